@@ -1,0 +1,12 @@
+//! The Python extension module `blklab._core`: thin conversions, nothing else.
+use pyo3::prelude::*;
+
+/// Native core of blklab.
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_export]
+    const DEBUG_BUILD: bool = cfg!(debug_assertions);
+}
