@@ -1,0 +1,57 @@
+# `make help` lists the targets. Each sets up what it needs (scripts/setup), and does nothing twice.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+CARGO := scripts/cargo
+BIN := .venv/bin
+PYTHON_FILES := python tests
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Set up, characterise the bundled trace, leave an HTML report
+	@scripts/setup demo
+	@scripts/demo
+
+.PHONY: setup
+setup: ## Set up for development (.venv, the Rust extension, the tools that tests use)
+	@scripts/setup test
+
+.PHONY: test
+test: setup ## Run every test; PYTEST="-k units" and CARGO_TEST="-p blklab-stats" narrow it
+	$(CARGO) test --locked --workspace --quiet $(CARGO_TEST)
+	$(BIN)/pytest --quiet $(PYTEST)
+
+.PHONY: check
+check: setup ## Check formatting, lints and types
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets --quiet -- -D warnings
+	$(BIN)/ruff format --check --quiet $(PYTHON_FILES)
+	$(BIN)/ruff check --quiet $(PYTHON_FILES)
+	$(BIN)/mypy --no-error-summary
+
+.PHONY: format
+format: setup ## Format everything, and apply the fixes that are safe
+	$(CARGO) fmt --all
+	$(BIN)/ruff check --quiet --fix $(PYTHON_FILES)
+	$(BIN)/ruff format --quiet $(PYTHON_FILES)
+
+.PHONY: bench
+bench: ## Measure blklab beside its peers
+	@scripts/setup bench
+	@bench/run
+
+.PHONY: lock
+lock: setup ## Pin the Python packages again; UPGRADE=1 takes the newest
+	@scripts/lock $(if $(UPGRADE),--upgrade)
+	$(CARGO) $(if $(UPGRADE),update,update --workspace)
+
+.PHONY: clean
+clean: ## Remove what was built: .venv, target and caches
+	rm -rf .venv target .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -f python/blklab/_core*.so
+	find python tests -name __pycache__ -type d -prune -exec rm -rf {} +
