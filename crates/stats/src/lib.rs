@@ -1,1 +1,20 @@
 //! Mergeable statistics for block I/O.
+//!
+//! Every statistic here is *pure* (no files, no clocks, no other crate of blklab), has bounded
+//! memory whatever the input, never panics on any input (traces are hostile), and can be merged:
+//! the statistic of two disjoint parts, merged, describes the whole. Each has a record function
+//! meant for a hot loop (a few ns), and a `summary()` whose struct is serialised verbatim by
+//! `blklab trace stat --json`, so its fields carry their units in their names.
+//!
+//! Units everywhere: times are ns (`u64`), sectors are 512 bytes (`u64`), sizes are bytes (`u32`).
+//! Floating-point summary fields are finite, or `None` where the number does not exist.
+
+pub mod quantiles;
+
+pub use quantiles::{Quantiles, QuantilesSummary};
+
+/// Adds what `other` has seen to `self`.
+pub trait Merge {
+    /// Merges `other` into `self`, as if `self` had recorded both.
+    fn merge(&mut self, other: &Self);
+}

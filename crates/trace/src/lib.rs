@@ -1,1 +1,13 @@
-//! Readers and writers of block-trace formats.
+//! Block traces: formats in, [`event::Event`]s through, I/Os and their statistics out.
+//!
+//! `open` finds the reader ([`formats`]), a reader is a [`source::Source`] of events; [`blkparse`] prints
+//! them, [`pair`] makes I/Os of them, [`characterise`] says what the workload is, [`export`] writes them.
+
+pub mod blkparse;
+pub mod blktrace;
+pub mod error;
+pub mod event;
+pub mod formats;
+pub mod open;
+pub mod process;
+pub mod source;

@@ -1,0 +1,454 @@
+//! Quantiles of a stream of unsigned integers.
+//!
+//! Exact for the first [`EXACT_VALUES`] values, after that a HdrHistogram (Gil Tene,
+//! <http://hdrhistogram.org>) of three significant digits: its buckets are at most 1/1024 of their
+//! value wide and a bucket is reported by its middle, so a quantile is off by at most 0.1 % (in
+//! fact 0.05 %). Count, sum, mean, standard deviation, minimum and maximum are always exact.
+
+use crate::Merge;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Values kept one by one before the histogram takes over.
+pub const EXACT_VALUES: usize = 4096;
+/// Values above this (2^62) are counted as this by the quantiles; see [`Quantiles::saturated`].
+pub const CAP: u64 = 1 << 62;
+/// Largest relative error of a quantile once the histogram has taken over.
+pub const RELATIVE_ERROR: f64 = 0.001;
+
+#[derive(Debug, Clone)]
+enum Store {
+    Exact(Vec<u64>),
+    Binned(Box<Histogram<u64>>),
+}
+
+/// Quantiles and moments of a stream of `u64`; see the [module](self) for the error.
+#[derive(Debug, Clone)]
+pub struct Quantiles {
+    store: Store,
+    count: u64,
+    sum: u128,
+    /// Sum of squares; saturates only for values no clock or disk produces.
+    squares: u128,
+    min: u64,
+    max: u64,
+    saturated: u64,
+}
+
+/// Summary of [`Quantiles`]; the unit is that of the values recorded.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct QuantilesSummary {
+    /// Values recorded.
+    pub count: u64,
+    /// Arithmetic mean (exact).
+    pub mean: Option<f64>,
+    /// Population standard deviation (exact).
+    pub stddev: Option<f64>,
+    /// Smallest value (exact).
+    pub min: Option<u64>,
+    /// Largest value (exact).
+    pub max: Option<u64>,
+    /// 1st percentile, nearest rank; as are all below.
+    pub p1: Option<u64>,
+    /// 5th percentile.
+    pub p5: Option<u64>,
+    /// 10th percentile.
+    pub p10: Option<u64>,
+    /// Lower quartile.
+    pub p25: Option<u64>,
+    /// Median.
+    pub p50: Option<u64>,
+    /// Upper quartile.
+    pub p75: Option<u64>,
+    /// 90th percentile.
+    pub p90: Option<u64>,
+    /// 95th percentile.
+    pub p95: Option<u64>,
+    /// 99th percentile.
+    pub p99: Option<u64>,
+    /// 99.9th percentile.
+    pub p99_9: Option<u64>,
+    /// 99.99th percentile.
+    pub p99_99: Option<u64>,
+    /// Largest relative error of the percentiles: 0 when exact, else 0.001.
+    pub relative_error: f64,
+}
+
+impl Default for Quantiles {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Quantiles {
+    /// An empty set of values.
+    pub fn new() -> Self {
+        Self {
+            store: Store::Exact(Vec::new()),
+            count: 0,
+            sum: 0,
+            squares: 0,
+            min: u64::MAX,
+            max: 0,
+            saturated: 0,
+        }
+    }
+
+    /// Records one value.
+    #[inline]
+    pub fn record(&mut self, value: u64) {
+        self.count += 1;
+        self.sum += u128::from(value);
+        self.squares = self.squares.saturating_add(square(value));
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        self.saturated += u64::from(value > CAP);
+        match &mut self.store {
+            Store::Binned(bins) => bins.saturating_record(value.min(CAP)),
+            Store::Exact(values) if values.len() < EXACT_VALUES => values.push(value),
+            Store::Exact(_) => self.store_n(value, 1),
+        }
+    }
+
+    /// Records the same value `n` times.
+    pub fn record_n(&mut self, value: u64, n: u64) {
+        if n == 0 {
+            return;
+        }
+        self.count = self.count.saturating_add(n);
+        self.sum = self
+            .sum
+            .saturating_add(u128::from(value).saturating_mul(n.into()));
+        self.squares = self
+            .squares
+            .saturating_add(square(value).saturating_mul(n.into()));
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        if value > CAP {
+            self.saturated = self.saturated.saturating_add(n);
+        }
+        self.store_n(value, n);
+    }
+
+    #[cold]
+    fn store_n(&mut self, value: u64, n: u64) {
+        if let Store::Exact(values) = &mut self.store {
+            if n <= (EXACT_VALUES - values.len()) as u64 {
+                values.extend(std::iter::repeat_n(value, n as usize));
+                return;
+            }
+            self.spill();
+        }
+        if let Store::Binned(bins) = &mut self.store {
+            bins.saturating_record_n(value.min(CAP), n);
+        }
+    }
+
+    /// Replaces the list of values by a histogram.
+    fn spill(&mut self) {
+        if let Store::Exact(values) = &self.store {
+            // Cannot fail: three digits and a maximum of CAP are within the library's limits.
+            let Ok(mut bins) = Histogram::new_with_max(CAP, 3) else {
+                return;
+            };
+            for &value in values {
+                bins.saturating_record(value.min(CAP));
+            }
+            self.store = Store::Binned(Box::new(bins));
+        }
+    }
+
+    /// Calls `see(value, count)` in ascending order of value; a bucket is named by its middle.
+    fn for_each(&self, mut see: impl FnMut(u64, u64)) {
+        match &self.store {
+            Store::Exact(values) => {
+                let mut values = values.clone();
+                values.sort_unstable();
+                values.iter().for_each(|&value| see(value, 1));
+            }
+            Store::Binned(bins) => {
+                for step in bins.iter_recorded() {
+                    let middle = bins.median_equivalent(step.value_iterated_to());
+                    see(
+                        middle.clamp(self.min, self.max),
+                        step.count_since_last_iteration(),
+                    );
+                }
+            }
+        }
+    }
+
+    /// The value of nearest rank at each of `fractions`, which must ascend; `None` when empty.
+    pub fn quantiles<const N: usize>(&self, fractions: [f64; N]) -> [Option<u64>; N] {
+        let mut found = [None; N];
+        if self.count == 0 {
+            return found;
+        }
+        let ranks = fractions.map(|fraction| nearest_rank(fraction, self.count));
+        let (mut seen, mut next) = (0u64, 0usize);
+        self.for_each(|value, count| {
+            seen = seen.saturating_add(count);
+            while next < N && ranks[next] <= seen {
+                found[next] = Some(value);
+                next += 1;
+            }
+        });
+        found[next..].fill(Some(self.max));
+        for (value, rank) in found.iter_mut().zip(ranks) {
+            if rank == self.count {
+                *value = Some(self.max);
+            } else if rank <= 1 {
+                *value = Some(self.min);
+            }
+        }
+        found
+    }
+
+    /// The value of nearest rank at `fraction` (0..=1); `None` when empty.
+    pub fn quantile(&self, fraction: f64) -> Option<u64> {
+        self.quantiles([fraction])[0]
+    }
+
+    /// Counts in logarithmic buckets, `per_decade` of them to a factor of ten, for charts:
+    /// `(low, high, count)` with low <= value < high, ascending, empty buckets inside included.
+    /// Zero has the bucket `(0, 1)`; the last bucket may end at `u64::MAX`, inclusive.
+    pub fn log_buckets(&self, per_decade: u32) -> Vec<(u64, u64, u64)> {
+        if self.count == 0 {
+            return Vec::new();
+        }
+        let per_decade = per_decade.clamp(1, 100);
+        let mut edges = vec![0u64];
+        let mut step = 0u32;
+        while edges[edges.len() - 1] <= self.max {
+            let edge = 10f64.powf(f64::from(step) / f64::from(per_decade)).round();
+            let edge = if edge >= u64::MAX as f64 {
+                u64::MAX
+            } else {
+                edge as u64
+            };
+            if edge > edges[edges.len() - 1] {
+                edges.push(edge);
+            }
+            if edge == u64::MAX {
+                break;
+            }
+            step += 1;
+        }
+        let mut buckets: Vec<_> = edges.windows(2).map(|pair| (pair[0], pair[1], 0)).collect();
+        let (mut at, last) = (0, buckets.len() - 1);
+        self.for_each(|value, count| {
+            while at < last && value >= buckets[at].1 {
+                at += 1;
+            }
+            buckets[at].2 += count;
+        });
+        let first = buckets.iter().position(|bucket| bucket.2 > 0).unwrap_or(0);
+        buckets.drain(..first);
+        while buckets.last().is_some_and(|bucket| bucket.2 == 0) {
+            buckets.pop();
+        }
+        buckets
+    }
+
+    /// Values recorded.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Exact sum.
+    pub fn sum(&self) -> u128 {
+        self.sum
+    }
+
+    /// Exact minimum.
+    pub fn min(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.min)
+    }
+
+    /// Exact maximum.
+    pub fn max(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.max)
+    }
+
+    /// Exact mean.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
+
+    /// Population standard deviation; exact unless the sum of squares exceeds 2^128.
+    pub fn stddev(&self) -> Option<f64> {
+        let mean = self.mean()?;
+        let spread = if self.squares == u128::MAX {
+            let mut spread = 0.0;
+            self.for_each(|value, count| spread += (value as f64 - mean).powi(2) * count as f64);
+            spread
+        } else {
+            // Sum of (x - m)^2 about the integer mean m. It fits in 128 bits although its parts may
+            // not, so wrapping arithmetic gives it exactly; then shift from m to the true mean.
+            let n = u128::from(self.count);
+            let middle = self.sum / n;
+            let about = self
+                .squares
+                .wrapping_sub(middle.wrapping_mul(2).wrapping_mul(self.sum))
+                .wrapping_add(middle.wrapping_mul(middle).wrapping_mul(n));
+            let rest = (self.sum % n) as f64 / self.count as f64;
+            about as f64 - rest * rest * self.count as f64
+        };
+        Some((spread.max(0.0) / self.count as f64).sqrt())
+    }
+
+    /// Values above [`CAP`], which the quantiles count as [`CAP`].
+    pub fn saturated(&self) -> u64 {
+        self.saturated
+    }
+
+    /// Whether quantiles are exact still.
+    pub fn is_exact(&self) -> bool {
+        matches!(self.store, Store::Exact(_))
+    }
+
+    /// The figures; see [`QuantilesSummary`].
+    pub fn summary(&self) -> QuantilesSummary {
+        let [p1, p5, p10, p25, p50, p75, p90, p95, p99, p99_9, p99_99] = self.quantiles([
+            0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999,
+        ]);
+        QuantilesSummary {
+            count: self.count,
+            mean: self.mean(),
+            stddev: self.stddev(),
+            min: self.min(),
+            max: self.max(),
+            p1,
+            p5,
+            p10,
+            p25,
+            p50,
+            p75,
+            p90,
+            p95,
+            p99,
+            p99_9,
+            p99_99,
+            relative_error: if self.is_exact() { 0.0 } else { RELATIVE_ERROR },
+        }
+    }
+}
+
+impl Merge for Quantiles {
+    fn merge(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.sum = self.sum.saturating_add(other.sum);
+        self.squares = self.squares.saturating_add(other.squares);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.saturated = self.saturated.saturating_add(other.saturated);
+        match &other.store {
+            Store::Exact(values) => values.iter().for_each(|&value| self.store_n(value, 1)),
+            Store::Binned(theirs) => {
+                self.spill();
+                if let Store::Binned(bins) = &mut self.store {
+                    // Cannot fail: both have the same range.
+                    let _ = bins.add(theirs.as_ref());
+                }
+            }
+        }
+    }
+}
+
+fn square(value: u64) -> u128 {
+    u128::from(value) * u128::from(value)
+}
+
+/// Rank 1..=count of the nearest-rank quantile, forgiving the rounding of `fraction * count`.
+pub(crate) fn nearest_rank(fraction: f64, count: u64) -> u64 {
+    let exact = fraction.clamp(0.0, 1.0) * count as f64;
+    let near = exact.round();
+    let rank = if (exact - near).abs() <= 1e-9 * near {
+        near
+    } else {
+        exact.ceil()
+    };
+    (rank as u64).clamp(1, count.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(values: &[u64]) -> Quantiles {
+        let mut all = Quantiles::new();
+        values.iter().for_each(|&value| all.record(value));
+        all
+    }
+
+    #[test]
+    fn empty_has_no_figures() {
+        let summary = Quantiles::new().summary();
+        assert_eq!((summary.count, summary.mean, summary.p50), (0, None, None));
+        assert!(Quantiles::new().log_buckets(10).is_empty());
+    }
+
+    #[test]
+    fn one_to_a_hundred() {
+        let summary = of(&(1..=100).collect::<Vec<_>>()).summary();
+        assert_eq!(summary.p1, Some(1));
+        assert_eq!(summary.p50, Some(50));
+        assert_eq!(summary.p99, Some(99));
+        assert_eq!(summary.p99_99, Some(100));
+        assert_eq!(summary.mean, Some(50.5));
+        assert!((summary.stddev.unwrap() - 28.866_070_047_722_12).abs() < 1e-12);
+        assert_eq!(summary.relative_error, 0.0);
+    }
+
+    #[test]
+    fn log_buckets_hold_every_value_once() {
+        let buckets = of(&[0, 1, 9, 10, 99, 100, u64::MAX]).log_buckets(1);
+        assert_eq!(buckets[0], (0, 1, 1));
+        assert_eq!(buckets[1], (1, 10, 2));
+        assert_eq!(buckets[2], (10, 100, 2));
+        assert_eq!(buckets.last().unwrap().1, u64::MAX);
+        assert_eq!(buckets.iter().map(|bucket| bucket.2).sum::<u64>(), 7);
+    }
+
+    #[test]
+    fn a_small_spread_about_a_large_mean_is_exact() {
+        let values: Vec<u64> = (0..10_000).map(|i| (1 << 50) + i % 2).collect();
+        assert_eq!(of(&values).stddev(), Some(0.5));
+    }
+
+    proptest! {
+        #[test]
+        fn merged_is_whole_and_error_is_bounded(
+            seeds in prop::collection::vec((any::<u64>(), 0u32..64), 1..200),
+            times in 1usize..60,
+            cut in 0.0f64..1.0,
+        ) {
+            let values: Vec<u64> = (0..times)
+                .flat_map(|t| seeds.iter().map(move |&(seed, shift)| (seed >> shift).wrapping_add(t as u64)))
+                .collect();
+            let cut = (values.len() as f64 * cut) as usize;
+            let whole = of(&values);
+            let mut merged = of(&values[..cut]);
+            merged.merge(&of(&values[cut..]));
+            prop_assert_eq!(whole.summary(), merged.summary());
+            prop_assert_eq!(whole.sum(), values.iter().map(|&v| u128::from(v)).sum::<u128>());
+            let mut sorted = values.clone();
+            sorted.sort_unstable();
+            for fraction in [0.0, 0.01, 0.5, 0.9, 0.999, 1.0] {
+                let truth = sorted[nearest_rank(fraction, sorted.len() as u64) as usize - 1];
+                let found = whole.quantile(fraction).unwrap();
+                let error = if whole.is_exact() { 0.0 } else { RELATIVE_ERROR };
+                if truth <= CAP {
+                    prop_assert!(found.abs_diff(truth) as f64 <= error * truth as f64, "{found} {truth}");
+                }
+            }
+            let summary = whole.summary();
+            prop_assert!(summary.mean.unwrap().is_finite() && summary.stddev.unwrap().is_finite());
+            prop_assert_eq!(
+                whole.log_buckets(5).iter().map(|bucket| bucket.2).sum::<u64>(),
+                whole.count()
+            );
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! One event as blkparse 1.2.0 prints it by default (`process_default` in blkparse_fmt.c).
+
+use crate::event::{Action, Event, Rwbs};
+use crate::process::{ProcessTable, UNNAMED};
+use std::io::{self, Write};
+
+/// Writes the event's line; nothing for what blkparse does not print (driver data, unknown actions).
+/// `pdu` is the event's extra bytes.
+pub fn write_line(out: &mut impl Write, event: &Event, pdu: &[u8], processes: &ProcessTable) -> io::Result<()> {
+    if event.action == Action::MESSAGE {
+        return write_message(out, event, pdu);
+    }
+    let passthrough = event.rwbs.has(Rwbs::PASSTHROUGH);
+    if !is_printed(event.action, passthrough) {
+        return Ok(());
+    }
+    let device = if event.target_device.0 != 0 { event.target_device } else { event.device };
+    write!(
+        out,
+        "{:3},{:<3} {:2} {:8} {:5}.{:09} {:5} {:>2} {:>3} ",
+        device.major(),
+        device.minor(),
+        event.cpu,
+        event.sequence as i32,
+        event.time / 1_000_000_000,
+        event.time % 1_000_000_000,
+        event.pid,
+        event.action.letters(),
+        event.rwbs.letters(event.bytes).as_str(),
+    )?;
+    let name = || processes.name(event.pid).unwrap_or(UNNAMED);
+    let sectors = event.sectors();
+    match event.action {
+        Action::REQUEUE | Action::COMPLETE if passthrough => {
+            let shown = if event.action == Action::COMPLETE { pdu } else { &[] };
+            write_hex(out, shown)?;
+            writeln!(out, "[{}]", event.error)
+        }
+        Action::REQUEUE | Action::COMPLETE if sectors > 0 => {
+            writeln!(out, "{} + {} [{}]", event.sector, sectors, event.error)
+        }
+        Action::REQUEUE | Action::COMPLETE => writeln!(out, "{} [{}]", event.sector, event.error),
+        Action::DISPATCH | Action::INSERT | Action::QUEUE | Action::BOUNCE if passthrough => {
+            write!(out, "{} ", event.bytes)?;
+            let shown = if event.action == Action::QUEUE { &[] } else { pdu };
+            write_hex(out, shown)?;
+            writeln!(out, "[{}]", name())
+        }
+        Action::PLUG => writeln!(out, "[{}]", name()),
+        Action::UNPLUG | Action::UNPLUG_TIMER => writeln!(out, "[{}] {}", name(), event.arg_sector as u32),
+        Action::REMAP => writeln!(
+            out,
+            "{} + {} <- ({}) {}",
+            event.sector, sectors, event.arg_device, event.arg_sector
+        ),
+        Action::SPLIT => writeln!(out, "{} / {} [{}]", event.sector, event.arg_sector as u32, name()),
+        _ if sectors > 0 => writeln!(out, "{} + {} [{}]", event.sector, sectors, name()),
+        _ => writeln!(out, "[{}]", name()),
+    }
+}
+
+/// Which actions blkparse knows, for normal and for passthrough requests.
+fn is_printed(action: Action, passthrough: bool) -> bool {
+    match action {
+        Action::QUEUE | Action::GET_REQUEST | Action::SLEEP_REQUEST | Action::REQUEUE => true,
+        Action::DISPATCH | Action::COMPLETE | Action::INSERT => true,
+        Action::DRIVER_DATA => false,
+        _ => !passthrough && action.letters() != "?",
+    }
+}
+
+fn write_message(out: &mut impl Write, event: &Event, pdu: &[u8]) -> io::Result<()> {
+    if pdu.is_empty() {
+        return Ok(());
+    }
+    write!(
+        out,
+        "{:3},{:<3} {:2} {:>8} {:5}.{:09} {:5} {:>2} {:>3} ",
+        event.device.major(),
+        event.device.minor(),
+        event.cpu,
+        "0",
+        event.time / 1_000_000_000,
+        event.time % 1_000_000_000,
+        0,
+        "m",
+        "N",
+    )?;
+    let end = pdu.iter().position(|&b| b == 0).unwrap_or(pdu.len());
+    out.write_all(&pdu[..end])?;
+    out.write_all(b"\n")
+}
+
+/// `(2a 00 .. ) ` — hex bytes, with `..` for a tail of zeroes.
+fn write_hex(out: &mut impl Write, pdu: &[u8]) -> io::Result<()> {
+    if pdu.is_empty() {
+        return Ok(());
+    }
+    out.write_all(b"(")?;
+    for (i, byte) in pdu.iter().enumerate() {
+        if i > 0 {
+            out.write_all(b" ")?;
+        }
+        write!(out, "{byte:02x}")?;
+        if pdu[i..].iter().all(|&b| b == 0) {
+            out.write_all(b" ..")?;
+            break;
+        }
+    }
+    out.write_all(b") ")
+}

@@ -1,0 +1,4 @@
+//! What blkparse prints: the text of events and the closing summary.
+
+pub mod line;
+pub mod summary;

@@ -1,0 +1,322 @@
+//! blkparse's closing summary: counts for each CPU and the total, per input or device.
+
+use crate::event::{Action, DeviceId, Event, Rwbs};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// A number of requests and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Amount {
+    /// Requests.
+    pub count: u64,
+    /// Their bytes. Signed: requeues are taken back from dispatches that a filter may have left out.
+    pub bytes: i64,
+}
+
+impl Amount {
+    #[inline]
+    fn add(&mut self, bytes: u32) {
+        self.count += 1;
+        self.bytes = self.bytes.wrapping_add(i64::from(bytes));
+    }
+
+    fn plus(&mut self, other: Amount) {
+        self.count += other.count;
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
+
+    /// KiB as blkparse counts them.
+    fn kib(self) -> u64 {
+        (self.bytes >> 10) as u64
+    }
+}
+
+/// Read and write sides of a count: index 0 is "not a write".
+pub type Pair = [Amount; 2];
+
+/// One block of the summary.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Bios queued.
+    pub queued: Pair,
+    /// Requests dispatched; bytes are less those of requeues.
+    pub dispatched: Pair,
+    /// Requests requeued.
+    pub requeued: Pair,
+    /// Completions.
+    pub completed: Pair,
+    /// Bios merged into requests, back and front.
+    pub merged: Pair,
+    /// The same for passthrough commands.
+    pub passthrough_queued: Pair,
+    /// Passthrough commands dispatched.
+    pub passthrough_dispatched: Pair,
+    /// Passthrough commands requeued.
+    pub passthrough_requeued: Pair,
+    /// Passthrough commands completed.
+    pub passthrough_completed: Pair,
+    /// Explicit unplugs.
+    pub unplugs: u64,
+    /// Unplugs by timer or scheduler.
+    pub timer_unplugs: u64,
+    /// Events of this CPU.
+    pub events: u64,
+}
+
+impl Tally {
+    #[inline]
+    fn add(&mut self, event: &Event) {
+        self.events += 1;
+        let write = usize::from(event.rwbs.has(Rwbs::WRITE));
+        if event.rwbs.has(Rwbs::PASSTHROUGH) {
+            match event.action {
+                Action::QUEUE => self.passthrough_queued[write].add(event.bytes),
+                Action::DISPATCH => self.passthrough_dispatched[write].add(event.bytes),
+                Action::COMPLETE => self.passthrough_completed[write].add(event.bytes),
+                Action::REQUEUE => {
+                    self.passthrough_requeued[write].add(event.bytes);
+                    self.passthrough_dispatched[write].bytes -= i64::from(event.bytes);
+                }
+                _ => {}
+            }
+            return;
+        }
+        match event.action {
+            Action::QUEUE => self.queued[write].add(event.bytes),
+            Action::DISPATCH => self.dispatched[write].add(event.bytes),
+            Action::COMPLETE => self.completed[write].add(event.bytes),
+            Action::BACK_MERGE | Action::FRONT_MERGE => self.merged[write].add(event.bytes),
+            Action::REQUEUE => {
+                self.requeued[write].add(event.bytes);
+                self.dispatched[write].bytes -= i64::from(event.bytes);
+            }
+            Action::UNPLUG => self.unplugs += 1,
+            Action::UNPLUG_TIMER => self.timer_unplugs += 1,
+            _ => {}
+        }
+    }
+
+    fn plus(&mut self, other: &Tally) {
+        for (mine, theirs) in [
+            (&mut self.queued, &other.queued),
+            (&mut self.dispatched, &other.dispatched),
+            (&mut self.requeued, &other.requeued),
+            (&mut self.completed, &other.completed),
+            (&mut self.merged, &other.merged),
+            (&mut self.passthrough_queued, &other.passthrough_queued),
+            (&mut self.passthrough_dispatched, &other.passthrough_dispatched),
+            (&mut self.passthrough_requeued, &other.passthrough_requeued),
+            (&mut self.passthrough_completed, &other.passthrough_completed),
+        ] {
+            mine[0].plus(theirs[0]);
+            mine[1].plus(theirs[1]);
+        }
+        self.unplugs += other.unplugs;
+        self.timer_unplugs += other.timer_unplugs;
+        self.events += other.events;
+    }
+
+    fn has_passthrough(&self) -> bool {
+        [
+            &self.passthrough_queued,
+            &self.passthrough_dispatched,
+            &self.passthrough_requeued,
+            &self.passthrough_completed,
+        ]
+        .iter()
+        .any(|pair| pair[0].count + pair[1].count > 0)
+    }
+}
+
+/// The summary of one input (a blktrace name) or of one device of a merged stream.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct DeviceSummary {
+    /// blkparse's name for it: the input's name, or `major,minor`.
+    pub name: String,
+    /// Counts by CPU.
+    pub cpus: BTreeMap<u16, Tally>,
+    /// Events counted.
+    pub events: u64,
+    /// Time of the first and last event, ns.
+    pub first_ns: u64,
+    /// See `first_ns`.
+    pub last_ns: u64,
+    /// Most requests dispatched and not completed: reads, writes.
+    pub max_depth: [u64; 2],
+    #[serde(skip)]
+    depth: [u64; 2],
+    /// Ranges of sequence numbers missing, and numbers missing.
+    pub skips: [u64; 2],
+    #[serde(skip)]
+    last_sequence: BTreeMap<u16, u32>,
+}
+
+impl DeviceSummary {
+    fn add(&mut self, event: &Event, count_skips: bool) {
+        if self.events == 0 {
+            self.first_ns = event.time;
+        }
+        self.events += 1;
+        self.last_ns = event.time;
+        self.cpus.entry(event.cpu).or_default().add(event);
+        let write = usize::from(event.rwbs.has(Rwbs::WRITE));
+        match event.action {
+            Action::DISPATCH => {
+                self.depth[write] += 1;
+                self.max_depth[write] = self.max_depth[write].max(self.depth[write]);
+            }
+            Action::COMPLETE | Action::REQUEUE => self.depth[write] = self.depth[write].saturating_sub(1),
+            _ => {}
+        }
+        if count_skips && event.action != Action::MESSAGE {
+            let last = self.last_sequence.insert(event.cpu, event.sequence);
+            if let Some(gap) = last.and_then(|last| event.sequence.checked_sub(last)?.checked_sub(1))
+                && gap > 0
+            {
+                self.skips[0] += 1;
+                self.skips[1] += u64::from(gap);
+            }
+        }
+    }
+
+    /// All CPUs together.
+    pub fn total(&self) -> Tally {
+        let mut total = Tally::default();
+        for tally in self.cpus.values() {
+            total.plus(tally);
+        }
+        total
+    }
+}
+
+/// Summaries of everything in a trace, built event by event.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    devices: Vec<DeviceSummary>,
+    by_device: Vec<DeviceId>,
+    merged: bool,
+}
+
+impl Summary {
+    /// For a trace with these inputs (see [`crate::source::Input::name`]): a single input without a name is a
+    /// merged stream, counted by device.
+    pub fn new<'a>(inputs: impl IntoIterator<Item = &'a str>) -> Summary {
+        let names: Vec<&str> = inputs.into_iter().collect();
+        if names.iter().all(|n| n.is_empty()) {
+            return Summary { merged: true, ..Summary::default() };
+        }
+        let devices = names
+            .into_iter()
+            .map(|name| DeviceSummary { name: name.to_owned(), ..DeviceSummary::default() })
+            .collect();
+        Summary { devices, ..Summary::default() }
+    }
+
+    /// Counts an event.
+    pub fn add(&mut self, event: &Event) {
+        if !self.merged {
+            if let Some(summary) = self.devices.get_mut(usize::from(event.input)) {
+                summary.add(event, false);
+            }
+            return;
+        }
+        let index = match self.by_device.iter().position(|&d| d == event.device) {
+            Some(index) => index,
+            None if self.devices.len() < 4096 => {
+                self.by_device.push(event.device);
+                self.devices.push(DeviceSummary { name: event.device.to_string(), ..DeviceSummary::default() });
+                self.devices.len() - 1
+            }
+            None => return,
+        };
+        self.devices[index].add(event, true);
+    }
+
+    /// The summaries so far.
+    pub fn devices(&self) -> &[DeviceSummary] {
+        &self.devices
+    }
+
+    /// Writes what blkparse prints after the events.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        for (i, device) in self.devices.iter().enumerate() {
+            if i > 0 {
+                writeln!(out)?;
+            }
+            for (cpu, tally) in &device.cpus {
+                writeln!(out, "CPU{} ({}):", cpu, device.name)?;
+                write_tally(out, tally, Some(device.max_depth))?;
+            }
+            let total = device.total();
+            if device.cpus.len() > 1 {
+                writeln!(out, "\nTotal ({}):", device.name)?;
+                write_tally(out, &total, None)?;
+            }
+            let msec = device.last_ns.saturating_sub(device.first_ns) / 1_000_000;
+            let rate = |amount: Amount| {
+                let (kib, rest) = (amount.kib(), amount.bytes as u64 & 1023);
+                (1000 * kib + rest).checked_div(msec).unwrap_or(0)
+            };
+            writeln!(
+                out,
+                "\nThroughput (R/W): {}KiB/s / {}KiB/s",
+                rate(total.completed[0]),
+                rate(total.completed[1])
+            )?;
+            writeln!(out, "Events ({}): {} entries", device.name, device.events)?;
+            let [skips, missing] = device.skips;
+            let all = device.events + missing;
+            let share = if all == 0 { 0.0 } else { 100.0 * missing as f64 / all as f64 };
+            writeln!(out, "Skips: {skips} forward ({missing} - {share:5.1}%)")?;
+        }
+        Ok(())
+    }
+}
+
+fn write_tally(out: &mut impl Write, tally: &Tally, depth: Option<[u64; 2]>) -> io::Result<()> {
+    write_row(out, "Reads Queued:", "Writes Queued:", tally.queued, true)?;
+    write_row(out, "Read Dispatches:", "Write Dispatches:", tally.dispatched, true)?;
+    write_row(out, "Reads Requeued:", "Writes Requeued:", tally.requeued, false)?;
+    write_row(out, "Reads Completed:", "Writes Completed:", tally.completed, true)?;
+    write_row(out, "Read Merges:", "Write Merges:", tally.merged, true)?;
+    if let Some([reads, writes]) = depth {
+        writeln!(out, " Read depth:      {reads:8}{:8}\t Write depth:      {writes:8}", ' ')?;
+    }
+    if tally.has_passthrough() {
+        write_row(out, "PC Reads Queued:", "PC Writes Queued:", tally.passthrough_queued, true)?;
+        write_row(out, "PC Read Disp.:", "PC Write Disp.:", tally.passthrough_dispatched, true)?;
+        write_row(out, "PC Reads Req.:", "PC Writes Req.:", tally.passthrough_requeued, false)?;
+        write_row(out, "PC Reads Compl.:", "PC Writes Compl.:", tally.passthrough_completed, false)?;
+    }
+    writeln!(
+        out,
+        " IO unplugs:      {:8}{:8}\t Timer unplugs:    {:8}",
+        tally.unplugs, ' ', tally.timer_unplugs
+    )
+}
+
+/// One line of the table; `sized` adds the bytes.
+fn write_row(out: &mut impl Write, read: &str, write: &str, pair: Pair, sized: bool) -> io::Result<()> {
+    let cell = |amount: Amount| {
+        let count = sized_number(amount.count, 0);
+        if sized {
+            format!("{count}, {}iB", sized_number(amount.kib(), 1))
+        } else {
+            count
+        }
+    };
+    let tabs = if sized { "\t" } else { "\t\t" };
+    writeln!(out, " {read:<16} {}{tabs} {write:<17} {}", cell(pair[0]), cell(pair[1]))
+}
+
+/// blkparse's `size_cnv`: eight wide, above a million in the next thousand's unit.
+fn sized_number(number: u64, unit: usize) -> String {
+    const UNITS: [&str; 5] = ["", "K", "M", "G", "P"];
+    let (mut number, mut unit) = (number, unit);
+    while number > 1_000_000 && unit < UNITS.len() - 1 {
+        unit += 1;
+        number /= 1000;
+    }
+    format!("{number:8}{}", UNITS[unit])
+}

@@ -1,0 +1,201 @@
+//! One blktrace file, read block by block.
+
+use super::record::*;
+use crate::error::{Result, TraceError};
+use crate::event::{Event, Rwbs};
+use std::io::{ErrorKind, Read};
+
+/// How much is read at once; fits the L2 cache together with what is decoded from it.
+const BUFFER: usize = 128 << 10;
+
+/// Some decoded events of one stream, in file order.
+#[derive(Default)]
+pub struct Block {
+    /// The events; `time` is still the recording machine's.
+    pub events: Vec<Event>,
+    /// Payloads kept, pointed to by the events.
+    pub pdu: Vec<u8>,
+    /// Process names noted among them: (pid, name).
+    pub names: Vec<(u32, String)>,
+}
+
+impl Block {
+    fn clear(&mut self) {
+        self.events.clear();
+        self.pdu.clear();
+        self.names.clear();
+    }
+}
+
+/// What a stream met that the user should know.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// A clean end of file.
+    Clean,
+    /// The file was cut off in mid-record; so many bytes are left over.
+    Cut { offset: u64, left: usize },
+    /// Something that is not a record.
+    Damaged { offset: u64, found: u32 },
+}
+
+/// A reader of blktrace records.
+pub struct Stream {
+    /// Shown in messages.
+    pub path: String,
+    source: Box<dyn Read + Send>,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    offset: u64,
+    at_eof: bool,
+    order: Option<Order>,
+    last_time: u64,
+    /// How the stream ended, once it has.
+    pub ending: Option<Ending>,
+    /// (record time, unix ns) of the first time stamp note.
+    pub timestamp: Option<(u64, u64)>,
+    /// Events whose time lay before their predecessor's.
+    pub out_of_order: u64,
+    /// Cgroup-tagged messages, which are not kept.
+    pub messages: u64,
+}
+
+impl Stream {
+    /// A stream over decompressed bytes.
+    pub fn new(path: String, source: Box<dyn Read + Send>) -> Stream {
+        Stream {
+            path,
+            source,
+            buffer: vec![0; BUFFER],
+            start: 0,
+            end: 0,
+            offset: 0,
+            at_eof: false,
+            order: None,
+            last_time: 0,
+            ending: None,
+            timestamp: None,
+            out_of_order: 0,
+            messages: 0,
+        }
+    }
+
+    /// Bytes consumed so far.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Replaces `block` by the next `limit` events or fewer at the end; notes are taken in on the way.
+    /// An empty block means the stream has ended; `ending` says how.
+    pub fn next_block(&mut self, block: &mut Block, limit: usize) -> Result<()> {
+        block.clear();
+        if self.ending.is_some() {
+            return Ok(());
+        }
+        if self.order.is_none() {
+            self.require(4)?;
+            self.order = Order::of(&self.buffer[self.start..self.end]);
+        }
+        match self.order {
+            Some(Order::Big) => self.decode::<true>(block, limit),
+            // An unknown order fails on the first magic, with its value in the message.
+            _ => self.decode::<false>(block, limit),
+        }
+    }
+
+    fn decode<const BIG: bool>(&mut self, block: &mut Block, limit: usize) -> Result<()> {
+        while block.events.len() < limit {
+            if self.end - self.start < RECORD && !self.require(RECORD)? {
+                return self.finish();
+            }
+            let Some(raw) = self.buffer[self.start..self.end].first_chunk::<RECORD>() else {
+                return self.finish();
+            };
+            let record = Record::decode::<BIG>(raw);
+            if record.magic != MAGIC {
+                self.ending = Some(Ending::Damaged { offset: self.offset, found: record.magic });
+                return Ok(());
+            }
+            let whole = RECORD + usize::from(record.pdu_len);
+            if self.end - self.start < whole && !self.require(whole)? {
+                return self.finish();
+            }
+            let (from, to) = (self.start + RECORD, self.start + whole);
+            self.start = to;
+            self.offset += whole as u64;
+            if record.is_note() {
+                self.take_note::<BIG>(&record, from..to, block);
+                continue;
+            }
+            self.out_of_order += u64::from(record.time < self.last_time);
+            self.last_time = record.time;
+            let pdu = &self.buffer[from..to];
+            let mut event = record.event(pdu);
+            if event.rwbs.has(Rwbs::PASSTHROUGH) && !pdu.is_empty() {
+                keep(&mut event, pdu, &mut block.pdu);
+            }
+            block.events.push(event);
+        }
+        Ok(())
+    }
+
+    fn take_note<const BIG: bool>(
+        &mut self,
+        record: &Record,
+        pdu: std::ops::Range<usize>,
+        block: &mut Block,
+    ) {
+        let pdu = &self.buffer[pdu];
+        match record.action & 0xffff {
+            NOTE_PROCESS => block.names.push((record.pid, text_of(&pdu[..pdu.len().min(16)]))),
+            NOTE_TIMESTAMP if pdu.len() == 8 && self.timestamp.is_none() => {
+                let word = |at: usize| {
+                    let v = [pdu[at], pdu[at + 1], pdu[at + 2], pdu[at + 3]];
+                    u64::from(if BIG { u32::from_be_bytes(v) } else { u32::from_le_bytes(v) })
+                };
+                self.timestamp = Some((record.time, word(0) * 1_000_000_000 + word(4)));
+            }
+            NOTE_MESSAGE => {
+                let mut event = record.event(&[]);
+                keep(&mut event, pdu, &mut block.pdu);
+                block.events.push(event);
+            }
+            _ => self.messages += 1,
+        }
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let left = self.end - self.start;
+        self.ending = Some(if left == 0 {
+            Ending::Clean
+        } else {
+            Ending::Cut { offset: self.offset, left }
+        });
+        Ok(())
+    }
+
+    /// Reads until `wanted` bytes are in the buffer; false at the end of the file.
+    fn require(&mut self, wanted: usize) -> Result<bool> {
+        while self.end - self.start < wanted {
+            if self.at_eof {
+                return Ok(false);
+            }
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+            match self.source.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.at_eof = true,
+                Ok(n) => self.end += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(TraceError::io(&self.path, e)),
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn keep(event: &mut Event, pdu: &[u8], all: &mut Vec<u8>) {
+    event.pdu_start = all.len() as u32;
+    event.pdu_len = pdu.len() as u16;
+    all.extend_from_slice(pdu);
+}

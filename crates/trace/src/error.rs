@@ -1,0 +1,73 @@
+//! What can go wrong while reading or writing a trace, each with the place and what was expected.
+
+use std::io;
+
+/// A failure that stops the work. What can be survived is a [`crate::source::Warning`] instead.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The operating system refused.
+    #[error("{path}: {}", plain(.source))]
+    Io {
+        /// File, directory or `standard input`.
+        path: String,
+        /// The system's own error.
+        source: io::Error,
+    },
+    /// There is nothing in it.
+    #[error("{path}: empty: expected a block trace, found 0 bytes")]
+    Empty {
+        /// The file, or the set's name.
+        path: String,
+    },
+    /// No reader recognises it.
+    #[error("{path}: {found}; formats known: {known} (name one with --format)")]
+    UnknownFormat {
+        /// The file.
+        path: String,
+        /// What its beginning looks like.
+        found: String,
+        /// The registered formats' names.
+        known: String,
+    },
+    /// A trace name matches no file.
+    #[error("{path}: no such trace: expected a file, a directory, or files {path}.blktrace.0, .1, …")]
+    NotFound {
+        /// The name as given.
+        path: String,
+    },
+    /// Not what the format says.
+    #[error("{path}: {place}: {problem}")]
+    Malformed {
+        /// The file.
+        path: String,
+        /// `offset 123` or `line 45`.
+        place: String,
+        /// What was found, what was expected.
+        problem: String,
+    },
+    /// The request itself makes no sense for this trace.
+    #[error("{0}")]
+    Request(String),
+}
+
+impl TraceError {
+    /// Wraps a system error with the path it happened on.
+    pub fn io(path: impl Into<String>, source: io::Error) -> TraceError {
+        TraceError::Io {
+            path: path.into(),
+            source,
+        }
+    }
+}
+
+/// The system's message without Rust's " (os error 2)".
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    }
+}
+
+/// Shorthand for this crate.
+pub type Result<T> = std::result::Result<T, TraceError>;

@@ -1,0 +1,22 @@
+//! The registry of trace formats: one file each, one line here.
+
+mod blktrace;
+
+use crate::error::Result;
+use crate::open::OpenInput;
+use crate::source::Source;
+
+/// A format that can be read.
+pub struct Format {
+    /// Name for `--format`.
+    pub name: &'static str,
+    /// One line for `--help` and the documentation.
+    pub about: &'static str,
+    /// Recognises the format from a decompressed file's first bytes (up to 64 KiB).
+    pub sniff: fn(&[u8]) -> bool,
+    /// Makes a source from opened files.
+    pub open: fn(Vec<OpenInput>) -> Result<Box<dyn Source>>,
+}
+
+/// Every format, in the order in which recognition tries them: the unmistakable first.
+pub static FORMATS: &[Format] = &[blktrace::FORMAT];

@@ -1,0 +1,30 @@
+//! Names of processes, as a trace's notes tell them.
+
+use std::collections::HashMap;
+
+/// What blkparse prints for a process it has no name for (glibc's `printf` of a null pointer).
+pub const UNNAMED: &str = "(null)";
+
+/// Names by process id. The first name of an id stays, as in blkparse: a later note repeats the name
+/// for another device or CPU.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessTable {
+    names: HashMap<u32, String>,
+}
+
+impl ProcessTable {
+    /// At most so many ids are remembered: Linux has at most 4,194,304 at a time.
+    const MAX: usize = 1 << 20;
+
+    /// Takes in a name.
+    pub fn learn(&mut self, pid: u32, name: &str) {
+        if self.names.len() < Self::MAX {
+            self.names.entry(pid).or_insert_with(|| name.chars().take(64).collect());
+        }
+    }
+
+    /// The name of a process, if known.
+    pub fn name(&self, pid: u32) -> Option<&str> {
+        self.names.get(&pid).map(String::as_str)
+    }
+}
