@@ -1,0 +1,5 @@
+"""`python -m blklab.cli`, for when the console script is not installed."""
+
+from blklab.cli import main
+
+main()

@@ -1,0 +1,90 @@
+"""Turns whatever ends a command into one line on stderr and an exit status."""
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+import click
+
+from blklab.errors import BlklabError
+from blklab.text import printable
+
+CRASHED = 70  # EX_SOFTWARE of sysexits.h
+INTERRUPTED = 128 + 2  # SIGINT
+PIPE_CLOSED = 128 + 13  # SIGPIPE, as the shell reports `yes | head`
+
+
+def guarded(run: Callable[[], int]) -> int:
+    """Calls `run` and returns the exit status of the program, whatever happens."""
+    try:
+        status = run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _pipe_closed()
+    except (KeyboardInterrupt, click.Abort):
+        _say("interrupted")
+        return INTERRUPTED
+    except SystemExit:
+        raise
+    except BaseException as error:  # a panic in Rust is no Exception
+        if os.environ.get("BLKLAB_DEBUG", "") not in {"", "0"} and not _is_usage(error):
+            traceback.print_exception(error)
+        return _report(error)
+    return status
+
+
+def _is_usage(error: BaseException) -> bool:
+    return isinstance(error, click.UsageError)
+
+
+def _report(error: BaseException) -> int:
+    match error:
+        case click.exceptions.NoArgsIsHelpError():
+            click.echo(error.message, err=True)
+            return 2
+        case click.UsageError():
+            message = error.format_message()
+            hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
+            _say(f"error: {message}" + ("" if "--help'" in message else hint))
+            return 2
+        case click.ClickException():
+            _say(f"error: {error.format_message()}")
+            return error.exit_code
+        case BlklabError():
+            _say(f"error: {error}")
+            return error.exit_code
+        case OSError():
+            _say(f"error: {_describe(error)}")
+            return 1
+        case MemoryError():
+            _say("error: out of memory")
+            return 1
+    _say(
+        f"error: this is a bug in blklab: {type(error).__name__}: {error}; please report it with"
+        " the traceback that BLKLAB_DEBUG=1 shows"
+    )
+    return CRASHED
+
+
+def _describe(error: OSError) -> str:
+    """Returns `FILE: what is wrong`, without the number that Python puts before it."""
+    reason = error.strerror or str(error)
+    names = [
+        os.fsdecode(n) for n in (error.filename, error.filename2) if isinstance(n, str | bytes)
+    ]
+    return f"{' -> '.join(names)}: {reason}" if names else reason
+
+
+def _say(message: str) -> None:
+    one_line = printable(" ".join(message.split()))
+    with contextlib.suppress(OSError):  # nobody may be left to read it
+        print(f"blklab: {one_line}", file=sys.stderr)  # noqa: T201
+
+
+def _pipe_closed() -> int:
+    # Python flushes stdout once more at exit; let that succeed.
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return PIPE_CLOSED

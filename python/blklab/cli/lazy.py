@@ -1,0 +1,66 @@
+"""A click group that knows its commands by name and imports one only when it is run."""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One registered command: where it is, and its line in the group's help."""
+
+    target: str
+    """`module:attribute` of the click command."""
+
+    summary: str
+    """What the command does, in one line without a full stop."""
+
+
+class LazyGroup(click.Group):
+    """A group over a registry of entries; listing them imports none of them."""
+
+    def __init__(self, *args: Any, entries: Mapping[str, Entry], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Returns the names in the order of the registry."""
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports and returns the command called `cmd_name`, or None if there is none."""
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = entry.target.partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{entry.target} is not a click command")
+        command.short_help = entry.summary
+        return command
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Writes the registry's lines, without importing the commands."""
+        if self.entries:
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, but a mistyped name is answered with the nearest one."""
+        name = args[0]
+        if not name.startswith("-") and name not in self.entries and not ctx.resilient_parsing:
+            import difflib
+
+            near = difflib.get_close_matches(name, self.entries, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"see '{ctx.command_path} --help'"
+            raise click.UsageError(f"no command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)

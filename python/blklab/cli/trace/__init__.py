@@ -1,0 +1,16 @@
+"""`blklab trace`: one module per command, and one line each in COMMANDS."""
+
+import click
+
+from blklab.cli.lazy import Entry, LazyGroup
+
+COMMANDS: dict[str, Entry] = {}
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS, subcommand_metavar="COMMAND ...", options_metavar="")
+def trace() -> None:
+    """Read block traces and say what the workload is.
+
+    A trace is what `blktrace` recorded: a set of files NAME.blktrace.0, .1 ..., given as NAME, as
+    their directory or one by one. The format is recognised from the content.
+    """

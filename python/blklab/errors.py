@@ -1,0 +1,30 @@
+"""What can go wrong in a way the user can act on. Every message says what to do next, or what was
+found and what was expected; none needs a traceback.
+"""
+
+
+class BlklabError(Exception):
+    """Something blklab was asked to do could not be done (exit status 1).
+
+    The message is one line: it names the file, the field or the offset.
+    """
+
+    exit_code = 1
+
+
+class UsageError(BlklabError):
+    """The request itself makes no sense (exit status 2)."""
+
+    exit_code = 2
+
+
+class EnvironmentLacks(BlklabError):
+    """A program, a permission or a kernel feature is missing (exit status 3)."""
+
+    exit_code = 3
+
+    def __init__(self, what: str, remedy: str) -> None:
+        """`what` is missing, and `remedy` says how to get it, as a command if there is one."""
+        super().__init__(f"{what}; {remedy}")
+        self.what = what
+        self.remedy = remedy

@@ -1,0 +1,127 @@
+"""Sizes, durations and counts: as people type them, and as blklab prints them.
+
+Sizes are in powers of 1024 and durations in whole nanoseconds, as everywhere in blklab.
+"""
+
+import re
+from fractions import Fraction
+from typing import Final
+
+_SIZE_PREFIXES: Final = "KMGTPE"
+_SIZE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<prefix>[kmgtpe]?)(?P<unit>i?b)?", re.I)
+
+NANOSECONDS: Final = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,  # U+00B5, the micro sign
+    "μs": 1_000,  # U+03BC, the Greek letter
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60 * 1_000_000_000,
+    "min": 60 * 1_000_000_000,
+    "h": 3_600 * 1_000_000_000,
+    "d": 86_400 * 1_000_000_000,
+}
+"""Every suffix a duration may have, and its length."""
+
+_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?) ?([a-zµμ]*)")
+
+
+def parse_size(text: str) -> int:
+    """Returns the number of bytes that `text` states: `512`, `4k`, `4KiB`, `1.5g`, `10 GiB`.
+
+    Like fio and mdadm, `k`, `m`, `g`, `t`, `p` and `e` are powers of 1024. `10GB` is refused,
+    because a disk's label and fio disagree on it. Raises ValueError.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a size: write bytes (512) or 4k, 1.5M, 10GiB")
+    prefix, unit = match["prefix"].upper(), (match["unit"] or "").lower()
+    if prefix and unit == "b":
+        raise ValueError(
+            f"{text!r} may mean powers of 1000 or of 1024: write {match['number']}{prefix}iB"
+            f" (or {match['number']}{prefix.lower()}) for 1024, or plain bytes"
+        )
+    if unit == "ib" and not prefix:
+        raise ValueError(f"{text!r} is not a size: write bytes (512) or 4k, 1.5M, 10GiB")
+    factor = 1024 ** (_SIZE_PREFIXES.index(prefix) + 1) if prefix else 1
+    size = Fraction(match["number"]) * factor
+    if size.denominator != 1:
+        raise ValueError(f"{text!r} is not a whole number of bytes")
+    return size.numerator
+
+
+def parse_duration(text: str) -> int:
+    """Returns the nanoseconds that `text` states: `1.5s`, `200ms`, `10us`, `1h30m`, `2` (seconds).
+
+    Fractions of a nanosecond are refused. Raises ValueError.
+    """
+    stripped = text.strip()
+    parts = list(_DURATION_PART.finditer(stripped))
+    total = Fraction(0)
+    covered = 0
+    for part in parts:
+        number, unit = part.groups()
+        bare = not unit and len(parts) == 1
+        if part.start() != covered or not (bare or unit in NANOSECONDS):
+            break
+        total += Fraction(number) * NANOSECONDS["s" if bare else unit]
+        covered = part.end()
+    if not stripped or covered != len(stripped):
+        raise ValueError(f"{text!r} is not a duration: write 1.5s, 200ms, 10us, 1h30m or seconds")
+    if total.denominator != 1:
+        raise ValueError(f"{text!r} is not a whole number of nanoseconds")
+    return total.numerator
+
+
+def format_size(size: float) -> str:
+    """Returns bytes as `512 B`, `4 KiB`, `1.46 MiB`: three digits, and no `.00` when exact."""
+    return _scaled(size, 1024, ["B", *(f"{prefix}iB" for prefix in _SIZE_PREFIXES)])
+
+
+def format_rate(bytes_per_second: float) -> str:
+    """Returns a throughput as `12.3 MiB/s`."""
+    return format_size(bytes_per_second) + "/s"
+
+
+def format_duration(nanoseconds: float) -> str:
+    """Returns a duration as `850 ns`, `12.3 µs`, `4.56 ms`, `2m 05s`, `1h 02m`, `3d 04h`."""
+    if nanoseconds < 0:
+        return "-" + format_duration(-nanoseconds)
+    seconds = round(nanoseconds / NANOSECONDS["s"])
+    if nanoseconds < 59.95 * NANOSECONDS["s"]:
+        return _scaled(nanoseconds, 1000, ["ns", "µs", "ms", "s"])
+    if seconds < 3_600:
+        return f"{seconds // 60}m {seconds % 60:02d}s"
+    minutes = round(seconds / 60)
+    if minutes < 1_440:
+        return f"{minutes // 60}h {minutes % 60:02d}m"
+    hours = round(seconds / 3_600)
+    return f"{hours // 24}d {hours % 24:02d}h"
+
+
+def format_count(count: int) -> str:
+    """Returns a count with its thousands apart: `1,234,567`."""
+    return f"{count:,}"
+
+
+def _scaled(value: float, base: int, units: list[str]) -> str:
+    """Returns `value` in the largest unit that leaves at least 1 of it, with three digits."""
+    if value < 0:
+        return "-" + _scaled(-value, base, units)
+    exponent = 0
+    scaled = float(value)
+    # What would print as 1000 (or 1024) of a unit is 1 of the next.
+    while exponent + 1 < len(units) and float(_three_digits(scaled)) >= base:
+        scaled /= base
+        exponent += 1
+    return f"{_three_digits(scaled)} {units[exponent]}"
+
+
+def _three_digits(value: float) -> str:
+    if value == int(value):
+        return f"{value:.0f}"
+    for bound, decimals in ((9.995, 2), (99.95, 1)):
+        if value < bound:
+            return f"{value:.{decimals}f}"
+    return f"{value:.0f}"
