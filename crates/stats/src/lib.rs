@@ -9,9 +9,13 @@
 //! Units everywhere: times are ns (`u64`), sectors are 512 bytes (`u64`), sizes are bytes (`u32`).
 //! Floating-point summary fields are finite, or `None` where the number does not exist.
 
+pub mod distinct;
 pub mod quantiles;
+pub mod sizes;
 
+pub use distinct::{Distinct, DistinctSummary, hash64};
 pub use quantiles::{Quantiles, QuantilesSummary};
+pub use sizes::{SizeBin, SizeCount, SizeHistogram, SizeSummary};
 
 /// Adds what `other` has seen to `self`.
 pub trait Merge {

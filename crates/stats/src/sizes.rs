@@ -1,0 +1,284 @@
+//! I/O sizes: exact counts of every distinct size, within bounded memory.
+//!
+//! Multiples of 512 bytes up to 1 MiB have a counter each; other sizes share a map of at most
+//! [`MOST_OTHER_SIZES`] entries. Should a trace carry more, the sizes that find no room are counted
+//! at the middle of their 4 KiB bin (up to 1 MiB) or at the nearest MiB (above), and the summary
+//! says how many I/Os that befell. Count, total, mean, minimum and maximum stay exact.
+
+use crate::{Merge, quantiles::nearest_rank};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Distinct sizes remembered beside the multiples of 512 bytes up to 1 MiB.
+pub const MOST_OTHER_SIZES: usize = 4096;
+const DENSE_LIMIT: u32 = 1 << 20;
+const DENSE_SLOTS: usize = (DENSE_LIMIT / 512) as usize + 1;
+
+/// Histogram of I/O sizes in bytes.
+#[derive(Debug, Clone)]
+pub struct SizeHistogram {
+    /// Count of size `512 * index`.
+    dense: Vec<u64>,
+    other: BTreeMap<u32, u64>,
+    count: u64,
+    total: u64,
+    min: u32,
+    max: u32,
+    folded: u64,
+}
+
+/// How many I/Os had one exact size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SizeCount {
+    /// Size in bytes.
+    pub bytes: u32,
+    /// I/Os of that size.
+    pub count: u64,
+}
+
+/// How many I/Os fell in one bin of 4 KiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SizeBin {
+    /// Middle of the bin in KiB: the bin is [centre - 2 KiB, centre + 2 KiB).
+    pub center_kib: u32,
+    /// I/Os in it.
+    pub count: u64,
+}
+
+/// Summary of [`SizeHistogram`]; percentiles are of nearest rank.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SizeSummary {
+    /// I/Os recorded.
+    pub count: u64,
+    /// Sum of their sizes (saturating).
+    pub total_bytes: u64,
+    /// Mean size.
+    pub mean_bytes: Option<f64>,
+    /// Most frequent size; the smallest of them if several are.
+    pub mode_bytes: Option<u32>,
+    /// Median size.
+    pub median_bytes: Option<u32>,
+    /// Smallest size.
+    pub min_bytes: Option<u32>,
+    /// Largest size.
+    pub max_bytes: Option<u32>,
+    /// 5th percentile.
+    pub p5_bytes: Option<u32>,
+    /// Lower quartile.
+    pub p25_bytes: Option<u32>,
+    /// Upper quartile.
+    pub p75_bytes: Option<u32>,
+    /// 95th percentile.
+    pub p95_bytes: Option<u32>,
+    /// 99th percentile.
+    pub p99_bytes: Option<u32>,
+    /// Every distinct size, ascending.
+    pub exact: Vec<SizeCount>,
+    /// Bins of 4 KiB centred on multiples of 4 KiB, ascending, empty ones left out.
+    pub bins_4k: Vec<SizeBin>,
+    /// Whether `exact` is (no size was folded).
+    pub is_exact: bool,
+    /// I/Os counted at the middle of their bin, for want of room.
+    pub folded_ios: u64,
+}
+
+impl Default for SizeHistogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SizeHistogram {
+    /// An empty histogram.
+    pub fn new() -> Self {
+        Self {
+            dense: vec![0; DENSE_SLOTS],
+            other: BTreeMap::new(),
+            count: 0,
+            total: 0,
+            min: u32::MAX,
+            max: 0,
+            folded: 0,
+        }
+    }
+
+    /// Records one I/O of `bytes`.
+    #[inline]
+    pub fn record(&mut self, bytes: u32) {
+        self.count += 1;
+        self.total = self.total.saturating_add(bytes.into());
+        self.min = self.min.min(bytes);
+        self.max = self.max.max(bytes);
+        if bytes.is_multiple_of(512) && bytes <= DENSE_LIMIT {
+            self.dense[(bytes / 512) as usize] += 1;
+        } else {
+            self.record_other(bytes, 1);
+        }
+    }
+
+    fn record_other(&mut self, bytes: u32, count: u64) {
+        if let Some(seen) = self.other.get_mut(&bytes) {
+            *seen = seen.saturating_add(count);
+        } else if self.other.len() < MOST_OTHER_SIZES {
+            self.other.insert(bytes, count);
+        } else {
+            self.folded = self.folded.saturating_add(count);
+            let bin = u64::from(bytes).saturating_add(2048) / 4096 * 4096;
+            if bin <= DENSE_LIMIT.into() {
+                self.dense[(bin / 512) as usize] += count;
+            } else {
+                // At most 4096 more keys.
+                let mib = (u64::from(bytes) + (1 << 19)) >> 20 << 20;
+                let key = u32::try_from(mib).unwrap_or(u32::MAX);
+                *self.other.entry(key).or_default() += count;
+            }
+        }
+    }
+
+    /// I/Os recorded.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Bytes recorded (saturating).
+    pub fn total_bytes(&self) -> u64 {
+        self.total
+    }
+
+    /// Every distinct size with its count, ascending.
+    pub fn exact(&self) -> Vec<SizeCount> {
+        let dense = (0..)
+            .step_by(512)
+            .zip(&self.dense)
+            .filter(|(_, count)| **count > 0);
+        let mut all: Vec<_> = dense
+            .chain(self.other.iter().map(|(&bytes, count)| (bytes, count)))
+            .map(|(bytes, &count)| SizeCount { bytes, count })
+            .collect();
+        all.sort_unstable_by_key(|size| size.bytes);
+        all
+    }
+
+    /// The figures; see [`SizeSummary`].
+    pub fn summary(&self) -> SizeSummary {
+        let exact = self.exact();
+        let some = self.count > 0;
+        let mode = exact
+            .iter()
+            .max_by_key(|size| (size.count, std::cmp::Reverse(size.bytes)));
+        let rank = |fraction| {
+            let rank = nearest_rank(fraction, self.count);
+            let mut seen = 0u64;
+            exact
+                .iter()
+                .find(|size| {
+                    seen = seen.saturating_add(size.count);
+                    seen >= rank
+                })
+                .map(|size| size.bytes)
+        };
+        let mut bins_4k: Vec<SizeBin> = Vec::new();
+        for size in &exact {
+            let center_kib = ((u64::from(size.bytes) + 2048) / 4096 * 4) as u32;
+            match bins_4k.last_mut() {
+                Some(bin) if bin.center_kib == center_kib => bin.count += size.count,
+                _ => bins_4k.push(SizeBin {
+                    center_kib,
+                    count: size.count,
+                }),
+            }
+        }
+        SizeSummary {
+            count: self.count,
+            total_bytes: self.total,
+            mean_bytes: some.then(|| self.total as f64 / self.count as f64),
+            mode_bytes: mode.map(|size| size.bytes),
+            median_bytes: rank(0.5),
+            min_bytes: some.then_some(self.min),
+            max_bytes: some.then_some(self.max),
+            p5_bytes: rank(0.05),
+            p25_bytes: rank(0.25),
+            p75_bytes: rank(0.75),
+            p95_bytes: rank(0.95),
+            p99_bytes: rank(0.99),
+            bins_4k,
+            exact,
+            is_exact: self.folded == 0,
+            folded_ios: self.folded,
+        }
+    }
+}
+
+impl Merge for SizeHistogram {
+    fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total = self.total.saturating_add(other.total);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.folded += other.folded;
+        for (mine, theirs) in self.dense.iter_mut().zip(&other.dense) {
+            *mine += theirs;
+        }
+        for (&bytes, &count) in &other.other {
+            self.record_other(bytes, count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(sizes: &[u32]) -> SizeHistogram {
+        let mut all = SizeHistogram::new();
+        sizes.iter().for_each(|&bytes| all.record(bytes));
+        all
+    }
+
+    #[test]
+    fn bins_are_centred_on_their_size() {
+        let summary = of(&[0, 2047, 2048, 4096, 6143, 6144, 8192, 1 << 20, 1280 << 10]).summary();
+        let bins: Vec<_> = summary
+            .bins_4k
+            .iter()
+            .map(|bin| (bin.center_kib, bin.count))
+            .collect();
+        assert_eq!(bins, [(0, 2), (4, 3), (8, 2), (1024, 1), (1280, 1)]);
+        assert!(summary.is_exact);
+    }
+
+    #[test]
+    fn figures_of_a_known_mix() {
+        let summary = of(&[4096, 4096, 4096, 8192, 65536]).summary();
+        assert_eq!(summary.mode_bytes, Some(4096));
+        assert_eq!(summary.median_bytes, Some(4096));
+        assert_eq!(summary.p95_bytes, Some(65536));
+        assert_eq!(summary.mean_bytes, Some(86016.0 / 5.0));
+        assert_eq!(of(&[]).summary().median_bytes, None);
+    }
+
+    #[test]
+    fn too_many_odd_sizes_fold_and_say_so() {
+        let sizes: Vec<u32> = (0..20_000u32).map(|i| i * 214_741 + 1).collect();
+        let all = of(&sizes);
+        let summary = all.summary();
+        assert!(!summary.is_exact);
+        assert_eq!(summary.folded_ios, 20_000 - MOST_OTHER_SIZES as u64);
+        assert_eq!(
+            summary.exact.iter().map(|size| size.count).sum::<u64>(),
+            20_000
+        );
+        assert!(all.other.len() <= MOST_OTHER_SIZES + 4097);
+    }
+
+    proptest! {
+        #[test]
+        fn merged_is_whole(sizes in prop::collection::vec(any::<u32>(), 0..300), cut in 0.0f64..1.0) {
+            let cut = (sizes.len() as f64 * cut) as usize;
+            let mut merged = of(&sizes[..cut]);
+            merged.merge(&of(&sizes[cut..]));
+            prop_assert_eq!(merged.summary(), of(&sizes).summary());
+        }
+    }
+}
