@@ -1,4 +1,9 @@
-use blklab_trace::{blkparse::{line::write_line, summary::Summary}, event::EventBatch, open::open, process::ProcessTable};
+use blklab_trace::{
+    blkparse::{line::write_line, summary::Summary},
+    event::EventBatch,
+    open::open,
+    process::ProcessTable,
+};
 use std::io::Write;
 fn main() {
     let paths: Vec<String> = std::env::args().skip(1).collect();
@@ -10,16 +15,26 @@ fn main() {
     let mut sum = Summary::new(names.iter().map(String::as_str));
     loop {
         b.clear();
-        if !s.fill(&mut b).unwrap() { break }
+        if !s.fill(&mut b).unwrap() {
+            break;
+        }
         let mut n = b.names.iter().peekable();
         for (i, e) in b.events.iter().enumerate() {
-            while let Some(x) = n.next_if(|x| x.before <= i) { p.learn(x.pid, &x.name) }
+            while let Some(x) = n.next_if(|x| x.before <= i) {
+                p.learn(x.pid, &x.name)
+            }
             write_line(&mut out, e, b.pdu_of(e), &p).unwrap();
             sum.add(e);
         }
-        for x in n { p.learn(x.pid, &x.name) }
+        for x in n {
+            p.learn(x.pid, &x.name)
+        }
     }
     sum.write(&mut out).unwrap();
-    for i in &s.info().inputs { for f in &i.files { writeln!(out, "Input file {f} added").unwrap() } }
+    for i in &s.info().inputs {
+        for f in &i.files {
+            writeln!(out, "Input file {f} added").unwrap()
+        }
+    }
     eprintln!("{:?}", s.info());
 }

@@ -30,7 +30,9 @@ pub enum TraceError {
         known: String,
     },
     /// A trace name matches no file.
-    #[error("{path}: no such trace: expected a file, a directory, or files {path}.blktrace.0, .1, …")]
+    #[error(
+        "{path}: no such trace: expected a file, a directory, or files {path}.blktrace.0, .1, …"
+    )]
     NotFound {
         /// The name as given.
         path: String,

@@ -377,7 +377,8 @@ impl EventBatch {
     pub fn attach(&mut self, event: &mut Event, bytes: &[u8]) {
         event.pdu_start = self.pdu.len() as u32;
         event.pdu_len = bytes.len().min(usize::from(u16::MAX)) as u16;
-        self.pdu.extend_from_slice(&bytes[..usize::from(event.pdu_len)]);
+        self.pdu
+            .extend_from_slice(&bytes[..usize::from(event.pdu_len)]);
     }
 }
 
@@ -392,7 +393,9 @@ mod tests {
 
     #[test]
     fn letters_round_trip() {
-        for letters in ["R", "W", "WS", "RA", "FWFS", "FWS", "RM", "WFSM", "D", "DS", "FN", "N"] {
+        for letters in [
+            "R", "W", "WS", "RA", "FWFS", "FWS", "RM", "WFSM", "D", "DS", "FN", "N",
+        ] {
             let bits = Rwbs::from_letters(letters).unwrap();
             let bytes = if letters.contains('N') { 0 } else { 4096 };
             assert_eq!(bits.letters(bytes).as_str(), letters);

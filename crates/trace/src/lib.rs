@@ -8,6 +8,7 @@ pub mod blktrace;
 pub mod error;
 pub mod event;
 pub mod formats;
+pub mod io;
 pub mod open;
 pub mod process;
 pub mod source;

@@ -6,7 +6,12 @@ use std::io::{self, Write};
 
 /// Writes the event's line; nothing for what blkparse does not print (driver data, unknown actions).
 /// `pdu` is the event's extra bytes.
-pub fn write_line(out: &mut impl Write, event: &Event, pdu: &[u8], processes: &ProcessTable) -> io::Result<()> {
+pub fn write_line(
+    out: &mut impl Write,
+    event: &Event,
+    pdu: &[u8],
+    processes: &ProcessTable,
+) -> io::Result<()> {
     if event.action == Action::MESSAGE {
         return write_message(out, event, pdu);
     }
@@ -14,7 +19,11 @@ pub fn write_line(out: &mut impl Write, event: &Event, pdu: &[u8], processes: &P
     if !is_printed(event.action, passthrough) {
         return Ok(());
     }
-    let device = if event.target_device.0 != 0 { event.target_device } else { event.device };
+    let device = if event.target_device.0 != 0 {
+        event.target_device
+    } else {
+        event.device
+    };
     write!(
         out,
         "{:3},{:<3} {:2} {:8} {:5}.{:09} {:5} {:>2} {:>3} ",
@@ -32,7 +41,11 @@ pub fn write_line(out: &mut impl Write, event: &Event, pdu: &[u8], processes: &P
     let sectors = event.sectors();
     match event.action {
         Action::REQUEUE | Action::COMPLETE if passthrough => {
-            let shown = if event.action == Action::COMPLETE { pdu } else { &[] };
+            let shown = if event.action == Action::COMPLETE {
+                pdu
+            } else {
+                &[]
+            };
             write_hex(out, shown)?;
             writeln!(out, "[{}]", event.error)
         }
@@ -42,18 +55,30 @@ pub fn write_line(out: &mut impl Write, event: &Event, pdu: &[u8], processes: &P
         Action::REQUEUE | Action::COMPLETE => writeln!(out, "{} [{}]", event.sector, event.error),
         Action::DISPATCH | Action::INSERT | Action::QUEUE | Action::BOUNCE if passthrough => {
             write!(out, "{} ", event.bytes)?;
-            let shown = if event.action == Action::QUEUE { &[] } else { pdu };
+            let shown = if event.action == Action::QUEUE {
+                &[]
+            } else {
+                pdu
+            };
             write_hex(out, shown)?;
             writeln!(out, "[{}]", name())
         }
         Action::PLUG => writeln!(out, "[{}]", name()),
-        Action::UNPLUG | Action::UNPLUG_TIMER => writeln!(out, "[{}] {}", name(), event.arg_sector as u32),
+        Action::UNPLUG | Action::UNPLUG_TIMER => {
+            writeln!(out, "[{}] {}", name(), event.arg_sector as u32)
+        }
         Action::REMAP => writeln!(
             out,
             "{} + {} <- ({}) {}",
             event.sector, sectors, event.arg_device, event.arg_sector
         ),
-        Action::SPLIT => writeln!(out, "{} / {} [{}]", event.sector, event.arg_sector as u32, name()),
+        Action::SPLIT => writeln!(
+            out,
+            "{} / {} [{}]",
+            event.sector,
+            event.arg_sector as u32,
+            name()
+        ),
         _ if sectors > 0 => writeln!(out, "{} + {} [{}]", event.sector, sectors, name()),
         _ => writeln!(out, "[{}]", name()),
     }

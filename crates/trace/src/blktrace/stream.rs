@@ -113,7 +113,10 @@ impl Stream {
             };
             let record = Record::decode::<BIG>(raw);
             if record.magic != MAGIC {
-                self.ending = Some(Ending::Damaged { offset: self.offset, found: record.magic });
+                self.ending = Some(Ending::Damaged {
+                    offset: self.offset,
+                    found: record.magic,
+                });
                 return Ok(());
             }
             let whole = RECORD + usize::from(record.pdu_len);
@@ -147,11 +150,17 @@ impl Stream {
     ) {
         let pdu = &self.buffer[pdu];
         match record.action & 0xffff {
-            NOTE_PROCESS => block.names.push((record.pid, text_of(&pdu[..pdu.len().min(16)]))),
+            NOTE_PROCESS => block
+                .names
+                .push((record.pid, text_of(&pdu[..pdu.len().min(16)]))),
             NOTE_TIMESTAMP if pdu.len() == 8 && self.timestamp.is_none() => {
                 let word = |at: usize| {
                     let v = [pdu[at], pdu[at + 1], pdu[at + 2], pdu[at + 3]];
-                    u64::from(if BIG { u32::from_be_bytes(v) } else { u32::from_le_bytes(v) })
+                    u64::from(if BIG {
+                        u32::from_be_bytes(v)
+                    } else {
+                        u32::from_le_bytes(v)
+                    })
                 };
                 self.timestamp = Some((record.time, word(0) * 1_000_000_000 + word(4)));
             }
@@ -169,7 +178,10 @@ impl Stream {
         self.ending = Some(if left == 0 {
             Ending::Clean
         } else {
-            Ending::Cut { offset: self.offset, left }
+            Ending::Cut {
+                offset: self.offset,
+                left,
+            }
         });
         Ok(())
     }
