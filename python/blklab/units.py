@@ -8,7 +8,9 @@ from fractions import Fraction
 from typing import Final
 
 _SIZE_PREFIXES: Final = "KMGTPE"
-_SIZE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<prefix>[kmgtpe]?)(?P<unit>i?b)?", re.I)
+_SIZE: Final = re.compile(
+    r"(?P<number>\d+(?:\.\d+)?) ?(?P<prefix>[kmgtpe]?)(?P<unit>i?b)?", re.I | re.A
+)
 
 NANOSECONDS: Final = {
     "ns": 1,
@@ -24,7 +26,7 @@ NANOSECONDS: Final = {
 }
 """Every suffix a duration may have, and its length."""
 
-_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?) ?([a-zµμ]*)")
+_DURATION_PART: Final = re.compile(r" ?(\d+(?:\.\d+)?) ?([a-zµμ]*)", re.A)
 
 
 def parse_size(text: str) -> int:
@@ -52,7 +54,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Returns the nanoseconds that `text` states: `1.5s`, `200ms`, `10us`, `1h30m`, `2` (seconds).
+    """Returns the nanoseconds that `text` states: `1.5s`, `200ms`, `1h 30m`, `2` (seconds).
 
     Fractions of a nanosecond are refused. Raises ValueError.
     """

@@ -1,0 +1,143 @@
+"""The frame of the command line: help, version, completion, laziness."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+import blklab
+from blklab import cli
+from blklab.cli.lazy import LazyGroup
+from tests.conftest import Run
+
+ROOT = Path(__file__).parents[2]
+
+
+def groups() -> list[tuple[str, LazyGroup]]:
+    """Returns every group, with the words that lead to it."""
+    found = [("", cli.blklab)]
+    for path, group in found:
+        for name in group.entries:
+            command = group.get_command(click.Context(group), name)
+            if isinstance(command, LazyGroup):
+                found.append((f"{path} {name}".strip(), command))
+    return found
+
+
+def commands() -> list[tuple[str, click.Command]]:
+    """Returns every command, groups too, with the words that lead to it."""
+    return [
+        (f"{path} {name}".strip(), command)
+        for path, group in groups()
+        for name in group.entries
+        if (command := group.get_command(click.Context(group), name))
+    ]
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_says_what_to_type(run: Run, option: str) -> None:
+    outcome = run(option)
+    assert outcome.status == 0
+    assert outcome.err == ""
+    for part in ("First commands", "Exit status", "Environment", "BLKLAB_DEBUG", "NO_COLOR"):
+        assert part in outcome.out
+
+
+@pytest.mark.parametrize("path", [path for path, _ in commands()])
+def test_every_command_has_help_that_fits(run: Run, path: str) -> None:
+    outcome = run(*path.split(), "--help")
+    assert (outcome.status, outcome.err) == (0, "")
+    assert outcome.out.startswith(f"Usage: blklab {path}")
+    assert max(len(line) for line in outcome.out.splitlines()) <= 100
+    assert run(*path.split(), "-h").out == outcome.out
+
+
+@pytest.mark.parametrize("group", [group for _, group in groups()])
+def test_the_registry_reads_well(group: LazyGroup) -> None:
+    for name, entry in group.entries.items():
+        assert re.fullmatch(r"[a-z][a-z-]*", name)
+        assert entry.summary[0].isupper()
+        assert not entry.summary.endswith(".")
+        assert len(entry.summary) <= 66
+
+
+def test_alone_it_shows_its_help_and_fails(run: Run) -> None:
+    outcome = run()
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "First commands" in outcome.err
+
+
+def test_the_version_is_cargos(run: Run) -> None:
+    workspace = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]
+    version = workspace["package"]["version"]
+    assert blklab.__version__ == version
+    outcome = run("--version")
+    assert outcome.status == 0
+    assert outcome.out.startswith(f"blklab {version}")
+    assert ("debug build" in outcome.out) == blklab.DEBUG_BUILD
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["trcae"], "did you mean 'trace'?"),
+        (["zzz"], "see 'blklab --help'"),
+        (["--zzz"], "--zzz"),
+        (["completion", "tcsh"], "bash"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_status_2(
+    run: Run, arguments: list[str], hint: str
+) -> None:
+    outcome = run(*arguments)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert outcome.err.startswith("blklab: error: ")
+    assert outcome.err.count("\n") == 1
+    assert hint in outcome.err
+    assert "blklab" in outcome.err.removeprefix("blklab: error: ")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(run: Run, shell: str) -> None:
+    outcome = run("completion", shell)
+    assert outcome.status == 0
+    assert "_BLKLAB_COMPLETE" in outcome.out
+
+
+def test_completion_completes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_BLKLAB_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "blklab comp")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert run().out == "plain,completion\n"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = """
+import sys
+from blklab.cli import main
+try:
+    main(["--help"])
+except SystemExit:
+    pass
+heavy = {"rich", "jinja2", "altair", "vl_convert", "asyncio", "blklab.cli.trace"} & set(sys.modules)
+sys.exit(f"imported {heavy}" if heavy else 0)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_listing_a_group_imports_no_command() -> None:
+    script = """
+import sys
+from blklab.cli import main
+try:
+    main(["trace", "--help"])
+except SystemExit:
+    pass
+loaded = [name for name in sys.modules if name.startswith("blklab.cli.trace.")]
+sys.exit(f"imported {loaded}" if loaded else 0)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)

@@ -1,0 +1,62 @@
+import json
+
+import click
+import pytest
+from rich.table import Table
+
+from blklab.cli import common
+
+
+def test_results_are_json_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    result = {"process": "\x1b\u202e", "bytes": 2**60}
+    common.emit(result, True, lambda _console: pytest.fail("drawn as well"))
+    text = capsys.readouterr().out
+    assert json.loads(text) == result
+    assert text.isascii()
+
+
+def test_not_a_number_is_not_json() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        common.emit(float("nan"), True, lambda _console: None)
+
+
+def test_piped_tables_are_wide_and_plain(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    table = Table(expand=True)
+    table.add_column("name", style="red")
+    table.add_row("[bold]:smile:")
+    common.emit(None, False, lambda console: console.print(table))
+    text = capsys.readouterr().out
+    assert {len(line) for line in text.splitlines()} == {common.PIPED_WIDTH}
+    assert "[bold]:smile:" in text
+    assert "\x1b" not in text
+
+
+def test_columns_decides_the_width(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    common.emit(None, False, lambda console: console.rule())
+    assert len(capsys.readouterr().out.rstrip("\n")) == 60
+
+
+def test_no_progress_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with common.progress("reading", total=10) as advance:
+        advance(5)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_warnings_are_one_harmless_line(capsys: pytest.CaptureFixture[str]) -> None:
+    common.warn("odd \x1b[2J name")
+    assert capsys.readouterr().err == "blklab: warning: odd \\x1b[2J name\n"
+
+
+def test_options_take_sizes_and_durations() -> None:
+    assert common.SIZE.convert("4k", None, None) == 4096
+    assert common.DURATION.convert("200ms", None, None) == 200_000_000
+    assert common.SIZE.convert(7, None, None) == 7
+    with pytest.raises(click.BadParameter, match="not a size"):
+        common.SIZE.convert("four", None, None)

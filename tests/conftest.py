@@ -1,0 +1,43 @@
+"""What every test relies on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import settings
+
+from blklab.cli import main
+
+# No test may depend on how fast or busy the machine is.
+settings.register_profile("blklab", deadline=None)
+settings.load_profile("blklab")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run of the command line left behind."""
+
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Returns a function that runs `blklab ARGUMENTS…` in this process."""
+    for variable in ("BLKLAB_DEBUG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "_BLKLAB_COMPLETE"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def run(*arguments: object) -> Outcome:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as exit_:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        status = exit_.value.code
+        assert isinstance(status, int)
+        return Outcome(status, captured.out, captured.err)
+
+    return run
