@@ -1,0 +1,213 @@
+"""Guards what reviewers would otherwise have to: who may import whom, how long a file may be,
+where processes are started, and what must not be in the repository at all."""
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "python" / "blklab"
+
+LONGEST = 400
+"""Lines; a longer .rs or .py file wants to be two."""
+
+LAYERS = [
+    {"spec"},
+    {"store"},
+    {"report", "analysis", "runners", "md", "trace"},
+    {"cli"},
+]
+"""ARCHITECTURE.md: a package may import its own layer and those before it."""
+
+COMMON = {"", "_core", "errors", "text", "units"}
+"""Modules at the root of the package: anyone may import them, and they import only one another."""
+
+CRATES = {
+    "stats": set[str](),
+    "trace": {"stats"},
+    "sim": {"stats"},
+    "mdmeta": set[str](),
+    "py": {"stats", "trace", "sim", "mdmeta"},
+}
+"""Which of our crates each may depend on."""
+
+STARTS_PROCESSES = re.compile(r"(runners|md)/.*|trace/(record|fio)(/.*)?\.py|trace/(record|fio)/.*")
+"""Files below python/blklab that may import subprocess."""
+
+# Split, so that this file does not name them itself.
+REGISTRIES = [
+    "pypi" + ".org",
+    "pythonhosted" + ".org",
+    "static.crates" + ".io",
+    "index.crates" + ".io",
+    "proxy.golang" + ".org",
+    "registry.npmjs" + ".org",
+    "deb.debian" + ".org",
+]
+DEVELOPER_PATHS = re.compile(r"(?<![\w.~-])/(?:home/[a-z_][\w-]*|Users/\w+|root|work)/[\w.-]+")
+
+
+@cache
+def files() -> tuple[Path, ...]:
+    """Returns every file that is, or is about to be, in the repository."""
+    listing = subprocess.run(
+        ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    paths = [ROOT / name for name in listing.split("\0") if name]
+    return tuple(path for path in paths if path.is_file() and not path.is_symlink())
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Returns every text file but recorded data, with its content."""
+    for path in files():
+        if path.relative_to(ROOT).parts[:2] == ("tests", "data"):
+            continue
+        content = path.read_bytes()
+        if b"\0" not in content[:8192]:
+            yield path, content.decode(errors="replace")
+
+
+def sources() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Returns the modules that a file imports, wherever in it, by their full names."""
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: import by full name"
+            assert node.module is not None
+            yield node.module
+            if node.module == "blklab":
+                yield from (f"blklab.{alias.name}" for alias in node.names)
+
+
+def part(module: str) -> str:
+    """Returns what of blklab a module name belongs to: `trace` for `blklab.trace.record`."""
+    words = module.split(".")
+    name = words[1] if len(words) > 1 else ""
+    # `from blklab import __version__` is the package itself.
+    return name if (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file() else ""
+
+
+def allowed(importer: str) -> set[str]:
+    if importer in COMMON:
+        return COMMON
+    layers = [number for number, layer in enumerate(LAYERS) if importer in layer]
+    assert layers, f"python/blklab/{importer} is in no layer: add it to LAYERS or COMMON"
+    return COMMON.union(*LAYERS[: layers[0] + 1])
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_package_looks_up(path: Path) -> None:
+    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    importer = "" if first == "__init__" else first
+    used = {part(module) for module in imports(path) if module.split(".")[0] == "blklab"}
+    assert used <= allowed(importer) | {importer}
+
+
+def test_packages_do_not_go_round_in_circles() -> None:
+    uses: dict[str, set[str]] = {}
+    for path in sources():
+        importer = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        found = {part(module) for module in imports(path) if module.startswith("blklab.")}
+        uses.setdefault(importer, set()).update(found - COMMON - {importer})
+    while ready := [name for name, used in uses.items() if not used & uses.keys()]:
+        for name in ready:
+            del uses[name]
+    assert not uses
+
+
+@pytest.mark.parametrize(
+    "manifest", sorted(ROOT.glob("crates/*/Cargo.toml")), ids=lambda path: path.parent.name
+)
+def test_crates_depend_only_downwards(manifest: Path) -> None:
+    content = tomllib.loads(manifest.read_text())
+    tables = [content, *content.get("target", {}).values()]
+    used = {
+        name.removeprefix("blklab-")
+        for table in tables
+        for kind in ("dependencies", "dev-dependencies", "build-dependencies")
+        for name in table.get(kind, {})
+        if name.startswith("blklab-")
+    }
+    crate = manifest.parent.name
+    assert crate in CRATES, f"crates/{crate} is new: say in CRATES what it may depend on"
+    assert used <= CRATES[crate]
+
+
+def test_files_are_short() -> None:
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_bytes().splitlines())
+        for path in files()
+        if path.suffix in {".rs", ".py", ".pyi"}
+    }
+    assert not {name: length for name, length in lengths.items() if length > LONGEST}
+
+
+def test_no_registry_is_named() -> None:
+    named = [
+        f"{path.relative_to(ROOT)}: {host}"
+        for path, text in texts()
+        for host in REGISTRIES
+        if host in text
+    ]
+    assert not named
+
+
+def test_requirements_are_pinned_by_hash_and_name_no_index() -> None:
+    for path in ROOT.glob("requirements/*.txt"):
+        text = path.read_text()
+        assert "://" not in text
+        assert not re.search(r"^--(?!hash)|^-", text, re.M), path
+        pins = re.findall(r"^[a-z0-9].*", text, re.M)
+        assert pins
+        assert all("==" in pin and pin.endswith("\\") for pin in pins)
+
+
+def test_no_developers_machine_is_named() -> None:
+    named = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path, text in texts()
+        for match in DEVELOPER_PATHS.finditer(text)
+    ]
+    assert not named
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_processes_start_where_they_may_and_never_in_a_shell(path: Path) -> None:
+    starters = {"subprocess", "pty", "multiprocessing"}
+    if not STARTS_PROCESSES.fullmatch(path.relative_to(PACKAGE).as_posix()):
+        assert not starters & {module.split(".")[0] for module in imports(path)}
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Call):
+            shell = [word.value for word in node.keywords if word.arg == "shell"]
+            assert not shell, f"{path}:{node.lineno}: shell="
+            name = ast.unparse(node.func)
+            assert not re.fullmatch(
+                r"os\.(system|popen|exec\w+|spawn\w+|posix_spawnp?|fork)"
+                r"|(asyncio\.)?create_subprocess_\w+|subprocess\.get(status)?output",
+                name,
+            ), f"{path}:{node.lineno}: {name}"
+
+
+def test_scripts_can_be_run() -> None:
+    for path in files():
+        if path.read_bytes()[:2] == b"#!":
+            assert path.stat().st_mode & 0o111, f"{path} is not executable"
