@@ -10,12 +10,18 @@
 //! Floating-point summary fields are finite, or `None` where the number does not exist.
 
 pub mod distinct;
+pub mod level;
 pub mod quantiles;
+pub mod seeks;
 pub mod sizes;
+pub mod streams;
 
 pub use distinct::{Distinct, DistinctSummary, hash64};
+pub use level::{Level, LevelSummary, LevelTime};
 pub use quantiles::{Quantiles, QuantilesSummary};
+pub use seeks::{SeekRange, Seeks, SeeksSummary};
 pub use sizes::{SizeBin, SizeCount, SizeHistogram, SizeSummary};
+pub use streams::{RunLengths, Streams, StreamsSummary};
 
 /// Adds what `other` has seen to `self`.
 pub trait Merge {

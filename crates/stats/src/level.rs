@@ -1,0 +1,276 @@
+//! A level over time, such as queue depth, weighted by how long each value lasted.
+
+use crate::Merge;
+use serde::Serialize;
+
+/// Levels above this share one counter, and count as this in means and percentiles.
+pub const HIGHEST_LEVEL: usize = 4096;
+/// The histogram lists each level up to this alone; above, powers of two.
+const SINGLE_LEVELS: u64 = 64;
+
+/// Time-weighted level: starts at 0 at the first change.
+#[derive(Debug, Clone, Default)]
+pub struct Level {
+    /// ns spent at each level; grows to the highest level seen.
+    spent: Vec<u64>,
+    level: u64,
+    since: Option<u64>,
+    max: u64,
+    backwards: u64,
+    below_zero: u64,
+}
+
+/// Time spent at one level, or at a range of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LevelTime {
+    /// Lowest level of the range.
+    pub low: u64,
+    /// Highest level of the range, inclusive.
+    pub high: u64,
+    /// Time spent there.
+    pub time_ns: u64,
+}
+
+/// Summary of [`Level`]. Percentiles are of time: `p95` is the level not exceeded for 95 % of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LevelSummary {
+    /// Time observed.
+    pub time_ns: u64,
+    /// Mean level over time.
+    pub mean: Option<f64>,
+    /// Mean level over the time it was not 0.
+    pub mean_when_busy: Option<f64>,
+    /// Highest level reached, however briefly.
+    pub max: u64,
+    /// Median.
+    pub p50: Option<u64>,
+    /// 95th percentile.
+    pub p95: Option<u64>,
+    /// 99th percentile.
+    pub p99: Option<u64>,
+    /// Share of time at level 0, 0..=1.
+    pub idle_share: Option<f64>,
+    /// Time by level: single levels to 64, then powers of two; empty ranges left out.
+    pub histogram: Vec<LevelTime>,
+    /// Changes whose time lay before the one preceding; taken as simultaneous with it.
+    pub backwards: u64,
+    /// Changes that would have gone below 0 (an end without its beginning); left at 0.
+    pub below_zero: u64,
+}
+
+impl Level {
+    /// A level of 0, not yet observed.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The level changes by `delta` at `time_ns`.
+    #[inline]
+    pub fn change(&mut self, time_ns: u64, delta: i64) {
+        self.advance(time_ns);
+        let level = self.level.saturating_add_signed(delta);
+        self.below_zero += u64::from(delta < 0 && self.level < delta.unsigned_abs());
+        self.level = level;
+        self.max = self.max.max(level);
+    }
+
+    /// The level becomes `level` at `time_ns`.
+    #[inline]
+    pub fn set(&mut self, time_ns: u64, level: u64) {
+        self.advance(time_ns);
+        self.level = level;
+        self.max = self.max.max(level);
+    }
+
+    /// Accounts for the time up to `time_ns`; call at the start and end of the observation.
+    #[inline]
+    pub fn advance(&mut self, time_ns: u64) {
+        let since = self.since.unwrap_or(time_ns);
+        if time_ns < since {
+            self.backwards += 1;
+            return;
+        }
+        self.since = Some(time_ns);
+        let index = self.level.min(HIGHEST_LEVEL as u64) as usize;
+        if let Some(spent) = self.spent.get_mut(index) {
+            *spent = spent.saturating_add(time_ns - since);
+        } else {
+            self.spent.resize(index + 1, 0);
+            self.spent[index] = time_ns - since;
+        }
+    }
+
+    /// The level now.
+    pub fn level(&self) -> u64 {
+        self.level
+    }
+
+    /// The figures; see [`LevelSummary`].
+    pub fn summary(&self) -> LevelSummary {
+        let total: u128 = self.spent.iter().map(|&ns| u128::from(ns)).sum();
+        let area: f64 = (0u64..)
+            .zip(&self.spent)
+            .map(|(level, &ns)| level as f64 * ns as f64)
+            .sum();
+        let some = total > 0;
+        let idle = self.spent.first().copied().unwrap_or(0);
+        let busy = total - u128::from(idle);
+        let percentile = |percent: u128| {
+            let mut seen = 0u128;
+            let at = self.spent.iter().position(|&ns| {
+                seen += u128::from(ns);
+                seen * 100 >= total * percent
+            });
+            at.filter(|_| some).map(|level| level as u64)
+        };
+        LevelSummary {
+            time_ns: u64::try_from(total).unwrap_or(u64::MAX),
+            mean: some.then(|| area / total as f64),
+            mean_when_busy: (busy > 0).then(|| area / busy as f64),
+            max: self.max,
+            p50: percentile(50),
+            p95: percentile(95),
+            p99: percentile(99),
+            idle_share: some.then(|| idle as f64 / total as f64),
+            histogram: self.histogram(),
+            backwards: self.backwards,
+            below_zero: self.below_zero,
+        }
+    }
+
+    fn histogram(&self) -> Vec<LevelTime> {
+        let mut ranges: Vec<LevelTime> = Vec::new();
+        for (level, &time_ns) in (0u64..).zip(&self.spent).filter(|(_, ns)| **ns > 0) {
+            let (low, high) = if level <= SINGLE_LEVELS {
+                (level, level)
+            } else if level == HIGHEST_LEVEL as u64 {
+                (level, self.max.max(level))
+            } else {
+                // 65..=127, then 128..=255 and so on.
+                let power = 1u64 << level.ilog2();
+                (power.max(SINGLE_LEVELS + 1), 2 * power - 1)
+            };
+            match ranges.last_mut() {
+                Some(last) if last.low == low => {
+                    last.time_ns = last.time_ns.saturating_add(time_ns);
+                }
+                _ => ranges.push(LevelTime { low, high, time_ns }),
+            }
+        }
+        ranges
+    }
+}
+
+impl Merge for Level {
+    /// Adds the times of a disjoint observation; the level of now stays that of `self`.
+    fn merge(&mut self, other: &Self) {
+        if self.spent.len() < other.spent.len() {
+            self.spent.resize(other.spent.len(), 0);
+        }
+        for (mine, theirs) in self.spent.iter_mut().zip(&other.spent) {
+            *mine = mine.saturating_add(*theirs);
+        }
+        self.max = self.max.max(other.max);
+        self.backwards += other.backwards;
+        self.below_zero += other.below_zero;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_known_depth() {
+        let mut depth = Level::new();
+        depth.advance(0);
+        depth.change(100, 1); // idle 100
+        depth.change(200, 1); // one for 100
+        depth.change(500, -1); // two for 300
+        depth.change(600, -1); // one for 100
+        depth.advance(1000); // idle 400
+        let summary = depth.summary();
+        assert_eq!(summary.time_ns, 1000);
+        assert_eq!(summary.mean, Some(0.8));
+        assert_eq!(summary.mean_when_busy, Some(1.6));
+        assert_eq!(summary.idle_share, Some(0.5));
+        assert_eq!(
+            (summary.p50, summary.p95, summary.max),
+            (Some(0), Some(2), 2)
+        );
+    }
+
+    #[test]
+    fn backwards_and_below_zero_are_counted() {
+        let mut depth = Level::new();
+        depth.change(100, 1);
+        depth.change(50, -3);
+        depth.change(150, 1);
+        let summary = depth.summary();
+        assert_eq!((summary.backwards, summary.below_zero), (1, 1));
+        assert_eq!(summary.time_ns, 50);
+    }
+
+    #[test]
+    fn the_histogram_is_compact() {
+        let mut depth = Level::new();
+        for level in 0..10_000u64 {
+            depth.set(level, level);
+        }
+        let histogram = depth.summary().histogram;
+        let ends: Vec<_> = histogram.iter().map(|r| (r.low, r.high)).collect();
+        assert_eq!(
+            ends[64..],
+            [
+                (64, 64),
+                (65, 127),
+                (128, 255),
+                (256, 511),
+                (512, 1023),
+                (1024, 2047),
+                (2048, 4095),
+                (4096, 9999)
+            ]
+        );
+        assert_eq!(histogram.iter().map(|r| r.time_ns).sum::<u64>(), 9999);
+    }
+
+    proptest! {
+        #[test]
+        fn merging_disjoint_parts_is_whole(
+            steps in prop::collection::vec((0u64..1000, -3i64..4), 1..100), cut in 0usize..100,
+        ) {
+            let cut = cut.min(steps.len());
+            let (mut whole, mut first, mut second) = (Level::new(), Level::new(), Level::new());
+            let mut time = 0;
+            for (index, &(step, delta)) in steps.iter().enumerate() {
+                time += step;
+                whole.change(time, delta);
+                if index < cut {
+                    first.change(time, delta);
+                }
+                if index + 1 == cut {
+                    second.set(time, first.level());
+                } else if index >= cut {
+                    second.change(time, delta);
+                }
+            }
+            first.merge(&second);
+            prop_assert_eq!(first.summary(), whole.summary());
+        }
+
+        #[test]
+        fn nothing_panics(steps in prop::collection::vec((any::<u64>(), any::<i64>()), 0..50)) {
+            let mut depth = Level::new();
+            for &(time, delta) in &steps {
+                depth.change(time, delta);
+                depth.set(time, delta as u64);
+            }
+            let copy = depth.clone();
+            depth.merge(&copy);
+            let summary = depth.summary();
+            prop_assert!(summary.mean.is_none_or(f64::is_finite));
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Seek distances: from the end of one I/O to the start of the next, in sectors, signed.
+
+use crate::{Merge, Quantiles};
+use serde::Serialize;
+
+/// Distances between I/Os in order of arrival.
+#[derive(Debug, Clone)]
+pub struct Seeks {
+    end: Option<u64>,
+    zero: u64,
+    /// Distances of 2^i ..= 2^(i+1) - 1 at index i.
+    forward: [u64; 64],
+    backward: [u64; 64],
+    distance: Quantiles,
+}
+
+/// Count of the distances low..=high.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SeekRange {
+    /// Smallest signed distance, inclusive; negative is towards sector 0.
+    pub low_sectors: i64,
+    /// Largest signed distance, inclusive.
+    pub high_sectors: i64,
+    /// Seeks in the range.
+    pub count: u64,
+}
+
+/// Summary of [`Seeks`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SeeksSummary {
+    /// Distances recorded: one fewer than I/Os.
+    pub count: u64,
+    /// I/Os that started where the one before them ended.
+    pub zero: u64,
+    /// I/Os beyond the end of the one before.
+    pub forward: u64,
+    /// I/Os before the end of the one before.
+    pub backward: u64,
+    /// Mean of the absolute distance.
+    pub mean_distance_sectors: Option<f64>,
+    /// Median of the absolute distance (relative error 0.1 % beyond 4096 I/Os).
+    pub median_distance_sectors: Option<u64>,
+    /// 95th percentile of the absolute distance.
+    pub p95_distance_sectors: Option<u64>,
+    /// Powers of two each side of zero, ascending, empty ones left out.
+    pub histogram: Vec<SeekRange>,
+}
+
+impl Default for Seeks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Seeks {
+    /// No I/O yet.
+    pub fn new() -> Self {
+        Self {
+            end: None,
+            zero: 0,
+            forward: [0; 64],
+            backward: [0; 64],
+            distance: Quantiles::new(),
+        }
+    }
+
+    /// Records an I/O at `sector` of `sectors`; one of no sectors (a flush) is passed over.
+    #[inline]
+    pub fn record(&mut self, sector: u64, sectors: u64) {
+        if sectors == 0 {
+            return;
+        }
+        let before = self.end.replace(sector.saturating_add(sectors));
+        let Some(end) = before else { return };
+        let distance = sector.abs_diff(end);
+        self.distance.record(distance);
+        if distance == 0 {
+            self.zero += 1;
+        } else if sector > end {
+            self.forward[distance.ilog2() as usize] += 1;
+        } else {
+            self.backward[distance.ilog2() as usize] += 1;
+        }
+    }
+
+    /// The figures; see [`SeeksSummary`].
+    pub fn summary(&self) -> SeeksSummary {
+        let range = |power: usize, sign: i64, count: u64| {
+            let near = i64::try_from(1u64 << power).unwrap_or(i64::MAX) * sign;
+            let far = i64::try_from(u64::MAX >> (63 - power)).unwrap_or(i64::MAX) * sign;
+            SeekRange {
+                low_sectors: near.min(far),
+                high_sectors: near.max(far),
+                count,
+            }
+        };
+        let mut histogram: Vec<_> = (0..64)
+            .rev()
+            .map(|power| range(power, -1, self.backward[power]))
+            .collect();
+        histogram.push(SeekRange {
+            low_sectors: 0,
+            high_sectors: 0,
+            count: self.zero,
+        });
+        histogram.extend((0..64).map(|power| range(power, 1, self.forward[power])));
+        histogram.retain(|range| range.count > 0);
+        let [median, p95] = self.distance.quantiles([0.5, 0.95]);
+        SeeksSummary {
+            count: self.distance.count(),
+            zero: self.zero,
+            forward: self.forward.iter().sum(),
+            backward: self.backward.iter().sum(),
+            mean_distance_sectors: self.distance.mean(),
+            median_distance_sectors: median,
+            p95_distance_sectors: p95,
+            histogram,
+        }
+    }
+}
+
+impl Merge for Seeks {
+    /// The distance across the seam of the two parts is not counted.
+    fn merge(&mut self, other: &Self) {
+        self.zero += other.zero;
+        for power in 0..64 {
+            self.forward[power] += other.forward[power];
+            self.backward[power] += other.backward[power];
+        }
+        self.distance.merge(&other.distance);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn known_distances() {
+        let mut seeks = Seeks::new();
+        seeks.record(0, 8);
+        seeks.record(8, 8); // 0
+        seeks.record(116, 8); // +100
+        seeks.record(0, 0); // a flush
+        seeks.record(121, 1); // -3
+        let summary = seeks.summary();
+        let ranges: Vec<_> = summary
+            .histogram
+            .iter()
+            .map(|range| (range.low_sectors, range.high_sectors, range.count))
+            .collect();
+        assert_eq!(ranges, [(-3, -2, 1), (0, 0, 1), (64, 127, 1)]);
+        assert_eq!(summary.median_distance_sectors, Some(3));
+        assert_eq!(summary.mean_distance_sectors, Some(103.0 / 3.0));
+    }
+
+    proptest! {
+        #[test]
+        fn any_io_is_taken(ios in prop::collection::vec(any::<(u64, u64)>(), 0..100), cut in 0usize..100) {
+            let (mut seeks, mut rest) = (Seeks::new(), Seeks::new());
+            for (index, &(sector, sectors)) in ios.iter().enumerate() {
+                // The part after the cut sees the last I/O before it, so that no distance is lost.
+                if index <= cut {
+                    seeks.record(sector, sectors);
+                }
+                if index >= cut {
+                    rest.record(sector, sectors);
+                }
+            }
+            let mut whole = Seeks::new();
+            ios.iter().for_each(|&(sector, sectors)| whole.record(sector, sectors));
+            seeks.merge(&rest);
+            let summary = seeks.summary();
+            if ios.iter().all(|io| io.1 > 0) {
+                prop_assert_eq!(&summary, &whole.summary());
+            }
+            prop_assert_eq!(summary.zero + summary.forward + summary.backward, summary.count);
+        }
+    }
+}

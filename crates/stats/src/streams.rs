@@ -1,0 +1,342 @@
+//! Sequential streams among interleaved I/O.
+//!
+//! An I/O that starts where one of the recently active streams ended continues that stream, as the
+//! kernel's readahead and bcache's `sequential_cutoff` see it. The table holds 1024 streams in 256
+//! sets of 4, found by a hash of the sector they expect next: O(1) an I/O, 24 KiB. A stream is
+//! forgotten when its set is full (the longest idle goes first; streams of 4 I/Os and more are
+//! held eight times as long) or after [`IDLE_LIMIT`] I/Os without it. Feed reads and writes to
+//! instances of their own.
+
+use crate::{Merge, Quantiles};
+use serde::Serialize;
+
+/// A stream not continued for this many I/Os has ended.
+pub const IDLE_LIMIT: u32 = 8192;
+/// From this many I/Os on, a run counts as a live stream for `peak_concurrent`.
+pub const LIVE_IOS: u32 = 4;
+const WAYS: usize = 4;
+const SETS: usize = 256;
+/// I/Os between two looks at how many streams are live.
+const LOOK_EVERY: u32 = 128;
+/// Looks remembered: must cover `IDLE_LIMIT`.
+const LOOKS: usize = 2 * (IDLE_LIMIT / LOOK_EVERY) as usize;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Set {
+    next: [u64; WAYS],
+    bytes: [u64; WAYS],
+    /// I/Os of the run; 0 marks a free slot.
+    ios: [u32; WAYS],
+    /// Number of the I/O that continued it last.
+    last: [u32; WAYS],
+}
+
+/// Recognises sequential streams; see the [module](self).
+#[derive(Debug, Clone)]
+pub struct Streams {
+    sets: Vec<Set>,
+    /// Number of this I/O; wraps, and only differences are used.
+    tick: u32,
+    previous: Option<(u64, u64)>,
+    ios: u64,
+    sequential: u64,
+    strict: u64,
+    backward: u64,
+    /// Runs of a single I/O, kept out of `run_ios` because random I/O is all of these.
+    singles: u64,
+    run_ios: Quantiles,
+    run_bytes: Quantiles,
+    /// Live streams at each of the latest looks.
+    looks: Vec<u32>,
+    peak: u32,
+}
+
+/// Lengths of runs, in the unit of the field's name.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunLengths {
+    /// Mean over runs.
+    pub mean: Option<f64>,
+    /// Median.
+    pub p50: Option<u64>,
+    /// 95th percentile.
+    pub p95: Option<u64>,
+    /// Longest run.
+    pub max: Option<u64>,
+}
+
+/// Summary of [`Streams`]. A run is a maximal chain of I/Os of which each starts where the one
+/// before ended; an I/O that nothing continues is a run of one.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StreamsSummary {
+    /// I/Os recorded (those of no sectors, such as flushes, are not).
+    pub ios: u64,
+    /// I/Os that continued a stream.
+    pub sequential_ios: u64,
+    /// `sequential_ios / ios`.
+    pub sequential_share: Option<f64>,
+    /// I/Os that started where the I/O immediately before them ended.
+    pub strictly_sequential_ios: u64,
+    /// I/Os that ended where the I/O immediately before them started.
+    pub backward_sequential_ios: u64,
+    /// Runs, those of one I/O included.
+    pub runs: u64,
+    /// Run lengths in I/Os.
+    pub run_ios: RunLengths,
+    /// Run lengths in bytes.
+    pub run_bytes: RunLengths,
+    /// Most streams (runs of four I/Os or more) alive at one moment. An estimate: looked at every
+    /// 128 I/Os, a stream being alive from its fourth I/O to its last; at most 1024.
+    pub peak_concurrent_streams: u32,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Streams {
+    /// No streams yet.
+    pub fn new() -> Self {
+        Self {
+            sets: vec![Set::default(); SETS],
+            tick: 0,
+            previous: None,
+            ios: 0,
+            sequential: 0,
+            strict: 0,
+            backward: 0,
+            singles: 0,
+            run_ios: Quantiles::new(),
+            run_bytes: Quantiles::new(),
+            looks: vec![0; LOOKS],
+            peak: 0,
+        }
+    }
+
+    /// Records an I/O at `sector` of `sectors`.
+    #[inline]
+    pub fn record(&mut self, sector: u64, sectors: u64) {
+        if sectors == 0 {
+            return;
+        }
+        let end = sector.saturating_add(sectors);
+        self.ios += 1;
+        self.tick = self.tick.wrapping_add(1);
+        if self.tick.is_multiple_of(LOOK_EVERY) {
+            // This look takes over the place of the oldest.
+            let place = (self.tick / LOOK_EVERY) as usize % LOOKS;
+            self.peak = self.peak.max(self.looks[place]);
+            self.looks[place] = 0;
+        }
+        if let Some((start, stop)) = self.previous {
+            self.strict += u64::from(stop == sector);
+            self.backward += u64::from(start == end);
+        }
+        self.previous = Some((sector, end));
+
+        let bytes = sectors.saturating_mul(512);
+        let set = &mut self.sets[set_of(sector)];
+        let found = (0..WAYS).find(|&way| set.ios[way] > 0 && set.next[way] == sector);
+        let (ios, bytes) = match found {
+            Some(way) if self.tick.wrapping_sub(set.last[way]) <= IDLE_LIMIT => {
+                let (last, ios) = (set.last[way], set.ios[way].saturating_add(1));
+                let bytes = set.bytes[way].saturating_add(bytes);
+                set.ios[way] = 0;
+                self.sequential += 1;
+                if ios > LIVE_IOS {
+                    for look in last / LOOK_EVERY + 1..=self.tick / LOOK_EVERY {
+                        self.looks[look as usize % LOOKS] += 1;
+                    }
+                } else if ios == LIVE_IOS {
+                    self.peak = self.peak.max(1);
+                }
+                (ios, bytes)
+            }
+            _ => (1, bytes),
+        };
+        self.place(end, ios, bytes);
+    }
+
+    /// Puts a run that expects sector `next` into the table, ending the run it displaces.
+    #[inline]
+    fn place(&mut self, next: u64, ios: u32, bytes: u64) {
+        let set = &mut self.sets[set_of(next)];
+        let (mut chosen, mut worst) = (0, 0);
+        for way in 0..WAYS {
+            // A stream that expects the same sector is superseded; a free slot comes next.
+            let idle = self.tick.wrapping_sub(set.last[way]);
+            let badness = if set.ios[way] == 0 {
+                u32::MAX - 1
+            } else if set.next[way] == next {
+                u32::MAX
+            } else if set.ios[way] >= LIVE_IOS {
+                idle / 8 + 1
+            } else {
+                idle.min(u32::MAX - 3) + 1
+            };
+            if badness > worst {
+                (chosen, worst) = (way, badness);
+            }
+        }
+        let (old_ios, old_bytes) = (set.ios[chosen], set.bytes[chosen]);
+        set.next[chosen] = next;
+        set.bytes[chosen] = bytes;
+        set.ios[chosen] = ios;
+        set.last[chosen] = self.tick;
+        if old_ios > 0 {
+            self.end_run(old_ios, old_bytes);
+        }
+    }
+
+    #[inline]
+    fn end_run(&mut self, ios: u32, bytes: u64) {
+        if ios == 1 {
+            self.singles += 1;
+        } else {
+            self.run_ios.record(ios.into());
+        }
+        self.run_bytes.record(bytes);
+    }
+
+    /// Ends every run, as at the end of a trace.
+    pub fn finish(&mut self) {
+        for set in std::mem::replace(&mut self.sets, vec![Set::default(); SETS]) {
+            for way in (0..WAYS).filter(|&way| set.ios[way] > 0) {
+                self.end_run(set.ios[way], set.bytes[way]);
+            }
+        }
+        self.peak = self.looks.iter().copied().fold(self.peak, u32::max);
+        self.looks.fill(0);
+        self.previous = None;
+    }
+
+    /// The figures, as if every run ended now; see [`StreamsSummary`].
+    pub fn summary(&self) -> StreamsSummary {
+        let mut done = self.clone();
+        done.finish();
+        done.run_ios.record_n(1, done.singles);
+        StreamsSummary {
+            ios: done.ios,
+            sequential_ios: done.sequential,
+            sequential_share: (done.ios > 0).then(|| done.sequential as f64 / done.ios as f64),
+            strictly_sequential_ios: done.strict,
+            backward_sequential_ios: done.backward,
+            runs: done.run_ios.count(),
+            run_ios: lengths(&done.run_ios),
+            run_bytes: lengths(&done.run_bytes),
+            peak_concurrent_streams: done.peak.min((SETS * WAYS) as u32),
+        }
+    }
+}
+
+impl Merge for Streams {
+    /// Ends the runs of `other`: a stream across the seam of two parts counts as two runs.
+    fn merge(&mut self, other: &Self) {
+        let mut other = other.clone();
+        other.finish();
+        self.ios += other.ios;
+        self.sequential += other.sequential;
+        self.strict += other.strict;
+        self.backward += other.backward;
+        self.singles += other.singles;
+        self.run_ios.merge(&other.run_ios);
+        self.run_bytes.merge(&other.run_bytes);
+        self.peak = self.peak.max(other.peak);
+    }
+}
+
+#[inline]
+fn set_of(sector: u64) -> usize {
+    (sector.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % SETS
+}
+
+fn lengths(runs: &Quantiles) -> RunLengths {
+    let [p50, p95] = runs.quantiles([0.5, 0.95]);
+    RunLengths {
+        mean: runs.mean(),
+        p50,
+        p95,
+        max: runs.max(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash64;
+    use proptest::prelude::*;
+
+    #[test]
+    fn one_stream() {
+        let mut streams = Streams::new();
+        (0..1000).for_each(|io| streams.record(io * 8, 8));
+        let summary = streams.summary();
+        assert_eq!(
+            (summary.sequential_ios, summary.strictly_sequential_ios),
+            (999, 999)
+        );
+        assert_eq!((summary.runs, summary.run_ios.max), (1, Some(1000)));
+        assert_eq!(summary.run_bytes.max, Some(4_096_000));
+        assert_eq!(summary.peak_concurrent_streams, 1);
+    }
+
+    #[test]
+    fn interleaved_streams_among_noise() {
+        let (mut streams, mut noise) = (Streams::new(), 0u64);
+        for io in 0..500u64 {
+            for stream in 0..40u64 {
+                streams.record((stream << 30) + io * 16, 16);
+                noise += 1;
+                streams.record((1 << 50) + (hash64(noise) >> 20) * 8, 8);
+            }
+        }
+        let summary = streams.summary();
+        assert!(summary.sequential_ios >= 19_900, "{summary:?}");
+        assert_eq!(summary.strictly_sequential_ios, 0);
+        assert_eq!(summary.run_ios.max, Some(500));
+        assert!(
+            (39..=41).contains(&summary.peak_concurrent_streams),
+            "{summary:?}"
+        );
+    }
+
+    #[test]
+    fn streams_in_turn_are_not_concurrent() {
+        let mut streams = Streams::new();
+        for stream in 0..500u64 {
+            (0..20).for_each(|io| streams.record((stream << 30) + io * 8, 8));
+        }
+        let summary = streams.summary();
+        assert_eq!((summary.runs, summary.peak_concurrent_streams), (500, 1));
+        assert_eq!(summary.run_ios.mean, Some(20.0));
+    }
+
+    #[test]
+    fn random_and_backward() {
+        let mut random = Streams::new();
+        (0..50_000u64).for_each(|io| random.record(hash64(io) >> 24 << 3, 8));
+        let summary = random.summary();
+        assert!(summary.sequential_ios < 10 && summary.runs > 49_990);
+        assert_eq!(summary.peak_concurrent_streams, 0);
+        let mut backward = Streams::new();
+        (0..100u64).for_each(|io| backward.record((200 - io) * 8, 8));
+        assert_eq!(backward.summary().backward_sequential_ios, 99);
+    }
+
+    proptest! {
+        #[test]
+        fn every_io_is_in_one_run(
+            ios in prop::collection::vec((any::<u64>(), any::<u64>(), 0u32..64), 0..200), cut in 0usize..200,
+        ) {
+            let (mut streams, mut other) = (Streams::new(), Streams::new());
+            for (index, &(sector, sectors, shift)) in ios.iter().enumerate() {
+                let part = if index < cut { &mut streams } else { &mut other };
+                part.record(sector >> shift, sectors >> shift);
+            }
+            streams.merge(&other);
+            let summary = streams.summary();
+            prop_assert_eq!(summary.runs + summary.sequential_ios, summary.ios);
+        }
+    }
+}
