@@ -152,6 +152,18 @@ def test_crates_depend_only_downwards(manifest: Path) -> None:
     assert used <= CRATES[crate]
 
 
+def test_every_dependency_has_a_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    requirements = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    names = {re.split(r"[^\w-]", requirement)[0] for requirement in requirements}
+    for manifest in ROOT.glob("crates/*/Cargo.toml"):
+        content = tomllib.loads(manifest.read_text())
+        for kind in ("dependencies", "dev-dependencies", "build-dependencies"):
+            names |= {name for name in content.get(kind, {}) if not name.startswith("blklab-")}
+    reasons = (ROOT / "docs" / "dependencies.md").read_text()
+    assert not {name for name in names if f"`{name}`" not in reasons}
+
+
 def test_files_are_short() -> None:
     lengths = {
         str(path.relative_to(ROOT)): len(path.read_bytes().splitlines())
