@@ -9,19 +9,24 @@
 //! Units everywhere: times are ns (`u64`), sectors are 512 bytes (`u64`), sizes are bytes (`u32`).
 //! Floating-point summary fields are finite, or `None` where the number does not exist.
 
+pub mod arrivals;
+pub mod coarse;
 pub mod distinct;
 pub mod level;
 pub mod quantiles;
 pub mod seeks;
 pub mod sizes;
 pub mod streams;
+pub mod timeline;
 
+pub use arrivals::{Arrivals, ArrivalsSummary, Dispersion, Pattern};
 pub use distinct::{Distinct, DistinctSummary, hash64};
 pub use level::{Level, LevelSummary, LevelTime};
 pub use quantiles::{Quantiles, QuantilesSummary};
 pub use seeks::{SeekRange, Seeks, SeeksSummary};
 pub use sizes::{SizeBin, SizeCount, SizeHistogram, SizeSummary};
 pub use streams::{RunLengths, Streams, StreamsSummary};
+pub use timeline::Timeline;
 
 /// Adds what `other` has seen to `self`.
 pub trait Merge {

@@ -1,0 +1,331 @@
+//! When I/O arrives: gaps between arrivals, and burstiness at several time scales.
+//!
+//! The index of dispersion for counts (variance / mean of the number of arrivals in a window; Cox
+//! and Lewis, *The Statistical Analysis of Series of Events*, 1966) is 0 for a metronome, 1 for a
+//! Poisson process at every scale, and grows with the scale when bursts come in bursts. Windows
+//! start at the first arrival; the last, incomplete one is left out. Empty windows are added
+//! arithmetically, so a gap of years costs no more than one of a millisecond.
+
+use crate::{Merge, Quantiles, QuantilesSummary};
+use serde::Serialize;
+
+/// Widths of the windows in ns: 1 ms to 10 s, each ten of the one before.
+pub const WINDOWS_NS: [u64; 5] = [
+    1_000_000,
+    10_000_000,
+    100_000_000,
+    1_000_000_000,
+    10_000_000_000,
+];
+/// Fewer complete windows than this say nothing about dispersion.
+pub const FEWEST_WINDOWS: u64 = 10;
+/// Fewer gaps than this get no verdict.
+pub const FEWEST_GAPS: u64 = 100;
+const SECOND: usize = 3;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Scale {
+    /// Index of the open window.
+    index: u64,
+    /// Arrivals in the closed windows of the scale below that lie in the open window.
+    open: u64,
+    windows: u64,
+    sum: u64,
+    squares: u128,
+    max: u64,
+}
+
+/// Arrival times; see the [module](self).
+#[derive(Debug, Clone, Default)]
+pub struct Arrivals {
+    gaps: Quantiles,
+    count: u64,
+    backwards: u64,
+    /// First and latest arrival.
+    span: Option<(u64, u64)>,
+    /// When the open 1 ms window ends.
+    window_end: u64,
+    scales: [Scale; 5],
+}
+
+/// How arrivals are spread over time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// More regular than chance: gaps vary by less than half their mean and no window scale with
+    /// five arrivals a window or more has a dispersion of 0.5 or above.
+    Steady,
+    /// Like a Poisson process: independent of each other, neither steady nor bursty.
+    Random,
+    /// In bursts: gaps vary by more than 1.5 times their mean, or the dispersion at some scale is
+    /// above 2 and beyond 1 by more than four standard errors, sqrt(2 / (windows - 1)) each.
+    Bursty,
+}
+
+/// Index of dispersion at one window width.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Dispersion {
+    /// Width of the window.
+    pub window_ns: u64,
+    /// Complete windows, empty ones included.
+    pub windows: u64,
+    /// Mean arrivals in a window.
+    pub mean_ios: Option<f64>,
+    /// Most arrivals in a window.
+    pub max_ios: u64,
+    /// Variance / mean of arrivals in a window; `None` below ten windows.
+    pub index: Option<f64>,
+}
+
+/// Summary of [`Arrivals`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ArrivalsSummary {
+    /// Arrivals recorded.
+    pub count: u64,
+    /// Arrivals timed before the one preceding; taken as simultaneous with it.
+    pub backwards: u64,
+    /// Gaps between arrivals.
+    pub inter_arrival_ns: QuantilesSummary,
+    /// Standard deviation / mean of the gaps: 0 steady, 1 Poisson, more bursty.
+    pub coefficient_of_variation: Option<f64>,
+    /// Dispersion at each window width, ascending.
+    pub dispersion: Vec<Dispersion>,
+    /// Gaps / time they span: arrivals per second.
+    pub mean_iops: Option<f64>,
+    /// Most arrivals in a window of one second.
+    pub peak_iops: u64,
+    /// `peak_iops / mean_iops`; `None` for less than one second.
+    pub peak_to_mean: Option<f64>,
+    /// Verdict; `None` below a hundred gaps. The rule is at each [`Pattern`].
+    pub pattern: Option<Pattern>,
+}
+
+impl Arrivals {
+    /// No arrivals yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Records an arrival at `time_ns`.
+    #[inline]
+    pub fn record(&mut self, time_ns: u64) {
+        self.count += 1;
+        let Some((first, last)) = &mut self.span else {
+            self.span = Some((time_ns, time_ns));
+            self.window_end = time_ns.saturating_add(WINDOWS_NS[0]);
+            self.scales[0].open = 1;
+            return;
+        };
+        self.backwards += u64::from(time_ns < *last);
+        self.gaps.record(time_ns.saturating_sub(*last));
+        *last = time_ns.max(*last);
+        if time_ns >= self.window_end {
+            let first = *first;
+            self.close(first, time_ns);
+        }
+        self.scales[0].open += 1;
+    }
+
+    /// Closes the windows that ended by `time_ns`, the narrow ones first.
+    fn close(&mut self, first: u64, time_ns: u64) {
+        let elapsed = time_ns - first;
+        let mut closed = 0;
+        for (scale, width) in self.scales.iter_mut().zip(WINDOWS_NS) {
+            scale.open += closed;
+            let index = elapsed / width;
+            if index == scale.index {
+                break;
+            }
+            closed = std::mem::take(&mut scale.open);
+            scale.windows = scale.windows.saturating_add(index - scale.index);
+            scale.index = index;
+            scale.sum += closed;
+            scale.squares += u128::from(closed) * u128::from(closed);
+            scale.max = scale.max.max(closed);
+        }
+        let open = self.scales[0].index.saturating_add(1);
+        self.window_end = first.saturating_add(open.saturating_mul(WINDOWS_NS[0]));
+    }
+
+    /// Gaps between arrivals, in ns.
+    pub fn gaps(&self) -> &Quantiles {
+        &self.gaps
+    }
+
+    /// The figures; see [`ArrivalsSummary`].
+    pub fn summary(&self) -> ArrivalsSummary {
+        let dispersion: Vec<_> = (0..WINDOWS_NS.len())
+            .map(|scale| self.dispersion(scale))
+            .collect();
+        let gaps = self.gaps.count();
+        let span = self.gaps.sum();
+        let mean_iops = (span > 0).then(|| gaps as f64 * 1e9 / span as f64);
+        let peak_iops = dispersion[SECOND].max_ios;
+        let variation = match (self.gaps.mean(), self.gaps.stddev()) {
+            (Some(mean), Some(deviation)) if mean > 0.0 => Some(deviation / mean),
+            _ => None,
+        };
+        ArrivalsSummary {
+            count: self.count,
+            backwards: self.backwards,
+            inter_arrival_ns: self.gaps.summary(),
+            coefficient_of_variation: variation,
+            mean_iops,
+            peak_iops,
+            peak_to_mean: mean_iops
+                .filter(|_| span >= WINDOWS_NS[SECOND].into())
+                .map(|mean| peak_iops as f64 / mean),
+            pattern: variation
+                .filter(|_| gaps >= FEWEST_GAPS)
+                .map(|variation| pattern(variation, &dispersion)),
+            dispersion,
+        }
+    }
+
+    fn dispersion(&self, at: usize) -> Dispersion {
+        let scale = &self.scales[at];
+        let windows = scale.windows as f64;
+        let mean = scale.sum as f64 / windows;
+        // The open window may be incomplete, but its peak stands.
+        let open: u64 = self.scales[..=at].iter().map(|scale| scale.open).sum();
+        let index = (scale.windows >= FEWEST_WINDOWS && scale.sum > 0).then(|| {
+            let spread = scale.squares as f64 - mean * mean * windows;
+            spread.max(0.0) / (windows - 1.0) / mean
+        });
+        Dispersion {
+            window_ns: WINDOWS_NS[at],
+            windows: scale.windows,
+            mean_ios: (scale.windows > 0).then_some(mean),
+            max_ios: scale.max.max(open),
+            index,
+        }
+    }
+}
+
+/// The rule of [`Pattern`].
+fn pattern(variation: f64, dispersion: &[Dispersion]) -> Pattern {
+    let known = || {
+        dispersion
+            .iter()
+            .filter_map(|scale| Some((scale, scale.index?)))
+    };
+    let beyond_chance = |scale: &Dispersion, index: f64| {
+        let error = (2.0 / (scale.windows as f64 - 1.0)).sqrt();
+        index > 2.0 && index > 1.0 + 4.0 * error
+    };
+    if variation > 1.5 || known().any(|(scale, index)| beyond_chance(scale, index)) {
+        Pattern::Bursty
+    } else if variation < 0.5
+        && known().all(|(scale, index)| scale.mean_ios < Some(5.0) || index < 0.5)
+    {
+        Pattern::Steady
+    } else {
+        Pattern::Random
+    }
+}
+
+impl Merge for Arrivals {
+    /// Adds a separate observation (another device, or a part of the trace after this one): the gap
+    /// between the two, and the window open at the end of each, are not counted.
+    fn merge(&mut self, other: &Self) {
+        self.gaps.merge(&other.gaps);
+        self.count += other.count;
+        self.backwards += other.backwards;
+        for at in 0..self.scales.len() {
+            let max = self
+                .dispersion(at)
+                .max_ios
+                .max(other.dispersion(at).max_ios);
+            let (mine, theirs) = (&mut self.scales[at], &other.scales[at]);
+            mine.windows = mine.windows.saturating_add(theirs.windows);
+            mine.sum += theirs.sum;
+            mine.squares += theirs.squares;
+            mine.max = max;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash64;
+    use proptest::prelude::*;
+
+    fn of(times: impl IntoIterator<Item = u64>) -> Arrivals {
+        let mut all = Arrivals::new();
+        times.into_iter().for_each(|time| all.record(time));
+        all
+    }
+
+    /// Exponential gaps of `mean` ns.
+    fn poisson(count: u64, mean: f64) -> Vec<u64> {
+        let mut time = 0.0;
+        (0..count)
+            .map(|n| {
+                let uniform = (hash64(n) >> 11) as f64 / (1u64 << 53) as f64;
+                time -= mean * (1.0 - uniform).ln();
+                time as u64
+            })
+            .collect()
+    }
+
+    #[test]
+    fn verdicts() {
+        let steady = of((0..50_000).map(|n| n * 100_000)).summary();
+        assert_eq!(steady.pattern, Some(Pattern::Steady));
+        assert!((steady.mean_iops.unwrap() - 10_000.0).abs() < 1e-6);
+        assert_eq!(steady.peak_iops, 10_000);
+        assert_eq!(steady.dispersion[0].index, Some(0.0));
+
+        let random = of(poisson(200_000, 100_000.0)).summary();
+        assert_eq!(random.pattern, Some(Pattern::Random), "{random:?}");
+        for scale in &random.dispersion[..3] {
+            assert!((scale.index.unwrap() - 1.0).abs() < 0.35, "{scale:?}");
+        }
+
+        // On for 50 ms, off for 450 ms.
+        let bursts = poisson(100_000, 50_000.0)
+            .into_iter()
+            .map(|time| time / 50_000_000 * 500_000_000 + time % 50_000_000);
+        assert_eq!(of(bursts).summary().pattern, Some(Pattern::Bursty));
+        // Batches of 16, one a millisecond: steady by the window, not by the gap.
+        let batches = of((0..20_000).map(|n| n / 16 * 1_000_000));
+        assert_eq!(batches.summary().pattern, Some(Pattern::Bursty));
+    }
+
+    #[test]
+    fn windows_agree_with_counting_them() {
+        let times = poisson(3000, 40_000_000.0);
+        let all = of(times.iter().copied());
+        for (at, width) in WINDOWS_NS.into_iter().enumerate() {
+            let windows = ((times[2999] - times[0]) / width) as usize;
+            let mut counts = vec![0u64; windows + 1];
+            for time in &times {
+                counts[((time - times[0]) / width) as usize] += 1;
+            }
+            let dispersion = all.dispersion(at);
+            let sum: u64 = counts[..windows].iter().sum();
+            let squares: u64 = counts[..windows].iter().map(|count| count * count).sum();
+            assert_eq!(dispersion.windows, windows as u64);
+            assert_eq!(dispersion.max_ios, *counts.iter().max().unwrap());
+            assert_eq!(
+                (all.scales[at].sum, all.scales[at].squares),
+                (sum, squares.into())
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_times_are_taken(times in prop::collection::vec((any::<u64>(), 0u32..64), 0..200), cut in 0usize..200) {
+            let times: Vec<u64> = times.iter().map(|&(time, shift)| time >> shift).collect();
+            let cut = cut.min(times.len());
+            let mut merged = of(times[..cut].iter().copied());
+            merged.merge(&of(times[cut..].iter().copied()));
+            let summary = merged.summary();
+            prop_assert_eq!(summary.count, times.len() as u64);
+            prop_assert!(summary.dispersion.iter().all(|d| d.index.is_none_or(f64::is_finite)));
+            prop_assert!(summary.mean_iops.is_none_or(f64::is_finite));
+        }
+    }
+}
