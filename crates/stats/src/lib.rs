@@ -12,16 +12,23 @@
 pub mod arrivals;
 pub mod coarse;
 pub mod distinct;
+pub mod hotness;
 pub mod level;
+pub mod popularity;
 pub mod quantiles;
 pub mod seeks;
 pub mod sizes;
 pub mod streams;
 pub mod timeline;
 
+#[cfg(test)]
+mod testing;
+
 pub use arrivals::{Arrivals, ArrivalsSummary, Dispersion, Pattern};
 pub use distinct::{Distinct, DistinctSummary, hash64};
+pub use hotness::{HotBlock, Hotness, HotnessSummary};
 pub use level::{Level, LevelSummary, LevelTime};
+pub use popularity::{HotShare, Popularity};
 pub use quantiles::{Quantiles, QuantilesSummary};
 pub use seeks::{SeekRange, Seeks, SeeksSummary};
 pub use sizes::{SizeBin, SizeCount, SizeHistogram, SizeSummary};

@@ -1,0 +1,160 @@
+//! From the table to figures: what stands for itself, what is scaled.
+
+use super::{BLOCK_BYTES, Hotness, table::Slot};
+use crate::popularity::{Class, HotShare, Popularity};
+use serde::Serialize;
+
+/// One of the hottest blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct HotBlock {
+    /// Number of the block: byte offset / 4096.
+    pub block: u64,
+    /// Reads that touched it.
+    pub reads: u64,
+    /// Writes that touched it.
+    pub writes: u64,
+}
+
+/// Summary of [`Hotness`]. An access is one block of one I/O.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HotnessSummary {
+    /// Accesses (exact).
+    pub accesses: u64,
+    /// Distinct blocks of 4 KiB touched.
+    pub unique_blocks: u64,
+    /// `unique_blocks` in bytes: the footprint.
+    pub unique_bytes: u64,
+    /// Distinct blocks read.
+    pub unique_read_blocks: u64,
+    /// Distinct blocks written.
+    pub unique_written_blocks: u64,
+    /// Whether blocks were sampled; if not, all figures are exact.
+    pub sampled: bool,
+    /// Share of the distinct blocks in the sample; 1 when exact.
+    pub sample_rate: f64,
+    /// Standard error of `unique_blocks`, relative; 0 when exact.
+    pub relative_error: f64,
+    /// Share of the accesses to the hottest 1, 5, 10 and 20 % of the blocks.
+    pub hottest: Vec<HotShare>,
+    /// The twenty hottest blocks, hottest first (their counts estimated when sampled).
+    pub top: Vec<HotBlock>,
+    /// Share of the accesses against the fraction of blocks, hottest first; at most 64 points.
+    pub rank_curve: Vec<HotShare>,
+    /// Mean accesses to a block touched.
+    pub accesses_per_block: Option<f64>,
+    /// Share of the accesses that touched their block for the first time.
+    pub first_touch_share: Option<f64>,
+    /// I/Os above 64 MiB, of which only the first 64 MiB were counted.
+    pub truncated_ios: u64,
+}
+
+impl Hotness {
+    /// The count from which on every block is known, sampled or held; see the module.
+    fn complete_from(&self) -> u64 {
+        let mut sampled = [0f64; 64];
+        let mut held = [0f64; 64];
+        for slot in self.table.iter() {
+            let band = slot.count().max(1).ilog2() as usize;
+            if crate::hash64(slot.block()) & self.mask == 0 {
+                sampled[band] += 1.0;
+            } else {
+                held[band] += 1.0;
+            }
+        }
+        let others = self.one_in() - 1.0;
+        let lowest = (2 * u64::from(self.floor)).next_power_of_two().ilog2() as usize;
+        let mut from = u64::MAX;
+        for band in (lowest..=40).rev() {
+            let expected = sampled[band] * others;
+            let error = (sampled[band] + 1.0).sqrt() * (others + 1.0);
+            if (held[band] - expected).abs() > 2.0 * error {
+                break;
+            }
+            from = 1 << band;
+        }
+        from
+    }
+
+    /// Blocks that stand for themselves, and those that stand for `one_in()` each.
+    fn parts(&self) -> (Vec<&Slot>, Vec<&Slot>) {
+        if self.mask == 0 {
+            return (self.table.iter().collect(), Vec::new());
+        }
+        let from = self.complete_from();
+        let (known, mut rest): (Vec<&Slot>, Vec<&Slot>) =
+            self.table.iter().partition(|slot| slot.count() >= from);
+        rest.retain(|slot| crate::hash64(slot.block()) & self.mask == 0);
+        (known, rest)
+    }
+
+    /// Popularity of all blocks, estimated when sampled.
+    pub fn popularity(&self) -> Popularity {
+        let (known, rest) = self.parts();
+        self.popularity_of(&known, &rest)
+    }
+
+    fn popularity_of(&self, known: &[&Slot], rest: &[&Slot]) -> Popularity {
+        let sum = |slots: &[&Slot]| slots.iter().map(|slot| slot.count() as f64).sum::<f64>();
+        let left = (self.accesses() as f64 - sum(known)).max(0.0);
+        let scale = if rest.is_empty() {
+            0.0
+        } else {
+            left / sum(rest).max(1.0)
+        };
+        let class = |slot: &&Slot, blocks: f64, scale: f64| Class {
+            count: slot.count(),
+            blocks,
+            accesses: slot.count() as f64 * scale,
+        };
+        let known = known.iter().map(|slot| class(slot, 1.0, 1.0));
+        let rest = rest.iter().map(|slot| class(slot, self.one_in(), scale));
+        Popularity::new(known.chain(rest).collect())
+    }
+
+    /// The figures; see [`HotnessSummary`].
+    pub fn summary(&self) -> HotnessSummary {
+        let (known, rest) = self.parts();
+        let popularity = self.popularity_of(&known, &rest);
+        let number = |which: fn(&Slot) -> bool| {
+            let count = |slots: &[&Slot]| slots.iter().filter(|slot| which(slot)).count() as f64;
+            (count(&known) + count(&rest) * self.one_in()).round() as u64
+        };
+        let unique = number(|_| true);
+        let accesses = self.accesses();
+        let some = accesses > 0 && unique > 0;
+        let spread = (rest.len() as f64 * (1.0 - 1.0 / self.one_in())).sqrt() * self.one_in();
+        HotnessSummary {
+            accesses,
+            unique_blocks: unique,
+            unique_bytes: unique.saturating_mul(BLOCK_BYTES),
+            unique_read_blocks: number(|slot| slot.reads > 0),
+            unique_written_blocks: number(|slot| slot.writes > 0),
+            sampled: self.mask != 0,
+            sample_rate: 1.0 / self.one_in(),
+            relative_error: if some { spread / unique as f64 } else { 0.0 },
+            hottest: popularity.shares(&[0.01, 0.05, 0.10, 0.20]),
+            top: self.top(20),
+            rank_curve: popularity.curve(64),
+            accesses_per_block: some.then(|| accesses as f64 / unique as f64),
+            first_touch_share: some.then(|| (unique as f64 / accesses as f64).min(1.0)),
+            truncated_ios: self.truncated,
+        }
+    }
+
+    /// The hottest blocks known.
+    fn top(&self, most: usize) -> Vec<HotBlock> {
+        let mut slots: Vec<&Slot> = self.table.iter().collect();
+        let key = |slot: &&Slot| (std::cmp::Reverse(slot.count()), slot.block());
+        if slots.len() > most {
+            slots.select_nth_unstable_by_key(most, key);
+            slots.truncate(most);
+        }
+        slots.sort_unstable_by_key(key);
+        let block = |slot: &&Slot| HotBlock {
+            block: slot.block(),
+            reads: slot.reads.into(),
+            writes: slot.writes.into(),
+        };
+        slots.iter().map(block).collect()
+    }
+}

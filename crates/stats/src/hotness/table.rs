@@ -1,0 +1,122 @@
+//! Flat open-addressed table from block to its reads and writes.
+
+/// One block; 16 bytes, four to a cache line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Slot {
+    /// Block + 1; 0 marks a free slot.
+    key: u64,
+    pub reads: u32,
+    pub writes: u32,
+}
+
+impl Slot {
+    pub fn new(block: u64, reads: u32, writes: u32) -> Self {
+        Self {
+            key: block.saturating_add(1),
+            reads,
+            writes,
+        }
+    }
+
+    pub fn block(&self) -> u64 {
+        self.key - 1
+    }
+
+    pub fn count(&self) -> u64 {
+        u64::from(self.reads) + u64::from(self.writes)
+    }
+
+    #[inline]
+    pub fn add(&mut self, reads: u32, writes: u32) {
+        self.reads = self.reads.saturating_add(reads);
+        self.writes = self.writes.saturating_add(writes);
+    }
+}
+
+/// Linear probing; grows by doubling when five eighths full.
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    slots: Vec<Slot>,
+    used: usize,
+    shift: u32,
+}
+
+impl Table {
+    pub fn new() -> Self {
+        Self::sized(10)
+    }
+
+    fn sized(bits: u32) -> Self {
+        Self {
+            slots: vec![Slot::default(); 1 << bits],
+            used: 0,
+            shift: 64 - bits + 2,
+        }
+    }
+
+    /// Four neighbours share a cache line, so that a large I/O touches few lines.
+    #[inline]
+    fn home(&self, key: u64) -> usize {
+        let group = (key >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift;
+        ((group << 2) | (key & 3)) as usize
+    }
+
+    /// Where `key` is, or the free slot where it belongs.
+    #[inline]
+    fn find(&self, key: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = self.home(key) & mask;
+        loop {
+            let slot = &self.slots[at];
+            if slot.key == key || slot.key == 0 {
+                return at;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// Adds to a block that is in the table; false if it is not.
+    #[inline]
+    pub fn add_known(&mut self, block: u64, reads: u32, writes: u32) -> bool {
+        let at = self.find(block.saturating_add(1));
+        let slot = &mut self.slots[at];
+        if slot.key == 0 {
+            return false;
+        }
+        slot.add(reads, writes);
+        true
+    }
+
+    /// Adds to a block, which is put in if need be: then true.
+    #[inline]
+    pub fn add(&mut self, block: u64, reads: u32, writes: u32) -> bool {
+        let at = self.find(block.saturating_add(1));
+        let slot = &mut self.slots[at];
+        if slot.key != 0 {
+            slot.add(reads, writes);
+            return false;
+        }
+        *slot = Slot::new(block, reads, writes);
+        self.used += 1;
+        if self.used * 8 > self.slots.len() * 5 {
+            self.grow();
+        }
+        true
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut larger = Self::sized(self.slots.len().ilog2() + 1);
+        for slot in self.iter() {
+            let at = larger.find(slot.key);
+            larger.slots[at] = *slot;
+        }
+        larger.used = self.used;
+        *self = larger;
+    }
+
+    /// Every block, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().filter(|slot| slot.key != 0)
+    }
+}

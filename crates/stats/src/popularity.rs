@@ -1,0 +1,136 @@
+//! How accesses spread over things (blocks, mostly), hottest first: what shares, curves and fits
+//! are computed from, whether every thing was counted or only a sample.
+
+use serde::Serialize;
+
+/// Things of equal access count.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Class {
+    /// Accesses to each.
+    pub count: u64,
+    /// How many things; a fraction when estimated from a sample.
+    pub blocks: f64,
+    /// Accesses to all of them together; `count * blocks` unless estimated otherwise.
+    pub accesses: f64,
+}
+
+/// Popularity: classes of strictly falling count.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Popularity {
+    classes: Vec<Class>,
+    blocks: f64,
+    accesses: f64,
+}
+
+/// Share of I/O that the hottest part of the blocks receives.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct HotShare {
+    /// Hottest fraction of the blocks touched, 0..=1.
+    pub fraction: f64,
+    /// Share of the accesses they receive, 0..=1.
+    pub io_share: f64,
+}
+
+impl Popularity {
+    /// From classes in any order; those without blocks or accesses are dropped, equals are joined.
+    pub fn new(mut classes: Vec<Class>) -> Self {
+        classes.retain(|class| class.count > 0 && class.blocks > 0.0 && class.accesses > 0.0);
+        classes.sort_unstable_by_key(|class| std::cmp::Reverse(class.count));
+        classes.dedup_by(|next, kept| {
+            let same = next.count == kept.count;
+            if same {
+                kept.blocks += next.blocks;
+                kept.accesses += next.accesses;
+            }
+            same
+        });
+        Self {
+            blocks: classes.iter().map(|class| class.blocks).sum(),
+            accesses: classes.iter().map(|class| class.accesses).sum(),
+            classes,
+        }
+    }
+
+    /// From the access count of every thing.
+    pub fn from_counts(counts: impl IntoIterator<Item = u64>) -> Self {
+        let mut counts: Vec<u64> = counts.into_iter().filter(|&count| count > 0).collect();
+        counts.sort_unstable();
+        let classes = counts.chunk_by(|a, b| a == b).map(|equal| Class {
+            count: equal[0],
+            blocks: equal.len() as f64,
+            accesses: equal[0] as f64 * equal.len() as f64,
+        });
+        Self::new(classes.collect())
+    }
+
+    /// Classes, hottest first.
+    pub fn classes(&self) -> &[Class] {
+        &self.classes
+    }
+
+    /// Things touched.
+    pub fn blocks(&self) -> f64 {
+        self.blocks
+    }
+
+    /// Accesses to them.
+    pub fn accesses(&self) -> f64 {
+        self.accesses
+    }
+
+    /// Share of the accesses (0..=1) to the hottest `fractions` of the things, which must ascend.
+    pub fn shares(&self, fractions: &[f64]) -> Vec<HotShare> {
+        let (mut above, mut sum) = (0.0, 0.0);
+        let mut classes = self.classes.iter().peekable();
+        let share = |&fraction: &f64| {
+            let wanted = fraction.clamp(0.0, 1.0) * self.blocks;
+            while let Some(class) = classes.next_if(|class| above + class.blocks <= wanted) {
+                above += class.blocks;
+                sum += class.accesses;
+            }
+            let part = classes.peek().map_or(0.0, |class| {
+                class.accesses * (wanted - above).max(0.0) / class.blocks
+            });
+            HotShare {
+                fraction,
+                io_share: ((sum + part) / self.accesses).clamp(0.0, 1.0),
+            }
+        };
+        if self.classes.is_empty() {
+            return Vec::new();
+        }
+        fractions.iter().map(share).collect()
+    }
+
+    /// At most `points` points of the curve of [`Self::shares`], dense at the hot end: fractions
+    /// in geometric steps from one thing to all.
+    pub fn curve(&self, points: usize) -> Vec<HotShare> {
+        let points = points.max(2);
+        let lowest = (1.0 / self.blocks.max(1.0)).ln();
+        let mut fractions: Vec<f64> = (0..points)
+            .map(|point| (lowest * (1.0 - point as f64 / (points - 1) as f64)).exp())
+            .collect();
+        fractions.dedup();
+        self.shares(&fractions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_a_known_spread() {
+        // One block of 50 and ten of 5.
+        let spread = Popularity::from_counts([50, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 0]);
+        assert_eq!((spread.blocks(), spread.accesses()), (11.0, 100.0));
+        let shares = spread.shares(&[0.0, 1.0 / 11.0, 6.0 / 11.0, 1.0]);
+        let found: Vec<_> = shares
+            .iter()
+            .map(|share| (share.io_share * 1000.0).round())
+            .collect();
+        assert_eq!(found, [0.0, 500.0, 750.0, 1000.0]);
+        assert_eq!(spread.curve(64).last().unwrap().io_share, 1.0);
+        assert!(Popularity::default().curve(64).is_empty());
+    }
+}
