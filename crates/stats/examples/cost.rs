@@ -2,6 +2,9 @@
 //!
 //! `cargo run --release -p blklab-stats --example cost`
 
+use blklab_stats::{
+    Arrivals, Distinct, Hotness, Level, Merge, Quantiles, Seeks, SizeHistogram, Streams, Timeline,
+};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -29,12 +32,103 @@ fn noise(seed: &mut u64) -> u64 {
     (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 1
 }
 
+/// Skewed: the product of three uniform numbers.
+fn skewed(seed: &mut u64, below: u64) -> u64 {
+    let mut unit = || noise(seed) as f64 / (1u64 << 63) as f64;
+    (unit() * unit() * unit() * below as f64) as u64
+}
+
 fn main() {
     let mut seed = 1;
+    let mut time = 0;
+    let times: Vec<u64> = (0..IOS)
+        .map(|_| {
+            time += noise(&mut seed) % 20_000;
+            time
+        })
+        .collect();
     let latencies: Vec<u64> = (0..IOS)
         .map(|_| 50_000 + (noise(&mut seed) % 1000) * (noise(&mut seed) % 1000))
         .collect();
-    cost("quantiles", blklab_stats::Quantiles::new, |statistic| {
-        latencies.iter().for_each(|&value| statistic.record(value))
+    let sizes: Vec<u32> = (0..IOS).map(|_| 4096 << (noise(&mut seed) % 6)).collect();
+    let far: Vec<u64> = (0..IOS).map(|_| noise(&mut seed) % (1 << 31)).collect();
+    let blocks: Vec<u64> = (0..IOS).map(|_| skewed(&mut seed, 1 << 28)).collect();
+    let few: Vec<u64> = (0..IOS).map(|_| skewed(&mut seed, 1 << 16)).collect();
+
+    cost("quantiles", Quantiles::new, |all| {
+        latencies.iter().for_each(|&value| all.record(value));
     });
+    cost("sizes", SizeHistogram::new, |all| {
+        sizes.iter().for_each(|&bytes| all.record(bytes));
+    });
+    cost("distinct, p = 14", Distinct::default, |all| {
+        far.iter().for_each(|&sector| all.insert(sector));
+    });
+    cost("level", Level::new, |all| {
+        for (n, &time) in times.iter().enumerate() {
+            all.change(time, if n & 16 == 0 { 1 } else { -1 });
+        }
+    });
+    cost("streams, random", Streams::new, |all| {
+        far.iter().for_each(|&sector| all.record(sector, 8));
+    });
+    cost("streams, 64 sequential", Streams::new, |all| {
+        for n in 0..IOS as u64 {
+            all.record(((n % 64) << 30) + n / 64 * 8, 8);
+        }
+    });
+    cost("seeks", Seeks::new, |all| {
+        far.iter().for_each(|&sector| all.record(sector, 8));
+    });
+    cost("arrivals", Arrivals::new, |all| {
+        times.iter().for_each(|&time| all.record(time));
+    });
+    cost("hotness, 4 KiB, exact", Hotness::default, |all| {
+        few.iter().for_each(|&block| all.record(block, 1, false));
+    });
+    cost("hotness, 4 KiB, sampled, skewed", Hotness::default, |all| {
+        blocks.iter().for_each(|&block| all.record(block, 1, false));
+    });
+    cost(
+        "hotness, 4 KiB, sampled, uniform",
+        Hotness::default,
+        |all| {
+            far.iter().for_each(|&block| all.record(block, 1, false));
+        },
+    );
+    cost(
+        "hotness, 64 KiB, sampled, per block",
+        Hotness::default,
+        |all| {
+            far[..IOS / 16]
+                .iter()
+                .for_each(|&block| all.record(block, 16, false));
+        },
+    );
+    cost(
+        "hotness, 1 MiB, sampled, per block",
+        Hotness::default,
+        |all| {
+            far[..IOS / 256]
+                .iter()
+                .for_each(|&block| all.record(block, 256, false));
+        },
+    );
+    cost("hotness, 1 MiB scan, per block", Hotness::default, |all| {
+        for n in 0..IOS as u64 / 256 {
+            all.record(n * 256, 256, false);
+        }
+    });
+    cost("timeline of counters", Timeline::<Count>::default, |all| {
+        times.iter().for_each(|&time| all.at(time).0 += 1);
+    });
+}
+
+#[derive(Clone, Default)]
+struct Count(u64);
+
+impl Merge for Count {
+    fn merge(&mut self, other: &Self) {
+        self.0 += other.0;
+    }
 }

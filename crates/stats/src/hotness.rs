@@ -67,7 +67,7 @@ impl Hotness {
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity: capacity.clamp(1 << 10, 1 << 26),
-            table: Table::new(),
+            table: Table::with_room(0),
             mask: 0,
             sampled: 0,
             held: 0,
@@ -170,7 +170,7 @@ impl Hotness {
         }
         self.mask = mask;
         (self.sampled, self.held) = (0, 0);
-        self.table = Table::new();
+        self.table = Table::with_room(self.capacity + self.most_held());
         // Eight bits a held block.
         self.filter = vec![0; (self.most_held() / 8).next_power_of_two()];
         for slot in slots {

@@ -61,13 +61,18 @@ impl Hotness {
                 held[band] += 1.0;
             }
         }
-        let others = self.one_in() - 1.0;
-        let lowest = (2 * u64::from(self.floor)).next_power_of_two().ilog2() as usize;
+        let (rate, floor) = (1.0 / self.one_in(), u64::from(self.floor));
+        let lowest = (2 * floor).next_power_of_two().ilog2() as usize;
         let mut from = u64::MAX;
         for band in (lowest..=40).rev() {
-            let expected = sampled[band] * others;
-            let error = (sampled[band] + 1.0).sqrt() * (others + 1.0);
-            if (held[band] - expected).abs() > 2.0 * error {
+            // Were every block of the band known, the sampled would be a binomial share of them.
+            let known = sampled[band] + held[band];
+            let excess = sampled[band] - known * rate;
+            let error = (known * rate * (1.0 - rate)).sqrt();
+            // Too few held: some were missed. Too many, near the floor: credited for nothing.
+            let missed = excess > 2.5 * error;
+            let credited = 1u64 << band < 8 * floor && excess < -2.5 * error;
+            if missed || credited {
                 break;
             }
             from = 1 << band;

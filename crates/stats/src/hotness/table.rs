@@ -42,8 +42,10 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub fn new() -> Self {
-        Self::sized(10)
+    /// Takes `blocks` without growing.
+    pub fn with_room(blocks: usize) -> Self {
+        let slots = (blocks.max(512) * 8 / 5 + 1).next_power_of_two();
+        Self::sized(slots.ilog2())
     }
 
     fn sized(bits: u32) -> Self {
