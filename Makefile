@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 
 CARGO := scripts/cargo
 BIN := .venv/bin
-PYTHON_FILES := python tests
+PYTHON_FILES := python tests bench
 
 .PHONY: help
 help: ## List the targets
