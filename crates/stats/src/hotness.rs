@@ -34,7 +34,7 @@ pub const DEFAULT_CAPACITY: usize = 1 << 17;
 pub const MOST_BLOCKS: u32 = 1 << 14;
 /// Bytes of a block.
 pub const BLOCK_BYTES: u64 = 4096;
-const LEAST_FLOOR: u32 = 16;
+const LEAST_FLOOR: u32 = 32;
 
 /// Accesses to blocks of 4 KiB; see the [module](self).
 #[derive(Debug, Clone)]
