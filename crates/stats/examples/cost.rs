@@ -114,11 +114,15 @@ fn main() {
                 .for_each(|&block| all.record(block, 256, false));
         },
     );
-    cost("hotness, 1 MiB, 31 Mi blocks, per 16 blocks", Hotness::default, |all| {
-        far[..IOS / 16]
-            .iter()
-            .for_each(|&block| all.record(block, 256, false));
-    });
+    cost(
+        "hotness, 1 MiB, 31 Mi blocks, per 16 blocks",
+        Hotness::default,
+        |all| {
+            far[..IOS / 16]
+                .iter()
+                .for_each(|&block| all.record(block, 256, false));
+        },
+    );
     cost("hotness, 1 MiB scan, per block", Hotness::default, |all| {
         for n in 0..IOS as u64 / 256 {
             all.record(n * 256, 256, false);

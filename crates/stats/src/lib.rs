@@ -20,9 +20,7 @@ pub mod seeks;
 pub mod sizes;
 pub mod streams;
 pub mod timeline;
-
-#[cfg(test)]
-mod testing;
+pub mod zipf;
 
 pub use arrivals::{Arrivals, ArrivalsSummary, Dispersion, Pattern};
 pub use distinct::{Distinct, DistinctSummary, hash64};
@@ -34,6 +32,10 @@ pub use seeks::{SeekRange, Seeks, SeeksSummary};
 pub use sizes::{SizeBin, SizeCount, SizeHistogram, SizeSummary};
 pub use streams::{RunLengths, Streams, StreamsSummary};
 pub use timeline::Timeline;
+pub use zipf::{ZipfFit, ZipfVerdict};
+
+#[cfg(test)]
+mod testing;
 
 /// Adds what `other` has seen to `self`.
 pub trait Merge {

@@ -2,6 +2,7 @@
 
 use super::{BLOCK_BYTES, Hotness, table::Slot};
 use crate::popularity::{Class, HotShare, Popularity};
+use crate::zipf::{self, ZipfFit};
 use serde::Serialize;
 
 /// One of the hottest blocks.
@@ -44,6 +45,8 @@ pub struct HotnessSummary {
     pub accesses_per_block: Option<f64>,
     /// Share of the accesses that touched their block for the first time.
     pub first_touch_share: Option<f64>,
+    /// Whether popularity follows Zipf's law.
+    pub zipf: ZipfFit,
     /// I/Os above 64 MiB, of which only the first 64 MiB were counted.
     pub truncated_ios: u64,
 }
@@ -142,6 +145,7 @@ impl Hotness {
             rank_curve: popularity.curve(64),
             accesses_per_block: some.then(|| accesses as f64 / unique as f64),
             first_touch_share: some.then(|| (unique as f64 / accesses as f64).min(1.0)),
+            zipf: zipf::fit(&popularity),
             truncated_ios: self.truncated,
         }
     }
