@@ -1,7 +1,61 @@
-"""The native core, built from crates/py: thin conversions over the Rust crates."""
+"""The native core, built from crates/py: thin conversions over the Rust crates.
+
+Every function that reads a trace raises `blklab.errors.UsageError` for what was asked for and
+`blklab.errors.BlklabError` for what was found in the trace.
+"""
+
+from collections.abc import Callable, Sequence
 
 VERSION: str
 """blklab's version, as Cargo.toml states it."""
 
 DEBUG_BUILD: bool
 """True if the extension was built without optimisation; do not believe its speed."""
+
+class Filter:
+    """Which events and I/Os to look at; everything by default.
+
+    `devices`: `major,minor`, `major:minor` or an input's name. `processes`: names or pids. `ops`:
+    `read`, `write`, `discard`, `flush`. Times are ns since the trace began; `until_ns` no longer
+    counts.
+    """
+
+    def __init__(
+        self,
+        *,
+        devices: Sequence[str] = (),
+        processes: Sequence[str] = (),
+        ops: Sequence[str] = (),
+        since_ns: int | None = None,
+        until_ns: int | None = None,
+    ) -> None: ...
+
+def trace_formats() -> list[tuple[str, str]]:
+    """Returns the formats that can be read: (name, one line about it)."""
+
+def characterise(
+    paths: Sequence[str],
+    filter: Filter,
+    *,
+    format: str | None = None,
+    threads: int = 1,
+    tick: Callable[[int], object] | None = None,
+) -> str:
+    """Reads a trace and says what its workload is, as JSON text (docs/formats.md, "profile").
+
+    `tick` is called now and then with the bytes read so far.
+    """
+
+def print_events(
+    paths: Sequence[str],
+    filter: Filter,
+    *,
+    format: str | None = None,
+    summary: bool = True,
+    as_json: bool = False,
+) -> tuple[bool, list[tuple[str, str]]]:
+    """Prints a trace's events as blkparse does, to standard output, or as one JSON object a line.
+
+    Returns whether everything could be written (false: the reader has gone away) and warnings as
+    (path, message).
+    """

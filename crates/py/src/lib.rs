@@ -1,4 +1,8 @@
 //! The Python extension module `blklab._core`: thin conversions, nothing else.
+
+mod failures;
+mod trace;
+
 use pyo3::prelude::*;
 
 /// Native core of blklab.
@@ -9,4 +13,7 @@ mod _core {
 
     #[pymodule_export]
     const DEBUG_BUILD: bool = cfg!(debug_assertions);
+
+    #[pymodule_export]
+    use super::trace::{Filter, characterise, print_events, trace_formats};
 }

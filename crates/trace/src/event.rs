@@ -74,10 +74,7 @@ impl Action {
 
     /// The inverse of [`Action::letters`].
     pub fn from_letters(letters: &str) -> Option<Action> {
-        (1..=17u8)
-            .map(Action)
-            .chain([Action::MESSAGE])
-            .find(|a| a.letters() == letters && letters != "?")
+        (1..=17u8).map(Action).chain([Action::MESSAGE]).find(|a| a.letters() == letters && letters != "?")
     }
 }
 
@@ -146,12 +143,8 @@ impl Rwbs {
         } else {
             b'N'
         });
-        for (bit, letter) in [
-            (Rwbs::FUA, b'F'),
-            (Rwbs::AHEAD, b'A'),
-            (Rwbs::SYNC, b'S'),
-            (Rwbs::META, b'M'),
-        ] {
+        for (bit, letter) in [(Rwbs::FUA, b'F'), (Rwbs::AHEAD, b'A'), (Rwbs::SYNC, b'S'), (Rwbs::META, b'M')]
+        {
             if self.has(bit) {
                 text.push(letter);
             }
@@ -368,17 +361,14 @@ impl EventBatch {
     /// The extra bytes of `event`.
     pub fn pdu_of(&self, event: &Event) -> &[u8] {
         let start = event.pdu_start as usize;
-        self.pdu
-            .get(start..start + event.pdu_len as usize)
-            .unwrap_or(&[])
+        self.pdu.get(start..start + event.pdu_len as usize).unwrap_or(&[])
     }
 
     /// Keeps `bytes` for `event`, which must be pushed to this batch afterwards.
     pub fn attach(&mut self, event: &mut Event, bytes: &[u8]) {
         event.pdu_start = self.pdu.len() as u32;
         event.pdu_len = bytes.len().min(usize::from(u16::MAX)) as u16;
-        self.pdu
-            .extend_from_slice(&bytes[..usize::from(event.pdu_len)]);
+        self.pdu.extend_from_slice(&bytes[..usize::from(event.pdu_len)]);
     }
 }
 
@@ -393,9 +383,7 @@ mod tests {
 
     #[test]
     fn letters_round_trip() {
-        for letters in [
-            "R", "W", "WS", "RA", "FWFS", "FWS", "RM", "WFSM", "D", "DS", "FN", "N",
-        ] {
+        for letters in ["R", "W", "WS", "RA", "FWFS", "FWS", "RM", "WFSM", "D", "DS", "FN", "N"] {
             let bits = Rwbs::from_letters(letters).unwrap();
             let bytes = if letters.contains('N') { 0 } else { 4096 };
             assert_eq!(bits.letters(bytes).as_str(), letters);

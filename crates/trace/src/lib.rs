@@ -5,10 +5,13 @@
 
 pub mod blkparse;
 pub mod blktrace;
+pub mod characterise;
 pub mod error;
 pub mod event;
+pub mod filter;
 pub mod formats;
 pub mod io;
 pub mod open;
+pub mod pair;
 pub mod process;
 pub mod source;

@@ -62,29 +62,19 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
         if files.iter().all(|f| f.head.is_empty()) {
             return Err(TraceError::Empty { path: set.shown });
         }
-        inputs.push(OpenInput {
-            name: set.name,
-            files,
-        });
+        inputs.push(OpenInput { name: set.name, files });
     }
     let format = match format {
         Some(name) => by_name(name)?,
         None => recognise(&inputs)?,
     };
     let source = (format.open)(inputs)?;
-    Ok(if warnings.is_empty() {
-        source
-    } else {
-        Box::new(Warned::new(source, warnings))
-    })
+    Ok(if warnings.is_empty() { source } else { Box::new(Warned::new(source, warnings)) })
 }
 
 /// The input records of some opened files, for a source's [`crate::source::TraceInfo`].
 pub fn describe(input: &OpenInput) -> Input {
-    Input {
-        name: input.name.clone(),
-        files: input.files.iter().map(|f| f.path.clone()).collect(),
-    }
+    Input { name: input.name.clone(), files: input.files.iter().map(|f| f.path.clone()).collect() }
 }
 
 /// For formats that are one file: takes it out of `inputs`.
@@ -99,31 +89,25 @@ pub fn single_file(inputs: Vec<OpenInput>, format: &str) -> Result<OpenFile> {
 }
 
 fn by_name(name: &str) -> Result<&'static Format> {
-    FORMATS.iter().find(|f| f.name == name).ok_or_else(|| {
-        TraceError::Request(format!("format {name:?} is not known; known: {}", known()))
-    })
+    FORMATS
+        .iter()
+        .find(|f| f.name == name)
+        .ok_or_else(|| TraceError::Request(format!("format {name:?} is not known; known: {}", known())))
 }
 
 fn known() -> String {
-    FORMATS
-        .iter()
-        .map(|f| f.name)
-        .collect::<Vec<_>>()
-        .join(", ")
+    FORMATS.iter().map(|f| f.name).collect::<Vec<_>>().join(", ")
 }
 
 fn recognise(inputs: &[OpenInput]) -> Result<&'static Format> {
     let Some(file) = inputs.iter().flat_map(|i| &i.files).next() else {
         return Err(TraceError::Request("no trace given".into()));
     };
-    FORMATS
-        .iter()
-        .find(|f| (f.sniff)(&file.head))
-        .ok_or_else(|| TraceError::UnknownFormat {
-            path: file.path.clone(),
-            found: looks_like(&file.head),
-            known: known(),
-        })
+    FORMATS.iter().find(|f| (f.sniff)(&file.head)).ok_or_else(|| TraceError::UnknownFormat {
+        path: file.path.clone(),
+        found: looks_like(&file.head),
+        known: known(),
+    })
 }
 
 /// A few words on what a file is, when no format fits.
@@ -133,17 +117,13 @@ fn looks_like(head: &[u8]) -> String {
         .take(512)
         .all(|&b| b == b'\t' || b == b'\n' || b == b'\r' || (32..127).contains(&b) || b >= 128);
     if text {
-        let line = String::from_utf8_lossy(head.split(|&b| b == b'\n').next().unwrap_or(head))
-            .trim()
-            .to_owned();
+        let line =
+            String::from_utf8_lossy(head.split(|&b| b == b'\n').next().unwrap_or(head)).trim().to_owned();
         let short: String = line.chars().take(60).collect();
         format!("a text file, but no trace in a known format (it begins {short:?})")
     } else {
         let bytes: Vec<String> = head.iter().take(8).map(|b| format!("{b:02x}")).collect();
-        format!(
-            "not a trace in a known format (it begins {})",
-            bytes.join(" ")
-        )
+        format!("not a trace in a known format (it begins {})", bytes.join(" "))
     }
 }
 
@@ -166,10 +146,7 @@ fn find(path: &str, warnings: &mut Vec<(String, String)>) -> Result<Vec<Set>> {
         }]);
     }
     let as_path = Path::new(path);
-    let file_name = as_path
-        .file_name()
-        .map(|n| n.to_string_lossy().into_owned())
-        .unwrap_or_default();
+    let file_name = as_path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     if let Some((base, cpu)) = split_per_cpu(&file_name)
         && as_path.is_file()
         && cpu.is_some()
@@ -216,10 +193,7 @@ fn find_in_directory(
     shown: &str,
     warnings: &mut Vec<(String, String)>,
 ) -> Result<Vec<Set>> {
-    let mut names: Vec<String> = list(directory, shown)?
-        .into_iter()
-        .map(|(name, ..)| name)
-        .collect();
+    let mut names: Vec<String> = list(directory, shown)?.into_iter().map(|(name, ..)| name).collect();
     names.sort_by(|a, b| natural(a, b));
     names.dedup();
     if names.is_empty() {
@@ -236,25 +210,18 @@ fn find_in_directory(
 
 fn find_set(base: &Path, warnings: &mut Vec<(String, String)>) -> Result<Vec<Set>> {
     let shown = base.to_string_lossy().into_owned();
-    let missing = || TraceError::NotFound {
-        path: shown.clone(),
-    };
+    let missing = || TraceError::NotFound { path: shown.clone() };
     let directory = match base.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let name = base
-        .file_name()
-        .map(|n| n.to_string_lossy().into_owned())
-        .ok_or_else(missing)?;
+    let name = base.file_name().map(|n| n.to_string_lossy().into_owned()).ok_or_else(missing)?;
     let mut files = BTreeMap::new();
     if directory.is_dir() {
         for (set, cpu, path) in list(directory, &directory.to_string_lossy())? {
             if set == name {
                 let path = if directory == Path::new(".") && base.parent() == Some(Path::new("")) {
-                    path.strip_prefix(".")
-                        .map(Path::to_path_buf)
-                        .unwrap_or(path)
+                    path.strip_prefix(".").map(Path::to_path_buf).unwrap_or(path)
                 } else {
                     path
                 };
@@ -271,21 +238,14 @@ fn find_set(base: &Path, warnings: &mut Vec<(String, String)>) -> Result<Vec<Set
     let Some(&last) = files.keys().next_back() else {
         return Err(missing());
     };
-    let absent: Vec<u32> = (0..=last.min(65_535))
-        .filter(|cpu| !files.contains_key(cpu))
-        .collect();
+    let absent: Vec<u32> = (0..=last.min(65_535)).filter(|cpu| !files.contains_key(cpu)).collect();
     if let (Some(first), count) = (absent.first(), absent.len()) {
         warnings.push((
             shown.clone(),
             format!("{count} CPU file(s) missing, first {name}{PER_CPU}{first}: what those CPUs recorded is not in these figures"),
         ));
     }
-    Ok(vec![Set {
-        name,
-        shown,
-        files: files.into_values().collect(),
-        is_set: true,
-    }])
+    Ok(vec![Set { name, shown, files: files.into_values().collect(), is_set: true }])
 }
 
 /// Compares as `sort -V` does: runs of digits by their value.
@@ -294,17 +254,10 @@ fn natural(a: &str, b: &str) -> std::cmp::Ordering {
         let mut parts = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {
-            let word = rest
-                .find(|c: char| c.is_ascii_digit())
-                .unwrap_or(rest.len());
+            let word = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
             let after = &rest[word..];
-            let digits = after
-                .find(|c: char| !c.is_ascii_digit())
-                .unwrap_or(after.len());
-            parts.push((
-                rest[..word].to_owned(),
-                after[..digits].parse().unwrap_or(0),
-            ));
+            let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+            parts.push((rest[..word].to_owned(), after[..digits].parse().unwrap_or(0)));
             rest = &after[digits..];
         }
         parts
@@ -335,19 +288,12 @@ fn open_file(path: &Path) -> Result<OpenFile> {
         }
     }
     let (head, reader) = peek(reader, HEAD).map_err(|e| TraceError::io(&shown, e))?;
-    Ok(OpenFile {
-        path: shown,
-        head,
-        reader,
-    })
+    Ok(OpenFile { path: shown, head, reader })
 }
 
 /// Reads the first bytes and gives them back together with a reader that starts before them. A source that
 /// ends with an error after some bytes (a cut-off compressed file) gives those bytes first.
-fn peek(
-    mut reader: Box<dyn Read + Send>,
-    wanted: usize,
-) -> io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
+fn peek(mut reader: Box<dyn Read + Send>, wanted: usize) -> io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
     let mut head = vec![0; wanted];
     let mut have = 0;
     while have < wanted {
@@ -373,11 +319,7 @@ struct Warned {
 
 impl Warned {
     fn new(source: Box<dyn Source>, warnings: Vec<(String, String)>) -> Warned {
-        let mut warned = Warned {
-            info: source.info().clone(),
-            source,
-            warnings,
-        };
+        let mut warned = Warned { info: source.info().clone(), source, warnings };
         warned.refresh();
         warned
     }

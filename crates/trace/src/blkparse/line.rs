@@ -19,11 +19,7 @@ pub fn write_line(
     if !is_printed(event.action, passthrough) {
         return Ok(());
     }
-    let device = if event.target_device.0 != 0 {
-        event.target_device
-    } else {
-        event.device
-    };
+    let device = if event.target_device.0 != 0 { event.target_device } else { event.device };
     write!(
         out,
         "{:3},{:<3} {:2} {:8} {:5}.{:09} {:5} {:>2} {:>3} ",
@@ -41,11 +37,7 @@ pub fn write_line(
     let sectors = event.sectors();
     match event.action {
         Action::REQUEUE | Action::COMPLETE if passthrough => {
-            let shown = if event.action == Action::COMPLETE {
-                pdu
-            } else {
-                &[]
-            };
+            let shown = if event.action == Action::COMPLETE { pdu } else { &[] };
             write_hex(out, shown)?;
             writeln!(out, "[{}]", event.error)
         }
@@ -55,11 +47,7 @@ pub fn write_line(
         Action::REQUEUE | Action::COMPLETE => writeln!(out, "{} [{}]", event.sector, event.error),
         Action::DISPATCH | Action::INSERT | Action::QUEUE | Action::BOUNCE if passthrough => {
             write!(out, "{} ", event.bytes)?;
-            let shown = if event.action == Action::QUEUE {
-                &[]
-            } else {
-                pdu
-            };
+            let shown = if event.action == Action::QUEUE { &[] } else { pdu };
             write_hex(out, shown)?;
             writeln!(out, "[{}]", name())
         }
@@ -67,18 +55,10 @@ pub fn write_line(
         Action::UNPLUG | Action::UNPLUG_TIMER => {
             writeln!(out, "[{}] {}", name(), event.arg_sector as u32)
         }
-        Action::REMAP => writeln!(
-            out,
-            "{} + {} <- ({}) {}",
-            event.sector, sectors, event.arg_device, event.arg_sector
-        ),
-        Action::SPLIT => writeln!(
-            out,
-            "{} / {} [{}]",
-            event.sector,
-            event.arg_sector as u32,
-            name()
-        ),
+        Action::REMAP => {
+            writeln!(out, "{} + {} <- ({}) {}", event.sector, sectors, event.arg_device, event.arg_sector)
+        }
+        Action::SPLIT => writeln!(out, "{} / {} [{}]", event.sector, event.arg_sector as u32, name()),
         _ if sectors > 0 => writeln!(out, "{} + {} [{}]", event.sector, sectors, name()),
         _ => writeln!(out, "[{}]", name()),
     }

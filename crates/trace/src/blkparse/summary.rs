@@ -105,15 +105,9 @@ impl Tally {
             (&mut self.completed, &other.completed),
             (&mut self.merged, &other.merged),
             (&mut self.passthrough_queued, &other.passthrough_queued),
-            (
-                &mut self.passthrough_dispatched,
-                &other.passthrough_dispatched,
-            ),
+            (&mut self.passthrough_dispatched, &other.passthrough_dispatched),
             (&mut self.passthrough_requeued, &other.passthrough_requeued),
-            (
-                &mut self.passthrough_completed,
-                &other.passthrough_completed,
-            ),
+            (&mut self.passthrough_completed, &other.passthrough_completed),
         ] {
             mine[0].plus(theirs[0]);
             mine[1].plus(theirs[1]);
@@ -172,15 +166,12 @@ impl DeviceSummary {
                 self.depth[write] += 1;
                 self.max_depth[write] = self.max_depth[write].max(self.depth[write]);
             }
-            Action::COMPLETE | Action::REQUEUE => {
-                self.depth[write] = self.depth[write].saturating_sub(1)
-            }
+            Action::COMPLETE | Action::REQUEUE => self.depth[write] = self.depth[write].saturating_sub(1),
             _ => {}
         }
         if count_skips && event.action != Action::MESSAGE {
             let last = self.last_sequence.insert(event.cpu, event.sequence);
-            if let Some(gap) =
-                last.and_then(|last| event.sequence.checked_sub(last)?.checked_sub(1))
+            if let Some(gap) = last.and_then(|last| event.sequence.checked_sub(last)?.checked_sub(1))
                 && gap > 0
             {
                 self.skips[0] += 1;
@@ -213,22 +204,13 @@ impl Summary {
     pub fn new<'a>(inputs: impl IntoIterator<Item = &'a str>) -> Summary {
         let names: Vec<&str> = inputs.into_iter().collect();
         if names.iter().all(|n| n.is_empty()) {
-            return Summary {
-                merged: true,
-                ..Summary::default()
-            };
+            return Summary { merged: true, ..Summary::default() };
         }
         let devices = names
             .into_iter()
-            .map(|name| DeviceSummary {
-                name: name.to_owned(),
-                ..DeviceSummary::default()
-            })
+            .map(|name| DeviceSummary { name: name.to_owned(), ..DeviceSummary::default() })
             .collect();
-        Summary {
-            devices,
-            ..Summary::default()
-        }
+        Summary { devices, ..Summary::default() }
     }
 
     /// Counts an event.
@@ -243,10 +225,8 @@ impl Summary {
             Some(index) => index,
             None if self.devices.len() < 4096 => {
                 self.by_device.push(event.device);
-                self.devices.push(DeviceSummary {
-                    name: event.device.to_string(),
-                    ..DeviceSummary::default()
-                });
+                self.devices
+                    .push(DeviceSummary { name: event.device.to_string(), ..DeviceSummary::default() });
                 self.devices.len() - 1
             }
             None => return,
@@ -288,11 +268,7 @@ impl Summary {
             writeln!(out, "Events ({}): {} entries", device.name, device.events)?;
             let [skips, missing] = device.skips;
             let all = device.events + missing;
-            let share = if all == 0 {
-                0.0
-            } else {
-                100.0 * missing as f64 / all as f64
-            };
+            let share = if all == 0 { 0.0 } else { 100.0 * missing as f64 / all as f64 };
             writeln!(out, "Skips: {skips} forward ({missing} - {share:5.1}%)")?;
         }
         Ok(())
@@ -301,64 +277,18 @@ impl Summary {
 
 fn write_tally(out: &mut impl Write, tally: &Tally, depth: Option<[u64; 2]>) -> io::Result<()> {
     write_row(out, "Reads Queued:", "Writes Queued:", tally.queued, true)?;
-    write_row(
-        out,
-        "Read Dispatches:",
-        "Write Dispatches:",
-        tally.dispatched,
-        true,
-    )?;
-    write_row(
-        out,
-        "Reads Requeued:",
-        "Writes Requeued:",
-        tally.requeued,
-        false,
-    )?;
-    write_row(
-        out,
-        "Reads Completed:",
-        "Writes Completed:",
-        tally.completed,
-        true,
-    )?;
+    write_row(out, "Read Dispatches:", "Write Dispatches:", tally.dispatched, true)?;
+    write_row(out, "Reads Requeued:", "Writes Requeued:", tally.requeued, false)?;
+    write_row(out, "Reads Completed:", "Writes Completed:", tally.completed, true)?;
     write_row(out, "Read Merges:", "Write Merges:", tally.merged, true)?;
     if let Some([reads, writes]) = depth {
-        writeln!(
-            out,
-            " Read depth:      {reads:8}{:8}\t Write depth:      {writes:8}",
-            ' '
-        )?;
+        writeln!(out, " Read depth:      {reads:8}{:8}\t Write depth:      {writes:8}", ' ')?;
     }
     if tally.has_passthrough() {
-        write_row(
-            out,
-            "PC Reads Queued:",
-            "PC Writes Queued:",
-            tally.passthrough_queued,
-            true,
-        )?;
-        write_row(
-            out,
-            "PC Read Disp.:",
-            "PC Write Disp.:",
-            tally.passthrough_dispatched,
-            true,
-        )?;
-        write_row(
-            out,
-            "PC Reads Req.:",
-            "PC Writes Req.:",
-            tally.passthrough_requeued,
-            false,
-        )?;
-        write_row(
-            out,
-            "PC Reads Compl.:",
-            "PC Writes Compl.:",
-            tally.passthrough_completed,
-            false,
-        )?;
+        write_row(out, "PC Reads Queued:", "PC Writes Queued:", tally.passthrough_queued, true)?;
+        write_row(out, "PC Read Disp.:", "PC Write Disp.:", tally.passthrough_dispatched, true)?;
+        write_row(out, "PC Reads Req.:", "PC Writes Req.:", tally.passthrough_requeued, false)?;
+        write_row(out, "PC Reads Compl.:", "PC Writes Compl.:", tally.passthrough_completed, false)?;
     }
     writeln!(
         out,
@@ -368,28 +298,13 @@ fn write_tally(out: &mut impl Write, tally: &Tally, depth: Option<[u64; 2]>) -> 
 }
 
 /// One line of the table; `sized` adds the bytes.
-fn write_row(
-    out: &mut impl Write,
-    read: &str,
-    write: &str,
-    pair: Pair,
-    sized: bool,
-) -> io::Result<()> {
+fn write_row(out: &mut impl Write, read: &str, write: &str, pair: Pair, sized: bool) -> io::Result<()> {
     let cell = |amount: Amount| {
         let count = sized_number(amount.count, 0);
-        if sized {
-            format!("{count}, {}iB", sized_number(amount.kib(), 1))
-        } else {
-            count
-        }
+        if sized { format!("{count}, {}iB", sized_number(amount.kib(), 1)) } else { count }
     };
     let tabs = if sized { "\t" } else { "\t\t" };
-    writeln!(
-        out,
-        " {read:<16} {}{tabs} {write:<17} {}",
-        cell(pair[0]),
-        cell(pair[1])
-    )
+    writeln!(out, " {read:<16} {}{tabs} {write:<17} {}", cell(pair[0]), cell(pair[1]))
 }
 
 /// blkparse's `size_cnv`: eight wide, above a million in the next thousand's unit.

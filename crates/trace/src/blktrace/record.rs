@@ -85,19 +85,11 @@ impl Record {
     pub fn decode<const BIG: bool>(b: &[u8; RECORD]) -> Record {
         let u16_at = |at: usize| {
             let v = [b[at], b[at + 1]];
-            if BIG {
-                u16::from_be_bytes(v)
-            } else {
-                u16::from_le_bytes(v)
-            }
+            if BIG { u16::from_be_bytes(v) } else { u16::from_le_bytes(v) }
         };
         let u32_at = |at: usize| {
             let v = [b[at], b[at + 1], b[at + 2], b[at + 3]];
-            if BIG {
-                u32::from_be_bytes(v)
-            } else {
-                u32::from_le_bytes(v)
-            }
+            if BIG { u32::from_be_bytes(v) } else { u32::from_le_bytes(v) }
         };
         let u64_at = |at: usize| {
             let (a, z) = (u64::from(u32_at(at)), u64::from(u32_at(at + 4)));
@@ -176,11 +168,7 @@ impl Record {
             rwbs: self.rwbs(),
             error: self.error,
             input: 0,
-            action: if self.is_note() {
-                Action::MESSAGE
-            } else {
-                Action(code)
-            },
+            action: if self.is_note() { Action::MESSAGE } else { Action(code) },
         };
         if !pdu.is_empty() {
             event.read_payload(pdu);
@@ -214,9 +202,7 @@ impl Event {
                 pdu.extend(self.arg_sector.to_be_bytes());
                 pdu
             }
-            Action::SPLIT | Action::UNPLUG | Action::UNPLUG_TIMER => {
-                self.arg_sector.to_be_bytes().to_vec()
-            }
+            Action::SPLIT | Action::UNPLUG | Action::UNPLUG_TIMER => self.arg_sector.to_be_bytes().to_vec(),
             _ => Vec::new(),
         }
     }
@@ -256,12 +242,7 @@ mod tests {
 
     #[test]
     fn remap_payload_is_big_endian_and_names_the_target() {
-        let record = Record {
-            magic: MAGIC,
-            action: 15,
-            device: 1,
-            ..Record::default()
-        };
+        let record = Record { magic: MAGIC, action: 15, device: 1, ..Record::default() };
         let pdu = [0, 0xf, 0xd0, 1, 0, 0x90, 0, 0x7f, 0, 0, 0, 0, 0, 0, 3, 0xe8];
         let event = record.event(&pdu);
         assert_eq!(event.arg_device, DeviceId::new(253 >> 8, 0xfd001));

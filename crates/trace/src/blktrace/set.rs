@@ -22,10 +22,7 @@ struct Lane {
 impl Lane {
     /// The next event's time; only called while there is one.
     fn time(&self) -> u64 {
-        self.block
-            .events
-            .get(self.next)
-            .map_or(u64::MAX, |e| e.time)
+        self.block.events.get(self.next).map_or(u64::MAX, |e| e.time)
     }
 }
 
@@ -51,17 +48,11 @@ impl BlktraceSet {
             genesis: None,
             merged,
             tie: Vec::new(),
-            info: TraceInfo {
-                format: "blktrace".into(),
-                ..TraceInfo::default()
-            },
+            info: TraceInfo { format: "blktrace".into(), ..TraceInfo::default() },
         };
         for (number, (input, streams)) in inputs.into_iter().enumerate() {
             let input_index = u16::try_from(number).map_err(|_| {
-                TraceError::Request(format!(
-                    "{} inputs: at most 65,536 are read together",
-                    number + 1
-                ))
+                TraceError::Request(format!("{} inputs: at most 65,536 are read together", number + 1))
             })?;
             set.info.inputs.push(input);
             set.lanes.extend(streams.into_iter().map(|stream| Lane {
@@ -98,11 +89,7 @@ impl BlktraceSet {
         lane.stream.next_block(&mut lane.block, READ_AHEAD)?;
         self.info.bytes_read += lane.stream.offset() - before;
         for (pid, name) in lane.block.names.drain(..) {
-            batch.names.push(ProcessName {
-                before: batch.events.len(),
-                pid,
-                name,
-            });
+            batch.names.push(ProcessName { before: batch.events.len(), pid, name });
         }
         if lane.block.events.is_empty() {
             self.close(index)?;
@@ -119,7 +106,10 @@ impl BlktraceSet {
         self.info.messages += stream.messages;
         if stream.out_of_order > 0 {
             let count = stream.out_of_order;
-            self.info.warn(&path, format!("{count} events lie before their predecessors in time; they are kept in file order"));
+            self.info.warn(
+                &path,
+                format!("{count} events lie before their predecessors in time; they are kept in file order"),
+            );
         }
         match self.lanes[index].stream.ending {
             Some(Ending::Cut { offset, left }) => self.info.warn(
@@ -152,12 +142,7 @@ impl BlktraceSet {
         let at = match self.order.first() {
             None => 0,
             Some(&first) if time < self.lanes[first].time() => 0,
-            Some(_) => {
-                1 + self.order[1..]
-                    .iter()
-                    .position(later)
-                    .unwrap_or(self.order.len() - 1)
-            }
+            Some(_) => 1 + self.order[1..].iter().position(later).unwrap_or(self.order.len() - 1),
         };
         self.order.insert(at, index);
     }
@@ -165,10 +150,7 @@ impl BlktraceSet {
     /// Moves the first lane's events to the batch for as long as it stays first.
     fn advance(&mut self, genesis: u64, batch: &mut EventBatch) -> Result<()> {
         let index = self.order[0];
-        let until = self
-            .order
-            .get(1)
-            .map_or(u64::MAX, |&second| self.lanes[second].time());
+        let until = self.order.get(1).map_or(u64::MAX, |&second| self.lanes[second].time());
         let lane = &mut self.lanes[index];
         let ready = &lane.block.events[lane.next..];
         // The first goes in any case; then all that are not later than the second lane's next.

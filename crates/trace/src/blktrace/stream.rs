@@ -33,9 +33,19 @@ pub enum Ending {
     /// A clean end of file.
     Clean,
     /// The file was cut off in mid-record; so many bytes are left over.
-    Cut { offset: u64, left: usize },
+    Cut {
+        /// Where the record began.
+        offset: u64,
+        /// Bytes there are of it.
+        left: usize,
+    },
     /// Something that is not a record.
-    Damaged { offset: u64, found: u32 },
+    Damaged {
+        /// Where it stands.
+        offset: u64,
+        /// What stands where the magic should.
+        found: u32,
+    },
 }
 
 /// A reader of blktrace records.
@@ -113,10 +123,7 @@ impl Stream {
             };
             let record = Record::decode::<BIG>(raw);
             if record.magic != MAGIC {
-                self.ending = Some(Ending::Damaged {
-                    offset: self.offset,
-                    found: record.magic,
-                });
+                self.ending = Some(Ending::Damaged { offset: self.offset, found: record.magic });
                 return Ok(());
             }
             let whole = RECORD + usize::from(record.pdu_len);
@@ -150,17 +157,11 @@ impl Stream {
     ) {
         let pdu = &self.buffer[pdu];
         match record.action & 0xffff {
-            NOTE_PROCESS => block
-                .names
-                .push((record.pid, text_of(&pdu[..pdu.len().min(16)]))),
+            NOTE_PROCESS => block.names.push((record.pid, text_of(&pdu[..pdu.len().min(16)]))),
             NOTE_TIMESTAMP if pdu.len() == 8 && self.timestamp.is_none() => {
                 let word = |at: usize| {
                     let v = [pdu[at], pdu[at + 1], pdu[at + 2], pdu[at + 3]];
-                    u64::from(if BIG {
-                        u32::from_be_bytes(v)
-                    } else {
-                        u32::from_le_bytes(v)
-                    })
+                    u64::from(if BIG { u32::from_be_bytes(v) } else { u32::from_le_bytes(v) })
                 };
                 self.timestamp = Some((record.time, word(0) * 1_000_000_000 + word(4)));
             }
@@ -175,14 +176,7 @@ impl Stream {
 
     fn finish(&mut self) -> Result<()> {
         let left = self.end - self.start;
-        self.ending = Some(if left == 0 {
-            Ending::Clean
-        } else {
-            Ending::Cut {
-                offset: self.offset,
-                left,
-            }
-        });
+        self.ending = Some(if left == 0 { Ending::Clean } else { Ending::Cut { offset: self.offset, left } });
         Ok(())
     }
 

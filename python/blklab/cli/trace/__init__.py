@@ -4,7 +4,9 @@ import click
 
 from blklab.cli.lazy import Entry, LazyGroup
 
-COMMANDS: dict[str, Entry] = {}
+COMMANDS: dict[str, Entry] = {
+    "events": Entry("blklab.cli.trace.events:events", "Print events exactly as blkparse does"),
+}
 
 
 @click.group(cls=LazyGroup, entries=COMMANDS, subcommand_metavar="COMMAND ...", options_metavar="")

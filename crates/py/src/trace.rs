@@ -1,0 +1,141 @@
+//! Traces for Python.
+
+use crate::failures::{UsageError, python_error};
+use blklab_trace::blkparse::summary::Summary;
+use blklab_trace::blkparse::{json, line};
+use blklab_trace::event::EventBatch;
+use blklab_trace::process::{ProcessTable, UNNAMED};
+use blklab_trace::{characterise as characterising, filter, formats, open};
+use pyo3::prelude::*;
+use std::io::{self, BufWriter, ErrorKind, Write};
+
+/// Which events and I/Os to look at; everything by default.
+///
+/// `devices`: `major,minor`, `major:minor` or an input's name. `processes`: names or pids. `ops`: `read`,
+/// `write`, `discard`, `flush`. Times are ns since the trace began; `until_ns` no longer counts.
+#[pyclass(frozen)]
+pub struct Filter(filter::Filter);
+
+#[pymethods]
+impl Filter {
+    #[new]
+    #[pyo3(signature = (*, devices=Vec::new(), processes=Vec::new(), ops=Vec::new(), since_ns=None, until_ns=None))]
+    fn new(
+        devices: Vec<String>,
+        processes: Vec<String>,
+        ops: Vec<String>,
+        since_ns: Option<u64>,
+        until_ns: Option<u64>,
+    ) -> Filter {
+        Filter(filter::Filter { devices, processes, ops, since_ns, until_ns })
+    }
+}
+
+/// The formats that can be read: (name, one line about it).
+#[pyfunction]
+pub fn trace_formats() -> Vec<(&'static str, &'static str)> {
+    formats::FORMATS.iter().map(|f| (f.name, f.about)).collect()
+}
+
+/// Reads a trace and says what its workload is; returns the profile as JSON text.
+///
+/// `tick` is called now and then with the bytes read so far.
+#[pyfunction]
+#[pyo3(signature = (paths, filter, *, format=None, threads=1, tick=None))]
+pub fn characterise(
+    py: Python<'_>,
+    paths: Vec<String>,
+    filter: &Filter,
+    format: Option<String>,
+    threads: usize,
+    tick: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let filter = filter.0.clone();
+    let mut interrupted = None;
+    let profile = py.detach(|| {
+        let mut source = open::open(&paths, format.as_deref()).map_err(python_error)?;
+        let mut batches = 0u32;
+        let mut tick = |bytes: u64| {
+            batches = batches.wrapping_add(1);
+            if !batches.is_multiple_of(64) {
+                return true;
+            }
+            let alive = Python::attach(|py| {
+                py.check_signals()?;
+                tick.as_ref().map_or(Ok(()), |tick| tick.call1(py, (bytes,)).map(drop))
+            });
+            interrupted = alive.err();
+            interrupted.is_none()
+        };
+        let profile =
+            characterising::characterise(&mut *source, filter, threads, &mut tick).map_err(python_error)?;
+        serde_json::to_string(&profile).map_err(|e| UsageError::new_err(e.to_string()))
+    })?;
+    interrupted.map_or(Ok(profile), Err)
+}
+
+/// Prints a trace's events as blkparse does, to standard output; with `summary` what blkparse prints after
+/// them. With `as_json`, one JSON object a line instead. Returns false when the reader of standard output has
+/// gone away.
+#[pyfunction]
+#[pyo3(signature = (paths, filter, *, format=None, summary=true, as_json=false))]
+pub fn print_events(
+    py: Python<'_>,
+    paths: Vec<String>,
+    filter: &Filter,
+    format: Option<String>,
+    summary: bool,
+    as_json: bool,
+) -> PyResult<(bool, Vec<(String, String)>)> {
+    let filter = &filter.0;
+    let mut source = open::open(&paths, format.as_deref()).map_err(python_error)?;
+    let written = (|| -> PyResult<io::Result<()>> {
+        let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+        let mut processes = ProcessTable::default();
+        let names: Vec<String> = source.info().inputs.iter().map(|i| i.name.clone()).collect();
+        let mut counts = Summary::new(names.iter().map(String::as_str));
+        let mut batch = EventBatch::default();
+        while source.fill(&mut batch).map_err(python_error)? {
+            py.check_signals()?;
+            let mut learnt = batch.names.iter().peekable();
+            for (at, event) in batch.events.iter().enumerate() {
+                while let Some(name) = learnt.next_if(|n| n.before <= at) {
+                    processes.learn(name.pid, &name.name);
+                }
+                let input = names.get(usize::from(event.input)).map_or("", String::as_str);
+                if !filter.wants_event(event, processes.name(event.pid).unwrap_or(UNNAMED), input) {
+                    continue;
+                }
+                counts.add(event);
+                let wrote = if as_json {
+                    json::write_line(&mut out, event, batch.pdu_of(event), &processes)
+                } else {
+                    line::write_line(&mut out, event, batch.pdu_of(event), &processes)
+                };
+                if let Err(error) = wrote {
+                    return Ok(Err(error));
+                }
+            }
+            learnt.for_each(|n| processes.learn(n.pid, &n.name));
+            batch.clear();
+        }
+        let end = |out: &mut dyn Write| -> io::Result<()> {
+            if summary && !as_json {
+                counts.write(&mut &mut *out)?;
+                for input in source.info().inputs.iter().filter(|i| !i.name.is_empty()) {
+                    for file in &input.files {
+                        writeln!(out, "Input file {file} added")?;
+                    }
+                }
+            }
+            out.flush()
+        };
+        Ok(end(&mut out))
+    })()?;
+    let warnings = source.info().warnings.iter().map(|w| (w.path.clone(), w.message.clone())).collect();
+    match written {
+        Ok(()) => Ok((true, warnings)),
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok((false, warnings)),
+        Err(e) => Err(e.into()),
+    }
+}

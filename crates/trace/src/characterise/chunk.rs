@@ -1,0 +1,111 @@
+//! What the statistics look at: rows of one device, some thousands at a time.
+
+use crate::event::{DeviceId, Op, Rwbs, op_of};
+use crate::io::Io;
+use blklab_stats::Merge;
+
+/// One arrival: a Q event with its process and source resolved.
+#[derive(Clone, Copy, Debug)]
+pub struct Queued {
+    /// Nanoseconds since the trace began.
+    pub time: u64,
+    /// First sector.
+    pub sector: u64,
+    /// Length in bytes.
+    pub bytes: u32,
+    /// Index of the process's name.
+    pub process: u32,
+    /// Where it was remapped from; the null device if it was not.
+    pub source: DeviceId,
+    /// Category bits.
+    pub rwbs: Rwbs,
+    /// Processor.
+    pub cpu: u16,
+}
+
+impl Queued {
+    /// What it asks for.
+    #[inline]
+    pub fn op(&self) -> Op {
+        op_of(self.rwbs, self.bytes)
+    }
+
+    /// Length in sectors.
+    #[inline]
+    pub fn sectors(&self) -> u64 {
+        u64::from(self.bytes >> 9)
+    }
+}
+
+/// An ended I/O with its process resolved.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// The I/O.
+    pub io: Io,
+    /// Index of the process's name.
+    pub process: u32,
+}
+
+/// Rows of one device, arrivals in order of time, ended I/Os in order of their end.
+#[derive(Clone, Debug, Default)]
+pub struct Chunk {
+    /// Index of the device.
+    pub device: usize,
+    /// Arrivals.
+    pub queued: Vec<Queued>,
+    /// Ended I/Os.
+    pub ended: Vec<Ended>,
+}
+
+impl Chunk {
+    /// Rows after which a chunk is handed on: its two lists fit the L2 cache.
+    pub const ROWS: usize = 1024;
+
+    /// Whether it is time to hand it on.
+    pub fn is_full(&self) -> bool {
+        self.queued.len() >= Self::ROWS || self.ended.len() >= Self::ROWS
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.queued.is_empty() && self.ended.is_empty()
+    }
+}
+
+/// One kind of statistic of one device.
+pub trait Panel: Default + Merge + Send {
+    /// Takes in rows of the device.
+    fn observe(&mut self, chunk: &Chunk);
+}
+
+/// A panel for every device of a trace.
+///
+/// It sees every chunk in order; panels do not see each other, so that each may run on a thread of its own.
+#[derive(Clone, Debug, Default)]
+pub struct PerDevice<P>(Vec<P>);
+
+impl<P: Panel> PerDevice<P> {
+    /// Takes in the rows of one device.
+    pub fn observe(&mut self, chunk: &Chunk) {
+        if self.0.len() <= chunk.device {
+            self.0.resize_with(chunk.device + 1, P::default);
+        }
+        self.0[chunk.device].observe(chunk);
+    }
+
+    /// Takes the panel of a device; an empty one if it saw nothing.
+    pub fn take(&mut self, device: usize) -> P {
+        self.0.get_mut(device).map(std::mem::take).unwrap_or_default()
+    }
+}
+
+impl<P: Panel> Merge for PerDevice<P> {
+    fn merge(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize_with(other.0.len(), P::default);
+        }
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            mine.merge(theirs);
+        }
+    }
+}

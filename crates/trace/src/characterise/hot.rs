@@ -1,0 +1,41 @@
+//! Which blocks are hot, and how large the working set is.
+
+use super::chunk::{Chunk, Panel};
+use crate::event::Op;
+use blklab_stats::{Hotness, HotnessSummary, Merge};
+
+/// Sectors of a block: 4 KiB, the page size.
+const BLOCK_SHIFT: u32 = 3;
+
+/// Accesses by block on a device.
+#[derive(Clone, Debug, Default)]
+pub struct Hot(Hotness);
+
+impl Hot {
+    /// The profile.
+    pub fn profile(&self) -> HotnessSummary {
+        self.0.summary()
+    }
+}
+
+impl Panel for Hot {
+    fn observe(&mut self, chunk: &Chunk) {
+        for row in &chunk.queued {
+            let write = match row.op() {
+                Op::Read => false,
+                Op::Write => true,
+                Op::Discard | Op::Flush => continue,
+            };
+            let first = row.sector >> BLOCK_SHIFT;
+            let in_first = row.sector & ((1 << BLOCK_SHIFT) - 1);
+            let blocks = (in_first + row.sectors()).div_ceil(1 << BLOCK_SHIFT) as u32;
+            self.0.record(first, blocks, write);
+        }
+    }
+}
+
+impl Merge for Hot {
+    fn merge(&mut self, other: &Self) {
+        self.0.merge(&other.0);
+    }
+}

@@ -1,0 +1,170 @@
+//! The life of an I/O: how long it spent between its events, by operation.
+
+use super::chunk::{Chunk, Panel};
+use crate::event::Op;
+use crate::io::{Io, NEVER};
+use blklab_stats::{Merge, Quantiles, QuantilesSummary};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// How long an I/O took from one moment to another.
+type Stretch = fn(&Io) -> Option<u64>;
+
+/// The stretches of an I/O's life that are measured, with blkparse's and btt's letters.
+const STAGES: [(&str, Stretch); 8] = [
+    ("q2c", |io| Io::between(io.t_queue, io.t_complete)),
+    ("q2d", |io| Io::between(io.t_queue, io.t_dispatch)),
+    ("d2c", |io| Io::between(io.t_dispatch, io.t_complete)),
+    ("q2g", |io| Io::between(io.t_queue, io.t_get)),
+    // Only the bio that got the request: those merged into it have Q2M and M2D instead.
+    ("g2i", |io| Io::between(io.t_get, io.t_insert)),
+    ("i2d", |io| if io.t_get == NEVER { None } else { Io::between(io.t_insert, io.t_dispatch) }),
+    ("q2m", |io| Io::between(io.t_queue, io.t_merge)),
+    ("m2d", |io| Io::between(io.t_merge, io.t_dispatch)),
+];
+
+#[derive(Clone, Debug, Default)]
+struct OpLife {
+    stages: [Quantiles; STAGES.len()],
+    completed: u64,
+    completed_bytes: u64,
+    merged: u64,
+    requeued: u64,
+    errors: BTreeMap<u16, u64>,
+    never_completed: u64,
+    without_queue: u64,
+}
+
+impl Merge for OpLife {
+    fn merge(&mut self, other: &Self) {
+        for (a, b) in self.stages.iter_mut().zip(&other.stages) {
+            a.merge(b);
+        }
+        self.completed += other.completed;
+        self.completed_bytes += other.completed_bytes;
+        self.merged += other.merged;
+        self.requeued += other.requeued;
+        for (error, count) in &other.errors {
+            *self.errors.entry(*error).or_default() += count;
+        }
+        self.never_completed += other.never_completed;
+        self.without_queue += other.without_queue;
+    }
+}
+
+/// The life of I/Os on a device, by operation.
+#[derive(Clone, Debug, Default)]
+pub struct Life([OpLife; 4]);
+
+/// One operation's life in the profile. Times are ns.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LifeProfile {
+    /// I/Os that completed, and were seen queued.
+    pub completed: u64,
+    /// Their bytes.
+    pub completed_bytes: u64,
+    /// Bios merged into another's request.
+    pub merged: u64,
+    /// Times a request was put back after dispatch, counted per bio.
+    pub requeued: u64,
+    /// Completions with an error, by errno name or number.
+    pub errors: BTreeMap<String, u64>,
+    /// Queued but not complete when the trace ended.
+    pub never_completed: u64,
+    /// Dispatched without having been queued as a bio (passthrough, driver's flushes, already under way).
+    pub without_queue: u64,
+    /// Time in each stretch: q2c, q2d, d2c, q2g, g2i, i2d, q2m, m2d; stretches never seen have count 0.
+    pub latency_ns: BTreeMap<&'static str, QuantilesSummary>,
+    /// Q2C (D2C when nothing was seen queued) in logarithmic buckets: (low, high, count).
+    pub histogram: Vec<(u64, u64, u64)>,
+}
+
+impl OpLife {
+    fn profile(&self) -> LifeProfile {
+        let shown = if self.stages[0].count() > 0 { &self.stages[0] } else { &self.stages[2] };
+        LifeProfile {
+            completed: self.completed,
+            completed_bytes: self.completed_bytes,
+            merged: self.merged,
+            requeued: self.requeued,
+            errors: self.errors.iter().map(|(&e, &n)| (errno_name(e), n)).collect(),
+            never_completed: self.never_completed,
+            without_queue: self.without_queue,
+            latency_ns: STAGES.iter().zip(&self.stages).map(|((name, _), q)| (*name, q.summary())).collect(),
+            histogram: shown.log_buckets(10),
+        }
+    }
+}
+
+impl Life {
+    /// The profile: by operation, and `all` that moved data, that is all but flushes.
+    pub fn profile(&self) -> BTreeMap<&'static str, LifeProfile> {
+        let mut all = OpLife::default();
+        Op::ALL.iter().filter(|op| **op != Op::Flush).for_each(|&op| all.merge(&self.0[op as usize]));
+        let mut out: BTreeMap<_, _> =
+            Op::ALL.iter().map(|&op| (op.name(), self.0[op as usize].profile())).collect();
+        out.insert("all", all.profile());
+        out
+    }
+}
+
+impl Panel for Life {
+    fn observe(&mut self, chunk: &Chunk) {
+        for ended in &chunk.ended {
+            let io = &ended.io;
+            let op = &mut self.0[io.op() as usize];
+            for (quantiles, (_, stretch)) in op.stages.iter_mut().zip(&STAGES) {
+                if let Some(time) = stretch(io) {
+                    quantiles.record(time);
+                }
+            }
+            op.merged += u64::from(io.t_merge != NEVER);
+            op.requeued += u64::from(io.requeues);
+            if io.error != 0 {
+                *op.errors.entry(io.error).or_default() += 1;
+            }
+            if io.t_queue == NEVER {
+                op.without_queue += 1;
+            } else if io.t_complete == NEVER {
+                op.never_completed += 1;
+            } else {
+                op.completed += 1;
+                op.completed_bytes += u64::from(io.bytes);
+            }
+        }
+    }
+}
+
+impl Merge for Life {
+    fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            mine.merge(theirs);
+        }
+    }
+}
+
+/// The name of a completion's error (asm-generic/errno-base.h, errno.h); block-layer completions use few.
+fn errno_name(recorded: u16) -> String {
+    let number = i32::from(recorded as i16).unsigned_abs();
+    let name = match number {
+        4 => "EINTR",
+        5 => "EIO",
+        6 => "ENXIO",
+        11 => "EAGAIN",
+        12 => "ENOMEM",
+        16 => "EBUSY",
+        19 => "ENODEV",
+        22 => "EINVAL",
+        28 => "ENOSPC",
+        52 => "EBADE",
+        61 => "ENODATA",
+        62 => "ETIME",
+        67 => "ENOLINK",
+        84 => "EILSEQ",
+        95 => "EOPNOTSUPP",
+        110 => "ETIMEDOUT",
+        121 => "EREMOTEIO",
+        _ => return format!("errno {number}"),
+    };
+    format!("{name} ({number})")
+}

@@ -1,0 +1,275 @@
+//! What was asked for: operations, bytes, flags, request sizes; by CPU, by process and by source device.
+
+use super::chunk::{Chunk, Panel, Queued};
+use crate::event::{DeviceId, Op, Rwbs};
+use crate::io::NEVER;
+use blklab_stats::{Merge, Quantiles, QuantilesSummary, SizeHistogram, SizeSummary};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+
+/// Distinct processes told apart on one device; the others are counted together.
+const MAX_GROUPS: usize = 512;
+
+/// Counts of one operation's arrivals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Asked {
+    /// I/Os queued.
+    pub ios: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Of them synchronous.
+    pub sync: u64,
+    /// Of them file-system metadata.
+    pub meta: u64,
+    /// Of them read-ahead.
+    pub ahead: u64,
+    /// Of them forced unit access.
+    pub fua: u64,
+    /// Of them with a cache flush before them.
+    pub preflush: u64,
+}
+
+impl Asked {
+    #[inline]
+    fn add(&mut self, row: &Queued) {
+        self.ios += 1;
+        self.bytes += u64::from(row.bytes);
+        self.sync += u64::from(row.rwbs.has(Rwbs::SYNC));
+        self.meta += u64::from(row.rwbs.has(Rwbs::META));
+        self.ahead += u64::from(row.rwbs.has(Rwbs::AHEAD));
+        self.fua += u64::from(row.rwbs.has(Rwbs::FUA));
+        self.preflush += u64::from(row.rwbs.has(Rwbs::FLUSH));
+    }
+
+    fn merge(&mut self, other: &Asked) {
+        self.ios += other.ios;
+        self.bytes += other.bytes;
+        self.sync += other.sync;
+        self.meta += other.meta;
+        self.ahead += other.ahead;
+        self.fua += other.fua;
+        self.preflush += other.preflush;
+    }
+}
+
+/// Arrivals and response times of one group (a CPU, a process, a source).
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    ops: [(u64, u64); 4],
+    q2c: [Quantiles; 2],
+    errors: u64,
+}
+
+impl Merge for Group {
+    fn merge(&mut self, other: &Self) {
+        for (a, b) in self.ops.iter_mut().zip(other.ops) {
+            a.0 += b.0;
+            a.1 += b.1;
+        }
+        self.q2c[0].merge(&other.q2c[0]);
+        self.q2c[1].merge(&other.q2c[1]);
+        self.errors += other.errors;
+    }
+}
+
+/// A group in the profile.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GroupProfile {
+    /// CPU number, process name or device.
+    pub name: String,
+    /// I/Os queued, by operation (read, write, discard, flush).
+    pub ios: BTreeMap<&'static str, u64>,
+    /// Bytes queued, by operation.
+    pub bytes: BTreeMap<&'static str, u64>,
+    /// Q2C of reads, ns.
+    pub read_q2c_ns: QuantilesSummary,
+    /// Q2C of everything else, ns.
+    pub write_q2c_ns: QuantilesSummary,
+    /// I/Os that ended with an error.
+    pub errors: u64,
+}
+
+impl Group {
+    #[inline]
+    fn add(&mut self, op: Op, bytes: u32) {
+        let cell = &mut self.ops[op as usize];
+        cell.0 += 1;
+        cell.1 += u64::from(bytes);
+    }
+
+    fn profile(&self, name: String) -> GroupProfile {
+        let by = |pick: fn(&(u64, u64)) -> u64| {
+            Op::ALL.iter().map(|&op| (op.name(), pick(&self.ops[op as usize]))).collect()
+        };
+        GroupProfile {
+            name,
+            ios: by(|cell| cell.0),
+            bytes: by(|cell| cell.1),
+            read_q2c_ns: self.q2c[0].summary(),
+            write_q2c_ns: self.q2c[1].summary(),
+            errors: self.errors,
+        }
+    }
+}
+
+/// Groups by a small number, found fast when the same one comes again.
+#[derive(Clone, Debug, Default)]
+struct Groups {
+    index: HashMap<u32, usize>,
+    groups: Vec<(u32, Group)>,
+    last: (u32, usize),
+}
+
+impl Groups {
+    /// The key under which what is beyond [`MAX_GROUPS`] is counted.
+    const OTHERS: u32 = u32::MAX;
+
+    #[inline]
+    fn at(&mut self, key: u32) -> &mut Group {
+        if self.groups.is_empty() || self.last.0 != key {
+            self.last = (key, self.find(key));
+        }
+        &mut self.groups[self.last.1].1
+    }
+
+    fn find(&mut self, key: u32) -> usize {
+        if let Some(&at) = self.index.get(&key) {
+            return at;
+        }
+        let key = if self.groups.len() >= MAX_GROUPS { Self::OTHERS } else { key };
+        *self.index.entry(key).or_insert_with(|| {
+            self.groups.push((key, Group::default()));
+            self.groups.len() - 1
+        })
+    }
+
+    fn profile(&self, name: impl Fn(u32) -> String) -> Vec<GroupProfile> {
+        let mut out: Vec<GroupProfile> = self
+            .groups
+            .iter()
+            .map(|(key, group)| {
+                group.profile(if *key == Self::OTHERS { "(others)".into() } else { name(*key) })
+            })
+            .collect();
+        out.sort_by_key(|g| std::cmp::Reverse((g.ios.values().sum::<u64>(), g.bytes.values().sum::<u64>())));
+        out
+    }
+}
+
+/// The load on a device.
+#[derive(Clone, Debug, Default)]
+pub struct Load {
+    asked: [Asked; 4],
+    sizes: [SizeHistogram; 3],
+    cpus: Groups,
+    processes: Groups,
+    sources: Groups,
+}
+
+/// Arrivals of one operation in the profile.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AskedProfile {
+    /// Counts.
+    #[serde(flatten)]
+    pub asked: Asked,
+    /// Share of all I/Os queued on the device, 0..=1.
+    pub share_of_ios: f64,
+    /// Share of all bytes, 0..=1.
+    pub share_of_bytes: f64,
+    /// Request sizes; flushes have none.
+    pub sizes: SizeSummary,
+}
+
+/// The load of one device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LoadProfile {
+    /// By operation: read, write, discard, flush.
+    pub ops: BTreeMap<&'static str, AskedProfile>,
+    /// By CPU that queued it.
+    pub cpus: Vec<GroupProfile>,
+    /// By process that queued it.
+    pub processes: Vec<GroupProfile>,
+    /// By device it was remapped from; `direct` was queued on this device itself.
+    pub sources: Vec<GroupProfile>,
+}
+
+impl Load {
+    /// The profile; `process` names a process by its index.
+    pub fn profile(&self, process: impl Fn(u32) -> String) -> LoadProfile {
+        let total_ios: u64 = self.asked.iter().map(|a| a.ios).sum();
+        let total_bytes: u64 = self.asked.iter().map(|a| a.bytes).sum();
+        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        let none = SizeHistogram::default();
+        let ops = Op::ALL.iter().map(|&op| {
+            let asked = self.asked[op as usize];
+            let profile = AskedProfile {
+                asked,
+                share_of_ios: share(asked.ios, total_ios),
+                share_of_bytes: share(asked.bytes, total_bytes),
+                sizes: self.sizes.get(op as usize).unwrap_or(&none).summary(),
+            };
+            (op.name(), profile)
+        });
+        LoadProfile {
+            ops: ops.collect(),
+            cpus: self.cpus.profile(|cpu| cpu.to_string()),
+            processes: self.processes.profile(process),
+            sources: self.sources.profile(|source| match source {
+                0 => "direct".into(),
+                number => DeviceId(number).to_string(),
+            }),
+        }
+    }
+}
+
+impl Panel for Load {
+    fn observe(&mut self, chunk: &Chunk) {
+        for row in &chunk.queued {
+            let op = row.op();
+            self.asked[op as usize].add(row);
+            if let Some(sizes) = self.sizes.get_mut(op as usize) {
+                sizes.record(row.bytes);
+            }
+            self.cpus.at(u32::from(row.cpu)).add(op, row.bytes);
+            self.processes.at(row.process).add(op, row.bytes);
+            self.sources.at(row.source.0).add(op, row.bytes);
+        }
+        for ended in &chunk.ended {
+            let io = &ended.io;
+            if io.t_queue == NEVER || io.t_complete == NEVER {
+                continue;
+            }
+            let time = io.t_complete.saturating_sub(io.t_queue);
+            let side = usize::from(io.op() != Op::Read);
+            let error = u64::from(io.error != 0);
+            for group in [
+                self.cpus.at(u32::from(io.cpu)),
+                self.processes.at(ended.process),
+                self.sources.at(io.source.0),
+            ] {
+                group.q2c[side].record(time);
+                group.errors += error;
+            }
+        }
+    }
+}
+
+impl Merge for Load {
+    fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.asked.iter_mut().zip(&other.asked) {
+            mine.merge(theirs);
+        }
+        for (mine, theirs) in self.sizes.iter_mut().zip(&other.sizes) {
+            mine.merge(theirs);
+        }
+        for (mine, theirs) in [
+            (&mut self.cpus, &other.cpus),
+            (&mut self.processes, &other.processes),
+            (&mut self.sources, &other.sources),
+        ] {
+            for (key, group) in &theirs.groups {
+                mine.at(*key).merge(group);
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Says what the workload is.
+//!
+//! Two stages: [`intake`] takes events in order (counts, pairs, filters) and hands on chunks of rows; panels
+//! ([`load`], [`life`], [`pattern`], [`hot`], [`over_time`]) turn rows into statistics. Memory is bounded
+//! whatever the trace's length. With more than one thread the panels run beside the intake, each panel
+//! on one thread, so that results do not depend on the number of threads.
+
+pub mod chunk;
+pub mod hot;
+pub mod intake;
+pub mod life;
+pub mod load;
+pub mod over_time;
+pub mod pattern;
+pub mod profile;
+
+use crate::error::Result;
+use crate::event::EventBatch;
+use crate::filter::Filter;
+use crate::source::Source;
+use chunk::{Chunk, PerDevice};
+use hot::Hot;
+use intake::Intake;
+use life::Life;
+use load::Load;
+use over_time::OverTime;
+use pattern::Pattern;
+use profile::{DeviceProfile, FORMAT_VERSION, Profile, SummaryProfile, focus};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// Chunks that may wait between two threads.
+const QUEUE: usize = 64;
+
+/// One panel's work on a chunk.
+type Job<'a> = Box<dyn FnMut(&Chunk) + Send + 'a>;
+
+/// Every panel of every device.
+#[derive(Default)]
+struct Panels {
+    load: PerDevice<Load>,
+    life: PerDevice<Life>,
+    pattern: PerDevice<Pattern>,
+    hot: PerDevice<Hot>,
+    over_time: PerDevice<OverTime>,
+}
+
+/// Reads a source to its end and characterises it.
+///
+/// `threads` is how many may be used, at least 1. `tick` is called after every batch with the bytes read so
+/// far, for showing progress; when it returns false reading stops there, and the profile is of what was read.
+pub fn characterise(
+    source: &mut dyn Source,
+    filter: Filter,
+    threads: usize,
+    tick: &mut dyn FnMut(u64) -> bool,
+) -> Result<Profile> {
+    let mut batch = EventBatch::default();
+    let mut more = source.fill(&mut batch)?;
+    let mut intake = Intake::new(filter.clone(), source.info());
+    let mut read = |intake: &mut Intake, hand_on: &mut dyn FnMut(Chunk)| -> Result<()> {
+        while more {
+            intake.batch(&batch, hand_on);
+            batch.clear();
+            more = tick(source.info().bytes_read) && source.fill(&mut batch)?;
+        }
+        intake.finish(hand_on);
+        Ok(())
+    };
+    let mut panels = Panels::default();
+    if threads <= 1 {
+        read(&mut intake, &mut |chunk| panels.observe(&chunk))?;
+    } else {
+        panels.observe_beside(threads - 1, |hand_on| read(&mut intake, hand_on))?;
+    }
+    let devices: Vec<DeviceProfile> = intake
+        .flows()
+        .into_iter()
+        .map(|(at, flow)| DeviceProfile {
+            flow,
+            load: panels.load.take(at).profile(|index| intake.process_name(index)),
+            life: panels.life.take(at).profile(),
+            pattern: panels.pattern.take(at).profile(),
+            hotness: panels.hot.take(at).profile(),
+            over_time: panels.over_time.take(at).profile(),
+        })
+        .collect();
+    let (events, events_left_out) = intake.totals();
+    let summaries = intake.summary().devices().iter().filter(|d| d.events > 0);
+    Ok(Profile {
+        format_version: FORMAT_VERSION,
+        trace: source.info().clone(),
+        filter,
+        events,
+        events_left_out,
+        focus: focus(&devices),
+        devices,
+        summary: summaries.map(|d| SummaryProfile { device: d.clone(), total: d.total() }).collect(),
+    })
+}
+
+impl Panels {
+    fn observe(&mut self, chunk: &Chunk) {
+        self.load.observe(chunk);
+        self.life.observe(chunk);
+        self.pattern.observe(chunk);
+        self.hot.observe(chunk);
+        self.over_time.observe(chunk);
+    }
+
+    /// Runs `read` on this thread and the panels on up to `workers` others.
+    fn observe_beside(
+        &mut self,
+        workers: usize,
+        read: impl FnOnce(&mut dyn FnMut(Chunk)) -> Result<()>,
+    ) -> Result<()> {
+        let mut jobs: [Job<'_>; 5] = [
+            Box::new(|c| self.life.observe(c)),
+            Box::new(|c| self.hot.observe(c)),
+            Box::new(|c| self.load.observe(c)),
+            Box::new(|c| self.over_time.observe(c)),
+            Box::new(|c| self.pattern.observe(c)),
+        ];
+        let per_worker = jobs.len().div_ceil(workers.max(1));
+        std::thread::scope(|scope| {
+            let mut lines: Vec<SyncSender<Arc<Chunk>>> = Vec::new();
+            for share in jobs.chunks_mut(per_worker) {
+                let (sender, receiver): (_, Receiver<Arc<Chunk>>) = sync_channel(QUEUE);
+                lines.push(sender);
+                scope.spawn(move || {
+                    for chunk in receiver {
+                        share.iter_mut().for_each(|job| job(&chunk));
+                    }
+                });
+            }
+            // A worker that is gone has panicked; the scope passes its panic on.
+            read(&mut |chunk| {
+                let chunk = Arc::new(chunk);
+                lines.iter().for_each(|line| drop(line.send(Arc::clone(&chunk))));
+            })
+        })
+    }
+}

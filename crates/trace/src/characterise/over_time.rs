@@ -1,0 +1,152 @@
+//! How the load and its response times changed while the trace ran.
+
+use super::chunk::{Chunk, Panel};
+use crate::event::Op;
+use crate::io::NEVER;
+use blklab_stats::{Distinct, Merge, Timeline, coarse::Coarse, hash64};
+use serde::Serialize;
+
+/// Registers of the distinct-block count of one slice: 2^10, standard error 3.25 %.
+const PRECISION: u8 = 10;
+/// At most so many slices for a trace of any length.
+const SLICES: usize = 512;
+/// Blocks of one large I/O that are looked at for the working set.
+const MAX_BLOCKS: u64 = 256;
+
+#[derive(Clone, Debug, Default)]
+struct Slice {
+    asked: [(u64, u64); 4],
+    completed: [u64; 2],
+    q2c: [Coarse; 2],
+    unique: Option<Distinct>,
+}
+
+impl Merge for Slice {
+    fn merge(&mut self, other: &Self) {
+        for (a, b) in self.asked.iter_mut().zip(other.asked) {
+            a.0 += b.0;
+            a.1 += b.1;
+        }
+        for side in 0..2 {
+            self.completed[side] += other.completed[side];
+            self.q2c[side].merge(&other.q2c[side]);
+        }
+        match (&mut self.unique, &other.unique) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (None, Some(theirs)) => self.unique = Some(theirs.clone()),
+            _ => {}
+        }
+    }
+}
+
+/// A device over time.
+#[derive(Clone, Debug)]
+pub struct OverTime(Timeline<Slice>);
+
+impl Default for OverTime {
+    fn default() -> Self {
+        OverTime(Timeline::new(SLICES))
+    }
+}
+
+/// One slice in the profile: what was queued, and what completed, in `[start_ns, start_ns + width_ns)`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SliceProfile {
+    /// Start of the slice.
+    pub start_ns: u64,
+    /// Reads queued.
+    pub reads: u64,
+    /// Writes queued.
+    pub writes: u64,
+    /// Discards and flushes queued.
+    pub others: u64,
+    /// Bytes of the reads.
+    pub read_bytes: u64,
+    /// Bytes of the writes.
+    pub write_bytes: u64,
+    /// Median and 99th percentile of Q2C of the reads completed (relative error 6.25 %).
+    pub read_p50_ns: Option<u64>,
+    /// See `read_p50_ns`.
+    pub read_p99_ns: Option<u64>,
+    /// The same for everything else.
+    pub write_p50_ns: Option<u64>,
+    /// See `write_p50_ns`.
+    pub write_p99_ns: Option<u64>,
+    /// Distinct 4 KiB blocks touched in the slice (standard error 3.25 %).
+    pub unique_blocks: u64,
+    /// Distinct 4 KiB blocks touched since the trace began: the working set as it grows.
+    pub unique_blocks_so_far: u64,
+}
+
+/// A device over time, in the profile.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OverTimeProfile {
+    /// Width of a slice.
+    pub width_ns: u64,
+    /// The slices; empty ones at the end are left out.
+    pub slices: Vec<SliceProfile>,
+}
+
+impl OverTime {
+    /// The profile.
+    pub fn profile(&self) -> OverTimeProfile {
+        let mut so_far = Distinct::new(PRECISION);
+        let slices = self.0.iter().map(|(start_ns, slice)| {
+            let mut unique_blocks = 0;
+            if let Some(unique) = &slice.unique {
+                unique_blocks = unique.count();
+                so_far.merge(unique);
+            }
+            SliceProfile {
+                start_ns,
+                reads: slice.asked[Op::Read as usize].0,
+                writes: slice.asked[Op::Write as usize].0,
+                others: slice.asked[Op::Discard as usize].0 + slice.asked[Op::Flush as usize].0,
+                read_bytes: slice.asked[Op::Read as usize].1,
+                write_bytes: slice.asked[Op::Write as usize].1,
+                read_p50_ns: slice.q2c[0].quantile(0.5),
+                read_p99_ns: slice.q2c[0].quantile(0.99),
+                write_p50_ns: slice.q2c[1].quantile(0.5),
+                write_p99_ns: slice.q2c[1].quantile(0.99),
+                unique_blocks,
+                unique_blocks_so_far: so_far.count(),
+            }
+        });
+        OverTimeProfile { width_ns: self.0.width_ns(), slices: slices.collect() }
+    }
+}
+
+impl Panel for OverTime {
+    fn observe(&mut self, chunk: &Chunk) {
+        for row in &chunk.queued {
+            let slice = self.0.at(row.time);
+            let op = row.op();
+            let cell = &mut slice.asked[op as usize];
+            cell.0 += 1;
+            cell.1 += u64::from(row.bytes);
+            if matches!(op, Op::Read | Op::Write) && row.bytes > 0 {
+                let unique = slice.unique.get_or_insert_with(|| Distinct::new(PRECISION));
+                let first = row.sector >> 3;
+                let blocks = ((row.sector & 7) + row.sectors()).div_ceil(8).min(MAX_BLOCKS);
+                for block in first..first.saturating_add(blocks) {
+                    unique.insert_hash(hash64(block));
+                }
+            }
+        }
+        for ended in &chunk.ended {
+            let io = &ended.io;
+            if io.t_complete != NEVER && io.t_queue != NEVER {
+                let side = usize::from(io.op() != Op::Read);
+                let slice = self.0.at(io.t_complete);
+                slice.completed[side] += 1;
+                slice.q2c[side].record(io.t_complete.saturating_sub(io.t_queue));
+            }
+        }
+    }
+}
+
+impl Merge for OverTime {
+    fn merge(&mut self, other: &Self) {
+        self.0.merge(&other.0);
+    }
+}

@@ -1,0 +1,68 @@
+//! Where and when I/Os go: sequential streams, seek distances, arrivals.
+
+use super::chunk::{Chunk, Panel};
+use crate::event::Op;
+use blklab_stats::{Arrivals, ArrivalsSummary, Merge, Seeks, SeeksSummary, Streams, StreamsSummary};
+use serde::Serialize;
+
+/// The access pattern on a device.
+#[derive(Clone, Debug, Default)]
+pub struct Pattern {
+    reads: Streams,
+    writes: Streams,
+    seeks: Seeks,
+    arrivals: Arrivals,
+}
+
+/// The access pattern in the profile.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PatternProfile {
+    /// Streams among reads.
+    pub read_streams: StreamsSummary,
+    /// Streams among writes.
+    pub write_streams: StreamsSummary,
+    /// Distances from one read or write to the next.
+    pub seeks: SeeksSummary,
+    /// Times between arrivals of any operation.
+    pub arrivals: ArrivalsSummary,
+}
+
+impl Pattern {
+    /// The profile; the trace has ended, so every run has.
+    pub fn profile(mut self) -> PatternProfile {
+        self.reads.finish();
+        self.writes.finish();
+        PatternProfile {
+            read_streams: self.reads.summary(),
+            write_streams: self.writes.summary(),
+            seeks: self.seeks.summary(),
+            arrivals: self.arrivals.summary(),
+        }
+    }
+}
+
+impl Panel for Pattern {
+    fn observe(&mut self, chunk: &Chunk) {
+        for row in &chunk.queued {
+            self.arrivals.record(row.time);
+        }
+        for row in &chunk.queued {
+            let streams = match row.op() {
+                Op::Read => &mut self.reads,
+                Op::Write => &mut self.writes,
+                Op::Discard | Op::Flush => continue,
+            };
+            streams.record(row.sector, row.sectors());
+            self.seeks.record(row.sector, row.sectors());
+        }
+    }
+}
+
+impl Merge for Pattern {
+    fn merge(&mut self, other: &Self) {
+        self.reads.merge(&other.reads);
+        self.writes.merge(&other.writes);
+        self.seeks.merge(&other.seeks);
+        self.arrivals.merge(&other.arrivals);
+    }
+}

@@ -1,0 +1,137 @@
+//! What characterisation says: the document of `blklab trace stat --json`.
+
+use super::life::LifeProfile;
+use super::load::LoadProfile;
+use super::over_time::OverTimeProfile;
+use super::pattern::PatternProfile;
+use crate::blkparse::summary::{DeviceSummary, Tally};
+use crate::event::Action;
+use crate::filter::Filter;
+use crate::source::TraceInfo;
+use blklab_stats::{HotnessSummary, LevelSummary};
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use std::collections::BTreeMap;
+
+/// Version of the document's shape.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Events by action; written with blkparse's letters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventCounts([u64; 256]);
+
+impl Default for EventCounts {
+    fn default() -> Self {
+        EventCounts([0; 256])
+    }
+}
+
+impl EventCounts {
+    /// Counts one.
+    #[inline]
+    pub fn add(&mut self, action: Action) {
+        self.0[usize::from(action.0)] += 1;
+    }
+
+    /// How many of an action.
+    pub fn of(&self, action: Action) -> u64 {
+        self.0[usize::from(action.0)]
+    }
+}
+
+impl Serialize for EventCounts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (code, &count) in self.0.iter().enumerate().filter(|(_, c)| **c > 0) {
+            let action = Action(code as u8);
+            match action.letters() {
+                "?" => map.serialize_entry(&format!("action {code}"), &count)?,
+                letters => map.serialize_entry(letters, &count)?,
+            }
+        }
+        map.end()
+    }
+}
+
+/// What was counted of a device's events.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceFlow {
+    /// `major,minor`.
+    pub device: String,
+    /// The input's name, e.g. `md127`.
+    pub name: Option<String>,
+    /// Time of its first event, ns since the trace began.
+    pub first_ns: u64,
+    /// Time of its last event.
+    pub last_ns: u64,
+    /// Events by action letter.
+    pub events: EventCounts,
+    /// Bios between Q and C, over time.
+    pub in_flight: LevelSummary,
+    /// Requests between D and C, over time; empty on bio-based devices (md, dm), which have no D.
+    pub dispatched: LevelSummary,
+    /// Completions of I/Os that were never seen queued or dispatched.
+    pub unmatched_completions: u64,
+    /// Bios given up for being too many in flight at once.
+    pub given_up: u64,
+}
+
+/// All that is known of one device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceProfile {
+    /// Events and queue depth.
+    #[serde(flatten)]
+    pub flow: DeviceFlow,
+    /// What was asked for.
+    pub load: LoadProfile,
+    /// How long it took: `read`, `write`, `discard`, `flush`, `all`.
+    pub life: BTreeMap<&'static str, LifeProfile>,
+    /// Where and when.
+    pub pattern: PatternProfile,
+    /// Hot and cold blocks of 4 KiB.
+    pub hotness: HotnessSummary,
+    /// Load and response times over time.
+    pub over_time: OverTimeProfile,
+}
+
+/// blkparse's summary, as numbers.
+#[derive(Clone, Debug, Serialize)]
+pub struct SummaryProfile {
+    /// Counts by CPU, and the rest of the summary.
+    #[serde(flatten)]
+    pub device: DeviceSummary,
+    /// All CPUs together.
+    pub total: Tally,
+}
+
+/// A characterised trace.
+#[derive(Clone, Debug, Serialize)]
+pub struct Profile {
+    /// See [`FORMAT_VERSION`].
+    pub format_version: u32,
+    /// The trace's files, format, clock and troubles.
+    pub trace: TraceInfo,
+    /// What was looked at.
+    pub filter: Filter,
+    /// Events read, before filtering.
+    pub events: u64,
+    /// Events of devices beyond the 1,024 told apart; they are in no figure.
+    pub events_left_out: u64,
+    /// Number (`major,minor`) of the device that the whole workload passes through: the one to look at first.
+    pub focus: Option<String>,
+    /// Every device seen, in order of appearance.
+    pub devices: Vec<DeviceProfile>,
+    /// blkparse's closing summary of the same events.
+    pub summary: Vec<SummaryProfile>,
+}
+
+/// The device to look at first: an array that other traced devices' I/O passes through says most, so among
+/// the devices that remap nothing further down *to themselves alone* the one with most bytes queued; that is,
+/// prefer a device that feeds others (its number is a source elsewhere), then the one with most I/Os.
+pub fn focus(devices: &[DeviceProfile]) -> Option<String> {
+    let feeds = |d: &DeviceProfile| {
+        let fed = |other: &&DeviceProfile| other.load.sources.iter().any(|s| s.name == d.flow.device);
+        devices.iter().filter(fed).count()
+    };
+    let ios = |d: &DeviceProfile| d.load.ops.values().map(|op| op.asked.ios).sum::<u64>();
+    devices.iter().max_by_key(|d| (feeds(d), ios(d))).map(|d| d.flow.device.clone())
+}

@@ -1,0 +1,37 @@
+"""`blklab trace events`: the events as text."""
+
+import sys
+
+import click
+
+from blklab import _core
+from blklab.cli.common import warn
+from blklab.cli.trace.selection import selection_options, trace_arguments
+
+
+@click.command()
+@trace_arguments
+@selection_options
+@click.option("-q", "--quiet", is_flag=True, help="Leave out the summary at the end.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def events(
+    paths: tuple[str, ...],
+    format_name: str | None,
+    selection: _core.Filter,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Print events exactly as blkparse does.
+
+    The lines, their order and the summary are those of blkparse 1.2.0 with its default options.
+
+    \b
+      blklab trace events md127 | grep ' C '
+      blklab trace events md127 --process postgres --since 10s --until 11s -q
+    """
+    sys.stdout.flush()
+    _, warnings = _core.print_events(
+        paths, selection, format=format_name, summary=not quiet, as_json=as_json
+    )
+    for path, message in warnings:
+        warn(f"{path}: {message}")

@@ -1,0 +1,1 @@
+"""Block traces: characterise, record, turn into fio jobs. Per-record work is in `blklab._core`."""
