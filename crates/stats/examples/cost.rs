@@ -47,9 +47,8 @@ fn main() {
             time
         })
         .collect();
-    let latencies: Vec<u64> = (0..IOS)
-        .map(|_| 50_000 + (noise(&mut seed) % 1000) * (noise(&mut seed) % 1000))
-        .collect();
+    let latencies: Vec<u64> =
+        (0..IOS).map(|_| 50_000 + (noise(&mut seed) % 1000) * (noise(&mut seed) % 1000)).collect();
     let sizes: Vec<u32> = (0..IOS).map(|_| 4096 << (noise(&mut seed) % 6)).collect();
     let far: Vec<u64> = (0..IOS).map(|_| noise(&mut seed) % (1 << 31)).collect();
     let blocks: Vec<u64> = (0..IOS).map(|_| skewed(&mut seed, 1 << 28)).collect();
@@ -89,48 +88,55 @@ fn main() {
     cost("hotness, 4 KiB, sampled, skewed", Hotness::default, |all| {
         blocks.iter().for_each(|&block| all.record(block, 1, false));
     });
-    cost(
-        "hotness, 4 KiB, sampled, uniform",
-        Hotness::default,
-        |all| {
-            far.iter().for_each(|&block| all.record(block, 1, false));
-        },
-    );
-    cost(
-        "hotness, 64 KiB, sampled, per block",
-        Hotness::default,
-        |all| {
-            far[..IOS / 16]
-                .iter()
-                .for_each(|&block| all.record(block, 16, false));
-        },
-    );
-    cost(
-        "hotness, 1 MiB, sampled, per block",
-        Hotness::default,
-        |all| {
-            far[..IOS / 256]
-                .iter()
-                .for_each(|&block| all.record(block, 256, false));
-        },
-    );
-    cost(
-        "hotness, 1 MiB, 31 Mi blocks, per 16 blocks",
-        Hotness::default,
-        |all| {
-            far[..IOS / 16]
-                .iter()
-                .for_each(|&block| all.record(block, 256, false));
-        },
-    );
+    cost("hotness, 4 KiB, sampled, uniform", Hotness::default, |all| {
+        far.iter().for_each(|&block| all.record(block, 1, false));
+    });
+    cost("hotness, 64 KiB, sampled, per block", Hotness::default, |all| {
+        far[..IOS / 16].iter().for_each(|&block| all.record(block, 16, false));
+    });
+    cost("hotness, 1 MiB, sampled, per block", Hotness::default, |all| {
+        far[..IOS / 256].iter().for_each(|&block| all.record(block, 256, false));
+    });
+    cost("hotness, 1 MiB, 31 Mi blocks, per 16 blocks", Hotness::default, |all| {
+        far[..IOS / 16].iter().for_each(|&block| all.record(block, 256, false));
+    });
     cost("hotness, 1 MiB scan, per block", Hotness::default, |all| {
         for n in 0..IOS as u64 / 256 {
             all.record(n * 256, 256, false);
         }
     });
+    cost("ALL of them, random 4 KiB", All::default, |all| {
+        for (n, &time) in times.iter().enumerate() {
+            let (sector, taken) = (blocks[n] * 8, latencies[n]);
+            all.arrivals.record(time);
+            all.sizes.record(sizes[n]);
+            all.latencies.iter_mut().for_each(|one| one.record(taken));
+            all.distinct.insert(sector);
+            all.depth.change(time, if n & 16 == 0 { 1 } else { -1 });
+            all.depth.change(time, if n & 32 == 0 { 1 } else { -1 });
+            all.streams.record(sector, 8);
+            all.seeks.record(sector, 8);
+            all.hotness.record(blocks[n], 1, n % 3 == 0);
+            all.timeline.at(time).0 += 1;
+        }
+    });
     cost("timeline of counters", Timeline::<Count>::default, |all| {
         times.iter().for_each(|&time| all.at(time).0 += 1);
     });
+}
+
+/// What one trace is described by; three latencies: queued, at the device, in all.
+#[derive(Default)]
+struct All {
+    arrivals: Arrivals,
+    sizes: SizeHistogram,
+    latencies: [Quantiles; 3],
+    distinct: Distinct,
+    depth: Level,
+    streams: Streams,
+    seeks: Seeks,
+    hotness: Hotness,
+    timeline: Timeline<Count>,
 }
 
 #[derive(Clone, Default)]

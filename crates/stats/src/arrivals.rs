@@ -10,13 +10,7 @@ use crate::{Merge, Quantiles, QuantilesSummary};
 use serde::Serialize;
 
 /// Widths of the windows in ns: 1 ms to 10 s, each ten of the one before.
-pub const WINDOWS_NS: [u64; 5] = [
-    1_000_000,
-    10_000_000,
-    100_000_000,
-    1_000_000_000,
-    10_000_000_000,
-];
+pub const WINDOWS_NS: [u64; 5] = [1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000];
 /// Fewer complete windows than this say nothing about dispersion.
 pub const FEWEST_WINDOWS: u64 = 10;
 /// Fewer gaps than this get no verdict.
@@ -154,9 +148,7 @@ impl Arrivals {
 
     /// The figures; see [`ArrivalsSummary`].
     pub fn summary(&self) -> ArrivalsSummary {
-        let dispersion: Vec<_> = (0..WINDOWS_NS.len())
-            .map(|scale| self.dispersion(scale))
-            .collect();
+        let dispersion: Vec<_> = (0..WINDOWS_NS.len()).map(|scale| self.dispersion(scale)).collect();
         let gaps = self.gaps.count();
         let span = self.gaps.sum();
         let mean_iops = (span > 0).then(|| gaps as f64 * 1e9 / span as f64);
@@ -204,20 +196,14 @@ impl Arrivals {
 
 /// The rule of [`Pattern`].
 fn pattern(variation: f64, dispersion: &[Dispersion]) -> Pattern {
-    let known = || {
-        dispersion
-            .iter()
-            .filter_map(|scale| Some((scale, scale.index?)))
-    };
+    let known = || dispersion.iter().filter_map(|scale| Some((scale, scale.index?)));
     let beyond_chance = |scale: &Dispersion, index: f64| {
         let error = (2.0 / (scale.windows as f64 - 1.0)).sqrt();
         index > 2.0 && index > 1.0 + 4.0 * error
     };
     if variation > 1.5 || known().any(|(scale, index)| beyond_chance(scale, index)) {
         Pattern::Bursty
-    } else if variation < 0.5
-        && known().all(|(scale, index)| scale.mean_ios < Some(5.0) || index < 0.5)
-    {
+    } else if variation < 0.5 && known().all(|(scale, index)| scale.mean_ios < Some(5.0) || index < 0.5) {
         Pattern::Steady
     } else {
         Pattern::Random
@@ -232,10 +218,7 @@ impl Merge for Arrivals {
         self.count += other.count;
         self.backwards += other.backwards;
         for at in 0..self.scales.len() {
-            let max = self
-                .dispersion(at)
-                .max_ios
-                .max(other.dispersion(at).max_ios);
+            let max = self.dispersion(at).max_ios.max(other.dispersion(at).max_ios);
             let (mine, theirs) = (&mut self.scales[at], &other.scales[at]);
             mine.windows = mine.windows.saturating_add(theirs.windows);
             mine.sum += theirs.sum;
@@ -308,10 +291,7 @@ mod tests {
             let squares: u64 = counts[..windows].iter().map(|count| count * count).sum();
             assert_eq!(dispersion.windows, windows as u64);
             assert_eq!(dispersion.max_ios, *counts.iter().max().unwrap());
-            assert_eq!(
-                (all.scales[at].sum, all.scales[at].squares),
-                (sum, squares.into())
-            );
+            assert_eq!((all.scales[at].sum, all.scales[at].squares), (sum, squares.into()));
         }
     }
 

@@ -36,8 +36,7 @@ impl Coarse {
     /// The value below which `fraction` of the values lie (nearest rank, a bucket's middle); `None` when empty.
     pub fn quantile(&self, fraction: f64) -> Option<u64> {
         let counts = self.counts.as_ref()?;
-        let rank =
-            ((fraction.clamp(0.0, 1.0) * self.total as f64).ceil() as u64).clamp(1, self.total);
+        let rank = ((fraction.clamp(0.0, 1.0) * self.total as f64).ceil() as u64).clamp(1, self.total);
         let mut seen = 0;
         for (index, &count) in counts.iter().enumerate() {
             seen += u64::from(count);

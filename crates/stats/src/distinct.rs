@@ -55,14 +55,8 @@ impl Default for Distinct {
 impl Distinct {
     /// An empty set; `precision` is clamped to 4..=18.
     pub fn new(precision: u8) -> Self {
-        let store = Store::Exact {
-            slots: Vec::new(),
-            used: 0,
-        };
-        Self {
-            precision: precision.clamp(4, 18),
-            store,
-        }
+        let store = Store::Exact { slots: Vec::new(), used: 0 };
+        Self { precision: precision.clamp(4, 18), store }
     }
 
     /// Inserts a value by its hash, which must be well mixed (see [`hash64`]).
@@ -101,10 +95,7 @@ impl Distinct {
         if *used > limit {
             let slots = std::mem::take(slots);
             self.store = Store::Registers(vec![0; 1 << self.precision]);
-            slots
-                .iter()
-                .filter(|&&key| key != 0)
-                .for_each(|&key| self.insert_hash(key));
+            slots.iter().filter(|&&key| key != 0).for_each(|&key| self.insert_hash(key));
         } else if *used * 2 >= slots.len() {
             let mut larger = vec![0; slots.len() * 2];
             for &key in slots.iter().filter(|&&key| key != 0) {
@@ -132,11 +123,7 @@ impl Distinct {
         let registers = (1u64 << self.precision) as f64;
         DistinctSummary {
             count: self.count(),
-            relative_error: if self.is_exact() {
-                0.0
-            } else {
-                1.04 / registers.sqrt()
-            },
+            relative_error: if self.is_exact() { 0.0 } else { 1.04 / registers.sqrt() },
         }
     }
 
@@ -148,10 +135,9 @@ impl Distinct {
         let drop = self.precision - precision;
         let mut coarse = Self::new(precision);
         match &self.store {
-            Store::Exact { slots, .. } => slots
-                .iter()
-                .filter(|&&key| key != 0)
-                .for_each(|&key| coarse.insert_hash(key)),
+            Store::Exact { slots, .. } => {
+                slots.iter().filter(|&&key| key != 0).for_each(|&key| coarse.insert_hash(key))
+            }
             Store::Registers(fine) => {
                 let mut registers = vec![0u8; 1 << precision];
                 for (index, &rank) in fine.iter().enumerate().filter(|(_, rank)| **rank > 0) {
@@ -177,10 +163,9 @@ impl Merge for Distinct {
     fn merge(&mut self, other: &Self) {
         self.coarsen(other.precision);
         match &other.store {
-            Store::Exact { slots, .. } => slots
-                .iter()
-                .filter(|&&key| key != 0)
-                .for_each(|&key| self.insert_hash(key)),
+            Store::Exact { slots, .. } => {
+                slots.iter().filter(|&&key| key != 0).for_each(|&key| self.insert_hash(key))
+            }
             Store::Registers(_) => {
                 let mut theirs = other.clone();
                 theirs.coarsen(self.precision);
@@ -292,18 +277,12 @@ mod tests {
 
     #[test]
     fn many_are_within_four_standard_errors() {
-        for (precision, sizes) in [
-            (14u8, [1100u64, 20_000, 1_000_000]),
-            (10, [70, 1000, 100_000]),
-        ] {
+        for (precision, sizes) in [(14u8, [1100u64, 20_000, 1_000_000]), (10, [70, 1000, 100_000])] {
             for size in sizes {
                 let set = of(0..size, precision);
                 let error = (set.count() as f64 / size as f64 - 1.0).abs();
                 assert!(!set.is_exact());
-                assert!(
-                    error < 4.0 * set.summary().relative_error,
-                    "{precision} {size}: {error}"
-                );
+                assert!(error < 4.0 * set.summary().relative_error, "{precision} {size}: {error}");
             }
         }
     }

@@ -157,11 +157,8 @@ impl Hotness {
     fn rebuild(&mut self, slots: Vec<Slot>, mask: u64) {
         let outside = |slot: &Slot| hash64(slot.block()) & mask != 0;
         let least = u64::from(self.floor);
-        let mut counts: Vec<u64> = slots
-            .iter()
-            .filter(|slot| outside(slot) && slot.count() >= least)
-            .map(Slot::count)
-            .collect();
+        let mut counts: Vec<u64> =
+            slots.iter().filter(|slot| outside(slot) && slot.count() >= least).map(Slot::count).collect();
         let room = self.most_held() / 2;
         if counts.len() > room {
             let (_, &mut most, _) = counts.select_nth_unstable_by(room, |a, b| b.cmp(a));

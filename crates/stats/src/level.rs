@@ -108,10 +108,7 @@ impl Level {
     /// The figures; see [`LevelSummary`].
     pub fn summary(&self) -> LevelSummary {
         let total: u128 = self.spent.iter().map(|&ns| u128::from(ns)).sum();
-        let area: f64 = (0u64..)
-            .zip(&self.spent)
-            .map(|(level, &ns)| level as f64 * ns as f64)
-            .sum();
+        let area: f64 = (0u64..).zip(&self.spent).map(|(level, &ns)| level as f64 * ns as f64).sum();
         let some = total > 0;
         let idle = self.spent.first().copied().unwrap_or(0);
         let busy = total - u128::from(idle);
@@ -195,10 +192,7 @@ mod tests {
         assert_eq!(summary.mean, Some(0.8));
         assert_eq!(summary.mean_when_busy, Some(1.6));
         assert_eq!(summary.idle_share, Some(0.5));
-        assert_eq!(
-            (summary.p50, summary.p95, summary.max),
-            (Some(0), Some(2), 2)
-        );
+        assert_eq!((summary.p50, summary.p95, summary.max), (Some(0), Some(2), 2));
     }
 
     #[test]

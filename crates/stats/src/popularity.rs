@@ -88,13 +88,9 @@ impl Popularity {
                 above += class.blocks;
                 sum += class.accesses;
             }
-            let part = classes.peek().map_or(0.0, |class| {
-                class.accesses * (wanted - above).max(0.0) / class.blocks
-            });
-            HotShare {
-                fraction,
-                io_share: ((sum + part) / self.accesses).clamp(0.0, 1.0),
-            }
+            let part =
+                classes.peek().map_or(0.0, |class| class.accesses * (wanted - above).max(0.0) / class.blocks);
+            HotShare { fraction, io_share: ((sum + part) / self.accesses).clamp(0.0, 1.0) }
         };
         if self.classes.is_empty() {
             return Vec::new();
@@ -107,9 +103,8 @@ impl Popularity {
     pub fn curve(&self, points: usize) -> Vec<HotShare> {
         let points = points.max(2);
         let lowest = (1.0 / self.blocks.max(1.0)).ln();
-        let mut fractions: Vec<f64> = (0..points)
-            .map(|point| (lowest * (1.0 - point as f64 / (points - 1) as f64)).exp())
-            .collect();
+        let mut fractions: Vec<f64> =
+            (0..points).map(|point| (lowest * (1.0 - point as f64 / (points - 1) as f64)).exp()).collect();
         fractions.dedup();
         self.shares(&fractions)
     }
@@ -125,10 +120,7 @@ mod tests {
         let spread = Popularity::from_counts([50, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 0]);
         assert_eq!((spread.blocks(), spread.accesses()), (11.0, 100.0));
         let shares = spread.shares(&[0.0, 1.0 / 11.0, 6.0 / 11.0, 1.0]);
-        let found: Vec<_> = shares
-            .iter()
-            .map(|share| (share.io_share * 1000.0).round())
-            .collect();
+        let found: Vec<_> = shares.iter().map(|share| (share.io_share * 1000.0).round()).collect();
         assert_eq!(found, [0.0, 500.0, 750.0, 1000.0]);
         assert_eq!(spread.curve(64).last().unwrap().io_share, 1.0);
         assert!(Popularity::default().curve(64).is_empty());

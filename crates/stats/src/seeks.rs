@@ -55,13 +55,7 @@ impl Default for Seeks {
 impl Seeks {
     /// No I/O yet.
     pub fn new() -> Self {
-        Self {
-            end: None,
-            zero: 0,
-            forward: [0; 64],
-            backward: [0; 64],
-            distance: Quantiles::new(),
-        }
+        Self { end: None, zero: 0, forward: [0; 64], backward: [0; 64], distance: Quantiles::new() }
     }
 
     /// Records an I/O at `sector` of `sectors`; one of no sectors (a flush) is passed over.
@@ -88,21 +82,11 @@ impl Seeks {
         let range = |power: usize, sign: i64, count: u64| {
             let near = i64::try_from(1u64 << power).unwrap_or(i64::MAX) * sign;
             let far = i64::try_from(u64::MAX >> (63 - power)).unwrap_or(i64::MAX) * sign;
-            SeekRange {
-                low_sectors: near.min(far),
-                high_sectors: near.max(far),
-                count,
-            }
+            SeekRange { low_sectors: near.min(far), high_sectors: near.max(far), count }
         };
-        let mut histogram: Vec<_> = (0..64)
-            .rev()
-            .map(|power| range(power, -1, self.backward[power]))
-            .collect();
-        histogram.push(SeekRange {
-            low_sectors: 0,
-            high_sectors: 0,
-            count: self.zero,
-        });
+        let mut histogram: Vec<_> =
+            (0..64).rev().map(|power| range(power, -1, self.backward[power])).collect();
+        histogram.push(SeekRange { low_sectors: 0, high_sectors: 0, count: self.zero });
         histogram.extend((0..64).map(|power| range(power, 1, self.forward[power])));
         histogram.retain(|range| range.count > 0);
         let [median, p95] = self.distance.quantiles([0.5, 0.95]);

@@ -147,10 +147,7 @@ impl SizeHistogram {
 
     /// Every distinct size with its count, ascending.
     pub fn exact(&self) -> Vec<SizeCount> {
-        let dense = (0..)
-            .step_by(512)
-            .zip(&self.dense)
-            .filter(|(_, count)| **count > 0);
+        let dense = (0..).step_by(512).zip(&self.dense).filter(|(_, count)| **count > 0);
         let mut all: Vec<_> = dense
             .chain(self.other.iter().map(|(&bytes, count)| (bytes, count)))
             .map(|(bytes, &count)| SizeCount { bytes, count })
@@ -163,9 +160,7 @@ impl SizeHistogram {
     pub fn summary(&self) -> SizeSummary {
         let exact = self.exact();
         let some = self.count > 0;
-        let mode = exact
-            .iter()
-            .max_by_key(|size| (size.count, std::cmp::Reverse(size.bytes)));
+        let mode = exact.iter().max_by_key(|size| (size.count, std::cmp::Reverse(size.bytes)));
         let rank = |fraction| {
             let rank = nearest_rank(fraction, self.count);
             let mut seen = 0u64;
@@ -182,10 +177,7 @@ impl SizeHistogram {
             let center_kib = ((u64::from(size.bytes) + 2048) / 4096 * 4) as u32;
             match bins_4k.last_mut() {
                 Some(bin) if bin.center_kib == center_kib => bin.count += size.count,
-                _ => bins_4k.push(SizeBin {
-                    center_kib,
-                    count: size.count,
-                }),
+                _ => bins_4k.push(SizeBin { center_kib, count: size.count }),
             }
         }
         SizeSummary {
@@ -239,11 +231,7 @@ mod tests {
     #[test]
     fn bins_are_centred_on_their_size() {
         let summary = of(&[0, 2047, 2048, 4096, 6143, 6144, 8192, 1 << 20, 1280 << 10]).summary();
-        let bins: Vec<_> = summary
-            .bins_4k
-            .iter()
-            .map(|bin| (bin.center_kib, bin.count))
-            .collect();
+        let bins: Vec<_> = summary.bins_4k.iter().map(|bin| (bin.center_kib, bin.count)).collect();
         assert_eq!(bins, [(0, 2), (4, 3), (8, 2), (1024, 1), (1280, 1)]);
         assert!(summary.is_exact);
     }
@@ -265,10 +253,7 @@ mod tests {
         let summary = all.summary();
         assert!(!summary.is_exact);
         assert_eq!(summary.folded_ios, 20_000 - MOST_OTHER_SIZES as u64);
-        assert_eq!(
-            summary.exact.iter().map(|size| size.count).sum::<u64>(),
-            20_000
-        );
+        assert_eq!(summary.exact.iter().map(|size| size.count).sum::<u64>(), 20_000);
         assert!(all.other.len() <= MOST_OTHER_SIZES + 4097);
     }
 

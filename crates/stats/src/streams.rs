@@ -253,12 +253,7 @@ fn set_of(sector: u64) -> usize {
 
 fn lengths(runs: &Quantiles) -> RunLengths {
     let [p50, p95] = runs.quantiles([0.5, 0.95]);
-    RunLengths {
-        mean: runs.mean(),
-        p50,
-        p95,
-        max: runs.max(),
-    }
+    RunLengths { mean: runs.mean(), p50, p95, max: runs.max() }
 }
 
 #[cfg(test)]
@@ -272,10 +267,7 @@ mod tests {
         let mut streams = Streams::new();
         (0..1000).for_each(|io| streams.record(io * 8, 8));
         let summary = streams.summary();
-        assert_eq!(
-            (summary.sequential_ios, summary.strictly_sequential_ios),
-            (999, 999)
-        );
+        assert_eq!((summary.sequential_ios, summary.strictly_sequential_ios), (999, 999));
         assert_eq!((summary.runs, summary.run_ios.max), (1, Some(1000)));
         assert_eq!(summary.run_bytes.max, Some(4_096_000));
         assert_eq!(summary.peak_concurrent_streams, 1);
@@ -295,10 +287,7 @@ mod tests {
         assert!(summary.sequential_ios >= 19_900, "{summary:?}");
         assert_eq!(summary.strictly_sequential_ios, 0);
         assert_eq!(summary.run_ios.max, Some(500));
-        assert!(
-            (39..=41).contains(&summary.peak_concurrent_streams),
-            "{summary:?}"
-        );
+        assert!((39..=41).contains(&summary.peak_concurrent_streams), "{summary:?}");
     }
 
     #[test]

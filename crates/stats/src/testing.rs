@@ -48,10 +48,6 @@ impl Zipf {
 
     pub fn draw(&self, random: &mut Random) -> u64 {
         let slot = random.below(self.keep.len() as u64) as usize;
-        if random.unit() < self.keep[slot] {
-            slot as u64
-        } else {
-            self.alias[slot].into()
-        }
+        if random.unit() < self.keep[slot] { slot as u64 } else { self.alias[slot].into() }
     }
 }

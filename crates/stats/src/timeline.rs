@@ -28,11 +28,7 @@ impl<T: Merge + Default + Clone> Default for Timeline<T> {
 impl<T: Merge + Default + Clone> Timeline<T> {
     /// An empty series of at most `most` buckets (at least 2).
     pub fn new(most: usize) -> Self {
-        Self {
-            buckets: Vec::new(),
-            most: most.max(2),
-            shift: FIRST_SHIFT,
-        }
+        Self { buckets: Vec::new(), most: most.max(2), shift: FIRST_SHIFT }
     }
 
     /// The bucket that holds `time_ns`, ready to record in.
@@ -94,9 +90,7 @@ impl<T: Merge + Default + Clone> Timeline<T> {
 
     /// Start of each bucket in ns, and the bucket, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
-        (0u64..)
-            .zip(&self.buckets)
-            .map(|(index, bucket)| (index << self.shift, bucket))
+        (0u64..).zip(&self.buckets).map(|(index, bucket)| (index << self.shift, bucket))
     }
 }
 
@@ -142,9 +136,7 @@ mod tests {
         let line = of(&[0, ms, 2 * ms, 3 * ms, 3 * ms, 4 * ms], 4);
         assert_eq!(line.width_ns(), 2 * ms);
         assert_eq!(
-            line.iter()
-                .map(|(start, sum)| (start / ms, sum.0))
-                .collect::<Vec<_>>(),
+            line.iter().map(|(start, sum)| (start / ms, sum.0)).collect::<Vec<_>>(),
             [(0, 2), (2, 3), (4, 1)]
         );
     }

@@ -104,11 +104,7 @@ impl Hotness {
     fn popularity_of(&self, known: &[&Slot], rest: &[&Slot]) -> Popularity {
         let sum = |slots: &[&Slot]| slots.iter().map(|slot| slot.count() as f64).sum::<f64>();
         let left = (self.accesses() as f64 - sum(known)).max(0.0);
-        let scale = if rest.is_empty() {
-            0.0
-        } else {
-            left / sum(rest).max(1.0)
-        };
+        let scale = if rest.is_empty() { 0.0 } else { left / sum(rest).max(1.0) };
         let class = |slot: &&Slot, blocks: f64, scale: f64| Class {
             count: slot.count(),
             blocks,

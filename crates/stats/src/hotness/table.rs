@@ -11,11 +11,7 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub fn new(block: u64, reads: u32, writes: u32) -> Self {
-        Self {
-            key: block.saturating_add(1),
-            reads,
-            writes,
-        }
+        Self { key: block.saturating_add(1), reads, writes }
     }
 
     pub fn block(&self) -> u64 {
@@ -49,11 +45,7 @@ impl Table {
     }
 
     fn sized(bits: u32) -> Self {
-        Self {
-            slots: vec![Slot::default(); 1 << bits],
-            used: 0,
-            shift: 64 - bits + 2,
-        }
+        Self { slots: vec![Slot::default(); 1 << bits], used: 0, shift: 64 - bits + 2 }
     }
 
     /// Four neighbours share a cache line, so that a large I/O touches few lines.

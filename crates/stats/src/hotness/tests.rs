@@ -23,23 +23,12 @@ fn compare(name: &str, accesses: impl Iterator<Item = u64>) -> f64 {
     let summary = hotness.summary();
     let unique = summary.unique_blocks as f64 / exact.blocks() - 1.0;
     assert!(summary.sampled, "{name}");
-    assert!(
-        unique.abs() < 4.0 * summary.relative_error,
-        "{name} {unique}"
-    );
+    assert!(unique.abs() < 4.0 * summary.relative_error, "{name} {unique}");
     let fractions = [0.001, 0.003, 0.01, 0.05, 0.1, 0.2, 0.5];
     let pairs = hotness.popularity().shares(&fractions);
     let error = |(found, truth): (&HotShare, &HotShare)| (found.io_share - truth.io_share).abs();
     let truth = exact.shares(&fractions);
-    let worst = pairs.iter().zip(&truth).map(error).fold(0.0, f64::max) * 100.0;
-    eprintln!(
-        "{name}: worst {worst:.2} points, unique {:.2} %, rate {}, held {}, floor {}",
-        unique * 100.0,
-        summary.sample_rate,
-        hotness.held,
-        hotness.floor
-    );
-    worst
+    pairs.iter().zip(&truth).map(error).fold(0.0, f64::max) * 100.0
 }
 
 #[test]
@@ -115,15 +104,8 @@ fn merged_samples_agree_with_the_whole() {
     let truth = Popularity::from_counts(counts);
     let summary = first[0].summary();
     assert_eq!(summary.accesses, 1_200_000);
-    for (found, truth) in summary
-        .hottest
-        .iter()
-        .zip(truth.shares(&[0.01, 0.05, 0.1, 0.2]))
-    {
-        assert!(
-            (found.io_share - truth.io_share).abs() < 0.02,
-            "{found:?} {truth:?}"
-        );
+    for (found, truth) in summary.hottest.iter().zip(truth.shares(&[0.01, 0.05, 0.1, 0.2])) {
+        assert!((found.io_share - truth.io_share).abs() < 0.02, "{found:?} {truth:?}");
     }
 }
 

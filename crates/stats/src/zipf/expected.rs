@@ -1,0 +1,91 @@
+//! The curve of accesses by rank that a law is expected to show, chance included.
+//!
+//! Each block of true rank r has a Poisson number of accesses of mean top * r^-s. Ranked by count,
+//! the lucky come first, and blocks without an access are not seen at all; a short trace of a large
+//! disk is mostly that. Hence the number of blocks with c accesses or more, and the accesses to
+//! them, are summed over ranks for the small c where chance matters.
+
+use super::Power;
+use crate::popularity::Popularity;
+
+/// Counts above this rank by popularity, not by chance.
+const CHANCE: usize = 16;
+/// More blocks of 4 KiB than any disk has.
+const MOST_BLOCKS: f64 = 1e13;
+
+/// Calls `see(blocks, mean accesses of each)` over ranks 1..=n: the first 64 ranks one by one,
+/// then in ranges of 5 %.
+fn over_ranks(s: f64, top: f64, n: f64, mut see: impl FnMut(f64, f64)) {
+    let mut rank = 1.0;
+    while rank <= n {
+        let width = f64::min(if rank < 64.0 { 1.0 } else { rank * 0.05 }, n + 1.0 - rank);
+        let middle = rank + (width - 1.0) / 2.0;
+        see(width, top * middle.powf(-s));
+        rank += width;
+    }
+}
+
+/// Blocks that show at least one access.
+fn seen(s: f64, top: f64, n: f64) -> f64 {
+    let mut sum = 0.0;
+    over_ranks(s, top, n, |blocks, mean| {
+        sum -= blocks * (-mean).exp_m1();
+    });
+    sum
+}
+
+/// How many blocks there must be for `blocks` to be seen.
+fn population(s: f64, top: f64, blocks: f64) -> f64 {
+    let (mut low, mut high) = (blocks.ln(), MOST_BLOCKS.ln());
+    for _ in 0..24 {
+        let middle = (low + high) / 2.0;
+        if seen(s, top, middle.exp()) < blocks {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low.exp()
+}
+
+/// Blocks of at least c accesses, and the accesses to them, at index c.
+fn by_count(s: f64, top: f64, n: f64) -> [(f64, f64); CHANCE + 1] {
+    let mut found = [(0.0, 0.0); CHANCE + 1];
+    over_ranks(s, top, n, |blocks, mean| {
+        // P(X >= c) for c = 0, 1, ...; the accesses to X >= c sum to mean * P(X >= c - 1).
+        let (mut equal, mut least) = ((-mean).exp(), 1.0f64);
+        for c in 1..=CHANCE {
+            let before = least.max(0.0);
+            least -= equal;
+            equal *= mean / c as f64;
+            found[c].0 += blocks * least.max(0.0);
+            found[c].1 += blocks * mean * before;
+        }
+    });
+    found
+}
+
+/// Kolmogorov-Smirnov distance of the accesses by rank from a law of `top` mean accesses to the
+/// hottest block.
+pub(super) fn distance(popularity: &Popularity, law: &Power, top: f64) -> f64 {
+    let accesses = popularity.accesses();
+    let n = population(law.s, top, popularity.blocks());
+    let expected = by_count(law.s, top, n);
+    let total = expected[1].1;
+    let (mut above, mut sum, mut worst) = (0.0, 0.0, 0f64);
+    for class in popularity.classes() {
+        above += class.blocks;
+        sum += class.accesses;
+        if above > expected[CHANCE].0 {
+            break;
+        }
+        worst = worst.max((sum / accesses - top * law.sums(above).0 / total).abs());
+    }
+    let points = expected[1..].iter().rev();
+    let fractions: Vec<f64> = points.clone().map(|(blocks, _)| blocks / popularity.blocks()).collect();
+    let shares = popularity.shares(&fractions);
+    for (share, (_, expected)) in shares.iter().zip(points) {
+        worst = worst.max((share.io_share - expected / total).abs());
+    }
+    worst
+}
