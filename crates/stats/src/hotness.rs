@@ -91,21 +91,45 @@ impl Hotness {
         let first = first_block.min(u64::MAX - 2 - u64::from(MOST_BLOCKS));
         self.reads += u64::from(read * counted);
         self.writes += u64::from(write * counted);
-        for block in first..first + u64::from(counted) {
-            if self.mask == 0 {
-                self.add_sampled(block, read, write);
-                continue;
+        let (mut block, end) = (first, first + u64::from(counted));
+        while block < end {
+            if self.mask != 0 {
+                block = self.pass_over(block, end);
+                if block == end {
+                    return;
+                }
             }
             let hash = hash64(block);
             if hash & self.mask == 0 {
                 self.add_sampled(block, read, write);
-            } else if !(self.maybe_held(hash) && self.table.add_known(block, read, write)) {
+            } else if !self.table.add_known(block, read, write) {
+                // Drawn, or a stranger with the bit of a held block; that counts as passed over.
                 self.skip -= 1;
                 if self.skip == 0 {
                     self.hold(block, hash, read, write);
                 }
             }
+            block += 1;
         }
+    }
+
+    /// The first of the blocks from `block` that is sampled, perhaps held, or drawn; or `end`.
+    #[inline]
+    fn pass_over(&mut self, mut block: u64, end: u64) -> u64 {
+        let (mask, filter) = (self.mask, &self.filter[..]);
+        let bits = filter.len() * 64 - 1;
+        let mut skip = self.skip;
+        while block < end && skip > 1 {
+            let hash = hash64(block);
+            let bit = hash as usize & bits;
+            if hash & mask == 0 || filter[bit / 64] >> (bit % 64) & 1 == 1 {
+                break;
+            }
+            skip -= 1;
+            block += 1;
+        }
+        self.skip = skip;
+        block
     }
 
     #[inline]
@@ -116,12 +140,6 @@ impl Hotness {
                 self.lower_rate();
             }
         }
-    }
-
-    #[inline]
-    fn maybe_held(&self, hash: u64) -> bool {
-        let bit = hash as usize & (self.filter.len() * 64 - 1);
-        self.filter[bit / 64] >> (bit % 64) & 1 == 1
     }
 
     /// Holds a block whose access was drawn.
@@ -162,7 +180,7 @@ impl Hotness {
         let room = self.most_held() / 2;
         if counts.len() > room {
             let (_, &mut most, _) = counts.select_nth_unstable_by(room, |a, b| b.cmp(a));
-            let raised = (most + 1).max(least + least / 8);
+            let raised = (most + 1).max(least + least / 4);
             self.floor = u32::try_from(raised).unwrap_or(u32::MAX).min(1 << 30);
         }
         self.mask = mask;

@@ -54,12 +54,12 @@ fn by_count(s: f64, top: f64, n: f64) -> [(f64, f64); CHANCE + 1] {
     over_ranks(s, top, n, |blocks, mean| {
         // P(X >= c) for c = 0, 1, ...; the accesses to X >= c sum to mean * P(X >= c - 1).
         let (mut equal, mut least) = ((-mean).exp(), 1.0f64);
-        for c in 1..=CHANCE {
+        for (c, (at_least, accesses)) in found.iter_mut().enumerate().skip(1) {
             let before = least.max(0.0);
             least -= equal;
             equal *= mean / c as f64;
-            found[c].0 += blocks * least.max(0.0);
-            found[c].1 += blocks * mean * before;
+            *at_least += blocks * least.max(0.0);
+            *accesses += blocks * mean * before;
         }
     });
     found
