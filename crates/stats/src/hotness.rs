@@ -11,7 +11,7 @@
 //! - any other block is held from an access on that is drawn with probability 1/`floor`, and is
 //!   credited with the `floor` accesses it is expected to have had unseen (sample and hold; Estan
 //!   and Varghese, SIGCOMM 2002), so that blocks that turn hot late are found too;
-//! - when an eighth of `capacity` and more are held, `floor` rises until half of that remains.
+//! - when a quarter of `capacity` is held, `floor` rises until half of that remains.
 //!
 //! **Estimate.** Count by count from the top, in powers of two, held blocks must be as many as the
 //! sample predicts, within its error; as far down as they are, every block above is known, and
@@ -185,7 +185,7 @@ impl Hotness {
         }
         self.mask = mask;
         (self.sampled, self.held) = (0, 0);
-        self.table = Table::with_room(self.capacity + self.most_held());
+        self.table.clear(self.capacity + self.most_held());
         // Eight bits a held block.
         self.filter = vec![0; (self.most_held() / 8).next_power_of_two()];
         for slot in slots {

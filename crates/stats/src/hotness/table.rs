@@ -44,6 +44,17 @@ impl Table {
         Self::sized(slots.ilog2())
     }
 
+    /// Empties it, and gives it room for `blocks`.
+    pub fn clear(&mut self, blocks: usize) {
+        let fresh = (blocks.max(512) * 8 / 5 + 1).next_power_of_two();
+        if fresh == self.slots.len() {
+            self.slots.fill(Slot::default());
+            self.used = 0;
+        } else {
+            *self = Self::with_room(blocks);
+        }
+    }
+
     fn sized(bits: u32) -> Self {
         Self { slots: vec![Slot::default(); 1 << bits], used: 0, shift: 64 - bits + 2 }
     }
