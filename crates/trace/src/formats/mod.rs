@@ -17,6 +17,8 @@ mod tencent;
 mod text;
 mod vscsi;
 
+pub use known::name_of_number;
+
 use crate::error::Result;
 use crate::open::OpenInput;
 use crate::source::Source;
