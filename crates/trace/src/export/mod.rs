@@ -11,6 +11,8 @@ pub use blktrace::{BlktraceLayout, blktrace};
 pub use iolog::{IologVersion, iolog};
 pub use parquet::{ParquetIos, parquet_events};
 
+pub(crate) use parquet::columns::named as parquet_error;
+
 use crate::error::Result;
 use crate::event::EventBatch;
 use crate::source::{Source, TraceInfo};

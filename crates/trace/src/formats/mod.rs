@@ -10,6 +10,7 @@ mod known;
 mod lines;
 mod msr;
 mod oracle;
+mod parquet;
 mod records;
 mod systor;
 mod table;
@@ -38,6 +39,7 @@ pub struct Format {
 /// Every format, in the order in which recognition tries them: the unmistakable first.
 pub static FORMATS: &[Format] = &[
     blktrace::FORMAT,
+    parquet::FORMAT,
     iolog::FORMAT,
     blkparse::FORMAT,
     msr::FORMAT,
