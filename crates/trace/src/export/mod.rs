@@ -5,7 +5,9 @@ mod iolog;
 mod output;
 mod parquet;
 #[cfg(test)]
-mod testing;
+pub mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use blktrace::{BlktraceLayout, blktrace};
 pub use iolog::{IologVersion, iolog};

@@ -15,6 +15,8 @@ mod records;
 mod systor;
 mod table;
 mod tencent;
+#[cfg(test)]
+mod tests;
 mod text;
 mod vscsi;
 

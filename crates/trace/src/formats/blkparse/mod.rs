@@ -86,9 +86,8 @@ impl Text {
             }
             return Ok(true);
         }
-        if let Some((mut event, text)) = self.message.take() {
-            batch.attach(&mut event, &text);
-            batch.events.push(event);
+        if let Some(message) = self.message.take() {
+            push_message(batch, message);
         }
         let Some((mut event, extra)) = parse_line(line, &mut self.pdu) else {
             self.in_summary |= begins_summary(line);
@@ -117,8 +116,6 @@ impl Text {
             }));
         }
         if let Some(text) = extra.text {
-            // An empty text prints as one only where there are bytes.
-            let text = if text.is_empty() { &[0] } else { text };
             self.message = Some((event, text.to_vec()));
             return Ok(true);
         }
@@ -134,9 +131,8 @@ impl Text {
 
     fn finish(&mut self, batch: &mut EventBatch) -> Result<()> {
         self.ended = true;
-        if let Some((mut event, text)) = self.message.take() {
-            batch.attach(&mut event, &text);
-            batch.events.push(event);
+        if let Some(message) = self.message.take() {
+            push_message(batch, message);
         }
         self.info.bytes_read = self.lines.bytes;
         let path = self.lines.path.clone();
@@ -180,6 +176,12 @@ impl Source for Text {
     fn info(&self) -> &TraceInfo {
         &self.info
     }
+}
+
+fn push_message(batch: &mut EventBatch, (mut event, text): (Event, Vec<u8>)) {
+    // An empty text prints as one only where there are bytes.
+    batch.attach(&mut event, if text.is_empty() { &[0] } else { &text });
+    batch.events.push(event);
 }
 
 /// A completion shows no length: takes it from the dispatch of the same command.
