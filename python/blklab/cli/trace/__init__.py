@@ -7,6 +7,8 @@ from blklab.cli.lazy import Entry, LazyGroup
 COMMANDS: dict[str, Entry] = {
     "stat": Entry("blklab.cli.trace.stat:stat", "Say what the workload of a trace is"),
     "hist": Entry("blklab.cli.trace.hist:hist", "Draw histograms of sizes, latencies, seeks"),
+    "report": Entry("blklab.cli.trace.report:report", "Write an HTML report on a trace"),
+    "fio": Entry("blklab.cli.trace.fio:fio", "Write a fio job that reproduces the workload"),
     "events": Entry("blklab.cli.trace.events:events", "Print events exactly as blkparse does"),
 }
 

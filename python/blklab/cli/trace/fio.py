@@ -1,0 +1,160 @@
+"""`blklab trace fio`: the workload as a fio job, and the proof."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from blklab import _core
+from blklab.cli.common import DURATION, SIZE, emit, json_option, notes, progress, warn
+from blklab.cli.trace.selection import selection_options, trace_arguments
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from blklab.trace.fio import Loop, Plan, Target, Verification
+
+
+@click.command()
+@trace_arguments
+@selection_options
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the job file here.")
+@click.option("--filename", metavar="FILE", help="What the job is to use; OVERWRITTEN by writes.")
+@click.option("--directory", metavar="DIR", help="Where the job, or --verify, makes its file.")
+@click.option("--closed", "loop", flag_value="closed", help="Keep a fixed number in flight.")
+@click.option("--open", "loop", flag_value="open", help="Keep the rate of arrivals.")
+@click.option("--runtime", type=DURATION, metavar="TIME", help="Run so long; the trace's length.")
+@click.option("--verify", "verified", is_flag=True, help="Run it with fio and compare.")
+@click.option(
+    "--size",
+    type=SIZE,
+    default="1g",
+    show_default=True,
+    help="With --verify: the most that its file may take.",
+)
+@json_option
+def fio(
+    *,
+    paths: tuple[str, ...],
+    format_name: str | None,
+    selection: _core.Filter,
+    output: Path | None,
+    filename: str | None,
+    directory: str | None,
+    loop: "Loop | None",
+    runtime: int | None,
+    verified: bool,
+    size: int,
+    as_json: bool,
+) -> None:
+    """Write a fio job that reproduces the workload of TRACE.
+
+    Comments in the job file say where each figure comes from. It reproduces the device that says
+    most, or --device. Whether I/Os wait for earlier ones (closed loop) or for their time (open
+    loop) is told from the I/Os in flight.
+
+    --verify runs the job with fio on a file of at most --size in a new directory below --directory
+    (or here), which it removes, and compares what fio issued with the trace. Exit status 1 says
+    that the mix of operations or a size distribution is more than 2 percentage points off, beyond
+    what chance makes of so many I/Os. It takes up to twice --runtime (10s unless given).
+
+    \b
+      blklab trace fio md127 -o md127.fio
+      blklab trace fio md127 --since 30s --verify --directory /mnt/scratch
+      fio --filename=/mnt/scratch/file md127.fio
+    """
+    from blklab.trace.fio import make_plan, render
+    from blklab.trace.profile import characterise
+
+    target = _target(filename, directory, verified)
+    with progress("Reading") as tick:
+        profile = characterise(paths, selection, format_name=format_name, tick=tick)
+    for warning in profile["trace"]["warnings"]:
+        warn(f"{warning['path']}: {warning['message']}")
+    plan = make_plan(profile, loop=loop, runtime_ns=runtime)
+    text = render(plan, target)
+    if output is not None:
+        output.write_text(text)
+    if verified:
+        seconds = (runtime or 10**10) / 1e9
+        _verify(profile, plan, directory=directory, seconds=seconds, size=size, as_json=as_json)
+    elif as_json:
+        emit({"device": plan.device, "loop": plan.loop, "job": text}, as_json, lambda _: None)
+    elif output is None:
+        click.echo(text, nl=False)
+    else:
+        notes().print(f"{output}: written; --verify compares it with the trace")
+
+
+def _target(filename: str | None, directory: str | None, verified: bool) -> "Target":
+    from blklab.errors import UsageError
+    from blklab.trace.fio import Target
+
+    is_device = filename is not None and Path(filename).is_block_device()
+    for path in (filename, directory):
+        if path is not None and ("\n" in path or "\0" in path):
+            raise UsageError(f"{path!r} cannot be a file's name in a job")
+    if verified and is_device:
+        raise UsageError(f"{filename} is a block device: --verify writes to a file of its own only")
+    if directory is not None and Path(directory).exists() and not Path(directory).is_dir():
+        raise UsageError(f"--directory {directory} is not a directory")
+    return Target(filename, directory, is_device)
+
+
+def _verify(
+    profile: dict[str, Any],
+    plan: "Plan",
+    *,
+    directory: str | None,
+    seconds: float,
+    size: int,
+    as_json: bool,
+) -> None:
+    from blklab.trace.fio import verify
+
+    found = verify(
+        profile,
+        plan,
+        directory=Path(directory or "."),
+        seconds=seconds,
+        most_bytes=size,
+        tell=lambda message: notes().print(message),
+    )
+    for note in found.notes:
+        notes().print(f"note: {note}")
+    emit(found.as_dict(), as_json, lambda console: _draw(console, plan, found))
+    if not found.passed:
+        click.get_current_context().exit(1)
+
+
+def _draw(console: "Console", plan: "Plan", found: "Verification") -> None:
+    from rich import box
+    from rich.table import Table
+
+    from blklab.text import printable
+
+    title = f"{printable(plan.device)}: the trace, and {found.fio_version} ({plan.loop} loop)"
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column("metric")
+    for heading in ("trace", "fio", "difference", "allowed", ""):
+        table.add_column(heading, justify="right")
+    for row in found.rows:
+        verdict = {True: "ok", False: "OFF", None: ""}[row.passed]
+        unit = f", {row.unit}" if row.unit else ""
+        table.add_row(
+            row.metric + unit,
+            *(_figure(value) for value in (row.trace, row.fio)),
+            _figure(row.difference, signed=True),
+            f"± {row.allowed:.2f}" if row.allowed is not None else "",
+            verdict,
+            style="red" if row.passed is False else None,
+        )
+    console.print(table)
+    console.print("The mix and the sizes agree." if found.passed else "The job is OFF: see above.")
+
+
+def _figure(value: float | None, *, signed: bool = False) -> str:
+    if value is None:
+        return "–"
+    text = f"{value:+,.2f}" if signed else f"{value:,.2f}"
+    return text if abs(value) < 1000 else text[:-3]

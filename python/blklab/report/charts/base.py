@@ -1,0 +1,115 @@
+"""What a chart is, and the pieces of Vega-Lite that charts share."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from blklab.report.tables.base import Table
+
+Spec = dict[str, Any]
+"""A Vega-Lite specification, or a part of one."""
+
+OPS: Final = ["read", "write", "discard", "flush"]
+"""Operations in the order of their colours."""
+
+SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
+"""Names the dialect; nothing is fetched from there."""
+
+HEIGHT: Final = 210
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart, with the table behind it."""
+
+    name: str
+    """Unique on a page; the name of its files."""
+
+    title: str
+    spec: Spec
+    """Without width and config: whoever draws it adds them. Text in it is printable."""
+
+    table: Table
+    note: str = ""
+    """How to read it, in a line."""
+
+    wide: bool = False
+    """Whether it takes the whole width of the page."""
+
+
+def chart_spec(values: Sequence[Spec], **rest: Any) -> Spec:
+    """Returns a specification over rows of data."""
+    return {"$schema": SCHEMA, "data": {"values": list(values)}, "height": HEIGHT, **rest}
+
+
+def by_op(present: Sequence[str], domain: Sequence[str] = OPS) -> Spec:
+    """Returns the colour of the field `op`, with a legend of what is there."""
+    legend = {"title": None, "values": list(present)} if len(present) > 1 else None
+    return {"field": "op", "type": "nominal", "scale": {"domain": list(domain)}, "legend": legend}
+
+
+def quantity(field: str, title: str | None = None, **rest: Any) -> Spec:
+    """Returns the encoding of a number."""
+    return {"field": field, "type": "quantitative", "title": title, **rest}
+
+
+def category(field: str, title: str | None = None, **rest: Any) -> Spec:
+    """Returns the encoding of a name, in the order of the data."""
+    return {"field": field, "type": "nominal", "title": title, "sort": None, **rest}
+
+
+def tip(field: str, title: str, form: str | None = None) -> Spec:
+    """Returns a line of a tooltip."""
+    if form is None:
+        return {"field": field, "type": "nominal", "title": title}
+    return {"field": field, "type": "quantitative", "title": title, "format": form}
+
+
+def zoom(*channels: str) -> Spec:
+    """Returns the parameter that drags and zooms; the wheel alone scrolls the page."""
+    return {
+        "name": "zoom",
+        "select": {
+            "type": "interval",
+            "encodings": list(channels or ("x",)),
+            "zoom": "wheel![event.ctrlKey || event.metaKey]",
+        },
+        "bind": "scales",
+    }
+
+
+def duration_label(value: str) -> str:
+    """Returns the Vega expression that writes ns as units.format_duration does."""
+    return _scaled(value, [("ns", 1), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)])
+
+
+def size_label(value: str) -> str:
+    """Returns the Vega expression that writes bytes as units.format_size does."""
+    names = ("B", "KiB", "MiB", "GiB", "TiB")
+    return _scaled(value, [(name, 1024**power) for power, name in enumerate(names)])
+
+
+def _scaled(value: str, units: list[tuple[str, float]]) -> str:
+    expression = ""
+    for (unit, size), (_, above) in itertools.pairwise(units):
+        expression += f"abs({value}) < {above:.0f} ? {_text(value, size, unit)} : "
+    unit, size = units[-1]
+    return f"({value} == null ? '–' : {expression}{_text(value, size, unit)})"
+
+
+def _text(value: str, size: float, unit: str) -> str:
+    return f"format({value} / {size:.0f}, '.3~r') + ' {unit}'"
+
+
+def log_durations(low: float, high: float, title: str | None) -> Spec:
+    """Returns scale and axis of ns over decades."""
+    low, high = max(1.0, low), max(low, high, 10.0)
+    decades = [10.0**power for power in range(math.floor(math.log10(low)), 12)]
+    values = [int(d) for d in decades if d <= high * 10]
+    return {
+        "title": title,
+        "scale": {"type": "log", "nice": False, "domain": [low, high], "clamp": False},
+        "axis": {"values": values, "labelExpr": duration_label("datum.value")},
+    }

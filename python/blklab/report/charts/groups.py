@@ -1,0 +1,149 @@
+"""Who asked: processes, source devices, CPUs; and how a stack shares its I/O."""
+
+from typing import Final
+
+from blklab.report import words
+from blklab.report.charts.base import (
+    OPS,
+    Chart,
+    Spec,
+    by_op,
+    category,
+    chart_spec,
+    duration_label,
+    log_durations,
+    quantity,
+    tip,
+)
+from blklab.report.tables import devices, load
+from blklab.report.view import Device, View
+
+MOST: Final = 14
+"""Bars; the others are counted together."""
+
+TITLES: Final = {"processes": "By process", "sources": "By source device", "cpus": "By CPU"}
+
+
+def charts(device: Device) -> list[Chart]:
+    """Returns the I/Os by process, source and CPU."""
+    kinds = [kind for kind in TITLES if kind != "sources" or device.is_fed]
+    return [chart for kind in kinds if (chart := _bars(device, kind))]
+
+
+def _bars(device: Device, kind: str) -> Chart | None:
+    groups = device.groups(kind)
+    if not groups or not device.ios:
+        return None
+    rows: list[Spec] = [
+        {"name": group.label, "op": op, "n": number, "share": number / device.ios}
+        for group in groups[:MOST]
+        for op, number in group.ios.items()
+        if number
+    ]
+    rest = groups[MOST:]
+    if rest:
+        for op in OPS:
+            if number := sum(group.ios[op] for group in rest):
+                name = f"{len(rest)} others"
+                rows.append({"name": name, "op": op, "n": number, "share": number / device.ios})
+    present = [op for op in OPS if any(row["op"] == op for row in rows)]
+    names = list(dict.fromkeys(row["name"] for row in rows))
+    spec = chart_spec(
+        rows,
+        mark={"type": "bar", "cornerRadiusEnd": 0},
+        encoding={
+            "y": {**category("name", axis={"title": None, "labelFontSize": 12}), "sort": names},
+            "x": quantity("n", "I/Os", axis={"tickCount": 4, "format": "~s"}),
+            "color": by_op(present),
+            "order": {"field": "op", "sort": "descending"},
+            "tooltip": [
+                tip("name", load.KINDS[kind].lower()),
+                tip("op", "operation"),
+                tip("n", "I/Os", ","),
+                tip("share", "of all", ".2%"),
+            ],
+        },
+    )
+    spec["height"] = max(70, 24 * len(names))
+    table = load.groups(device, kind, most=200)
+    return Chart(f"by-{kind}", TITLES[kind], spec, table)
+
+
+def stack_charts(view: View) -> list[Chart]:
+    """Returns the devices of a stack beside each other; none if there is only one."""
+    shown = [device for layer in view.layers() for device in layer if device.active]
+    if len(shown) < 2:
+        return []
+    return [chart for chart in (_ios(view, shown), _latency(view, shown)) if chart]
+
+
+def _ios(view: View, shown: list[Device]) -> Chart | None:
+    rows: list[Spec] = [
+        {"name": device.label, "op": op, "n": number, "bytes": words.size(device.op(op)["bytes"])}
+        for device in shown
+        for op in OPS
+        if (number := device.op(op)["ios"])
+    ]
+    if not rows:
+        return None
+    present = [op for op in OPS if any(row["op"] == op for row in rows)]
+    labels = [device.label for device in shown]
+    spec = chart_spec(
+        rows,
+        mark={"type": "bar", "cornerRadiusEnd": 0},
+        encoding={
+            "y": {**category("name", axis={"title": None, "labelFontSize": 12}), "sort": labels},
+            "x": quantity("n", "I/Os", axis={"tickCount": 4, "format": "~s"}),
+            "color": by_op(present),
+            "order": {"field": "op", "sort": "descending"},
+            "tooltip": [
+                tip("name", "device"),
+                tip("op", "operation"),
+                tip("n", "I/Os", ","),
+                tip("bytes", "bytes"),
+            ],
+        },
+    )
+    spec["height"] = max(90, 26 * len(shown))
+    note = "I/Os queued on each device, from the top of the stack to the bottom."
+    return Chart("devices-ios", "I/Os by device", spec, devices.overview(view), note)
+
+
+def _latency(view: View, shown: list[Device]) -> Chart | None:
+    rows: list[Spec] = []
+    for device in shown:
+        for op in ("read", "write"):
+            if (found := device.response(op)) is None:
+                continue
+            stage, quantiles = found
+            found_at = {key: quantiles[key] for key in ("p50", "p95", "p99")}
+            rows.append({"name": device.label, "op": op, "stage": stage, **found_at})
+    if not rows:
+        return None
+    low, high = min(row["p50"] for row in rows), max(row["p99"] for row in rows)
+    ops = [op for op in OPS if any(row["op"] == op for row in rows)]
+    labels = [device.label for device in shown]
+    y = {**category("name", axis={"title": None, "labelFontSize": 12}), "sort": labels}
+    x = {**quantity("p50"), **log_durations(max(1, low * 0.7), high * 1.1, None)}
+    keys = ("p50", "p95", "p99")
+    tips = [tip("name", "device"), tip("op", "operation"), *(tip(f"{k}_text", k) for k in keys)]
+    shared = {
+        "y": y,
+        "yOffset": {"field": "op", "type": "nominal", "scale": {"domain": ops}},
+        "color": by_op(ops),
+        "tooltip": tips,
+    }
+    texts = [{"calculate": duration_label(f"datum.{k}"), "as": f"{k}_text"} for k in keys]
+    bars = [
+        {
+            "mark": {"type": "bar", "fillOpacity": opacity, "cornerRadius": 2, "clip": True},
+            "encoding": {**shared, "x": x, "x2": {"field": end}},
+        }
+        for end, opacity in (("p99", 0.3), ("p95", 0.6))
+    ]
+    dot = {"mark": {"type": "point", "filled": True, "size": 55, "opacity": 1}}
+    dot["encoding"] = {**shared, "x": quantity("p50")}
+    spec = chart_spec(rows, transform=texts, layer=[*bars, dot])
+    spec["height"] = max(110, 34 * len(shown))
+    note = "From the median (dot) to the 95th percentile, paler to the 99th."
+    return Chart("devices-latency", "Response times by device", spec, devices.overview(view), note)

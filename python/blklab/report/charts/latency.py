@@ -1,0 +1,173 @@
+"""Response times, the stages of an I/O's life, and I/Os in flight."""
+
+from blklab.report import histogram, words
+from blklab.report.charts.base import (
+    OPS,
+    Chart,
+    Spec,
+    by_op,
+    category,
+    chart_spec,
+    duration_label,
+    log_durations,
+    quantity,
+    tip,
+    zoom,
+)
+from blklab.report.charts.sizes import table
+from blklab.report.tables import life
+from blklab.report.tables.base import Table, figures
+from blklab.report.view import STAGES, Device
+
+
+def charts(device: Device) -> list[Chart]:
+    """Returns how response times are distributed, where they come from, and queue depth."""
+    return [c for c in (_distribution(device), _stages(device), _depth(device)) if c]
+
+
+def _distribution(device: Device) -> Chart | None:
+    rows: list[Spec] = []
+    found = histogram.latency(device)
+    named = {words.ops(op): op for op in OPS}
+    titles = []
+    for one in found:
+        op = named[one.title.split()[-1]]
+        titles.append(op)
+        rows += [
+            {"low": b.low, "high": b.high, "bin": b.label, "n": b.count, "op": op, "of": one.total}
+            for b in one.bins
+        ]
+    if not rows:
+        return None
+    scale = log_durations(min(r["low"] for r in rows), max(r["high"] for r in rows), None)
+    tips = [tip("op", "operation"), tip("bin", "took"), tip("n", "I/Os", ",")]
+    spec = chart_spec(
+        rows,
+        transform=[{"calculate": "datum.n / datum.of", "as": "share"}],
+        mark={"type": "bar", "fillOpacity": 0.55, "cornerRadiusEnd": 0, "clip": True},
+        params=[zoom("x")],
+        encoding={
+            "x": {**quantity("low"), **scale},
+            "x2": {"field": "high"},
+            "y": quantity(
+                "share", "share of the operation's I/Os", axis={"format": "%"}, stack=None
+            ),
+            "color": by_op(titles),
+            "tooltip": [*tips, tip("share", "share of them", ".2%")],
+        },
+    )
+    tables = [table(one) for one in found]
+    stage = found[0].title.split()[0]
+    merged = Table(
+        f"{stage} distribution",
+        [*figures("operation"), *tables[0].columns],
+        [[op, *row] for op, one in zip(titles, tables, strict=True) for row in one.rows],
+    )
+    note = f"{stage}, {STAGES[stage.lower()]}; ten bins a decade, each operation by itself."
+    return Chart("latency", "Latency distribution", spec, merged, note)
+
+
+def _stages(device: Device) -> Chart | None:
+    rows: list[Spec] = []
+    for op in device.ops:
+        for stage, meaning in STAGES.items():
+            if (found := device.latency(op, stage)) is None or found["count"] < 2:
+                continue
+            rows.append(
+                {
+                    "stage": stage.upper(),
+                    "meaning": meaning,
+                    "op": op,
+                    "n": found["count"],
+                    **{key: found[key] for key in ("p5", "p50", "p95", "p99")},
+                }
+            )
+    if not rows:
+        return None
+    low, high = min(row["p5"] for row in rows), max(row["p99"] for row in rows)
+    keys = ("p5", "p50", "p95", "p99")
+    texts = [{"calculate": duration_label(f"datum.{k}"), "as": f"{k}_text"} for k in keys]
+    ops = [op for op in OPS if any(row["op"] == op for row in rows)]
+    y = category("stage", axis={"grid": False, "title": None}, scale={"paddingInner": 0.25})
+    offset = {"field": "op", "type": "nominal", "scale": {"domain": ops}}
+    tips = [
+        tip("op", "operation"),
+        tip("meaning", "from"),
+        tip("n", "I/Os", ","),
+        *(tip(f"{k}_text", k) for k in keys),
+    ]
+    shared = {"y": y, "yOffset": offset, "color": by_op(ops), "tooltip": tips}
+    x = {**quantity("p5"), **log_durations(max(1, low * 0.9), high * 1.1, None)}
+    stages = {row["stage"] for row in rows}
+    spec = chart_spec(
+        rows,
+        transform=texts,
+        layer=[
+            {
+                "mark": {"type": "bar", "fillOpacity": 0.3, "cornerRadius": 2, "clip": True},
+                "encoding": {**shared, "x": x, "x2": {"field": "p99"}},
+            },
+            {
+                "mark": {"type": "bar", "fillOpacity": 0.6, "cornerRadius": 2, "clip": True},
+                "encoding": {**shared, "x": x, "x2": {"field": "p95"}},
+            },
+            {
+                "mark": {"type": "tick", "thickness": 2.5, "bandSize": 0},
+                "encoding": {**shared, "x": quantity("p50")},
+            },
+        ],
+    )
+    spec["layer"][2]["mark"] = {"type": "point", "filled": True, "size": 60, "opacity": 1}
+    spec["height"] = max(120, 14 * len(rows) + 16 * len(stages))
+    note = "From the 5th percentile to the 95th, paler to the 99th; the dot is the median."
+    return Chart("stages", "Where the time goes", spec, life.stages(device), note)
+
+
+def _depth(device: Device) -> Chart | None:
+    found = histogram.depth(device)
+    rows: list[Spec] = [
+        {
+            "depth": one.label,
+            "share": one.count / series.total,
+            "time": words.duration(one.count),
+            "what": "in flight (Q to C)"
+            if series.title == "I/Os in flight"
+            else "at the device (D to C)",
+            "low": one.low,
+        }
+        for series in found
+        for one in series.bins
+        if series.total
+    ]
+    if not rows:
+        return None
+    series = list(dict.fromkeys(row["what"] for row in rows))
+    lows = {str(row["depth"]): row["low"] for row in rows}
+    x = category("depth", "I/Os", axis={"labelAngle": 0}, scale={"paddingInner": 0.1})
+    encoding: Spec = {
+        "x": {**x, "sort": sorted(lows, key=lambda label: lows[label])},
+        "y": quantity("share", "share of the time", axis={"format": "%"}, stack=None),
+        "tooltip": [
+            tip("what", "I/Os"),
+            tip("depth", "depth"),
+            tip("time", "time"),
+            tip("share", "share", ".2%"),
+        ],
+        "color": category(
+            "what",
+            scale={"range": ["@accent", "@soft"]},
+            legend={"title": None} if len(series) > 1 else None,
+        ),
+    }
+    if len(series) > 1:
+        encoding["xOffset"] = {"field": "what", "type": "nominal", "sort": None}
+    spec = chart_spec(rows, mark={"type": "bar"}, encoding=encoding)
+    both = [table(one) for one in found if one.total]
+    depth = Table(
+        "Queue depth",
+        [*figures("what"), *both[0].columns],
+        [[n, *row] for n, one in zip(series, both, strict=True) for row in one.rows],
+    )
+    mean = words.number(device.data["in_flight"]["mean"])
+    note = f"Time spent with so many I/Os under way; {mean} on average, weighted by time."
+    return Chart("depth", "Queue depth", spec, depth, note)

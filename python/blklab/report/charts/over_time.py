@@ -1,0 +1,238 @@
+"""The load and its response times while the trace ran."""
+
+from typing import Any, Final
+
+from blklab.report import words
+from blklab.report.charts.base import (
+    Chart,
+    Spec,
+    by_op,
+    category,
+    chart_spec,
+    duration_label,
+    log_durations,
+    quantity,
+    size_label,
+    tip,
+    zoom,
+)
+from blklab.report.tables.base import Table, figures
+from blklab.report.view import BLOCK, Device
+
+OPS: Final = ["read", "write", "other"]
+UNITS: Final = (("h", 3600e9, 3 * 3600e9), ("min", 60e9, 600e9), ("s", 1e9, 0.0))
+"""Units of the time axis: name, ns, and the length from which it is used."""
+
+
+class Slices:
+    """Time slices as rows, in the units of the axes."""
+
+    def __init__(self, device: Device) -> None:
+        width, slices = device.slices()
+        self.width_ns = width
+        self.seconds = width / 1e9
+        end = slices[-1]["start_ns"] + width if slices else 0
+        length = end - (slices[0]["start_ns"] if slices else 0)
+        self.unit, per = next((name, ns) for name, ns, least in UNITS if length >= least)
+        self.rows: list[Spec] = []
+        for slice_ in slices:
+            self.rows.append(
+                {
+                    "t": round(slice_["start_ns"] / per, 4),
+                    "when": words.duration(slice_["start_ns"]),
+                    "read": self._rate(slice_["reads"]),
+                    "write": self._rate(slice_["writes"]),
+                    "other": self._rate(slice_["others"]),
+                    "read_bytes": self._rate(slice_["read_bytes"]),
+                    "write_bytes": self._rate(slice_["write_bytes"]),
+                    **{k: slice_[f"{k}_ns"] for k in QUANTILES},
+                    "touched": slice_["unique_blocks"] * BLOCK,
+                    "so_far": slice_["unique_blocks_so_far"] * BLOCK,
+                }
+            )
+
+    def _rate(self, amount: int) -> float:
+        return round(amount / self.seconds, 2)
+
+    def present(self, *keys: str) -> list[str]:
+        """Returns those of the keys that are ever other than 0."""
+        return [key for key in keys if any(row[key] for row in self.rows)]
+
+
+QUANTILES: Final = ("read_p50", "read_p99", "write_p50", "write_p99")
+
+
+def charts(device: Device) -> list[Chart]:
+    """Returns every chart over time; none if there is only one slice."""
+    slices = Slices(device)
+    if len(slices.rows) < 2:
+        return []
+    found = [_iops(slices), _throughput(slices), _latency(slices), _mix(slices)]
+    return [chart for chart in (*found, _working_set(slices)) if chart]
+
+
+def _time(slices: Slices) -> Spec:
+    return quantity("t", f"time since the trace began ({slices.unit})", scale={"nice": False})
+
+
+def _over_time(slices: Slices, keys: list[str], layers: list[Spec], tips: list[Spec]) -> Spec:
+    """Returns layers over time with a rule that follows the pointer and says the figures there."""
+    rule: Spec = {
+        "mark": {"type": "rule", "strokeWidth": 1},
+        "encoding": {
+            "opacity": {"condition": {"param": "hover", "empty": False, "value": 1}, "value": 0},
+            "tooltip": [tip("when", "from"), *tips],
+        },
+        "params": [
+            {
+                "name": "hover",
+                "select": {
+                    "type": "point",
+                    "fields": ["t"],
+                    "nearest": True,
+                    "on": "pointerover",
+                    "clear": "pointerout",
+                },
+            }
+        ],
+    }
+    layers[0]["params"] = [zoom("x")]
+    rows = [{key: row[key] for key in ("t", "when", *keys)} for row in slices.rows]
+    return chart_spec(rows, encoding={"x": _time(slices)}, layer=[*layers, rule])
+
+
+def _stacked(keys: list[str], axis: Spec, **stack: Any) -> Spec:
+    ops = [key.removesuffix("_bytes") for key in keys]
+    naming = {"calculate": "replace(datum.key, '_bytes', '')", "as": "op"}
+    return {
+        "mark": {"type": "area", "interpolate": "step-after", "clip": True},
+        "transform": [{"fold": keys, "as": ["key", "value"]}, naming],
+        "encoding": {
+            "y": {**quantity("value"), **axis, **stack},
+            "color": by_op(ops, OPS),
+            "order": {"field": "op", "sort": "ascending"},
+        },
+    }
+
+
+def _table(title: str, slices: Slices, columns: dict[str, tuple[str, Any]]) -> Table:
+    rows = [
+        [row["when"], *(form(row[key]) for key, (_, form) in columns.items())]
+        for row in slices.rows
+    ]
+    return Table(title, figures("from", *(heading for heading, _ in columns.values())), rows)
+
+
+def _iops(slices: Slices) -> Chart:
+    keys = slices.present(*OPS)
+    tips = [tip(key, f"{key}s a second", ",.3~r") for key in keys]
+    spec = _over_time(slices, keys, [_stacked(keys, {"title": "I/Os a second"})], tips)
+    table = _table("IOPS", slices, {key: (f"{key}s/s", words.number) for key in keys})
+    note = f"I/Os queued, in slices of {words.duration(slices.width_ns)}."
+    return Chart("iops", "IOPS", spec, table, note, wide=True)
+
+
+def _throughput(slices: Slices) -> Chart | None:
+    keys = slices.present("read_bytes", "write_bytes")
+    if not keys:
+        return None
+    axis = {"title": "a second", "axis": {"labelExpr": size_label("datum.value")}}
+    layer = _stacked(keys, axis)
+    names = {key: key.removesuffix("_bytes") for key in keys}
+    tips = [tip(f"{key}_text", f"{name} a second") for key, name in names.items()]
+    spec = _over_time(slices, keys, [layer], tips)
+    spec["transform"] = _texts(dict.fromkeys(keys, size_label))
+    columns = {key: (f"{name}/s", words.size) for key, name in names.items()}
+    return Chart("throughput", "Throughput", spec, _table("Throughput", slices, columns), wide=True)
+
+
+def _texts(forms: dict[str, Any]) -> list[Spec]:
+    return [{"calculate": form(f"datum.{key}"), "as": f"{key}_text"} for key, form in forms.items()]
+
+
+def _latency(slices: Slices) -> Chart | None:
+    keys = slices.present(*QUANTILES)
+    values = [row[key] for row in slices.rows for key in keys if row[key]]
+    if not values:
+        return None
+    split = [
+        {"calculate": "split(datum.key, '_')[0]", "as": "op"},
+        {"calculate": "split(datum.key, '_')[1] == 'p50' ? 'median' : '99 %'", "as": "quantile"},
+    ]
+    scale = log_durations(min(values), max(values) * 1.1, "Q2C")
+    layer: Spec = {
+        "mark": {"type": "line", "interpolate": "linear", "clip": True, "strokeWidth": 1.4},
+        "transform": [{"fold": keys, "as": ["key", "value"]}, *split],
+        "encoding": {
+            "y": {**quantity("value"), **scale},
+            "color": by_op([op for op in ("read", "write") if f"{op}_p50" in keys], OPS),
+            "strokeDash": category(
+                "quantile",
+                scale={"domain": ["median", "99 %"], "range": [[1, 0], [3, 2]]},
+                legend={"title": None},
+            ),
+        },
+    }
+    names = {"p50": "median", "p99": "99 %"}
+    titles = {key: f"{key.split('_')[0]} {names[key.split('_')[1]]}" for key in keys}
+    tips = [tip(f"{key}_text", title) for key, title in titles.items()]
+    spec = _over_time(slices, keys, [layer], tips)
+    spec["transform"] = _texts(dict.fromkeys(keys, duration_label))
+    columns = {key: (title, words.duration) for key, title in titles.items()}
+    table = _table("Latency over time", slices, columns)
+    note = "Time from queued to completed, of the I/Os completed in a slice; write: all but reads."
+    return Chart("latency-over-time", "Latency over time", spec, table, note, wide=True)
+
+
+def _mix(slices: Slices) -> Chart | None:
+    keys = slices.present(*OPS)
+    if len(keys) < 2:
+        return None
+    axis = {"title": "share of the I/Os", "axis": {"format": "%"}}
+    tips = [tip(key, f"{key}s a second", ",.3~r") for key in keys]
+    spec = _over_time(slices, keys, [_stacked(keys, axis, stack="normalize")], tips)
+
+    def shares(row: Spec) -> list[str]:
+        total = sum(row[key] for key in keys)
+        return [words.share(row[key] / total if total else None) for key in keys]
+
+    rows = [[row["when"], *shares(row)] for row in slices.rows]
+    table = Table("Mix", figures("from", *(f"{key}s" for key in keys)), rows)
+    return Chart("mix", "Mix over time", spec, table, wide=True)
+
+
+def _working_set(slices: Slices) -> Chart | None:
+    if not slices.present("so_far"):
+        return None
+    axis = {"title": None, "axis": {"labelExpr": size_label("datum.value")}}
+    total: Spec = {
+        "mark": {
+            "type": "area",
+            "interpolate": "step-after",
+            "clip": True,
+            "fillOpacity": 0.3,
+            "color": "@accent",
+        },
+        "encoding": {"y": {**quantity("so_far"), **axis}},
+    }
+    touched: Spec = {
+        "mark": {
+            "type": "area",
+            "interpolate": "step-after",
+            "clip": True,
+            "fillOpacity": 0.9,
+            "color": "@accent",
+        },
+        "encoding": {"y": quantity("touched")},
+    }
+    tips = [tip("so_far_text", "since the trace began"), tip("touched_text", "in this slice")]
+    keys = ["so_far", "touched"]
+    spec = _over_time(slices, keys, [total, touched], tips)
+    spec["transform"] = _texts(dict.fromkeys(keys, size_label))
+    columns = {"so_far": ("since the trace began", words.size), "touched": ("slice", words.size)}
+    table = _table("Working set", slices, columns)
+    note = (
+        "Distinct 4 KiB blocks touched: pale since the trace began, dark in each slice"
+        " (standard error 3 %)."
+    )
+    return Chart("working-set", "Working set", spec, table, note, wide=True)

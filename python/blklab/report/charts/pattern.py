@@ -1,0 +1,238 @@
+"""Where and when I/Os go: order, seeks, rhythm, hot blocks."""
+
+from blklab.report import histogram, words
+from blklab.report.charts.base import (
+    Chart,
+    Spec,
+    category,
+    chart_spec,
+    duration_label,
+    log_durations,
+    quantity,
+    tip,
+)
+from blklab.report.charts.sizes import table
+from blklab.report.tables import pattern
+from blklab.report.view import Device
+
+
+def order_charts(device: Device) -> list[Chart]:
+    """Returns how sequential the I/O is, and how far the head would move."""
+    return [chart for chart in (_order(device), _seeks(device)) if chart]
+
+
+def arrival_charts(device: Device) -> list[Chart]:
+    """Returns how arrivals are spread over time."""
+    return [chart for chart in (_dispersion(device), _gaps(device)) if chart]
+
+
+def hotness_charts(device: Device) -> list[Chart]:
+    """Returns how accesses are spread over the blocks touched."""
+    return [chart for chart in (_curve(device),) if chart]
+
+
+def _order(device: Device) -> Chart | None:
+    kinds = ("back to back", "in a stream", "random")
+    rows: list[Spec] = []
+    for op in ("read", "write"):
+        streams = device.data["pattern"][f"{op}_streams"]
+        if not streams["ios"]:
+            continue
+        close, all_ = streams["strictly_sequential_ios"], streams["sequential_ios"]
+        close = min(close, all_)
+        for kind, number in zip(kinds, (close, all_ - close, streams["ios"] - all_), strict=True):
+            rows.append({"op": op, "kind": kind, "n": number, "share": number / streams["ios"]})
+    if not rows:
+        return None
+    tips = [tip("op", "operation"), tip("kind", "kind"), tip("n", "I/Os", ",")]
+    spec = chart_spec(
+        rows,
+        mark={"type": "bar", "height": {"band": 0.6}, "cornerRadiusEnd": 0},
+        encoding={
+            "y": category("op", axis={"title": None, "labelFontSize": 12}),
+            "x": quantity("share", None, axis={"format": "%"}, scale={"domain": [0, 1]}),
+            "color": category(
+                "kind",
+                scale={"domain": list(kinds), "range": ["@accent", "@flush", "@line"]},
+                legend={"title": None},
+            ),
+            "tooltip": [*tips, tip("share", "share", ".2%")],
+        },
+    )
+    spec["height"] = 60 * len({row["op"] for row in rows})
+    note = "Back to back: starts where the I/O just before ended; in a stream: continues another."
+    return Chart("order", "Sequential or random", spec, pattern.order(device), note)
+
+
+def _seeks(device: Device) -> Chart | None:
+    found = histogram.seek(device)
+    if not found:
+        return None
+    rows = [
+        {
+            "distance": one.label.removeprefix("from "),
+            "n": one.count,
+            "share": one.count / found[0].total,
+            "way": "none" if one.low == 0 == one.high else "forward" if one.low > 0 else "backward",
+        }
+        for one in found[0].bins
+    ]
+    axis = {"labelAngle": -90, "labelOverlap": True}
+    spec = chart_spec(
+        rows,
+        mark={"type": "bar"},
+        encoding={
+            "x": category("distance", axis=axis, scale={"paddingInner": 0.1}),
+            "y": quantity("share", "share of the seeks", axis={"format": "%"}),
+            "color": category(
+                "way",
+                scale={
+                    "domain": ["backward", "none", "forward"],
+                    "range": ["@discard", "@flush", "@accent"],
+                },
+                legend={"title": None},
+            ),
+            "tooltip": [
+                tip("way", "direction"),
+                tip("distance", "at least"),
+                tip("n", "seeks", ","),
+                tip("share", "share", ".2%"),
+            ],
+        },
+    )
+    note = "From the end of one read or write to the start of the next, by powers of two."
+    return Chart("seeks", "Seek distances", spec, table(found[0]), note)
+
+
+def _dispersion(device: Device) -> Chart | None:
+    found = device.data["pattern"]["arrivals"]["dispersion"]
+    rows = [
+        {
+            "window": scale["window_ns"],
+            "name": words.duration(scale["window_ns"]),
+            "index": scale["index"],
+            "mean": scale["mean_ios"],
+            "most": scale["max_ios"],
+        }
+        for scale in found
+        if scale["index"]
+    ]
+    if len(rows) < 2:
+        return None
+    low = min(0.5, *(row["index"] for row in rows))
+    high = max(2.0, *(row["index"] for row in rows)) * 1.3
+    x = quantity("window", "window", **_windows([row["window"] for row in rows]))
+    y = quantity("index", "variance / mean", scale={"type": "log", "domain": [low, high]})
+    tips = [tip("name", "window"), tip("index", "dispersion", ".3~r"), tip("mean", "mean", ".3~r")]
+    spec = chart_spec(
+        rows,
+        layer=[
+            {
+                "data": {"values": [{"one": 1}]},
+                "mark": {"type": "rule", "strokeDash": [4, 3]},
+                "encoding": {"y": quantity("one")},
+            },
+            {
+                "mark": {
+                    "type": "line",
+                    "color": "@accent",
+                    "point": {"color": "@accent", "size": 60},
+                },
+                "encoding": {"x": x, "y": y, "tooltip": [*tips, tip("most", "most", ",")]},
+            },
+        ],
+    )
+    note = (
+        "Index of dispersion of the I/Os in a window: 1 (dashed) is chance, below is steadier,"
+        " above is burstier at that time scale."
+    )
+    return Chart("dispersion", "Burstiness", spec, pattern.arrivals(device), note)
+
+
+def _windows(values: list[int]) -> Spec:
+    return {
+        "scale": {"type": "log", "domain": [min(values) * 0.7, max(values) * 1.4], "nice": False},
+        "axis": {"values": values, "labelExpr": duration_label("datum.value"), "labelFlush": False},
+    }
+
+
+QUANTILES = {
+    "p1": 1, "p5": 5, "p10": 10, "p25": 25, "p50": 50, "p75": 75, "p90": 90, "p95": 95, "p99": 99,
+}  # fmt: skip
+
+
+def _gaps(device: Device) -> Chart | None:
+    found = device.data["pattern"]["arrivals"]["inter_arrival_ns"]
+    rows = [
+        {"percentile": percent, "gap": found[key], "text": words.duration(found[key])}
+        for key, percent in QUANTILES.items()
+        if found["count"] and found[key]
+    ]
+    if len(rows) < 2:
+        return None
+    scale = log_durations(
+        min(r["gap"] for r in rows) * 0.8, max(r["gap"] for r in rows) * 1.3, None
+    )
+    spec = chart_spec(
+        rows,
+        mark={"type": "line", "color": "@accent", "point": {"color": "@accent", "size": 50}},
+        encoding={
+            "x": quantity("percentile", "percentile", scale={"domain": [0, 100]}),
+            "y": {**quantity("gap"), **scale},
+            "tooltip": [tip("percentile", "percentile"), tip("text", "at most")],
+        },
+    )
+    note = "So long, or less, lie between so many percent of the I/Os and the one before."
+    return Chart("gaps", "Time between arrivals", spec, pattern.gaps(device), note)
+
+
+def _curve(device: Device) -> Chart | None:
+    found = device.data["hotness"]
+    points = found["rank_curve"]
+    if len(points) < 2:
+        return None
+    unique = found["unique_bytes"]
+    rows = [
+        {
+            "fraction": point["fraction"],
+            "share": point["io_share"],
+            "size": words.size(point["fraction"] * unique),
+            "blocks": words.share(point["fraction"]),
+        }
+        for point in points
+    ]
+    low = points[0]["fraction"]
+    even = [{"fraction": low * (1 / low) ** (step / 40)} for step in range(41)]
+    scale = {"type": "log", "domain": [low, 1], "nice": False}
+    axis = {"format": ".3~%", "tickCount": 5}
+    x = quantity("fraction", "hottest share of the blocks touched", scale=scale, axis=axis)
+    y: Spec = {"axis": {"format": "%"}, "scale": {"domain": [0, 1]}}
+    tips = [tip("blocks", "hottest"), tip("size", "which is"), tip("share", "of accesses", ".1%")]
+    spec = chart_spec(
+        rows,
+        layer=[
+            {
+                "data": {"values": even},
+                "mark": {"type": "line", "strokeDash": [4, 3], "color": "@soft", "strokeWidth": 1},
+                "encoding": {"x": x, "y": quantity("fraction", **y)},
+            },
+            {
+                "mark": {"type": "area", "color": "@accent", "fillOpacity": 0.15},
+                "encoding": {"x": x, "y": quantity("share", "share of the accesses", **y)},
+            },
+            {
+                "mark": {
+                    "type": "line",
+                    "color": "@accent",
+                    "point": {"color": "@accent", "size": 18},
+                },
+                "encoding": {
+                    "x": x,
+                    "y": quantity("share", "share of the accesses", **y),
+                    "tooltip": tips,
+                },
+            },
+        ],
+    )
+    note = "Accesses that go to the hottest blocks; dashed: if all blocks were alike."
+    return Chart("hotness", "Hot blocks", spec, pattern.hotness(device), note)

@@ -1,0 +1,102 @@
+"""Colours and type of the charts: one configuration, filled with colours or with CSS variables."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+LIGHT: Final = {
+    "ink": "#1c2430",
+    "soft": "#5a6675",
+    "line": "#dde2e8",
+    "paper": "#ffffff",
+    "panel": "#ffffff",
+    "page": "#f5f6f8",
+    "accent": "#0b66c3",
+    "read": "#1f6fc4",
+    "write": "#e07b16",
+    "discard": "#8a5fc0",
+    "flush": "#2f9466",
+    "error": "#c4302b",
+    "doubt": "#fff6dd",
+}
+DARK: Final = {
+    "ink": "#e6eaf0",
+    "soft": "#9aa7b6",
+    "line": "#2c3643",
+    "paper": "#161c24",
+    "panel": "#161c24",
+    "page": "#0e1319",
+    "accent": "#6db1ff",
+    "read": "#5aa9f7",
+    "write": "#f39a45",
+    "discard": "#b796e8",
+    "flush": "#5cc795",
+    "error": "#ff7a70",
+    "doubt": "#2e2812",
+}
+"""The same hues at night; blue and orange stay apart for the colour-blind in both."""
+
+
+def variables(names: Mapping[str, str] = LIGHT) -> dict[str, str]:
+    """Returns each colour as a CSS variable: the page switches scheme without drawing anew."""
+    return {name: f"var(--{name})" for name in names}
+
+
+def coloured(spec: Any, colours: Mapping[str, str]) -> Any:
+    """Returns a specification with `@name`, wherever a whole string is that, as the colour.
+
+    Only what blklab wrote is looked at: rows of data are left as they are.
+    """
+    if isinstance(spec, dict):
+        return {key: spec[key] if key == "data" else coloured(spec[key], colours) for key in spec}
+    if isinstance(spec, list):
+        return [coloured(part, colours) for part in spec]
+    if isinstance(spec, str) and spec[:1] == "@":
+        return colours[spec[1:]]
+    return spec
+
+
+def config(colours: Mapping[str, str], font: str) -> dict[str, Any]:
+    """Returns the Vega-Lite configuration of every chart."""
+    ops = [colours[name] for name in ("read", "write", "discard", "flush")]
+    axis = {
+        "labelColor": colours["soft"],
+        "titleColor": colours["soft"],
+        "gridColor": colours["line"],
+        "domainColor": colours["line"],
+        "tickColor": colours["line"],
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+        "titleFontWeight": "normal",
+        "titlePadding": 8,
+        "labelLimit": 150,
+    }
+    return {
+        "background": "transparent",
+        "font": font,
+        "padding": 4,
+        "view": {"stroke": None, "continuousHeight": 210},
+        "axis": axis,
+        "axisX": {
+            "grid": False,
+            "labelFlush": True,
+            "labelOverlap": "greedy",
+            "labelSeparation": 6,
+        },
+        "axisY": {"domain": False, "ticks": False, "tickCount": 5},
+        "legend": {
+            "orient": "top",
+            "labelColor": colours["ink"],
+            "titleColor": colours["soft"],
+            "labelFontSize": 12,
+            "symbolSize": 90,
+            "offset": 6,
+        },
+        "title": {"color": colours["ink"], "fontSize": 13, "anchor": "start"},
+        "text": {"color": colours["ink"], "fill": colours["ink"]},
+        "rule": {"color": colours["soft"], "stroke": colours["soft"]},
+        "area": {"line": False, "fillOpacity": 0.75},
+        "bar": {"cornerRadiusEnd": 1.5},
+        "line": {"strokeWidth": 1.8},
+        "range": {"category": ops},
+        "mark": {"color": colours["read"]},
+    }

@@ -1,0 +1,96 @@
+"""The stack of devices as a drawing: boxes in layers, lines as thick as the I/O they carry."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from blklab.report import words
+from blklab.report.view import Device, View
+from blklab.text import printable
+
+BOX_WIDTH: Final = 132
+BOX_HEIGHT: Final = 46
+GAP: Final = 22
+LAYER: Final = 96
+MOST: Final = 8
+"""Devices in a layer; more are left to the table."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A device."""
+
+    x: float
+    y: float
+    label: str
+    more: str
+    kind: str
+    """`focus`, `traced`, or `unseen` for a source that was not traced itself."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """I/O from one device to one below it."""
+
+    path: str
+    width: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """Boxes and lines in a space of `width` by `height`."""
+
+    width: float
+    height: float
+    boxes: list[Box]
+    lines: list[Line]
+    box_width: int = BOX_WIDTH
+    box_height: int = BOX_HEIGHT
+
+
+def diagram(view: View) -> Diagram | None:
+    """Returns the drawing; None if a layer is too wide for one."""
+    layers: list[list[tuple[str, str, str, str]]] = [
+        [_traced(view, device) for device in layer if device.active] for layer in view.layers()
+    ]
+    feeds = view.feeds()
+    traced = {device.number for device in view.devices}
+    rank = {number: at for at, layer in enumerate(layers) for number, *_ in layer}
+    unseen = {feed.upper: feed for feed in feeds if feed.upper not in traced}
+    for number, feed in unseen.items():
+        box = (number, printable(number), "not traced", "unseen")
+        at = rank.get(feed.lower, 0) - 1
+        if at < 0:
+            layers.insert(0, [])
+            rank = {known: place + 1 for known, place in rank.items()}
+            at = 0
+        layers[at].append(box)
+    if max(map(len, layers), default=0) > MOST:
+        return None
+    width = max(len(layer) for layer in layers) * (BOX_WIDTH + GAP) + GAP
+    places: dict[str, tuple[float, float]] = {}
+    boxes = []
+    for at, layer in enumerate(layers):
+        left = (width - len(layer) * (BOX_WIDTH + GAP) + GAP) / 2
+        for place, (number, label, more, kind) in enumerate(layer):
+            x, y = left + place * (BOX_WIDTH + GAP), 2 + at * LAYER
+            places[number] = (x, y)
+            boxes.append(Box(x, y, label, more, kind))
+    lines = []
+    for feed in feeds:
+        if feed.upper not in places or feed.lower not in places:
+            continue
+        (x1, y1), (x2, y2) = places[feed.upper], places[feed.lower]
+        x1, x2, y1 = x1 + BOX_WIDTH / 2, x2 + BOX_WIDTH / 2, y1 + BOX_HEIGHT
+        half = (y1 + y2) / 2
+        path = f"M{x1:.0f},{y1:.0f} C{x1:.0f},{half:.0f} {x2:.0f},{half:.0f} {x2:.0f},{y2:.0f}"
+        names = f"{view.names.get(feed.upper, printable(feed.upper))} → {view.names[feed.lower]}"
+        text = f"{names}: {words.plural(feed.ios, 'I/O')}, {words.share(feed.share)} of its I/O"
+        lines.append(Line(path, round(1.5 + 8 * feed.share, 1), text))
+    return Diagram(width, LAYER * (len(layers) - 1) + BOX_HEIGHT + 4, boxes, lines)
+
+
+def _traced(view: View, device: Device) -> tuple[str, str, str, str]:
+    more = f"{words.number(device.iops)} IOPS" if device.iops is not None else ""
+    kind = "focus" if device is view.focus else "traced"
+    return device.number, device.label, more, kind

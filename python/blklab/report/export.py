@@ -1,0 +1,46 @@
+"""A report's charts as PNG and SVG files."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.report.charts import theme
+from blklab.report.charts.base import Chart
+from blklab.report.output import write
+
+WIDTH: Final = {True: 900, False: 560}
+"""Pixels of a wide chart and of a narrow one, before scaling."""
+
+SCALE: Final = 2.0
+"""PNG pixels for each pixel of the chart."""
+
+FONT: Final = "Liberation Sans, DejaVu Sans, Arial, sans-serif"
+
+
+def export(charts: list[Chart], directory: Path) -> Iterator[Path]:
+    """Writes each chart as NAME.png and NAME.svg, light; gives the files as they are written."""
+    import vl_convert  # 40 MB, and slow to start
+
+    for chart in charts:
+        spec = standalone(chart)
+        name = re.sub(r"[^\w-]", "-", chart.name)
+        png = directory / f"{name}.png"
+        write(png, vl_convert.vegalite_to_png(spec, scale=SCALE))
+        yield png
+        svg = directory / f"{name}.svg"
+        write(svg, vl_convert.vegalite_to_svg(spec).encode())
+        yield svg
+
+
+def standalone(chart: Chart) -> dict[str, Any]:
+    """Returns a chart's whole specification, with its title, width and colours."""
+    spec: dict[str, Any] = theme.coloured(chart.spec, theme.LIGHT)
+    config = {**theme.config(theme.LIGHT, FONT), "background": theme.LIGHT["paper"], "padding": 14}
+    if "layer" in spec:  # what follows the pointer is of no use in a picture
+        spec["layer"] = [layer for layer in spec["layer"] if not _follows(layer)]
+    return {**spec, "title": chart.title, "width": WIDTH[chart.wide], "config": config}
+
+
+def _follows(layer: dict[str, Any]) -> bool:
+    return any(param["name"] == "hover" for param in layer.get("params", []))

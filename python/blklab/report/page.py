@@ -1,0 +1,250 @@
+"""The report: one self-contained HTML page about a trace."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from blklab import __version__
+from blklab.report import words
+from blklab.report.charts import groups, latency, over_time, pattern, sizes, theme
+from blklab.report.charts.base import Chart
+from blklab.report.diagram import Diagram, diagram
+from blklab.report.sentences import Sentence, sentences
+from blklab.report.tables import devices as device_tables
+from blklab.report.tables import life, load, trace
+from blklab.report.tables import pattern as pattern_tables
+from blklab.report.tables.base import Table
+from blklab.report.view import Device, View
+
+FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One key figure."""
+
+    name: str
+    figure: str
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section of the page."""
+
+    anchor: str
+    title: str
+    charts: list[Chart] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything in it."""
+        return bool(self.charts or self.tables)
+
+
+@dataclass(frozen=True)
+class Other:
+    """A device that is not in focus: what it is, in short."""
+
+    label: str
+    sentences: list[Sentence]
+    tables: list[Table]
+
+
+def charts(view: View) -> list[Chart]:
+    """Returns every chart of a report, in the order of the page."""
+    return [chart for section in _sections(view) for chart in section.charts]
+
+
+def render(view: View, *, title: str | None = None, command: str = "") -> str:
+    """Returns the page; `command` is how it was made. Raises BlklabError if there is no I/O."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("blklab.report", "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["figures"] = emphasised
+    environment.filters["short"] = lambda table: len(table.rows) <= SHORT
+    device = view.focus
+    sections = _sections(view)
+    scripts = [asset("vendor/vega.js"), asset("assets/report.js")]
+    shown = [chart for section in sections for chart in section.charts]
+    context: dict[str, Any] = {
+        "title": title or f"{device.label}: what its I/O is",
+        "device": device,
+        "facts": _facts(view),
+        "sentences": sentences(device),
+        "tiles": _tiles(device),
+        "troubles": trace.troubles(view),
+        "stack": _stack(view),
+        "overview": device_tables.overview(view),
+        "sections": sections,
+        "others": _others(view),
+        "made": _made(view),
+        "command": command,
+        "version": __version__,
+        "light": theme.LIGHT,
+        "dark": theme.DARK,
+        "style": asset("assets/report.css"),
+        "scripts": scripts,
+        "policy": _policy(scripts),
+        "charts": inert_json(_drawn(shown)),
+    }
+    return environment.get_template("report.html.j2").render(context)
+
+
+SHORT: Final = 24
+"""Rows up to which a folded table is unfolded on paper."""
+
+
+def _sections(view: View) -> list[Section]:
+    device = view.focus
+    by_time = over_time.charts(device)
+    working_set = [chart for chart in by_time if chart.name == "working-set"]
+    found = [
+        Section("stack", "The stack", groups.stack_charts(view)),
+        Section("time", "Over time", [c for c in by_time if c not in working_set]),
+        Section("sizes", "Request sizes", sizes.charts(device)),
+        Section("latency", "Response times and queue depth", latency.charts(device)),
+        Section("errors", "Errors", [], [t for t in (life.errors(device),) if t]),
+        Section("order", "Sequential or random", pattern.order_charts(device)),
+        Section("rhythm", "Arrivals", pattern.arrival_charts(device)),
+        Section(
+            "hot",
+            "Hot blocks and working set",
+            [*pattern.hotness_charts(device), *working_set],
+            [t for t in (pattern_tables.footprint(device), pattern_tables.hot_blocks(device)) if t],
+        ),
+        Section("origin", "Who asked", groups.charts(device), [load.operations(device)]),
+    ]
+    return [section for section in found if section]
+
+
+def _facts(view: View) -> list[str]:
+    first, last = view.span_ns()
+    facts = [
+        words.plural(len(view.devices), "device"),
+        words.plural(view.profile["events"], "event"),
+        words.duration(last - first),
+        view.started() or "",
+        f"only {chosen}" if (chosen := trace.filters(view)) else "",
+    ]
+    return [fact for fact in facts if fact]
+
+
+def _tiles(device: Device) -> list[Tile]:
+    tiles = []
+    peak = device.data["pattern"]["arrivals"]["peak_iops"]
+    if device.iops is not None:
+        tiles.append(Tile("IOPS", words.number(device.iops), f"{words.count(peak)} at peak"))
+    if device.bytes:
+        share = words.share(device.op("read")["share_of_ios"])
+        tiles.append(Tile("Throughput", words.rate(device.throughput), f"{share} reads"))
+    for op in ("read", "write"):
+        if found := device.response(op):
+            stage, quantiles = found
+            p99 = f"{words.duration(quantiles['p99'])} for 99 %"
+            tiles.append(Tile(f"{op} {stage}", words.duration(quantiles["p50"]), p99))
+    level = device.data["in_flight"]
+    if level["mean"] is not None:
+        tiles.append(Tile("In flight", words.number(level["mean"]), f"{level['max']:,} at most"))
+    hotness = device.data["hotness"]
+    if hotness["accesses"]:
+        hot = next((h["io_share"] for h in hotness["hottest"] if h["fraction"] == 0.1), None)
+        more = f"{words.share(hot)} in the hottest 10 %" if hot is not None else ""
+        tiles.append(Tile("Footprint", words.size(hotness["unique_bytes"]), more))
+    if device.failed:
+        tiles.append(Tile("Errors", words.count(device.failed), "I/Os failed"))
+    return tiles
+
+
+def _stack(view: View) -> Diagram | None:
+    return diagram(view) if len(view.layers()) > 1 else None
+
+
+def _others(view: View) -> list[Other]:
+    return [
+        Other(
+            device.label,
+            sentences(device),
+            [t for t in (load.operations(device), life.stages(device), life.errors(device)) if t],
+        )
+        for layer in view.layers()
+        for device in layer
+        if device.active and device is not view.focus
+    ]
+
+
+def _made(view: View) -> list[Table]:
+    found = [trace.facts(view), trace.files(view), trace.events(view.focus), trace.counts(view)]
+    if len(view.devices) > 1:
+        found.insert(2, device_tables.feeds(view))
+    return [table for table in found if table]
+
+
+def _drawn(shown: list[Chart]) -> dict[str, Any]:
+    colours = theme.variables()
+    return {
+        "config": theme.config(colours, FONT),
+        "specs": {
+            chart.name: {
+                **theme.coloured(chart.spec, colours),
+                "width": "container",
+                "autosize": {"type": "fit-x", "contains": "padding"},
+            }
+            for chart in shown
+        },
+    }
+
+
+@cache
+def asset(name: str) -> str:
+    """Returns a file of this package as text."""
+    return files("blklab.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _policy(scripts: list[str]) -> str:
+    """Returns a Content Security Policy: these scripts run and nothing else; nothing is fetched."""
+    digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
+    sources = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:;"
+        " base-uri 'none'; form-action 'none'"
+    )
+
+
+ESCAPES: Final = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+
+
+def inert_json(document: Any) -> Any:
+    """Returns JSON that a script element may hold, whatever the names in it."""
+    from markupsafe import Markup
+
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.translate(ESCAPES))  # noqa: S704  # nothing that HTML looks at is left
+
+
+UNITS: Final = r"(?: (?:%|ns|µs|ms|s|B|[KMGTPE]iB(?:/s)?|IOPS|I/Os?)(?!\w))?"
+FIGURE: Final = re.compile(rf"(?<![\w/.,-])[<>]?\d[\d,]*(?:\.\d+)?{UNITS}(?![\w/-])")
+
+
+def emphasised(text: str) -> Any:
+    """Returns a sentence as HTML with its figures set off, each on one line with its unit."""
+    from markupsafe import Markup, escape
+
+    parts, at = [], 0
+    for match in FIGURE.finditer(text):
+        parts.append(escape(text[at : match.start()]))
+        parts.append(Markup("<b>{}</b>").format(match[0].replace(" ", "\u00a0")))
+        at = match.end()
+    parts.append(escape(text[at:]))
+    return Markup("").join(parts)
