@@ -5,7 +5,7 @@ mod iolog;
 mod output;
 mod parquet;
 #[cfg(test)]
-pub mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
