@@ -1,0 +1,215 @@
+"""A plan as the text of a fio job file, with a comment on where each figure came from."""
+
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from blklab.text import printable
+from blklab.trace.fio.plan import SEQUENTIAL, Direction, Job, Plan
+from blklab.units import format_duration
+
+MOST_WEIGHT: Final = 1000
+"""fio's limit for `flow`."""
+WORST_ROUNDING: Final = 0.005
+"""Share of all I/O by which rounding a rate to whole I/Os a second may be off."""
+SEED: Final = 42
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the job is to do its I/O on, as the user wrote it."""
+
+    filename: str | None = None
+    directory: str | None = None
+    is_device: bool = False
+    direct: bool = True
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How a run for verification differs: bounded in I/Os, each process logging what it issues."""
+
+    logs: Sequence[str]
+    number_ios: Sequence[int] | None = None
+    """I/Os of each process, as fast as they go; None keeps the plan's pace."""
+
+
+def render(plan: Plan, target: Target, trial: Trial | None = None) -> str:
+    """Returns the job file of `plan`."""
+    jobs = _unrolled(plan.jobs) if trial else [(job, None) for job in plan.jobs]
+    unpaced = trial is not None and trial.number_ios is not None
+    lines = [*_head(plan, target, unpaced)]
+    weights = _weights(plan.jobs)
+    for at, (job, clone) in enumerate(jobs):
+        lines += ["", f"[{_section(plan.device)}-{job.name}{'' if clone is None else clone}]"]
+        lines += _job(plan, job, target)
+        if plan.loop == "open" and not unpaced:
+            lines += _pace(plan, job)
+        elif len(plan.jobs) > 1 and not unpaced:
+            lines += ["# The mix: shares of this job and the others.", f"flow={weights[job.name]}"]
+        lines += _streams(plan, job, clone)
+        if trial:
+            lines.append(f"write_iolog={trial.logs[at]}")
+            if trial.number_ios is not None:
+                lines += [f"number_ios={trial.number_ios[at]}", "io_size=1024t"]
+    return "\n".join(lines) + "\n"
+
+
+def processes(plan: Plan) -> list[Job]:
+    """Returns the job of each process that fio will start, in order."""
+    return [job for job in plan.jobs for _ in range(job.numjobs)]
+
+
+def _unrolled(jobs: Sequence[Job]) -> list[tuple[Job, int | None]]:
+    return [
+        (job, clone if job.numjobs > 1 else None) for job in jobs for clone in range(job.numjobs)
+    ]
+
+
+def comment(text: str) -> str:
+    """Returns `text` as comment lines: what comes from a trace cannot leave them."""
+    return "\n".join(
+        textwrap.wrap(printable(text), 98, initial_indent="# ", subsequent_indent="# ")
+    )
+
+
+def _head(plan: Plan, target: Target, unpaced: bool) -> Iterator[str]:
+    yield comment(f"The workload of {plan.device}, from the trace {plan.source}")
+    yield comment(f"({plan.ios:,} I/Os in {format_duration(plan.duration_ns)}). By blklab.")
+    for note in plan.notes:
+        yield comment(f"Note: {note}")
+    yield ""
+    yield "[global]"
+    if target.filename is not None:
+        yield f"filename={_escaped(target.filename)}"
+    if target.directory is not None:
+        yield f"directory={_escaped(target.directory)}"
+        if target.filename is None:
+            yield "filename=blklab.fio"
+    if target.filename is None and target.directory is None:
+        yield "# Say what to use: a file. A device named here is OVERWRITTEN."
+        yield "# filename=/path/to/a/file"
+        yield "filename=blklab.fio"
+    yield "# Without libaio, take ioengine=io_uring, or posixaio elsewhere than on Linux."
+    yield "ioengine=libaio"
+    yield f"direct={int(target.direct)}"
+    yield comment(f"{plan.locality.size_why}.")
+    yield f"size={plan.locality.size}"
+    yield comment(f"{plan.locality.why}.")
+    yield f"random_distribution={plan.locality.option}"
+    yield "# Blocks may come again, as they do in the trace; the same numbers in every run."
+    yield "norandommap=1"
+    yield "randrepeat=1"
+    yield f"randseed={SEED}"
+    yield "# The trace's length, unless asked for otherwise."
+    yield f"runtime={max(1, round(plan.runtime_ns / 1e9))}"
+    if not unpaced:
+        yield "time_based=1"
+    yield comment(f"{plan.loop.capitalize()} loop: {plan.loop_why}.")
+    if len(plan.jobs) > 1 and plan.loop == "closed" and not unpaced:
+        yield "flow_id=1"
+
+
+def _job(plan: Plan, job: Job, target: Target) -> Iterator[str]:
+    ways = job.directions
+    yield f"rw={_rw(job)}"
+    if ways[0].way == "trim" and not target.is_device:
+        yield "# On a file, a discard is a hole punched with fallocate."
+        yield "ioengine=falloc"
+    if len(ways) == 2:
+        reads = ways[0].ios / job.ios
+        yield f"# {ways[0].ios:,} reads, {ways[1].ios:,} writes: {reads:.2%} reads."
+        yield f"rwmixread={round(reads * 100)}"
+    if _rw(job).startswith("rand") and any(round(way.sequential * 100) for way in ways):
+        shares = ", ".join(f"{way.sequential:.1%} of {way.way}s" for way in ways)
+        yield f"# Continue an earlier I/O: {shares}."
+        yield f"percentage_random={_each(ways, lambda way: 100 - round(way.sequential * 100))}"
+    yield "# Exact sizes of the trace, the mean of each hundredth of the I/Os."
+    yield f"bssplit={_each(ways, _split)}"
+    yield f"blockalign={_each(ways, lambda way: way.align)}"
+    if any(share.bytes % way.sizes[0].bytes for way in ways for share in way.sizes):
+        yield "# Or fio would round sizes down to multiples of the smallest."
+        yield "bs_unaligned=1"
+    top = "the most" if plan.loop == "open" else "the 95th percentile of what"
+    yield f"# I/Os in flight: {top} the trace had, shared out by response time."
+    yield f"iodepth={job.iodepth}"
+    if job.flush_every:
+        yield f"# {job.flushes:,} flushes."
+        yield f"fdatasync={job.flush_every}"
+    if job.dsync:
+        yield "# Most writes were FUA."
+        yield "sync=dsync"
+
+
+def _streams(plan: Plan, job: Job, clone: int | None) -> Iterator[str]:
+    if job.numjobs == 1:
+        return
+    part = plan.locality.size // job.numjobs // 4096 * 4096
+    yield f"# {job.numjobs} sequential streams ran side by side."
+    yield f"size={part}"
+    if clone is None:
+        yield f"numjobs={job.numjobs}"
+        yield f"offset_increment={part}"
+    else:
+        yield f"offset={part * clone}"
+
+
+def _pace(plan: Plan, job: Job) -> Iterator[str]:
+    """Yields the arrival rate.
+
+    fio's Poisson process counts I/Os, but only whole ones a second; its steady pace counts bytes
+    (`rate_iops` times the *smallest* size), so that a steady pace is given in bytes (fio 3.33,
+    `usec_for_io` and `__setup_rate`).
+    """
+    total = sum(way.rate for other in plan.jobs for way in other.directions)
+    rates = ", ".join(f"{way.rate:.2f} {way.way}s/s" for way in job.directions)
+    whole = all(
+        way.rate >= 0.5 and abs(round(way.rate) - way.rate) <= WORST_ROUNDING * total
+        for way in job.directions
+    )
+    yield f"# Arrivals: {rates}, {plan.arrivals}."
+    if plan.poisson and whole:
+        yield f"rate_iops={_each(job.directions, lambda way: round(way.rate))}"
+        yield "rate_process=poisson"
+    else:
+        if plan.poisson:
+            yield "# As bytes a second: fio's Poisson process takes whole I/Os a second only."
+        each = _each(job.directions, lambda way: max(1, round(way.rate * way.mean_bytes)))
+        yield f"rate={each}"
+
+
+def _weights(jobs: Sequence[Job]) -> dict[str, int]:
+    """Returns `flow` of each job: fio counts flushes among a job's I/Os (measured with 3.33)."""
+    totals = {
+        job.name: (job.ios + (job.ios // job.flush_every if job.flush_every else 0)) / job.numjobs
+        for job in jobs
+    }
+    most = max(totals.values())
+    return {name: max(1, round(total / most * MOST_WEIGHT)) for name, total in totals.items()}
+
+
+def _rw(job: Job) -> str:
+    word = "rw" if len(job.directions) == 2 else job.directions[0].way
+    sequential = all(way.sequential >= 1 - 0.005 for way in job.directions)
+    streams = job.numjobs > 1 and all(way.sequential >= SEQUENTIAL for way in job.directions)
+    return word if sequential or streams else f"rand{word}"
+
+
+def _each(ways: Sequence[Direction], value: Callable[[Direction], object]) -> str:
+    """Returns a value for reads, then writes; fio takes a single one for every direction."""
+    return ",".join(str(value(way)) for way in ways)
+
+
+def _split(way: Direction) -> str:
+    return ":".join(f"{share.bytes}/{share.percent}" for share in way.sizes)
+
+
+def _section(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", name, flags=re.A)[:64] or "device"
+
+
+def _escaped(path: str) -> str:
+    """Returns a path as fio reads it: colons separate files unless escaped."""
+    return path.replace("\\", "\\\\").replace(":", "\\:")

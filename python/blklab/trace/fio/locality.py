@@ -1,0 +1,166 @@
+"""Where a workload goes, as fio's `random_distribution` and `size` say it.
+
+fio's zipf generator (Gray's approximation, lib/zipf.c) is no exact Zipf: its hottest blocks get
+less than they should near an exponent of 1 and it sums at most 10 million ranks (fio issue 1991).
+`zoned_abs`, cut from the measured curve, has neither trouble.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+BLOCK: Final = 4096
+Kind = Literal["random", "zipf", "zoned"]
+
+MOST_ZONES: Final = 24
+COLD: Final = 3.0
+"""Blocks of fewer accesses on average are one zone: which of them is hotter is chance."""
+SKEW: Final = 0.05
+"""Share of the I/O by which the hottest fifth must exceed what chance gives it, to be skew."""
+
+
+@dataclass(frozen=True)
+class Zone:
+    """A part of the file and the percents of the I/O that go there."""
+
+    percent: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Locality:
+    """How offsets are chosen, and in how large a file."""
+
+    kind: Kind
+    size: int
+    why: str
+    size_why: str
+    theta: float | None = None
+    zones: tuple[Zone, ...] = ()
+
+    @property
+    def option(self) -> str:
+        """The value of fio's `random_distribution`."""
+        if self.kind == "zipf":
+            return f"zipf:{self.theta:.3f}"
+        if self.kind == "zoned":
+            return "zoned_abs:" + ":".join(f"{z.percent}/{z.bytes}" for z in self.zones)
+        return "random"
+
+    def within(self, size: int) -> "Locality":
+        """Returns the same in a file of at most `size` bytes: zones shrink alike."""
+        if self.size <= size:
+            return self
+        zones = [
+            Zone(z.percent, max(BLOCK, z.bytes * size // self.size // BLOCK * BLOCK))
+            for z in self.zones
+        ]
+        if zones:
+            zones[-1] = Zone(zones[-1].percent, max(BLOCK, size - sum(z.bytes for z in zones[:-1])))
+        why = f"{self.size_why}; capped from {self.size} bytes"
+        return Locality(self.kind, size, self.why, why, self.theta, tuple(zones))
+
+
+def locality(device: dict[str, Any], sequential: float, largest: int) -> Locality:
+    """Returns the locality of a device's profile.
+
+    `sequential` is the share of its I/Os that continue a stream, `largest` the largest I/O in
+    bytes.
+    """
+    hot = device["hotness"]
+    accesses, blocks = float(hot["accesses"]), float(hot["unique_blocks"])
+    span = _span(device["pattern"]["seeks"]["histogram"])
+    least = max(1 << 20, 4 * largest)
+    per_block = accesses / blocks if blocks else 0.0
+    fit = hot["zipf"]
+    touched = f"{hot['unique_bytes']} bytes were touched"
+
+    def file_of(wanted: float) -> int:
+        capped: float = min(wanted, max(span, hot["unique_bytes"]))
+        return max(least, math.ceil(capped / (1 << 20)) * (1 << 20))
+
+    if fit["verdict"] == "zipf":
+        theta = max(0.01, fit["exponent"])
+        if abs(theta - 1) < 0.005:  # fio refuses 1 itself
+            theta = 1.005
+        why = f"Zipf's law with exponent {fit['exponent']:.3f} fits the popularity of blocks"
+        return Locality("zipf", file_of(hot["unique_bytes"]), why, touched, theta)
+    fifth = next((s["io_share"] for s in hot["hottest"] if s["fraction"] == 0.2), 0.0)
+    skewed = fifth > fifth_by_chance(per_block) + SKEW
+    if fit["verdict"] == "not zipf" and skewed and sequential < 0.9:
+        zones = _zones(hot, span)
+        if len(zones) > 1:
+            why = f"the hottest 20 % of blocks get {fifth:.0%} of the I/O, and not by Zipf's law"
+            size = sum(zone.bytes for zone in zones)
+            short = least - size
+            if short > 0:
+                zones[-1] = Zone(zones[-1].percent, zones[-1].bytes + short)
+            note = f"{touched}; cold blocks stand for those that were not touched by chance"
+            return Locality("zoned", max(size, least), why, note, zones=tuple(zones))
+    why = "blocks are accessed alike, as far as chance lets one tell"
+    if sequential >= 0.5 or not accesses:
+        return Locality("random", file_of(hot["unique_bytes"]), why, touched)
+    note = f"{touched} in {accesses:.0f} accesses: by chance, so many out of this size"
+    return Locality("random", file_of(accesses / poisson_rate(per_block) * BLOCK), why, note)
+
+
+def poisson_rate(mean_touched: float) -> float:
+    """Returns the accesses a block, touched or not, if the touched ones got `mean_touched` each.
+
+    Solves x / (1 - exp(-x)) = m, the mean of a zero-truncated Poisson distribution; at least 1e-4.
+    """
+    low, high = 1e-4, max(2.0, mean_touched)
+    for _ in range(80):
+        middle = (low + high) / 2
+        if middle / -math.expm1(-middle) < mean_touched:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def fifth_by_chance(mean_touched: float) -> float:
+    """Returns the share of the I/O that the hottest fifth of the blocks gets if all are alike."""
+    rate = poisson_rate(mean_touched)
+    left, share = 0.2, 0.0
+    most = int(rate + 12 * math.sqrt(rate) + 20)
+    for count in range(most, 0, -1):
+        logarithm = count * math.log(rate) - math.lgamma(count + 1) - rate
+        part = min(left, math.exp(logarithm) / -math.expm1(-rate))
+        share += part * count / max(mean_touched, 1.0)
+        left -= part
+    return min(1.0, share)
+
+
+def _span(histogram: list[dict[str, int]]) -> int:
+    """Returns a bound in bytes of the range that I/O went to: the farthest seek."""
+    farthest = max((max(-h["low_sectors"], h["high_sectors"]) for h in histogram), default=0)
+    return (farthest + 1) * 512
+
+
+def _zones(hot: dict[str, Any], span: int) -> list[Zone]:
+    """Cuts the rank curve into zones of whole percents of the I/O, hottest first."""
+    accesses, blocks = hot["accesses"], hot["unique_blocks"]
+    zones: list[Zone] = []
+    percent = fraction = share = 0.0
+    step = 100 / MOST_ZONES
+    for point in hot["rank_curve"]:
+        width, gain = point["fraction"] - fraction, point["io_share"] - share
+        if width <= 0 or gain * accesses / (width * blocks) < COLD:
+            if zones:
+                break
+            continue
+        whole = round(point["io_share"] * 100)
+        if whole - percent >= step and whole < 100:
+            zones.append(Zone(int(whole - percent), _blocks(width * blocks)))
+            percent, fraction, share = whole, point["fraction"], point["io_share"]
+    if percent < 100:
+        cold = (1 - fraction) * blocks
+        rate = poisson_rate(max(1.0, (1 - share) * accesses / cold))
+        most = max(span // BLOCK, cold)
+        zones.append(Zone(int(100 - percent), _blocks(min((1 - share) * accesses / rate, most))))
+    return zones
+
+
+def _blocks(count: float) -> int:
+    return max(1, round(count)) * BLOCK

@@ -1,0 +1,237 @@
+"""What a fio job must do to ask for what a device was asked for: figures, not yet text."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from blklab.errors import BlklabError
+from blklab.trace.fio.locality import Locality, locality
+from blklab.trace.fio.sizes import SizeShare, alignment, mean, split
+from blklab.units import format_size
+
+Way = Literal["read", "write", "trim"]
+Loop = Literal["closed", "open"]
+
+WAYS: Final[dict[str, Way]] = {"read": "read", "write": "write", "discard": "trim"}
+"""fio's word for each operation."""
+
+DEEPEST: Final = 1024
+SEQUENTIAL: Final = 0.9
+"""Share of I/Os that continue a stream, from which a direction is called sequential."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The I/Os of one direction."""
+
+    way: Way
+    ios: int
+    rate: float
+    """I/Os a second."""
+    sizes: tuple[SizeShare, ...]
+    sequential: float
+    """Share that continues a stream, 0..=1."""
+    in_flight: float
+    """I/Os in flight on average: rate × mean response time (Little's law)."""
+
+    @property
+    def align(self) -> int:
+        """Bytes that offsets are multiples of."""
+        return alignment(self.sizes)
+
+    @property
+    def mean_bytes(self) -> float:
+        """Mean of the sizes that fio will issue."""
+        return mean(self.sizes)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One section of the job file."""
+
+    name: str
+    directions: tuple[Direction, ...]
+    iodepth: int
+    numjobs: int = 1
+    flush_every: int | None = None
+    """Writes to each flush."""
+    flushes: int = 0
+    dsync: bool = False
+
+    @property
+    def ios(self) -> int:
+        """I/Os that the trace has of these directions."""
+        return sum(direction.ios for direction in self.directions)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A workload for fio, with the reasons for its figures."""
+
+    source: str
+    device: str
+    ios: int
+    duration_ns: int
+    runtime_ns: int
+    loop: Loop
+    loop_why: str
+    poisson: bool
+    arrivals: str
+    jobs: tuple[Job, ...]
+    locality: Locality
+    notes: tuple[str, ...]
+
+    def within(self, size: int) -> "Plan":
+        """Returns the same plan on a file of at most `size` bytes."""
+        return replace(self, locality=self.locality.within(size))
+
+
+def make_plan(
+    profile: dict[str, Any], *, loop: Loop | None = None, runtime_ns: int | None = None
+) -> Plan:
+    """Returns the plan for the focus device of `profile` (see blklab.trace.profile).
+
+    `loop` says whether I/Os wait for earlier ones (closed) or for their time (open), in place of
+    what the I/Os in flight tell. Raises BlklabError if the profile holds no I/O.
+    """
+    device = focus_device(profile)
+    name = device["name"] or device["device"]
+    ops = device["load"]["ops"]
+    duration = max(1, device["last_ns"] - device["first_ns"])
+    ways = [_direction(device, op, duration) for op in WAYS if ops[op]["ios"]]
+    if not any(way.sizes for way in ways):
+        raise BlklabError(f"{name}: no read, write or discard in the trace as filtered")
+    ways = [way for way in ways if way.sizes]
+    told, why = judge_loop(device["in_flight"])
+    if loop:
+        told, why = loop, f"as asked for; {why}"
+    arrivals = device["pattern"]["arrivals"]["pattern"] or "too few to tell"
+    weight = sum(way.ios for way in ways)
+    sequential = sum(way.sequential * way.ios for way in ways) / weight
+    largest = max(share.bytes for way in ways for share in way.sizes)
+    return Plan(
+        source=", ".join(part["name"] or part["files"][0] for part in profile["trace"]["inputs"]),
+        device=name,
+        ios=weight,
+        duration_ns=duration,
+        runtime_ns=runtime_ns or max(duration, 10**9),
+        loop=told,
+        loop_why=why,
+        poisson=arrivals in {"bursty", "random"},
+        arrivals=arrivals,
+        jobs=_jobs(device, ways, told),
+        locality=locality(device, sequential, largest),
+        notes=tuple(_notes(device, ways, told, arrivals)),
+    )
+
+
+def focus_device(profile: dict[str, Any]) -> dict[str, Any]:
+    """Returns the profile of the device that says most. Raises BlklabError if there is none."""
+    for device in profile["devices"]:
+        if device["device"] == profile["focus"]:
+            found: dict[str, Any] = device
+            return found
+    raise BlklabError("no I/O in the trace as filtered: there is nothing to reproduce")
+
+
+def judge_loop(level: dict[str, Any]) -> tuple[Loop, str]:
+    """Tells from the I/Os in flight whether a fixed number of them is kept up (closed)."""
+    idle, most, p95 = level["idle_share"] or 0.0, level["max"], level["p95"] or 0
+    busy = level["mean_when_busy"] or 0.0
+    figures = (
+        f"in flight {busy:.1f} when busy, {p95} at the 95th percentile, {most} at most; "
+        f"idle {idle:.0%} of the time"
+    )
+    steady = idle <= 0.3 and most <= 1.34 * p95 and busy >= 0.4 * most
+    if steady:
+        return "closed", f"{figures}: a bounded number is kept in flight"
+    return "open", f"{figures}: nothing bounds the number in flight, arrivals do"
+
+
+def _direction(device: dict[str, Any], op: str, duration: int) -> Direction:
+    asked = device["load"]["ops"][op]
+    rate = asked["ios"] / duration * 1e9
+    streams = device["pattern"].get(f"{op}_streams") or {}
+    took = device["life"].get(op, {}).get("latency_ns", {}).get("q2c", {}).get("mean")
+    return Direction(
+        way=WAYS[op],
+        ios=asked["ios"],
+        rate=rate,
+        sizes=split([(size["bytes"], size["count"]) for size in asked["sizes"]["exact"]]),
+        sequential=streams.get("sequential_share") or 0.0,
+        in_flight=rate * (took or 0.0) / 1e9,
+    )
+
+
+def _jobs(device: dict[str, Any], ways: list[Direction], loop: Loop) -> tuple[Job, ...]:
+    """Shares the directions out over sections.
+
+    Reads and writes are one mixed section, unless there are flushes: a mixed section repeats its
+    `fdatasync` after reads that follow the write (measured with fio 3.33). Discards always need a
+    section of their own: fio mixes them with nothing but the write that follows.
+    """
+    ops, level = device["load"]["ops"], device["in_flight"]
+    flushes = ops["flush"]["ios"]
+    by_way = {way.way: way for way in ways}
+    mixed = [by_way[way] for way in ("read", "write") if way in by_way]
+    groups = [[way] for way in mixed] if flushes and len(mixed) == 2 else [mixed] if mixed else []
+    if "trim" in by_way:
+        groups.append([by_way["trim"]])
+    depth = level["max"] if loop == "open" else level["p95"]
+    weight = sum(way.in_flight for way in ways) or 1.0
+    jobs = []
+    for group in groups:
+        share = sum(way.in_flight for way in group) / weight if len(groups) > 1 else 1.0
+        own = depth if loop == "open" else round((depth or 1) * share)
+        job = Job(
+            name="mixed" if len(group) > 1 else f"{group[0].way}s",
+            directions=tuple(group),
+            iodepth=min(DEEPEST, max(1, own or 1)),
+        )
+        if group[-1].way == "write":
+            writes = ops["write"]
+            job = replace(
+                job,
+                flushes=flushes,
+                flush_every=max(1, round(writes["ios"] / flushes)) if flushes else None,
+                dsync=writes["fua"] * 2 >= writes["ios"],
+            )
+        jobs.append(_by_stream(job, device, loop))
+    return tuple(jobs)
+
+
+def _by_stream(job: Job, device: dict[str, Any], loop: Loop) -> Job:
+    """Gives each concurrent sequential stream of a closed load a process of its own."""
+    if loop != "closed" or any(way.sequential < SEQUENTIAL for way in job.directions):
+        return job
+    pattern = device["pattern"]
+    keys = [f"{way.way}_streams" for way in job.directions if way.way != "trim"]
+    streams = max((pattern[key]["peak_concurrent_streams"] for key in keys), default=1)
+    numjobs = max(1, min(streams, job.iodepth, 64))
+    return replace(job, numjobs=numjobs, iodepth=max(1, round(job.iodepth / numjobs)))
+
+
+def _notes(device: dict[str, Any], ways: list[Direction], loop: Loop, arrivals: str) -> list[str]:
+    notes = []
+    if loop == "open" and arrivals == "bursty":
+        notes.append("arrivals come in bursts; fio's are Poisson at most (--iolog keeps them)")
+    fua, writes = device["load"]["ops"]["write"]["fua"], device["load"]["ops"]["write"]["ios"]
+    if writes and 0 < fua < writes / 2:
+        notes.append(f"{fua} of {writes} writes were FUA: too few to make all of them so (sync=)")
+    if any(size["bytes"] % 512 for op in WAYS for size in _sizes(device, op)):
+        notes.append("sizes that are no multiple of 512 bytes were rounded up for direct I/O")
+    for op, word in WAYS.items():
+        true = device["load"]["ops"][op]["sizes"]["mean_bytes"]
+        for way in ways:
+            if way.way == word and abs(way.mean_bytes - true) > 0.05 * true:
+                notes.append(
+                    f"fio takes whole percents of sizes: the mean {op} is"
+                    f" {format_size(way.mean_bytes)} here, {format_size(true)} in the trace"
+                )
+    if any(way.way == "trim" for way in ways):
+        notes.append("on a block device, set ioengine=libaio for [trims]: falloc punches holes")
+    return notes
+
+
+def _sizes(device: dict[str, Any], op: str) -> list[dict[str, int]]:
+    sizes: list[dict[str, int]] = device["load"]["ops"][op]["sizes"]["exact"]
+    return sizes

@@ -1,0 +1,177 @@
+"""Runs a plan with the real fio on a file of our own and compares what it issued with the trace."""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, NoReturn
+
+from blklab import _core
+from blklab.errors import BlklabError, UsageError
+from blklab.trace.fio.compare import TOLERANCE, Row, mix_rows, pace_rows, shape_rows
+from blklab.trace.fio.jobfile import Target, Trial, processes, render
+from blklab.trace.fio.plan import Plan, focus_device
+from blklab.trace.fio.program import find_fio, run_fio
+from blklab.trace.profile import characterise
+from blklab.units import format_size
+
+FEWEST_IOS: Final = 5_000
+MOST_IOS: Final = 200_000
+LOG_LINE: Final = 80
+"""Bytes of an iolog's line, at most."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What the comparison found."""
+
+    rows: tuple[Row, ...]
+    fio_version: str
+    size: int
+    ios: int
+    """I/Os that fio issued for the comparison of sizes and offsets."""
+    notes: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the mix and the sizes are those of the trace, within the tolerance."""
+        return all(row.passed is not False for row in self.rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the comparison as JSON has it."""
+        rows = [
+            {**asdict(row), "difference": row.difference, "passed": row.passed} for row in self.rows
+        ]
+        return {
+            "passed": self.passed,
+            "tolerance_points": TOLERANCE,
+            "fio_version": self.fio_version,
+            "file_bytes": self.size,
+            "ios": self.ios,
+            "notes": list(self.notes),
+            "rows": rows,
+        }
+
+
+def verify(
+    profile: dict[str, Any],
+    plan: Plan,
+    *,
+    directory: Path,
+    seconds: float,
+    most_bytes: int,
+    tell: Callable[[str], object] = lambda _message: None,
+) -> Verification:
+    """Runs `plan` on a file inside a new directory below `directory`, which is removed after.
+
+    Two runs of at most `seconds` each: as many I/Os as the trace has, as fast as they go, for what
+    they are; then the job at its own pace, for how many there are. A closed loop needs only the
+    first. `tell` takes a line on what is going on.
+    """
+    fio, version = find_fio()
+    trace = focus_device(profile)
+    notes: list[str] = []
+    if plan.locality.size > most_bytes:
+        notes.append(
+            f"the file is {format_size(most_bytes)} instead of {format_size(plan.locality.size)}"
+            " (--size): sequential shares and hot blocks may differ for that"
+        )
+        plan = plan.within(most_bytes)
+    largest = max(share.bytes for j in plan.jobs for way in j.directions for share in way.sizes)
+    if largest * max(job.numjobs for job in plan.jobs) > plan.locality.size:
+        raise UsageError(f"the largest I/O is {format_size(largest)}: the file must hold it")
+    direct = _direct_works(directory)
+    if not direct:
+        notes.append(f"{directory} refuses direct I/O: fio ran with direct=0")
+    count = min(MOST_IOS, max(FEWEST_IOS, plan.ios))
+    _check_room(directory, plan.locality.size + 2 * count * LOG_LINE)
+    target = Target(filename="data", direct=direct)
+    plan = replace(plan, runtime_ns=max(1, round(seconds)) * 10**9)
+    with _own_directory(directory.absolute()) as own:
+        tell(f"fio: {count:,} I/Os on a file of {format_size(plan.locality.size)} in {directory}")
+        shape, document = _run(
+            fio, plan, target, own, name="shape", seconds=seconds, number_ios=_shares(plan, count)
+        )
+        rows_of_pace = pace_rows(trace, plan, document)
+        mixed = shape
+        if plan.loop == "open" or len(plan.jobs) > 1:
+            tell(f"fio: the job at its own pace for {seconds:g} s")
+            mixed, document = _run(
+                fio, plan, target, own, name="pace", seconds=seconds, number_ios=None
+            )
+            rows_of_pace = pace_rows(trace, plan, document)
+    rows = [*mix_rows(trace, mixed), *shape_rows(trace, shape), *rows_of_pace]
+    issued = sum(op["ios"] for op in shape["load"]["ops"].values())
+    return Verification(tuple(rows), version, plan.locality.size, issued, tuple(notes))
+
+
+def _run(
+    fio: str,
+    plan: Plan,
+    target: Target,
+    own: Path,
+    *,
+    name: str,
+    seconds: float,
+    number_ios: Sequence[int] | None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the profile of what fio issued, and fio's own document."""
+    logs = [f"{name}.{at}.iolog" for at in range(len(processes(plan)))]
+    job = own / f"{name}.fio"
+    job.write_text(render(plan, target, Trial(logs, number_ios)))
+    document = run_fio(fio, job, own / f"{name}.json", seconds)
+    paths = [str(own / log) for log in logs]
+    profile = characterise(paths, _core.Filter(), format_name="iolog")
+    if not any(op["ios"] for d in profile["devices"] for op in d["load"]["ops"].values()):
+        raise BlklabError(f"fio issued no I/O within {seconds:g} s: give it more (--runtime)")
+    return focus_device(profile), document
+
+
+def _shares(plan: Plan, count: int) -> list[int]:
+    """Returns how many of `count` I/Os each process is to issue."""
+    return [max(1, round(count * job.ios / plan.ios / job.numjobs)) for job in processes(plan)]
+
+
+def _check_room(directory: Path, wanted: int) -> None:
+    try:
+        free = shutil.disk_usage(directory).free
+    except OSError as error:
+        raise BlklabError(f"{directory}: {error.strerror}") from None
+    if free < wanted * 1.05 + (16 << 20):
+        raise BlklabError(
+            f"{directory}: {format_size(free)} free, but fio's file and logs need"
+            f" {format_size(wanted)}: give less with --size, or another --directory"
+        )
+
+
+def _direct_works(directory: Path) -> bool:
+    """Tells whether files here can be opened for direct I/O (tmpfs before Linux 6.6 refuses)."""
+    with tempfile.NamedTemporaryFile(dir=directory, prefix=".blklab-") as probe:
+        try:
+            os.close(os.open(probe.name, os.O_RDWR | os.O_DIRECT))
+        except OSError:
+            return False
+    return True
+
+
+@contextmanager
+def _own_directory(parent: Path) -> Iterator[Path]:
+    """Makes a directory for the block and removes it after, on SIGTERM and SIGHUP too."""
+
+    def end(number: int, _frame: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    before = {}
+    with suppress(ValueError):  # not the main thread: whoever runs it answers for signals
+        before = {n: signal.signal(n, end) for n in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with tempfile.TemporaryDirectory(dir=parent, prefix="blklab-fio-") as own:
+            yield Path(own)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
