@@ -52,10 +52,7 @@ impl TraceInfo {
     /// Notes a warning unless there are too many already.
     pub fn warn(&mut self, path: &str, message: impl Into<String>) {
         if self.warnings.len() < Self::MAX_WARNINGS {
-            self.warnings.push(Warning {
-                path: path.to_owned(),
-                message: message.into(),
-            });
+            self.warnings.push(Warning { path: path.to_owned(), message: message.into() });
         }
     }
 }

@@ -20,11 +20,7 @@ fn open(inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
         .into_iter()
         .map(|input| {
             let described = describe(&input);
-            let streams = input
-                .files
-                .into_iter()
-                .map(|f| Stream::new(f.path, f.reader))
-                .collect();
+            let streams = input.files.into_iter().map(|f| Stream::new(f.path, f.reader)).collect();
             (described, streams)
         })
         .collect();
