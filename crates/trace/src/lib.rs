@@ -8,6 +8,7 @@ pub mod blktrace;
 pub mod characterise;
 pub mod error;
 pub mod event;
+pub mod export;
 pub mod filter;
 pub mod formats;
 pub mod io;

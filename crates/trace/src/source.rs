@@ -39,6 +39,8 @@ pub struct TraceInfo {
     pub out_of_order: u64,
     /// Events missing by their sequence numbers.
     pub sequence_gaps: u64,
+    /// Names of devices that the trace does not number: the number given to each (`DeviceId`), and its name.
+    pub device_names: Vec<(u32, String)>,
     /// Events the kernel dropped while recording, when a record of that lies beside the trace.
     pub dropped: Option<u64>,
     /// Survivable problems, at most [`TraceInfo::MAX_WARNINGS`].

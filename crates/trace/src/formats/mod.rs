@@ -1,6 +1,26 @@
 //! The registry of trace formats: one file each, one line here.
 
+mod alibaba;
+mod blkparse;
 mod blktrace;
+mod fields;
+mod fiu;
+mod iolog;
+mod known;
+mod lines;
+mod msr;
+mod oracle;
+mod parquet;
+mod records;
+mod systor;
+mod table;
+mod tencent;
+#[cfg(test)]
+mod tests;
+mod text;
+mod vscsi;
+
+pub use known::name_of_number;
 
 use crate::error::Result;
 use crate::open::OpenInput;
@@ -19,4 +39,16 @@ pub struct Format {
 }
 
 /// Every format, in the order in which recognition tries them: the unmistakable first.
-pub static FORMATS: &[Format] = &[blktrace::FORMAT];
+pub static FORMATS: &[Format] = &[
+    blktrace::FORMAT,
+    parquet::FORMAT,
+    iolog::FORMAT,
+    blkparse::FORMAT,
+    msr::FORMAT,
+    systor::FORMAT,
+    alibaba::FORMAT,
+    tencent::FORMAT,
+    fiu::FORMAT,
+    vscsi::FORMAT,
+    oracle::FORMAT,
+];

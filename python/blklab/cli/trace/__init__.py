@@ -5,6 +5,8 @@ import click
 from blklab.cli.lazy import Entry, LazyGroup
 
 COMMANDS: dict[str, Entry] = {
+    "stat": Entry("blklab.cli.trace.stat:stat", "Say what the workload of a trace is"),
+    "hist": Entry("blklab.cli.trace.hist:hist", "Draw histograms of sizes, latencies, seeks"),
     "events": Entry("blklab.cli.trace.events:events", "Print events exactly as blkparse does"),
 }
 

@@ -1,0 +1,137 @@
+//! Events as blktrace binary: a set of per-CPU files, or one merged file as `blkparse -d` writes it.
+
+use super::output::OutputFile;
+use super::{Exporter, Report};
+use crate::blktrace::record::Order;
+use crate::blktrace::write::{write_event, write_process, write_timestamp};
+use crate::error::{Result, TraceError};
+use crate::event::EventBatch;
+use crate::source::TraceInfo;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Which files to write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BlktraceLayout {
+    /// `NAME.blktrace.0`, `.1`, …: what `blktrace` writes and `blkparse NAME` reads.
+    PerCpu,
+    /// One file with every CPU's events in order of time.
+    Merged,
+}
+
+/// More CPUs than this are written merged: every CPU's file stays open.
+const MOST_CPUS: u16 = 512;
+
+/// An exporter to blktrace binary at `path` (the set's name, or the file). Fails when a set of that name exists.
+pub fn blktrace(path: &Path, layout: BlktraceLayout, order: Order) -> Result<Box<dyn Exporter>> {
+    let mut blktrace = Blktrace {
+        path: path.to_path_buf(),
+        layout,
+        order,
+        files: BTreeMap::new(),
+        names: Vec::new(),
+        started: false,
+        taken: 0,
+    };
+    if layout == BlktraceLayout::PerCpu && path.as_os_str() == "-" {
+        return Err(TraceError::Request(
+            "per-CPU files cannot be written to standard output; write one merged file".into(),
+        ));
+    }
+    blktrace.file(0)?; // so that a path that cannot be written is known at once
+    Ok(Box::new(blktrace))
+}
+
+struct Blktrace {
+    path: PathBuf,
+    layout: BlktraceLayout,
+    order: Order,
+    files: BTreeMap<u16, OutputFile>,
+    /// Names learnt for which no event has come yet.
+    names: Vec<(u32, String)>,
+    started: bool,
+    taken: u64,
+}
+
+impl Blktrace {
+    fn file(&mut self, cpu: u16) -> Result<&mut OutputFile> {
+        let slot = match self.layout {
+            BlktraceLayout::PerCpu => cpu,
+            BlktraceLayout::Merged => 0,
+        };
+        if !self.files.contains_key(&slot) {
+            let path = match self.layout {
+                BlktraceLayout::Merged => self.path.clone(),
+                BlktraceLayout::PerCpu => per_cpu(&self.path, slot),
+            };
+            if self.layout == BlktraceLayout::PerCpu {
+                if slot >= MOST_CPUS {
+                    return Err(TraceError::Request(format!(
+                        "CPU {slot}: at most {MOST_CPUS} CPUs' files are written; write one merged file"
+                    )));
+                }
+                if path.exists() {
+                    return Err(TraceError::Request(format!(
+                        "{}: exists: remove that set or choose another name, so that two traces are not mixed",
+                        path.display()
+                    )));
+                }
+            }
+            self.files.insert(slot, OutputFile::create(&path)?);
+        }
+        match self.files.get_mut(&slot) {
+            Some(file) => Ok(file),
+            None => Err(TraceError::Request(format!("CPU {slot}: no file"))),
+        }
+    }
+}
+
+fn per_cpu(base: &Path, cpu: u16) -> PathBuf {
+    let mut name = base.as_os_str().to_owned();
+    name.push(format!(".blktrace.{cpu}"));
+    name.into()
+}
+
+impl Exporter for Blktrace {
+    fn write(&mut self, batch: &EventBatch, info: &TraceInfo) -> Result<()> {
+        let order = self.order;
+        let mut names = batch.names.iter().peekable();
+        for (index, event) in batch.events.iter().enumerate() {
+            while let Some(name) = names.next_if(|name| name.before <= index) {
+                self.names.push((name.pid, name.name.clone()));
+            }
+            let told = std::mem::take(&mut self.names);
+            let is_first = !std::mem::replace(&mut self.started, true);
+            let file = self.file(event.cpu)?;
+            let mut write = || {
+                if let (true, Some(unix)) = (is_first, info.start_unix_ns) {
+                    write_timestamp(file, order, event, unix)?;
+                }
+                for (pid, name) in &told {
+                    write_process(file, order, event, *pid, name)?;
+                }
+                write_event(file, order, event, batch)
+            };
+            write().map_err(|e| TraceError::io(file.shown().to_owned(), e))?;
+        }
+        self.names.extend(names.map(|name| (name.pid, name.name.clone())));
+        self.taken += batch.events.len() as u64;
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>, _info: &TraceInfo) -> Result<Report> {
+        let mut report = Report { taken: self.taken, written: self.taken, ..Report::default() };
+        if let Some(&last) = self.files.keys().next_back() {
+            // CPUs that saw nothing have an empty file, as with blktrace.
+            for cpu in 0..last {
+                self.file(cpu)?;
+            }
+        }
+        for file in std::mem::take(&mut self.files).into_values() {
+            let (name, bytes) = file.commit()?;
+            report.files.push(name);
+            report.bytes += bytes;
+        }
+        Ok(report)
+    }
+}

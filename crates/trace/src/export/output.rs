@@ -1,0 +1,201 @@
+//! A file that appears under its name only when it is complete.
+
+use crate::error::{Result, TraceError};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const BUFFER: usize = 256 << 10;
+
+/// Output under a temporary name in the destination's directory; fsynced and renamed by
+/// [`OutputFile::commit`], removed when dropped before that.
+///
+/// `-` is standard output, and pipes and character devices are written directly; block devices are refused.
+pub struct OutputFile {
+    shown: String,
+    place: Place,
+    /// Present until committed or dropped.
+    sink: Option<BufWriter<Box<dyn Sink>>>,
+    bytes: u64,
+}
+
+enum Place {
+    Stream,
+    File { temporary: PathBuf, destination: PathBuf },
+}
+
+trait Sink: Write + Send {
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+impl Sink for File {
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_all()
+    }
+}
+
+struct Unsynced<W>(W);
+
+impl<W: Write> Write for Unsynced<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl<W: Write + Send> Sink for Unsynced<W> {
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl OutputFile {
+    /// Opens the temporary file.
+    pub fn create(path: &Path) -> Result<OutputFile> {
+        let shown = path.to_string_lossy().into_owned();
+        if shown == "-" {
+            return Ok(Self::stream("standard output".into(), io::stdout()));
+        }
+        let fail = |e| TraceError::io(&shown, e);
+        let destination = match fs::metadata(path) {
+            Ok(meta) if meta.is_file() => fs::canonicalize(path).map_err(fail)?,
+            Ok(meta) if meta.is_dir() => return Err(fail(io::ErrorKind::IsADirectory.into())),
+            Ok(meta) if is_stream(&meta) => {
+                let file = File::options().write(true).open(path).map_err(fail)?;
+                return Ok(Self::stream(shown, file));
+            }
+            Ok(_) => {
+                return Err(TraceError::Request(format!(
+                    "{shown}: not a file: traces are not written onto devices or sockets"
+                )));
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => path.to_path_buf(),
+            Err(e) => return Err(fail(e)),
+        };
+        let temporary = temporary_name(&destination);
+        let file = File::options().write(true).create_new(true).open(&temporary).map_err(fail)?;
+        Ok(OutputFile {
+            shown,
+            place: Place::File { temporary, destination },
+            sink: Some(BufWriter::with_capacity(BUFFER, Box::new(file))),
+            bytes: 0,
+        })
+    }
+
+    fn stream(shown: String, sink: impl Write + Send + 'static) -> OutputFile {
+        let sink: Box<dyn Sink> = Box::new(Unsynced(sink));
+        OutputFile {
+            shown,
+            place: Place::Stream,
+            sink: Some(BufWriter::with_capacity(BUFFER, sink)),
+            bytes: 0,
+        }
+    }
+
+    /// The path as messages show it.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Writes, naming the file in the error.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.write_all(bytes).map_err(|e| TraceError::io(&self.shown, e))
+    }
+
+    /// Makes the content durable and gives it its name. Returns the name and the number of bytes.
+    pub fn commit(mut self) -> Result<(String, u64)> {
+        let result = self.settle();
+        result.map_err(|e| TraceError::io(&self.shown, e))?;
+        Ok((self.shown.clone(), self.bytes))
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        let Some(mut sink) = self.sink.take() else { return Ok(()) };
+        let written = sink.flush().and_then(|()| sink.get_mut().sync());
+        drop(sink);
+        if let Place::File { temporary, destination } = &self.place {
+            if let Err(e) = written.and_then(|()| fs::rename(temporary, destination)) {
+                let _ = fs::remove_file(temporary);
+                return Err(e);
+            }
+            let directory = destination.parent().filter(|d| !d.as_os_str().is_empty());
+            // Some file systems cannot sync a directory; the file itself is safe.
+            let _ = File::open(directory.unwrap_or(Path::new("."))).and_then(|d| d.sync_all());
+            return Ok(());
+        }
+        written
+    }
+}
+
+impl Write for OutputFile {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(sink) = &mut self.sink else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        let count = sink.write(bytes)?;
+        self.bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.sink.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        if let (Some(sink), Place::File { temporary, .. }) = (self.sink.take(), &self.place) {
+            drop(sink.into_parts());
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}
+
+fn is_stream(meta: &fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    meta.file_type().is_char_device() || meta.file_type().is_fifo()
+}
+
+fn temporary_name(destination: &Path) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let name = destination.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    // Short, so that the longest names that a file system takes still work.
+    let name: String = name.chars().take(100).collect();
+    destination.with_file_name(format!(".{name}.{}-{number}.tmp", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_appears_whole_or_not_at_all() {
+        let directory = crate::export::testing::Directory::new();
+        let path = directory.path().join("out");
+        let mut output = OutputFile::create(&path).unwrap();
+        output.put(b"half").unwrap();
+        drop(output);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        let mut output = OutputFile::create(&path).unwrap();
+        output.put(b"whole").unwrap();
+        assert!(!path.exists());
+        assert_eq!(output.commit().unwrap().1, 5);
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn directories_are_refused_and_devices_not_replaced() {
+        let directory = crate::export::testing::Directory::new();
+        let refused = OutputFile::create(directory.path()).err().unwrap();
+        assert!(refused.to_string().contains("directory"), "{refused}");
+        let mut null = OutputFile::create(Path::new("/dev/null")).unwrap();
+        null.put(b"x").unwrap();
+        null.commit().unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+}

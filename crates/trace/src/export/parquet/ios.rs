@@ -1,0 +1,118 @@
+//! I/Os as Parquet.
+
+use super::columns::{Column, Longs, MaybeLongs, Names, Words};
+use super::{GROUP, ParquetFile};
+use crate::error::Result;
+use crate::event::EventBatch;
+use crate::export::Report;
+use crate::io::{Io, NEVER};
+use crate::source::TraceInfo;
+use std::path::Path;
+
+/// Columns of the I/Os' table.
+const SCHEMA: &str = "message ios {
+    required int32 device (integer(32, false));
+    required int64 sector (integer(64, false));
+    required int32 bytes (integer(32, false));
+    required int32 rwbs (integer(16, false));
+    optional binary process (string);
+    optional int64 t_queue (integer(64, false));
+    optional int64 t_insert (integer(64, false));
+    optional int64 t_dispatch (integer(64, false));
+    optional int64 t_complete (integer(64, false));
+    required int32 error (integer(16, true));
+}";
+
+const PACKED: [&str; 4] = ["t_queue", "t_insert", "t_dispatch", "t_complete"];
+
+/// A Parquet file of I/Os. Dropped before [`ParquetIos::finish`] it leaves nothing behind.
+pub struct ParquetIos {
+    file: ParquetFile,
+    columns: Columns,
+    rows: usize,
+    taken: u64,
+}
+
+#[derive(Default)]
+struct Columns {
+    device: Words,
+    sector: Longs,
+    bytes: Words,
+    rwbs: Words,
+    process: Names,
+    t_queue: MaybeLongs,
+    t_insert: MaybeLongs,
+    t_dispatch: MaybeLongs,
+    t_complete: MaybeLongs,
+    error: Words,
+}
+
+impl Columns {
+    /// In the schema's order.
+    fn all(&mut self) -> [&mut dyn Column; 10] {
+        [
+            &mut self.device,
+            &mut self.sector,
+            &mut self.bytes,
+            &mut self.rwbs,
+            &mut self.process,
+            &mut self.t_queue,
+            &mut self.t_insert,
+            &mut self.t_dispatch,
+            &mut self.t_complete,
+            &mut self.error,
+        ]
+    }
+}
+
+impl ParquetIos {
+    /// Opens the file at `path`.
+    pub fn create(path: &Path) -> Result<ParquetIos> {
+        Ok(ParquetIos {
+            file: ParquetFile::create(path, SCHEMA, &PACKED)?,
+            columns: Columns::default(),
+            rows: 0,
+            taken: 0,
+        })
+    }
+
+    /// Takes in the process names that a batch brings; to be called before its I/Os are written.
+    pub fn learn(&mut self, batch: &EventBatch) {
+        for name in &batch.names {
+            self.columns.process.learn(name.pid, &name.name);
+        }
+    }
+
+    /// Writes the next I/Os.
+    pub fn write(&mut self, ios: &[Io]) -> Result<()> {
+        for io in ios {
+            let seen = |time: u64| (time != NEVER).then_some(time);
+            self.columns.device.push(io.device.0);
+            self.columns.sector.push(io.sector);
+            self.columns.bytes.push(io.bytes);
+            self.columns.rwbs.push(u32::from(io.rwbs.0));
+            self.columns.process.push(io.pid);
+            self.columns.t_queue.push(seen(io.t_queue));
+            self.columns.t_insert.push(seen(io.t_insert));
+            self.columns.t_dispatch.push(seen(io.t_dispatch));
+            self.columns.t_complete.push(seen(io.t_complete));
+            self.columns.error.push_signed(io.error as i16);
+            self.rows += 1;
+            if self.rows == GROUP {
+                self.rows = 0;
+                self.file.write_group(&mut self.columns.all())?;
+            }
+        }
+        self.taken += ios.len() as u64;
+        Ok(())
+    }
+
+    /// Completes the file. `info` is the exhausted source's.
+    pub fn finish(mut self, info: &TraceInfo) -> Result<Report> {
+        if self.rows > 0 {
+            self.file.write_group(&mut self.columns.all())?;
+        }
+        let (name, bytes) = self.file.finish(info)?;
+        Ok(Report { files: vec![name], bytes, taken: self.taken, written: self.taken })
+    }
+}

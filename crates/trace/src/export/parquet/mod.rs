@@ -1,0 +1,101 @@
+//! Events and I/Os as Parquet, in the columns of the data contract.
+//!
+//! Columns are gathered for a row group and written one after the other. Encodings are the cheap ones: what
+//! changes little from row to row is stored as packed differences, only process names as a dictionary.
+
+pub mod columns;
+mod events;
+mod ios;
+
+pub use events::parquet_events;
+pub use ios::ParquetIos;
+
+use super::output::OutputFile;
+use crate::error::{Result, TraceError};
+use crate::source::TraceInfo;
+use columns::{Column, named};
+use parquet::basic::{Compression, Encoding};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::ColumnPath;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Rows of a row group.
+pub const GROUP: usize = 1 << 20;
+
+/// A Parquet file that is being written.
+struct ParquetFile {
+    shown: String,
+    writer: SerializedFileWriter<OutputFile>,
+}
+
+impl ParquetFile {
+    /// `packed` are columns stored as differences, the others plain.
+    fn create(path: &Path, schema: &str, packed: &[&str]) -> Result<ParquetFile> {
+        if path.as_os_str() == "-" {
+            return Err(TraceError::Request("Parquet is not written to standard output; name a file".into()));
+        }
+        let file = OutputFile::create(path)?;
+        let shown = file.shown().to_owned();
+        let schema = named(&shown, parse_message_type(schema))?;
+        let mut properties = WriterProperties::builder()
+            .set_writer_version(WriterVersion::PARQUET_2_0)
+            .set_compression(Compression::SNAPPY)
+            .set_dictionary_enabled(false)
+            .set_encoding(Encoding::PLAIN)
+            .set_statistics_enabled(EnabledStatistics::None)
+            .set_offset_index_disabled(true)
+            .set_max_row_group_row_count(None)
+            .set_column_dictionary_enabled("process".into(), true)
+            .set_created_by(concat!("blklab ", env!("CARGO_PKG_VERSION")).into());
+        for &column in packed {
+            let column = ColumnPath::from(column);
+            properties = properties.set_column_encoding(column.clone(), Encoding::DELTA_BINARY_PACKED);
+        }
+        // So that readers can skip row groups by time.
+        for time in ["time_ns", "t_queue"] {
+            properties = properties.set_column_statistics_enabled(time.into(), EnabledStatistics::Chunk);
+        }
+        let writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties.build()));
+        Ok(ParquetFile { writer: named(&shown, writer)?, shown })
+    }
+
+    /// Writes a row group and empties the columns.
+    fn write_group(&mut self, columns: &mut [&mut dyn Column]) -> Result<()> {
+        let written = (|| {
+            let mut group = self.writer.next_row_group()?;
+            for column in columns.iter_mut() {
+                if let Some(mut writer) = group.next_column()? {
+                    column.write(&mut writer)?;
+                    writer.close()?;
+                }
+                column.clear();
+            }
+            group.close().map(drop)
+        })();
+        named(&self.shown, written)
+    }
+
+    /// Adds what is known of the trace, completes the file. Returns its name and size.
+    fn finish(mut self, info: &TraceInfo) -> Result<(String, u64)> {
+        let mut tell = |key: &str, value: String| {
+            self.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+        };
+        if let Some(start) = info.start_unix_ns {
+            tell("start_unix_ns", start.to_string());
+        }
+        tell("format", info.format.clone());
+        tell("version", env!("CARGO_PKG_VERSION").into());
+        if !info.device_names.is_empty() {
+            let lines: Vec<String> = (info.device_names.iter())
+                .map(|(number, name)| format!("{number} {}", name.replace(char::is_control, "\u{fffd}")))
+                .collect();
+            tell("device_names", lines.join("\n"));
+        }
+        let file = named(&self.shown, self.writer.into_inner())?;
+        file.commit()
+    }
+}

@@ -1,0 +1,170 @@
+//! What is written and read again is the same.
+
+mod events;
+
+use super::testing::{Directory, Trace, read, trace_of};
+use super::{BlktraceLayout, Exporter, IologVersion, ParquetIos, blktrace, iolog, parquet_events};
+use crate::blktrace::record::Order;
+use crate::event::{Action, DeviceId, Event, EventBatch, Op, Rwbs};
+use crate::io::{Io, NEVER};
+use crate::open::open;
+use crate::source::TraceInfo;
+use proptest::prelude::*;
+
+fn write(mut exporter: Box<dyn Exporter>, batch: &EventBatch, info: &TraceInfo) -> super::Report {
+    exporter.write(batch, info).unwrap();
+    exporter.finish(info).unwrap()
+}
+
+fn read_path(path: &str) -> Trace {
+    read(&mut *open(&[path.to_owned()], None).unwrap()).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn blktrace_binary(batch in events::batch(), order in prop_oneof![Just(Order::Little), Just(Order::Big)]) {
+        let directory = Directory::new();
+        let info = TraceInfo { start_unix_ns: Some(1_600_000_000_123_456_789), ..TraceInfo::default() };
+        let written = trace_of(&batch);
+        for (name, layout) in [("set", BlktraceLayout::PerCpu), ("one", BlktraceLayout::Merged)] {
+            let path = directory.file(name);
+            let report = write(blktrace(path.as_ref(), layout, order).unwrap(), &batch, &info);
+            prop_assert_eq!(report.written, batch.events.len() as u64);
+            let found = read_path(&path);
+            prop_assert_eq!(&found.events, &written.events);
+            prop_assert_eq!(&found.pdus, &written.pdus);
+            prop_assert_eq!(found.info.start_unix_ns, info.start_unix_ns);
+            prop_assert_eq!(&found.info.warnings, &[]);
+            if layout == BlktraceLayout::Merged {
+                prop_assert_eq!(&found.text, &events::text_with_all_names(&batch));
+            }
+        }
+    }
+
+    #[test]
+    fn blkparse_text(batch in events::batch()) {
+        let written = trace_of(&batch);
+        prop_assume!(!written.text.is_empty());
+        let directory = Directory::new();
+        let path = directory.file("text");
+        std::fs::write(&path, &written.text).unwrap();
+        let found = read(&mut *open(&[path], Some("blkparse")).unwrap()).unwrap();
+        prop_assert_eq!(&found.text, &written.text);
+        prop_assert_eq!(&found.info.warnings, &[]);
+    }
+
+    #[test]
+    fn iologs(batch in events::batch()) {
+        let queued = |e: &&Event| e.action == Action::QUEUE
+            && !e.rwbs.has(Rwbs::PASSTHROUGH)
+            && (e.bytes > 0 || e.op() == Op::Flush);
+        let expected: Vec<Event> = batch.events.iter().filter(queued).copied().collect();
+        prop_assume!(!expected.is_empty());
+        let directory = Directory::new();
+        for version in [IologVersion::V2, IologVersion::V3] {
+            let path = directory.file("log");
+            let report = write(iolog(path.as_ref(), version).unwrap(), &batch, &TraceInfo::default());
+            prop_assert_eq!(report.written, expected.len() as u64);
+            let found = read_path(&path).events;
+            prop_assert_eq!(found.len(), expected.len());
+            let start = expected[0].time / 1000;
+            for (found, expected) in found.iter().zip(&expected) {
+                let time = if version == IologVersion::V3 { (expected.time / 1000 - start) * 1000 } else { 0 };
+                prop_assert_eq!(found.time, time);
+                prop_assert_eq!((found.op(), found.bytes), (expected.op(), expected.bytes));
+                prop_assert_eq!(found.device, expected.device);
+                if expected.op() != Op::Flush {
+                    prop_assert_eq!(found.sector, expected.sector);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parquet(batch in events::batch()) {
+        let directory = Directory::new();
+        let path = directory.file("events.parquet");
+        let info = TraceInfo {
+            format: "blktrace".into(),
+            start_unix_ns: Some(5),
+            device_names: vec![(8 << 20, "usr 0".into())],
+            ..TraceInfo::default()
+        };
+        write(parquet_events(path.as_ref()).unwrap(), &batch, &info);
+        let found = read_path(&path);
+        let expected: Vec<Event> = (trace_of(&batch).events.into_iter())
+            .map(|mut event| {
+                event.pdu_len = 0;
+                if event.action == Action::REMAP {
+                    event.target_device = event.device;
+                }
+                event
+            })
+            .collect();
+        prop_assert_eq!(found.events, expected);
+        prop_assert_eq!(found.info.start_unix_ns, info.start_unix_ns);
+        prop_assert_eq!(found.info.device_names, info.device_names);
+    }
+}
+
+#[test]
+fn a_set_is_not_mixed_with_an_older_one() {
+    let directory = Directory::new();
+    let path = directory.file("x");
+    let batch = EventBatch { events: vec![Event { cpu: 1, ..Event::default() }], ..EventBatch::default() };
+    let export = || blktrace(path.as_ref(), BlktraceLayout::PerCpu, Order::Little);
+    write(export().unwrap(), &batch, &TraceInfo::default());
+    assert_eq!(std::fs::metadata(format!("{path}.blktrace.0")).unwrap().len(), 0);
+    assert!(export().err().unwrap().to_string().contains("x.blktrace.0: exists"));
+}
+
+#[test]
+fn names_in_an_iolog_stay_in_the_directory_where_fio_runs() {
+    let directory = Directory::new();
+    let path = directory.file("log");
+    let device = DeviceId::new(240, 0);
+    let event = Event { device, bytes: 4096, rwbs: Rwbs::WRITE, action: Action::QUEUE, ..Event::default() };
+    let batch = EventBatch { events: vec![event], ..EventBatch::default() };
+    let info = TraceInfo { device_names: vec![(device.0, "../../dev/sda x".into())], ..TraceInfo::default() };
+    write(iolog(path.as_ref(), IologVersion::V3).unwrap(), &batch, &info);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("1 _.._dev_sda_x write 0 4096\n"), "{text}");
+}
+
+#[test]
+fn ios_are_not_taken_for_events() {
+    let directory = Directory::new();
+    let path = directory.file("ios.parquet");
+    let mut ios = ParquetIos::create(path.as_ref()).unwrap();
+    let io = Io {
+        device: DeviceId(1),
+        source: DeviceId(0),
+        sector: 8,
+        bytes: 512,
+        rwbs: Rwbs::READ,
+        pid: 7,
+        cpu: 0,
+        error: 65_531,
+        requeues: 0,
+        t_queue: 5,
+        t_get: NEVER,
+        t_merge: NEVER,
+        t_insert: NEVER,
+        t_dispatch: 9,
+        t_complete: NEVER,
+    };
+    ios.write(&[io; 3]).unwrap();
+    assert_eq!(ios.finish(&TraceInfo::default()).unwrap().written, 3);
+    let refused = open(&[path], None).err().unwrap().to_string();
+    assert!(refused.contains("holds I/Os, not events"), "{refused}");
+}
+
+#[test]
+fn what_cannot_be_written_is_named() {
+    for path in ["/nonexistent/x", "/proc/x"] {
+        let refused = parquet_events(path.as_ref()).err().unwrap().to_string();
+        assert!(refused.starts_with(path), "{refused}");
+    }
+}

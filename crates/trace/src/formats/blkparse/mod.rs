@@ -1,0 +1,219 @@
+//! blkparse's default text, as a registered format.
+//!
+//! Times and order stay as they are in the text. Its closing summary is skipped; other lines that are no
+//! events are counted and reported.
+
+mod parse;
+
+use super::Format;
+use super::known::Processes;
+use super::lines::Lines;
+use super::text::{first_lines, shown};
+use crate::error::{Result, TraceError};
+use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
+use crate::open::{OpenInput, describe, single_file};
+use crate::source::{Source, TraceInfo};
+use parse::parse_line;
+use std::collections::VecDeque;
+
+pub const FORMAT: Format = Format { name: NAME, about: "text as blkparse prints it by default", sniff, open };
+
+const NAME: &str = "blkparse";
+const EXPECTED: &str = "an event as blkparse prints it: maj,min cpu sequence time pid action RWBS …";
+/// Problems shown with their line.
+const SHOWN: u64 = 3;
+/// Passthrough commands remembered between dispatch and completion.
+const COMMANDS: usize = 64;
+/// A message with more lines than this is not continued.
+const LONGEST_MESSAGE: usize = 8 << 10;
+
+/// More than half of the first lines are events.
+fn sniff(head: &[u8]) -> bool {
+    let mut pdu = Vec::new();
+    let (mut events, mut lines) = (0, 0);
+    for line in first_lines(head).take(20) {
+        lines += 1;
+        events += usize::from(parse_line(line, &mut pdu).is_some());
+    }
+    events * 2 > lines
+}
+
+fn open(inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
+    let described = inputs.iter().map(describe).collect();
+    let file = single_file(inputs, NAME)?;
+    Ok(Box::new(Text {
+        lines: Lines::new(file.path, file.reader),
+        info: TraceInfo { format: NAME.into(), inputs: described, ..TraceInfo::default() },
+        processes: Processes::default(),
+        commands: VecDeque::new(),
+        message: None,
+        pdu: Vec::new(),
+        events: 0,
+        junk: 0,
+        first_junk: None,
+        last_time: 0,
+        in_summary: false,
+        ended: false,
+    }))
+}
+
+struct Text {
+    lines: Lines,
+    info: TraceInfo,
+    processes: Processes,
+    commands: VecDeque<(DeviceId, u32, Vec<u8>)>,
+    /// A message that may go on: empty lines belong to it.
+    message: Option<(Event, Vec<u8>)>,
+    pdu: Vec<u8>,
+    events: u64,
+    junk: u64,
+    first_junk: Option<String>,
+    last_time: u64,
+    in_summary: bool,
+    ended: bool,
+}
+
+impl Text {
+    /// Takes in the next line; false at the end of the file.
+    fn step(&mut self, batch: &mut EventBatch) -> Result<bool> {
+        let Some(line) = self.lines.next()? else {
+            return Ok(false);
+        };
+        if line.is_empty() {
+            match &mut self.message {
+                Some((_, text)) if text.len() < LONGEST_MESSAGE => text.push(b'\n'),
+                _ => {}
+            }
+            return Ok(true);
+        }
+        if let Some(message) = self.message.take() {
+            push_message(batch, message);
+        }
+        let Some((mut event, extra)) = parse_line(line, &mut self.pdu) else {
+            self.in_summary |= begins_summary(line);
+            if !self.in_summary && !is_closing(line) {
+                self.junk += 1;
+                let found = shown(line);
+                let found = format!("line {}: found {found}", self.lines.number);
+                if self.junk <= SHOWN {
+                    let message = format!("{found}, expected {EXPECTED}; left out");
+                    self.info.warn(&self.lines.path, message);
+                }
+                self.first_junk.get_or_insert(found);
+            }
+            return Ok(true);
+        };
+        self.events += 1;
+        self.info.out_of_order += u64::from(event.time < self.last_time);
+        self.last_time = event.time;
+        if let Some(name) = extra.name {
+            self.processes.learn(event.pid, name);
+            let before = batch.events.len();
+            batch.names.extend((self.processes.fresh.drain(..)).map(|(pid, name)| ProcessName {
+                before,
+                pid,
+                name,
+            }));
+        }
+        if let Some(text) = extra.text {
+            self.message = Some((event, text.to_vec()));
+            return Ok(true);
+        }
+        if event.rwbs.has(Rwbs::PASSTHROUGH) {
+            remember(&mut self.commands, &mut event, &self.pdu);
+            if !self.pdu.is_empty() {
+                batch.attach(&mut event, &self.pdu);
+            }
+        }
+        batch.events.push(event);
+        Ok(true)
+    }
+
+    fn finish(&mut self, batch: &mut EventBatch) -> Result<()> {
+        self.ended = true;
+        if let Some(message) = self.message.take() {
+            push_message(batch, message);
+        }
+        self.info.bytes_read = self.lines.bytes;
+        let path = self.lines.path.clone();
+        if self.events == 0 {
+            let found = self.first_junk.take();
+            return Err(TraceError::Malformed {
+                path,
+                place: "line 1".into(),
+                problem: format!(
+                    "no event in the whole file ({}), expected {EXPECTED}",
+                    found.unwrap_or_else(|| "only empty lines or a summary".into())
+                ),
+            });
+        }
+        if self.junk > SHOWN {
+            let message = format!("{} lines in all are no events; left out", self.junk);
+            self.info.warn(&path, message);
+        }
+        if self.info.out_of_order > 0 {
+            let count = self.info.out_of_order;
+            self.info.warn(
+                &path,
+                format!("{count} events lie before their predecessors in time; they are kept in file order"),
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Source for Text {
+    fn fill(&mut self, batch: &mut EventBatch) -> Result<bool> {
+        let first = batch.events.len();
+        while !self.ended && batch.events.len() - first < EventBatch::TARGET {
+            if !self.step(batch)? {
+                self.finish(batch)?;
+            }
+        }
+        Ok(batch.events.len() > first)
+    }
+
+    fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+}
+
+fn push_message(batch: &mut EventBatch, (mut event, text): (Event, Vec<u8>)) {
+    // An empty text prints as one only where there are bytes.
+    batch.attach(&mut event, if text.is_empty() { &[0] } else { &text });
+    batch.events.push(event);
+}
+
+/// A completion shows no length: takes it from the dispatch of the same command.
+fn remember(commands: &mut VecDeque<(DeviceId, u32, Vec<u8>)>, event: &mut Event, pdu: &[u8]) {
+    match event.action {
+        Action::DISPATCH => {
+            if commands.len() == COMMANDS {
+                commands.pop_front();
+            }
+            let kept = &pdu[..pdu.len().min(64)];
+            commands.push_back((event.device, event.bytes, kept.to_vec()));
+        }
+        Action::COMPLETE if event.bytes != 0 => {
+            let at = commands.iter().position(|(device, bytes, known)| {
+                *device == event.device && *bytes != 0 && known[..] == pdu[..pdu.len().min(64)]
+            });
+            if let Some((_, bytes, _)) = at.and_then(|at| commands.remove(at)) {
+                event.bytes = bytes;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// `CPU0 (sda):`
+fn begins_summary(line: &[u8]) -> bool {
+    line.strip_prefix(b"CPU").is_some_and(|rest| {
+        rest.first().is_some_and(u8::is_ascii_digit) && rest.ends_with(b"):") && rest.contains(&b'(')
+    })
+}
+
+/// `Input file sda.blktrace.0 added`
+fn is_closing(line: &[u8]) -> bool {
+    line.starts_with(b"Input file ") && line.ends_with(b" added")
+}

@@ -1,0 +1,131 @@
+//! What a trace names in words: volumes, hosts' disks and files become device numbers, processes keep theirs.
+
+use crate::event::DeviceId;
+use std::collections::{HashMap, HashSet};
+
+/// Major number given to devices that a trace knows by name only: Linux keeps 240 to 254 for local use.
+pub const NAMED_MAJOR: u32 = 240;
+/// Numbers for named devices, in the order in which they appear.
+#[derive(Default)]
+pub struct Devices {
+    numbers: HashMap<Box<[u8]>, DeviceId>,
+    last: Vec<u8>,
+    last_number: DeviceId,
+    /// (number, name) of each.
+    pub names: Vec<(u32, String)>,
+    /// Rows on devices for which there was no number left.
+    pub unnumbered: u64,
+}
+
+impl Devices {
+    /// Most devices kept apart; further ones share the last number.
+    pub const MAX: usize = 65_536;
+
+    /// The number of the device that the trace calls `key`; `name` makes its name for reports.
+    #[inline]
+    pub fn number(&mut self, key: &[u8], name: impl FnOnce(&str) -> String) -> DeviceId {
+        if key != self.last.as_slice() || self.numbers.is_empty() {
+            self.look_up(key, name);
+        }
+        self.last_number
+    }
+
+    fn look_up(&mut self, key: &[u8], name: impl FnOnce(&str) -> String) {
+        let number = match self.numbers.get(key) {
+            Some(&number) => number,
+            None if self.numbers.len() >= Self::MAX || key.len() > 4096 => {
+                self.unnumbered += 1;
+                self.last_number = DeviceId::new(NAMED_MAJOR, Self::MAX as u32);
+                self.last.clear();
+                self.last.push(0);
+                return;
+            }
+            None => {
+                let shown: String = String::from_utf8_lossy(key).chars().take(64).collect();
+                let number =
+                    number_in_name(&shown).unwrap_or(DeviceId::new(NAMED_MAJOR, self.names.len() as u32));
+                self.names.push((number.0, name(&shown)));
+                self.numbers.insert(key.into(), number);
+                number
+            }
+        };
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        self.last_number = number;
+    }
+}
+
+/// The name under which the iolog writer puts a device that has only numbers.
+pub fn name_of_number(device: DeviceId) -> String {
+    format!("dev-{}-{}", device.major(), device.minor())
+}
+
+/// The inverse of [`name_of_number`].
+fn number_in_name(name: &str) -> Option<DeviceId> {
+    let (major, minor) = name.strip_prefix("dev-")?.split_once('-')?;
+    let device = DeviceId::new(
+        major.parse().ok().filter(|&m: &u32| m < 4096)?,
+        minor.parse().ok().filter(|&m: &u32| m < 1 << 20)?,
+    );
+    (name_of_number(device) == name).then_some(device)
+}
+
+/// Names of processes not told yet.
+#[derive(Default)]
+pub struct Processes {
+    seen: HashSet<u32>,
+    last: Option<u32>,
+    /// (pid, name), in the order of their appearance.
+    pub fresh: Vec<(u32, String)>,
+}
+
+impl Processes {
+    /// Takes in a name; the first of a process stays.
+    #[inline]
+    pub fn learn(&mut self, pid: u32, name: &[u8]) {
+        if self.last == Some(pid) {
+            return;
+        }
+        self.last = Some(pid);
+        if self.seen.len() < 1 << 20 && self.seen.insert(pid) {
+            let shown = String::from_utf8_lossy(name).chars().take(64).collect();
+            self.fresh.push((pid, shown));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_numbered_in_order_and_remembered() {
+        let mut devices = Devices::default();
+        let name = |key: &str| key.replace(',', "_");
+        let usr = devices.number(b"usr,0", name);
+        let src = devices.number(b"src,1", name);
+        assert_ne!(usr, src);
+        assert_eq!(devices.number(b"usr,0", name), usr);
+        assert_eq!(devices.names[0], (usr.0, "usr_0".into()));
+        assert_eq!(devices.number(b"", name), DeviceId::new(NAMED_MAJOR, 2));
+    }
+
+    #[test]
+    fn numbers_survive_as_names() {
+        let device = DeviceId::new(259, 70_000);
+        let name = name_of_number(device);
+        assert_eq!(Devices::default().number(name.as_bytes(), str::to_owned), device);
+        assert_eq!(number_in_name("dev-08-1"), None);
+        assert_eq!(number_in_name("dev-8-9999999"), None);
+    }
+
+    #[test]
+    fn too_many_devices_share_a_number() {
+        let mut devices = Devices::default();
+        for i in 0..Devices::MAX + 10 {
+            devices.number(i.to_string().as_bytes(), str::to_owned);
+        }
+        assert_eq!(devices.names.len(), Devices::MAX);
+        assert_eq!(devices.unnumbered, 10);
+    }
+}

@@ -1,0 +1,140 @@
+//! A text file, line by line, in a buffer of fixed size.
+
+use crate::error::{Result, TraceError};
+use std::io::{ErrorKind, Read};
+
+const BUFFER: usize = 256 << 10;
+/// Longer lines are cut: no format has any, and damaged files must not fill the memory.
+const LONGEST: usize = 64 << 10;
+
+/// Lines of a file.
+pub struct Lines {
+    /// Shown in messages.
+    pub path: String,
+    source: Box<dyn Read + Send>,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    at_eof: bool,
+    /// Number of the line last given, from 1.
+    pub number: u64,
+    /// Bytes consumed.
+    pub bytes: u64,
+}
+
+impl Lines {
+    /// Lines of decompressed bytes.
+    pub fn new(path: String, source: Box<dyn Read + Send>) -> Lines {
+        Lines { path, source, buffer: vec![0; BUFFER], start: 0, end: 0, at_eof: false, number: 0, bytes: 0 }
+    }
+
+    /// The next line without its end (`\n` or `\r\n`); `None` at the end of the file.
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<&[u8]>> {
+        let mut searched = 0;
+        let (len, skip) = loop {
+            let have = &self.buffer[self.start..self.end];
+            if let Some(at) = memchr::memchr(b'\n', &have[searched..]) {
+                break (searched + at, searched + at + 1);
+            }
+            searched = have.len();
+            if searched > LONGEST {
+                self.skip_line()?;
+                break (LONGEST, 0);
+            }
+            if self.at_eof {
+                if searched == 0 {
+                    return Ok(None);
+                }
+                break (searched, searched);
+            }
+            self.read_more()?;
+        };
+        let from = self.start;
+        self.start += skip;
+        self.bytes += skip as u64;
+        self.number += 1;
+        let line = if skip == 0 {
+            &self.buffer[..len] // kept by skip_line
+        } else {
+            &self.buffer[from..from + len]
+        };
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        Ok(Some(&line[..line.len().min(LONGEST)]))
+    }
+
+    fn read_more(&mut self) -> Result<()> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        self.end += self.read_at(self.end)?;
+        Ok(())
+    }
+
+    fn read_at(&mut self, at: usize) -> Result<usize> {
+        loop {
+            match self.source.read(&mut self.buffer[at..]) {
+                Ok(count) => {
+                    self.at_eof = count == 0;
+                    return Ok(count);
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(TraceError::io(&self.path, e)),
+            }
+        }
+    }
+
+    /// Moves an overlong line's beginning to the buffer's and skips to its end.
+    fn skip_line(&mut self) -> Result<()> {
+        self.buffer.copy_within(self.start..self.start + LONGEST, 0);
+        self.bytes += (self.end - self.start) as u64;
+        loop {
+            let count = self.read_at(LONGEST)?;
+            self.end = LONGEST + count;
+            let found = memchr::memchr(b'\n', &self.buffer[LONGEST..self.end]);
+            let used = found.map_or(count, |at| at + 1);
+            self.start = LONGEST + used;
+            self.bytes += used as u64;
+            if found.is_some() || self.at_eof {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    fn lines(text: Vec<u8>) -> (Vec<Vec<u8>>, u64) {
+        let mut lines = Lines::new("x".into(), Box::new(Cursor::new(text)));
+        let mut all = Vec::new();
+        while let Some(line) = lines.next().unwrap() {
+            all.push(line.to_vec());
+        }
+        (all, lines.bytes)
+    }
+
+    #[test]
+    fn line_ends_of_both_kinds_and_none_at_the_end_of_the_file() {
+        let (all, bytes) = lines(b"a\r\n\nbc\nd".to_vec());
+        assert_eq!(all, [&b"a"[..], b"", b"bc", b"d"]);
+        assert_eq!(bytes, 8);
+    }
+
+    #[test]
+    fn an_overlong_line_is_cut_and_the_next_one_whole() {
+        for length in [LONGEST - 1, LONGEST, LONGEST + 1, BUFFER, 3 * BUFFER + 7] {
+            let mut text = b"first\n".to_vec();
+            text.extend(std::iter::repeat_n(b'x', length));
+            text.extend(b"\nlast\n");
+            let size = text.len() as u64;
+            let (all, bytes) = lines(text);
+            assert_eq!(all.len(), 3, "{length}");
+            assert_eq!(all[1].len(), length.min(LONGEST));
+            assert_eq!(all[2], b"last");
+            assert_eq!(bytes, size);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Events from Parquet, as [`crate::export`] writes them: a round trip through data-frame tools.
+
+use super::Format;
+use super::known::Processes;
+use crate::error::{Result, TraceError};
+use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
+use crate::open::{OpenInput, describe, single_file};
+use crate::source::{Source, TraceInfo};
+use parquet::basic::Type;
+use parquet::column::reader::get_typed_column_reader;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub const FORMAT: Format = Format {
+    name: NAME,
+    about: "Parquet with the columns of blklab's events, as trace convert writes it",
+    sniff: |head| head.starts_with(MAGIC),
+    open,
+};
+
+const NAME: &str = "parquet";
+const MAGIC: &[u8] = b"PAR1";
+/// The columns read, in the order of [`Group`]'s arrays; the last two lists may be absent from a file.
+const WORDS: [&str; 8] = ["device", "cpu", "seq", "pid", "action", "rwbs", "bytes", "error"];
+const LONGS: [&str; 2] = ["time_ns", "sector"];
+
+fn open(inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
+    let inputs_described = inputs.iter().map(describe).collect();
+    let path = single_file(inputs, NAME)?.path;
+    let file = File::open(&path).map_err(|e| {
+        TraceError::Request(format!(
+            "{path}: Parquet is read from a file that is not compressed, not from a stream ({e})"
+        ))
+    })?;
+    let bytes_read = file.metadata().map(|m| m.len()).unwrap_or(0);
+    let mut info =
+        TraceInfo { format: NAME.into(), inputs: inputs_described, bytes_read, ..TraceInfo::default() };
+    let reader = guarded(&path, || SerializedFileReader::new(file))?;
+    for pair in reader.metadata().file_metadata().key_value_metadata().into_iter().flatten() {
+        let value = pair.value.as_deref().unwrap_or("");
+        match pair.key.as_str() {
+            "start_unix_ns" => info.start_unix_ns = value.parse().ok(),
+            "device_names" => info.device_names = value.lines().filter_map(numbered_name).collect(),
+            _ => {}
+        }
+    }
+    let columns = Columns::find(&path, &reader)?;
+    Ok(Box::new(Parquet {
+        path,
+        reader,
+        columns,
+        next_group: 0,
+        group: None,
+        processes: Processes::default(),
+        last_time: 0,
+        info,
+    }))
+}
+
+/// `251658240 usr_0`
+fn numbered_name(line: &str) -> Option<(u32, String)> {
+    let (number, name) = line.split_once(' ')?;
+    Some((number.parse().ok()?, name.to_owned()))
+}
+
+/// Runs the library on bytes that nobody vouches for: its panics become errors too.
+fn guarded<T>(path: &str, work: impl FnOnce() -> ParquetResult<T>) -> Result<T> {
+    let done = catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(ParquetError::General("damaged beyond what can be read".into())));
+    crate::export::parquet_error(path, done)
+}
+
+/// Where the columns are in the file.
+struct Columns {
+    words: [usize; WORDS.len()],
+    longs: [usize; LONGS.len()],
+    remap_device: Option<usize>,
+    remap_sector: Option<usize>,
+    process: Option<usize>,
+}
+
+impl Columns {
+    fn find(path: &str, reader: &SerializedFileReader<File>) -> Result<Columns> {
+        let schema = reader.metadata().file_metadata().schema_descr();
+        let malformed = |problem: String| TraceError::Malformed {
+            path: path.to_owned(),
+            place: "Parquet schema".into(),
+            problem,
+        };
+        let find = |name: &str, kind: Type| {
+            let column = schema.columns().iter().position(|c| c.path().parts() == [name]);
+            match column.map(|i| (i, schema.column(i))) {
+                Some((_, c)) if c.physical_type() != kind || c.max_rep_level() != 0 => {
+                    Err(malformed(format!("column {name:?} is {}, expected {kind}", c.physical_type())))
+                }
+                found => Ok(found.map(|(i, _)| i)),
+            }
+        };
+        let need = |name: &str, kind: Type| {
+            let hint = if schema.columns().iter().any(|c| c.name() == "t_queue") {
+                "; the file holds I/Os, not events"
+            } else {
+                ""
+            };
+            find(name, kind)?.ok_or_else(|| malformed(format!("no column {name:?}{hint}")))
+        };
+        let mut columns = Columns {
+            words: [0; WORDS.len()],
+            longs: [0; LONGS.len()],
+            remap_device: find("remap_device", Type::INT32)?,
+            remap_sector: find("remap_sector", Type::INT64)?,
+            process: find("process", Type::BYTE_ARRAY)?,
+        };
+        for (name, place) in LONGS.iter().zip(&mut columns.longs) {
+            *place = need(name, Type::INT64)?;
+        }
+        for (name, place) in WORDS.iter().zip(&mut columns.words) {
+            *place = need(name, Type::INT32)?;
+        }
+        Ok(columns)
+    }
+}
+
+/// One column of a row group, read in steps.
+struct Steps<T: DataType> {
+    reader: ColumnReaderImpl<T>,
+    optional: bool,
+    values: Vec<T::T>,
+    levels: Vec<i16>,
+    rows: Vec<Option<T::T>>,
+}
+
+impl<T: DataType> Steps<T> {
+    fn new(reader: ColumnReader, optional: bool) -> Steps<T> {
+        let reader = get_typed_column_reader::<T>(reader);
+        Steps { reader, optional, values: Vec::new(), levels: Vec::new(), rows: Vec::new() }
+    }
+
+    /// Reads the next `count` rows, fewer at the group's end.
+    fn step(&mut self, count: usize) -> ParquetResult<()> {
+        self.values.clear();
+        self.levels.clear();
+        self.rows.clear();
+        let levels = self.optional.then_some(&mut self.levels);
+        let (rows, _, _) = self.reader.read_records(count, levels, None, &mut self.values)?;
+        let mut values = self.values.drain(..);
+        if self.optional {
+            self.rows.extend(self.levels.iter().map(|&l| if l == 1 { values.next() } else { None }));
+        } else {
+            self.rows.extend(values.by_ref().map(Some));
+        }
+        if self.rows.len() != rows {
+            return Err(ParquetError::General(format!("{} of {rows} rows have a value", self.rows.len())));
+        }
+        Ok(())
+    }
+}
+
+struct Group {
+    words: [Steps<Int32Type>; WORDS.len()],
+    longs: [Steps<Int64Type>; LONGS.len()],
+    remap_device: Option<Steps<Int32Type>>,
+    remap_sector: Option<Steps<Int64Type>>,
+    process: Option<Steps<ByteArrayType>>,
+}
+
+impl Group {
+    fn open(reader: &SerializedFileReader<File>, number: usize, columns: &Columns) -> ParquetResult<Group> {
+        let group = reader.get_row_group(number)?;
+        let schema = reader.metadata().file_metadata().schema_descr();
+        let optional = |column: usize| schema.column(column).max_def_level() > 0;
+        let column = |column: usize| group.get_column_reader(column).map(|r| (r, optional(column)));
+        let words = |at: usize| column(at).map(|(r, optional)| Steps::new(r, optional));
+        let longs = |at: usize| column(at).map(|(r, optional)| Steps::new(r, optional));
+        let [device, cpu, seq, pid, action, rwbs, bytes, error] = columns.words;
+        Ok(Group {
+            words: [
+                words(device)?,
+                words(cpu)?,
+                words(seq)?,
+                words(pid)?,
+                words(action)?,
+                words(rwbs)?,
+                words(bytes)?,
+                words(error)?,
+            ],
+            longs: [longs(columns.longs[0])?, longs(columns.longs[1])?],
+            remap_device: columns.remap_device.map(words).transpose()?,
+            remap_sector: columns.remap_sector.map(longs).transpose()?,
+            process: (columns.process)
+                .map(|at| column(at).map(|(r, optional)| Steps::new(r, optional)))
+                .transpose()?,
+        })
+    }
+
+    /// Reads the next rows of every column; gives their number.
+    fn step(&mut self, count: usize) -> ParquetResult<usize> {
+        let mut lengths = Vec::new();
+        for column in &mut self.words {
+            column.step(count)?;
+            lengths.push(column.rows.len());
+        }
+        for column in &mut self.longs {
+            column.step(count)?;
+            lengths.push(column.rows.len());
+        }
+        if let Some(column) = &mut self.remap_device {
+            column.step(count)?;
+            lengths.push(column.rows.len());
+        }
+        if let Some(column) = &mut self.remap_sector {
+            column.step(count)?;
+            lengths.push(column.rows.len());
+        }
+        if let Some(column) = &mut self.process {
+            column.step(count)?;
+            lengths.push(column.rows.len());
+        }
+        let rows = lengths[0];
+        if lengths.iter().any(|&length| length != rows) {
+            return Err(ParquetError::General("columns of different lengths".into()));
+        }
+        Ok(rows)
+    }
+
+    fn word(&self, column: usize, row: usize) -> u32 {
+        self.words[column].rows[row].unwrap_or(0) as u32
+    }
+
+    fn event(&self, row: usize) -> Event {
+        let mut event = Event {
+            time: self.longs[0].rows[row].unwrap_or(0) as u64,
+            sector: self.longs[1].rows[row].unwrap_or(0) as u64,
+            device: DeviceId(self.word(0, row)),
+            cpu: self.word(1, row) as u16,
+            sequence: self.word(2, row),
+            pid: self.word(3, row),
+            action: Action(self.word(4, row) as u8),
+            rwbs: Rwbs(self.word(5, row) as u16),
+            bytes: self.word(6, row),
+            error: self.word(7, row) as u16,
+            ..Event::default()
+        };
+        if let Some(column) = &self.remap_sector {
+            event.arg_sector = column.rows[row].unwrap_or(0) as u64;
+        }
+        if let Some(device) = self.remap_device.as_ref().and_then(|column| column.rows[row]) {
+            event.arg_device = DeviceId(device as u32);
+            event.target_device = event.device;
+        }
+        event
+    }
+
+    fn name(&self, row: usize) -> Option<&ByteArray> {
+        self.process.as_ref()?.rows[row].as_ref()
+    }
+}
+
+struct Parquet {
+    path: String,
+    reader: SerializedFileReader<File>,
+    columns: Columns,
+    next_group: usize,
+    group: Option<Group>,
+    processes: Processes,
+    last_time: u64,
+    info: TraceInfo,
+}
+
+impl Source for Parquet {
+    fn fill(&mut self, batch: &mut EventBatch) -> Result<bool> {
+        loop {
+            if self.group.is_none() {
+                if self.next_group >= self.reader.metadata().num_row_groups() {
+                    return Ok(false);
+                }
+                let (reader, number) = (&self.reader, self.next_group);
+                self.next_group += 1;
+                self.group = Some(guarded(&self.path, || Group::open(reader, number, &self.columns))?);
+            }
+            let Some(group) = &mut self.group else { return Ok(false) };
+            let rows = guarded(&self.path, || group.step(EventBatch::TARGET))?;
+            for row in 0..rows {
+                let event = group.event(row);
+                if let Some(name) = group.name(row) {
+                    self.processes.learn(event.pid, name.data());
+                    let before = batch.events.len();
+                    let fresh = self.processes.fresh.drain(..);
+                    batch.names.extend(fresh.map(|(pid, name)| ProcessName { before, pid, name }));
+                }
+                self.info.out_of_order += u64::from(event.time < self.last_time);
+                self.last_time = event.time;
+                batch.events.push(event);
+            }
+            if rows > 0 {
+                return Ok(true);
+            }
+            self.group = None;
+        }
+    }
+
+    fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+}

@@ -1,0 +1,58 @@
+//! Systor '17 traces (SNIA; enterprise VDI, 2016): one line a request, times in seconds since 1970.
+
+use super::Format;
+use super::fields::Fields;
+use super::msr::read_or_write;
+use super::table::{Context, NO_RESPONSE, Row};
+use super::text::{Expected, Parsed, Rows, end, need, open, sniff};
+use crate::event::SECTOR;
+
+pub const FORMAT: Format = Format {
+    name: Systor::NAME,
+    about: "Systor '17 CSV: Timestamp,Response,IOType,LUN,Offset,Size",
+    sniff: sniff::<Systor>,
+    open: open::<Systor>,
+};
+
+#[derive(Default)]
+struct Systor;
+
+impl Rows for Systor {
+    const NAME: &'static str = "systor17";
+    const COLUMNS: &'static str = "Timestamp,Response,IOType,LUN,Offset,Size";
+    const EPOCH: Option<u64> = Some(0);
+
+    fn parse(&mut self, line: &[u8], context: &mut Context) -> Result<Parsed, Expected> {
+        let mut fields = Fields::new(line);
+        let time = fields.decimal(9).zip(fields.byte(b','));
+        let time = need(time, "column 1: Timestamp in seconds")?.0;
+        let response = if fields.rest().first() == Some(&b',') {
+            Some(NO_RESPONSE) // not recorded
+        } else {
+            fields.decimal(9)
+        };
+        let response = response.zip(fields.byte(b','));
+        let response = need(response, "column 2: Response in seconds")?.0;
+        let kind = fields.until(b',');
+        let from = fields.rest();
+        need(fields.number(), "column 4: LUN, a whole number")?;
+        let lun = &from[..from.len() - fields.rest().len()];
+        need(fields.byte(b','), "column 4: LUN, a whole number")?;
+        if kind.is_empty() {
+            return Ok(Parsed::Other); // neither read nor write
+        }
+        let rwbs = need(read_or_write(kind), "column 3: IOType, R or W")?;
+        let offset = need(fields.number().zip(fields.byte(b',')), "column 5: Offset in bytes")?.0;
+        let bytes = need(fields.number32(), "column 6: Size in bytes, below 4 GiB")?;
+        end(&fields)?;
+        Ok(Parsed::Row(Row {
+            time,
+            response,
+            sector: offset / SECTOR,
+            bytes,
+            device: context.devices.number(lun, |name| format!("lun{name}")),
+            pid: 0,
+            rwbs,
+        }))
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests over all formats.
+
+mod mutations;
+mod rows;
+mod samples;

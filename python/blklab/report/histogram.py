@@ -1,0 +1,145 @@
+"""Histograms of a device: what was counted, by which bins, of which operations."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from blklab.report import words
+from blklab.report.view import OPS, Device
+
+
+@dataclass(frozen=True)
+class Bin:
+    """One bin of a histogram."""
+
+    label: str
+    low: float
+    high: float
+    count: float
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Bins in ascending order, empty ones between others left out, and what they count."""
+
+    title: str
+    unit: str
+    """What is counted: `I/Os`, or `ns` for time."""
+
+    bins: list[Bin]
+    note: str = ""
+
+    @property
+    def total(self) -> float:
+        """What all bins hold together."""
+        return sum(one.count for one in self.bins)
+
+
+def sizes(device: Device) -> list[Histogram]:
+    """Request sizes by operation, in bins of 4 KiB centred on the size."""
+    found = []
+    for op in ("read", "write", "discard"):
+        counted = device.op(op)["sizes"]
+        bins = [
+            Bin(_centre(entry["center_kib"]), *_edges(entry["center_kib"]), entry["count"])
+            for entry in counted["bins_4k"]
+        ]
+        mean, median = words.size(counted["mean_bytes"]), words.size(counted["median_bytes"])
+        note = f"mean {mean}, median {median}, most often {words.size(counted['mode_bytes'])}"
+        found.append(Histogram(f"Sizes of {words.ops(op)}", "I/Os", bins, note))
+    return [histogram for histogram in found if histogram.bins]
+
+
+def _centre(kib: int) -> str:
+    return words.size(kib * 1024) if kib else "<2 KiB"
+
+
+def _edges(kib: int) -> tuple[float, float]:
+    return max(0, kib - 2) * 1024, (kib + 2) * 1024
+
+
+def latency(device: Device) -> list[Histogram]:
+    """Response times by operation, in ten logarithmic bins a decade."""
+    found = []
+    for op in OPS:
+        if (response := device.response(op)) is None:
+            continue
+        stage, quantiles = response
+        bins = [
+            Bin(_range(low, high), low, high, count)
+            for low, high, count in device.life(op)["histogram"]
+        ]
+        median, p99 = words.duration(quantiles["p50"]), words.duration(quantiles["p99"])
+        note = f"mean {words.duration(quantiles['mean'])}, median {median}, 99th percentile {p99}"
+        found.append(Histogram(f"{stage} of {words.ops(op)}", "I/Os", bins, note))
+    return found
+
+
+def _range(low: float, high: float) -> str:
+    return f"{words.duration(low)} – {words.duration(high)}"
+
+
+def depth(device: Device) -> list[Histogram]:
+    """Time spent with so many I/Os in flight."""
+    found = []
+    for title, key in (("I/Os in flight", "in_flight"), ("Requests at the device", "dispatched")):
+        level = device.data[key]
+        bins = [
+            Bin(_levels(entry), entry["low"], entry["high"] + 1, entry["time_ns"])
+            for entry in level["histogram"]
+        ]
+        if bins:
+            note = f"mean {words.number(level['mean'])}, at most {level['max']:,}; weighted by time"
+            found.append(Histogram(title, "ns", bins, note))
+    return found
+
+
+def _levels(entry: dict[str, Any]) -> str:
+    low, high = entry["low"], entry["high"]
+    return f"{low:,}" if low == high else f"{low:,} – {high:,}"
+
+
+def seek(device: Device) -> list[Histogram]:
+    """Distances from the end of one I/O to the start of the next, powers of two each side."""
+    seeks = device.data["pattern"]["seeks"]
+    bins = [
+        Bin(
+            _distance(entry),
+            entry["low_sectors"] * 512,
+            entry["high_sectors"] * 512,
+            entry["count"],
+        )
+        for entry in seeks["histogram"]
+    ]
+    note = "from the end of one read or write to the start of the next; negative is backwards"
+    return [Histogram("Seek distances", "I/Os", bins, note)] if bins else []
+
+
+def _distance(entry: dict[str, Any]) -> str:
+    low, high = 512 * entry["low_sectors"], 512 * entry["high_sectors"]
+    if low == high:
+        return words.size(low) if low else "0 (sequential)"
+    # Ranges are [2^i, 2^(i+1)) sectors: named by their power of two.
+    return f"from {words.size(low)}" if low > 0 else f"from {words.size(high)}"
+
+
+KINDS: Final[dict[str, Callable[[Device], list[Histogram]]]] = {
+    "size": sizes,
+    "latency": latency,
+    "depth": depth,
+    "seek": seek,
+}
+"""Every kind of histogram, by the name that `--what` takes."""
+
+
+def as_json(histogram: Histogram) -> dict[str, Any]:
+    """Returns a histogram as JSON: bins are `[low, high)`, in bytes or ns."""
+    return {
+        "title": histogram.title,
+        "counted": histogram.unit,
+        "total": histogram.total,
+        "bins": [
+            {"label": one.label, "low": one.low, "high": one.high, "count": one.count}
+            for one in histogram.bins
+        ],
+    }

@@ -1,0 +1,278 @@
+"""The workload in five plain sentences, with numbers, for the terminal and the page alike."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from blklab.report import words
+from blklab.report.view import BLOCK, OPS, Device, Group
+
+ALMOST_ALL: Final = 0.95
+"""Share from which one value is said to be nearly the only one."""
+
+FEWEST: Final = 20
+"""I/Os below which nothing is said about their order."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence, and the one word that says what it is about."""
+
+    topic: str
+    text: str
+
+
+def sentences(device: Device) -> list[Sentence]:
+    """Returns what the workload of a device is, in five sentences."""
+    return [
+        Sentence("Load", _load(device)),
+        Sentence("Pattern", _pattern(device)),
+        Sentence("Latency", _latency(device)),
+        Sentence("Locality", _locality(device)),
+        Sentence("Origin", _origin(device)),
+    ]
+
+
+# --- load: how much, of what, how large -----------------------------------------------------------
+
+
+def _load(device: Device) -> str:
+    if not device.ios:
+        ended = sum(device.life(op)["without_queue"] for op in device.ops)
+        return (
+            f"No I/O was queued on {device.label} as a bio; it dispatched"
+            f" {words.plural(ended, 'request')} of its own or passed through."
+        )
+    text = f"{device.label} received {words.plural(device.ios, 'I/O')}"
+    if device.bytes:
+        text += f" and {words.size(device.bytes)}"
+    if device.span_ns and device.iops is not None:
+        text += f" in {words.duration(device.span_ns)}"
+        rates = [f"{words.number(device.iops)} IOPS"]
+        if device.bytes:
+            rates.append(words.rate(device.throughput))
+        text += f" ({', '.join(rates)})"
+    present = [op for op in device.ops if device.op(op)["ios"]]
+    if len(present) == 1:
+        sizes = _sizes(device, present[0])
+        return f"{text}: nothing but {words.ops(present[0])}" + (f", {sizes}." if sizes else ".")
+    said = [(op, _sizes(device, op)) for op in present]
+    listed = words.listing([f"{words.ops(op)} are {sizes}" for op, sizes in said if sizes])
+    return f"{text}: {_mix(device, present)}" + (f"; {listed}." if listed else ".")
+
+
+def _mix(device: Device, present: list[str]) -> str:
+    ordered = sorted(present, key=lambda op: -device.op(op)["ios"])
+    shares = {op: device.op(op)["share_of_ios"] for op in ordered}
+    return words.listing([f"{words.share(share)} {words.ops(op)}" for op, share in shares.items()])
+
+
+def _sizes(device: Device, op: str) -> str:
+    """How large the I/Os of an operation are, to follow `reads are`; empty if they have no size."""
+    sizes = device.op(op)["sizes"]
+    if not sizes["count"]:
+        return ""
+    mode, low, high = sizes["mode_bytes"], sizes["min_bytes"], sizes["max_bytes"]
+    if low == high:
+        return f"all {words.size(mode)}"
+    at_mode = next((entry["count"] for entry in sizes["exact"] if entry["bytes"] == mode), 0)
+    share = at_mode / sizes["count"]
+    if share >= 0.5:
+        how = "nearly all" if share >= ALMOST_ALL else "mostly"
+        return f"{how} {words.size(mode)} ({words.share(share)}; up to {words.size(high)})"
+    return f"{words.size(low)} to {words.size(high)} (median {words.size(sizes['median_bytes'])})"
+
+
+# --- pattern: sequential or random, steady or bursty ----------------------------------------------
+
+
+def _pattern(device: Device) -> str:
+    pattern = device.data["pattern"]
+    said = []
+    for op, streams in (("read", pattern["read_streams"]), ("write", pattern["write_streams"])):
+        if streams["ios"]:
+            said.append(_order(op, streams))
+    parts = [words.listing(said)] if said else []
+    seeks = pattern["seeks"]
+    moved = seeks["forward"] + seeks["backward"]
+    if moved >= FEWEST and seeks["median_distance_sectors"]:
+        parts.append(
+            "half of all seeks go further than"
+            f" {words.size(512 * seeks['median_distance_sectors'])}"
+        )
+    parts.append(_arrivals(pattern["arrivals"]))
+    text = "; ".join(part for part in parts if part)
+    return text[:1].upper() + text[1:] + "."
+
+
+def _order(op: str, streams: dict[str, Any]) -> str:
+    name, share = words.ops(op), streams["sequential_share"] or 0.0
+    if streams["ios"] < FEWEST:
+        return f"{name} are too few ({streams['ios']}) to call sequential or random"
+    evidence = f"{words.share(share)} of them continue a stream"
+    if share < 0.2:
+        degree = "random" if share < 0.05 else "mostly random"
+        return f"{name} are {degree} ({evidence})"
+    degree = "partly sequential" if share < 0.5 else "mostly sequential"
+    degree = "sequential" if share >= ALMOST_ALL else degree
+    run = words.size(streams["run_bytes"]["mean"])
+    lanes = streams["peak_concurrent_streams"]
+    at_once = f", up to {lanes} streams at once" if lanes > 1 else ""
+    return f"{name} are {degree} ({evidence}, runs of {run} on average{at_once})"
+
+
+def _arrivals(arrivals: dict[str, Any]) -> str:
+    match arrivals["pattern"]:
+        case "bursty":
+            text = "arrivals are bursty"
+        case "steady":
+            text = "arrivals are steady"
+        case "random":
+            text = "arrivals are random, as if independent of each other"
+        case _:
+            return "arrivals are too few to judge their rhythm"
+    if arrivals["peak_to_mean"] is not None and arrivals["peak_to_mean"] >= 1.05:
+        text += (
+            f": the busiest second brought {words.plural(arrivals['peak_iops'], 'I/O')},"
+            f" {words.number(arrivals['peak_to_mean'])} times the mean"
+        )
+    return text
+
+
+# --- latency and queue depth ----------------------------------------------------------------------
+
+
+def _latency(device: Device) -> str:
+    found = {op: found[1]["count"] for op in OPS if (found := device.response(op))}
+    timed = [op for op, count in found.items() if count >= FEWEST] or list(found)
+    depth = _depth(device)
+    if not timed:
+        text = "no I/O was seen from its queueing to its completion, so latency is unknown"
+        return _sentence([text, depth])
+    said: list[str] = []
+    for op in timed:
+        stage, quantiles = device.response(op) or ("", {})
+        p50, p99 = words.duration(quantiles["p50"]), words.duration(quantiles["p99"])
+        if said:
+            said.append(f"{words.ops(op)} {p50} and {p99}")
+            continue
+        said.append(f"{words.ops(op)} take {p50} in the median and {p99} at the 99th percentile")
+        since = "queued" if stage == "Q2C" else "dispatched"
+    text = f"{', '.join(said)} ({stage}: from being {since} to completion)"
+    return _sentence([text, _inside(device, timed[0]), depth, _failures(device)])
+
+
+def _inside(device: Device, op: str) -> str:
+    """Where the time goes: in the device, or waiting for it."""
+    whole, inside = device.latency(op), device.latency(op, "d2c")
+    if whole is None or inside is None or not whole["mean"]:
+        return ""
+    waiting = max(0.0, 1 - inside["mean"] / whole["mean"])
+    if waiting < 0.05:
+        return ""
+    return f"{words.ops(op)} spend {words.share(waiting)} of it before dispatch"
+
+
+def _depth(device: Device) -> str:
+    level = device.data["in_flight"]
+    if level["mean"] is None:
+        return ""
+    text = f"{words.number(level['mean'])} I/Os are in flight on average (at most {level['max']:,}"
+    if level["idle_share"] is not None and level["idle_share"] >= 0.005:
+        text += f"; none for {words.share(level['idle_share'])} of the time"
+    return text + ")"
+
+
+def _failures(device: Device) -> str:
+    if not device.failed:
+        return ""
+    kinds: dict[str, int] = {}
+    for errors in device.errors.values():
+        for name, number in errors.items():
+            kinds[name] = kinds.get(name, 0) + number
+    listed = words.listing([name for name, _ in sorted(kinds.items(), key=lambda kind: -kind[1])])
+    return f"{words.plural(device.failed, 'I/O')} failed with {listed}"
+
+
+def _sentence(parts: list[str]) -> str:
+    text = "; ".join(part for part in parts if part)
+    return text[:1].upper() + text[1:] + "."
+
+
+# --- locality: hot blocks and working set ---------------------------------------------------------
+
+
+def _locality(device: Device) -> str:
+    hotness = device.data["hotness"]
+    if not hotness["accesses"]:
+        return "No data was read or written, so there is no working set and no block is hot."
+    about = "about " if hotness["sampled"] else ""
+    text = f"The I/O touched {about}{words.size(hotness['unique_bytes'])} of distinct"
+    text += f" {words.size(BLOCK)} blocks"
+    often = hotness["accesses_per_block"]
+    if often is not None and often < 1.05:
+        return f"{text}, hardly any of them twice; {_zipf(hotness['zipf'])}."
+    text += f", each {words.number(often)} times on average"
+    hot = {share["fraction"]: share["io_share"] for share in hotness["hottest"]}
+    favoured = [f for f in (0.01, 0.2) if f in hot and f * hotness["unique_blocks"] >= 1]
+    if favoured:
+        shares = [f"the hottest {words.share(f)} take {words.share(hot[f])}" for f in favoured]
+        text += f"; {words.listing(shares)} of the accesses"
+    return f"{text}; {_zipf(hotness['zipf'])}."
+
+
+def _zipf(zipf: dict[str, Any]) -> str:
+    reason = str(zipf["reason"]).rstrip(".")
+    match zipf["verdict"]:
+        case "zipf":
+            return (
+                f"popularity follows Zipf's law with exponent {words.number(zipf['exponent'])}"
+                f" (off by at most {words.share(zipf['ks_distance'])} of the accesses)"
+            )
+        case "uniform":
+            return f"not Zipf but uniform: {reason}"
+        case _:
+            return f"not Zipf: {reason}"
+
+
+# --- origin: who asked ----------------------------------------------------------------------------
+
+
+def _origin(device: Device) -> str:
+    if not device.ios:
+        return "Nobody queued I/O here."
+    said = [_processes(device), _sources(device)]
+    cpus = device.groups("cpus")
+    if len(cpus) > 1 and (top := cpus[0].total / device.ios) >= max(0.5, 1.5 / len(cpus)):
+        said.append(f"{cpus[0].label} queued {words.share(top)} of it")
+    return _sentence(said)
+
+
+def _processes(device: Device) -> str:
+    groups = device.groups("processes")
+    if len(groups) == 1:
+        return f"all I/O was queued by {groups[0].label}"
+    top = _top(groups, device.ios)
+    shares = [f"{group.label} ({words.share(group.total / device.ios)})" for group in top]
+    if rest := len(groups) - len(top):
+        shares.append(words.plural(rest, "other process", "other processes"))
+    return f"the I/O was queued by {words.listing(shares)}"
+
+
+def _sources(device: Device) -> str:
+    groups = device.groups("sources")
+    remapped = [group for group in groups if not group.direct]
+    direct = sum(group.total for group in groups if group.direct) / device.ios
+    if not remapped:
+        return f"all of it was queued on {device.label} itself"
+    if len(remapped) == 1 and not direct:
+        return f"all of it came from {remapped[0].label}"
+    top = _top(remapped, device.ios)
+    shares = [f"{words.share(group.total / device.ios)} came from {group.label}" for group in top]
+    if len(remapped) == len(top) and direct:
+        shares.append(f"{words.share(direct)} was queued on {device.label} itself")
+    return words.listing(shares)
+
+
+def _top(groups: list[Group], ios: int) -> list[Group]:
+    """Returns up to three groups that matter, and at least one."""
+    return [group for group in groups[:3] if group.total / ios >= 0.05] or groups[:1]

@@ -1,0 +1,74 @@
+"""Tables of all devices of a trace: the stack, and each one's key figures."""
+
+from blklab.report import words
+from blklab.report.tables.base import BAR, Table, figures, pruned, text
+from blklab.report.view import Device, View
+
+
+def overview(view: View) -> Table:
+    """Every device with its load and response times, from the top of the stack to the bottom."""
+    rows: list[list[str]] = []
+    strong = set()
+    for depth, layer in enumerate(view.layers()):
+        for device in layer:
+            if view.devices and any(d.active for d in view.devices) and device is view.focus:
+                strong.add(len(rows))
+            branch = "  " * (depth - 1) + "└ " if depth else ""
+            rows.append([branch + device.label, *_figures(device)])
+    headings = figures(
+        "I/Os", "IOPS", "rate", "reads", "read p50 / p99", "write p50 / p99", "depth", "errors"
+    )
+    return pruned(
+        Table(
+            "Devices",
+            [text(""), *headings],
+            rows,
+            stack(view),
+            frozenset(strong),
+            ("rate", "depth", "reads"),
+        )
+    )
+
+
+def _figures(device: Device) -> list[str]:
+    return [
+        words.count(device.ios),
+        words.number(device.iops),
+        words.rate(device.throughput),
+        words.share(device.op("read")["share_of_ios"] if device.ios else None),
+        *(_pair(device, op) for op in ("read", "write")),
+        words.number(device.data["in_flight"]["mean"]),
+        words.count(device.failed),
+    ]
+
+
+def _pair(device: Device, op: str) -> str:
+    found = device.response(op)
+    if found is None:
+        return words.NONE
+    return f"{words.duration(found[1]['p50'])} / {words.duration(found[1]['p99'])}"
+
+
+def stack(view: View) -> str:
+    """Returns which devices feed which, in one line; empty if none does."""
+    layers = view.layers()
+    if len(layers) < 2:
+        return ""
+    chain = " → ".join(", ".join(device.label for device in layer) for layer in layers)
+    return f"stack: {chain}"
+
+
+def feeds(view: View) -> Table:
+    """The edges of the stack: which device's I/Os came from which."""
+    rows = [
+        [
+            view.names.get(feed.upper, feed.upper),
+            view.names[feed.lower],
+            words.count(feed.ios),
+            words.share(feed.share),
+            str(feed.share),
+        ]
+        for feed in sorted(view.feeds(), key=lambda feed: -feed.ios)
+    ]
+    columns = [text("from"), text("to"), *figures("I/Os", "share of the lower device's"), BAR]
+    return Table("Who feeds whom", columns, rows)

@@ -1,0 +1,215 @@
+"""Sentences and tables in the terminal."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, Literal
+
+from blklab.report import words
+from blklab.report.sentences import sentences
+from blklab.report.tables import devices, life, load, pattern, trace
+from blklab.report.tables.base import Column, Table, only
+from blklab.report.view import Device, View
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+BAR_WIDTH: Final = 12
+"""Cells of a bar; narrow terminals get half."""
+
+GAP: Final = 2
+"""Blank cells between columns."""
+
+NARROW: Final = 100
+"""Columns below which bars are halved."""
+
+NOTHING: Final = Table("", [], [])
+
+DETAILS: Final[tuple[Callable[[Device], Table], ...]] = (
+    load.operations,
+    life.stages,
+    life.errors,
+    life.depth,
+    load.sizes,
+    pattern.order,
+    pattern.seeks,
+    pattern.arrivals,
+    pattern.footprint,
+    pattern.hotness,
+    lambda device: load.groups(device, "processes"),
+    lambda device: load.groups(device, "sources") if device.is_fed else NOTHING,
+    lambda device: load.groups(device, "cpus"),
+)
+"""What is shown of a device, in order."""
+
+
+def stat(console: "Console", view: View, *, all_devices: bool) -> None:
+    """Prints what the workload of a trace is."""
+    shown = view.detailed(all_devices=all_devices)
+    for at, device in enumerate(shown):
+        _headline(console, device, first=at == 0)
+        if at == 0:
+            _facts(console, view)
+        console.print()
+        _prose(console, device)
+        if at == 0 and len(view.devices) > 1:
+            draw(console, devices.overview(view))
+        for build in DETAILS:
+            draw(console, build(device))
+        draw_events(console, device)
+    _troubles(console, view)
+    if len(shown) < sum(device.active for device in view.devices):
+        rest = words.listing(
+            [f"--device {d.label}" for d in view.devices if d.active and d not in shown][:2]
+        )
+        console.print()
+        _note(console, f"In full above: {shown[0].label}. Others: {rest}, or --all-devices.")
+
+
+def _headline(console: "Console", device: Device, *, first: bool) -> None:
+    from rich.rule import Rule
+    from rich.text import Text
+
+    if not first:
+        console.print()
+    number = f" ({device.number})" if device.number not in device.label else ""
+    title = Text.assemble((device.label, "bold"), (number, "dim"))
+    console.print(Rule(title, align="left", style="cyan"))
+
+
+def _facts(console: "Console", view: View) -> None:
+    from rich.text import Text
+
+    first, last = view.span_ns()
+    parts = [
+        words.plural(len(view.devices), "device"),
+        words.plural(view.profile["events"], "event"),
+        words.duration(last - first),
+        view.started() or "",
+        f"only {only}" if (only := trace.filters(view)) else "",
+    ]
+    console.print(Text(" · ".join(part for part in parts if part), style="dim"))
+
+
+def _prose(console: "Console", device: Device) -> None:
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="bold cyan", no_wrap=True)
+    grid.add_column(overflow="fold", max_width=110)
+    for sentence in sentences(device):
+        grid.add_row(sentence.topic, Text(sentence.text))
+    console.print(grid)
+
+
+def draw(console: "Console", table: Table) -> None:
+    """Prints a table under its title, as much of it as there is room for; nothing if empty."""
+    if not table:
+        return
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    shown, left_out = fitted(table, console.width)
+    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
+    for column in shown.columns:
+        justify: Literal["left", "right"] = "right" if column.numeric else "left"
+        figure = column.numeric or column.bar
+        grid.add_column(Text(column.heading), justify=justify, no_wrap=figure, overflow="fold")
+    for at, row in enumerate(shown.rows):
+        cells = [
+            _cell(column, cell, console.width)
+            for column, cell in zip(shown.columns, row, strict=True)
+        ]
+        grid.add_row(*cells, style="bold" if at in shown.strong else None)
+    console.print()
+    console.print(Text(table.title, style="bold"))
+    console.print(grid)
+    if table.note:
+        _note(console, table.note)
+    if left_out:
+        _note(console, f"no room here for: {', '.join(left_out)}")
+
+
+def fitted(table: Table, width: int) -> tuple[Table, list[str]]:
+    """Returns the table without the columns it can spare, until it fits, and their headings."""
+    from rich.cells import cell_len
+
+    left_out: list[str] = []
+    for heading in table.spare:
+        widths = [
+            _bar_width(width)
+            if column.bar
+            else max(cell_len(text) for text in (column.heading, *(row[at] for row in table.rows)))
+            for at, column in enumerate(table.columns)
+        ]
+        if sum(widths) + GAP * (len(widths) - 1) <= width:
+            break
+        names = [column.heading if at else None for at, column in enumerate(table.columns)]
+        if heading in names:
+            place = names.index(heading)
+            table = only(table, [at for at in range(len(names)) if at != place])
+            left_out += [heading] if heading else []
+    return table, left_out
+
+
+def _bar_width(width: int) -> int:
+    return BAR_WIDTH if width >= NARROW else BAR_WIDTH // 2
+
+
+def _cell(column: Column, cell: str, width: int) -> "RenderableType":
+    from rich.text import Text
+
+    if column.bar:
+        return Text(bar(float(cell or 0), 1.0, _bar_width(width)), style="cyan")
+    return Text(cell, style="" if cell != words.NONE else "dim")
+
+
+EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+
+
+def bar(value: float, longest: float, width: int) -> str:
+    """Returns a bar of up to `width` cells; the `longest` value fills them. What is not 0 shows."""
+    if longest <= 0 or value <= 0:
+        return ""
+    eighths = max(1, round(8 * width * min(1.0, value / longest)))
+    full, rest = divmod(eighths, 8)
+    return "█" * full + (EIGHTHS[rest] if rest else "")
+
+
+def draw_events(console: "Console", device: Device) -> None:
+    """Prints the number of events of each letter, in one line."""
+    counts = [f"{letter} {number:,}" for letter, number in device.data["events"].items()]
+    if counts:
+        from rich.text import Text
+
+        console.print()
+        line = Text.assemble(("Events  ", "bold"), "  ".join(counts), overflow="fold")
+        console.print(line)
+
+
+def _troubles(console: "Console", view: View) -> None:
+    found = list(_lines(trace.troubles(view)))
+    if not found:
+        return
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    console.print()
+    console.print(Text("Doubts", style="bold yellow"))
+    grid = Grid.grid(padding=(0, 1, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for line in found:
+        grid.add_row("•", Text(line))
+    console.print(grid)
+
+
+def _lines(found: list[str], most: int = 20) -> Iterator[str]:
+    yield from found[:most]
+    if len(found) > most:
+        yield f"and {len(found) - most} more (--json has them all)"
+
+
+def _note(console: "Console", note: str) -> None:
+    from rich.text import Text
+
+    console.print(Text(note, style="dim"))

@@ -1,0 +1,279 @@
+"""A profile as the report looks at it: devices by name, who feeds whom, figures derived."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.text import printable
+
+OPS: Final = ("read", "write", "discard", "flush")
+"""Operations in the order in which they are always shown."""
+
+STAGES: Final = {
+    "q2c": "queued to completed",
+    "q2d": "queued to dispatched",
+    "d2c": "dispatched to completed",
+    "q2g": "queued to request allocated",
+    "g2i": "allocated to inserted",
+    "i2d": "inserted to dispatched",
+    "q2m": "queued to merged",
+    "m2d": "merged to dispatched",
+}
+"""Stretches of an I/O's life, and what they are, in btt's letters."""
+
+BLOCK: Final = 4096
+"""Bytes of the blocks that hotness and working set count."""
+
+DIRECT: Final = "direct"
+"""What a profile calls the source of I/Os that were not remapped."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """What one process, CPU or source device asked of a device."""
+
+    label: str
+    ios: dict[str, int]
+    bytes: int
+    read_ns: dict[str, Any]
+    write_ns: dict[str, Any]
+    errors: int
+    direct: bool = False
+    """Whether it is the source `direct`: not remapped from another device."""
+
+    @property
+    def total(self) -> int:
+        """I/Os of all operations."""
+        return sum(self.ios.values())
+
+
+@dataclass(frozen=True)
+class Feed:
+    """An edge of the stack: I/Os that `lower` received from `upper` by remapping."""
+
+    upper: str
+    lower: str
+    ios: int
+    share: float
+    """Of the lower device's I/Os, 0..=1."""
+
+
+class Device:
+    """One device of a profile."""
+
+    def __init__(self, data: dict[str, Any], names: dict[str, str]) -> None:
+        self.data = data
+        self.number: str = data["device"]
+        self.names = names
+        self.label = names[self.number]
+
+    @cached_property
+    def ios(self) -> int:
+        """I/Os queued."""
+        return sum(op["ios"] for op in self.data["load"]["ops"].values())
+
+    @cached_property
+    def bytes(self) -> int:
+        """Bytes queued."""
+        return sum(op["bytes"] for op in self.data["load"]["ops"].values())
+
+    @property
+    def active(self) -> bool:
+        """Whether any I/O was seen on it."""
+        lives = self.data["life"].values()
+        return self.ios > 0 or any(life["completed"] or life["without_queue"] for life in lives)
+
+    @property
+    def span_ns(self) -> int:
+        """Time from the device's first event to its last."""
+        return max(0, int(self.data["last_ns"]) - int(self.data["first_ns"]))
+
+    @property
+    def iops(self) -> float | None:
+        """I/Os queued a second of the device's span."""
+        return self.ios / (self.span_ns / 1e9) if self.span_ns else None
+
+    @property
+    def throughput(self) -> float | None:
+        """Bytes queued a second of the device's span."""
+        return self.bytes / (self.span_ns / 1e9) if self.span_ns else None
+
+    @cached_property
+    def ops(self) -> list[str]:
+        """Operations seen, in the usual order."""
+        return [op for op in OPS if self.op(op)["ios"] or self.life(op)["without_queue"]]
+
+    def op(self, name: str) -> dict[str, Any]:
+        """What was asked for of one operation."""
+        asked: dict[str, Any] = self.data["load"]["ops"][name]
+        return asked
+
+    def life(self, name: str) -> dict[str, Any]:
+        """How long one operation took; `all` is whatever moves data."""
+        life: dict[str, Any] = self.data["life"][name]
+        return life
+
+    def latency(self, op: str, stage: str = "q2c") -> dict[str, Any] | None:
+        """Quantiles in ns of one stretch of life, None if it was never seen."""
+        quantiles: dict[str, Any] = self.life(op)["latency_ns"][stage]
+        return quantiles if quantiles["count"] else None
+
+    def response(self, op: str) -> tuple[str, dict[str, Any]] | None:
+        """Q2C, or D2C where nothing was seen queued: (its letters, quantiles in ns)."""
+        for stage in ("q2c", "d2c"):
+            if (quantiles := self.latency(op, stage)) is not None:
+                return stage.upper(), quantiles
+        return None
+
+    @property
+    def dispatches(self) -> bool:
+        """Whether it has D events: request-based. md and dm devices pass bios on and have none."""
+        return bool(self.data["dispatched"]["time_ns"]) or "D" in self.data["events"]
+
+    @cached_property
+    def errors(self) -> dict[str, dict[str, int]]:
+        """Failed completions by operation and errno, operations without failures left out."""
+        by_op = {op: self.life(op)["errors"] for op in OPS}
+        return {op: errors for op, errors in by_op.items() if errors}
+
+    @property
+    def failed(self) -> int:
+        """I/Os that completed with an error."""
+        return sum(sum(errors.values()) for errors in self.errors.values())
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether any of its I/O was remapped to it."""
+        return any(source["name"] != DIRECT for source in self.data["load"]["sources"])
+
+    def groups(self, kind: str) -> list[Group]:
+        """Its I/Os by `processes`, `cpus` or `sources`, most first."""
+        return [
+            Group(
+                label=self._group_label(kind, entry["name"]),
+                ios=entry["ios"],
+                bytes=sum(entry["bytes"].values()),
+                read_ns=entry["read_q2c_ns"],
+                write_ns=entry["write_q2c_ns"],
+                errors=entry["errors"],
+                direct=kind == "sources" and entry["name"] == DIRECT,
+            )
+            for entry in self.data["load"][kind]
+        ]
+
+    def _group_label(self, kind: str, name: str) -> str:
+        if kind == "cpus":
+            return f"CPU {name}" if name.isdigit() else printable(name)
+        if kind == "processes":
+            return printable(name) or "(unnamed)"
+        if name == DIRECT:
+            return f"queued on {self.label} itself"
+        if name == self.number:
+            return f"{self.label}, moved within itself"
+        return self.names.get(name, printable(name))
+
+    def slices(self) -> tuple[int, list[dict[str, Any]]]:
+        """Width in ns and the time slices, from the first with I/O to the last with I/O."""
+        over_time = self.data["over_time"]
+        slices: list[dict[str, Any]] = over_time["slices"]
+        busy = [at for at, slice_ in enumerate(slices) if _is_busy(slice_)]
+        kept = slices[busy[0] : busy[-1] + 1] if busy else []
+        return int(over_time["width_ns"]), kept
+
+
+def _is_busy(slice_: dict[str, Any]) -> bool:
+    counts = (slice_["reads"], slice_["writes"], slice_["others"])
+    return any(counts) or slice_["read_p50_ns"] is not None or slice_["write_p50_ns"] is not None
+
+
+class View:
+    """A profile with its devices by name."""
+
+    def __init__(self, profile: dict[str, Any]) -> None:
+        self.profile = profile
+        self.trace: dict[str, Any] = profile["trace"]
+        self.names = _labels(profile)
+        self.devices = [Device(data, self.names) for data in profile["devices"]]
+
+    @cached_property
+    def focus(self) -> Device:
+        """The device to look at first. Raises BlklabError if no device has I/O."""
+        active = [device for device in self.devices if device.active]
+        if not active:
+            raise BlklabError("no I/O to report on")
+        chosen = [device for device in active if device.number == self.profile["focus"]]
+        return chosen[0] if chosen else max(active, key=lambda device: device.ios)
+
+    def detailed(self, *, all_devices: bool) -> list[Device]:
+        """Devices to show in full: the focus; all if asked for, or if the user chose some."""
+        if all_devices or self.profile["filter"]["devices"]:
+            ordered = [device for layer in self.layers() for device in layer]
+            return [device for device in ordered if device.active]
+        return [self.focus]
+
+    def feeds(self) -> list[Feed]:
+        """Which device's I/Os came from which, by remapping."""
+        return [
+            Feed(source["name"], device.number, ios, ios / device.ios)
+            for device in self.devices
+            for source in device.data["load"]["sources"]
+            if source["name"] not in {DIRECT, device.number}
+            if (ios := sum(source["ios"].values()))
+        ]
+
+    def layers(self) -> list[list[Device]]:
+        """Devices from the top of the stack to the bottom; those of one layer feed none of it."""
+        above: dict[str, set[str]] = {device.number: set() for device in self.devices}
+        for feed in self.feeds():
+            if feed.upper in above:
+                above[feed.lower].add(feed.upper)
+        rank: dict[str, int] = {}
+        while len(rank) < len(above):
+            ready = [n for n, uppers in above.items() if n not in rank and uppers <= rank.keys()]
+            # Devices that feed each other in a circle share the next layer.
+            for number in ready or [n for n in above if n not in rank]:
+                rank[number] = 1 + max((rank.get(u, -1) for u in above[number]), default=-1)
+        layers: list[list[Device]] = [[] for _ in range(max(rank.values(), default=-1) + 1)]
+        for device in self.devices:
+            layers[rank[device.number]].append(device)
+        return [sorted(layer, key=lambda device: device.label) for layer in layers if layer]
+
+    def span_ns(self) -> tuple[int, int]:
+        """First and last event of all devices, ns since the trace began."""
+        seen = [device for device in self.devices if device.data["events"]] or self.devices
+        first = min((int(device.data["first_ns"]) for device in seen), default=0)
+        return first, max((int(device.data["last_ns"]) for device in seen), default=0)
+
+    def started(self) -> str | None:
+        """When the trace's clock was zero, in UTC, if the format records it."""
+        start = self.trace["start_unix_ns"]
+        if start is None:
+            return None
+        moment = datetime.fromtimestamp(start / 1e9, tz=UTC)
+        return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+    def files(self) -> Iterator[tuple[str, list[str]]]:
+        """What was read: (input's name, its files)."""
+        for entry in self.trace["inputs"]:
+            yield printable(entry["name"]), [printable(str(path)) for path in entry["files"]]
+
+
+def _labels(profile: dict[str, Any]) -> dict[str, str]:
+    """Returns a label for each device number: its name, with the number where names repeat."""
+    names = {data["device"]: data["name"] for data in profile["devices"]}
+    # Formats whose devices have names instead of numbers, such as MSR Cambridge's volumes.
+    own = {f"{n >> 20},{n & 0xFFFFF}": name for n, name in profile["trace"]["device_names"]}
+    names.update({number: own.get(number, name) for number, name in names.items()})
+    given = list(names.values())
+    labels = {}
+    for number, name in names.items():
+        if not name:
+            labels[number] = printable(number)
+        elif given.count(name) > 1:
+            labels[number] = printable(f"{name} ({number})")
+        else:
+            labels[number] = printable(name)
+    return labels

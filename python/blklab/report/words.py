@@ -1,0 +1,71 @@
+"""Figures as they stand in a sentence or a table cell."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from blklab import units
+
+NONE: Final = "–"
+"""Stands where there is no figure."""
+
+
+def share(value: float | None) -> str:
+    """Returns a share 0..=1 in percent: `0 %`, `<0.1 %`, `2.4 %`, `37 %`, `>99.9 %`, `100 %`."""
+    if value is None:
+        return NONE
+    percent = 100 * value
+    if 0 < percent < 0.1:
+        return "<0.1 %"
+    if 99.9 < percent < 100:
+        return ">99.9 %"
+    decimals = 1 if percent < 9.95 or 99 < percent < 100 else 0
+    text = f"{percent:.{decimals}f}"
+    return (text.removesuffix(".0") if "." in text else text) + " %"
+
+
+def number(value: float | None) -> str:
+    """Returns a figure without a unit, with three digits: `1.58`, `22.2`, `2,260`."""
+    if value is None:
+        return NONE
+    for bound, decimals in ((9.995, 2), (99.95, 1)):
+        if abs(value) < bound:
+            text = f"{value:.{decimals}f}"
+            return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{value:,.0f}"
+
+
+def count(value: int | None) -> str:
+    """Returns a count with its thousands apart."""
+    return NONE if value is None else units.format_count(value)
+
+
+def duration(nanoseconds: float | None) -> str:
+    """Returns a duration."""
+    return NONE if nanoseconds is None else units.format_duration(nanoseconds)
+
+
+def size(number_of_bytes: float | None) -> str:
+    """Returns a size."""
+    return NONE if number_of_bytes is None else units.format_size(number_of_bytes)
+
+
+def rate(bytes_per_second: float | None) -> str:
+    """Returns a throughput."""
+    return NONE if bytes_per_second is None else units.format_rate(bytes_per_second)
+
+
+def plural(amount: int, word: str, words: str | None = None) -> str:
+    """Returns `1 read`, `2 reads`, `0 reads`."""
+    return f"{units.format_count(amount)} {word if amount == 1 else words or word + 's'}"
+
+
+def listing(parts: Sequence[str]) -> str:
+    """Returns `a`, `a and b`, `a, b and c`."""
+    if len(parts) < 2:
+        return "".join(parts)
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def ops(name: str) -> str:
+    """Returns the plural of an operation: `flush` is `flushes`."""
+    return {"flush": "flushes"}.get(name, name + "s")
