@@ -10,10 +10,10 @@
 //! Floating-point summary fields are finite, or `None` where the number does not exist.
 
 pub mod arrivals;
-pub mod coarse;
 pub mod distinct;
 pub mod hotness;
 pub mod level;
+pub mod loglinear;
 pub mod popularity;
 pub mod quantiles;
 pub mod seeks;
@@ -26,6 +26,7 @@ pub use arrivals::{Arrivals, ArrivalsSummary, Dispersion, Pattern};
 pub use distinct::{Distinct, DistinctSummary, hash64};
 pub use hotness::{HotBlock, Hotness, HotnessSummary};
 pub use level::{Level, LevelSummary, LevelTime};
+pub use loglinear::LogLinear;
 pub use popularity::{HotShare, Popularity};
 pub use quantiles::{Quantiles, QuantilesSummary};
 pub use seeks::{SeekRange, Seeks, SeeksSummary};

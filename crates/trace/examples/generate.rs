@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{BufWriter, Result, Write};
 
-const DEVICE: u32 = 8 << 20;
+const DEVICE: u32 = 254 << 20;
 const BLOCKS: u64 = 2 << 20;
 
 struct Random(u64);

@@ -30,9 +30,7 @@ pub enum TraceError {
         known: String,
     },
     /// A trace name matches no file.
-    #[error(
-        "{path}: no such trace: expected a file, a directory, or files {path}.blktrace.0, .1, …"
-    )]
+    #[error("{path}: no such trace: expected a file, a directory, or files {path}.blktrace.0, .1, …")]
     NotFound {
         /// The name as given.
         path: String,
@@ -55,10 +53,7 @@ pub enum TraceError {
 impl TraceError {
     /// Wraps a system error with the path it happened on.
     pub fn io(path: impl Into<String>, source: io::Error) -> TraceError {
-        TraceError::Io {
-            path: path.into(),
-            source,
-        }
+        TraceError::Io { path: path.into(), source }
     }
 }
 

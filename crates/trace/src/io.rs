@@ -21,6 +21,8 @@ pub struct Io {
     pub rwbs: Rwbs,
     /// Process that queued it.
     pub pid: u32,
+    /// Index of that process's name with whoever follows the I/Os; 0 is nobody's.
+    pub process: u32,
     /// CPU it was queued on.
     pub cpu: u16,
     /// Kernel's error of its completion, as recorded (0: fine).
@@ -48,13 +50,15 @@ impl Io {
         op_of(self.rwbs, self.bytes)
     }
 
+    /// One past its last sector.
+    #[inline]
+    pub fn end(&self) -> u64 {
+        self.sector.saturating_add(u64::from(self.bytes >> 9))
+    }
+
     /// Time between two moments of its life; `None` when one was not seen or they are in the wrong order.
     #[inline]
     pub fn between(from: u64, to: u64) -> Option<u64> {
-        if from == NEVER || to == NEVER {
-            None
-        } else {
-            to.checked_sub(from)
-        }
+        if from == NEVER || to == NEVER { None } else { to.checked_sub(from) }
     }
 }

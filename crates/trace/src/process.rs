@@ -19,9 +19,7 @@ impl ProcessTable {
     /// Takes in a name.
     pub fn learn(&mut self, pid: u32, name: &str) {
         if self.names.len() < Self::MAX {
-            self.names
-                .entry(pid)
-                .or_insert_with(|| name.chars().take(64).collect());
+            self.names.entry(pid).or_insert_with(|| name.chars().take(64).collect());
         }
     }
 

@@ -65,35 +65,40 @@ pub struct Tally {
 }
 
 impl Tally {
-    #[inline]
-    fn add(&mut self, event: &Event) {
-        self.events += 1;
-        let write = usize::from(event.rwbs.has(Rwbs::WRITE));
-        if event.rwbs.has(Rwbs::PASSTHROUGH) {
-            match event.action {
-                Action::QUEUE => self.passthrough_queued[write].add(event.bytes),
-                Action::DISPATCH => self.passthrough_dispatched[write].add(event.bytes),
-                Action::COMPLETE => self.passthrough_completed[write].add(event.bytes),
-                Action::REQUEUE => {
-                    self.passthrough_requeued[write].add(event.bytes);
-                    self.passthrough_dispatched[write].bytes -= i64::from(event.bytes);
-                }
-                _ => {}
+    /// The tally of counts by cell.
+    fn of(cells: &Cells) -> Tally {
+        let pair = |action: Action, passthrough| {
+            [cells.at(action, false, passthrough), cells.at(action, true, passthrough)]
+        };
+        let queues = |passthrough| {
+            let [mut dispatched, requeued] =
+                [Action::DISPATCH, Action::REQUEUE].map(|a| pair(a, passthrough));
+            for (out, back) in dispatched.iter_mut().zip(&requeued) {
+                out.bytes = out.bytes.wrapping_sub(back.bytes);
             }
-            return;
+            (pair(Action::QUEUE, passthrough), dispatched, requeued, pair(Action::COMPLETE, passthrough))
+        };
+        let (queued, dispatched, requeued, completed) = queues(false);
+        let (passthrough_queued, passthrough_dispatched, passthrough_requeued, passthrough_completed) =
+            queues(true);
+        let mut merged = pair(Action::BACK_MERGE, false);
+        for (all, front) in merged.iter_mut().zip(pair(Action::FRONT_MERGE, false)) {
+            all.plus(front);
         }
-        match event.action {
-            Action::QUEUE => self.queued[write].add(event.bytes),
-            Action::DISPATCH => self.dispatched[write].add(event.bytes),
-            Action::COMPLETE => self.completed[write].add(event.bytes),
-            Action::BACK_MERGE | Action::FRONT_MERGE => self.merged[write].add(event.bytes),
-            Action::REQUEUE => {
-                self.requeued[write].add(event.bytes);
-                self.dispatched[write].bytes -= i64::from(event.bytes);
-            }
-            Action::UNPLUG => self.unplugs += 1,
-            Action::UNPLUG_TIMER => self.timer_unplugs += 1,
-            _ => {}
+        let count = |action| pair(action, false).iter().map(|a| a.count).sum();
+        Tally {
+            queued,
+            dispatched,
+            requeued,
+            completed,
+            merged,
+            passthrough_queued,
+            passthrough_dispatched,
+            passthrough_requeued,
+            passthrough_completed,
+            unplugs: count(Action::UNPLUG),
+            timer_unplugs: count(Action::UNPLUG_TIMER),
+            events: cells.0.iter().map(|a| a.count).sum(),
         }
     }
 
@@ -129,13 +134,46 @@ impl Tally {
     }
 }
 
+/// Counts of one CPU by action, direction and kind of request: one increment an event.
+#[derive(Clone, Debug)]
+struct Cells([Amount; 32 * 4]);
+
+impl Default for Cells {
+    fn default() -> Self {
+        Cells([Amount::default(); 32 * 4])
+    }
+}
+
+impl Cells {
+    /// Actions above 31, messages among them, share a cell that no figure but the events' number comes from.
+    #[inline]
+    fn index(action: Action, write: bool, passthrough: bool) -> usize {
+        let action = if action.0 < 32 { usize::from(action.0) } else { 0 };
+        action << 2 | usize::from(write) << 1 | usize::from(passthrough)
+    }
+
+    #[inline]
+    fn add(&mut self, event: &Event) {
+        let index = Self::index(event.action, event.rwbs.has(Rwbs::WRITE), event.rwbs.has(Rwbs::PASSTHROUGH));
+        self.0[index].add(event.bytes);
+    }
+
+    fn at(&self, action: Action, write: bool, passthrough: bool) -> Amount {
+        self.0[Self::index(action, write, passthrough)]
+    }
+}
+
 /// The summary of one input (a blktrace name) or of one device of a merged stream.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DeviceSummary {
     /// blkparse's name for it: the input's name, or `major,minor`.
     pub name: String,
     /// Counts by CPU.
-    pub cpus: BTreeMap<u16, Tally>,
+    #[serde(skip)]
+    cpus: Vec<(u16, Cells)>,
+    /// By CPU: one more than its index in `cpus`, 0 where it has none.
+    #[serde(skip)]
+    place: Vec<u16>,
     /// Events counted.
     pub events: u64,
     /// Time of the first and last event, ns.
@@ -153,13 +191,14 @@ pub struct DeviceSummary {
 }
 
 impl DeviceSummary {
+    #[inline]
     fn add(&mut self, event: &Event, count_skips: bool) {
         if self.events == 0 {
             self.first_ns = event.time;
         }
         self.events += 1;
         self.last_ns = event.time;
-        self.cpus.entry(event.cpu).or_default().add(event);
+        self.cpu(event.cpu).add(event);
         let write = usize::from(event.rwbs.has(Rwbs::WRITE));
         match event.action {
             Action::DISPATCH => {
@@ -180,11 +219,40 @@ impl DeviceSummary {
         }
     }
 
+    /// The counts of a CPU, which the last event's CPU most often is.
+    #[inline]
+    fn cpu(&mut self, cpu: u16) -> &mut Cells {
+        let at = match self.place.get(usize::from(cpu)) {
+            Some(&at) if at > 0 => at,
+            _ => self.add_cpu(cpu),
+        };
+        &mut self.cpus[usize::from(at) - 1].1
+    }
+
+    #[cold]
+    fn add_cpu(&mut self, cpu: u16) -> u16 {
+        if self.place.len() <= usize::from(cpu) {
+            self.place.resize(usize::from(cpu) + 1, 0);
+        }
+        self.cpus.push((cpu, Cells::default()));
+        // CPU 65,535 of a damaged record may share the last place; no machine has it.
+        let at = self.cpus.len().min(usize::from(u16::MAX)) as u16;
+        self.place[usize::from(cpu)] = at;
+        at
+    }
+
+    /// Counts by CPU, ascending.
+    pub fn tallies(&self) -> Vec<(u16, Tally)> {
+        let mut all: Vec<_> = self.cpus.iter().map(|(cpu, cells)| (*cpu, Tally::of(cells))).collect();
+        all.sort_by_key(|(cpu, _)| *cpu);
+        all
+    }
+
     /// All CPUs together.
     pub fn total(&self) -> Tally {
         let mut total = Tally::default();
-        for tally in self.cpus.values() {
-            total.plus(tally);
+        for (_, tally) in self.tallies() {
+            total.plus(&tally);
         }
         total
     }
@@ -214,6 +282,7 @@ impl Summary {
     }
 
     /// Counts an event.
+    #[inline]
     pub fn add(&mut self, event: &Event) {
         if !self.merged {
             if let Some(summary) = self.devices.get_mut(usize::from(event.input)) {
@@ -245,9 +314,9 @@ impl Summary {
             if i > 0 {
                 writeln!(out)?;
             }
-            for (cpu, tally) in &device.cpus {
+            for (cpu, tally) in device.tallies() {
                 writeln!(out, "CPU{} ({}):", cpu, device.name)?;
-                write_tally(out, tally, Some(device.max_depth))?;
+                write_tally(out, &tally, Some(device.max_depth))?;
             }
             let total = device.total();
             if device.cpus.len() > 1 {

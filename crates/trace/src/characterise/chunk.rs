@@ -37,15 +37,6 @@ impl Queued {
     }
 }
 
-/// An ended I/O with its process resolved.
-#[derive(Clone, Copy, Debug)]
-pub struct Ended {
-    /// The I/O.
-    pub io: Io,
-    /// Index of the process's name.
-    pub process: u32,
-}
-
 /// Rows of one device, arrivals in order of time, ended I/Os in order of their end.
 #[derive(Clone, Debug, Default)]
 pub struct Chunk {
@@ -54,7 +45,7 @@ pub struct Chunk {
     /// Arrivals.
     pub queued: Vec<Queued>,
     /// Ended I/Os.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<Io>,
 }
 
 impl Chunk {

@@ -1,12 +1,11 @@
 //! From events to chunks: counts, pairs, filters, and sorts what is left by device.
 
-use super::chunk::{Chunk, Ended, Queued};
+use super::chunk::{Chunk, Queued};
 use super::profile::{DeviceFlow, EventCounts};
 use crate::blkparse::summary::Summary;
 use crate::event::{Action, DeviceId, Event, EventBatch};
 use crate::filter::Filter;
-use crate::io::Io;
-use crate::pair::Pairer;
+use crate::pair::{Origin, Pairer};
 use crate::process::ProcessTable;
 use crate::source::TraceInfo;
 use blklab_stats::Level;
@@ -18,6 +17,17 @@ const MAX_DEVICES: usize = 1024;
 const MAX_NAMES: usize = 1 << 16;
 /// Shown for processes without a name.
 const UNKNOWN: &str = "(unknown)";
+
+/// Processes remembered without looking their names up.
+const RECENT: usize = 256;
+
+#[derive(Clone, Copy, Default)]
+struct KnownProcess {
+    known: bool,
+    pid: u32,
+    index: u32,
+    wanted: bool,
+}
 
 /// What is kept of a device while events come in.
 struct Lane {
@@ -45,6 +55,8 @@ struct Remap {
 /// The first stage of characterisation.
 pub struct Intake {
     filter: Filter,
+    /// The filter lets everything pass.
+    open: bool,
     inputs: Vec<String>,
     lanes: Vec<Lane>,
     last_lane: usize,
@@ -53,10 +65,9 @@ pub struct Intake {
     processes: ProcessTable,
     names: Vec<String>,
     name_index: HashMap<String, u32>,
-    by_pid: HashMap<u32, (u32, bool)>,
-    last_pid: (u32, u32, bool),
+    /// Processes met of late, by the low bits of their pid.
+    recent: Vec<KnownProcess>,
     summary: Summary,
-    done: Vec<Io>,
     total: u64,
     beyond_devices: u64,
     last_time: u64,
@@ -68,6 +79,7 @@ impl Intake {
         let inputs: Vec<String> = info.inputs.iter().map(|i| i.name.clone()).collect();
         Intake {
             summary: Summary::new(inputs.iter().map(String::as_str)),
+            open: filter.is_open(),
             filter,
             inputs,
             lanes: Vec::new(),
@@ -76,9 +88,7 @@ impl Intake {
             processes: ProcessTable::default(),
             names: vec![UNKNOWN.into()],
             name_index: HashMap::from([(UNKNOWN.into(), 0)]),
-            by_pid: HashMap::new(),
-            last_pid: (u32::MAX, 0, false),
-            done: Vec::new(),
+            recent: vec![KnownProcess::default(); RECENT],
             total: 0,
             beyond_devices: 0,
             last_time: 0,
@@ -93,17 +103,19 @@ impl Intake {
             self.events(&batch.events[from..before.max(from)], hand_on);
             from = before.max(from);
             self.processes.learn(name.pid, &name.name);
-            self.by_pid.remove(&name.pid);
-            self.last_pid.0 = u32::MAX;
+            self.recent[name.pid as usize % RECENT].known = false;
         }
         self.events(&batch.events[from..], hand_on);
     }
 
     fn events(&mut self, events: &[Event], hand_on: &mut dyn FnMut(Chunk)) {
+        self.total += events.len() as u64;
+        self.last_time = events.iter().fold(self.last_time, |last, event| last.max(event.time));
         for event in events {
             self.event(event);
-            let lane = &mut self.lanes[self.last_lane];
-            if lane.chunk.is_full() {
+            if let Some(lane) = self.lanes.get_mut(self.last_lane)
+                && lane.chunk.is_full()
+            {
                 hand_on(lane.renew_chunk());
             }
         }
@@ -115,73 +127,77 @@ impl Intake {
             self.beyond_devices += 1;
             return;
         };
-        self.total += 1;
-        self.last_time = self.last_time.max(event.time);
-        let in_time = self.filter.wants_time(event.time);
-        if in_time && self.lanes[at].wanted {
+        let in_time = self.open || self.filter.wants_time(event.time);
+        let lane = &mut self.lanes[at];
+        let counted = in_time && lane.wanted;
+        if counted {
             self.summary.add(event);
-            self.lanes[at].count(event);
+            lane.count(event);
         }
         match event.action {
+            Action::QUEUE => self.queue(at, event, counted),
             Action::REMAP => self.remap(event),
-            Action::QUEUE => {
-                let source = self.source_of(event);
-                self.pair(at, event, source);
-                let (process, wanted) = self.process(event.pid);
-                let lane = &mut self.lanes[at];
-                if wanted && in_time && lane.wanted && self.filter.wants_op(event.op()) {
-                    lane.chunk.queued.push(Queued {
-                        time: event.time,
-                        sector: event.sector,
-                        bytes: event.bytes,
-                        process,
-                        source,
-                        rwbs: event.rwbs,
-                        cpu: event.cpu,
-                    });
-                }
+            Action::DISPATCH => {
+                lane.dispatched.change(event.time, 1);
+                self.pair(at, event, Origin::default());
             }
-            Action::DISPATCH | Action::REQUEUE => {
-                self.pair(at, event, DeviceId(0));
-                let change = if event.action == Action::DISPATCH { 1 } else { -1 };
-                self.lanes[at].dispatched.change(event.time, change);
-            }
-            Action::COMPLETE => {
-                self.pair(at, event, DeviceId(0));
-                let lane = &mut self.lanes[at];
+            Action::REQUEUE | Action::COMPLETE => {
+                // What was dispatched before the trace began completes without ever having been counted.
                 if lane.dispatched.level() > 0 {
                     lane.dispatched.change(event.time, -1);
                 }
+                self.pair(at, event, Origin::default());
             }
-            _ => self.pair(at, event, DeviceId(0)),
+            _ => lane.pairer.event(event, Origin::default(), &mut lane.chunk.ended),
         }
     }
 
-    /// Gives the event to the device's pairer and takes in the I/Os it ended.
+    fn queue(&mut self, at: usize, event: &Event, counted: bool) {
+        let source = self.source_of(event);
+        let (process, wanted) = self.process(event.pid);
+        self.pair(at, event, Origin { source, process });
+        if counted && (self.open || wanted && self.filter.wants_op(event.op())) {
+            self.lanes[at].chunk.queued.push(Queued {
+                time: event.time,
+                sector: event.sector,
+                bytes: event.bytes,
+                process,
+                source,
+                rwbs: event.rwbs,
+                cpu: event.cpu,
+            });
+        }
+    }
+
+    /// Gives the event to the device's pairer, which puts the I/Os that it ended into the chunk.
     #[inline]
-    fn pair(&mut self, at: usize, event: &Event, source: DeviceId) {
+    fn pair(&mut self, at: usize, event: &Event, origin: Origin) {
         let lane = &mut self.lanes[at];
+        let ended = lane.chunk.ended.len();
         let before = lane.pairer.in_flight();
-        lane.pairer.event(event, source, &mut self.done);
+        lane.pairer.event(event, origin, &mut lane.chunk.ended);
         let after = lane.pairer.in_flight();
         if before != after {
             lane.in_flight.set(event.time, after as u64);
         }
-        if !self.done.is_empty() {
-            self.take_done(at);
+        if !self.open && lane.chunk.ended.len() > ended {
+            self.keep_wanted(at, ended);
         }
     }
 
-    fn take_done(&mut self, at: usize) {
-        let mut done = std::mem::take(&mut self.done);
-        for io in done.drain(..) {
-            let (process, wanted) = self.process(io.pid);
-            let lane = &mut self.lanes[at];
-            if wanted && lane.wanted && self.filter.wants_io(&io) {
-                lane.chunk.ended.push(Ended { io, process });
+    /// Takes out of a chunk, from its `first` ended I/O on, those that the filter does not want.
+    fn keep_wanted(&mut self, at: usize, first: usize) {
+        let mut ended = std::mem::take(&mut self.lanes[at].chunk.ended);
+        let mut kept = first;
+        for index in first..ended.len() {
+            let io = ended[index];
+            if self.lanes[at].wanted && self.filter.wants_io(&io) && self.process(io.pid).1 {
+                ended[kept] = io;
+                kept += 1;
             }
         }
-        self.done = done;
+        ended.truncate(kept);
+        self.lanes[at].chunk.ended = ended;
     }
 
     #[inline]
@@ -247,17 +263,16 @@ impl Intake {
     /// The index of a process's name, and whether the filter wants it.
     #[inline]
     fn process(&mut self, pid: u32) -> (u32, bool) {
-        if self.last_pid.0 == pid {
-            return (self.last_pid.1, self.last_pid.2);
+        let recent = &self.recent[pid as usize % RECENT];
+        if recent.known && recent.pid == pid {
+            return (recent.index, recent.wanted);
         }
-        let (index, wanted) = match self.by_pid.get(&pid) {
-            Some(&known) => known,
-            None => self.resolve(pid),
-        };
-        self.last_pid = (pid, index, wanted);
+        let (index, wanted) = self.resolve(pid);
+        self.recent[pid as usize % RECENT] = KnownProcess { known: true, pid, index, wanted };
         (index, wanted)
     }
 
+    #[cold]
     fn resolve(&mut self, pid: u32) -> (u32, bool) {
         let name = self.processes.name(pid).unwrap_or(UNKNOWN);
         let wanted = self.filter.wants_process(pid, name);
@@ -271,18 +286,19 @@ impl Intake {
             }
             None => 0,
         };
-        if self.by_pid.len() < 1 << 20 {
-            self.by_pid.insert(pid, (index, wanted));
-        }
         (index, wanted)
     }
 
     /// Ends the trace: the last chunks are handed on.
     pub fn finish(&mut self, hand_on: &mut dyn FnMut(Chunk)) {
         for at in 0..self.lanes.len() {
-            self.lanes[at].pairer.finish(&mut self.done);
-            self.take_done(at);
             let last = self.last_time;
+            let lane = &mut self.lanes[at];
+            let ended = lane.chunk.ended.len();
+            lane.pairer.finish(&mut lane.chunk.ended);
+            if !self.open {
+                self.keep_wanted(at, ended);
+            }
             let lane = &mut self.lanes[at];
             lane.in_flight.advance(last);
             lane.dispatched.advance(last);

@@ -7,21 +7,26 @@ use blklab_stats::{Merge, Quantiles, QuantilesSummary};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// How long an I/O took from one moment to another.
-type Stretch = fn(&Io) -> Option<u64>;
+/// The stretches of an I/O's life that are measured, by blkparse's and btt's letters.
+const STAGES: [&str; 8] = ["q2c", "q2d", "d2c", "q2g", "g2i", "i2d", "q2m", "m2d"];
 
-/// The stretches of an I/O's life that are measured, with blkparse's and btt's letters.
-const STAGES: [(&str, Stretch); 8] = [
-    ("q2c", |io| Io::between(io.t_queue, io.t_complete)),
-    ("q2d", |io| Io::between(io.t_queue, io.t_dispatch)),
-    ("d2c", |io| Io::between(io.t_dispatch, io.t_complete)),
-    ("q2g", |io| Io::between(io.t_queue, io.t_get)),
+/// How long each of [`STAGES`] took; [`NEVER`] where the trace does not show it.
+#[inline]
+fn stretches(io: &Io) -> [u64; STAGES.len()] {
+    let between = |from, to| Io::between(from, to).unwrap_or(NEVER);
     // Only the bio that got the request: those merged into it have Q2M and M2D instead.
-    ("g2i", |io| Io::between(io.t_get, io.t_insert)),
-    ("i2d", |io| if io.t_get == NEVER { None } else { Io::between(io.t_insert, io.t_dispatch) }),
-    ("q2m", |io| Io::between(io.t_queue, io.t_merge)),
-    ("m2d", |io| Io::between(io.t_merge, io.t_dispatch)),
-];
+    let got = io.t_get != NEVER;
+    [
+        between(io.t_queue, io.t_complete),
+        between(io.t_queue, io.t_dispatch),
+        between(io.t_dispatch, io.t_complete),
+        between(io.t_queue, io.t_get),
+        between(io.t_get, io.t_insert),
+        if got { between(io.t_insert, io.t_dispatch) } else { NEVER },
+        between(io.t_queue, io.t_merge),
+        between(io.t_merge, io.t_dispatch),
+    ]
+}
 
 #[derive(Clone, Debug, Default)]
 struct OpLife {
@@ -90,7 +95,7 @@ impl OpLife {
             errors: self.errors.iter().map(|(&e, &n)| (errno_name(e), n)).collect(),
             never_completed: self.never_completed,
             without_queue: self.without_queue,
-            latency_ns: STAGES.iter().zip(&self.stages).map(|((name, _), q)| (*name, q.summary())).collect(),
+            latency_ns: STAGES.iter().zip(&self.stages).map(|(name, q)| (*name, q.summary())).collect(),
             histogram: shown.log_buckets(10),
         }
     }
@@ -110,11 +115,10 @@ impl Life {
 
 impl Panel for Life {
     fn observe(&mut self, chunk: &Chunk) {
-        for ended in &chunk.ended {
-            let io = &ended.io;
+        for io in &chunk.ended {
             let op = &mut self.0[io.op() as usize];
-            for (quantiles, (_, stretch)) in op.stages.iter_mut().zip(&STAGES) {
-                if let Some(time) = stretch(io) {
+            for (quantiles, time) in op.stages.iter_mut().zip(stretches(io)) {
+                if time != NEVER {
                     quantiles.record(time);
                 }
             }

@@ -112,35 +112,47 @@ impl Group {
     }
 }
 
-/// Groups by a small number, found fast when the same one comes again.
+/// Groups by number, found fast where numbers are small or repeat.
 #[derive(Clone, Debug, Default)]
 struct Groups {
-    index: HashMap<u32, usize>,
+    /// By the low bits of a number: the group it had when last looked up.
+    recent: Vec<(u32, u32)>,
+    index: HashMap<u32, u32>,
     groups: Vec<(u32, Group)>,
-    last: (u32, usize),
 }
 
 impl Groups {
     /// The key under which what is beyond [`MAX_GROUPS`] is counted.
     const OTHERS: u32 = u32::MAX;
+    /// Entries of `recent`.
+    const RECENT: usize = 64;
 
     #[inline]
     fn at(&mut self, key: u32) -> &mut Group {
-        if self.groups.is_empty() || self.last.0 != key {
-            self.last = (key, self.find(key));
-        }
-        &mut self.groups[self.last.1].1
+        let place = key as usize % Self::RECENT;
+        let at = match self.recent.get(place) {
+            Some(&(recent, at)) if recent == key => at,
+            _ => self.find(key),
+        };
+        &mut self.groups[at as usize].1
     }
 
-    fn find(&mut self, key: u32) -> usize {
-        if let Some(&at) = self.index.get(&key) {
-            return at;
-        }
-        let key = if self.groups.len() >= MAX_GROUPS { Self::OTHERS } else { key };
-        *self.index.entry(key).or_insert_with(|| {
-            self.groups.push((key, Group::default()));
-            self.groups.len() - 1
-        })
+    #[cold]
+    fn find(&mut self, key: u32) -> u32 {
+        // Nothing is known at first: a key that belongs elsewhere marks an empty place.
+        self.recent.resize(Self::RECENT, (u32::MAX - 1, 0));
+        let at = match self.index.get(&key) {
+            Some(&at) => at,
+            None => {
+                let kept = if self.groups.len() >= MAX_GROUPS { Self::OTHERS } else { key };
+                *self.index.entry(kept).or_insert_with(|| {
+                    self.groups.push((kept, Group::default()));
+                    (self.groups.len() - 1) as u32
+                })
+            }
+        };
+        self.recent[key as usize % Self::RECENT] = (key, at);
+        at
     }
 
     fn profile(&self, name: impl Fn(u32) -> String) -> Vec<GroupProfile> {
@@ -234,19 +246,14 @@ impl Panel for Load {
             self.processes.at(row.process).add(op, row.bytes);
             self.sources.at(row.source.0).add(op, row.bytes);
         }
-        for ended in &chunk.ended {
-            let io = &ended.io;
+        for io in &chunk.ended {
             if io.t_queue == NEVER || io.t_complete == NEVER {
                 continue;
             }
             let time = io.t_complete.saturating_sub(io.t_queue);
             let side = usize::from(io.op() != Op::Read);
             let error = u64::from(io.error != 0);
-            for group in [
-                self.cpus.at(u32::from(io.cpu)),
-                self.processes.at(ended.process),
-                self.sources.at(io.source.0),
-            ] {
+            for group in [self.processes.at(io.process), self.sources.at(io.source.0)] {
                 group.q2c[side].record(time);
                 group.errors += error;
             }

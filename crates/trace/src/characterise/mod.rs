@@ -95,7 +95,13 @@ pub fn characterise(
         events_left_out,
         focus: focus(&devices),
         devices,
-        summary: summaries.map(|d| SummaryProfile { device: d.clone(), total: d.total() }).collect(),
+        summary: summaries
+            .map(|d| SummaryProfile {
+                device: d.clone(),
+                cpus: d.tallies().into_iter().collect(),
+                total: d.total(),
+            })
+            .collect(),
     })
 }
 

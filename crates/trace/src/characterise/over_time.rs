@@ -3,7 +3,7 @@
 use super::chunk::{Chunk, Panel};
 use crate::event::Op;
 use crate::io::NEVER;
-use blklab_stats::{Distinct, Merge, Timeline, coarse::Coarse, hash64};
+use blklab_stats::{Distinct, LogLinear, Merge, Timeline, hash64};
 use serde::Serialize;
 
 /// Registers of the distinct-block count of one slice: 2^10, standard error 3.25 %.
@@ -17,7 +17,7 @@ const MAX_BLOCKS: u64 = 256;
 struct Slice {
     asked: [(u64, u64); 4],
     completed: [u64; 2],
-    q2c: [Coarse; 2],
+    q2c: [LogLinear<3>; 2],
     unique: Option<Distinct>,
 }
 
@@ -133,8 +133,7 @@ impl Panel for OverTime {
                 }
             }
         }
-        for ended in &chunk.ended {
-            let io = &ended.io;
+        for io in &chunk.ended {
             if io.t_complete != NEVER && io.t_queue != NEVER {
                 let side = usize::from(io.op() != Op::Read);
                 let slice = self.0.at(io.t_complete);

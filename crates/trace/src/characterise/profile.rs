@@ -96,9 +96,11 @@ pub struct DeviceProfile {
 /// blkparse's summary, as numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct SummaryProfile {
-    /// Counts by CPU, and the rest of the summary.
+    /// Name, events, times, depth and skips.
     #[serde(flatten)]
     pub device: DeviceSummary,
+    /// Counts by CPU.
+    pub cpus: BTreeMap<u16, Tally>,
     /// All CPUs together.
     pub total: Tally,
 }

@@ -145,6 +145,7 @@ fn ios_are_not_taken_for_events() {
         bytes: 512,
         rwbs: Rwbs::READ,
         pid: 7,
+        process: 0,
         cpu: 0,
         error: 65_531,
         requeues: 0,

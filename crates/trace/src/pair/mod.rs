@@ -10,34 +10,17 @@
 //! - requests without a queued bio (passthrough commands, the flushes that a flush bio causes, I/O that was
 //!   under way when tracing began) have a dispatch and a completion only.
 
-use crate::event::{Action, Event, Rwbs};
+mod starts;
+
+use crate::event::{Action, DeviceId, Event, Rwbs};
 use crate::io::{Io, NEVER};
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use starts::{NONE, Starts};
+use std::collections::{BTreeSet, VecDeque};
 
 /// Bios in flight that are remembered per device; beyond it the older half is given up as never completed.
 const MAX_IN_FLIGHT: usize = 1 << 15;
 /// How many twins or neighbours are looked at before the search is given up.
 const MAX_STEPS: usize = 64;
-const NONE: u32 = u32::MAX;
-
-/// Multiplies by 2^64/φ: sectors are regular, SipHash is not needed against them within a bounded table.
-#[derive(Default)]
-struct SectorHasher(u64);
-
-impl Hasher for SectorHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &b in bytes {
-            self.write_u64(u64::from(b));
-        }
-    }
-    fn write_u64(&mut self, sector: u64) {
-        self.0 = (self.0 ^ sector).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
-    }
-}
 
 struct Slot {
     io: Io,
@@ -80,13 +63,22 @@ impl Want {
     }
 }
 
+/// What is known of a bio beside its Q.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Origin {
+    /// Where it was remapped from.
+    pub source: DeviceId,
+    /// Index of its process's name.
+    pub process: u32,
+}
+
 /// Follows the I/Os of one device.
 #[derive(Default)]
 pub struct Pairer {
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// Start sector → oldest bio in flight on it.
-    starts: HashMap<u64, u32, BuildHasherDefault<SectorHasher>>,
+    starts: Starts,
     /// (start sector, slot) of all bios in flight, kept from the first event that hits the middle of one.
     by_range: Option<BTreeSet<(u64, u32)>>,
     longest: u64,
@@ -103,11 +95,11 @@ pub struct Pairer {
 }
 
 impl Pairer {
-    /// Takes in an event of the device; I/Os that it ends are added to `done`. `source` matters for Q only.
+    /// Takes in an event of the device; I/Os that it ends are added to `done`. `origin` matters for Q only.
     #[inline]
-    pub fn event(&mut self, event: &Event, source: crate::event::DeviceId, done: &mut Vec<Io>) {
+    pub fn event(&mut self, event: &Event, origin: Origin, done: &mut Vec<Io>) {
         match event.action {
-            Action::QUEUE => self.queue(event, source, done),
+            Action::QUEUE => self.queue(event, origin, done),
             Action::GET_REQUEST => self.set(event, Want::NoRequest, |io, t| io.t_get = t),
             Action::BACK_MERGE | Action::FRONT_MERGE => {
                 self.set(event, Want::NotMerged, |io, t| io.t_merge = t)
@@ -133,7 +125,8 @@ impl Pairer {
         let first = done.len();
         done.extend(self.empty.drain(..));
         done.extend(self.commands.drain(..));
-        let heads: Vec<u32> = self.starts.drain().map(|(_, head)| head).collect();
+        let heads: Vec<u32> = self.starts.iter().map(|(_, head)| head).collect();
+        self.starts.clear();
         for head in heads {
             let mut at = head;
             while at != NONE {
@@ -148,9 +141,10 @@ impl Pairer {
         done[first..].sort_by_key(|io| (io.t_queue.min(io.t_dispatch), io.sector));
     }
 
-    fn queue(&mut self, event: &Event, source: crate::event::DeviceId, done: &mut Vec<Io>) {
+    fn queue(&mut self, event: &Event, origin: Origin, done: &mut Vec<Io>) {
         let mut io = new_io(event);
-        io.source = source;
+        io.source = origin.source;
+        io.process = origin.process;
         io.t_queue = event.time;
         if event.sectors() == 0 {
             if self.empty.len() >= MAX_IN_FLIGHT {
@@ -179,9 +173,9 @@ impl Pairer {
             return;
         }
         let time = event.time;
-        let known = self.cover(event, Want::NotDispatched, |slot, _| {
-            if slot.io.t_dispatch == NEVER {
-                slot.io.t_dispatch = time;
+        let known = self.cover(event, Want::NotDispatched, |io| {
+            if io.t_dispatch == NEVER {
+                io.t_dispatch = time;
             }
         });
         if !known {
@@ -209,15 +203,12 @@ impl Pairer {
         let want = if self.saw_dispatch { Want::Dispatched } else { Want::Any };
         let (end, write) = (event.end(), is_write(event.rwbs));
         let mut at = event.sector;
-        let mut matched = false;
         while at < end {
             let Some((previous, index)) = self.find(at, end - at, write, want) else { break };
-            matched = true;
             let slot = &mut self.slots[index as usize];
-            let covered_end = end.min(slot.io.sector.saturating_add(u64::from(slot.io.bytes >> 9)));
-            let covered = covered_end.saturating_sub(at).max(1);
-            at = at.saturating_add(covered);
-            slot.left = slot.left.saturating_sub(covered);
+            let next = end.min(slot.io.end()).max(at + 1);
+            slot.left = slot.left.saturating_sub(next - at);
+            at = next;
             if event.error != 0 {
                 slot.io.error = event.error;
             }
@@ -227,7 +218,7 @@ impl Pairer {
                 self.remove(previous, index);
             }
         }
-        self.unmatched_completions += u64::from(!matched);
+        self.unmatched_completions += u64::from(at == event.sector);
     }
 
     /// Completions without data: of flush bios, of the driver's flush requests, of passthrough commands; and
@@ -267,35 +258,50 @@ impl Pairer {
     fn set(&mut self, event: &Event, want: Want, set: impl Fn(&mut Io, u64)) {
         let time = event.time;
         if event.sectors() > 0 {
-            self.cover(event, want, |slot, _| {
-                if want.fits(&slot.io) {
-                    set(&mut slot.io, time);
+            self.cover(event, want, |io| {
+                if want.fits(io) {
+                    set(io, time);
                 }
             });
         }
     }
 
-    /// Calls `act` with every bio in the event's range and how many of its sectors that covers. False when the
-    /// range's first sector belongs to no bio in flight.
+    /// Calls `act` with every bio in the event's range. False when the range's first sector belongs to no bio
+    /// in flight.
     #[inline]
-    fn cover(&mut self, event: &Event, want: Want, mut act: impl FnMut(&mut Slot, u64)) -> bool {
-        let (end, write) = (event.end(), is_write(event.rwbs));
+    fn cover(&mut self, event: &Event, want: Want, mut act: impl FnMut(&mut Io)) -> bool {
+        let write = is_write(event.rwbs);
+        // Nearly always one bio, of exactly this range.
+        if let Some(slot) = self.alone_at(event.sector)
+            && slot.io.bytes == event.bytes
+            && is_write(slot.io.rwbs) == write
+        {
+            act(&mut slot.io);
+            return true;
+        }
+        let end = event.end();
         let mut at = event.sector;
         while at < end {
             let Some((_, index)) = self.find(at, end - at, write, want) else { break };
-            let slot = &mut self.slots[index as usize];
-            let covered_end = end.min(slot.io.sector.saturating_add(u64::from(slot.io.bytes >> 9)));
-            let covered = covered_end.saturating_sub(at).max(1);
-            act(slot, covered);
-            at = at.saturating_add(covered);
+            let io = &mut self.slots[index as usize].io;
+            act(io);
+            at = end.min(io.end()).max(at + 1);
         }
         at > event.sector
+    }
+
+    /// The bio that starts at a sector, if it is the only one.
+    #[inline]
+    fn alone_at(&mut self, sector: u64) -> Option<&mut Slot> {
+        let head = self.starts.get(sector)?;
+        let slot = self.slots.get_mut(head as usize)?;
+        (slot.next == NONE).then_some(slot)
     }
 
     /// The bio in flight that sector `at` of a range with `sectors` left belongs to, and its elder twin.
     #[inline]
     fn find(&mut self, at: u64, sectors: u64, write: bool, want: Want) -> Option<(u32, u32)> {
-        if let Some(&head) = self.starts.get(&at) {
+        if let Some(head) = self.starts.get(at) {
             let slot = &self.slots[head as usize];
             if slot.next == NONE && is_write(slot.io.rwbs) == write {
                 return Some((NONE, head));
@@ -338,7 +344,7 @@ impl Pairer {
         let (slots, starts) = (&self.slots, &self.starts);
         let index = self.by_range.get_or_insert_with(|| {
             let mut all = BTreeSet::new();
-            for (&sector, &head) in starts {
+            for (sector, head) in starts.iter() {
                 let mut slot = head;
                 while slot != NONE {
                     all.insert((sector, slot));
@@ -349,9 +355,9 @@ impl Pairer {
         });
         let lowest = at.saturating_sub(self.longest);
         let mut second = None;
-        for &(start, slot) in index.range((lowest, 0)..(at, 0)).rev().take(MAX_STEPS) {
+        for &(_, slot) in index.range((lowest, 0)..(at, 0)).rev().take(MAX_STEPS) {
             let io = &slots[slot as usize].io;
-            if start.saturating_add(u64::from(io.bytes >> 9)) > at && is_write(io.rwbs) == write {
+            if io.end() > at && is_write(io.rwbs) == write {
                 if want.fits(io) {
                     return Some((self.elder(slot), slot));
                 }
@@ -364,7 +370,7 @@ impl Pairer {
     /// The twin before `slot` in its chain.
     fn elder(&self, slot: u32) -> u32 {
         let mut previous = NONE;
-        let mut at = self.starts.get(&self.slots[slot as usize].io.sector).copied().unwrap_or(NONE);
+        let mut at = self.starts.get(self.slots[slot as usize].io.sector).unwrap_or(NONE);
         while at != slot && at != NONE {
             previous = at;
             at = self.slots[at as usize].next;
@@ -391,7 +397,7 @@ impl Pairer {
             }
         };
         self.slots[index as usize].tail = index;
-        let head = *self.starts.entry(sector).or_insert(index);
+        let head = self.starts.put_if_free(sector, index);
         if head != index {
             let tail = self.slots[head as usize].tail;
             self.slots[tail as usize].next = index;
@@ -408,15 +414,15 @@ impl Pairer {
         let (sector, next) = (self.slots[index as usize].io.sector, self.slots[index as usize].next);
         if previous == NONE {
             if next == NONE {
-                self.starts.remove(&sector);
+                self.starts.remove(sector);
             } else {
                 self.slots[next as usize].tail = self.slots[index as usize].tail;
-                self.starts.insert(sector, next);
+                self.starts.set(sector, next);
             }
         } else {
             self.slots[previous as usize].next = next;
             if next == NONE
-                && let Some(&head) = self.starts.get(&sector)
+                && let Some(head) = self.starts.get(sector)
             {
                 self.slots[head as usize].tail = previous;
             }
@@ -450,11 +456,12 @@ fn is_write(rwbs: Rwbs) -> bool {
 fn new_io(event: &Event) -> Io {
     Io {
         device: event.device,
-        source: crate::event::DeviceId(0),
+        source: DeviceId(0),
         sector: event.sector,
         bytes: event.bytes,
         rwbs: event.rwbs,
         pid: event.pid,
+        process: 0,
         cpu: event.cpu,
         error: 0,
         requeues: 0,

@@ -1,0 +1,134 @@
+//! A log-linear histogram: the sketch behind every quantile that is not exact.
+//!
+//! As in HdrHistogram (Gil Tene, <http://hdrhistogram.org>) each doubling is cut into 2^BITS equal buckets, so
+//! that a bucket is at most 1/2^BITS of its values wide. It is written here because recording is the hottest
+//! thing blklab does: an index and an increment, a sixth of the library's instructions.
+
+use crate::Merge;
+
+/// Counts of `u64` values, 2^BITS buckets to a doubling.
+///
+/// A value read back (a bucket's middle) is off by at most [`LogLinear::RELATIVE_ERROR`]. Memory grows with
+/// the largest value, to (65 - BITS) × 2^BITS counts at most; an empty one allocates nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogLinear<const BITS: u32> {
+    counts: Vec<u64>,
+    total: u64,
+}
+
+impl<const BITS: u32> LogLinear<BITS> {
+    /// Half a bucket's width, relative to its lowest value.
+    pub const RELATIVE_ERROR: f64 = 0.5 / (1u64 << BITS) as f64;
+
+    /// Adds a value.
+    #[inline]
+    pub fn record(&mut self, value: u64) {
+        self.record_n(value, 1);
+    }
+
+    /// Adds a value `n` times.
+    #[inline]
+    pub fn record_n(&mut self, value: u64, n: u64) {
+        let index = Self::index(value);
+        if index >= self.counts.len() {
+            self.grow(index);
+        }
+        self.counts[index] = self.counts[index].saturating_add(n);
+        self.total = self.total.saturating_add(n);
+    }
+
+    #[cold]
+    fn grow(&mut self, index: usize) {
+        self.counts.resize(index + 1, 0);
+    }
+
+    /// Small values have a bucket each; above, the bits after the leading one choose it.
+    #[inline]
+    fn index(value: u64) -> usize {
+        let shift = (63 - BITS).saturating_sub((value | 1).leading_zeros());
+        ((u64::from(shift) << BITS) + (value >> shift)) as usize
+    }
+
+    fn middle(index: usize) -> u64 {
+        let index = index as u64;
+        let shift = (index >> BITS).saturating_sub(1);
+        let low = (index - (shift << BITS)) << shift;
+        low + ((1u64 << shift) >> 1)
+    }
+
+    /// How many values were added.
+    pub fn count(&self) -> u64 {
+        self.total
+    }
+
+    /// (middle, count) of every bucket that is not empty, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled.map(|(index, &count)| (Self::middle(index), count))
+    }
+
+    /// The value of nearest rank at `fraction` (0..=1), a bucket's middle; `None` when empty.
+    pub fn quantile(&self, fraction: f64) -> Option<u64> {
+        let rank = ((fraction.clamp(0.0, 1.0) * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));
+        let mut seen = 0;
+        self.iter().find_map(|(value, count)| {
+            seen = count.saturating_add(seen);
+            (seen >= rank).then_some(value)
+        })
+    }
+}
+
+impl<const BITS: u32> Merge for LogLinear<BITS> {
+    fn merge(&mut self, other: &Self) {
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
+            *mine = mine.saturating_add(*theirs);
+        }
+        self.total = self.total.saturating_add(other.total);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_single_value_comes_back_within_the_stated_error(value in any::<u64>(), bits in 0u32..64) {
+            let value = value >> bits;
+            let (mut fine, mut coarse) = (LogLinear::<7>::default(), LogLinear::<3>::default());
+            fine.record(value);
+            coarse.record(value);
+            for (found, error) in [
+                (fine.quantile(0.5).unwrap(), LogLinear::<7>::RELATIVE_ERROR),
+                (coarse.quantile(0.5).unwrap(), LogLinear::<3>::RELATIVE_ERROR),
+            ] {
+                prop_assert!(found.abs_diff(value) as f64 <= error * value as f64 + 1e-9, "{value} came back as {found}");
+            }
+        }
+
+        #[test]
+        fn merged_parts_equal_the_whole(a in proptest::collection::vec(any::<u64>(), 0..50), b in proptest::collection::vec(any::<u64>(), 0..50)) {
+            let fill = |values: &[u64]| {
+                let mut sketch = LogLinear::<3>::default();
+                values.iter().for_each(|&v| sketch.record(v));
+                sketch
+            };
+            let mut merged = fill(&a);
+            merged.merge(&fill(&b));
+            let whole: Vec<u64> = a.iter().chain(&b).copied().collect();
+            prop_assert_eq!(merged, fill(&whole));
+        }
+    }
+
+    #[test]
+    fn neighbouring_buckets_do_not_overlap() {
+        for value in (0..4096).chain((10..63).map(|shift| (1u64 << shift) - 1)) {
+            let (here, next) = (LogLinear::<3>::index(value), LogLinear::<3>::index(value + 1));
+            assert!(next == here || next == here + 1, "{value}");
+        }
+    }
+}

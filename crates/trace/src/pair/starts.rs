@@ -1,0 +1,148 @@
+//! Which bio in flight starts at a sector: a small open-addressed table, for the hottest loop of all.
+
+/// No bio.
+pub const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Cell {
+    sector: u64,
+    slot: u32,
+}
+
+const FREE: Cell = Cell { sector: 0, slot: NONE };
+
+/// Start sector → slot of the oldest bio on it. Linear probing, at most half full, freed by shifting back.
+pub struct Starts {
+    cells: Vec<Cell>,
+    used: usize,
+}
+
+impl Default for Starts {
+    fn default() -> Self {
+        Starts { cells: vec![FREE; 64], used: 0 }
+    }
+}
+
+impl Starts {
+    /// Multiplies by 2^64/φ: the table is bounded, so a keyed hash is not needed against hostile sectors.
+    #[inline]
+    fn home(&self, sector: u64) -> usize {
+        let bits = self.cells.len().trailing_zeros();
+        (sector.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize
+    }
+
+    /// The cell of `sector`, or the free one where it would be.
+    #[inline]
+    fn at(&self, sector: u64) -> usize {
+        let mask = self.cells.len() - 1;
+        let mut at = self.home(sector) & mask;
+        while self.cells[at].slot != NONE && self.cells[at].sector != sector {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    /// The slot that starts at `sector`.
+    #[inline]
+    pub fn get(&self, sector: u64) -> Option<u32> {
+        let slot = self.cells[self.at(sector)].slot;
+        (slot != NONE).then_some(slot)
+    }
+
+    /// Sets the slot of a sector that has none; returns the slot it has then.
+    #[inline]
+    pub fn put_if_free(&mut self, sector: u64, slot: u32) -> u32 {
+        let at = self.at(sector);
+        if self.cells[at].slot == NONE {
+            self.set(sector, slot);
+            return slot;
+        }
+        self.cells[at].slot
+    }
+
+    /// Sets the slot of a sector.
+    #[inline]
+    pub fn set(&mut self, sector: u64, slot: u32) {
+        let at = self.at(sector);
+        if self.cells[at].slot == NONE {
+            self.used += 1;
+        }
+        self.cells[at] = Cell { sector, slot };
+        if self.used * 2 > self.cells.len() {
+            self.grow();
+        }
+    }
+
+    /// Takes a sector out.
+    #[inline]
+    pub fn remove(&mut self, sector: u64) {
+        let mask = self.cells.len() - 1;
+        let mut hole = self.at(sector);
+        if self.cells[hole].slot == NONE {
+            return;
+        }
+        self.used -= 1;
+        let mut next = (hole + 1) & mask;
+        while self.cells[next].slot != NONE {
+            let home = self.home(self.cells[next].sector) & mask;
+            // It may move back if its home does not lie between the hole and it.
+            if (next.wrapping_sub(home) & mask) >= (next.wrapping_sub(hole) & mask) {
+                self.cells[hole] = self.cells[next];
+                hole = next;
+            }
+            next = (next + 1) & mask;
+        }
+        self.cells[hole] = FREE;
+    }
+
+    /// True when no bio is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Every (sector, slot), in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.cells.iter().filter(|c| c.slot != NONE).map(|c| (c.sector, c.slot))
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        *self = Starts::default();
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let larger = vec![FREE; self.cells.len() * 2];
+        for cell in std::mem::replace(&mut self.cells, larger) {
+            if cell.slot != NONE {
+                let at = self.at(cell.sector);
+                self.cells[at] = cell;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #[test]
+        fn it_is_a_map(steps in proptest::collection::vec((0u64..200, 0u32..100, any::<bool>()), 0..400)) {
+            let (mut starts, mut map) = (Starts::default(), HashMap::new());
+            for (sector, slot, put) in steps {
+                if put {
+                    starts.set(sector * 8, slot);
+                    map.insert(sector * 8, slot);
+                } else {
+                    starts.remove(sector * 8);
+                    map.remove(&(sector * 8));
+                }
+                prop_assert_eq!(starts.get(sector * 8), map.get(&(sector * 8)).copied());
+            }
+            prop_assert_eq!(starts.iter().collect::<HashMap<_, _>>(), map);
+        }
+    }
+}
