@@ -67,6 +67,7 @@ pub struct Flight {
 
 impl Flight {
     /// How many there are.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -178,6 +179,7 @@ impl Flight {
     }
 
     /// Puts one in; it is the youngest on its sector.
+    #[inline]
     pub fn add(&mut self, io: Io) {
         let left = u64::from(io.bytes >> 9);
         self.longest = self.longest.max(left);
@@ -207,6 +209,7 @@ impl Flight {
     }
 
     /// Takes a bio out; `previous` is its elder twin.
+    #[inline]
     pub fn remove(&mut self, previous: u32, index: u32) {
         let (sector, next) = (self.slots[index as usize].io.sector, self.slots[index as usize].next);
         if previous == NONE {

@@ -82,6 +82,7 @@ impl Pairer {
         done[first..].sort_by_key(|io| (io.t_queue.min(io.t_dispatch), io.sector));
     }
 
+    #[inline]
     fn queue(&mut self, event: &Event, origin: Origin, done: &mut Vec<Io>) {
         let mut io = new_io(event);
         io.source = origin.source;
@@ -98,6 +99,7 @@ impl Pairer {
         }
     }
 
+    #[inline]
     fn dispatch(&mut self, event: &Event, done: &mut Vec<Io>) {
         self.saw_dispatch = true;
         let passthrough = event.rwbs.has(Rwbs::PASSTHROUGH);
@@ -136,6 +138,7 @@ impl Pairer {
         any
     }
 
+    #[inline]
     fn complete(&mut self, event: &Event, done: &mut Vec<Io>) {
         let passthrough = event.rwbs.has(Rwbs::PASSTHROUGH);
         if event.sectors() == 0 || passthrough {
@@ -231,6 +234,7 @@ impl Pairer {
         at > event.sector
     }
 
+    #[inline]
     fn add(&mut self, io: Io, done: &mut Vec<Io>) {
         if self.bios.len() >= MAX_IN_FLIGHT {
             self.give_up_older_half(done);
