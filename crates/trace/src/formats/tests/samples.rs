@@ -30,6 +30,8 @@ fn each_is_recognised_and_read_whole() {
         ("fio-v2.iolog", "iolog", 7, 2, 2),
         ("fio-v3.iolog", "iolog", 10, 4, 3),
         ("blkparse.txt", "blkparse", 19, 1, 0),
+        ("blktrace.bin", "blktrace", 19, 1, 0),
+        ("blktrace-be.bin", "blktrace", 19, 1, 0),
     ] {
         let trace = sample(name);
         assert_eq!(trace.info.format, format, "{name}");
@@ -47,6 +49,14 @@ fn blkparse_text_prints_again_as_it_was() {
     let text = std::fs::read_to_string(path("blkparse.txt")).unwrap();
     let events = text.split("CPU0").next().unwrap();
     assert_eq!(sample("blkparse.txt").text, events);
+}
+
+#[test]
+fn byte_orders_and_text_tell_the_same() {
+    let text = sample("blkparse.txt").text.replace("(null)", "kworker");
+    for name in ["blktrace.bin", "blktrace-be.bin"] {
+        assert_eq!(sample(name).text.replace("(null)", "kworker"), text, "{name}");
+    }
 }
 
 #[test]
