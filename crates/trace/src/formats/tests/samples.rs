@@ -52,6 +52,26 @@ fn blkparse_text_prints_again_as_it_was() {
 }
 
 #[test]
+fn several_files_are_one_trace_in_order_of_time() {
+    let directory = crate::export::testing::Directory::new();
+    let (mut rows, text) =
+        ([String::new(), String::new()], std::fs::read_to_string(path("msr.csv")).unwrap());
+    for (number, line) in text.lines().enumerate() {
+        rows[number % 2] += &format!("{line}\n");
+    }
+    let paths = [directory.file("a.csv"), directory.file("b.csv")];
+    for (path, rows) in paths.iter().zip(rows) {
+        std::fs::write(path, rows).unwrap();
+    }
+    let parts = read(&mut *open(&paths, None).unwrap()).unwrap();
+    let whole = sample("msr.csv");
+    assert_eq!(parts.info.inputs.len(), 2);
+    assert_eq!(parts.info.start_unix_ns, whole.info.start_unix_ns);
+    let times = |trace: &Trace| trace.events.iter().map(|e| (e.time, e.sector, e.action)).collect::<Vec<_>>();
+    assert_eq!(times(&parts), times(&whole));
+}
+
+#[test]
 fn byte_orders_and_text_tell_the_same() {
     let text = sample("blkparse.txt").text.replace("(null)", "kworker");
     for name in ["blktrace.bin", "blktrace-be.bin"] {
