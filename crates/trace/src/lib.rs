@@ -6,6 +6,7 @@
 pub mod blkparse;
 pub mod blktrace;
 pub mod characterise;
+pub mod codes;
 pub mod error;
 pub mod event;
 pub mod export;

@@ -2,6 +2,7 @@
 
 use super::chunk::{Chunk, Queued};
 use super::profile::{DeviceFlow, EventCounts};
+use super::remaps::Remaps;
 use crate::blkparse::summary::Summary;
 use crate::event::{Action, DeviceId, Event, EventBatch};
 use crate::filter::Filter;
@@ -43,15 +44,6 @@ struct Lane {
     last: u64,
 }
 
-/// A remap seen just before the Q it belongs to.
-#[derive(Clone, Copy, Default)]
-struct Remap {
-    device: DeviceId,
-    sector: u64,
-    bytes: u32,
-    source: DeviceId,
-}
-
 /// The first stage of characterisation.
 pub struct Intake {
     filter: Filter,
@@ -60,8 +52,7 @@ pub struct Intake {
     inputs: Vec<String>,
     lanes: Vec<Lane>,
     last_lane: usize,
-    /// By CPU: the latest remap.
-    remaps: Vec<Remap>,
+    remaps: Remaps,
     processes: ProcessTable,
     names: Vec<String>,
     name_index: HashMap<String, u32>,
@@ -84,7 +75,7 @@ impl Intake {
             inputs,
             lanes: Vec::new(),
             last_lane: 0,
-            remaps: Vec::new(),
+            remaps: Remaps::default(),
             processes: ProcessTable::default(),
             names: vec![UNKNOWN.into()],
             name_index: HashMap::from([(UNKNOWN.into(), 0)]),
@@ -136,7 +127,7 @@ impl Intake {
         }
         match event.action {
             Action::QUEUE => self.queue(at, event, counted),
-            Action::REMAP => self.remap(event),
+            Action::REMAP => self.remaps.remap(event),
             Action::DISPATCH => {
                 lane.dispatched.change(event.time, 1);
                 self.pair(at, event, Origin::default());
@@ -153,7 +144,7 @@ impl Intake {
     }
 
     fn queue(&mut self, at: usize, event: &Event, counted: bool) {
-        let source = self.source_of(event);
+        let source = self.remaps.source_of(event);
         let (process, wanted) = self.process(event.pid);
         self.pair(at, event, Origin { source, process });
         if counted && (self.open || wanted && self.filter.wants_op(event.op())) {
@@ -231,33 +222,6 @@ impl Intake {
             last: 0,
         });
         self.lanes.len() - 1
-    }
-
-    fn remap(&mut self, event: &Event) {
-        let cpu = usize::from(event.cpu);
-        if self.remaps.len() <= cpu {
-            self.remaps.resize(cpu + 1, Remap::default());
-        }
-        let earlier = self.remaps[cpu];
-        // A partition's remap follows the one that led to the partition: the first tells the source.
-        let chained = earlier.device == event.arg_device
-            && earlier.bytes == event.bytes
-            && earlier.sector == event.arg_sector;
-        let source =
-            if chained && event.target_device == event.device { earlier.source } else { event.arg_device };
-        self.remaps[cpu] = Remap { device: event.device, sector: event.sector, bytes: event.bytes, source };
-    }
-
-    /// Where a queued bio came from: the remap just before it on its CPU, if it fits.
-    #[inline]
-    fn source_of(&mut self, event: &Event) -> DeviceId {
-        let Some(remap) = self.remaps.get_mut(usize::from(event.cpu)) else {
-            return DeviceId(0);
-        };
-        if remap.device == event.device && remap.sector == event.sector && remap.bytes == event.bytes {
-            return std::mem::take(remap).source;
-        }
-        DeviceId(0)
     }
 
     /// The index of a process's name, and whether the filter wants it.

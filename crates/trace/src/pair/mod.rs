@@ -10,58 +10,18 @@
 //! - requests without a queued bio (passthrough commands, the flushes that a flush bio causes, I/O that was
 //!   under way when tracing began) have a dispatch and a completion only.
 
+mod flight;
 mod starts;
 
 use crate::event::{Action, DeviceId, Event, Rwbs};
 use crate::io::{Io, NEVER};
-use starts::{NONE, Starts};
-use std::collections::{BTreeSet, VecDeque};
+use flight::{Flight, Want, is_write};
+use std::collections::VecDeque;
 
 /// Bios in flight that are remembered per device; beyond it the older half is given up as never completed.
 const MAX_IN_FLIGHT: usize = 1 << 15;
-/// How many twins or neighbours are looked at before the search is given up.
+/// Flushes and commands that are looked at before the search is given up.
 const MAX_STEPS: usize = 64;
-
-struct Slot {
-    io: Io,
-    /// Sectors not yet complete.
-    left: u64,
-    /// The next younger bio on the same start sector.
-    next: u32,
-    /// In the oldest of them: the youngest.
-    tail: u32,
-}
-
-/// What an event needs of the bio it speaks of.
-#[derive(Clone, Copy, PartialEq)]
-enum Want {
-    /// Without a request yet.
-    NoRequest,
-    /// Not merged and not dispatched. A request may be merged as a whole, after its bio got it.
-    NotMerged,
-    /// Not yet in the scheduler.
-    NotInserted,
-    /// Not yet dispatched.
-    NotDispatched,
-    /// Dispatched.
-    Dispatched,
-    /// Anything.
-    Any,
-}
-
-impl Want {
-    #[inline]
-    fn fits(self, io: &Io) -> bool {
-        match self {
-            Want::NoRequest => io.t_get == NEVER && io.t_merge == NEVER && io.t_dispatch == NEVER,
-            Want::NotMerged => io.t_merge == NEVER && io.t_dispatch == NEVER,
-            Want::NotInserted => io.t_insert == NEVER && io.t_dispatch == NEVER,
-            Want::NotDispatched => io.t_dispatch == NEVER,
-            Want::Dispatched => io.t_dispatch != NEVER,
-            Want::Any => true,
-        }
-    }
-}
 
 /// What is known of a bio beside its Q.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,18 +35,11 @@ pub struct Origin {
 /// Follows the I/Os of one device.
 #[derive(Default)]
 pub struct Pairer {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    /// Start sector → oldest bio in flight on it.
-    starts: Starts,
-    /// (start sector, slot) of all bios in flight, kept from the first event that hits the middle of one.
-    by_range: Option<BTreeSet<(u64, u32)>>,
-    longest: u64,
+    bios: Flight,
     /// Queued without data (flushes), oldest first.
     empty: VecDeque<Io>,
     /// Dispatched without a bio and without data, or passthrough; oldest first.
     commands: VecDeque<Io>,
-    in_flight: usize,
     saw_dispatch: bool,
     /// Completions of what was never seen queued or dispatched.
     pub unmatched_completions: u64,
@@ -117,7 +70,7 @@ impl Pairer {
 
     /// Bios queued and not complete.
     pub fn in_flight(&self) -> usize {
-        self.in_flight + self.empty.len()
+        self.bios.len() + self.empty.len()
     }
 
     /// Ends the trace: gives out what never completed, in order of queueing.
@@ -125,19 +78,7 @@ impl Pairer {
         let first = done.len();
         done.extend(self.empty.drain(..));
         done.extend(self.commands.drain(..));
-        let heads: Vec<u32> = self.starts.iter().map(|(_, head)| head).collect();
-        self.starts.clear();
-        for head in heads {
-            let mut at = head;
-            while at != NONE {
-                done.push(self.slots[at as usize].io);
-                at = self.slots[at as usize].next;
-            }
-        }
-        self.slots.clear();
-        self.free.clear();
-        self.by_range = None;
-        self.in_flight = 0;
+        self.bios.drain_into(done);
         done[first..].sort_by_key(|io| (io.t_queue.min(io.t_dispatch), io.sector));
     }
 
@@ -204,8 +145,8 @@ impl Pairer {
         let (end, write) = (event.end(), is_write(event.rwbs));
         let mut at = event.sector;
         while at < end {
-            let Some((previous, index)) = self.find(at, end - at, write, want) else { break };
-            let slot = &mut self.slots[index as usize];
+            let Some((previous, index)) = self.bios.find(at, end - at, write, want) else { break };
+            let slot = self.bios.slot(index);
             let next = end.min(slot.io.end()).max(at + 1);
             slot.left = slot.left.saturating_sub(next - at);
             at = next;
@@ -215,7 +156,7 @@ impl Pairer {
             if slot.left == 0 {
                 slot.io.t_complete = event.time;
                 done.push(slot.io);
-                self.remove(previous, index);
+                self.bios.remove(previous, index);
             }
         }
         self.unmatched_completions += u64::from(at == event.sector);
@@ -272,7 +213,7 @@ impl Pairer {
     fn cover(&mut self, event: &Event, want: Want, mut act: impl FnMut(&mut Io)) -> bool {
         let write = is_write(event.rwbs);
         // Nearly always one bio, of exactly this range.
-        if let Some(slot) = self.alone_at(event.sector)
+        if let Some(slot) = self.bios.alone_at(event.sector)
             && slot.io.bytes == event.bytes
             && is_write(slot.io.rwbs) == write
         {
@@ -282,175 +223,32 @@ impl Pairer {
         let end = event.end();
         let mut at = event.sector;
         while at < end {
-            let Some((_, index)) = self.find(at, end - at, write, want) else { break };
-            let io = &mut self.slots[index as usize].io;
+            let Some((_, index)) = self.bios.find(at, end - at, write, want) else { break };
+            let io = &mut self.bios.slot(index).io;
             act(io);
             at = end.min(io.end()).max(at + 1);
         }
         at > event.sector
     }
 
-    /// The bio that starts at a sector, if it is the only one.
-    #[inline]
-    fn alone_at(&mut self, sector: u64) -> Option<&mut Slot> {
-        let head = self.starts.get(sector)?;
-        let slot = self.slots.get_mut(head as usize)?;
-        (slot.next == NONE).then_some(slot)
-    }
-
-    /// The bio in flight that sector `at` of a range with `sectors` left belongs to, and its elder twin.
-    #[inline]
-    fn find(&mut self, at: u64, sectors: u64, write: bool, want: Want) -> Option<(u32, u32)> {
-        if let Some(head) = self.starts.get(at) {
-            let slot = &self.slots[head as usize];
-            if slot.next == NONE && is_write(slot.io.rwbs) == write {
-                return Some((NONE, head));
-            }
-            if let Some(found) = self.choose(head, sectors, write, want) {
-                return Some(found);
-            }
-        }
-        self.find_by_range(at, write, want)
-    }
-
-    /// Among twins: the oldest in the right state and of the right length, else in the right state, else any.
-    fn choose(&self, head: u32, sectors: u64, write: bool, want: Want) -> Option<(u32, u32)> {
-        let mut best: Option<(u8, (u32, u32))> = None;
-        let (mut previous, mut at) = (NONE, head);
-        for _ in 0..MAX_STEPS {
-            if at == NONE {
-                break;
-            }
-            let slot = &self.slots[at as usize];
-            if is_write(slot.io.rwbs) == write {
-                let exact = u64::from(slot.io.bytes >> 9) == sectors;
-                let rank = 2 * u8::from(want.fits(&slot.io)) + u8::from(exact);
-                if rank == 3 {
-                    return Some((previous, at));
-                }
-                if best.is_none_or(|(r, _)| rank > r) {
-                    best = Some((rank, (previous, at)));
-                }
-            }
-            (previous, at) = (at, slot.next);
-        }
-        best.map(|(_, found)| found)
-    }
-
-    fn find_by_range(&mut self, at: u64, write: bool, want: Want) -> Option<(u32, u32)> {
-        if self.starts.is_empty() {
-            return None;
-        }
-        let (slots, starts) = (&self.slots, &self.starts);
-        let index = self.by_range.get_or_insert_with(|| {
-            let mut all = BTreeSet::new();
-            for (sector, head) in starts.iter() {
-                let mut slot = head;
-                while slot != NONE {
-                    all.insert((sector, slot));
-                    slot = slots[slot as usize].next;
-                }
-            }
-            all
-        });
-        let lowest = at.saturating_sub(self.longest);
-        let mut second = None;
-        for &(_, slot) in index.range((lowest, 0)..(at, 0)).rev().take(MAX_STEPS) {
-            let io = &slots[slot as usize].io;
-            if io.end() > at && is_write(io.rwbs) == write {
-                if want.fits(io) {
-                    return Some((self.elder(slot), slot));
-                }
-                second = second.or(Some(slot));
-            }
-        }
-        second.map(|slot| (self.elder(slot), slot))
-    }
-
-    /// The twin before `slot` in its chain.
-    fn elder(&self, slot: u32) -> u32 {
-        let mut previous = NONE;
-        let mut at = self.starts.get(self.slots[slot as usize].io.sector).unwrap_or(NONE);
-        while at != slot && at != NONE {
-            previous = at;
-            at = self.slots[at as usize].next;
-        }
-        previous
-    }
-
     fn add(&mut self, io: Io, done: &mut Vec<Io>) {
-        if self.in_flight >= MAX_IN_FLIGHT {
+        if self.bios.len() >= MAX_IN_FLIGHT {
             self.give_up_older_half(done);
         }
-        let left = u64::from(io.bytes >> 9);
-        self.longest = self.longest.max(left);
-        let sector = io.sector;
-        let slot = Slot { io, left, next: NONE, tail: NONE };
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.slots[index as usize] = slot;
-                index
-            }
-            None => {
-                self.slots.push(slot);
-                (self.slots.len() - 1) as u32
-            }
-        };
-        self.slots[index as usize].tail = index;
-        let head = self.starts.put_if_free(sector, index);
-        if head != index {
-            let tail = self.slots[head as usize].tail;
-            self.slots[tail as usize].next = index;
-            self.slots[head as usize].tail = index;
-        }
-        if let Some(all) = &mut self.by_range {
-            all.insert((sector, index));
-        }
-        self.in_flight += 1;
-    }
-
-    /// Takes a bio out; `previous` is its elder twin.
-    fn remove(&mut self, previous: u32, index: u32) {
-        let (sector, next) = (self.slots[index as usize].io.sector, self.slots[index as usize].next);
-        if previous == NONE {
-            if next == NONE {
-                self.starts.remove(sector);
-            } else {
-                self.slots[next as usize].tail = self.slots[index as usize].tail;
-                self.starts.set(sector, next);
-            }
-        } else {
-            self.slots[previous as usize].next = next;
-            if next == NONE
-                && let Some(head) = self.starts.get(sector)
-            {
-                self.slots[head as usize].tail = previous;
-            }
-        }
-        if let Some(all) = &mut self.by_range {
-            all.remove(&(sector, index));
-        }
-        self.free.push(index);
-        self.in_flight -= 1;
+        self.bios.add(io);
     }
 
     fn give_up_older_half(&mut self, done: &mut Vec<Io>) {
-        let mut all = Vec::with_capacity(self.in_flight);
-        let (empty, commands) = (std::mem::take(&mut self.empty), std::mem::take(&mut self.commands));
-        self.finish(&mut all);
-        (self.empty, self.commands) = (empty, commands);
+        let mut all = Vec::with_capacity(self.bios.len());
+        self.bios.drain_into(&mut all);
+        all.sort_by_key(|io| (io.t_queue.min(io.t_dispatch), io.sector));
         let half = all.len() / 2;
         self.given_up += half as u64;
         done.extend_from_slice(&all[..half]);
         for &io in &all[half..] {
-            self.add(io, done);
+            self.bios.add(io);
         }
     }
-}
-
-#[inline]
-fn is_write(rwbs: Rwbs) -> bool {
-    rwbs.has(Rwbs::WRITE.with(Rwbs::DISCARD))
 }
 
 fn new_io(event: &Event) -> Io {
@@ -473,3 +271,6 @@ fn new_io(event: &Event) -> Io {
         t_complete: NEVER,
     }
 }
+
+#[cfg(test)]
+mod tests;

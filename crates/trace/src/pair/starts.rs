@@ -105,11 +105,6 @@ impl Starts {
         self.cells.iter().filter(|c| c.slot != NONE).map(|c| (c.sector, c.slot))
     }
 
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        *self = Starts::default();
-    }
-
     #[cold]
     fn grow(&mut self) {
         let larger = vec![FREE; self.cells.len() * 2];

@@ -1,0 +1,215 @@
+//! The kernel's codes: what happened to an I/O, and what kind of I/O it is.
+
+/// What happened (the low byte of `blk_io_trace.action`). Codes the kernel may add later stay readable,
+/// hence a newtype and not an enum.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Action(pub u8);
+
+impl Action {
+    /// Queued: a bio arrived at the device.
+    pub const QUEUE: Action = Action(1);
+    /// Back-merged into a request that ends where the bio starts.
+    pub const BACK_MERGE: Action = Action(2);
+    /// Front-merged into a request that starts where the bio ends.
+    pub const FRONT_MERGE: Action = Action(3);
+    /// Got a request.
+    pub const GET_REQUEST: Action = Action(4);
+    /// Slept waiting for a request (old kernels).
+    pub const SLEEP_REQUEST: Action = Action(5);
+    /// Requeued after dispatch.
+    pub const REQUEUE: Action = Action(6);
+    /// Dispatched (issued) to the driver.
+    pub const DISPATCH: Action = Action(7);
+    /// Completed.
+    pub const COMPLETE: Action = Action(8);
+    /// Queue plugged.
+    pub const PLUG: Action = Action(9);
+    /// Unplugged by an explicit call.
+    pub const UNPLUG: Action = Action(10);
+    /// Unplugged by the timer or scheduler.
+    pub const UNPLUG_TIMER: Action = Action(11);
+    /// Inserted into the I/O scheduler.
+    pub const INSERT: Action = Action(12);
+    /// Split; `arg_sector` is where the second part starts.
+    pub const SPLIT: Action = Action(13);
+    /// Bounced to low memory (old kernels).
+    pub const BOUNCE: Action = Action(14);
+    /// Remapped from another device; `arg_device` and `arg_sector` tell from where.
+    pub const REMAP: Action = Action(15);
+    /// Driver data: opaque bytes for a driver's own tools.
+    pub const DRIVER_DATA: Action = Action(17);
+    /// A text message (`BLK_TN_MESSAGE`), its text in the batch's `pdu`.
+    pub const MESSAGE: Action = Action(0x82);
+
+    /// blkparse's letters, e.g. `Q`, `UT`; `?` for codes it does not know.
+    pub fn letters(self) -> &'static str {
+        match self {
+            Action::QUEUE => "Q",
+            Action::BACK_MERGE => "M",
+            Action::FRONT_MERGE => "F",
+            Action::GET_REQUEST => "G",
+            Action::SLEEP_REQUEST => "S",
+            Action::REQUEUE => "R",
+            Action::DISPATCH => "D",
+            Action::COMPLETE => "C",
+            Action::PLUG => "P",
+            Action::UNPLUG => "U",
+            Action::UNPLUG_TIMER => "UT",
+            Action::INSERT => "I",
+            Action::SPLIT => "X",
+            Action::BOUNCE => "B",
+            Action::REMAP => "A",
+            Action::MESSAGE => "m",
+            _ => "?",
+        }
+    }
+
+    /// The inverse of [`Action::letters`].
+    pub fn from_letters(letters: &str) -> Option<Action> {
+        (1..=17u8).map(Action).chain([Action::MESSAGE]).find(|a| a.letters() == letters && letters != "?")
+    }
+}
+
+/// The category bits of an event: the high half of `blk_io_trace.action`, verbatim (`BLK_TC_*`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Rwbs(pub u16);
+
+impl Rwbs {
+    /// A read.
+    pub const READ: Rwbs = Rwbs(1);
+    /// A write.
+    pub const WRITE: Rwbs = Rwbs(1 << 1);
+    /// Carries a cache flush before it, or is one.
+    pub const FLUSH: Rwbs = Rwbs(1 << 2);
+    /// Somebody waits for it.
+    pub const SYNC: Rwbs = Rwbs(1 << 3);
+    /// Category of queueing events.
+    pub const QUEUE: Rwbs = Rwbs(1 << 4);
+    /// Category of requeues.
+    pub const REQUEUE: Rwbs = Rwbs(1 << 5);
+    /// Category of dispatches.
+    pub const ISSUE: Rwbs = Rwbs(1 << 6);
+    /// Category of completions.
+    pub const COMPLETE: Rwbs = Rwbs(1 << 7);
+    /// A file-system (normal) request.
+    pub const FS: Rwbs = Rwbs(1 << 8);
+    /// A passthrough (SCSI) command.
+    pub const PASSTHROUGH: Rwbs = Rwbs(1 << 9);
+    /// A note, not an event.
+    pub const NOTIFY: Rwbs = Rwbs(1 << 10);
+    /// Read-ahead.
+    pub const AHEAD: Rwbs = Rwbs(1 << 11);
+    /// File-system metadata.
+    pub const META: Rwbs = Rwbs(1 << 12);
+    /// A discard (TRIM).
+    pub const DISCARD: Rwbs = Rwbs(1 << 13);
+    /// Driver data.
+    pub const DRIVER_DATA: Rwbs = Rwbs(1 << 14);
+    /// Forced unit access: on stable media before it completes.
+    pub const FUA: Rwbs = Rwbs(1 << 15);
+
+    /// True when any bit of `other` is set.
+    #[inline]
+    pub const fn has(self, other: Rwbs) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Both sets of bits.
+    pub const fn with(self, other: Rwbs) -> Rwbs {
+        Rwbs(self.0 | other.0)
+    }
+
+    /// blkparse's letters for these bits, e.g. `WS`, `FWFS`; `bytes` decides between `R` and `N`.
+    /// At most 6 letters.
+    pub fn letters(self, bytes: u32) -> RwbsText {
+        let mut text = RwbsText::default();
+        if self.has(Rwbs::FLUSH) {
+            text.push(b'F');
+        }
+        text.push(if self.has(Rwbs::DISCARD) {
+            b'D'
+        } else if self.has(Rwbs::WRITE) {
+            b'W'
+        } else if bytes != 0 {
+            b'R'
+        } else {
+            b'N'
+        });
+        for (bit, letter) in [(Rwbs::FUA, b'F'), (Rwbs::AHEAD, b'A'), (Rwbs::SYNC, b'S'), (Rwbs::META, b'M')]
+        {
+            if self.has(bit) {
+                text.push(letter);
+            }
+        }
+        text
+    }
+
+    /// The inverse of [`Rwbs::letters`]; `None` when a letter is unknown or stands in the wrong place.
+    pub fn from_letters(letters: &str) -> Option<Rwbs> {
+        let mut rest = letters.bytes().peekable();
+        let mut bits = Rwbs::default();
+        if letters.len() > 1 && rest.peek() == Some(&b'F') {
+            bits = bits.with(Rwbs::FLUSH);
+            rest.next();
+        }
+        bits = match rest.next()? {
+            b'D' => bits.with(Rwbs::DISCARD).with(Rwbs::WRITE),
+            b'W' => bits.with(Rwbs::WRITE),
+            b'R' | b'N' => bits.with(Rwbs::READ),
+            _ => return None,
+        };
+        for letter in rest {
+            bits = bits.with(match letter {
+                b'F' => Rwbs::FUA,
+                b'A' => Rwbs::AHEAD,
+                b'S' => Rwbs::SYNC,
+                b'M' => Rwbs::META,
+                _ => return None,
+            });
+        }
+        Some(bits)
+    }
+}
+
+/// The letters of an [`Rwbs`], without an allocation.
+#[derive(Clone, Copy, Default)]
+pub struct RwbsText {
+    letters: [u8; 6],
+    len: u8,
+}
+
+impl RwbsText {
+    fn push(&mut self, letter: u8) {
+        self.letters[self.len as usize] = letter;
+        self.len += 1;
+    }
+
+    /// The letters as text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.letters[..self.len as usize]).unwrap_or("")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_round_trip() {
+        for letters in ["R", "W", "WS", "RA", "FWFS", "FWS", "RM", "WFSM", "D", "DS", "FN", "N"] {
+            let bits = Rwbs::from_letters(letters).unwrap();
+            let bytes = if letters.contains('N') { 0 } else { 4096 };
+            assert_eq!(bits.letters(bytes).as_str(), letters);
+        }
+        assert_eq!(Rwbs::from_letters("X"), None);
+        assert_eq!(Rwbs::from_letters(""), None);
+    }
+
+    #[test]
+    fn action_letters_round_trip() {
+        for code in (1..=15).chain([0x82]) {
+            let action = Action(code);
+            assert_eq!(Action::from_letters(action.letters()), Some(action));
+        }
+    }
+}
