@@ -9,6 +9,7 @@ COMMANDS: dict[str, Entry] = {
     "hist": Entry("blklab.cli.trace.hist:hist", "Draw histograms of sizes, latencies, seeks"),
     "report": Entry("blklab.cli.trace.report:report", "Write an HTML report on a trace"),
     "fio": Entry("blklab.cli.trace.fio:fio", "Write a fio job that reproduces the workload"),
+    "record": Entry("blklab.cli.trace.record:record", "Record live devices with blktrace"),
     "events": Entry("blklab.cli.trace.events:events", "Print events exactly as blkparse does"),
 }
 

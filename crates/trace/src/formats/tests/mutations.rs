@@ -2,10 +2,9 @@
 //! `scripts/fuzz` does more of it. The seed is fixed; BLKLAB_MUTATIONS sets how many there are of each sample.
 
 use super::samples;
-use crate::blktrace::record::Order;
 use crate::event::EventBatch;
 use crate::export::testing::{Directory, read, read_bytes};
-use crate::export::{BlktraceLayout, blktrace, convert, parquet_events};
+use crate::export::{convert, parquet_events};
 use crate::formats::FORMATS;
 use crate::open::open;
 
@@ -66,16 +65,10 @@ fn all() -> Vec<(String, Vec<u8>)> {
         "fio-v2.iolog",
         "fio-v3.iolog",
         "blkparse.txt",
+        "blktrace.bin",
+        "blktrace-be.bin",
     ] {
         all.push((name.to_owned(), std::fs::read(samples::path(name)).unwrap()));
-    }
-    let directory = Directory::new();
-    for (order, name) in [(Order::Little, "little"), (Order::Big, "big")] {
-        let path = directory.file(name);
-        let mut source = open(&[samples::path("blkparse.txt")], None).unwrap();
-        let exporter = blktrace(path.as_ref(), BlktraceLayout::Merged, order).unwrap();
-        convert(&mut *source, exporter).unwrap();
-        all.push((name.to_owned(), std::fs::read(&path).unwrap()));
     }
     all
 }

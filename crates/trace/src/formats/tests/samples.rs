@@ -30,6 +30,8 @@ fn each_is_recognised_and_read_whole() {
         ("fio-v2.iolog", "iolog", 7, 2, 2),
         ("fio-v3.iolog", "iolog", 10, 4, 3),
         ("blkparse.txt", "blkparse", 19, 1, 0),
+        ("blktrace.bin", "blktrace", 19, 1, 0),
+        ("blktrace-be.bin", "blktrace", 19, 1, 0),
     ] {
         let trace = sample(name);
         assert_eq!(trace.info.format, format, "{name}");
@@ -47,6 +49,34 @@ fn blkparse_text_prints_again_as_it_was() {
     let text = std::fs::read_to_string(path("blkparse.txt")).unwrap();
     let events = text.split("CPU0").next().unwrap();
     assert_eq!(sample("blkparse.txt").text, events);
+}
+
+#[test]
+fn several_files_are_one_trace_in_order_of_time() {
+    let directory = crate::export::testing::Directory::new();
+    let (mut rows, text) =
+        ([String::new(), String::new()], std::fs::read_to_string(path("msr.csv")).unwrap());
+    for (number, line) in text.lines().enumerate() {
+        rows[number % 2] += &format!("{line}\n");
+    }
+    let paths = [directory.file("a.csv"), directory.file("b.csv")];
+    for (path, rows) in paths.iter().zip(rows) {
+        std::fs::write(path, rows).unwrap();
+    }
+    let parts = read(&mut *open(&paths, None).unwrap()).unwrap();
+    let whole = sample("msr.csv");
+    assert_eq!(parts.info.inputs.len(), 2);
+    assert_eq!(parts.info.start_unix_ns, whole.info.start_unix_ns);
+    let times = |trace: &Trace| trace.events.iter().map(|e| (e.time, e.sector, e.action)).collect::<Vec<_>>();
+    assert_eq!(times(&parts), times(&whole));
+}
+
+#[test]
+fn byte_orders_and_text_tell_the_same() {
+    let text = sample("blkparse.txt").text.replace("(null)", "kworker");
+    for name in ["blktrace.bin", "blktrace-be.bin"] {
+        assert_eq!(sample(name).text.replace("(null)", "kworker"), text, "{name}");
+    }
 }
 
 #[test]

@@ -1,0 +1,142 @@
+"""`blklab trace record`: a trace of live devices."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from blklab.cli.common import DURATION, SIZE, emit, json_option, notes, warn
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from blklab.trace.record import Progress, Recording
+
+
+@click.command()
+@click.argument("devices", metavar="DEVICE...", nargs=-1, required=True)
+@click.option("-w", "duration", type=DURATION, metavar="TIME", help="Stop after this: 60, 5m.")
+@click.option(
+    "-o",
+    "output",
+    type=click.Path(path_type=Path),
+    metavar="NAME",
+    required=True,
+    help="Write NAME.blktrace.N, or NAME/DEV.blktrace.N for several devices.",
+)
+@click.option(
+    "--buffer-size",
+    type=SIZE,
+    default="512k",
+    show_default=True,
+    help="Size of each buffer (blktrace -b).",
+)
+@click.option(
+    "--buffers",
+    type=click.IntRange(2, 1024),
+    default=4,
+    show_default=True,
+    help="Buffers of each CPU (blktrace -n).",
+)
+@click.option("--overwrite", is_flag=True, help="Replace a trace of that name.")
+@json_option
+def record(
+    *,
+    devices: tuple[str, ...],
+    duration: int | None,
+    output: Path,
+    buffer_size: int,
+    buffers: int,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Record what is asked of DEVICE… with blktrace, as root.
+
+    Ctrl-C ends the recording, and is the way to end it without -w; the trace is good up to there.
+    Name an array together with its members to see how its I/O is spread.
+
+    The trace must not be written to a filesystem on a recorded device: that is refused. debugfs is
+    mounted if it is not. Beside the trace, NAME.blklab.json (NAME/blklab.json) says how it was made
+    and how many events were dropped for want of buffers.
+
+    \b
+      blklab trace record /dev/md4 -w 60 -o /dev/shm/md4
+      blklab trace record /dev/md4 /dev/sd[a-d] -w 5m -o /dev/shm/array --buffer-size 2m
+    """
+    from blklab.errors import UsageError
+    from blklab.trace import record as recorder
+
+    if duration is not None and duration <= 0:
+        raise UsageError("-w 0s: nothing would be recorded")
+    if buffer_size % 1024 or not 4096 <= buffer_size <= 1 << 30:
+        raise UsageError("--buffer-size must be whole KiB, from 4k to 1g")
+    options = recorder.Options(
+        seconds=None if duration is None else duration / 1e9,
+        buffer_size=buffer_size // 1024,
+        buffers=buffers,
+    )
+    with _live() as show:
+        done = recorder.record(devices, output, options, overwrite=overwrite, tick=show, tell=_tell)
+    if done.stopped_by == "user":
+        notes().print(f"stopped after {done.seconds:.1f} s")
+    elif done.stopped_by == "blktrace":
+        warn(f"blktrace ended by itself after {done.seconds:.1f} s")
+    if done.dropped:
+        share = done.dropped / (done.dropped + done.events)
+        warn(
+            f"{done.dropped:,} events ({share:.1%}) were dropped for want of buffers; record again"
+            f" with --buffer-size {options.buffer_size * 4}k --buffers {options.buffers * 2}"
+        )
+    emit(_as_dict(done), as_json, lambda console: _draw(console, done))
+
+
+def _tell(message: str) -> None:
+    from blklab.text import printable
+
+    notes().print(f"blklab: {printable(message)}")
+
+
+@contextmanager
+def _live() -> Iterator[Callable[["Progress"], None]]:
+    """Shows a line on stderr while recording, if stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _progress: None
+        return
+    from blklab.units import format_duration, format_size
+
+    def show(progress: "Progress") -> None:
+        left = (
+            "Ctrl-C ends it"
+            if progress.remaining is None
+            else f"{format_duration(round(progress.remaining) * 1e9)} left"
+        )
+        elapsed = format_duration(int(progress.elapsed) * 1e9)
+        status.update(f"recording: {elapsed}, {left}, {format_size(progress.bytes)} written")
+
+    with notes().status("recording") as status:
+        yield show
+
+
+def _as_dict(done: "Recording") -> dict[str, object]:
+    import json
+
+    sidecar: dict[str, object] = json.loads(done.sidecar.read_text())
+    files = [str(path) for path in done.files]
+    return {**sidecar, "files": files, "bytes": done.bytes, "sidecar": str(done.sidecar)}
+
+
+def _draw(console: "Console", done: "Recording") -> None:
+    import shlex
+
+    from blklab.text import printable
+    from blklab.units import format_count, format_size
+
+    name = shlex.quote(printable(str(done.name)))
+    console.print(
+        f"{name}: {format_count(done.events)} events, {format_size(done.bytes)},"
+        f" {done.seconds:.1f} s"
+    )
+    console.print(f"next: blklab trace report {name}")

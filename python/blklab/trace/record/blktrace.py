@@ -1,0 +1,204 @@
+"""Drives the blktrace program: starts, watches and stops it, and reads its closing report."""
+
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.trace.record.checks import Device
+
+BLKTRACESTOP: Final = 0x1275
+BLKTRACETEARDOWN: Final = 0x1276
+"""ioctls _IO(0x12, 117) and _IO(0x12, 118) of include/uapi/linux/fs.h."""
+
+POLL: Final = 0.1
+STOPPING: Final = 30.0
+"""Seconds that blktrace may take to write out what it has."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to record."""
+
+    seconds: float | None = None
+    """None: until Ctrl-C."""
+    buffer_size: int = 512
+    """KiB of each of a CPU's buffers (`blktrace -b`)."""
+    buffers: int = 4
+    """Buffers of each CPU (`blktrace -n`)."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far it is."""
+
+    elapsed: float
+    remaining: float | None
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Tally:
+    """One device in blktrace's closing report."""
+
+    events: int
+    dropped: int
+    kib: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run of blktrace ended."""
+
+    said: str
+    seconds: float
+    stopped_by: str
+    """`time`, `user`, or `blktrace` when it ended by itself."""
+
+
+_TOTAL: Final = re.compile(r"^\s*Total:\s+(\d+) events \(dropped (\d+)\),\s+(\d+) KiB data", re.M)
+
+
+def tallies(said: str) -> dict[str, Tally]:
+    """Returns the totals by device of blktrace's closing report (blktrace.c, show_stats)."""
+    found = {}
+    for name, block in re.findall(r"^=== (.+?) ===\n(.*?)(?=^===|\Z)", said, re.M | re.S):
+        if total := _TOTAL.search(block):
+            found[name] = Tally(*(int(number) for number in total.groups()))
+    return found
+
+
+def version(blktrace: str) -> str:
+    """Returns what `blktrace -v` says."""
+    try:
+        said = subprocess.run(
+            [blktrace, "-v"], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentLacks(f"{blktrace} does not run: {error}", "reinstall blktrace") from None
+    lines = (said.stdout + said.stderr).strip().splitlines()
+    return lines[0][:100] if lines else "unknown"
+
+
+def run(
+    command: list[str],
+    devices: Iterable[Device],
+    seconds: float | None,
+    files: Callable[[], Iterable[Path]],
+    tick: Callable[[Progress], object],
+) -> Ended:
+    """Runs blktrace until its time is over or the user interrupts, which is no failure.
+
+    blktrace is in a session of its own, so that Ctrl-C reaches it once and from here. If it does
+    not end by itself when asked, or dies, the kernel's trace is torn down. Raises BlklabError or
+    EnvironmentLacks with blktrace's own words if it fails.
+    """
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        started = time.monotonic()
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        stopped_by, clean = "blktrace", False
+        try:
+            try:
+                stopped_by = _watch(process, started, seconds, files, tick)
+            except KeyboardInterrupt:
+                stopped_by = "user"
+            ran = time.monotonic() - started
+            _stop(process)
+            clean = process.returncode == 0
+        finally:
+            if not clean:
+                process.kill()
+                process.wait()
+                _tear_down(devices)
+        said = _read(output)
+    if not clean:
+        raise _failure(said, process.returncode)
+    return Ended(said, ran, stopped_by)
+
+
+def _watch(
+    process: "subprocess.Popen[bytes]",
+    started: float,
+    seconds: float | None,
+    files: Callable[[], Iterable[Path]],
+    tick: Callable[[Progress], object],
+) -> str:
+    """Returns why the recording is over: its time, or blktrace itself ended."""
+    while process.poll() is None:
+        elapsed = time.monotonic() - started
+        remaining = None if seconds is None else seconds - elapsed
+        if remaining is not None and remaining <= 0:
+            return "time"
+        tick(Progress(elapsed, remaining, sum(_size(path) for path in files())))
+        time.sleep(POLL if remaining is None else max(0.0, min(POLL, remaining)))
+    late = seconds is not None and time.monotonic() - started >= seconds
+    return "time" if late else "blktrace"
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    """Lets blktrace finish: SIGINT is its usual end; a second Ctrl-C here hurries it."""
+    for number, patience in ((signal.SIGINT, STOPPING), (signal.SIGTERM, STOPPING / 3)):
+        if process.poll() is not None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(patience)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            continue
+
+
+def _tear_down(devices: Iterable[Device]) -> None:
+    """Ends the kernel's side of a trace whose blktrace is gone, or the next one finds it busy."""
+    for device in devices:
+        try:
+            handle = os.open(device.path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            continue
+        for request in (BLKTRACESTOP, BLKTRACETEARDOWN):
+            try:
+                fcntl.ioctl(handle, request)
+            except OSError:  # none was running
+                continue
+        os.close(handle)
+
+
+def _read(output: IO[str]) -> str:
+    output.seek(0)
+    return output.read(1 << 20)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _failure(said: str, status: int) -> BlklabError:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    words = next((line for line in lines if "failed" in line.lower()), lines[0] if lines else "")
+    match = re.search(r"BLKTRACESETUP\S* \S+ failed: (\d+)/", words)
+    if match and int(match[1]) == 16:
+        return BlklabError(
+            f"{words}: somebody traces this device already; stop that blktrace (ps -C blktrace)"
+        )
+    if match:
+        return EnvironmentLacks(
+            f"the kernel refuses to trace: {words}", "record on a kernel that allows blktrace"
+        )
+    ending = f"signal {-status}" if status < 0 else f"status {status}"
+    return BlklabError(f"blktrace failed ({ending}): {words or 'it said nothing'}")

@@ -1,0 +1,146 @@
+"""What must hold before recording: privileges, devices, debugfs, and where the trace is written."""
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.trace.record.system import Roots, beneath, filesystem_devices, mounts, number_of
+
+CAP_SYS_ADMIN: Final = 21
+"""Bit of the capability (include/uapi/linux/capability.h)."""
+DEBUGFS: Final = "/sys/kernel/debug"
+
+
+@dataclass(frozen=True)
+class Device:
+    """A block device to record."""
+
+    path: str
+    name: str
+    """The kernel's name, which blktrace gives to the files."""
+    number: str
+    """`major:minor`."""
+
+
+def find_devices(paths: Sequence[str], roots: Roots) -> list[Device]:
+    """Returns the devices at `paths`, each once. Raises UsageError for what is none."""
+    found: dict[str, Device] = {}
+    for path in paths:
+        try:
+            status = Path(path).stat()
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}; name a block device, see lsblk") from None
+        if not stat.S_ISBLK(status.st_mode):
+            raise UsageError(f"{path} is not a block device; see lsblk for those there are")
+        number = number_of(status.st_rdev)
+        link = roots.sys / "dev/block" / number
+        name = link.resolve().name if link.exists() else Path(path).name
+        found.setdefault(number, Device(path, name, number))
+    return list(found.values())
+
+
+def check_apart(devices: Sequence[Device], directory: Path, roots: Roots) -> list[str]:
+    """Refuses to write a trace onto what it records, which would record its own writing for ever.
+
+    Raises UsageError if the I/O of a file in `directory` passes through any of `devices`. Returns
+    what the user should know otherwise.
+    """
+    holders, untold = filesystem_devices(directory, roots)
+    reached = {number: holder for holder in holders for number in beneath(holder, roots)}
+    for device in devices:
+        if device.number in reached:
+            holder = name_of(reached[device.number], roots)
+            through = "" if holder == device.name else f" (it lives on {holder}, which uses it)"
+            raise UsageError(
+                f"{directory} is on {device.path}{through}: writing the trace there would be"
+                " traced too, without end; write it elsewhere (-o), e.g. to /dev/shm"
+            )
+    notes = []
+    if untold:
+        notes.append(f"cannot tell which devices {directory} is on: {untold}")
+    shared = set(reached) & {n for device in devices for n in beneath(device.number, roots)}
+    if shared:
+        names = ", ".join(sorted(name_of(number, roots) for number in shared))
+        notes.append(f"the trace is written to {names} as well, beneath what is traced")
+    return notes
+
+
+def name_of(number: str, roots: Roots) -> str:
+    """Returns the kernel's name of `major:minor`."""
+    link = roots.sys / "dev/block" / number
+    return link.resolve().name if link.exists() else number
+
+
+def check_privileges(roots: Roots) -> None:
+    """Raises EnvironmentLacks for who may not trace."""
+    if os.geteuid() == 0:
+        return
+    try:
+        status = (roots.proc / "self/status").read_text()
+        effective = next(line for line in status.splitlines() if line.startswith("CapEff:"))
+        if int(effective.split()[1], 16) >> CAP_SYS_ADMIN & 1:
+            return
+    except (OSError, StopIteration, ValueError):
+        pass
+    raise EnvironmentLacks("recording needs root (CAP_SYS_ADMIN)", "run it with sudo")
+
+
+def check_kernel(devices: Sequence[Device], roots: Roots) -> None:
+    """Raises EnvironmentLacks if the kernel cannot trace: each device has a `trace` directory."""
+    for device in devices:
+        node = roots.sys / "dev/block" / device.number
+        if node.exists() and not (node / "trace").exists():
+            raise EnvironmentLacks(
+                f"this kernel ({os.uname().release}) cannot trace {device.path}: it is built"
+                " without CONFIG_BLK_DEV_IO_TRACE",
+                "boot a distribution's kernel",
+            )
+
+
+def find_blktrace() -> str:
+    """Returns blktrace's path; it is in sbin, which PATH may leave out."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+    found = shutil.which("blktrace", path=path)
+    if found is None:
+        raise EnvironmentLacks("blktrace is not installed", "install it: apt-get install blktrace")
+    return found
+
+
+def ready_debugfs(roots: Roots) -> tuple[str, str]:
+    """Returns where debugfs is mounted, and a note if it had to be mounted first."""
+    for mount in mounts(roots):
+        if mount.kind == "debugfs":
+            return mount.point, ""
+    try:
+        tried = subprocess.run(
+            ["mount", "-t", "debugfs", "debugfs", DEBUGFS],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentLacks(
+            f"debugfs is not mounted, and mount failed: {error}", f"mount it at {DEBUGFS}"
+        ) from None
+    if tried.returncode != 0:
+        why = tried.stderr.strip().splitlines()[:1] or ["no reason given"]
+        raise EnvironmentLacks(
+            f"debugfs is not mounted, and cannot be: {why[0]}",
+            "record outside a container, on a kernel with CONFIG_DEBUG_FS",
+        )
+    return DEBUGFS, f"mounted debugfs at {DEBUGFS}, which blktrace needs; it stays mounted"
+
+
+def check_writable(directory: Path) -> None:
+    """Raises BlklabError if no file can be made in `directory`."""
+    if not directory.is_dir():
+        raise BlklabError(f"{directory}: no such directory; make it first")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise BlklabError(f"{directory}: not writable")

@@ -1,0 +1,222 @@
+"""One recording from its checks to its sidecar."""
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, NoReturn
+
+from blklab import __version__
+from blklab.errors import BlklabError, UsageError
+from blklab.trace.record.blktrace import Options, Progress, Tally, run, tallies, version
+from blklab.trace.record.checks import (
+    Device,
+    check_apart,
+    check_kernel,
+    check_privileges,
+    check_writable,
+    find_blktrace,
+    find_devices,
+    ready_debugfs,
+)
+from blklab.trace.record.system import Roots
+
+SIDECAR_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where the trace goes."""
+
+    name: Path
+    single: bool
+
+    @property
+    def directory(self) -> Path:
+        """The directory that the files are in."""
+        return self.name.parent if self.single else self.name
+
+    @property
+    def sidecar(self) -> Path:
+        """`NAME.blklab.json`, or `blklab.json` in the directory of several devices."""
+        if self.single:
+            return self.name.with_name(self.name.name + ".blklab.json")
+        return self.name / "blklab.json"
+
+    def files(self) -> list[Path]:
+        """Returns the trace's files that exist, in order."""
+        stem = re.escape(self.name.name) if self.single else r".+"
+        pattern = re.compile(rf"{stem}\.blktrace\.\d+")
+        with suppress(OSError):
+            return sorted(path for path in self.directory.iterdir() if pattern.fullmatch(path.name))
+        return []
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What was recorded."""
+
+    name: Path
+    files: tuple[Path, ...]
+    sidecar: Path
+    seconds: float
+    stopped_by: str
+    bytes: int
+    devices: tuple[tuple[Device, Tally | None], ...]
+    options: Options
+
+    @property
+    def events(self) -> int:
+        """Events that blktrace counted on all devices."""
+        return sum(tally.events for _, tally in self.devices if tally)
+
+    @property
+    def dropped(self) -> int | None:
+        """Events that the kernel had no buffer for; None if blktrace did not say."""
+        told = [tally.dropped for _, tally in self.devices if tally]
+        return sum(told) if told else None
+
+
+def record(
+    paths: Sequence[str],
+    name: Path,
+    options: Options,
+    *,
+    overwrite: bool = False,
+    tick: Callable[[Progress], object] = lambda _progress: None,
+    tell: Callable[[str], object] = lambda _message: None,
+    roots: Roots | None = None,
+) -> Recording:
+    """Records the devices at `paths` to `NAME.blktrace.N`, or `NAME/DEV.blktrace.N` for several.
+
+    Raises UsageError, EnvironmentLacks or BlklabError before anything is written if it cannot be
+    done. `tick` is called ten times a second, `tell` with what the user should know.
+    """
+    roots = roots or Roots()
+    if name.name in {"", "-", ".."}:
+        raise UsageError(f"-o {name}: a name for files is needed")
+    devices = find_devices(paths, roots)
+    output = Output(name.absolute(), single=len(devices) == 1)
+    check_writable(output.name.parent)
+    for note in check_apart(devices, output.name.parent, roots):
+        tell(note)
+    check_privileges(roots)
+    blktrace = find_blktrace()
+    check_kernel(devices, roots)
+    debugfs, note = ready_debugfs(roots)
+    if note:
+        tell(note)
+    _make_way(output, overwrite)
+    command = _command(blktrace, debugfs, devices, output, options)
+    began = time.time_ns()
+    with _interrupted_by_signals():
+        ended = run(command, devices, options.seconds, output.files, tick)
+    found = tallies(ended.said)
+    recording = Recording(
+        name=name,
+        files=tuple(output.files()),
+        sidecar=output.sidecar,
+        seconds=ended.seconds,
+        stopped_by=ended.stopped_by,
+        bytes=sum(path.stat().st_size for path in output.files()),
+        devices=tuple((device, found.get(device.name)) for device in devices),
+        options=options,
+    )
+    if not recording.files:
+        raise BlklabError(f"blktrace ended without a trace: {ended.said.strip()[:300]}")
+    _write(output.sidecar, _sidecar(recording, command, began, version(blktrace)))
+    return recording
+
+
+def _command(
+    blktrace: str, debugfs: str, devices: Sequence[Device], output: Output, options: Options
+) -> list[str]:
+    command = [blktrace, "-r", debugfs, "-b", str(options.buffer_size), "-n", str(options.buffers)]
+    if options.seconds is not None:
+        # Should blklab be killed, the recording ends all the same.
+        command += ["-w", str(int(options.seconds) + 1)]
+    command += ["-D", str(output.directory)]
+    if output.single:
+        command += ["-o", output.name.name]
+    for device in devices:
+        command += ["-d", device.path]
+    return command
+
+
+def _make_way(output: Output, overwrite: bool) -> None:
+    """Makes the directory, and sees to files that are there already."""
+    if not output.single:
+        if output.name.exists() and not output.name.is_dir():
+            raise UsageError(f"{output.name} is a file; several devices go to a directory")
+        output.name.mkdir(exist_ok=True)
+        check_writable(output.name)
+    elif output.name.name.startswith("-"):
+        raise UsageError(f"-o {output.name.name}: blktrace would take it for an option")
+    existing = [*output.files(), *([output.sidecar] if output.sidecar.exists() else [])]
+    if existing and not overwrite:
+        raise UsageError(f"{existing[0]} exists already; --overwrite replaces it")
+    for path in existing:
+        path.unlink()
+
+
+def _sidecar(recording: Recording, command: list[str], began: int, blktrace: str) -> dict[str, Any]:
+    devices = []
+    for device, tally in recording.devices:
+        major, minor = device.number.split(":")
+        devices.append(
+            {
+                "name": device.name,
+                "path": device.path,
+                "major": int(major),
+                "minor": int(minor),
+                "events": tally.events if tally else None,
+                "dropped": tally.dropped if tally else None,
+            }
+        )
+    return {
+        "sidecar_version": SIDECAR_VERSION,
+        "blklab_version": __version__,
+        "blktrace_version": blktrace,
+        "kernel": os.uname().release,
+        "command": command,
+        "start_unix_ns": began,
+        "duration_ns": round(recording.seconds * 1e9),
+        "stopped_by": recording.stopped_by,
+        "buffer_kib": recording.options.buffer_size,
+        "buffers": recording.options.buffers,
+        "dropped": recording.dropped,
+        "devices": devices,
+    }
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    unfinished = path.with_name(path.name + ".new")
+    with unfinished.open("w") as file:
+        json.dump(document, file, indent=2)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+
+
+@contextmanager
+def _interrupted_by_signals() -> Iterator[None]:
+    """Lets SIGTERM and SIGHUP stop a recording as Ctrl-C does."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = {}
+    with suppress(ValueError):  # not the main thread: whoever runs it answers for signals
+        before = {n: signal.signal(n, interrupt) for n in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
