@@ -26,16 +26,19 @@ Run = Callable[..., Outcome]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Returns a function that runs `blklab ARGUMENTS…` in this process."""
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Returns a function that runs `blklab ARGUMENTS…` in this process.
+
+    Output is taken at the file descriptors: the native core writes there.
+    """
     for variable in ("BLKLAB_DEBUG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "_BLKLAB_COMPLETE"):
         monkeypatch.delenv(variable, raising=False)
 
     def run(*arguments: object) -> Outcome:
-        capsys.readouterr()
+        capfd.readouterr()
         with pytest.raises(SystemExit) as exit_:
             main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
+        captured = capfd.readouterr()
         status = exit_.value.code
         assert isinstance(status, int)
         return Outcome(status, captured.out, captured.err)
