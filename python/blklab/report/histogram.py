@@ -84,19 +84,28 @@ def depth(device: Device) -> list[Histogram]:
     found = []
     for title, key in (("I/Os in flight", "in_flight"), ("Requests at the device", "dispatched")):
         level = device.data[key]
-        bins = [
-            Bin(_levels(entry), entry["low"], entry["high"] + 1, entry["time_ns"])
-            for entry in level["histogram"]
-        ]
-        if bins:
+        if bins := _grouped(level["histogram"]):
             note = f"mean {words.number(level['mean'])}, at most {level['max']:,}; weighted by time"
             found.append(Histogram(title, "ns", bins, note))
     return found
 
 
-def _levels(entry: dict[str, Any]) -> str:
-    low, high = entry["low"], entry["high"]
-    return f"{low:,}" if low == high else f"{low:,} – {high:,}"
+SINGLE: Final = 16
+"""Depths up to this have a bin each; above, bins go from one power of two to the next."""
+
+
+def _grouped(levels: list[dict[str, Any]]) -> list[Bin]:
+    spent: dict[tuple[int, int], int] = {}
+    for entry in levels:
+        low, high = entry["low"], entry["high"]
+        if low > SINGLE:
+            power = (low - 1).bit_length()
+            low, high = 2 ** (power - 1) + 1, max(2**power, high)
+        spent[low, high] = spent.get((low, high), 0) + entry["time_ns"]
+    return [
+        Bin(f"{low:,}" if low == high else f"{low:,}–{high:,}", low, high + 1, time_ns)
+        for (low, high), time_ns in spent.items()
+    ]
 
 
 def seek(device: Device) -> list[Histogram]:

@@ -4,7 +4,8 @@ import base64
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -38,13 +39,20 @@ class Section:
     """One section of the page."""
 
     anchor: str
+    short: str
+    """Its name in the navigation."""
     title: str
-    charts: list[Chart] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+    items: Sequence[Chart | Table]
+    """Shown two beside each other, or one if it is wide."""
 
     def __bool__(self) -> bool:
         """Whether there is anything in it."""
-        return bool(self.charts or self.tables)
+        return bool(self.items)
+
+    @property
+    def charts(self) -> list[Chart]:
+        """The charts in it."""
+        return [item for item in self.items if isinstance(item, Chart)]
 
 
 @dataclass(frozen=True)
@@ -79,12 +87,13 @@ def render(view: View, *, title: str | None = None, command: str = "") -> str:
     scripts = [asset("vendor/vega.js"), asset("assets/report.js")]
     shown = [chart for section in sections for chart in section.charts]
     context: dict[str, Any] = {
-        "title": title or f"{device.label}: what its I/O is",
+        "title": title or f"The workload of {device.label}",
         "device": device,
         "facts": _facts(view),
         "sentences": sentences(device),
         "tiles": _tiles(device),
         "troubles": trace.troubles(view),
+        "remarks": trace.remarks(view),
         "stack": _stack(view),
         "overview": device_tables.overview(view),
         "sections": sections,
@@ -111,22 +120,35 @@ def _sections(view: View) -> list[Section]:
     by_time = over_time.charts(device)
     working_set = [chart for chart in by_time if chart.name == "working-set"]
     found = [
-        Section("stack", "The stack", groups.stack_charts(view)),
-        Section("time", "Over time", [c for c in by_time if c not in working_set]),
-        Section("sizes", "Request sizes", sizes.charts(device)),
-        Section("latency", "Response times and queue depth", latency.charts(device)),
-        Section("errors", "Errors", [], [t for t in (life.errors(device),) if t]),
-        Section("order", "Sequential or random", pattern.order_charts(device)),
-        Section("rhythm", "Arrivals", pattern.arrival_charts(device)),
+        Section("stack", "Stack", "The stack", groups.stack_charts(view)),
+        Section("time", "Over time", "Over time", [c for c in by_time if c not in working_set]),
+        Section("sizes", "Sizes", "Request sizes", sizes.charts(device)),
+        Section("latency", "Latency", "Response times and queue depth", latency.charts(device)),
+        Section("errors", "Errors", "Errors", _some(life.errors(device))),
+        Section("order", "Order", "Sequential or random", pattern.order_charts(device)),
+        Section("rhythm", "Arrivals", "Arrivals", pattern.arrival_charts(device)),
         Section(
             "hot",
+            "Hot blocks",
             "Hot blocks and working set",
-            [*pattern.hotness_charts(device), *working_set],
-            [t for t in (pattern_tables.footprint(device), pattern_tables.hot_blocks(device)) if t],
+            [
+                *pattern.hotness_charts(device),
+                *_some(pattern_tables.hot_blocks(device)),
+                *working_set,
+            ],
         ),
-        Section("origin", "Who asked", groups.charts(device), [load.operations(device)]),
+        Section(
+            "origin",
+            "Who asked",
+            "Who asked, for what",
+            [*_some(load.operations(device)), *groups.charts(device)],
+        ),
     ]
     return [section for section in found if section]
+
+
+def _some(*tables: Table) -> list[Table]:
+    return [table for table in tables if table]
 
 
 def _facts(view: View) -> list[str]:
@@ -145,22 +167,23 @@ def _tiles(device: Device) -> list[Tile]:
     tiles = []
     peak = device.data["pattern"]["arrivals"]["peak_iops"]
     if device.iops is not None:
-        tiles.append(Tile("IOPS", words.number(device.iops), f"{words.count(peak)} at peak"))
+        tiles.append(Tile("IOPS", words.number(device.iops), f"at peak {words.count(peak)}"))
     if device.bytes:
         share = words.share(device.op("read")["share_of_ios"])
         tiles.append(Tile("Throughput", words.rate(device.throughput), f"{share} reads"))
     for op in ("read", "write"):
         if found := device.response(op):
             stage, quantiles = found
-            p99 = f"{words.duration(quantiles['p99'])} for 99 %"
-            tiles.append(Tile(f"{op} {stage}", words.duration(quantiles["p50"]), p99))
+            p99 = f"99 % within {words.duration(quantiles['p99'])}"
+            name = f"{op.capitalize()} {stage}, median"
+            tiles.append(Tile(name, words.duration(quantiles["p50"]), p99))
     level = device.data["in_flight"]
     if level["mean"] is not None:
-        tiles.append(Tile("In flight", words.number(level["mean"]), f"{level['max']:,} at most"))
+        tiles.append(Tile("In flight", words.number(level["mean"]), f"at most {level['max']:,}"))
     hotness = device.data["hotness"]
     if hotness["accesses"]:
         hot = next((h["io_share"] for h in hotness["hottest"] if h["fraction"] == 0.1), None)
-        more = f"{words.share(hot)} in the hottest 10 %" if hot is not None else ""
+        more = f"10 % take {words.share(hot)} of I/O" if hot is not None else ""
         tiles.append(Tile("Footprint", words.size(hotness["unique_bytes"]), more))
     if device.failed:
         tiles.append(Tile("Errors", words.count(device.failed), "I/Os failed"))
@@ -176,7 +199,7 @@ def _others(view: View) -> list[Other]:
         Other(
             device.label,
             sentences(device),
-            [t for t in (load.operations(device), life.stages(device), life.errors(device)) if t],
+            _some(load.operations(device), life.stages(device), life.errors(device)),
         )
         for layer in view.layers()
         for device in layer
@@ -185,10 +208,10 @@ def _others(view: View) -> list[Other]:
 
 
 def _made(view: View) -> list[Table]:
-    found = [trace.facts(view), trace.files(view), trace.events(view.focus), trace.counts(view)]
-    if len(view.devices) > 1:
-        found.insert(2, device_tables.feeds(view))
-    return [table for table in found if table]
+    feeds = [device_tables.feeds(view)] if len(view.devices) > 1 else []
+    return _some(
+        trace.facts(view), trace.files(view), trace.events(view.focus), *feeds, trace.counts(view)
+    )
 
 
 def _drawn(shown: list[Chart]) -> dict[str, Any]:
@@ -233,8 +256,9 @@ def inert_json(document: Any) -> Any:
     return Markup(text.translate(ESCAPES))  # noqa: S704  # nothing that HTML looks at is left
 
 
+CLOCK: Final = r"\d+m \d\ds|\d+h \d\dm|\d+d \d\dh"
 UNITS: Final = r"(?: (?:%|ns|µs|ms|s|B|[KMGTPE]iB(?:/s)?|IOPS|I/Os?)(?!\w))?"
-FIGURE: Final = re.compile(rf"(?<![\w/.,-])[<>]?\d[\d,]*(?:\.\d+)?{UNITS}(?![\w/-])")
+FIGURE: Final = re.compile(rf"(?<![\w/.,-])(?:{CLOCK}|[<>]?\d[\d,]*(?:\.\d+)?{UNITS})(?![\w/-])")
 
 
 def emphasised(text: str) -> Any:

@@ -55,7 +55,8 @@ def stat(console: "Console", view: View, *, all_devices: bool) -> None:
         for build in DETAILS:
             draw(console, build(device))
         draw_events(console, device)
-    _troubles(console, view)
+    _list(console, "Doubts", trace.troubles(view), "bold yellow")
+    _list(console, "Remarks", trace.remarks(view), "bold")
     if len(shown) < sum(device.active for device in view.devices):
         rest = words.listing(
             [f"--device {d.label}" for d in view.devices if d.active and d not in shown][:2]
@@ -186,15 +187,15 @@ def draw_events(console: "Console", device: Device) -> None:
         console.print(line)
 
 
-def _troubles(console: "Console", view: View) -> None:
-    found = list(_lines(trace.troubles(view)))
+def _list(console: "Console", title: str, lines: list[str], style: str) -> None:
+    found = list(_lines(lines))
     if not found:
         return
     from rich.table import Table as Grid
     from rich.text import Text
 
     console.print()
-    console.print(Text("Doubts", style="bold yellow"))
+    console.print(Text(title, style=style))
     grid = Grid.grid(padding=(0, 1, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")

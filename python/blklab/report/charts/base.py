@@ -67,6 +67,24 @@ def tip(field: str, title: str, form: str | None = None) -> Spec:
     return {"field": field, "type": "quantitative", "title": title, "format": form}
 
 
+def stacking() -> tuple[Spec, Spec]:
+    """Returns the transform and the encoding that stack operations in the usual order."""
+    order = "['read', 'write', 'other', 'discard', 'flush']"
+    rank = {"calculate": f"indexof({order}, datum.op)", "as": "rank"}
+    return rank, {"field": "rank", "type": "ordinal", "sort": "ascending"}
+
+
+def size_axis(high: float, title: str | None) -> Spec:
+    """Returns scale and axis of bytes from 0, with ticks at powers of two times a whole number."""
+    step = 2 ** max(0, math.floor(math.log2(max(high, 1) / 3)))
+    values = list(range(0, int(high) + step, step))
+    return {
+        "title": title,
+        "scale": {"nice": False, "domain": [0, max(high, 1)]},
+        "axis": {"values": values, "labelExpr": size_label("datum.value")},
+    }
+
+
 def zoom(*channels: str) -> Spec:
     """Returns the parameter that drags and zooms; the wheel alone scrolls the page."""
     return {

@@ -13,6 +13,7 @@ from blklab.report.charts.base import (
     duration_label,
     log_durations,
     quantity,
+    stacking,
     tip,
 )
 from blklab.report.tables import devices, load
@@ -48,14 +49,16 @@ def _bars(device: Device, kind: str) -> Chart | None:
                 rows.append({"name": name, "op": op, "n": number, "share": number / device.ios})
     present = [op for op in OPS if any(row["op"] == op for row in rows)]
     names = list(dict.fromkeys(row["name"] for row in rows))
+    rank, order = stacking()
     spec = chart_spec(
         rows,
+        transform=[rank],
         mark={"type": "bar", "cornerRadiusEnd": 0},
         encoding={
             "y": {**category("name", axis={"title": None, "labelFontSize": 12}), "sort": names},
-            "x": quantity("n", "I/Os", axis={"tickCount": 4, "format": "~s"}),
+            "x": quantity("n", "I/Os", axis={"tickCount": 4, "format": ",d"}),
             "color": by_op(present),
-            "order": {"field": "op", "sort": "descending"},
+            "order": order,
             "tooltip": [
                 tip("name", load.KINDS[kind].lower()),
                 tip("op", "operation"),
@@ -88,14 +91,16 @@ def _ios(view: View, shown: list[Device]) -> Chart | None:
         return None
     present = [op for op in OPS if any(row["op"] == op for row in rows)]
     labels = [device.label for device in shown]
+    rank, order = stacking()
     spec = chart_spec(
         rows,
+        transform=[rank],
         mark={"type": "bar", "cornerRadiusEnd": 0},
         encoding={
             "y": {**category("name", axis={"title": None, "labelFontSize": 12}), "sort": labels},
-            "x": quantity("n", "I/Os", axis={"tickCount": 4, "format": "~s"}),
+            "x": quantity("n", "I/Os", axis={"tickCount": 4, "format": ",d"}),
             "color": by_op(present),
-            "order": {"field": "op", "sort": "descending"},
+            "order": order,
             "tooltip": [
                 tip("name", "device"),
                 tip("op", "operation"),

@@ -44,7 +44,7 @@ def _distribution(device: Device) -> Chart | None:
     spec = chart_spec(
         rows,
         transform=[{"calculate": "datum.n / datum.of", "as": "share"}],
-        mark={"type": "bar", "fillOpacity": 0.55, "cornerRadiusEnd": 0, "clip": True},
+        mark={"type": "bar", "fillOpacity": 0.42, "cornerRadiusEnd": 0, "clip": True},
         params=[zoom("x")],
         encoding={
             "x": {**quantity("low"), **scale},
@@ -52,6 +52,7 @@ def _distribution(device: Device) -> Chart | None:
             "y": quantity(
                 "share", "share of the operation's I/Os", axis={"format": "%"}, stack=None
             ),
+            "y2": {"datum": 0},
             "color": by_op(titles),
             "tooltip": [*tips, tip("share", "share of them", ".2%")],
         },
@@ -64,7 +65,7 @@ def _distribution(device: Device) -> Chart | None:
         [[op, *row] for op, one in zip(titles, tables, strict=True) for row in one.rows],
     )
     note = f"{stage}, {STAGES[stage.lower()]}; ten bins a decade, each operation by itself."
-    return Chart("latency", "Latency distribution", spec, merged, note)
+    return Chart("latency", "Latency distribution", spec, merged, note, wide=True)
 
 
 def _stages(device: Device) -> Chart | None:

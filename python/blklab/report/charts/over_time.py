@@ -12,7 +12,9 @@ from blklab.report.charts.base import (
     duration_label,
     log_durations,
     quantity,
+    size_axis,
     size_label,
+    stacking,
     tip,
     zoom,
 )
@@ -59,6 +61,9 @@ class Slices:
         return [key for key in keys if any(row[key] for row in self.rows)]
 
 
+AXIS: Final = 62
+"""Pixels of the vertical axis, the same in each chart."""
+
 QUANTILES: Final = ("read_p50", "read_p99", "write_p50", "write_p99")
 
 
@@ -68,7 +73,7 @@ def charts(device: Device) -> list[Chart]:
     if len(slices.rows) < 2:
         return []
     found = [_iops(slices), _throughput(slices), _latency(slices), _mix(slices)]
-    return [chart for chart in (*found, _working_set(slices)) if chart]
+    return [chart for chart in (*found, _working_set(slices, device)) if chart]
 
 
 def _time(slices: Slices) -> Spec:
@@ -97,6 +102,9 @@ def _over_time(slices: Slices, keys: list[str], layers: list[Spec], tips: list[S
         ],
     }
     layers[0]["params"] = [zoom("x")]
+    for layer in layers:  # so that the charts stand above each other second for second
+        y = layer["encoding"]["y"]
+        y["axis"] = {**y.get("axis", {}), "minExtent": AXIS, "maxExtent": AXIS}
     rows = [{key: row[key] for key in ("t", "when", *keys)} for row in slices.rows]
     return chart_spec(rows, encoding={"x": _time(slices)}, layer=[*layers, rule])
 
@@ -104,13 +112,14 @@ def _over_time(slices: Slices, keys: list[str], layers: list[Spec], tips: list[S
 def _stacked(keys: list[str], axis: Spec, **stack: Any) -> Spec:
     ops = [key.removesuffix("_bytes") for key in keys]
     naming = {"calculate": "replace(datum.key, '_bytes', '')", "as": "op"}
+    rank, order = stacking()
     return {
         "mark": {"type": "area", "interpolate": "step-after", "clip": True},
-        "transform": [{"fold": keys, "as": ["key", "value"]}, naming],
+        "transform": [{"fold": keys, "as": ["key", "value"]}, naming, rank],
         "encoding": {
             "y": {**quantity("value"), **axis, **stack},
             "color": by_op(ops, OPS),
-            "order": {"field": "op", "sort": "ascending"},
+            "order": order,
         },
     }
 
@@ -136,7 +145,7 @@ def _throughput(slices: Slices) -> Chart | None:
     keys = slices.present("read_bytes", "write_bytes")
     if not keys:
         return None
-    axis = {"title": "a second", "axis": {"labelExpr": size_label("datum.value")}}
+    axis = size_axis(max(sum(row[key] for key in keys) for row in slices.rows), "bytes a second")
     layer = _stacked(keys, axis)
     names = {key: key.removesuffix("_bytes") for key in keys}
     tips = [tip(f"{key}_text", f"{name} a second") for key, name in names.items()]
@@ -161,15 +170,21 @@ def _latency(slices: Slices) -> Chart | None:
     ]
     scale = log_durations(min(values), max(values) * 1.1, "Q2C")
     layer: Spec = {
-        "mark": {"type": "line", "interpolate": "linear", "clip": True, "strokeWidth": 1.4},
+        "mark": {
+            "type": "line",
+            "interpolate": "linear",
+            "clip": True,
+            "strokeWidth": 1.4,
+            "point": {"size": 5},
+        },
         "transform": [{"fold": keys, "as": ["key", "value"]}, *split],
         "encoding": {
             "y": {**quantity("value"), **scale},
-            "color": by_op([op for op in ("read", "write") if f"{op}_p50" in keys], OPS),
+            "color": colour,
             "strokeDash": category(
                 "quantile",
                 scale={"domain": ["median", "99 %"], "range": [[1, 0], [3, 2]]},
-                legend={"title": None},
+                legend={"title": None, "symbolType": "stroke", "symbolSize": 250},
             ),
         },
     }
@@ -188,7 +203,7 @@ def _mix(slices: Slices) -> Chart | None:
     keys = slices.present(*OPS)
     if len(keys) < 2:
         return None
-    axis = {"title": "share of the I/Os", "axis": {"format": "%"}}
+    axis = {"title": "share of the I/Os", "axis": {"format": "%", "tickCount": 4}}
     tips = [tip(key, f"{key}s a second", ",.3~r") for key in keys]
     spec = _over_time(slices, keys, [_stacked(keys, axis, stack="normalize")], tips)
 
@@ -201,10 +216,10 @@ def _mix(slices: Slices) -> Chart | None:
     return Chart("mix", "Mix over time", spec, table, wide=True)
 
 
-def _working_set(slices: Slices) -> Chart | None:
+def _working_set(slices: Slices, device: Device) -> Chart | None:
     if not slices.present("so_far"):
         return None
-    axis = {"title": None, "axis": {"labelExpr": size_label("datum.value")}}
+    axis = size_axis(max(row["so_far"] for row in slices.rows), "distinct blocks")
     total: Spec = {
         "mark": {
             "type": "area",
@@ -223,7 +238,7 @@ def _working_set(slices: Slices) -> Chart | None:
             "fillOpacity": 0.9,
             "color": "@accent",
         },
-        "encoding": {"y": quantity("touched")},
+        "encoding": {"y": {**quantity("touched"), **axis}},
     }
     tips = [tip("so_far_text", "since the trace began"), tip("touched_text", "in this slice")]
     keys = ["so_far", "touched"]
@@ -231,8 +246,11 @@ def _working_set(slices: Slices) -> Chart | None:
     spec["transform"] = _texts(dict.fromkeys(keys, size_label))
     columns = {"so_far": ("since the trace began", words.size), "touched": ("slice", words.size)}
     table = _table("Working set", slices, columns)
+    hotness = device.data["hotness"]
     note = (
-        "Distinct 4 KiB blocks touched: pale since the trace began, dark in each slice"
-        " (standard error 3 %)."
+        f"Distinct blocks of {words.size(BLOCK)} touched, {words.size(hotness['unique_bytes'])} in"
+        f" all ({words.size(hotness['unique_read_blocks'] * BLOCK)} read,"
+        f" {words.size(hotness['unique_written_blocks'] * BLOCK)} written): pale since the trace"
+        " began, dark in each slice (standard error 3 %)."
     )
     return Chart("working-set", "Working set", spec, table, note, wide=True)

@@ -50,7 +50,9 @@ def _order(device: Device) -> Chart | None:
         mark={"type": "bar", "height": {"band": 0.6}, "cornerRadiusEnd": 0},
         encoding={
             "y": category("op", axis={"title": None, "labelFontSize": 12}),
-            "x": quantity("share", None, axis={"format": "%"}, scale={"domain": [0, 1]}),
+            "x": quantity(
+                "share", None, axis={"format": "%", "tickCount": 5}, scale={"domain": [0, 1]}
+            ),
             "color": category(
                 "kind",
                 scale={"domain": list(kinds), "range": ["@accent", "@flush", "@line"]},
@@ -70,7 +72,7 @@ def _seeks(device: Device) -> Chart | None:
         return None
     rows = [
         {
-            "distance": one.label.removeprefix("from "),
+            "distance": one.label.removeprefix("from ").removesuffix(" (sequential)"),
             "n": one.count,
             "share": one.count / found[0].total,
             "way": "none" if one.low == 0 == one.high else "forward" if one.low > 0 else "backward",
@@ -121,8 +123,10 @@ def _dispersion(device: Device) -> Chart | None:
         return None
     low = min(0.5, *(row["index"] for row in rows))
     high = max(2.0, *(row["index"] for row in rows)) * 1.3
+    scale = {"type": "log", "domain": [low, high], "nice": False}
+    decades = [float(10**power) for power in range(-1, 9) if low <= 10**power <= high]
     x = quantity("window", "window", **_windows([row["window"] for row in rows]))
-    y = quantity("index", "variance / mean", scale={"type": "log", "domain": [low, high]})
+    y = quantity("index", "variance / mean", scale=scale, axis={"values": decades})
     tips = [tip("name", "window"), tip("index", "dispersion", ".3~r"), tip("mean", "mean", ".3~r")]
     spec = chart_spec(
         rows,

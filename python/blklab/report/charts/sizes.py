@@ -47,8 +47,11 @@ def _chart(found: Histogram, op: str) -> Chart:
         axis = {"labelExpr": size_label("datum.value")}
         encoding["x"] = quantity("low", axis=axis, scale={"nice": False})
         encoding["x2"] = {"field": "high"}
+        encoding["y2"] = {"datum": 0}
         spec["params"] = [zoom("x")]
-    return Chart(f"sizes-{op}", found.title, spec, table(found), f"{found.note.capitalize()}.")
+    return Chart(
+        f"sizes-{op}", found.title, spec, table(found), f"{found.note[0].upper()}{found.note[1:]}."
+    )
 
 
 def table(found: Histogram) -> Table:

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+WIDE: Final = 7
+"""Columns above which a table does not stand beside another."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -32,6 +35,11 @@ class Table:
 
     spare: Sequence[str] = ()
     """Headings of the columns to do without where there is no room, the first of them first."""
+
+    @property
+    def wide(self) -> bool:
+        """Whether it takes the whole width of the page."""
+        return len(self.columns) > WIDE
 
     def __bool__(self) -> bool:
         """Whether there is anything in it."""

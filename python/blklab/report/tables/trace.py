@@ -1,11 +1,11 @@
 """Tables of the trace itself: what was read, how it was counted, what is doubtful about it."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from blklab.report import words
 from blklab.report.tables.base import Table, figures, pruned, text
-from blklab.report.view import Device, View
+from blklab.report.view import OPS, Device, View
 from blklab.text import printable
 
 LETTERS = {
@@ -112,7 +112,7 @@ def _tally(tally: dict[str, Any]) -> Iterator[str]:
 
 
 def troubles(view: View) -> list[str]:
-    """Returns everything that makes the figures less than certain, in words."""
+    """Returns what makes the figures less than certain, in words."""
     trace = view.trace
     found = [
         f"{printable(warning['path'])}: {printable(warning['message'])}"
@@ -137,22 +137,39 @@ def troubles(view: View) -> list[str]:
     return found
 
 
+SERIOUS: Final = 0.01
+"""Share of I/Os without an end from which that is a doubt and no mere remark."""
+
+
+def _unended(device: Device) -> int:
+    return sum(device.life(op)["never_completed"] for op in OPS)
+
+
 def _doubts(device: Device) -> Iterator[str]:
-    lives = [device.life(op) for op in ("read", "write", "discard", "flush")]
-    open_ = sum(life["never_completed"] for life in lives)
-    alone = sum(life["without_queue"] for life in lives)
-    if open_:
-        share = f" ({words.share(open_ / device.ios)})" if device.ios else ""
-        yield f"{device.label}: {words.plural(open_, 'I/O')}{share} had not completed at the end"
-    if alone:
-        yield (
-            f"{device.label}: {words.plural(alone, 'request')} dispatched without a bio having been"
-            " queued (passthrough, flushes of the driver, or under way when the trace began)"
-        )
+    unended = _unended(device)
+    if device.ios and unended / device.ios >= SERIOUS:
+        share = words.share(unended / device.ios)
+        yield f"{device.label}: {words.plural(unended, 'I/O')} ({share}) were not seen to complete"
     if number := device.data["unmatched_completions"]:
         yield f"{device.label}: {words.plural(number, 'completion')} of I/Os never seen before"
     if number := device.data["given_up"]:
         yield f"{device.label}: {words.plural(number, 'I/O')} given up, too many in flight at once"
+
+
+def remarks(view: View) -> list[str]:
+    """Returns what is worth knowing about the figures, and no reason to doubt them."""
+    return [remark for device in view.devices for remark in _remarks(device)]
+
+
+def _remarks(device: Device) -> Iterator[str]:
+    unended = _unended(device)
+    if device.ios and 0 < unended / device.ios < SERIOUS:
+        yield f"{device.label}: {words.plural(unended, 'I/O')} under way when the trace ended"
+    if alone := sum(device.life(op)["without_queue"] for op in OPS):
+        yield (
+            f"{device.label}: {words.plural(alone, 'request')} dispatched without a bio having been"
+            " queued (passthrough, flushes of the driver, or under way when the trace began)"
+        )
     if number := device.data["hotness"]["truncated_ios"]:
         yield f"{device.label}: of {words.plural(number, 'I/O')} only the first 64 MiB count as hot"
     folded = sum(device.op(op)["sizes"]["folded_ios"] for op in ("read", "write", "discard"))
