@@ -169,6 +169,9 @@ def _latency(slices: Slices) -> Chart | None:
         {"calculate": "split(datum.key, '_')[1] == 'p50' ? 'median' : '99 %'", "as": "quantile"},
     ]
     scale = log_durations(min(values), max(values) * 1.1, "Q2C")
+    colour = by_op([op for op in ("read", "write") if f"{op}_p50" in keys], OPS)
+    if colour["legend"]:
+        colour["legend"] |= {"symbolType": "stroke"}
     layer: Spec = {
         "mark": {
             "type": "line",
