@@ -59,3 +59,20 @@ def print_events(
     Returns whether everything could be written (false: the reader has gone away) and warnings as
     (path, message).
     """
+
+def trace_targets() -> list[tuple[str, str]]:
+    """Returns what a trace can be converted to: (name, one line about it)."""
+
+def convert(
+    paths: Sequence[str],
+    output: str,
+    filter: Filter,
+    *,
+    to: str | None = None,
+    format: str | None = None,
+    tick: Callable[[int], object] | None = None,
+) -> str:
+    """Converts a trace; returns {"to", "report", "trace"} as JSON text.
+
+    `to` names a target, else the suffix of `output` does.
+    """

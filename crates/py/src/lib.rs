@@ -15,5 +15,5 @@ mod _core {
     const DEBUG_BUILD: bool = cfg!(debug_assertions);
 
     #[pymodule_export]
-    use super::trace::{Filter, characterise, print_events, trace_formats};
+    use super::trace::{Filter, characterise, convert, print_events, trace_formats, trace_targets};
 }

@@ -4,8 +4,9 @@ use crate::failures::{UsageError, python_error};
 use blklab_trace::blkparse::summary::Summary;
 use blklab_trace::blkparse::{json, line};
 use blklab_trace::event::EventBatch;
+use blklab_trace::export::target::{TARGETS, target};
 use blklab_trace::process::{ProcessTable, UNNAMED};
-use blklab_trace::{characterise as characterising, filter, formats, open};
+use blklab_trace::{characterise as characterising, export, filter, formats, open};
 use pyo3::prelude::*;
 use std::io::{self, BufWriter, ErrorKind, Write};
 
@@ -51,27 +52,79 @@ pub fn characterise(
     tick: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let filter = filter.0.clone();
-    let mut interrupted = None;
-    let profile = py.detach(|| {
+    py.detach(|| {
         let mut source = open::open(&paths, format.as_deref()).map_err(python_error)?;
-        let mut batches = 0u32;
-        let mut tick = |bytes: u64| {
-            batches = batches.wrapping_add(1);
-            if !batches.is_multiple_of(64) {
-                return true;
-            }
-            let alive = Python::attach(|py| {
-                py.check_signals()?;
-                tick.as_ref().map_or(Ok(()), |tick| tick.call1(py, (bytes,)).map(drop))
-            });
-            interrupted = alive.err();
-            interrupted.is_none()
-        };
+        let mut ticker = Ticker::new(tick);
         let profile =
-            characterising::characterise(&mut *source, filter, threads, &mut tick).map_err(python_error)?;
-        serde_json::to_string(&profile).map_err(|e| UsageError::new_err(e.to_string()))
-    })?;
-    interrupted.map_or(Ok(profile), Err)
+            characterising::characterise(&mut *source, filter, threads, &mut |bytes| ticker.tick(bytes));
+        ticker.finish()?;
+        serde_json::to_string(&profile.map_err(python_error)?).map_err(|e| UsageError::new_err(e.to_string()))
+    })
+}
+
+/// What a trace can be converted to: (name, one line about it).
+#[pyfunction]
+pub fn trace_targets() -> Vec<(&'static str, &'static str)> {
+    TARGETS.iter().map(|t| (t.name, t.about)).collect()
+}
+
+/// Converts a trace; returns what was written, and the trace's `TraceInfo`, as JSON text.
+///
+/// `to` names a target, else the suffix of `output` does. `tick` is called now and then with the bytes read.
+#[pyfunction]
+#[pyo3(signature = (paths, output, filter, *, to=None, format=None, tick=None))]
+pub fn convert(
+    py: Python<'_>,
+    paths: Vec<String>,
+    output: String,
+    filter: &Filter,
+    to: Option<String>,
+    format: Option<String>,
+    tick: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let filter = &filter.0;
+    py.detach(|| {
+        let target = target(to.as_deref(), &output).map_err(python_error)?;
+        let mut source = open::open(&paths, format.as_deref()).map_err(python_error)?;
+        let exporter = target.open(output.as_ref(), filter).map_err(python_error)?;
+        let filter = (!target.filters && !filter.is_open()).then_some(filter);
+        let mut ticker = Ticker::new(tick);
+        let report = export::convert(&mut *source, filter, exporter, &mut |bytes| ticker.tick(bytes));
+        ticker.finish()?;
+        let report = report.map_err(python_error)?.unwrap_or_default();
+        let document = serde_json::json!({"to": target.name, "report": report, "trace": source.info()});
+        Ok(document.to_string())
+    })
+}
+
+/// Lets Python in now and then: for signals, and for showing progress.
+struct Ticker {
+    tick: Option<Py<PyAny>>,
+    batches: u32,
+    failure: Option<PyErr>,
+}
+
+impl Ticker {
+    fn new(tick: Option<Py<PyAny>>) -> Ticker {
+        Ticker { tick, batches: 0, failure: None }
+    }
+
+    /// Returns false when the work is to be stopped.
+    fn tick(&mut self, bytes: u64) -> bool {
+        self.batches = self.batches.wrapping_add(1);
+        if self.batches.is_multiple_of(64) {
+            let done = Python::attach(|py| {
+                py.check_signals()?;
+                self.tick.as_ref().map_or(Ok(()), |tick| tick.call1(py, (bytes,)).map(drop))
+            });
+            self.failure = done.err();
+        }
+        self.failure.is_none()
+    }
+
+    fn finish(self) -> PyResult<()> {
+        self.failure.map_or(Ok(()), Err)
+    }
 }
 
 /// Prints a trace's events as blkparse does, to standard output; with `summary` what blkparse prints after

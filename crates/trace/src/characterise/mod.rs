@@ -13,7 +13,7 @@ pub mod load;
 pub mod over_time;
 pub mod pattern;
 pub mod profile;
-mod remaps;
+pub(crate) mod remaps;
 
 use crate::error::Result;
 use crate::event::EventBatch;

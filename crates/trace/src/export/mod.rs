@@ -2,8 +2,10 @@
 
 mod blktrace;
 mod iolog;
+mod ios;
 mod output;
 mod parquet;
+pub mod target;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -11,12 +13,15 @@ mod tests;
 
 pub use blktrace::{BlktraceLayout, blktrace};
 pub use iolog::{IologVersion, iolog};
+pub use ios::parquet_ios;
 pub use parquet::{ParquetIos, parquet_events};
 
 pub(crate) use parquet::columns::named as parquet_error;
 
 use crate::error::Result;
 use crate::event::EventBatch;
+use crate::filter::Filter;
+use crate::process::{ProcessTable, UNNAMED};
 use crate::source::{Source, TraceInfo};
 use serde::Serialize;
 
@@ -43,14 +48,50 @@ pub trait Exporter: Send {
     fn finish(self: Box<Self>, info: &TraceInfo) -> Result<Report>;
 }
 
-/// Passes a whole trace through.
-pub fn convert(source: &mut dyn Source, mut exporter: Box<dyn Exporter>) -> Result<Report> {
+/// Passes what `filter` wants of a trace through; `None` where the exporter filters, or all is wanted.
+///
+/// `tick` is called after every batch with the bytes read so far; when it returns false the conversion is
+/// abandoned, nothing is left behind, and the result is `None`.
+pub fn convert(
+    source: &mut dyn Source,
+    filter: Option<&Filter>,
+    mut exporter: Box<dyn Exporter>,
+    tick: &mut dyn FnMut(u64) -> bool,
+) -> Result<Option<Report>> {
     let mut batch = EventBatch::default();
+    let mut processes = ProcessTable::default();
     loop {
         batch.clear();
         if !source.fill(&mut batch)? {
-            return exporter.finish(source.info());
+            return exporter.finish(source.info()).map(Some);
+        }
+        if let Some(filter) = filter {
+            keep_wanted(&mut batch, filter, &mut processes, source.info());
         }
         exporter.write(&batch, source.info())?;
+        if !tick(source.info().bytes_read) {
+            return Ok(None);
+        }
+    }
+}
+
+/// Takes the events out that a filter does not want.
+fn keep_wanted(batch: &mut EventBatch, filter: &Filter, processes: &mut ProcessTable, info: &TraceInfo) {
+    let mut names = batch.names.iter_mut().peekable();
+    let (mut index, mut kept) = (0, 0);
+    batch.events.retain(|event| {
+        while let Some(name) = names.next_if(|name| name.before <= index) {
+            processes.learn(name.pid, &name.name);
+            name.before = kept;
+        }
+        index += 1;
+        let input = info.inputs.get(usize::from(event.input)).map_or("", |i| i.name.as_str());
+        let wanted = filter.wants_event(event, processes.name(event.pid).unwrap_or(UNNAMED), input);
+        kept += usize::from(wanted);
+        wanted
+    });
+    for name in names {
+        processes.learn(name.pid, &name.name);
+        name.before = kept;
     }
 }

@@ -10,6 +10,7 @@ COMMANDS: dict[str, Entry] = {
     "report": Entry("blklab.cli.trace.report:report", "Write an HTML report on a trace"),
     "fio": Entry("blklab.cli.trace.fio:fio", "Write a fio job that reproduces the workload"),
     "record": Entry("blklab.cli.trace.record:record", "Record live devices with blktrace"),
+    "convert": Entry("blklab.cli.trace.convert:convert", "Convert a trace to another format"),
     "events": Entry("blklab.cli.trace.events:events", "Print events exactly as blkparse does"),
 }
 

@@ -1,0 +1,109 @@
+//! What a trace can be converted to: one line each.
+
+use super::{BlktraceLayout, Exporter, IologVersion, blktrace, iolog, parquet_events, parquet_ios};
+use crate::blktrace::record::Order;
+use crate::error::{Result, TraceError};
+use crate::filter::Filter;
+use std::path::Path;
+
+/// A form that a trace can be written in.
+pub struct Target {
+    /// Name for `--to`.
+    pub name: &'static str,
+    /// One line for `--help`.
+    pub about: &'static str,
+    /// File suffixes that stand for it.
+    pub suffixes: &'static [&'static str],
+    /// Whether the exporter itself applies the filter, because it sees I/Os and not events.
+    pub filters: bool,
+    open: fn(&Path, &Filter) -> Result<Box<dyn Exporter>>,
+}
+
+/// Every form; the last is what a name without a known suffix stands for.
+pub static TARGETS: &[Target] = &[
+    Target {
+        name: "parquet",
+        about: "events, one row each, as Parquet",
+        suffixes: &[".parquet"],
+        filters: false,
+        open: |path, _| parquet_events(path),
+    },
+    Target {
+        name: "ios",
+        about: "I/Os (queued, dispatched, completed), one row each, as Parquet",
+        suffixes: &[".ios.parquet"],
+        filters: true,
+        open: |path, filter| parquet_ios(path, filter.clone()),
+    },
+    Target {
+        name: "iolog",
+        about: "fio's iolog, version 3 (with times), for fio --read_iolog",
+        suffixes: &[".iolog"],
+        filters: false,
+        open: |path, _| iolog(path, IologVersion::V3),
+    },
+    Target {
+        name: "iolog2",
+        about: "fio's iolog, version 2, for fio before 3.28",
+        suffixes: &[],
+        filters: false,
+        open: |path, _| iolog(path, IologVersion::V2),
+    },
+    Target {
+        name: "blktrace-merged",
+        about: "blktrace binary in one file, as blkparse -d writes and btt reads",
+        suffixes: &[".bin"],
+        filters: false,
+        open: |path, _| blktrace(path, BlktraceLayout::Merged, Order::Little),
+    },
+    Target {
+        name: "blktrace",
+        about: "blktrace binary, one file a CPU: NAME.blktrace.0, .1, …",
+        suffixes: &[],
+        filters: false,
+        open: |path, _| blktrace(path, BlktraceLayout::PerCpu, Order::Little),
+    },
+];
+
+/// The form of this name; without a name, the one that the path's longest known suffix stands for.
+pub fn target(name: Option<&str>, path: &str) -> Result<&'static Target> {
+    if let Some(name) = name {
+        return TARGETS.iter().find(|t| t.name == name).ok_or_else(|| {
+            let known: Vec<_> = TARGETS.iter().map(|t| t.name).collect();
+            TraceError::Request(format!("cannot convert to {name:?}; known: {}", known.join(", ")))
+        });
+    }
+    let longest = |target: &&Target| {
+        let fitting = target.suffixes.iter().filter(|suffix| path.ends_with(*suffix));
+        fitting.map(|suffix| suffix.len()).max().unwrap_or(0)
+    };
+    let best = TARGETS.iter().max_by_key(longest).filter(|t| longest(t) > 0);
+    Ok(best.unwrap_or(&TARGETS[TARGETS.len() - 1]))
+}
+
+impl Target {
+    /// An exporter in this form.
+    pub fn open(&self, path: &Path, filter: &Filter) -> Result<Box<dyn Exporter>> {
+        (self.open)(path, filter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_suffix_says_what_is_meant() {
+        for (path, name) in [
+            ("a.parquet", "parquet"),
+            ("a.ios.parquet", "ios"),
+            ("a.iolog", "iolog"),
+            ("a.bin", "blktrace-merged"),
+            ("elephant", "blktrace"),
+        ] {
+            assert_eq!(target(None, path).unwrap().name, name);
+        }
+        assert_eq!(target(Some("iolog2"), "x.parquet").unwrap().name, "iolog2");
+        assert!(target(Some("csv"), "x").is_err());
+    }
+}

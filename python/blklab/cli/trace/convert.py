@@ -1,0 +1,70 @@
+"""`blklab trace convert`: from one format to another."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from blklab import _core, units
+from blklab.cli.common import emit, json_option, warn
+from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def _targets() -> str:
+    return "\n".join(f"  {name:<16} {about}" for name, about in _core.trace_targets())
+
+
+@click.command(epilog="\b\nForms:\n" + _targets())
+@trace_arguments
+@selection_options
+@click.option("-o", "--output", required=True, metavar="FILE", help="What to write; - is stdout.")
+@click.option(
+    "--to",
+    type=click.Choice([name for name, _ in _core.trace_targets()]),
+    metavar="FORM",
+    help="The form to write; else FILE's suffix says.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
+@json_option
+def convert(
+    paths: tuple[str, ...],
+    format_name: str | None,
+    selection: _core.Filter,
+    output: str,
+    to: str | None,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Convert a trace to another format.
+
+    \b
+      blklab trace convert md127 -o md127.parquet        events, for polars, DuckDB, pandas
+      blklab trace convert md127 -o md127.ios.parquet    I/Os with their times
+      blklab trace convert md127 --op read -o r.iolog    for fio --read_iolog
+      blklab trace convert usr_0.csv.gz -o usr_0         blktrace binary, for blkparse
+
+    FILE appears when it is complete; until then it has a temporary name beside it.
+    """
+    from blklab.trace.convert import convert as converting
+
+    document = converting(
+        paths, output, selection, to=to, format_name=format_name, overwrite=overwrite
+    )
+    for warning in document["trace"]["warnings"]:
+        warn(f"{warning['path']}: {warning['message']}")
+    report = document["report"]
+
+    def draw(console: "Console") -> None:
+        what = "I/Os" if document["to"] == "ios" else "events"
+        left = report["taken"] - report["written"]
+        names = ", ".join(printable(file) for file in report["files"])
+        console.print(
+            f"{names}: {report['written']:,} {what}, {units.format_size(report['bytes'])}"
+            + (f" ({left:,} have no place in this form)" if left else "")
+        )
+
+    if output != "-" or as_json:
+        emit(document, as_json, draw)
