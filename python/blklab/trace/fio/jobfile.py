@@ -133,7 +133,10 @@ def _job(plan: Plan, job: Job, target: Target) -> Iterator[str]:
         yield "# Or fio would round sizes down to multiples of the smallest."
         yield "bs_unaligned=1"
     top = "the most" if plan.loop == "open" else "the 95th percentile of what"
-    yield f"# I/Os in flight: {top} the trace had, shared out by response time."
+    if ways[0].way == "trim":
+        yield "# falloc takes one at a time."
+    else:
+        yield f"# I/Os in flight: {top} the trace had, shared out by response time."
     yield f"iodepth={job.iodepth}"
     if job.flush_every:
         yield f"# {job.flushes:,} flushes."
@@ -161,7 +164,8 @@ def _pace(plan: Plan, job: Job) -> Iterator[str]:
 
     fio's Poisson process counts I/Os, but only whole ones a second; its steady pace counts bytes
     (`rate_iops` times the *smallest* size), so that a steady pace is given in bytes (fio 3.33,
-    `usec_for_io` and `__setup_rate`).
+    `usec_for_io` and `__setup_rate`). With flushes the Poisson process divides by the rate of
+    flushes, which is none, and fio dies of SIGFPE (measured with 3.33).
     """
     total = sum(way.rate for other in plan.jobs for way in other.directions)
     rates = ", ".join(f"{way.rate:.2f} {way.way}s/s" for way in job.directions)
@@ -170,12 +174,14 @@ def _pace(plan: Plan, job: Job) -> Iterator[str]:
         for way in job.directions
     )
     yield f"# Arrivals: {rates}, {plan.arrivals}."
-    if plan.poisson and whole:
+    if plan.poisson and whole and not job.flush_every:
         yield f"rate_iops={_each(job.directions, lambda way: round(way.rate))}"
         yield "rate_process=poisson"
     else:
-        if plan.poisson:
-            yield "# As bytes a second: fio's Poisson process takes whole I/Os a second only."
+        if plan.poisson and job.flush_every:
+            yield "# Steady, in bytes a second: with flushes, fio 3.33 dies of a Poisson process."
+        elif plan.poisson:
+            yield "# Steady, in bytes a second: fio's Poisson process takes whole I/Os/s only."
         each = _each(job.directions, lambda way: max(1, round(way.rate * way.mean_bytes)))
         yield f"rate={each}"
 

@@ -185,7 +185,7 @@ def _jobs(device: dict[str, Any], ways: list[Direction], loop: Loop) -> tuple[Jo
         job = Job(
             name="mixed" if len(group) > 1 else f"{group[0].way}s",
             directions=tuple(group),
-            iodepth=min(DEEPEST, max(1, own or 1)),
+            iodepth=1 if group[0].way == "trim" else min(DEEPEST, max(1, own or 1)),
         )
         if group[-1].way == "write":
             writes = ops["write"]

@@ -1,0 +1,230 @@
+"""`blklab trace record`, with a blktrace that is a script."""
+
+import json
+import os
+import signal
+import stat
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from blklab.errors import EnvironmentLacks
+from blklab.trace.record import recording
+from blklab.trace.record.blktrace import tallies
+from blklab.trace.record.checks import Device
+from tests.conftest import Run
+
+REPORT = """\
+=== sdx ===
+  CPU  0:                 5333 events,      251 KiB data
+  CPU  1:                 7182 events,      337 KiB data
+  Total:                 12515 events (dropped {dropped}),      587 KiB data
+"""
+
+FAKE = """#!{python}
+import pathlib, signal, sys, time
+arguments = sys.argv[1:]
+if arguments == ["-v"]:
+    print("blktrace version 2.0.0")
+    sys.exit()
+directory = pathlib.Path(arguments[arguments.index("-D") + 1])
+devices = [a for flag, a in zip(arguments, arguments[1:]) if flag == "-d"]
+names = [d.rpartition("/")[2] for d in devices]
+if "-o" in arguments:
+    names = [arguments[arguments.index("-o") + 1]]
+stop = []
+signal.signal(signal.SIGINT, lambda *_: stop.append(1))
+for name in names:
+    for cpu in range(2):
+        (directory / f"{{name}}.blktrace.{{cpu}}").write_bytes(b"x" * 4096)
+(directory / "arguments").write_text("\\n".join(arguments))
+{body}
+"""
+WAIT = """
+end = time.time() + (float(arguments[arguments.index("-w") + 1]) if "-w" in arguments else 60)
+while not stop and time.time() < end:
+    time.sleep(0.01)
+print({report!r})
+"""
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which /dev/sdx and /dev/sdy can be traced."""
+    found = {
+        name: Device(f"/dev/{name}", name, f"8:{at}") for at, name in enumerate(("sdx", "sdy"))
+    }
+    monkeypatch.setattr(
+        recording, "find_devices", lambda paths, _roots: [found[Path(path).name] for path in paths]
+    )
+    monkeypatch.setattr(recording, "check_privileges", lambda _roots: None)
+    monkeypatch.setattr(recording, "check_kernel", lambda _devices, _roots: None)
+    monkeypatch.setattr(recording, "check_apart", lambda _devices, _directory, _roots: [])
+    monkeypatch.setattr(recording, "ready_debugfs", lambda _roots: ("/debug", "mounted debugfs"))
+
+
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    program = tmp_path / "bin" / "blktrace"
+    program.parent.mkdir()
+    program.write_text(FAKE.format(python=sys.executable, body=body))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+
+
+def waiting(dropped: int = 0) -> str:
+    return WAIT.format(report=REPORT.format(dropped=dropped))
+
+
+def test_record_one_device(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, monkeypatch, waiting())
+    outcome = run("trace", "record", "/dev/sdx", "-w", "300ms", "-o", tmp_path / "md4")
+    assert outcome.status == 0, outcome.err
+    assert f"next: blklab trace report {tmp_path}/md4" in outcome.out
+    assert "12,515 events" in outcome.out
+    assert "mounted debugfs" in outcome.err
+    assert "stopped" not in outcome.err
+    assert sorted(path.name for path in tmp_path.glob("md4.*")) == [
+        "md4.blklab.json",
+        "md4.blktrace.0",
+        "md4.blktrace.1",
+    ]
+    said = json.loads((tmp_path / "md4.blklab.json").read_text())
+    assert said["dropped"] == 0
+    assert said["stopped_by"] == "time"
+    assert said["devices"] == [
+        {
+            "name": "sdx",
+            "path": "/dev/sdx",
+            "major": 8,
+            "minor": 0,
+            "events": 12515,
+            "dropped": 0,
+        }
+    ]
+    assert (tmp_path / "arguments").read_text().split("\n") == (
+        f"-r /debug -b 512 -n 4 -w 1 -D {tmp_path} -o md4 -d /dev/sdx".split()
+    )
+
+
+def test_several_devices_go_to_a_directory(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, waiting())
+    arguments = ("trace", "record", "/dev/sdx", "/dev/sdy", "-w", "200ms", "-o", tmp_path / "all")
+    outcome = run(*arguments, "--json", "--buffer-size", "2m", "--buffers", 8)
+    assert outcome.status == 0, outcome.err
+    document = json.loads(outcome.out)
+    assert [Path(file).name for file in document["files"]] == [
+        f"{name}.blktrace.{cpu}" for name in ("sdx", "sdy") for cpu in (0, 1)
+    ]
+    assert (document["buffer_kib"], document["buffers"]) == (2048, 8)
+    assert json.loads((tmp_path / "all/blklab.json").read_text())["devices"][1]["dropped"] is None
+    again = run(*arguments)
+    assert again.status == 2
+    assert "exists already; --overwrite" in again.err
+    assert run(*arguments, "--overwrite").status == 0
+
+
+def test_dropped_events_are_reported_with_advice(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, waiting(dropped=11342))
+    outcome = run("trace", "record", "/dev/sdx", "-w", "200ms", "-o", tmp_path / "x")
+    assert outcome.status == 0
+    assert "11,342 events (47.5%) were dropped" in outcome.err
+    assert "--buffer-size 2048k --buffers 8" in outcome.err
+    assert json.loads((tmp_path / "x.blklab.json").read_text())["dropped"] == 11342
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_recording(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    install(tmp_path, monkeypatch, waiting())
+
+    def interrupt() -> None:
+        for _ in range(1000):
+            if (tmp_path / "arguments").exists():
+                break
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    outcome = run("trace", "record", "/dev/sdx", "-o", tmp_path / "x")
+    thread.join()
+    assert outcome.status == 0, outcome.err
+    assert "stopped after" in outcome.err
+    assert json.loads((tmp_path / "x.blklab.json").read_text())["stopped_by"] == "user"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (
+            "print('BLKTRACESETUP(2) /dev/sdx failed: 25/Inappropriate ioctl for device');"
+            "sys.exit(1)",
+            3,
+            "the kernel refuses to trace",
+        ),
+        (
+            "print('BLKTRACESETUP(2) /dev/sdx failed: 16/Device or resource busy');sys.exit(1)",
+            1,
+            "somebody traces this device already",
+        ),
+        ("sys.stderr.write('No space left\\n');sys.exit(1)", 1, "(status 1): No space left"),
+        ("import os; os.kill(os.getpid(), 9)", 1, "(signal 9): it said nothing"),
+    ],
+)
+def test_a_failing_blktrace(
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    body: str,
+    status: int,
+    words: str,
+) -> None:
+    install(tmp_path, monkeypatch, body)
+    outcome = run("trace", "record", "/dev/sdx", "-w", "5s", "-o", tmp_path / "x")
+    assert outcome.status == status
+    assert words in outcome.err
+
+
+def test_what_makes_no_sense(run: Run, tmp_path: Path) -> None:
+    for arguments, words in (
+        (("-o", tmp_path / "nowhere/x"), "no such directory"),
+        (("-o", "-"), "a name for files is needed"),
+        (("-o", tmp_path / "x", "-w", "0s"), "nothing would be recorded"),
+        (("-o", tmp_path / "x", "--buffer-size", "100"), "--buffer-size must be"),
+    ):
+        outcome = run("trace", "record", "/dev/sdx", *arguments)
+        assert outcome.status in {1, 2}
+        assert words in outcome.err
+
+
+def test_without_blktrace(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> str:
+        raise EnvironmentLacks("blktrace is not installed", "install it: apt-get install blktrace")
+
+    monkeypatch.setattr(recording, "find_blktrace", missing)
+    outcome = run("trace", "record", "/dev/sdx", "-o", tmp_path / "x")
+    assert outcome.status == 3
+    assert "apt-get install blktrace" in outcome.err
+
+
+def test_what_is_no_device(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    outcome = run("trace", "record", tmp_path, "-o", tmp_path / "x")
+    assert (outcome.status, "is not a block device" in outcome.err) == (2, True)
+    outcome = run("trace", "record", tmp_path / "none", "-o", tmp_path / "x")
+    assert (outcome.status, "No such file" in outcome.err) == (2, True)
+
+
+def test_the_closing_report_by_device() -> None:
+    found = tallies(REPORT.format(dropped=3) + REPORT.format(dropped=0).replace("sdx", "dm-0"))
+    assert {name: tally.dropped for name, tally in found.items()} == {"sdx": 3, "dm-0": 0}
+    assert tallies("garbage") == {}

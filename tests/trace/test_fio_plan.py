@@ -1,0 +1,222 @@
+"""From a profile to figures and to the text of a job."""
+
+import copy
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blklab.errors import BlklabError
+from blklab.trace.fio.jobfile import Target, Trial, render
+from blklab.trace.fio.locality import Zone, fifth_by_chance, poisson_rate
+from blklab.trace.fio.plan import judge_loop, make_plan
+
+
+def op(sizes: dict[int, int], **more: int) -> dict[str, Any]:
+    ios = sum(sizes.values())
+    total = sum(size * count for size, count in sizes.items())
+    exact = [{"bytes": size, "count": count} for size, count in sizes.items()]
+    return {
+        "ios": ios,
+        "fua": 0,
+        "sizes": {"exact": exact, "mean_bytes": total / ios if ios else None},
+        **more,
+    }
+
+
+def level(most: int, p95: int, busy: float, idle: float) -> dict[str, Any]:
+    return {"max": most, "p95": p95, "mean_when_busy": busy, "idle_share": idle, "histogram": []}
+
+
+def profile(**changes: Any) -> dict[str, Any]:
+    streams = {"sequential_share": 0.1, "peak_concurrent_streams": 1}
+    device: dict[str, Any] = {
+        "device": "9,127",
+        "name": "md127",
+        "first_ns": 0,
+        "last_ns": 10 * 10**9,
+        "in_flight": level(8, 8, 7.0, 0.05),
+        "load": {
+            "ops": {
+                "read": op({4096: 700, 8192: 0}),
+                "write": op({4096: 200, 16384: 100}),
+                "discard": op({}),
+                "flush": {"ios": 0},
+            }
+        },
+        "life": {},
+        "pattern": {
+            "read_streams": streams,
+            "write_streams": dict(streams),
+            "arrivals": {"pattern": "bursty"},
+            "seeks": {"histogram": [{"low_sectors": -(1 << 20), "high_sectors": -5, "count": 1}]},
+        },
+        "hotness": {
+            "accesses": 1000,
+            "unique_blocks": 900,
+            "unique_bytes": 900 * 4096,
+            "hottest": [{"fraction": 0.2, "io_share": 0.28}],
+            "rank_curve": [],
+            "zipf": {"verdict": "uniform", "exponent": 0.1},
+        },
+    }
+    for path, value in changes.items():
+        at = device
+        *parents, last = path.split("__")
+        for parent in parents:
+            at = at[parent]
+        at[last] = value
+    inputs = [{"name": "md127", "files": ["md127.blktrace.0"]}]
+    return {"focus": "9,127", "devices": [device], "trace": {"inputs": inputs}}
+
+
+def options(text: str, section: str = "global") -> dict[str, str]:
+    body = re.split(r"^\[(.+)\]$", text, flags=re.M)
+    lines = dict(zip(body[1::2], body[2::2], strict=True))[section].splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def job(section: str, **changes: Any) -> dict[str, str]:
+    return options(render(make_plan(profile(**changes)), Target()), section)
+
+
+def test_a_mixed_closed_load() -> None:
+    text = render(make_plan(profile()), Target())
+    found = options(text, "md127-mixed")
+    assert found["rw"] == "randrw"
+    assert found["rwmixread"] == "70"
+    assert found["percentage_random"] == "90,90"
+    assert found["bssplit"] == "4096/100,4096/67:16384/33"
+    assert found["iodepth"] == "8"
+    assert "rate_iops" not in found
+    assert options(text)["norandommap"] == "1"
+
+
+def test_the_default_target_is_no_device() -> None:
+    assert options(render(make_plan(profile()), Target()))["filename"] == "blklab.fio"
+    named = render(make_plan(profile()), Target(filename="/dev/disk/by-path/pci-0:1"))
+    assert options(named)["filename"] == "/dev/disk/by-path/pci-0\\:1"
+
+
+def test_an_open_load_has_rates() -> None:
+    found = job("md127-mixed", in_flight=level(50, 5, 2.0, 0.5))
+    assert found["rate_iops"] == "70,30"
+    assert found["rate_process"] == "poisson"
+    assert found["iodepth"] == "50"
+
+
+def test_rates_too_low_for_whole_ios_are_in_bytes() -> None:
+    slow = job("md127-mixed", in_flight=level(50, 5, 2.0, 0.5), last_ns=900 * 10**9)
+    assert "rate_iops" not in slow
+    reads, writes = slow["rate"].split(",")
+    assert int(reads) == round(700 / 900 * 4096)
+    assert int(writes) == round(300 / 900 * (4096 * 67 + 16384 * 33) / 100)
+
+
+def test_flushes_part_reads_and_writes() -> None:
+    changes = {"load__ops__flush": {"ios": 100}}
+    text = render(make_plan(profile(**changes)), Target())
+    assert options(text, "md127-writes")["fdatasync"] == "3"
+    assert options(text)["flow_id"] == "1"
+    flows = [int(options(text, f"md127-{name}")["flow"]) for name in ("reads", "writes")]
+    assert flows == [1000, round(400 / 700 * 1000)]  # a flush counts as one of fio's I/Os
+    opened = render(make_plan(profile(**changes), loop="open"), Target())
+    assert options(opened, "md127-writes").keys() >= {"rate", "fdatasync"}
+    assert "rate_process" not in options(opened, "md127-writes")  # it would crash fio 3.33
+
+
+def test_discards_have_a_section() -> None:
+    text = render(make_plan(profile(load__ops__discard=op({1 << 20: 10}))), Target())
+    found = options(text, "md127-trims")
+    assert (found["rw"], found["ioengine"]) == ("randtrim", "falloc")
+    device = Target(filename="/dev/null0", is_device=True)
+    text = render(make_plan(profile(load__ops__discard=op({1 << 20: 10}))), device)
+    assert "ioengine" not in options(text, "md127-trims")
+
+
+def test_sequential_streams_side_by_side() -> None:
+    streams = {"sequential_share": 0.99, "peak_concurrent_streams": 4}
+    changes = {
+        "load__ops__write": op({}),
+        "pattern__read_streams": streams,
+        "in_flight": level(32, 32, 30.0, 0.0),
+    }
+    found = job("md127-reads", **changes)
+    assert (found["rw"], found["numjobs"], found["iodepth"]) == ("read", "4", "8")
+    assert int(found["offset_increment"]) == int(found["size"])
+    plan = make_plan(profile(**changes))
+    unrolled = render(plan, Target(), Trial(["a", "b", "c", "d"], [10] * 4))
+    assert options(unrolled, "md127-reads3")["write_iolog"] == "d"
+    assert options(unrolled, "md127-reads3")["offset"] == str(3 * int(found["size"]))
+
+
+def test_zipf_and_fua() -> None:
+    zipf = {"verdict": "zipf", "exponent": 1.0}
+    changes = {"hotness__zipf": zipf, "load__ops__write": op({4096: 10}, fua=9)}
+    text = render(make_plan(profile(**changes)), Target())
+    assert options(text)["random_distribution"] == "zipf:1.005"  # fio refuses 1
+    assert options(text, "md127-mixed")["sync"] == "dsync"
+
+
+def test_hot_blocks_become_zones() -> None:
+    curve = [{"fraction": 0.01, "io_share": 0.4}, {"fraction": 0.2, "io_share": 0.6}]
+    hot = {
+        "hotness__zipf": {"verdict": "not zipf", "exponent": None},
+        "hotness__hottest": [{"fraction": 0.2, "io_share": 0.6}],
+        "hotness__rank_curve": curve,
+    }
+    plan = make_plan(profile(**hot))
+    assert plan.locality.zones[0] == Zone(40, 9 * 4096)
+    assert sum(zone.percent for zone in plan.locality.zones) == 100
+    assert sum(zone.bytes for zone in plan.locality.zones) == plan.locality.size
+    small = plan.within(256 << 10).locality
+    assert sum(zone.bytes for zone in small.zones) == small.size == 256 << 10
+    assert all(zone.bytes >= 4096 for zone in small.zones)
+
+
+def test_a_hostile_name_stays_in_its_comment() -> None:
+    made = profile(name="md0\nfilename=/dev/sda\x1b[31m")
+    made["trace"]["inputs"][0]["name"] = "x]\n[evil]\nfilename=/dev/sda"
+    text = render(make_plan(made), Target())
+    assert options(text)["filename"] == "blklab.fio"
+    assert "\x1b" not in text
+    assert len(re.findall(r"^\[", text, re.M)) == 2
+
+
+def test_nothing_to_reproduce() -> None:
+    empty = copy.deepcopy(profile())
+    empty["focus"] = None
+    with pytest.raises(BlklabError, match="nothing to reproduce"):
+        make_plan(empty)
+    with pytest.raises(BlklabError, match="no read, write or discard"):
+        make_plan(profile(load__ops__read=op({}), load__ops__write=op({})))
+
+
+@pytest.mark.parametrize(
+    ("most", "p95", "busy", "idle", "loop"),
+    [
+        (128, 128, 89.2, 0.03, "closed"),  # fio, 4 jobs of depth 32
+        (4, 4, 2.5, 0.21, "closed"),
+        (52, 5, 2.5, 0.38, "open"),  # PostgreSQL
+        (517, 23, 8.4, 0.46, "open"),  # git
+        (1, 1, 1.0, 0.1, "closed"),
+        (1, 1, 1.0, 0.9, "open"),
+    ],
+)
+def test_closed_or_open(most: int, p95: int, busy: float, idle: float, loop: str) -> None:
+    assert judge_loop(level(most, p95, busy, idle))[0] == loop
+
+
+@given(st.floats(1.001, 500))
+def test_poisson_rate_gives_the_mean_of_those_touched(mean: float) -> None:
+    import math
+
+    rate = poisson_rate(mean)
+    assert rate / -math.expm1(-rate) == pytest.approx(mean, rel=1e-3)
+
+
+@given(st.floats(1.0, 200))
+def test_the_hottest_fifth_has_at_least_a_fifth(mean: float) -> None:
+    assert 0.199 <= fifth_by_chance(mean) <= 1.0
