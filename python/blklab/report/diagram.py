@@ -7,7 +7,7 @@ from blklab.report import words
 from blklab.report.view import Device, View
 from blklab.text import printable
 
-BOX_WIDTH: Final = 132
+BOX_WIDTH: Final = 116
 BOX_HEIGHT: Final = 46
 GAP: Final = 22
 LAYER: Final = 96

@@ -188,7 +188,8 @@ def _failures(device: Device) -> str:
     kinds: dict[str, int] = {}
     for errors in device.errors.values():
         for name, number in errors.items():
-            kinds[name] = kinds.get(name, 0) + number
+            short = name.split(" (")[0]
+            kinds[short] = kinds.get(short, 0) + number
     listed = words.listing([name for name, _ in sorted(kinds.items(), key=lambda kind: -kind[1])])
     return f"{words.plural(device.failed, 'I/O')} failed with {listed}"
 

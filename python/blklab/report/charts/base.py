@@ -124,8 +124,11 @@ def _text(value: str, size: float, unit: str) -> str:
 def log_durations(low: float, high: float, title: str | None) -> Spec:
     """Returns scale and axis of ns over decades."""
     low, high = max(1.0, low), max(low, high, 10.0)
-    decades = [10.0**power for power in range(math.floor(math.log10(low)), 12)]
-    values = [int(d) for d in decades if d <= high * 10]
+    span = math.log10(high / low)
+    steps = (1, 2, 5) if span < 1.7 else (1, 3) if span < 2.6 else (1,)
+    powers = range(math.floor(math.log10(low)), 13)
+    values = [step * 10**power for power in powers for step in steps]
+    values = [value for value in values if low * 0.999 <= value <= high * 1.001]
     return {
         "title": title,
         "scale": {"type": "log", "nice": False, "domain": [low, high], "clamp": False},

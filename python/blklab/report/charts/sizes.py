@@ -18,6 +18,9 @@ from blklab.report.histogram import Histogram
 from blklab.report.tables.base import BAR, Table, figures
 from blklab.report.view import Device
 
+FEW: Final = 8
+"""Bins below which there is room left at both sides, lest two bars be two walls."""
+
 MOST_LABELS: Final = 28
 """Bins named one by one; more are drawn to scale."""
 
@@ -36,13 +39,20 @@ def _chart(found: Histogram, op: str) -> Chart:
     ]
     colour = {"field": "op", "type": "nominal", "scale": {"domain": OPS}, "legend": None}
     tips = [tip("size", "size"), tip("n", "I/Os", ","), tip("share", "share", ".2%")]
-    encoding: Spec = {"y": quantity("n", "I/Os"), "color": colour, "tooltip": tips}
+    encoding: Spec = {
+        "y": quantity("n", "I/Os", axis={"tickMinStep": 1}),
+        "color": colour,
+        "tooltip": tips,
+    }
     spec = chart_spec(rows, mark={"type": "bar"}, encoding=encoding)
     spec["transform"] = [{"calculate": f"datum.n / {total}", "as": "share"}]
     axis: Spec
     if len(rows) <= MOST_LABELS:
         axis = {"labelAngle": -45 if len(rows) > 6 else 0, "labelOverlap": False}
-        encoding["x"] = category("size", axis=axis, scale={"paddingInner": 0.15})
+        outer = max(0.1, (FEW - len(rows)) / 2)
+        encoding["x"] = category(
+            "size", axis=axis, scale={"paddingInner": 0.15, "paddingOuter": outer}
+        )
     else:
         axis = {"labelExpr": size_label("datum.value")}
         encoding["x"] = quantity("low", axis=axis, scale={"nice": False})
