@@ -98,7 +98,7 @@ fn parquet_survives_damage() {
     let directory = Directory::new();
     let path = directory.file("sample.parquet");
     let mut source = open(&[samples::path("blkparse.txt")], None).unwrap();
-    convert(&mut *source, None, parquet_events(path.as_ref()).unwrap()).unwrap(, &mut |_| true);
+    convert(&mut *source, None, parquet_events(path.as_ref()).unwrap(), &mut |_| true).unwrap();
     let sample = std::fs::read(&path).unwrap();
     let mut random = Random(2);
     let silent = std::panic::take_hook();
