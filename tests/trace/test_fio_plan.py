@@ -46,7 +46,7 @@ def profile(**changes: Any) -> dict[str, Any]:
                 "flush": {"ios": 0},
             }
         },
-        "life": {},
+        "life": {"all": {"completed": 1000}},
         "pattern": {
             "read_streams": streams,
             "write_streams": dict(streams),
@@ -183,6 +183,12 @@ def test_a_hostile_name_stays_in_its_comment() -> None:
     assert options(text)["filename"] == "blklab.fio"
     assert "\x1b" not in text
     assert len(re.findall(r"^\[", text, re.M)) == 2
+
+
+def test_without_completions_the_depth_is_a_guess() -> None:
+    plan = make_plan(profile(life={"all": {"completed": 0}}))
+    assert (plan.loop, plan.jobs[0].iodepth, plan.depth_known) == ("open", 32, False)
+    assert "the trace does not tell" in render(plan, Target())
 
 
 def test_nothing_to_reproduce() -> None:

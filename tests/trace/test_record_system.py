@@ -10,7 +10,6 @@ from blklab.trace.record import system
 from blklab.trace.record.checks import Device, check_apart, check_kernel, ready_debugfs
 from blklab.trace.record.system import Roots, beneath, filesystem_devices, mounts
 
-
 LivesOn = Callable[[str], None]
 
 

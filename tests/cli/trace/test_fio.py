@@ -44,6 +44,18 @@ def test_fio_writes_a_job(run: Run, trace: Path, tmp_path: Path) -> None:
     assert "rate" not in document["job"]
 
 
+def test_an_iolog_has_the_same_ios(run: Run, trace: Path, tmp_path: Path) -> None:
+    log = tmp_path / "replay.iolog"
+    outcome = run("trace", "fio", trace, "--since", "1s", "--iolog", log)
+    assert (outcome.status, outcome.out) == (0, "")
+    assert "3,000 I/Os" in outcome.err
+    wanted, written = trace.read_text().splitlines(), log.read_text().splitlines()
+    ios = [line.split()[2:] for line in wanted if len(line.split()) == 5][-3000:]
+    assert [line.split()[2:] for line in written if len(line.split()) == 5] == ios
+    again = run("trace", "fio", trace, "--iolog", log)
+    assert (again.status, "exists already" in again.err) == (2, True)
+
+
 @pytest.mark.parametrize("loop", ["--closed", "--open"])
 def test_the_real_fio_agrees(run: Run, trace: Path, tmp_path: Path, loop: str) -> None:
     work = tmp_path / "work"

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the job file here.")
 @click.option("--filename", metavar="FILE", help="What the job is to use; OVERWRITTEN by writes.")
 @click.option("--directory", metavar="DIR", help="Where the job, or --verify, makes its file.")
+@click.option(
+    "--iolog",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write every I/O here as well, with its time, for fio's read_iolog.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace files that exist.")
 @click.option("--closed", "loop", flag_value="closed", help="Keep a fixed number in flight.")
 @click.option("--open", "loop", flag_value="open", help="Keep the rate of arrivals.")
 @click.option("--runtime", type=DURATION, metavar="TIME", help="Run so long; the trace's length.")
@@ -41,6 +48,8 @@ def fio(
     output: Path | None,
     filename: str | None,
     directory: str | None,
+    iolog: Path | None,
+    overwrite: bool,
     loop: "Loop | None",
     runtime: int | None,
     verified: bool,
@@ -62,7 +71,13 @@ def fio(
       blklab trace fio md127 -o md127.fio
       blklab trace fio md127 --since 30s --verify --directory /mnt/scratch
       fio --filename=/mnt/scratch/file md127.fio
+
+    \b
+    A job has the workload's statistics; an iolog has its I/Os, one by one:
+      blklab trace fio md127 --iolog md127.iolog
+      fio --name=replay --read_iolog=md127.iolog --replay_redirect=/mnt/scratch/file
     """
+    from blklab.errors import UsageError
     from blklab.trace.fio import make_plan, render
     from blklab.trace.profile import characterise
 
@@ -74,15 +89,19 @@ def fio(
     plan = make_plan(profile, loop=loop, runtime_ns=runtime)
     text = render(plan, target)
     if output is not None:
+        if output.exists() and not overwrite:
+            raise UsageError(f"{output}: exists already; --overwrite replaces it")
         output.write_text(text)
+    if iolog is not None:
+        _replay(paths, profile, iolog, format_name=format_name, overwrite=overwrite)
     if verified:
         seconds = (runtime or 10**10) / 1e9
         _verify(profile, plan, directory=directory, seconds=seconds, size=size, as_json=as_json)
     elif as_json:
         emit({"device": plan.device, "loop": plan.loop, "job": text}, as_json, lambda _: None)
-    elif output is None:
+    elif output is None and iolog is None:
         click.echo(text, nl=False)
-    else:
+    elif output is not None:
         notes().print(f"{output}: written; --verify compares it with the trace")
 
 
@@ -99,6 +118,32 @@ def _target(filename: str | None, directory: str | None, verified: bool) -> "Tar
     if directory is not None and Path(directory).exists() and not Path(directory).is_dir():
         raise UsageError(f"--directory {directory} is not a directory")
     return Target(filename, directory, is_device)
+
+
+def _replay(
+    paths: tuple[str, ...],
+    profile: dict[str, Any],
+    iolog: Path,
+    *,
+    format_name: str | None,
+    overwrite: bool,
+) -> None:
+    """Writes the I/Os of the device that the job is of, as filtered."""
+    from blklab.trace.convert import convert
+
+    wanted = profile["filter"]
+    only = _core.Filter(
+        devices=[profile["focus"]],
+        processes=wanted["processes"],
+        ops=wanted["ops"],
+        since_ns=wanted["since_ns"],
+        until_ns=wanted["until_ns"],
+    )
+    document = convert(
+        paths, str(iolog), only, to="iolog", format_name=format_name, overwrite=overwrite
+    )
+    count = document["report"]["written"]
+    notes().print(f"{iolog}: {count:,} I/Os; replay_redirect=FILE says where fio replays them")
 
 
 def _verify(

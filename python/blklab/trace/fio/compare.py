@@ -105,8 +105,10 @@ def pace_rows(trace: dict[str, Any], plan: Plan, document: dict[str, Any]) -> li
     sides = [(job, side) for job in jobs for side in ("read", "write", "trim")]
     rate = sum(job[side]["iops"] for job, side in sides)
     flying = sum(job[side]["iops"] * job[side]["lat_ns"]["mean"] / 1e9 for job, side in sides)
-    rows = [
-        Row("I/Os a second", "", plan.ios / plan.duration_ns * 1e9, rate),
+    rows = [Row("I/Os a second", "", plan.ios / plan.duration_ns * 1e9, rate)]
+    if not plan.depth_known:
+        return rows
+    rows += [
         Row("in flight, mean", "", trace["in_flight"]["mean"], flying),
     ]
     mine, theirs = depth_of_trace(trace["in_flight"]["histogram"]), depth_of_fio(jobs)

@@ -135,6 +135,8 @@ def _job(plan: Plan, job: Job, target: Target) -> Iterator[str]:
     top = "the most" if plan.loop == "open" else "the 95th percentile of what"
     if ways[0].way == "trim":
         yield "# falloc takes one at a time."
+    elif not plan.depth_known:
+        yield "# I/Os in flight: the trace does not tell; a guess."
     else:
         yield f"# I/Os in flight: {top} the trace had, shared out by response time."
     yield f"iodepth={job.iodepth}"

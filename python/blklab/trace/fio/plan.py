@@ -15,6 +15,8 @@ WAYS: Final[dict[str, Way]] = {"read": "read", "write": "write", "discard": "tri
 """fio's word for each operation."""
 
 DEEPEST: Final = 1024
+UNKNOWN_DEPTH: Final = 32
+"""I/Os in flight when the trace does not tell: enough for a rate, bearable for a device."""
 SEQUENTIAL: Final = 0.9
 """Share of I/Os that continue a stream, from which a direction is called sequential."""
 
@@ -74,6 +76,7 @@ class Plan:
     runtime_ns: int
     loop: Loop
     loop_why: str
+    depth_known: bool
     poisson: bool
     arrivals: str
     jobs: tuple[Job, ...]
@@ -101,7 +104,8 @@ def make_plan(
     if not any(way.sizes for way in ways):
         raise BlklabError(f"{name}: no read, write or discard in the trace as filtered")
     ways = [way for way in ways if way.sizes]
-    told, why = judge_loop(device["in_flight"])
+    level = _level(device, sum(way.ios for way in ways))
+    told, why = judge_loop(level)
     if loop:
         told, why = loop, f"as asked for; {why}"
     arrivals = device["pattern"]["arrivals"]["pattern"] or "too few to tell"
@@ -116,9 +120,10 @@ def make_plan(
         runtime_ns=runtime_ns or max(duration, 10**9),
         loop=told,
         loop_why=why,
+        depth_known=level is not None,
         poisson=arrivals in {"bursty", "random"},
         arrivals=arrivals,
-        jobs=_jobs(device, ways, told),
+        jobs=_jobs(device, ways, told, level),
         locality=locality(device, sequential, largest),
         notes=tuple(_notes(device, ways, told, arrivals)),
     )
@@ -133,8 +138,17 @@ def focus_device(profile: dict[str, Any]) -> dict[str, Any]:
     raise BlklabError("no I/O in the trace as filtered: there is nothing to reproduce")
 
 
-def judge_loop(level: dict[str, Any]) -> tuple[Loop, str]:
+def _level(device: dict[str, Any], ios: int) -> dict[str, Any] | None:
+    """Returns the I/Os in flight, or None if the trace does not tell when I/Os ended."""
+    seen = device["life"].get("all", {}).get("completed", 0)
+    level: dict[str, Any] = device["in_flight"]
+    return level if seen * 2 >= ios else None
+
+
+def judge_loop(level: dict[str, Any] | None) -> tuple[Loop, str]:
     """Tells from the I/Os in flight whether a fixed number of them is kept up (closed)."""
+    if level is None:
+        return "open", "the trace does not tell when I/Os ended, so arrivals are kept"
     idle, most, p95 = level["idle_share"] or 0.0, level["max"], level["p95"] or 0
     busy = level["mean_when_busy"] or 0.0
     figures = (
@@ -162,30 +176,34 @@ def _direction(device: dict[str, Any], op: str, duration: int) -> Direction:
     )
 
 
-def _jobs(device: dict[str, Any], ways: list[Direction], loop: Loop) -> tuple[Job, ...]:
+def _jobs(
+    device: dict[str, Any], ways: list[Direction], loop: Loop, level: dict[str, Any] | None
+) -> tuple[Job, ...]:
     """Shares the directions out over sections.
 
     Reads and writes are one mixed section, unless there are flushes: a mixed section repeats its
     `fdatasync` after reads that follow the write (measured with fio 3.33). Discards always need a
     section of their own: fio mixes them with nothing but the write that follows.
     """
-    ops, level = device["load"]["ops"], device["in_flight"]
+    ops = device["load"]["ops"]
     flushes = ops["flush"]["ios"]
     by_way = {way.way: way for way in ways}
     mixed = [by_way[way] for way in ("read", "write") if way in by_way]
     groups = [[way] for way in mixed] if flushes and len(mixed) == 2 else [mixed] if mixed else []
     if "trim" in by_way:
         groups.append([by_way["trim"]])
-    depth = level["max"] if loop == "open" else level["p95"]
+    depth = UNKNOWN_DEPTH
+    if level is not None:
+        depth = level["max"] if loop == "open" else level["p95"] or 1
     weight = sum(way.in_flight for way in ways) or 1.0
     jobs = []
     for group in groups:
         share = sum(way.in_flight for way in group) / weight if len(groups) > 1 else 1.0
-        own = depth if loop == "open" else round((depth or 1) * share)
+        own = depth if loop == "open" else round(depth * share)
         job = Job(
             name="mixed" if len(group) > 1 else f"{group[0].way}s",
             directions=tuple(group),
-            iodepth=1 if group[0].way == "trim" else min(DEEPEST, max(1, own or 1)),
+            iodepth=1 if group[0].way == "trim" else min(DEEPEST, max(1, own)),
         )
         if group[-1].way == "write":
             writes = ops["write"]
