@@ -207,14 +207,18 @@ def _write(path: Path, document: dict[str, Any]) -> None:
 
 @contextmanager
 def _interrupted_by_signals() -> Iterator[None]:
-    """Lets SIGTERM and SIGHUP stop a recording as Ctrl-C does."""
+    """Lets SIGTERM and SIGHUP stop a recording as Ctrl-C does.
+
+    SIGINT as well: a shell starts what it puts in the background with SIGINT ignored.
+    """
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
 
     before = {}
     with suppress(ValueError):  # not the main thread: whoever runs it answers for signals
-        before = {n: signal.signal(n, interrupt) for n in (signal.SIGTERM, signal.SIGHUP)}
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
