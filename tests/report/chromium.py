@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,16 @@ OPTIONS = [
     "--disable-dev-shm-usage",
     "--remote-debugging-pipe",
 ]
+
+STARTER = """
+import os, sys
+from fcntl import F_DUPFD, fcntl
+commands, answers = (fcntl(int(number), F_DUPFD, 10) for number in sys.argv[1:3])
+os.dup2(commands, 3)
+os.dup2(answers, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""Chromium reads commands from descriptor 3 and answers on 4: this puts them there."""
 
 
 class Page:
@@ -140,11 +151,9 @@ def browser(profile: Path) -> Iterator[Page]:
     assert CHROMIUM is not None
     commands, to_browser = os.pipe()
     from_browser, answers = os.pipe()
-    # Chromium reads commands from descriptor 3 and answers on 4; the shell puts them there.
-    starter = f'exec "$0" "$@" 3<&{commands} 4>&{answers}'
     arguments = [CHROMIUM, *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
     process = subprocess.Popen(
-        ["/bin/sh", "-c", starter, *arguments],
+        [sys.executable, "-c", STARTER, str(commands), str(answers), *arguments],
         pass_fds=(commands, answers),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

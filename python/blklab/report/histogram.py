@@ -84,7 +84,7 @@ def depth(device: Device) -> list[Histogram]:
     found = []
     for title, key in (("I/Os in flight", "in_flight"), ("Requests at the device", "dispatched")):
         level = device.data[key]
-        if bins := _grouped(level["histogram"]):
+        if device.ends and (bins := _grouped(level["histogram"])):
             note = f"mean {words.number(level['mean'])}, at most {level['max']:,}; weighted by time"
             found.append(Histogram(title, "ns", bins, note))
     return found

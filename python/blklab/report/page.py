@@ -79,6 +79,7 @@ def render(view: View, *, title: str | None = None, command: str = "") -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     environment.filters["figures"] = emphasised
     environment.filters["short"] = lambda table: len(table.rows) <= SHORT
@@ -178,7 +179,7 @@ def _tiles(device: Device) -> list[Tile]:
             name = f"{op.capitalize()} {stage}, median"
             tiles.append(Tile(name, words.duration(quantiles["p50"]), p99))
     level = device.data["in_flight"]
-    if level["mean"] is not None:
+    if level["mean"] is not None and device.ends:
         tiles.append(Tile("In flight", words.number(level["mean"]), f"at most {level['max']:,}"))
     hotness = device.data["hotness"]
     if hotness["accesses"]:

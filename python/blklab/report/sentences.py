@@ -13,6 +13,10 @@ FEWEST: Final = 20
 """I/Os below which nothing is said about their order."""
 
 
+UNKNOWN: Final = "(unknown)"
+"""What a profile calls the process of an I/O whose process the trace does not name."""
+
+
 @dataclass(frozen=True)
 class Sentence:
     """One sentence, and the one word that says what it is about."""
@@ -174,7 +178,7 @@ def _inside(device: Device, op: str) -> str:
 
 def _depth(device: Device) -> str:
     level = device.data["in_flight"]
-    if level["mean"] is None:
+    if level["mean"] is None or not device.ends:
         return ""
     text = f"{words.number(level['mean'])} I/Os are in flight on average (at most {level['max']:,}"
     if level["idle_share"] is not None and level["idle_share"] >= 0.005:
@@ -241,7 +245,7 @@ def _zipf(zipf: dict[str, Any]) -> str:
 def _origin(device: Device) -> str:
     if not device.ios:
         return "Nobody queued I/O here."
-    said = [_processes(device), _sources(device)]
+    said = [_processes(device), _sources(device) if device.layers else ""]
     cpus = device.groups("cpus")
     if len(cpus) > 1 and (top := cpus[0].total / device.ios) >= max(0.5, 1.5 / len(cpus)):
         said.append(f"{cpus[0].label} queued {words.share(top)} of it")
@@ -250,6 +254,8 @@ def _origin(device: Device) -> str:
 
 def _processes(device: Device) -> str:
     groups = device.groups("processes")
+    if len(groups) == 1 and groups[0].label == UNKNOWN:
+        return "the trace does not say which process queued the I/O"
     if len(groups) == 1:
         return f"all I/O was queued by {groups[0].label}"
     top = _top(groups, device.ios)

@@ -64,8 +64,10 @@ class Feed:
 class Device:
     """One device of a profile."""
 
-    def __init__(self, data: dict[str, Any], names: dict[str, str]) -> None:
+    def __init__(self, data: dict[str, Any], names: dict[str, str], layers: bool = True) -> None:
         self.data = data
+        self.layers = layers
+        """Whether its format knows of block layers: who remapped to whom, which process, D."""
         self.number: str = data["device"]
         self.names = names
         self.label = names[self.number]
@@ -129,9 +131,14 @@ class Device:
         return None
 
     @property
-    def dispatches(self) -> bool:
-        """Whether it has D events: request-based. md and dm devices pass bios on and have none."""
-        return bool(self.data["dispatched"]["time_ns"]) or "D" in self.data["events"]
+    def passes_on(self) -> bool:
+        """Whether it is bio-based, as md and dm are: passes I/O on and has no dispatch (D)."""
+        return self.layers and self.ends and "D" not in self.data["events"]
+
+    @property
+    def ends(self) -> bool:
+        """Whether completions were seen; without them nothing is known of I/Os in flight."""
+        return bool(self.data["events"].get("C"))
 
     @cached_property
     def errors(self) -> dict[str, dict[str, int]]:
@@ -196,7 +203,8 @@ class View:
         self.profile = profile
         self.trace: dict[str, Any] = profile["trace"]
         self.names = _labels(profile)
-        self.devices = [Device(data, self.names) for data in profile["devices"]]
+        layers = str(self.trace["format"]).startswith("blk")  # blktrace, blkparse
+        self.devices = [Device(data, self.names, layers) for data in profile["devices"]]
 
     @cached_property
     def focus(self) -> Device:
@@ -233,7 +241,7 @@ class View:
         rank: dict[str, int] = {}
         while len(rank) < len(above):
             ready = [n for n, uppers in above.items() if n not in rank and uppers <= rank.keys()]
-            # Devices that feed each other in a circle share the next layer.
+            # Devices that feed each other in a circle come in order of appearance.
             for number in ready or [n for n in above if n not in rank]:
                 rank[number] = 1 + max((rank.get(u, -1) for u in above[number]), default=-1)
         layers: list[list[Device]] = [[] for _ in range(max(rank.values(), default=-1) + 1)]

@@ -71,7 +71,7 @@ def report(
     html = page.render(view, title=title, command=command_line(paths, format_name, view.profile))
     written = []
     if to_stdout:
-        click.echo(html, nl=False)
+        click.get_binary_stream("stdout").write(html.encode())  # UTF-8, whatever the locale
     else:
         out.write(target, html.encode())
         written.append(str(target))

@@ -19,7 +19,7 @@ from blklab.report.tables.base import BAR, Table, figures
 from blklab.report.view import Device
 
 FEW: Final = 8
-"""Bins below which there is room left at both sides, lest two bars be two walls."""
+"""Bins below which bars are narrower than their room, lest two of them be two walls."""
 
 MOST_LABELS: Final = 28
 """Bins named one by one; more are drawn to scale."""
@@ -49,9 +49,9 @@ def _chart(found: Histogram, op: str) -> Chart:
     axis: Spec
     if len(rows) <= MOST_LABELS:
         axis = {"labelAngle": -45 if len(rows) > 6 else 0, "labelOverlap": False}
-        outer = max(0.1, (FEW - len(rows)) / 2)
+        spec["mark"]["width"] = {"band": min(1.0, len(rows) / FEW)}
         encoding["x"] = category(
-            "size", axis=axis, scale={"paddingInner": 0.15, "paddingOuter": outer}
+            "size", axis=axis, scale={"paddingInner": 0.15, "paddingOuter": 0.1}
         )
     else:
         axis = {"labelExpr": size_label("datum.value")}

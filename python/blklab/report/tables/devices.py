@@ -37,7 +37,7 @@ def _figures(device: Device) -> list[str]:
         words.rate(device.throughput),
         words.share(device.op("read")["share_of_ios"] if device.ios else None),
         *(_pair(device, op) for op in ("read", "write")),
-        words.number(device.data["in_flight"]["mean"]),
+        words.number(device.data["in_flight"]["mean"] if device.ends else None),
         words.count(device.failed),
     ]
 

@@ -25,7 +25,7 @@ def stages(device: Device) -> Table:
     names = [key.replace("_", ".") for key in ("min", *PERCENTILES, "max", "mean")]
     used = [stage for stage in STAGES if any(row[1] == stage.upper() for row in rows)]
     note = "; ".join(f"{stage.upper()}: {STAGES[stage]}" for stage in used)
-    if used and not device.dispatches:
+    if used and device.passes_on:
         note += (
             f". {device.label} passes I/O on (bio-based, as md and device-mapper are):"
             " it has no dispatch, so no D2C"
@@ -47,7 +47,7 @@ def depth(device: Device) -> Table:
         ("at the device (D to C)", "dispatched"),
     ):
         level = device.data[key]
-        if not level["time_ns"]:
+        if not level["time_ns"] or not device.ends:
             continue
         rows.append(
             [

@@ -1,0 +1,93 @@
+"""`blklab trace stat` and `hist`, from the command line to what is printed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Run
+
+PGBENCH = Path(__file__).parents[2] / "data" / "traces" / "pgbench-raid1"
+SCSI = PGBENCH.with_name("scsi-errors")
+
+
+def test_stat_says_what_the_workload_is(run: Run) -> None:
+    outcome = run("trace", "stat", PGBENCH)
+    assert (outcome.status, outcome.err) == (0, "")
+    assert outcome.out.startswith("md127 (9,127) ─")
+    assert "md127 received 18,476 I/Os" in outcome.out
+    assert "stack: dm-0, dm-1 → md127 → vdc, vdd" in outcome.out
+
+
+def test_stat_prints_the_profile_as_json(run: Run) -> None:
+    document = json.loads(run("trace", "stat", SCSI, "--json").out)
+    assert document["format_version"] == 1
+    assert document["devices"][0]["load"]["ops"]["read"]["ios"] == 3236
+
+
+def test_stat_shows_the_devices_that_were_chosen(run: Run) -> None:
+    outcome = run("trace", "stat", PGBENCH, "--device", "vdd", "--op", "write")
+    assert outcome.out.startswith("vdd (254,48) ─")
+    assert "only device vdd, operation write" in outcome.out
+    assert "nothing but writes" in outcome.out
+
+
+@pytest.mark.parametrize("command", ["stat", "hist", "report"])
+def test_no_io_in_the_window_is_said_in_one_line(
+    run: Run, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = run("trace", command, SCSI, "--since", "1h")
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err == (
+        f"blklab: error: no I/O in {SCSI} (from 1h 00m on): the trace has 23,923 events between"
+        " 0 ns and 13.8 s, I/O on sda\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_warnings_go_to_stderr(run: Run, tmp_path: Path) -> None:
+    whole = (PGBENCH.parents[1] / "formats" / "blktrace.bin").read_bytes()
+    path = tmp_path / "cut.bin"
+    path.write_bytes(whole[:-5])
+    outcome = run("trace", "stat", path)
+    assert outcome.status == 0
+    assert outcome.err.startswith(f"blklab: warning: {path}: ")
+    assert outcome.out
+
+
+def test_hist_draws_sizes(run: Run) -> None:
+    outcome = run("trace", "hist", PGBENCH)
+    assert (outcome.status, outcome.err) == (0, "")
+    assert "Sizes of reads  16,471 I/Os" in outcome.out
+    assert "█" in outcome.out
+
+
+@pytest.mark.parametrize("what", ["size", "latency", "depth", "seek"])
+def test_hist_prints_json(run: Run, what: str) -> None:
+    document = json.loads(run("trace", "hist", SCSI, "--what", what, "--json").out)
+    assert document[0]["what"] == what
+    for histogram in document[0]["histograms"]:
+        assert sum(one["count"] for one in histogram["bins"]) == histogram["total"] > 0
+        assert all(one["low"] <= one["high"] for one in histogram["bins"])
+
+
+def test_what_is_heavy_is_not_imported() -> None:
+    script = (
+        "import sys; from blklab.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'altair', 'jinja2', 'vl_convert', 'pandas'} & sys.modules.keys()))"
+    )
+    arguments = ["trace", "stat", str(SCSI)]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ,
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

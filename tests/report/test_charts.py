@@ -1,0 +1,42 @@
+"""Charts are Vega-Lite that its schema knows, with a table behind each; and pictures."""
+
+import json
+from pathlib import Path
+
+import altair
+
+from blklab.report import export, page
+from blklab.report.charts import theme
+from blklab.report.view import View
+
+
+def test_every_chart_follows_the_schema(pgbench: View, scsi: View) -> None:
+    for view in (pgbench, scsi):
+        charts = page.charts(view)
+        assert len({chart.name for chart in charts}) == len(charts) > 12
+        for chart in charts:
+            spec = export.standalone(chart)
+            json.dumps(spec, allow_nan=False)
+            altair.Chart.from_dict(spec, validate=True)
+            assert chart.table.rows, chart.name
+            assert chart.title
+
+
+def test_colours_are_filled_in_but_not_in_data() -> None:
+    spec = {"mark": {"color": "@read"}, "data": {"values": [{"name": "@read"}]}}
+    filled = theme.coloured(spec, {"read": "#123456"})
+    assert filled == {"mark": {"color": "#123456"}, "data": {"values": [{"name": "@read"}]}}
+
+
+def test_dark_has_every_colour_of_light() -> None:
+    assert theme.DARK.keys() == theme.LIGHT.keys()
+
+
+def test_pictures_are_written(scsi: View, tmp_path: Path) -> None:
+    charts = [chart for chart in page.charts(scsi) if chart.name in {"iops", "stages"}]
+    written = list(export.export(charts, tmp_path))
+    assert [path.name for path in written] == ["iops.png", "iops.svg", "stages.png", "stages.svg"]
+    for path in written:
+        start = b"\x89PNG" if path.suffix == ".png" else b"<svg"
+        assert path.read_bytes().startswith(start)
+    assert sorted(tmp_path.iterdir()) == written

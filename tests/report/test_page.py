@@ -1,0 +1,106 @@
+"""The page as text: hostile names inert, nothing fetched, every script accounted for."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blklab.report import page
+from blklab.report.view import View
+
+
+class Parsed(HTMLParser):
+    """The elements of a page, and what its scripts hold."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self._in_script = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "script":
+            self._in_script = True
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_script = self._in_script and tag != "script"
+
+    def handle_data(self, data: str) -> None:
+        if self._in_script:
+            self.scripts[-1] += data
+
+
+def test_scripts_are_those_of_the_policy(pgbench: View) -> None:
+    found = Parsed(page.render(pgbench))
+    policy = next(a["content"] for t, a in found.elements if a.get("http-equiv")) or ""
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    data, *scripts = found.scripts
+    assert json.loads(data).keys() == {"config", "specs"}
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert policy.count("sha256-") == len(scripts) == 2
+
+
+def test_nothing_is_fetched(pgbench: View) -> None:
+    for tag, attributes in Parsed(page.render(pgbench)).elements:
+        assert tag not in {"link", "img", "iframe", "base", "object"}
+        assert not attributes.keys() & {"src", "srcset", "action"}
+        assert not any(name.startswith("on") for name in attributes)
+        assert (attributes.get("href") or "#").startswith("#")
+
+
+def test_it_says_what_it_should(pgbench: View) -> None:
+    html = page.render(pgbench, title="db7 & <friends>", command="blklab trace report 'a b'")
+    assert "<title>db7 &amp; &lt;friends&gt;</title>" in html
+    assert "blklab trace report &#39;a b&#39;" in html
+    text = re.sub(r"<[^>]+>", "", html).replace("\u00a0", " ")
+    assert "md127 received 18,476 I/Os and 93.9 MiB in 1m 23s" in text
+    assert "2,910, 25,672 KiB" in text
+    assert "2026-11-20 21:05:08 UTC" in text
+    assert len(html) < 2_000_000
+
+
+def test_it_is_the_same_every_time(pgbench: View) -> None:
+    assert page.render(pgbench) == page.render(pgbench)
+
+
+@given(st.text())
+def test_json_is_inert_and_itself(text: str) -> None:
+    made = str(page.inert_json({text: [text]}))
+    assert not set("<>&\u2028\u2029") & set(made)
+    assert json.loads(made) == {text: [text]}
+
+
+@given(st.text())
+def test_sentences_are_escaped(text: str) -> None:
+    made = str(page.emphasised(text))
+    left = made.replace("<b>", "").replace("</b>", "")
+    assert not set("<>\"'") & set(left)
+
+
+def test_figures_are_set_off() -> None:
+    assert str(page.emphasised("md127 took 3.4 ms (<0.1 %)")) == (
+        "md127 took <b>3.4\u00a0ms</b> (<b>&lt;0.1\u00a0%</b>)"
+    )
+
+
+def test_hostile_names_are_text(pgbench: View) -> None:
+    name = '</script><img src=x onerror=alert(1)>"\u2028'
+    device: dict[str, Any] = {**pgbench.profile["devices"][1], "name": name}
+    process = {**device["load"]["processes"][0], "name": name}
+    device["load"] = {**device["load"], "processes": [process]}
+    trace = {**pgbench.trace, "warnings": [{"path": name, "message": name}]}
+    trace["inputs"] = [{"name": name, "files": [name]}]
+    view = View({**pgbench.profile, "trace": trace, "devices": [device], "focus": "9,127"})
+    found = Parsed(page.render(view, title=name, command=name))
+    assert "img" not in {tag for tag, _ in found.elements}
+    assert len(found.scripts) == 3

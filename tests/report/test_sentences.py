@@ -1,0 +1,95 @@
+"""The five sentences: on real traces word for word, and where something is absent."""
+
+from pathlib import Path
+
+import pytest
+
+from blklab.report.sentences import sentences
+from blklab.report.view import Device, View
+from tests.report.conftest import life, read_trace
+from tests.trace.generated import FLUSH, QUEUED, READ, WRITE, Q, Record, process, write_trace
+
+
+def said(device: Device) -> dict[str, str]:
+    found = {sentence.topic: sentence.text for sentence in sentences(device)}
+    assert list(found) == ["Load", "Pattern", "Latency", "Locality", "Origin"]
+    for text in found.values():
+        assert text[0].isupper() or text.startswith(device.label)
+        assert text.endswith(".")
+        assert not {"  ", " ,", " ;", "None", "nan", "()", ";."} & {
+            text[at : at + n] for n in (2, 3, 4) for at in range(len(text))
+        }
+    return found
+
+
+def of(view: View, label: str) -> dict[str, str]:
+    return said(next(device for device in view.devices if device.label == label))
+
+
+def test_an_array(pgbench: View) -> None:
+    found = said(pgbench.focus)
+    assert found["Load"] == (
+        "md127 received 18,476 I/Os and 93.9 MiB in 1m 23s (222 IOPS, 1.13 MiB/s): 89 % reads,"
+        " 7.9 % writes and 3 % flushes; reads are mostly 4 KiB (83 %; up to 128 KiB) and writes are"
+        " 4 KiB to 160 KiB (median 8 KiB)."
+    )
+    assert found["Pattern"].startswith(
+        "Reads are random (2 % of them continue a stream) and writes"
+    )
+    assert "arrivals are bursty: the busiest second brought 542 I/Os" in found["Pattern"]
+    assert "Q2C: from being queued to completion" in found["Latency"]
+    assert "52; none for 38 % of the time" in found["Latency"]
+    assert found["Locality"].startswith("The I/O touched 44.1 MiB of distinct 4 KiB blocks")
+    assert "not Zipf" in found["Locality"]
+    assert "fio (73 %), postgres (24 %) and 5 other processes" in found["Origin"]
+    assert "73 % came from dm-1" in found["Origin"]
+
+
+def test_a_volume_that_is_read_by_zipfs_law(pgbench: View) -> None:
+    found = of(pgbench, "dm-1")
+    assert "nothing but reads, all 4 KiB." in found["Load"]
+    assert "writes" not in " ".join(found.values())
+    assert "follows Zipf's law with exponent 1.2" in found["Locality"]
+    assert found["Origin"] == "All I/O was queued by fio; all of it was queued on dm-1 itself."
+
+
+def test_errors_are_named(scsi: View) -> None:
+    found = said(scsi.focus)
+    assert "6 I/Os failed with ENODATA" in found["Latency"]
+    assert "before dispatch" in found["Latency"]
+
+
+@pytest.mark.parametrize("label", ["dm-0", "vdc", "vdd"])
+def test_every_device_has_its_sentences(pgbench: View, label: str) -> None:
+    of(pgbench, label)
+
+
+def test_one_read(tmp_path: Path) -> None:
+    view = read_trace(write_trace(tmp_path / "sdz", life(0, 8)))
+    found = said(view.focus)
+    assert "nothing but reads, all 4 KiB." in found["Load"]
+    assert "too few (1)" in found["Pattern"]
+    assert "Reads take 10 ms in the median" in found["Latency"]
+
+
+def test_no_completions(tmp_path: Path) -> None:
+    records = [Record(at, Q, QUEUED | READ, sector=8 * at, size=4096) for at in range(50)]
+    found = said(read_trace(write_trace(tmp_path / "sdz", records)).focus)
+    assert found["Latency"].startswith("No I/O was seen from its queueing to its completion")
+    assert "in flight" not in found["Latency"]
+    assert "reads are sequential (98 %" in found["Pattern"].lower()
+
+
+def test_flushes_alone(tmp_path: Path) -> None:
+    flushes = [Record(at, Q, QUEUED | WRITE | FLUSH, pid=3) for at in range(3)]
+    path = write_trace(tmp_path / "sdz", [process(3, b"sync"), *flushes])
+    found = said(read_trace(path).focus)
+    assert "nothing but flushes." in found["Load"]
+    assert found["Locality"].startswith("No data was read or written")
+    assert found["Origin"].startswith("All I/O was queued by sync")
+
+
+def test_a_format_that_knows_no_processes() -> None:
+    path = Path(__file__).parents[1] / "data" / "formats" / "msr.csv"
+    found = said(read_trace(path).focus)
+    assert found["Origin"] == "The trace does not say which process queued the I/O."

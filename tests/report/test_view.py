@@ -1,0 +1,84 @@
+from typing import Any
+
+from blklab.report.tables import devices, life, load, trace
+from blklab.report.tables.base import Column, Table, pruned
+from blklab.report.view import View
+
+
+def labels(view: View) -> list[list[str]]:
+    return [[device.label for device in layer] for layer in view.layers()]
+
+
+def test_a_stack_is_read_from_its_remaps(pgbench: View) -> None:
+    assert labels(pgbench) == [["dm-0", "dm-1"], ["md127"], ["vdc", "vdd"]]
+    assert pgbench.focus.label == "md127"
+    assert devices.stack(pgbench) == "stack: dm-0, dm-1 → md127 → vdc, vdd"
+    ways = {(feed.upper, feed.lower) for feed in pgbench.feeds()}
+    assert ways == {
+        ("253,0", "9,127"),
+        ("253,1", "9,127"),
+        ("9,127", "254,32"),
+        ("9,127", "254,48"),
+    }
+
+
+def test_devices_in_a_circle_end(pgbench: View) -> None:
+    document: dict[str, Any] = {**pgbench.profile, "devices": []}
+    for number, source in (("8,0", "8,16"), ("8,16", "8,0")):
+        device = {**pgbench.profile["devices"][0], "device": number, "name": None}
+        one = {**device["load"]["sources"][0], "name": source}
+        device["load"] = {**device["load"], "sources": [one]}
+        document["devices"].append(device)
+    assert labels(View(document)) == [["8,0"], ["8,16"]]
+
+
+def test_devices_of_one_name_are_told_apart(pgbench: View) -> None:
+    twins = [{**d, "name": "disk"} for d in pgbench.profile["devices"][:2]]
+    view = View({**pgbench.profile, "devices": twins})
+    assert [device.label for device in view.devices] == ["disk (253,0)", "disk (9,127)"]
+
+
+def test_names_are_harmless_in_a_terminal(pgbench: View) -> None:
+    first = {**pgbench.profile["devices"][0], "name": "a\x1b[31m\u202e"}
+    process = {**first["load"]["processes"][0], "name": "b\x1b]0;x\a"}
+    first["load"] = {**first["load"], "processes": [process]}
+    view = View({**pgbench.profile, "devices": [first], "focus": first["device"]})
+    assert view.focus.label == "a\\x1b[31m\\u202e"
+    assert load.groups(view.focus, "processes").rows[0][0] == "b\\x1b]0;x\\x07"
+
+
+def test_counts_equal_blkparses_summary(pgbench: View) -> None:
+    table = trace.counts(pgbench)
+    rows = {(row[0], row[1]): row for row in table.rows}
+    headings = [column.heading for column in table.columns]
+    total = table.rows[2]  # dm-0: CPU 0, CPU 1, total
+    assert rows["dm-0", "CPU 0"][headings.index("reads queued")] == "1,339, 11,052 KiB"
+    assert total[headings.index("reads queued")] == "2,910, 25,672 KiB"
+    assert total[headings.index("writes completed")] == "1,965, 16,264 KiB"
+
+
+def test_stages_name_what_is_absent(pgbench: View, scsi: View) -> None:
+    assert "bio-based" in life.stages(pgbench.focus).note
+    assert "bio-based" not in life.stages(scsi.focus).note
+    assert {row[1] for row in life.stages(scsi.focus).rows} >= {"Q2C", "Q2D", "D2C", "M2D"}
+    assert life.errors(scsi.focus).rows[0][:3] == ["read", "ENODATA (61)", "6"]
+    assert not life.errors(pgbench.focus)
+
+
+def test_empty_columns_go() -> None:
+    columns = [Column("name", numeric=False), Column("a"), Column("b")]
+    table = pruned(Table("t", columns, [["x", "0", "1"], ["y", "–", "0"]]))
+    assert [column.heading for column in table.columns] == ["name", "b"]
+    assert table.rows == [["x", "1"], ["y", "0"]]
+
+
+def test_doubts_and_remarks(pgbench: View) -> None:
+    assert trace.troubles(pgbench) == []
+    assert "dm-0: 1 I/O under way when the trace ended" in trace.remarks(pgbench)
+    found = {**pgbench.trace, "dropped": 7, "sequence_gaps": 1, "out_of_order": 2}
+    found["warnings"] = [{"path": "x\x1b", "message": "cut off"}]
+    said = " ".join(trace.troubles(View({**pgbench.profile, "trace": found})))
+    assert "x\\x1b: cut off" in said
+    assert "dropped 7 events" in said
+    assert "1 event missing by sequence number" in said
+    assert "2 events out of order" in said

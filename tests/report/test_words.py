@@ -1,0 +1,30 @@
+import pytest
+
+from blklab.report import words
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"), (0, "0 %"), (0.0004, "<0.1 %"), (0.02, "2 %"), (0.0789, "7.9 %"),
+        (0.37, "37 %"), (0.9904, "99 %"), (0.995, "99.5 %"), (0.99995, ">99.9 %"), (1, "100 %"),
+    ],
+)  # fmt: skip
+def test_a_share_is_0_or_100_only_when_it_is(value: float | None, text: str) -> None:
+    assert words.share(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "–"), (0.0, "0"), (1.5, "1.5"), (22.22, "22.2"), (2260.5, "2,260")]
+)
+def test_numbers_have_three_digits(value: float | None, text: str) -> None:
+    assert words.number(value) == text
+
+
+def test_words_are_counted_and_listed() -> None:
+    assert words.plural(1, "I/O") == "1 I/O"
+    assert words.plural(1234, "process", "processes") == "1,234 processes"
+    assert words.listing([]) == ""
+    assert words.listing(["a"]) == "a"
+    assert words.listing(["a", "b", "c"]) == "a, b and c"
+    assert words.ops("flush") == "flushes"
