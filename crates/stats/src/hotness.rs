@@ -29,7 +29,7 @@ use crate::{Merge, hash64};
 use table::{Slot, Table};
 
 /// Distinct blocks counted exactly unless told otherwise; takes 4 MiB.
-pub const DEFAULT_CAPACITY: usize = 1 << 17;
+pub const DEFAULT_CAPACITY: usize = 1 << 16;
 /// Blocks of one I/O beyond this (64 MiB; a discard) are not counted.
 pub const MOST_BLOCKS: u32 = 1 << 14;
 /// Bytes of a block.
