@@ -13,7 +13,6 @@ use crate::Merge;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogLinear<const BITS: u32> {
     counts: Vec<u64>,
-    total: u64,
 }
 
 impl<const BITS: u32> LogLinear<BITS> {
@@ -23,23 +22,20 @@ impl<const BITS: u32> LogLinear<BITS> {
     /// Adds a value.
     #[inline]
     pub fn record(&mut self, value: u64) {
-        self.record_n(value, 1);
+        let index = Self::index(value);
+        match self.counts.get_mut(index) {
+            Some(count) => *count = count.wrapping_add(1), // 2^64 records take 500 years
+            None => self.record_n(value, 1),
+        }
     }
 
     /// Adds a value `n` times.
-    #[inline]
     pub fn record_n(&mut self, value: u64, n: u64) {
         let index = Self::index(value);
         if index >= self.counts.len() {
-            self.grow(index);
+            self.counts.resize(index + 1, 0);
         }
         self.counts[index] = self.counts[index].saturating_add(n);
-        self.total = self.total.saturating_add(n);
-    }
-
-    #[cold]
-    fn grow(&mut self, index: usize) {
-        self.counts.resize(index + 1, 0);
     }
 
     /// Small values have a bucket each; above, the bits after the leading one choose it.
@@ -58,7 +54,7 @@ impl<const BITS: u32> LogLinear<BITS> {
 
     /// How many values were added.
     pub fn count(&self) -> u64 {
-        self.total
+        self.counts.iter().fold(0, |sum, count| count.saturating_add(sum))
     }
 
     /// (middle, count) of every bucket that is not empty, ascending.
@@ -69,7 +65,8 @@ impl<const BITS: u32> LogLinear<BITS> {
 
     /// The value of nearest rank at `fraction` (0..=1), a bucket's middle; `None` when empty.
     pub fn quantile(&self, fraction: f64) -> Option<u64> {
-        let rank = ((fraction.clamp(0.0, 1.0) * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));
+        let total = self.count();
+        let rank = ((fraction.clamp(0.0, 1.0) * total as f64).ceil() as u64).clamp(1, total.max(1));
         let mut seen = 0;
         self.iter().find_map(|(value, count)| {
             seen = count.saturating_add(seen);
@@ -86,7 +83,6 @@ impl<const BITS: u32> Merge for LogLinear<BITS> {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine = mine.saturating_add(*theirs);
         }
-        self.total = self.total.saturating_add(other.total);
     }
 }
 

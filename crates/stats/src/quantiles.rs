@@ -9,6 +9,8 @@ use serde::Serialize;
 
 /// Values kept one by one before the histogram takes over.
 pub const EXACT_VALUES: usize = 4096;
+/// Largest value whose square is kept exactly: 104 days in ns.
+const LONGEST: u64 = 1 << 53;
 /// Largest relative error of a quantile once the histogram has taken over.
 pub const RELATIVE_ERROR: f64 = 0.004;
 
@@ -24,7 +26,7 @@ pub struct Quantiles {
     store: Store,
     count: u64,
     sum: u128,
-    /// Sum of squares; saturates only for values no clock or disk produces.
+    /// Sum of squares modulo 2^128, values above [`LONGEST`] cut to it.
     squares: u128,
     min: u64,
     max: u64,
@@ -86,7 +88,7 @@ impl Quantiles {
     pub fn record(&mut self, value: u64) {
         self.count += 1;
         self.sum += u128::from(value);
-        self.squares = self.squares.saturating_add(square(value));
+        self.squares = self.squares.wrapping_add(square(value.min(LONGEST)));
         self.min = self.min.min(value);
         self.max = self.max.max(value);
         match &mut self.store {
@@ -103,7 +105,7 @@ impl Quantiles {
         }
         self.count = self.count.saturating_add(n);
         self.sum = self.sum.saturating_add(u128::from(value).saturating_mul(n.into()));
-        self.squares = self.squares.saturating_add(square(value).saturating_mul(n.into()));
+        self.squares = self.squares.wrapping_add(square(value.min(LONGEST)).wrapping_mul(n.into()));
         self.min = self.min.min(value);
         self.max = self.max.max(value);
         self.store_n(value, n);
@@ -243,10 +245,10 @@ impl Quantiles {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// Population standard deviation; exact unless the sum of squares exceeds 2^128.
+    /// Population standard deviation; exact unless there are values above 2^53 (104 days in ns).
     pub fn stddev(&self) -> Option<f64> {
         let mean = self.mean()?;
-        let spread = if self.squares == u128::MAX {
+        let spread = if self.max > LONGEST {
             let mut spread = 0.0;
             self.for_each(|value, count| spread += (value as f64 - mean).powi(2) * count as f64);
             spread
@@ -300,7 +302,7 @@ impl Merge for Quantiles {
     fn merge(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         self.sum = self.sum.saturating_add(other.sum);
-        self.squares = self.squares.saturating_add(other.squares);
+        self.squares = self.squares.wrapping_add(other.squares);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         match &other.store {

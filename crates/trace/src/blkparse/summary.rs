@@ -191,8 +191,9 @@ pub struct DeviceSummary {
 }
 
 impl DeviceSummary {
+    /// Counts an event; `count_skips` where sequence numbers of one CPU should follow each other.
     #[inline]
-    fn add(&mut self, event: &Event, count_skips: bool) {
+    pub fn add(&mut self, event: &Event, count_skips: bool) {
         if self.events == 0 {
             self.first_ns = event.time;
         }
@@ -239,6 +240,33 @@ impl DeviceSummary {
         let at = self.cpus.len().min(usize::from(u16::MAX)) as u16;
         self.place[usize::from(cpu)] = at;
         at
+    }
+
+    /// Events of each action code up to 31; messages and codes beyond are at 0.
+    pub fn by_action(&self) -> [u64; 32] {
+        let mut counts = [0; 32];
+        for (_, cells) in &self.cpus {
+            for (index, amount) in cells.0.iter().enumerate() {
+                counts[index >> 2] += amount.count;
+            }
+        }
+        counts
+    }
+
+    /// Takes in what was counted of another device of the same input. Depths of different devices do not add up.
+    pub fn absorb(&mut self, other: &DeviceSummary) {
+        self.first_ns = if self.events == 0 { other.first_ns } else { self.first_ns.min(other.first_ns) };
+        self.last_ns = self.last_ns.max(other.last_ns);
+        self.events += other.events;
+        for (cpu, theirs) in &other.cpus {
+            for (mine, amount) in self.cpu(*cpu).0.iter_mut().zip(theirs.0) {
+                mine.plus(amount);
+            }
+        }
+        for direction in 0..2 {
+            self.max_depth[direction] = self.max_depth[direction].max(other.max_depth[direction]);
+            self.skips[direction] += other.skips[direction];
+        }
     }
 
     /// Counts by CPU, ascending.

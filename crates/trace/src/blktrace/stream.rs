@@ -115,6 +115,11 @@ impl Stream {
 
     fn decode<const BIG: bool>(&mut self, block: &mut Block, limit: usize) -> Result<()> {
         while block.events.len() < limit {
+            self.take_plain::<BIG>(block, limit);
+            if block.events.len() == limit {
+                break;
+            }
+            // What is not a plain event in the buffer: a payload, a note, a magic that is none, the buffer's end.
             if self.end - self.start < RECORD && !self.require(RECORD)? {
                 return self.finish();
             }
@@ -147,6 +152,33 @@ impl Stream {
             block.events.push(event);
         }
         Ok(())
+    }
+
+    /// Takes the events at the front of the buffer that have no payload, which most have not.
+    fn take_plain<const BIG: bool>(&mut self, block: &mut Block, limit: usize) {
+        let buffered = &self.buffer[self.start..self.end];
+        let mut rest = buffered;
+        let (mut last_time, mut out_of_order) = (self.last_time, 0);
+        let room = limit - block.events.len();
+        block.events.extend(
+            std::iter::from_fn(|| {
+                let (raw, behind) = rest.split_first_chunk::<RECORD>()?;
+                let record = Record::decode::<BIG>(raw);
+                if record.magic != MAGIC || record.pdu_len != 0 || record.is_note() {
+                    return None;
+                }
+                rest = behind;
+                out_of_order += u64::from(record.time < last_time);
+                last_time = record.time;
+                Some(record.event(&[]))
+            })
+            .take(room),
+        );
+        let taken = buffered.len() - rest.len();
+        self.start += taken;
+        self.offset += taken as u64;
+        self.last_time = last_time;
+        self.out_of_order += out_of_order;
     }
 
     fn take_note<const BIG: bool>(

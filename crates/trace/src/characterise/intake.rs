@@ -3,7 +3,7 @@
 use super::chunk::{Chunk, Queued};
 use super::profile::{DeviceFlow, EventCounts};
 use super::remaps::Remaps;
-use crate::blkparse::summary::Summary;
+use crate::blkparse::summary::DeviceSummary;
 use crate::event::{Action, DeviceId, Event, EventBatch};
 use crate::filter::Filter;
 use crate::pair::{Origin, Pairer};
@@ -36,12 +36,10 @@ struct Lane {
     input: u16,
     wanted: bool,
     pairer: Pairer,
-    counts: EventCounts,
+    summary: DeviceSummary,
     in_flight: Level,
     dispatched: Level,
     chunk: Chunk,
-    first: Option<u64>,
-    last: u64,
 }
 
 /// The first stage of characterisation.
@@ -58,7 +56,8 @@ pub struct Intake {
     name_index: HashMap<String, u32>,
     /// Processes met of late, by the low bits of their pid.
     recent: Vec<KnownProcess>,
-    summary: Summary,
+    /// One merged stream: each device is summed up by itself, and sequence numbers may have gaps.
+    merged: bool,
     total: u64,
     beyond_devices: u64,
     last_time: u64,
@@ -69,7 +68,7 @@ impl Intake {
     pub fn new(filter: Filter, info: &TraceInfo) -> Intake {
         let inputs: Vec<String> = info.inputs.iter().map(|i| i.name.clone()).collect();
         Intake {
-            summary: Summary::new(inputs.iter().map(String::as_str)),
+            merged: inputs.iter().all(String::is_empty),
             open: filter.is_open(),
             filter,
             inputs,
@@ -102,52 +101,61 @@ impl Intake {
     fn events(&mut self, events: &[Event], hand_on: &mut dyn FnMut(Chunk)) {
         self.total += events.len() as u64;
         self.last_time = events.iter().fold(self.last_time, |last, event| last.max(event.time));
+        let mut rest = events;
+        while let Some(first) = rest.first() {
+            let same = |e: &&Event| e.device == first.device && e.input == first.input;
+            let (run, behind) = rest.split_at(rest.iter().take_while(same).count());
+            rest = behind;
+            let Some(at) = self.lane(first) else {
+                self.beyond_devices += run.len() as u64;
+                continue;
+            };
+            // Short enough that a chunk cannot outgrow its size by much.
+            for part in run.chunks(Chunk::ROWS / 4) {
+                self.run(at, part);
+                if self.lanes[at].chunk.is_full() {
+                    hand_on(self.lanes[at].renew_chunk());
+                }
+            }
+        }
+    }
+
+    /// Events of one device.
+    fn run(&mut self, at: usize, events: &[Event]) {
+        let (open, merged) = (self.open, self.merged);
+        let lane = &mut self.lanes[at];
+        if lane.wanted {
+            for event in events.iter().filter(|e| open || self.filter.wants_time(e.time)) {
+                lane.summary.add(event, merged);
+            }
+        }
         for event in events {
-            self.event(event);
-            if let Some(lane) = self.lanes.get_mut(self.last_lane)
-                && lane.chunk.is_full()
-            {
-                hand_on(lane.renew_chunk());
+            let lane = &mut self.lanes[at];
+            match event.action {
+                Action::QUEUE => self.queue(at, event),
+                Action::REMAP => self.remaps.remap(event),
+                Action::DISPATCH => {
+                    lane.dispatched.change(event.time, 1);
+                    self.pair(at, event, Origin::default());
+                }
+                Action::REQUEUE | Action::COMPLETE => {
+                    // What was dispatched before the trace began completes without ever having been counted.
+                    if lane.dispatched.level() > 0 {
+                        lane.dispatched.change(event.time, -1);
+                    }
+                    self.pair(at, event, Origin::default());
+                }
+                _ => lane.pairer.event(event, Origin::default(), &mut lane.chunk.ended),
             }
         }
     }
 
     #[inline]
-    fn event(&mut self, event: &Event) {
-        let Some(at) = self.lane(event) else {
-            self.beyond_devices += 1;
-            return;
-        };
-        let in_time = self.open || self.filter.wants_time(event.time);
-        let lane = &mut self.lanes[at];
-        let counted = in_time && lane.wanted;
-        if counted {
-            self.summary.add(event);
-            lane.count(event);
-        }
-        match event.action {
-            Action::QUEUE => self.queue(at, event, counted),
-            Action::REMAP => self.remaps.remap(event),
-            Action::DISPATCH => {
-                lane.dispatched.change(event.time, 1);
-                self.pair(at, event, Origin::default());
-            }
-            Action::REQUEUE | Action::COMPLETE => {
-                // What was dispatched before the trace began completes without ever having been counted.
-                if lane.dispatched.level() > 0 {
-                    lane.dispatched.change(event.time, -1);
-                }
-                self.pair(at, event, Origin::default());
-            }
-            _ => lane.pairer.event(event, Origin::default(), &mut lane.chunk.ended),
-        }
-    }
-
-    fn queue(&mut self, at: usize, event: &Event, counted: bool) {
+    fn queue(&mut self, at: usize, event: &Event) {
         let source = self.remaps.source_of(event);
         let (process, wanted) = self.process(event.pid);
         self.pair(at, event, Origin { source, process });
-        if counted && (self.open || wanted && self.filter.wants_op(event.op())) {
+        if self.open || (wanted && self.lanes[at].wanted && self.wants(event)) {
             self.lanes[at].chunk.queued.push(Queued {
                 time: event.time,
                 sector: event.sector,
@@ -158,6 +166,10 @@ impl Intake {
                 cpu: event.cpu,
             });
         }
+    }
+
+    fn wants(&self, event: &Event) -> bool {
+        self.filter.wants_time(event.time) && self.filter.wants_op(event.op())
     }
 
     /// Gives the event to the device's pairer, which puts the I/Os that it ended into the chunk.
@@ -191,7 +203,6 @@ impl Intake {
         self.lanes[at].chunk.ended = ended;
     }
 
-    #[inline]
     fn lane(&mut self, event: &Event) -> Option<usize> {
         if let Some(lane) = self.lanes.get(self.last_lane)
             && lane.device == event.device
@@ -214,12 +225,10 @@ impl Intake {
             input: event.input,
             wanted: self.filter.wants_device(event.device, input),
             pairer: Pairer::default(),
-            counts: EventCounts::default(),
+            summary: DeviceSummary::default(),
             in_flight: Level::new(),
             dispatched: Level::new(),
             chunk: Chunk { device: self.lanes.len(), ..Chunk::default() },
-            first: None,
-            last: 0,
         });
         self.lanes.len() - 1
     }
@@ -278,15 +287,15 @@ impl Intake {
         let flow = |lane: &Lane| DeviceFlow {
             device: lane.device.to_string(),
             name: name(lane),
-            first_ns: lane.first.unwrap_or(0),
-            last_ns: lane.last,
-            events: lane.counts.clone(),
+            first_ns: lane.summary.first_ns,
+            last_ns: lane.summary.last_ns,
+            events: EventCounts(lane.summary.by_action()),
             in_flight: lane.in_flight.summary(),
             dispatched: lane.dispatched.summary(),
             unmatched_completions: lane.pairer.unmatched_completions,
             given_up: lane.pairer.given_up,
         };
-        let wanted = self.lanes.iter().enumerate().filter(|(_, l)| l.wanted && l.first.is_some());
+        let wanted = self.lanes.iter().enumerate().filter(|(_, l)| l.wanted && l.summary.events > 0);
         wanted.map(|(at, lane)| (at, flow(lane))).collect()
     }
 
@@ -295,9 +304,28 @@ impl Intake {
         self.names.get(index as usize).cloned().unwrap_or_else(|| UNKNOWN.into())
     }
 
-    /// blkparse's counts of what the filter's devices and times let pass.
-    pub fn summary(&self) -> &Summary {
-        &self.summary
+    /// blkparse's summary of what the filter's devices and times let pass: by input, or by device where the
+    /// inputs have no names.
+    pub fn summary(&self) -> Vec<DeviceSummary> {
+        let named = |lane: &Lane| match self.inputs.get(usize::from(lane.input)) {
+            Some(name) if !self.merged => name.clone(),
+            _ => lane.device.to_string(),
+        };
+        let mut all: Vec<DeviceSummary> = Vec::new();
+        for lane in self.lanes.iter().filter(|lane| lane.summary.events > 0) {
+            let name = named(lane);
+            match all.iter_mut().find(|summary| summary.name == name) {
+                Some(summary) => summary.absorb(&lane.summary),
+                None => {
+                    let mut summary = lane.summary.clone();
+                    summary.name = name;
+                    all.push(summary);
+                }
+            }
+        }
+        let place = |summary: &DeviceSummary| self.inputs.iter().position(|name| *name == summary.name);
+        all.sort_by_key(place);
+        all
     }
 
     /// Events read, and those of devices beyond the limit.
@@ -307,13 +335,6 @@ impl Intake {
 }
 
 impl Lane {
-    #[inline]
-    fn count(&mut self, event: &Event) {
-        self.first.get_or_insert(event.time);
-        self.last = self.last.max(event.time);
-        self.counts.add(event.action);
-    }
-
     fn renew_chunk(&mut self) -> Chunk {
         let next = Chunk {
             device: self.chunk.device,

@@ -87,7 +87,6 @@ pub fn characterise(
         })
         .collect();
     let (events, events_left_out) = intake.totals();
-    let summaries = intake.summary().devices().iter().filter(|d| d.events > 0);
     Ok(Profile {
         format_version: FORMAT_VERSION,
         trace: source.info().clone(),
@@ -96,13 +95,7 @@ pub fn characterise(
         events_left_out,
         focus: focus(&devices),
         devices,
-        summary: summaries
-            .map(|d| SummaryProfile {
-                device: d.clone(),
-                cpus: d.tallies().into_iter().collect(),
-                total: d.total(),
-            })
-            .collect(),
+        summary: intake.summary().into_iter().map(SummaryProfile::from).collect(),
     })
 }
 

@@ -15,28 +15,9 @@ use std::collections::BTreeMap;
 /// Version of the document's shape.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Events by action; written with blkparse's letters.
+/// Events by action code; written with blkparse's letters. Messages, and codes no kernel uses, are at 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventCounts([u64; 256]);
-
-impl Default for EventCounts {
-    fn default() -> Self {
-        EventCounts([0; 256])
-    }
-}
-
-impl EventCounts {
-    /// Counts one.
-    #[inline]
-    pub fn add(&mut self, action: Action) {
-        self.0[usize::from(action.0)] += 1;
-    }
-
-    /// How many of an action.
-    pub fn of(&self, action: Action) -> u64 {
-        self.0[usize::from(action.0)]
-    }
-}
+pub struct EventCounts(pub [u64; 32]);
 
 impl Serialize for EventCounts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -44,6 +25,7 @@ impl Serialize for EventCounts {
         for (code, &count) in self.0.iter().enumerate().filter(|(_, c)| **c > 0) {
             let action = Action(code as u8);
             match action.letters() {
+                "?" if code == 0 => map.serialize_entry("m", &count)?,
                 "?" => map.serialize_entry(&format!("action {code}"), &count)?,
                 letters => map.serialize_entry(letters, &count)?,
             }
@@ -103,6 +85,12 @@ pub struct SummaryProfile {
     pub cpus: BTreeMap<u16, Tally>,
     /// All CPUs together.
     pub total: Tally,
+}
+
+impl From<DeviceSummary> for SummaryProfile {
+    fn from(device: DeviceSummary) -> SummaryProfile {
+        SummaryProfile { cpus: device.tallies().into_iter().collect(), total: device.total(), device }
+    }
 }
 
 /// A characterised trace.
