@@ -94,6 +94,7 @@ def render(view: View, *, title: str | None = None, command: str = "") -> str:
         "sentences": sentences(device),
         "tiles": _tiles(device),
         "troubles": trace.troubles(view),
+        "precision": _precision(device),
         "remarks": trace.remarks(view),
         "stack": _stack(view),
         "overview": device_tables.overview(view),
@@ -189,6 +190,15 @@ def _tiles(device: Device) -> list[Tile]:
     if device.failed:
         tiles.append(Tile("Errors", words.count(device.failed), "I/Os failed"))
     return tiles
+
+
+def _precision(device: Device) -> str:
+    found = [q for op in device.ops for q in device.life(op)["latency_ns"].values()]
+    error = max((quantiles["relative_error"] for quantiles in found), default=0.0)
+    if not error:
+        return "Times and their percentiles are exact."
+    exact = "Times, their means and extremes are exact, percentiles are within"
+    return f"{exact} {words.share(error)}."
 
 
 def _stack(view: View) -> Diagram | None:

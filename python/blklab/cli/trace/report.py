@@ -1,6 +1,7 @@
 """`blklab trace report`: what the workload is, as one HTML page."""
 
 import shlex
+import sys
 from pathlib import Path
 
 import click
@@ -71,7 +72,7 @@ def report(
     html = page.render(view, title=title, command=command_line(paths, format_name, view.profile))
     written = []
     if to_stdout:
-        click.get_binary_stream("stdout").write(html.encode())  # UTF-8, whatever the locale
+        sys.stdout.buffer.write(html.encode())  # UTF-8, whatever the locale
     else:
         out.write(target, html.encode())
         written.append(str(target))

@@ -37,7 +37,7 @@ def stat(
     The tables give the figures behind them. Times are those of the life of an I/O in btt's
     letters: Q queued, G request allocated, I inserted, D dispatched, C completed; Q2C is what the
     caller waits for, D2C what the device needs. Quantiles are exact for the first 4,096 I/Os of a
-    kind and within 0.1 % beyond.
+    kind; beyond, --json states their largest error as relative_error.
 
     When the trace holds several devices, all are listed, and the one that the whole workload
     passes through (an array rather than its members) is shown in full. Choose others with --device,
