@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from blklab.errors import EnvironmentLacks, UsageError
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.trace.record import system
-from blklab.trace.record.checks import Device, check_apart, check_kernel, ready_debugfs
+from blklab.trace.record.checks import (
+    Device,
+    check_apart,
+    check_kernel,
+    check_untraced,
+    ready_debugfs,
+)
 from blklab.trace.record.system import Roots, beneath, filesystem_devices, mounts
 
 LivesOn = Callable[[str], None]
@@ -159,6 +165,14 @@ def test_mount_points_with_spaces(machine: Machine) -> None:
 def test_debugfs_that_is_mounted_is_used(machine: Machine) -> None:
     machine.mount("0:7", Path("/sys/kernel/debug"), "debugfs", "debugfs")
     assert ready_debugfs(machine.roots) == ("/sys/kernel/debug", "")
+
+
+def test_a_device_that_is_traced_already(tmp_path: Path) -> None:
+    check_untraced([device("sda", "8:0")], str(tmp_path))
+    (tmp_path / "block/sda").mkdir(parents=True)
+    (tmp_path / "block/sda/dropped").write_text("0\n")
+    with pytest.raises(BlklabError, match="traced already.*8:0/trace/enable"):
+        check_untraced([device("sda", "8:0")], str(tmp_path))
 
 
 def test_a_kernel_without_blktrace(machine: Machine) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import EnvironmentLacks
-from blklab.trace.record import recording
+from blklab.trace.record import blktrace, recording
 from blklab.trace.record.blktrace import tallies
 from blklab.trace.record.checks import Device
 from tests.conftest import Run
@@ -176,7 +176,7 @@ def test_an_interrupt_ends_the_recording(
             "somebody traces this device already",
         ),
         ("sys.stderr.write('No space left\\n');sys.exit(1)", 1, "(status 1): No space left"),
-        ("import os; os.kill(os.getpid(), 9)", 1, "(signal 9): it said nothing"),
+        ("import os; os.kill(os.getpid(), 9)", 1, "(signal 9): it said nothing; what it had"),
     ],
 )
 def test_a_failing_blktrace(
@@ -189,9 +189,13 @@ def test_a_failing_blktrace(
     words: str,
 ) -> None:
     install(tmp_path, monkeypatch, body)
+    torn_down: list[Device] = []
+    monkeypatch.setattr(blktrace, "_tear_down", torn_down.extend)
     outcome = run("trace", "record", "/dev/sdx", "-w", "5s", "-o", tmp_path / "x")
     assert outcome.status == status
     assert words in outcome.err
+    # Only what is ours: another's trace of the same device goes on.
+    assert bool(torn_down) == ("signal" in words)
 
 
 def test_what_makes_no_sense(run: Run, tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ def version(blktrace: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentLacks(f"{blktrace} does not run: {error}", "reinstall blktrace") from None
     lines = (said.stdout + said.stderr).strip().splitlines()
-    return lines[0][:100] if lines else "unknown"
+    # "/usr/sbin/blktrace version 2.0.0"
+    return lines[0].rpartition("/")[2][:100] if lines else "unknown"
 
 
 def run(
@@ -98,8 +99,8 @@ def run(
     """Runs blktrace until its time is over or the user interrupts, which is no failure.
 
     blktrace is in a session of its own, so that Ctrl-C reaches it once and from here. If it does
-    not end by itself when asked, or dies, the kernel's trace is torn down. Raises BlklabError or
-    EnvironmentLacks with blktrace's own words if it fails.
+    not end by itself when asked, or is killed, the kernel's trace is torn down. Raises BlklabError
+    or EnvironmentLacks with blktrace's own words if it fails.
     """
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         started = time.monotonic()
@@ -120,13 +121,17 @@ def run(
             _stop(process)
             clean = process.returncode == 0
         finally:
-            if not clean:
+            killed = process.poll() is None
+            if killed:
                 process.kill()
                 process.wait()
+            # A blktrace that ends by itself has cleaned up, or found the device traced by another,
+            # whose trace must go on. Files are there only once it has set up its own.
+            if (killed or process.returncode < 0) and any(True for _ in files()):
                 _tear_down(devices)
         said = _read(output)
     if not clean:
-        raise _failure(said, process.returncode)
+        raise _failure(said, process.returncode, [path for path in files() if _size(path)])
     return Ended(said, ran, stopped_by)
 
 
@@ -188,7 +193,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _failure(said: str, status: int) -> BlklabError:
+def _failure(said: str, status: int, left: list[Path]) -> BlklabError:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     words = next((line for line in lines if "failed" in line.lower()), lines[0] if lines else "")
     match = re.search(r"BLKTRACESETUP\S* \S+ failed: (\d+)/", words)
@@ -201,4 +206,5 @@ def _failure(said: str, status: int) -> BlklabError:
             f"the kernel refuses to trace: {words}", "record on a kernel that allows blktrace"
         )
     ending = f"signal {-status}" if status < 0 else f"status {status}"
-    return BlklabError(f"blktrace failed ({ending}): {words or 'it said nothing'}")
+    kept = f"; what it had written is kept ({left[0]}, ...)" if left else ""
+    return BlklabError(f"blktrace failed ({ending}): {words or 'it said nothing'}{kept}")

@@ -138,6 +138,19 @@ def ready_debugfs(roots: Roots) -> tuple[str, str]:
     return DEBUGFS, f"mounted debugfs at {DEBUGFS}, which blktrace needs; it stays mounted"
 
 
+def check_untraced(devices: Sequence[Device], debugfs: str) -> None:
+    """Raises BlklabError for a device that is being traced: the kernel keeps one trace a device.
+
+    blktrace must not even try: failing, it ends the other's trace (seen with 1.2.0).
+    """
+    for device in devices:
+        if (Path(debugfs) / "block" / device.name / "dropped").exists():
+            raise BlklabError(
+                f"{device.path} is being traced already; wait for it, or if no blktrace runs"
+                f" (ps -C blktrace): echo 0 > /sys/dev/block/{device.number}/trace/enable"
+            )
+
+
 def check_writable(directory: Path) -> None:
     """Raises BlklabError if no file can be made in `directory`."""
     if not directory.is_dir():

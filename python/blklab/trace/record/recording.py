@@ -20,6 +20,7 @@ from blklab.trace.record.checks import (
     check_apart,
     check_kernel,
     check_privileges,
+    check_untraced,
     check_writable,
     find_blktrace,
     find_devices,
@@ -112,6 +113,7 @@ def record(
     debugfs, note = ready_debugfs(roots)
     if note:
         tell(note)
+    check_untraced(devices, debugfs)
     _make_way(output, overwrite)
     command = _command(blktrace, debugfs, devices, output, options)
     began = time.time_ns()
