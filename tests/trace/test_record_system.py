@@ -171,7 +171,7 @@ def test_a_device_that_is_traced_already(tmp_path: Path) -> None:
     check_untraced([device("sda", "8:0")], str(tmp_path))
     (tmp_path / "block/sda").mkdir(parents=True)
     (tmp_path / "block/sda/dropped").write_text("0\n")
-    with pytest.raises(BlklabError, match="traced already.*8:0/trace/enable"):
+    with pytest.raises(BlklabError, match=r"traced already.*8:0/trace/enable"):
         check_untraced([device("sda", "8:0")], str(tmp_path))
 
 
