@@ -68,7 +68,7 @@ def test_one_read(tmp_path: Path) -> None:
     view = read_trace(write_trace(tmp_path / "sdz", life(0, 8)))
     found = said(view.focus)
     assert "nothing but reads, all 4 KiB." in found["Load"]
-    assert "too few (1)" in found["Pattern"]
+    assert "Reads (1) are too few to call sequential" in found["Pattern"]
     assert "Reads take 10 ms in the median" in found["Latency"]
 
 

@@ -122,7 +122,7 @@ def _sections(view: View) -> list[Section]:
     by_time = over_time.charts(device)
     working_set = [chart for chart in by_time if chart.name == "working-set"]
     found = [
-        Section("stack", "Stack", "The stack", groups.stack_charts(view)),
+        _devices(view),
         Section("time", "Over time", "Over time", [c for c in by_time if c not in working_set]),
         Section("sizes", "Sizes", "Request sizes", sizes.charts(device)),
         Section("latency", "Latency", "Response times and queue depth", latency.charts(device)),
@@ -149,6 +149,11 @@ def _sections(view: View) -> list[Section]:
     return [section for section in found if section]
 
 
+def _devices(view: View) -> Section:
+    name, title = ("Stack", "The stack") if view.feeds() else ("Devices", "The devices")
+    return Section("stack", name, title, groups.stack_charts(view))
+
+
 def _some(*tables: Table) -> list[Table]:
     return [table for table in tables if table]
 
@@ -167,9 +172,11 @@ def _facts(view: View) -> list[str]:
 
 def _tiles(device: Device) -> list[Tile]:
     tiles = []
-    peak = device.data["pattern"]["arrivals"]["peak_iops"]
+    arrivals = device.data["pattern"]["arrivals"]
     if device.iops is not None:
-        tiles.append(Tile("IOPS", words.number(device.iops), f"at peak {words.count(peak)}"))
+        peak = arrivals["peak_iops"] if arrivals["peak_to_mean"] is not None else None
+        more = f"at peak {words.count(peak)}" if peak is not None else ""
+        tiles.append(Tile("IOPS", words.number(device.iops), more))
     if device.bytes:
         share = words.share(device.op("read")["share_of_ios"])
         tiles.append(Tile("Throughput", words.rate(device.throughput), f"{share} reads"))

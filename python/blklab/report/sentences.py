@@ -91,11 +91,16 @@ def _sizes(device: Device, op: str) -> str:
 
 def _pattern(device: Device) -> str:
     pattern = device.data["pattern"]
-    said = []
-    for op, streams in (("read", pattern["read_streams"]), ("write", pattern["write_streams"])):
-        if streams["ios"]:
-            said.append(_order(op, streams))
+    streams = {op: pattern[f"{op}_streams"] for op in ("read", "write")}
+    said = [_order(op, found) for op, found in streams.items() if found["ios"] >= FEWEST]
+    few = [
+        f"{words.ops(op)} ({n})"
+        for op, found in streams.items()
+        if 0 < (n := found["ios"]) < FEWEST
+    ]
     parts = [words.listing(said)] if said else []
+    if few:
+        parts.append(f"{words.listing(few)} are too few to call sequential or random")
     seeks = pattern["seeks"]
     moved = seeks["forward"] + seeks["backward"]
     if moved >= FEWEST and seeks["median_distance_sectors"]:
@@ -110,8 +115,6 @@ def _pattern(device: Device) -> str:
 
 def _order(op: str, streams: dict[str, Any]) -> str:
     name, share = words.ops(op), streams["sequential_share"] or 0.0
-    if streams["ios"] < FEWEST:
-        return f"{name} are too few ({streams['ios']}) to call sequential or random"
     evidence = f"{words.share(share)} of them continue a stream"
     if share < 0.2:
         degree = "random" if share < 0.05 else "mostly random"

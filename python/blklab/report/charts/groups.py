@@ -110,7 +110,8 @@ def _ios(view: View, shown: list[Device]) -> Chart | None:
         },
     )
     spec["height"] = max(90, 26 * len(shown))
-    note = "I/Os queued on each device, from the top of the stack to the bottom."
+    note = "I/Os queued on each device"
+    note += ", from the top of the stack to the bottom." if view.feeds() else "."
     return Chart("devices-ios", "I/Os by device", spec, devices.overview(view), note)
 
 
