@@ -29,7 +29,9 @@ def printed(run: Run, *arguments: str) -> str:
     ("trace", "device"), [("pgbench-raid1", "dm-0"), ("scsi-errors", "sda"), ("bfq", "vdc")]
 )
 def test_events_equal_the_recorded_text(run: Run, trace: str, device: str) -> None:
-    assert printed(run, str(TRACES / trace / device)) == expected(trace, f"{device}.blkparse.txt.zst")
+    assert printed(run, str(TRACES / trace / device)) == expected(
+        trace, f"{device}.blkparse.txt.zst"
+    )
 
 
 @pytest.mark.parametrize("trace", NAMES)
