@@ -40,6 +40,14 @@ format: setup ## Format everything, and apply the fixes that are safe
 	$(BIN)/ruff check --quiet --fix $(PYTHON_FILES)
 	$(BIN)/ruff format --quiet $(PYTHON_FILES)
 
+.PHONY: fuzz
+fuzz: setup ## Fuzz every trace reader for SECONDS=20 in all
+	@scripts/fuzz $(or $(SECONDS),20)
+
+.PHONY: vendor
+vendor: setup ## Build the report's Vega bundle again
+	@scripts/vendor
+
 .PHONY: bench
 bench: ## Measure blklab beside its peers
 	@scripts/setup bench

@@ -1,4 +1,4 @@
-"""The recorded traces, against what blkparse prints of them: recorded, and from the real tool here."""
+"""The recorded traces, against what blkparse printed of them, and prints of them here."""
 
 import subprocess
 from pathlib import Path

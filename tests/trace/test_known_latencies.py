@@ -1,7 +1,7 @@
 """A trace whose every latency is known, with several I/Os in flight on one sector at a time.
 
-btt keeps one I/O per start sector and mispairs the others; its figures on the same trace are asserted to be
-wrong, so that the claim in the documentation stays true.
+btt keeps one I/O per start sector and mispairs the others; that its figures on the same trace are
+wrong is asserted too, so that the claim in the documentation stays true.
 """
 
 import json

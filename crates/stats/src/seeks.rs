@@ -38,7 +38,7 @@ pub struct SeeksSummary {
     pub backward: u64,
     /// Mean of the absolute distance.
     pub mean_distance_sectors: Option<f64>,
-    /// Median of the absolute distance (relative error 0.1 % beyond 4096 I/Os).
+    /// Median of the absolute distance (relative error 0.4 % beyond 4096 I/Os).
     pub median_distance_sectors: Option<u64>,
     /// 95th percentile of the absolute distance.
     pub p95_distance_sectors: Option<u64>,

@@ -60,7 +60,7 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
             }
         }
         if files.iter().all(|f| f.head.is_empty()) {
-            return Err(TraceError::Empty { path: set.shown });
+            return Err(notes.first().unwrap_or(TraceError::Empty { path: set.shown }));
         }
         if let Some(count) = set.files.first().and_then(|file| sidecar::dropped(file, &set.name)) {
             dropped = Some(dropped.unwrap_or(0) + count);

@@ -1,6 +1,6 @@
 //! What is noticed while files are opened and decompressed, added to what their reader knows.
 
-use crate::error::Result;
+use crate::error::{Result, TraceError};
 use crate::event::EventBatch;
 use crate::source::{Source, TraceInfo, Warning};
 use std::io::{self, Read};
@@ -15,6 +15,12 @@ impl Notes {
     pub fn warn(&self, path: &str, message: impl Into<String>) {
         let warning = Warning { path: path.to_owned(), message: message.into() };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
+    }
+
+    /// The first warning as an error, for when nothing else is left of a trace.
+    pub fn first(&self) -> Option<TraceError> {
+        let warning = self.all().into_iter().next()?;
+        Some(TraceError::Malformed { path: warning.path, place: "start".into(), problem: warning.message })
     }
 
     fn all(&self) -> Vec<Warning> {

@@ -3,3 +3,4 @@
 pub mod json;
 pub mod line;
 pub mod summary;
+pub mod tally;

@@ -4,7 +4,8 @@ use super::life::LifeProfile;
 use super::load::LoadProfile;
 use super::over_time::OverTimeProfile;
 use super::pattern::PatternProfile;
-use crate::blkparse::summary::{DeviceSummary, Tally};
+use crate::blkparse::summary::DeviceSummary;
+use crate::blkparse::tally::Tally;
 use crate::event::Action;
 use crate::filter::Filter;
 use crate::source::TraceInfo;
@@ -114,9 +115,8 @@ pub struct Profile {
     pub summary: Vec<SummaryProfile>,
 }
 
-/// The device to look at first: an array that other traced devices' I/O passes through says most, so among
-/// the devices that remap nothing further down *to themselves alone* the one with most bytes queued; that is,
-/// prefer a device that feeds others (its number is a source elsewhere), then the one with most I/Os.
+/// The device to look at first: the one that feeds most others of the trace (an array above its members, a disk
+/// above nothing), for the whole workload passes through it; among equals the one with most I/Os.
 pub fn focus(devices: &[DeviceProfile]) -> Option<String> {
     let feeds = |d: &DeviceProfile| {
         let fed = |other: &&DeviceProfile| other.load.sources.iter().any(|s| s.name == d.flow.device);

@@ -1,0 +1,162 @@
+//! Counts of requests by what happened to them, as blkparse's summary groups them.
+
+use crate::event::{Action, Event, Rwbs};
+use serde::Serialize;
+
+/// A number of requests and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Amount {
+    /// Requests.
+    pub count: u64,
+    /// Their bytes. Signed: requeues are taken back from dispatches that a filter may have left out.
+    pub bytes: i64,
+}
+
+impl Amount {
+    #[inline]
+    fn add(&mut self, bytes: u32) {
+        self.count += 1;
+        self.bytes = self.bytes.wrapping_add(i64::from(bytes));
+    }
+
+    pub(super) fn plus(&mut self, other: Amount) {
+        self.count += other.count;
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
+
+    /// KiB as blkparse counts them.
+    pub(super) fn kib(self) -> u64 {
+        (self.bytes >> 10) as u64
+    }
+}
+
+/// Read and write sides of a count: index 0 is "not a write".
+pub type Pair = [Amount; 2];
+
+/// One block of the summary.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Bios queued.
+    pub queued: Pair,
+    /// Requests dispatched; bytes are less those of requeues.
+    pub dispatched: Pair,
+    /// Requests requeued.
+    pub requeued: Pair,
+    /// Completions.
+    pub completed: Pair,
+    /// Bios merged into requests, back and front.
+    pub merged: Pair,
+    /// The same for passthrough commands.
+    pub passthrough_queued: Pair,
+    /// Passthrough commands dispatched.
+    pub passthrough_dispatched: Pair,
+    /// Passthrough commands requeued.
+    pub passthrough_requeued: Pair,
+    /// Passthrough commands completed.
+    pub passthrough_completed: Pair,
+    /// Explicit unplugs.
+    pub unplugs: u64,
+    /// Unplugs by timer or scheduler.
+    pub timer_unplugs: u64,
+    /// Events of this CPU.
+    pub events: u64,
+}
+
+impl Tally {
+    /// The tally of counts by cell.
+    pub(super) fn of(cells: &Cells) -> Tally {
+        let pair = |action: Action, passthrough| {
+            [cells.at(action, false, passthrough), cells.at(action, true, passthrough)]
+        };
+        let queues = |passthrough| {
+            let [mut dispatched, requeued] =
+                [Action::DISPATCH, Action::REQUEUE].map(|a| pair(a, passthrough));
+            for (out, back) in dispatched.iter_mut().zip(&requeued) {
+                out.bytes = out.bytes.wrapping_sub(back.bytes);
+            }
+            (pair(Action::QUEUE, passthrough), dispatched, requeued, pair(Action::COMPLETE, passthrough))
+        };
+        let (queued, dispatched, requeued, completed) = queues(false);
+        let (passthrough_queued, passthrough_dispatched, passthrough_requeued, passthrough_completed) =
+            queues(true);
+        let mut merged = pair(Action::BACK_MERGE, false);
+        for (all, front) in merged.iter_mut().zip(pair(Action::FRONT_MERGE, false)) {
+            all.plus(front);
+        }
+        let count = |action| pair(action, false).iter().map(|a| a.count).sum();
+        Tally {
+            queued,
+            dispatched,
+            requeued,
+            completed,
+            merged,
+            passthrough_queued,
+            passthrough_dispatched,
+            passthrough_requeued,
+            passthrough_completed,
+            unplugs: count(Action::UNPLUG),
+            timer_unplugs: count(Action::UNPLUG_TIMER),
+            events: cells.0.iter().map(|a| a.count).sum(),
+        }
+    }
+
+    pub(super) fn plus(&mut self, other: &Tally) {
+        for (mine, theirs) in [
+            (&mut self.queued, &other.queued),
+            (&mut self.dispatched, &other.dispatched),
+            (&mut self.requeued, &other.requeued),
+            (&mut self.completed, &other.completed),
+            (&mut self.merged, &other.merged),
+            (&mut self.passthrough_queued, &other.passthrough_queued),
+            (&mut self.passthrough_dispatched, &other.passthrough_dispatched),
+            (&mut self.passthrough_requeued, &other.passthrough_requeued),
+            (&mut self.passthrough_completed, &other.passthrough_completed),
+        ] {
+            mine[0].plus(theirs[0]);
+            mine[1].plus(theirs[1]);
+        }
+        self.unplugs += other.unplugs;
+        self.timer_unplugs += other.timer_unplugs;
+        self.events += other.events;
+    }
+
+    pub(super) fn has_passthrough(&self) -> bool {
+        [
+            &self.passthrough_queued,
+            &self.passthrough_dispatched,
+            &self.passthrough_requeued,
+            &self.passthrough_completed,
+        ]
+        .iter()
+        .any(|pair| pair[0].count + pair[1].count > 0)
+    }
+}
+
+/// Counts of one CPU by action, direction and kind of request: one increment an event.
+#[derive(Clone, Debug)]
+pub(super) struct Cells(pub(super) [Amount; 32 * 4]);
+
+impl Default for Cells {
+    fn default() -> Self {
+        Cells([Amount::default(); 32 * 4])
+    }
+}
+
+impl Cells {
+    /// Actions above 31, messages among them, share a cell that no figure but the events' number comes from.
+    #[inline]
+    fn index(action: Action, write: bool, passthrough: bool) -> usize {
+        let action = if action.0 < 32 { usize::from(action.0) } else { 0 };
+        action << 2 | usize::from(write) << 1 | usize::from(passthrough)
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, event: &Event) {
+        let index = Self::index(event.action, event.rwbs.has(Rwbs::WRITE), event.rwbs.has(Rwbs::PASSTHROUGH));
+        self.0[index].add(event.bytes);
+    }
+
+    fn at(&self, action: Action, write: bool, passthrough: bool) -> Amount {
+        self.0[Self::index(action, write, passthrough)]
+    }
+}
