@@ -41,8 +41,8 @@ format: setup ## Format everything, and apply the fixes that are safe
 	$(BIN)/ruff format --quiet $(PYTHON_FILES)
 
 .PHONY: fuzz
-fuzz: setup ## Fuzz every trace reader for SECONDS=20 in all
-	@scripts/fuzz $(or $(SECONDS),20)
+fuzz: setup ## Fuzz every trace reader for FUZZ=20 seconds in all
+	@scripts/fuzz $(or $(FUZZ),20)
 
 .PHONY: vendor
 vendor: setup ## Build the report's Vega bundle again
