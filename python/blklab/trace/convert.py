@@ -22,7 +22,7 @@ def convert(
     """Writes the trace at `paths` to `output` in the form `to`, else the one that its suffix names.
 
     Returns {"to", "report": {"files", "bytes", "taken", "written"}, "trace"}. An existing file is
-    left as it is unless `overwrite`. Raises UsageError or BlklabError; then nothing has been written.
+    left as it is unless `overwrite`. Raises UsageError or BlklabError; then nothing was written.
     """
     if not overwrite and output != "-" and os.path.lexists(output):
         raise UsageError(f"{output}: exists already; --overwrite replaces it")
