@@ -122,9 +122,24 @@ def test_flushes_part_reads_and_writes() -> None:
     assert options(text)["flow_id"] == "1"
     flows = [int(options(text, f"md127-{name}")["flow"]) for name in ("reads", "writes")]
     assert flows == [1000, round(400 / 700 * 1000)]  # a flush counts as one of fio's I/Os
-    opened = render(make_plan(profile(**changes), loop="open"), Target())
+
+
+def test_flushes_of_an_open_load_have_a_section() -> None:
+    opened = render(make_plan(profile(load__ops__flush={"ios": 100}), loop="open"), Target())
+    flushed = options(opened, "md127-flushed")
+    assert (flushed["bssplit"], flushed["fdatasync"]) == ("4096/100", "1")
+    assert flushed["rate"] == str(10 * 4096)
+    assert "rate_process" not in flushed  # it would crash fio 3.33
+    mixed = options(opened, "md127-mixed")
+    assert "fdatasync" not in mixed
+    assert mixed["rate_iops"] == "70,20"
+    assert mixed["bssplit"] == "4096/100,4096/50:16384/50"
+
+
+def test_more_flushes_than_writes_of_a_size() -> None:
+    opened = render(make_plan(profile(load__ops__flush={"ios": 290}), loop="open"), Target())
     assert options(opened, "md127-writes").keys() >= {"rate", "fdatasync"}
-    assert "rate_process" not in options(opened, "md127-writes")  # it would crash fio 3.33
+    assert "rate_process" not in options(opened, "md127-writes")
 
 
 def test_discards_have_a_section() -> None:
@@ -171,6 +186,9 @@ def test_hot_blocks_become_zones() -> None:
     assert plan.locality.zones[0] == Zone(40, 9 * 4096)
     assert sum(zone.percent for zone in plan.locality.zones) == 100
     assert sum(zone.bytes for zone in plan.locality.zones) == plan.locality.size
+    large = plan.locality.for_sizes_from(65536, 4096)
+    assert sum(zone.bytes for zone in large.zones) == large.size - 65536 + 4096
+    assert large.zones[0] == Zone(40, 65536)
     small = plan.within(256 << 10).locality
     assert sum(zone.bytes for zone in small.zones) == small.size == 256 << 10
     assert all(zone.bytes >= 4096 for zone in small.zones)

@@ -50,10 +50,10 @@ def blklab() -> None:
 
     \b
     First commands to type:
-      blktrace -d /dev/md4 -w 60 -o md4       record a minute of an array (as root)
-      blklab trace stat md4                   what the workload is, in the terminal
-      blklab trace report md4 -o md4.html     the same as a page to pass on
-      blklab COMMAND --help                   what a command takes, with examples
+      blklab trace record /dev/md4 -w 60 -o md4   record a minute of an array, as root
+      blklab trace stat md4                       what the workload is, in the terminal
+      blklab trace report md4 -o md4.html         the same as a page to pass on
+      blklab COMMAND --help                       what a command takes, with examples
 
     \b
     Results go to stdout, everything else to stderr. Commands that print results

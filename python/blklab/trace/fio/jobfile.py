@@ -128,12 +128,18 @@ def _job(plan: Plan, job: Job, target: Target) -> Iterator[str]:
         yield f"percentage_random={_each(ways, lambda way: 100 - round(way.sequential * 100))}"
     yield "# Exact sizes of the trace, the mean of each hundredth of the I/Os."
     yield f"bssplit={_each(ways, _split)}"
+    own = plan.locality.for_sizes_from(max(way.sizes[0].bytes for way in ways))
+    if own is not plan.locality:
+        yield "# The zones above, each large enough for the smallest I/O of this job."
+        yield f"random_distribution={own.option}"
     yield f"blockalign={_each(ways, lambda way: way.align)}"
     if any(share.bytes % way.sizes[0].bytes for way in ways for share in way.sizes):
         yield "# Or fio would round sizes down to multiples of the smallest."
         yield "bs_unaligned=1"
     top = "the most" if plan.loop == "open" else "the 95th percentile of what"
-    if ways[0].way == "trim":
+    if job.name == "flushed":
+        yield "# One after the other: each waits for its flush."
+    elif ways[0].way == "trim":
         yield "# falloc takes one at a time."
     elif not plan.depth_known:
         yield "# I/Os in flight: the trace does not tell; a guess."
@@ -141,7 +147,8 @@ def _job(plan: Plan, job: Job, target: Target) -> Iterator[str]:
         yield f"# I/Os in flight: {top} the trace had, shared out by response time."
     yield f"iodepth={job.iodepth}"
     if job.flush_every:
-        yield f"# {job.flushes:,} flushes."
+        after = "after as many of the writes" if job.flush_every == 1 else "among the writes"
+        yield f"# {job.flushes:,} flushes, {after}."
         yield f"fdatasync={job.flush_every}"
     if job.dsync:
         yield "# Most writes were FUA."
@@ -181,7 +188,7 @@ def _pace(plan: Plan, job: Job) -> Iterator[str]:
         yield "rate_process=poisson"
     else:
         if plan.poisson and job.flush_every:
-            yield "# Steady, in bytes a second: with flushes, fio 3.33 dies of a Poisson process."
+            yield "# Steady, in bytes/s: with flushes, fio 3.33 dies of a Poisson process."
         elif plan.poisson:
             yield "# Steady, in bytes a second: fio's Poisson process takes whole I/Os/s only."
         each = _each(job.directions, lambda way: max(1, round(way.rate * way.mean_bytes)))

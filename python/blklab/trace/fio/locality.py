@@ -6,7 +6,7 @@ less than they should near an exponent of 1 and it sums at most 10 million ranks
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 BLOCK: Final = 4096
@@ -46,6 +46,17 @@ class Locality:
         if self.kind == "zoned":
             return "zoned_abs:" + ":".join(f"{z.percent}/{z.bytes}" for z in self.zones)
         return "random"
+
+    def for_sizes_from(self, smallest: int) -> "Locality":
+        """Returns the same for I/Os of `smallest` bytes and more: each zone has room for one.
+
+        With a zone smaller than its I/Os a section ends at once, saying nothing (fio 3.33).
+        """
+        if all(zone.bytes >= smallest for zone in self.zones):
+            return self
+        zones = [Zone(z.percent, max(z.bytes, -(-smallest // BLOCK) * BLOCK)) for z in self.zones]
+        rest = max(zones[-1].bytes - (sum(z.bytes for z in zones) - self.size), smallest)
+        return replace(self, zones=(*zones[:-1], Zone(zones[-1].percent, rest)))
 
     def within(self, size: int) -> "Locality":
         """Returns the same in a file of at most `size` bytes: zones shrink alike."""

@@ -181,15 +181,21 @@ def _jobs(
 ) -> tuple[Job, ...]:
     """Shares the directions out over sections.
 
-    Reads and writes are one mixed section, unless there are flushes: a mixed section repeats its
+    Reads and writes are one mixed section, unless some of it flush: a mixed section repeats its
     `fdatasync` after reads that follow the write (measured with fio 3.33). Discards always need a
     section of their own: fio mixes them with nothing but the write that follows.
     """
     ops = device["load"]["ops"]
     flushes = ops["flush"]["ios"]
     by_way = {way.way: way for way in ways}
+    flushed = None
+    if flushes and loop == "open" and "write" in by_way:
+        parted = _part_flushed(by_way["write"], _sizes(device, "write"), flushes)
+        if parted is not None:
+            by_way["write"], flushed = parted
     mixed = [by_way[way] for way in ("read", "write") if way in by_way]
-    groups = [[way] for way in mixed] if flushes and len(mixed) == 2 else [mixed] if mixed else []
+    apart = flushes and flushed is None and len(mixed) == 2
+    groups = [[way] for way in mixed] if apart else [mixed] if mixed else []
     if "trim" in by_way:
         groups.append([by_way["trim"]])
     depth = UNKNOWN_DEPTH
@@ -207,14 +213,35 @@ def _jobs(
         )
         if group[-1].way == "write":
             writes = ops["write"]
-            job = replace(
-                job,
-                flushes=flushes,
-                flush_every=max(1, round(writes["ios"] / flushes)) if flushes else None,
-                dsync=writes["fua"] * 2 >= writes["ios"],
-            )
+            job = replace(job, dsync=writes["fua"] * 2 >= writes["ios"])
+            if flushes and flushed is None:
+                every = max(1, round(writes["ios"] / flushes))
+                job = replace(job, flushes=flushes, flush_every=every)
         jobs.append(_by_stream(job, device, loop))
+    if flushed is not None:
+        jobs.append(Job("flushed", (flushed,), iodepth=1, flush_every=1, flushes=flushes))
     return tuple(jobs)
+
+
+def _part_flushed(
+    way: Direction, sizes: list[dict[str, int]], flushes: int
+) -> tuple[Direction, Direction] | None:
+    """Parts as many writes as there are flushes from the others, all of the most frequent size.
+
+    An open loop cannot flush among its writes: with flushes fio 3.33 dies of a Poisson process
+    (see blklab.trace.fio.jobfile), and its steady pace counts bytes, so that I/Os are only as
+    steady as their sizes: these all have one. None if there are not enough of that size.
+    """
+    counts = {size["bytes"]: size["count"] for size in sizes}
+    mode = max(counts, key=lambda size: counts[size])
+    left = way.ios - flushes
+    if counts[mode] < flushes or left <= 0:
+        return None
+    own = split([(mode, flushes)])
+    counts[mode] -= flushes
+    others = replace(way, ios=left, rate=way.rate * left / way.ios, sizes=split([*counts.items()]))
+    flushed = replace(way, ios=flushes, rate=way.rate * flushes / way.ios, sizes=own)
+    return others, flushed
 
 
 def _by_stream(job: Job, device: dict[str, Any], loop: Loop) -> Job:
