@@ -128,9 +128,10 @@ def _job(plan: Plan, job: Job, target: Target) -> Iterator[str]:
         yield f"percentage_random={_each(ways, lambda way: 100 - round(way.sequential * 100))}"
     yield "# Exact sizes of the trace, the mean of each hundredth of the I/Os."
     yield f"bssplit={_each(ways, _split)}"
-    own = plan.locality.for_sizes_from(max(way.sizes[0].bytes for way in ways))
+    coarsest = max(ways, key=lambda way: way.sizes[0].bytes)
+    own = plan.locality.for_sizes_from(coarsest.sizes[0].bytes, min(way.align for way in ways))
     if own is not plan.locality:
-        yield "# The zones above, each large enough for the smallest I/O of this job."
+        yield "# The zones above, with room for this job's smallest I/O."
         yield f"random_distribution={own.option}"
     yield f"blockalign={_each(ways, lambda way: way.align)}"
     if any(share.bytes % way.sizes[0].bytes for way in ways for share in way.sizes):

@@ -47,15 +47,17 @@ class Locality:
             return "zoned_abs:" + ":".join(f"{z.percent}/{z.bytes}" for z in self.zones)
         return "random"
 
-    def for_sizes_from(self, smallest: int) -> "Locality":
-        """Returns the same for I/Os of `smallest` bytes and more: each zone has room for one.
+    def for_sizes_from(self, smallest: int, align: int) -> "Locality":
+        """Returns the same for I/Os of `smallest` bytes and more at multiples of `align`.
 
-        With a zone smaller than its I/Os a section ends at once, saying nothing (fio 3.33).
+        Each zone must have room for one, and fio takes `smallest - align` off the end of the file
+        (io_u.c, last_block): with zones beyond that a section ends at once and calls it success.
         """
-        if all(zone.bytes >= smallest for zone in self.zones):
+        if not self.zones or (smallest <= align and smallest <= min(z.bytes for z in self.zones)):
             return self
         zones = [Zone(z.percent, max(z.bytes, -(-smallest // BLOCK) * BLOCK)) for z in self.zones]
-        rest = max(zones[-1].bytes - (sum(z.bytes for z in zones) - self.size), smallest)
+        excess = sum(zone.bytes for zone in zones) - (self.size - (smallest - align))
+        rest = max(zones[-1].bytes - max(0, excess), smallest)
         return replace(self, zones=(*zones[:-1], Zone(zones[-1].percent, rest)))
 
     def within(self, size: int) -> "Locality":
