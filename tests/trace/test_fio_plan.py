@@ -44,14 +44,15 @@ def profile(**changes: Any) -> dict[str, Any]:
                 "write": op({4096: 200, 16384: 100}),
                 "discard": op({}),
                 "flush": {"ios": 0},
-            }
+            },
+            "first_sector": 0,
+            "end_sector": (1 << 20) + 1,
         },
         "life": {"all": {"completed": 1000}},
         "pattern": {
             "read_streams": streams,
             "write_streams": dict(streams),
             "arrivals": {"pattern": "bursty"},
-            "seeks": {"histogram": [{"low_sectors": -(1 << 20), "high_sectors": -5, "count": 1}]},
         },
         "hotness": {
             "accesses": 1000,

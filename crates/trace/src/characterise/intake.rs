@@ -10,7 +10,7 @@ use crate::pair::{Origin, Pairer};
 use crate::process::ProcessTable;
 use crate::source::TraceInfo;
 use blklab_stats::Level;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Devices told apart; events of further ones are counted and left out.
 const MAX_DEVICES: usize = 1024;
@@ -60,6 +60,7 @@ pub struct Intake {
     merged: bool,
     total: u64,
     beyond_devices: u64,
+    first_time: Option<u64>,
     last_time: u64,
 }
 
@@ -81,6 +82,7 @@ impl Intake {
             recent: vec![KnownProcess::default(); RECENT],
             total: 0,
             beyond_devices: 0,
+            first_time: None,
             last_time: 0,
         }
     }
@@ -100,6 +102,7 @@ impl Intake {
 
     fn events(&mut self, events: &[Event], hand_on: &mut dyn FnMut(Chunk)) {
         self.total += events.len() as u64;
+        self.first_time = self.first_time.or(events.first().map(|event| event.time));
         self.last_time = events.iter().fold(self.last_time, |last, event| last.max(event.time));
         let mut rest = events;
         while let Some(first) = rest.first() {
@@ -283,10 +286,9 @@ impl Intake {
 
     /// What was counted for each wanted device: its index in chunks, and its flow.
     pub fn flows(&self) -> Vec<(usize, DeviceFlow)> {
-        let name = |lane: &Lane| self.inputs.get(usize::from(lane.input)).filter(|n| !n.is_empty()).cloned();
         let flow = |lane: &Lane| DeviceFlow {
             device: lane.device.to_string(),
-            name: name(lane),
+            name: self.name(lane),
             first_ns: lane.summary.first_ns,
             last_ns: lane.summary.last_ns,
             events: EventCounts(lane.summary.by_action()),
@@ -297,6 +299,11 @@ impl Intake {
         };
         let wanted = self.lanes.iter().enumerate().filter(|(_, l)| l.wanted && l.summary.events > 0);
         wanted.map(|(at, lane)| (at, flow(lane))).collect()
+    }
+
+    /// The name of a device's input, if it has one.
+    fn name(&self, lane: &Lane) -> Option<String> {
+        self.inputs.get(usize::from(lane.input)).filter(|name| !name.is_empty()).cloned()
     }
 
     /// The name of a process by its index.
@@ -326,6 +333,17 @@ impl Intake {
         let place = |summary: &DeviceSummary| self.inputs.iter().position(|name| *name == summary.name);
         all.sort_by_key(place);
         all
+    }
+
+    /// Times of the first and the last event of all.
+    pub fn span(&self) -> (u64, u64) {
+        (self.first_time.unwrap_or(0), self.last_time)
+    }
+
+    /// Names of all devices that have one, by number.
+    pub fn device_names(&self) -> BTreeMap<String, String> {
+        let named = self.lanes.iter().filter_map(|lane| Some((lane.device.to_string(), self.name(lane)?)));
+        named.collect()
     }
 
     /// Events read, and those of devices beyond the limit.

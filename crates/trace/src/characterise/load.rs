@@ -172,6 +172,8 @@ impl Groups {
 #[derive(Clone, Debug, Default)]
 pub struct Load {
     asked: [Asked; 4],
+    /// First sector read or written, and one past the last.
+    span: Option<(u64, u64)>,
     sizes: [SizeHistogram; 3],
     cpus: Groups,
     processes: Groups,
@@ -197,6 +199,10 @@ pub struct AskedProfile {
 pub struct LoadProfile {
     /// By operation: read, write, discard, flush.
     pub ops: BTreeMap<&'static str, AskedProfile>,
+    /// First sector read or written; none when none was.
+    pub first_sector: Option<u64>,
+    /// One past the last sector read or written.
+    pub end_sector: Option<u64>,
     /// By CPU that queued it.
     pub cpus: Vec<GroupProfile>,
     /// By process that queued it.
@@ -206,6 +212,13 @@ pub struct LoadProfile {
 }
 
 impl Load {
+    #[inline]
+    fn widen(&mut self, first: u64, end: u64) {
+        let (low, high) = self.span.get_or_insert((first, end));
+        *low = first.min(*low);
+        *high = end.max(*high);
+    }
+
     /// The profile; `process` names a process by its index.
     pub fn profile(&self, process: impl Fn(u32) -> String) -> LoadProfile {
         let total_ios: u64 = self.asked.iter().map(|a| a.ios).sum();
@@ -223,6 +236,8 @@ impl Load {
             (op.name(), profile)
         });
         LoadProfile {
+            first_sector: self.span.map(|(first, _)| first),
+            end_sector: self.span.map(|(_, end)| end),
             ops: ops.collect(),
             cpus: self.cpus.profile(|cpu| cpu.to_string()),
             processes: self.processes.profile(process),
@@ -241,6 +256,9 @@ impl Panel for Load {
             self.asked[op as usize].add(row);
             if let Some(sizes) = self.sizes.get_mut(op as usize) {
                 sizes.record(row.bytes);
+            }
+            if matches!(op, Op::Read | Op::Write) {
+                self.widen(row.sector, row.sector.saturating_add(row.sectors()));
             }
             self.cpus.at(u32::from(row.cpu)).add(op, row.bytes);
             self.processes.at(row.process).add(op, row.bytes);
@@ -263,6 +281,9 @@ impl Panel for Load {
 
 impl Merge for Load {
     fn merge(&mut self, other: &Self) {
+        if let Some((first, end)) = other.span {
+            self.widen(first, end);
+        }
         for (mine, theirs) in self.asked.iter_mut().zip(&other.asked) {
             mine.merge(theirs);
         }

@@ -87,6 +87,7 @@ pub fn characterise(
         })
         .collect();
     let (events, events_left_out) = intake.totals();
+    let (first_ns, last_ns) = intake.span();
     Ok(Profile {
         format_version: FORMAT_VERSION,
         trace: source.info().clone(),
@@ -94,6 +95,9 @@ pub fn characterise(
         events,
         events_left_out,
         focus: focus(&devices),
+        first_ns,
+        last_ns,
+        device_names: intake.device_names(),
         devices,
         summary: intake.summary().into_iter().map(SummaryProfile::from).collect(),
     })

@@ -109,6 +109,12 @@ pub struct Profile {
     pub events_left_out: u64,
     /// Number (`major,minor`) of the device that the whole workload passes through: the one to look at first.
     pub focus: Option<String>,
+    /// Times of the first and the last event, ns since the trace began, before filtering.
+    pub first_ns: u64,
+    /// See `first_ns`.
+    pub last_ns: u64,
+    /// Names of all devices that have one, by number (`major,minor`), before filtering.
+    pub device_names: BTreeMap<String, String>,
     /// Every device seen, in order of appearance.
     pub devices: Vec<DeviceProfile>,
     /// blkparse's closing summary of the same events.

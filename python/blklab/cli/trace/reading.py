@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from blklab import _core
 from blklab.cli.common import progress, warn
 from blklab.errors import BlklabError
+from blklab.text import printable
 
 if TYPE_CHECKING:
     from blklab.report.view import View
-    from blklab.trace.profile import Profile
 
 
 def read(paths: Sequence[str], selection: _core.Filter, format_name: str | None) -> "View":
@@ -26,27 +26,23 @@ def read(paths: Sequence[str], selection: _core.Filter, format_name: str | None)
     for warning in profile["trace"]["warnings"]:
         warn(f"{warning['path']}: {warning['message']}")
     if not any(device.active for device in view.devices):
-        raise BlklabError(_nothing(view, paths, format_name))
+        raise BlklabError(_nothing(view, paths))
     return view
 
 
-def _nothing(view: "View", paths: Sequence[str], format_name: str | None) -> str:
-    """Says what was looked for and what there is instead; reads the trace again for that."""
+def _nothing(view: "View", paths: Sequence[str]) -> str:
+    """Says what was looked for and what there is instead."""
     from blklab.report import words
     from blklab.report.tables.trace import filters
-    from blklab.report.view import View
-    from blklab.trace.profile import characterise
 
-    where = ", ".join(paths)
     chosen = filters(view)
-    if not chosen or "-" in paths:
-        events = words.plural(view.profile["events"], "event")
-        return f"no I/O in {where}{f' ({chosen})' if chosen else ''}: the trace has {events}"
-    whole: Profile = characterise(paths, _core.Filter(), format_name=format_name)
-    all_ = View(whole)
-    first, last = all_.span_ns()
-    devices = ", ".join(device.label for device in all_.devices if device.active) or "no device"
+    profile = view.profile
     return (
-        f"no I/O in {where} ({chosen}): the trace has {words.plural(whole['events'], 'event')}"
-        f" between {words.duration(first)} and {words.duration(last)}, I/O on {devices}"
+        f"no I/O in {', '.join(paths)}{f' ({chosen})' if chosen else ''}: the trace has"
+        f" {words.plural(profile['events'], 'event')} between {words.duration(profile['first_ns'])}"
+        f" and {words.duration(profile['last_ns'])}{_devices(profile['device_names'])}"
     )
+
+
+def _devices(names: dict[str, str]) -> str:
+    return f", of {', '.join(printable(name) for name in names.values())}" if names else ""

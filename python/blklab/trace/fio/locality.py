@@ -82,7 +82,7 @@ def locality(device: dict[str, Any], sequential: float, largest: int) -> Localit
     """
     hot = device["hotness"]
     accesses, blocks = float(hot["accesses"]), float(hot["unique_blocks"])
-    span = _span(device["pattern"]["seeks"]["histogram"])
+    span = 512 * ((device["load"]["end_sector"] or 0) - (device["load"]["first_sector"] or 0))
     least = max(1 << 20, 4 * largest)
     per_block = accesses / blocks if blocks else 0.0
     fit = hot["zipf"]
@@ -143,12 +143,6 @@ def fifth_by_chance(mean_touched: float) -> float:
         share += part * count / max(mean_touched, 1.0)
         left -= part
     return min(1.0, share)
-
-
-def _span(histogram: list[dict[str, int]]) -> int:
-    """Returns a bound in bytes of the range that I/O went to: the farthest seek."""
-    farthest = max((max(-h["low_sectors"], h["high_sectors"]) for h in histogram), default=0)
-    return (farthest + 1) * 512
 
 
 def _zones(hot: dict[str, Any], span: int) -> list[Zone]:
