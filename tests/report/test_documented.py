@@ -8,8 +8,8 @@ from typing import Any
 from blklab.report.view import View
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "formats.md"
-FREE = {"events", "errors", "cpus"}
-"""Objects whose keys are data: letters, errnos, CPU numbers."""
+FREE = {"events", "errors", "cpus", "device_names"}
+"""Objects whose keys are data: letters, errnos, CPU and device numbers."""
 
 
 def fields(value: Any, of: str = "") -> Iterator[str]:

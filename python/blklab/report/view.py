@@ -271,8 +271,9 @@ class View:
 
 def _labels(profile: dict[str, Any]) -> dict[str, str]:
     """Returns a label for each device number: its name, with the number where names repeat."""
-    names = {data["device"]: data["name"] for data in profile["devices"]}
-    names.update(profile["device_names"])  # those that a filter left out, too
+    # Those that a filter left out, too: I/O may have come from them.
+    names = dict(profile["device_names"])
+    names.update({data["device"]: data["name"] for data in profile["devices"]})
     # Formats whose devices have names instead of numbers, such as MSR Cambridge's volumes.
     own = {f"{n >> 20},{n & 0xFFFFF}": name for n, name in profile["trace"]["device_names"]}
     names.update({number: own.get(number, name) for number, name in names.items()})
