@@ -1,6 +1,7 @@
 //! From events to chunks: counts, pairs, filters, and sorts what is left by device.
 
 use super::chunk::{Chunk, Queued};
+use super::depth::Depth;
 use super::profile::{DeviceFlow, EventCounts};
 use super::remaps::Remaps;
 use crate::blkparse::summary::DeviceSummary;
@@ -9,7 +10,6 @@ use crate::filter::Filter;
 use crate::pair::{Origin, Pairer};
 use crate::process::ProcessTable;
 use crate::source::TraceInfo;
-use blklab_stats::Level;
 use std::collections::{BTreeMap, HashMap};
 
 /// Devices told apart; events of further ones are counted and left out.
@@ -37,8 +37,8 @@ struct Lane {
     wanted: bool,
     pairer: Pairer,
     summary: DeviceSummary,
-    in_flight: Level,
-    dispatched: Level,
+    in_flight: Depth,
+    dispatched: Depth,
     chunk: Chunk,
 }
 
@@ -138,13 +138,13 @@ impl Intake {
                 Action::QUEUE => self.queue(at, event),
                 Action::REMAP => self.remaps.remap(event),
                 Action::DISPATCH => {
-                    lane.dispatched.change(event.time, 1);
+                    lane.dispatched.set(event.time, lane.dispatched.now() + 1);
                     self.pair(at, event, Origin::default());
                 }
                 Action::REQUEUE | Action::COMPLETE => {
                     // What was dispatched before the trace began completes without ever having been counted.
-                    if lane.dispatched.level() > 0 {
-                        lane.dispatched.change(event.time, -1);
+                    if lane.dispatched.now() > 0 {
+                        lane.dispatched.set(event.time, lane.dispatched.now() - 1);
                     }
                     self.pair(at, event, Origin::default());
                 }
@@ -229,8 +229,8 @@ impl Intake {
             wanted: self.filter.wants_device(event.device, input),
             pairer: Pairer::default(),
             summary: DeviceSummary::default(),
-            in_flight: Level::new(),
-            dispatched: Level::new(),
+            in_flight: Depth::new(&self.filter),
+            dispatched: Depth::new(&self.filter),
             chunk: Chunk { device: self.lanes.len(), ..Chunk::default() },
         });
         self.lanes.len() - 1
@@ -268,7 +268,6 @@ impl Intake {
     /// Ends the trace: the last chunks are handed on.
     pub fn finish(&mut self, hand_on: &mut dyn FnMut(Chunk)) {
         for at in 0..self.lanes.len() {
-            let last = self.last_time;
             let lane = &mut self.lanes[at];
             let ended = lane.chunk.ended.len();
             lane.pairer.finish(&mut lane.chunk.ended);
@@ -276,8 +275,6 @@ impl Intake {
                 self.keep_wanted(at, ended);
             }
             let lane = &mut self.lanes[at];
-            lane.in_flight.advance(last);
-            lane.dispatched.advance(last);
             if !lane.chunk.is_empty() {
                 hand_on(lane.renew_chunk());
             }
@@ -286,14 +283,15 @@ impl Intake {
 
     /// What was counted for each wanted device: its index in chunks, and its flow.
     pub fn flows(&self) -> Vec<(usize, DeviceFlow)> {
+        let end = self.last_time;
         let flow = |lane: &Lane| DeviceFlow {
             device: lane.device.to_string(),
             name: self.name(lane),
             first_ns: lane.summary.first_ns,
             last_ns: lane.summary.last_ns,
             events: EventCounts(lane.summary.by_action()),
-            in_flight: lane.in_flight.summary(),
-            dispatched: lane.dispatched.summary(),
+            in_flight: lane.in_flight.summary(end),
+            dispatched: lane.dispatched.summary(end),
             unmatched_completions: lane.pairer.unmatched_completions,
             given_up: lane.pairer.given_up,
         };

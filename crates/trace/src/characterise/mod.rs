@@ -6,6 +6,7 @@
 //! on one thread, so that results do not depend on the number of threads.
 
 pub mod chunk;
+mod depth;
 pub mod hot;
 pub mod intake;
 pub mod life;
