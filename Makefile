@@ -57,6 +57,7 @@ bench: ## Measure blklab beside its peers
 lock: setup ## Pin the Python packages again; UPGRADE=1 takes the newest
 	@scripts/lock $(if $(UPGRADE),--upgrade)
 	$(CARGO) $(if $(UPGRADE),update,update --workspace)
+	$(CARGO) $(if $(UPGRADE),update,update --workspace) --manifest-path fuzz/Cargo.toml
 
 .PHONY: clean
 clean: ## Remove what was built: .venv, target and caches
