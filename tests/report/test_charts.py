@@ -6,7 +6,8 @@ from pathlib import Path
 import altair
 
 from blklab.report import export, page
-from blklab.report.charts import theme
+from blklab.report.charts import sizes, theme
+from blklab.report.histogram import Bin
 from blklab.report.view import View
 
 
@@ -40,3 +41,12 @@ def test_pictures_are_written(scsi: View, tmp_path: Path) -> None:
         start = b"\x89PNG" if path.suffix == ".png" else b"<svg"
         assert path.read_bytes().startswith(start)
     assert sorted(tmp_path.iterdir()) == written
+
+
+def test_a_wide_range_of_sizes_is_drawn_by_doublings_above_64_kib() -> None:
+    bins = [Bin(f"{k} KiB", (k - 2) * 1024, (k + 2) * 1024, 1) for k in range(4, 1200, 4)]
+    drawn = sizes._drawn(bins)
+    assert len(drawn) == 16 + 5
+    assert [one.label for one in drawn[15:18]] == ["64 KiB", "–128 KiB", "–256 KiB"]
+    assert sum(one.count for one in drawn) == len(bins)
+    assert drawn[16].count == 16

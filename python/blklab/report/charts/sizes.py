@@ -1,5 +1,6 @@
 """Request sizes, in bins of 4 KiB centred on the size."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from blklab.report import histogram, words
@@ -10,11 +11,9 @@ from blklab.report.charts.base import (
     category,
     chart_spec,
     quantity,
-    size_label,
     tip,
-    zoom,
 )
-from blklab.report.histogram import Histogram
+from blklab.report.histogram import Bin, Histogram
 from blklab.report.tables.base import BAR, Table, figures
 from blklab.report.view import Device
 
@@ -22,7 +21,13 @@ FEW: Final = 8
 """Bins below which bars are narrower than their room, lest two of them be two walls."""
 
 MOST_LABELS: Final = 28
-"""Bins named one by one; more are drawn to scale."""
+"""Bins drawn one by one."""
+
+NAMED: Final = 64 << 10
+"""The largest size, in bytes, with a bar of its own where there are more bins than that."""
+
+HALF: Final = 2 << 10
+"""Half a bin's width in bytes."""
 
 
 def charts(device: Device) -> list[Chart]:
@@ -35,7 +40,7 @@ def _chart(found: Histogram, op: str) -> Chart:
     total = found.total
     rows: list[Spec] = [
         {"size": one.label, "low": one.low, "high": one.high, "n": one.count, "op": op}
-        for one in found.bins
+        for one in _drawn(found.bins)
     ]
     colour = {"field": "op", "type": "nominal", "scale": {"domain": OPS}, "legend": None}
     tips = [tip("size", "size"), tip("n", "I/Os", ","), tip("share", "share", ".2%")]
@@ -46,22 +51,32 @@ def _chart(found: Histogram, op: str) -> Chart:
     }
     spec = chart_spec(rows, mark={"type": "bar"}, encoding=encoding)
     spec["transform"] = [{"calculate": f"datum.n / {total}", "as": "share"}]
-    axis: Spec
-    if len(rows) <= MOST_LABELS:
-        axis = {"labelAngle": -45 if len(rows) > 6 else 0, "labelOverlap": False}
-        spec["mark"]["width"] = {"band": min(1.0, len(rows) / FEW)}
-        encoding["x"] = category(
-            "size", axis=axis, scale={"paddingInner": 0.15, "paddingOuter": 0.1}
-        )
-    else:
-        axis = {"labelExpr": size_label("datum.value")}
-        encoding["x"] = quantity("low", axis=axis, scale={"nice": False})
-        encoding["x2"] = {"field": "high"}
-        encoding["y2"] = {"datum": 0}
-        spec["params"] = [zoom("x")]
-    return Chart(
-        f"sizes-{op}", found.title, spec, table(found), f"{found.note[0].upper()}{found.note[1:]}."
+    spec["mark"]["width"] = {"band": min(1.0, len(rows) / FEW)}
+    encoding["x"] = category(
+        "size",
+        axis={"labelAngle": -45 if len(rows) > 6 else 0, "labelOverlap": False},
+        scale={"paddingInner": 0.15, "paddingOuter": 0.1},
     )
+    note = f"{found.note[0].upper()}{found.note[1:]}."
+    if len(rows) < len(found.bins):
+        note += f" Above {words.size(NAMED)} by doublings; the table has every bin."
+    return Chart(f"sizes-{op}", found.title, spec, table(found), note)
+
+
+def _drawn(bins: Sequence[Bin]) -> list[Bin]:
+    """Returns the bins; if they are many, those above NAMED together by doublings."""
+    if len(bins) <= MOST_LABELS:
+        return list(bins)
+    drawn = [one for one in bins if one.high <= NAMED + HALF]
+    low = NAMED
+    while low < bins[-1].high:
+        inside = [one for one in bins if low + HALF <= one.low < 2 * low + HALF]
+        if inside:
+            label = f"–{words.size(2 * low)}"
+            count = sum(one.count for one in inside)
+            drawn.append(Bin(label, low + HALF, 2 * low + HALF, count))
+        low *= 2
+    return drawn
 
 
 def table(found: Histogram) -> Table:
