@@ -147,6 +147,19 @@ impl BlktraceSet {
         self.order.insert(at, index);
     }
 
+    /// Moves the first lane back to its place: behind the second, before those that are not earlier than it.
+    #[inline]
+    fn yield_first(&mut self) {
+        let index = self.order[0];
+        let time = self.lanes[index].time();
+        let mut at = 0;
+        while at + 1 < self.order.len() && (at == 0 || self.lanes[self.order[at + 1]].time() < time) {
+            self.order[at] = self.order[at + 1];
+            at += 1;
+        }
+        self.order[at] = index;
+    }
+
     /// Moves the first lane's events to the batch for as long as it stays first.
     fn advance(&mut self, genesis: u64, batch: &mut EventBatch) -> Result<()> {
         let index = self.order[0];
@@ -155,24 +168,21 @@ impl BlktraceSet {
         let ready = &lane.block.events[lane.next..];
         // The first goes in any case; then all that are not later than the second lane's next.
         let run = 1 + ready[1..].iter().take_while(|e| e.time <= until).count();
-        let first = batch.events.len();
-        batch.events.extend_from_slice(&ready[..run]);
-        for event in &mut batch.events[first..] {
-            event.time = event.time.saturating_sub(genesis);
-            event.input = lane.input;
+        for event in &ready[..run] {
+            let mut event = Event { time: event.time.saturating_sub(genesis), input: lane.input, ..*event };
             if event.pdu_len > 0 {
                 let from = event.pdu_start as usize;
                 let bytes = &lane.block.pdu[from..from + usize::from(event.pdu_len)];
                 event.pdu_start = batch.pdu.len() as u32;
                 batch.pdu.extend_from_slice(bytes);
             }
+            batch.events.push(event);
         }
         lane.next += run;
         if lane.next == lane.block.events.len() && !self.prime(index, batch)? {
             self.order.remove(0);
         } else if self.lanes[index].time() > until {
-            self.order.remove(0);
-            self.place(index);
+            self.yield_first();
         }
         Ok(())
     }

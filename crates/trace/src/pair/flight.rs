@@ -1,7 +1,7 @@
 //! The bios of one device that are in flight, found by the sectors they cover.
 
 use super::starts::{NONE, Starts};
-use crate::event::Rwbs;
+use crate::event::{Event, Rwbs};
 use crate::io::{Io, NEVER};
 use std::collections::BTreeSet;
 
@@ -96,6 +96,20 @@ impl Flight {
         let head = self.starts.get(sector)?;
         let slot = self.slots.get_mut(head as usize)?;
         (slot.next == NONE).then_some(slot)
+    }
+
+    /// Takes out the bio that covers exactly an event's range, if it is the only one on its sector and whole.
+    #[inline]
+    pub fn take_alone(&mut self, event: &Event) -> Option<Io> {
+        let index = self.starts.get(event.sector)?;
+        let slot = self.slots.get(index as usize)?;
+        let exact = slot.io.bytes == event.bytes && slot.left == event.sectors();
+        if slot.next != NONE || !exact || is_write(slot.io.rwbs) != is_write(event.rwbs) {
+            return None;
+        }
+        let io = slot.io;
+        self.remove(NONE, index);
+        Some(io)
     }
 
     /// The bio in flight that sector `at` of a range with `sectors` left belongs to, and its elder twin.

@@ -144,6 +144,13 @@ impl Pairer {
         if event.sectors() == 0 || passthrough {
             return self.complete_empty(event, passthrough, done);
         }
+        // Nearly always one bio, of exactly this range.
+        if let Some(mut io) = self.bios.take_alone(event) {
+            io.t_complete = event.time;
+            io.error = event.error;
+            done.push(io);
+            return;
+        }
         let want = if self.saw_dispatch { Want::Dispatched } else { Want::Any };
         let (end, write) = (event.end(), is_write(event.rwbs));
         let mut at = event.sector;

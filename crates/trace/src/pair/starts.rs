@@ -15,11 +15,13 @@ const FREE: Cell = Cell { sector: 0, slot: NONE };
 pub struct Starts {
     cells: Vec<Cell>,
     used: usize,
+    /// 64 less the bits of an index.
+    shift: u32,
 }
 
 impl Default for Starts {
     fn default() -> Self {
-        Starts { cells: vec![FREE; 64], used: 0 }
+        Starts { cells: vec![FREE; 64], used: 0, shift: 64 - 6 }
     }
 }
 
@@ -27,8 +29,7 @@ impl Starts {
     /// Multiplies by 2^64/φ: the table is bounded, so a keyed hash is not needed against hostile sectors.
     #[inline]
     fn home(&self, sector: u64) -> usize {
-        let bits = self.cells.len().trailing_zeros();
-        (sector.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize
+        (sector.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
     /// The cell of `sector`, or the free one where it would be.
@@ -107,6 +108,7 @@ impl Starts {
 
     #[cold]
     fn grow(&mut self) {
+        self.shift -= 1;
         let larger = vec![FREE; self.cells.len() * 2];
         for cell in std::mem::replace(&mut self.cells, larger) {
             if cell.slot != NONE {
