@@ -1,5 +1,7 @@
 """The recorded traces, against what blkparse printed of them, and prints of them here."""
 
+import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -54,3 +56,38 @@ def test_the_summary_of_a_compressed_set_is_the_recorded_one(run: Run) -> None:
     recorded = (TRACES / "pgbench-raid1" / "expected" / "ALL.summary.txt").read_text()
     wanted = [line for line in recorded.splitlines() if not line.startswith("Input file ")]
     assert text.splitlines()[-len(wanted) :] == wanted
+
+
+FIGURES = {
+    "Queued": "queued",
+    "Dispatches": "dispatched",
+    "Requeued": "requeued",
+    "Completed": "completed",
+    "Merges": "merged",
+}
+
+
+def test_every_figure_of_the_summary_is_in_the_profile(run: Run) -> None:
+    result = run("trace", "stat", "--json", str(TRACES / "pgbench-raid1"))
+    devices = {device["name"]: device for device in json.loads(result.out)["summary"]}
+    text = (TRACES / "pgbench-raid1" / "expected" / "ALL.summary.txt").read_text()
+    compared = 0
+    for block in re.split(r"\n(?=CPU\d+ \(|Total \()", "\n" + text)[1:]:
+        head = re.match(r"(?:CPU(\d+)|Total) \((.+)\):", block)
+        assert head is not None
+        device = devices[head[2]]
+        tally = device["cpus"][head[1]] if head[1] else device["total"]
+        for side, what, count, kib in re.findall(
+            r"(Read|Write)s? (\w+):\s+(\d+)(?:,\s+(\d+)KiB)?", block
+        ):
+            if what == "depth":
+                assert device["max_depth"][side == "Write"] == int(count)
+            else:
+                found = tally[FIGURES[what]][side == "Write"]
+                assert found["count"] == int(count)
+                assert not kib or found["bytes"] // 1024 == int(kib)
+            compared += 1
+        for what, count in re.findall(r"(IO|Timer) unplugs:\s+(\d+)", block):
+            assert tally["unplugs" if what == "IO" else "timer_unplugs"] == int(count)
+            compared += 1
+    assert compared > 150
