@@ -25,7 +25,7 @@ LAYERS = [
 ]
 """ARCHITECTURE.md: a package may import its own layer and those before it."""
 
-COMMON = {"", "_core", "errors", "text", "units"}
+COMMON = {"", "_core", "errors", "output", "text", "units"}
 """Modules at the root of the package: anyone may import them, and they import only one another."""
 
 CRATES = {

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from blklab.output import write
 from blklab.report.charts import theme
 from blklab.report.charts.base import Chart
-from blklab.report.output import write
 
 WIDTH: Final = {True: 900, False: 560}
 """Pixels of a wide chart and of a narrow one, before scaling."""

@@ -1,6 +1,7 @@
 """`blklab trace fio`, with the real fio."""
 
 import json
+import os
 import random
 from pathlib import Path
 
@@ -56,6 +57,54 @@ def test_an_iolog_has_the_same_ios(run: Run, trace: Path, tmp_path: Path) -> Non
     assert (again.status, "exists already" in again.err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-o", "{}/none/job"), "no such directory"),
+        (("-o", "{}"), "is a directory"),
+        (("--iolog", "{}/none/log"), "no such directory"),
+        (("-o", "{}/old"), "exists already; --overwrite"),
+        (("--iolog", "{}/old"), "exists already; --overwrite"),
+        (("--verify", "--directory", "{}/none"), "No such file or directory"),
+        (("-o", "{}/new", "--iolog", "{}/./new"), "one would replace the other"),
+        (("-o", "-", "--iolog", "/dev/stdout"), "one would replace the other"),
+        (("-o", "-", "--json"), "stdout is for"),
+        (("--iolog", "-", "--verify"), "stdout is for"),
+        (("--runtime", "0"), "must be from 1 s to 20d"),
+        (("--runtime", "200ms"), "must be from 1 s to 20d"),
+        (("--runtime", "21d"), "must be from 1 s to 20d"),
+    ],
+)
+def test_outputs_are_checked_before_the_trace_is_read(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "old").write_text("old")
+    given = [argument.format(tmp_path) for argument in arguments]
+    outcome = run("trace", "fio", tmp_path / "no-such-trace", *given)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert words in outcome.err
+    assert "no-such-trace" not in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_full_disk_leaves_the_old_job(
+    run: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = tmp_path / "job.fio"
+    job.write_text("old")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    outcome = run("trace", "fio", trace, "-o", job, "--overwrite")
+    assert outcome.status == 1
+    assert outcome.err == f"blklab: error: {job}: No space left on device\n"
+    assert job.read_text() == "old"
+    assert sorted(tmp_path.iterdir()) == [job, trace]
+
+
 @pytest.mark.parametrize("loop", ["--closed", "--open"])
 def test_the_real_fio_agrees(run: Run, trace: Path, tmp_path: Path, loop: str) -> None:
     work = tmp_path / "work"
@@ -103,7 +152,7 @@ def test_what_cannot_be_verified(
     run: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = run("trace", "fio", trace, "--verify", "--directory", tmp_path / "nowhere")
-    assert gone.status == 1
+    assert gone.status == 2
     assert "nowhere" in gone.err
     small = run("trace", "fio", trace, "--verify", "--size", "4k", "--directory", tmp_path)
     assert small.status == 2

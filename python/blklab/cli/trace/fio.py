@@ -1,29 +1,34 @@
 """`blklab trace fio`: the workload as a fio job, and the proof."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from blklab import _core
 from blklab.cli.common import DURATION, SIZE, emit, json_option, notes, progress, warn
 from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from blklab.trace.fio import Loop, Plan, Target, Verification
 
+LEAST_RUNTIME: Final = 10**9
+"""ns; fio counts whole seconds."""
+MOST_RUNTIME: Final = 20 * 86_400 * 10**9
+"""ns; poll(2), which waits for fio, takes 31 bits of milliseconds."""
+
 
 @click.command()
 @trace_arguments
 @selection_options
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the job file here.")
+@click.option("-o", "--output", metavar="FILE", help="Write the job file here; - is stdout.")
 @click.option("--filename", metavar="FILE", help="What the job is to use; OVERWRITTEN by writes.")
 @click.option("--directory", metavar="DIR", help="Where the job, or --verify, makes its file.")
 @click.option(
     "--iolog",
-    type=click.Path(path_type=Path),
     metavar="FILE",
     help="Write every I/O here as well, with its time, for fio's read_iolog.",
 )
@@ -45,10 +50,10 @@ def fio(
     paths: tuple[str, ...],
     format_name: str | None,
     selection: _core.Filter,
-    output: Path | None,
+    output: str | None,
     filename: str | None,
     directory: str | None,
-    iolog: Path | None,
+    iolog: str | None,
     overwrite: bool,
     loop: "Loop | None",
     runtime: int | None,
@@ -77,11 +82,15 @@ def fio(
       blklab trace fio md127 --iolog md127.iolog
       fio --name=replay --read_iolog=md127.iolog --replay_redirect=/mnt/scratch/file
     """
-    from blklab.errors import UsageError
+    from blklab import output as out
     from blklab.trace.fio import make_plan, render
     from blklab.trace.profile import characterise
 
     target = _target(filename, directory, verified)
+    _check_runtime(runtime)
+    _check_outputs(output, iolog, overwrite=overwrite, prints=verified or as_json)
+    if verified:
+        out.check_folder(Path(directory or "."))
     with progress("Reading") as tick:
         profile = characterise(paths, selection, format_name=format_name, tick=tick)
     for warning in profile["trace"]["warnings"]:
@@ -89,9 +98,8 @@ def fio(
     plan = make_plan(profile, loop=loop, runtime_ns=runtime)
     text = render(plan, target)
     if output is not None:
-        if output.exists() and not overwrite:
-            raise UsageError(f"{output}: exists already; --overwrite replaces it")
-        output.write_text(text)
+        out.check(output, overwrite=overwrite)
+        out.write(output, text.encode("utf-8", "surrogateescape"))
     if iolog is not None:
         _replay(paths, profile, iolog, format_name=format_name, overwrite=overwrite)
     if verified:
@@ -101,8 +109,8 @@ def fio(
         emit({"device": plan.device, "loop": plan.loop, "job": text}, as_json, lambda _: None)
     elif output is None and iolog is None:
         click.echo(text, nl=False)
-    elif output is not None:
-        notes().print(f"{output}: written; --verify compares it with the trace")
+    elif output is not None and output not in out.STDOUT:
+        notes().print(f"{printable(output)}: written; --verify compares it with the trace")
 
 
 def _target(filename: str | None, directory: str | None, verified: bool) -> "Target":
@@ -120,10 +128,37 @@ def _target(filename: str | None, directory: str | None, verified: bool) -> "Tar
     return Target(filename, directory, is_device)
 
 
+def _check_runtime(runtime: int | None) -> None:
+    from blklab.errors import UsageError
+    from blklab.units import format_duration
+
+    if runtime is not None and not LEAST_RUNTIME <= runtime <= MOST_RUNTIME:
+        raise UsageError(
+            f"--runtime {format_duration(runtime)}: must be from {format_duration(LEAST_RUNTIME)}"
+            f" to {format_duration(MOST_RUNTIME)}"
+        )
+
+
+def _check_outputs(output: str | None, iolog: str | None, *, overwrite: bool, prints: bool) -> None:
+    """Refuses what cannot be written before the trace is read, which may take long."""
+    from blklab import output as out
+    from blklab.errors import UsageError
+
+    for path in (output, iolog):
+        if path is not None:
+            out.check(path, overwrite=overwrite)
+    if output is not None and output in out.STDOUT and prints:
+        raise UsageError(f"-o {output}: stdout is for what --json and --verify print")
+    if iolog is not None and iolog in out.STDOUT and prints:
+        raise UsageError(f"--iolog {iolog}: stdout is for what --json and --verify print")
+    if output is not None and iolog is not None and out.same(output, iolog):
+        raise UsageError(f"-o and --iolog are both {output}: one would replace the other")
+
+
 def _replay(
     paths: tuple[str, ...],
     profile: dict[str, Any],
-    iolog: Path,
+    iolog: str,
     *,
     format_name: str | None,
     overwrite: bool,
@@ -139,11 +174,11 @@ def _replay(
         since_ns=wanted["since_ns"],
         until_ns=wanted["until_ns"],
     )
-    document = convert(
-        paths, str(iolog), only, to="iolog", format_name=format_name, overwrite=overwrite
-    )
+    document = convert(paths, iolog, only, to="iolog", format_name=format_name, overwrite=overwrite)
     count = document["report"]["written"]
-    notes().print(f"{iolog}: {count:,} I/Os; replay_redirect=FILE says where fio replays them")
+    notes().print(
+        f"{printable(iolog)}: {count:,} I/Os; replay_redirect=FILE says where fio replays them"
+    )
 
 
 def _verify(
@@ -175,8 +210,6 @@ def _verify(
 def _draw(console: "Console", plan: "Plan", found: "Verification") -> None:
     from rich import box
     from rich.table import Table
-
-    from blklab.text import printable
 
     title = f"{printable(plan.device)}: the trace, and {found.fio_version} ({plan.loop} loop)"
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")

@@ -1,7 +1,6 @@
 """`blklab trace report`: what the workload is, as one HTML page."""
 
 import shlex
-import sys
 from pathlib import Path
 
 import click
@@ -58,24 +57,19 @@ def report(
     Exit status: 0 done, 1 no I/O in what was selected or an unreadable trace, 2 usage: the output
     cannot be written.
     """
-    from blklab.report import output as out
+    from blklab import output as out
 
-    target = Path(output or default_name(paths[0]))
-    to_stdout = output == "-"
-    if not to_stdout:
-        out.check(target)
+    target = output or default_name(paths[0])
+    to_stdout = target in out.STDOUT
+    out.check(target)
     if charts is not None:
         out.folder(Path(charts))
     view = read(paths, selection, format_name)
     from blklab.report import page
 
     html = page.render(view, title=title, command=command_line(paths, format_name, view.profile))
-    written = []
-    if to_stdout:
-        sys.stdout.buffer.write(html.encode())  # UTF-8, whatever the locale
-    else:
-        out.write(target, html.encode())
-        written.append(str(target))
+    out.write(target, html.encode())  # UTF-8, whatever the locale
+    written = [] if to_stdout else [target]
     if charts is not None:
         from blklab.report.export import export
 

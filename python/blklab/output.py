@@ -1,0 +1,159 @@
+"""Writing text and pictures: a file is either the old one or the whole new one, and no device.
+
+`-` and `/dev/stdout` are standard output. FIFOs and character devices (/dev/null) are written as
+they are; block devices, sockets and directories are refused. Symbolic links are followed.
+"""
+
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from blklab.errors import UsageError
+
+STDOUT: Final = frozenset({"-", "/dev/stdout"})
+"""Names of standard output."""
+
+
+def check(path: str | Path, *, overwrite: bool = True) -> None:
+    """Raises UsageError if nothing can be written there: before the work, not after it.
+
+    Nor over a file that exists, without `overwrite`.
+    """
+    if str(path) in STDOUT:
+        return
+    if _is_stream(path):
+        if not os.access(path, os.W_OK):
+            raise UsageError(f"{path}: cannot be written: permission denied")
+        return
+    if os.path.lexists(path) and not overwrite:
+        raise UsageError(f"{path}: exists already; --overwrite replaces it")
+    folder = _target(path).parent
+    if not folder.is_dir():
+        missing = "is not a directory" if folder.exists() else "no such directory"
+        raise UsageError(f"{path}: cannot be written: {folder}: {missing}")
+    check_folder(folder, path)
+
+
+def check_folder(folder: Path, path: str | Path | None = None) -> None:
+    """Raises UsageError if no file can be made in a directory; `path` is the file wanted there."""
+    what = f"{folder}: cannot be written" if path is None else f"{path}: cannot be written"
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        where = "" if path is None else f"{folder}: "
+        raise UsageError(f"{what}: {where}{error.strerror}") from error
+
+
+def folder(path: Path) -> None:
+    """Makes a directory to write files into. Raises UsageError if that cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise UsageError(f"{path}: is a file, and a directory is wanted") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be made: {error.strerror}") from error
+    check_folder(path)
+
+
+def same(one: str | Path, other: str | Path) -> bool:
+    """Tells whether two names are of one file, whether it exists or not; /dev/null is none."""
+    names = [str(path) for path in (one, other)]
+    if any(name in STDOUT for name in names):
+        return all(name in STDOUT for name in names)
+    if any(Path(name).is_char_device() for name in names):
+        return False
+    return _target(one) == _target(other)
+
+
+def write(path: str | Path, content: bytes) -> None:
+    """Writes a file under a temporary name, syncs it and renames it; a stream, as it is.
+
+    Raises OSError with the file's name, or UsageError as `check` does.
+    """
+    try:
+        if str(path) in STDOUT:
+            write_stdout(content)
+        elif _is_stream(path):
+            _write_stream(path, content)
+        else:
+            _write_file(_target(path), content)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def write_stdout(content: bytes) -> None:
+    """Writes bytes to standard output, whatever the locale."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def _is_stream(path: str | Path) -> bool:
+    """Tells FIFOs and character devices from files. Raises UsageError for what is neither."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116  # Path("./-") would be "-"
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError as error:
+        folder = Path(path).parent
+        raise UsageError(f"{path}: cannot be written: {folder}: is not a directory") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+    return _sorted_out(path, mode)
+
+
+def _sorted_out(path: str | Path, mode: int) -> bool:
+    if stat.S_ISREG(mode):
+        return False
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        return True
+    kinds = {stat.S_IFBLK: "a block device", stat.S_IFDIR: "a directory", stat.S_IFSOCK: "a socket"}
+    kind = kinds.get(stat.S_IFMT(mode), "no file")
+    raise UsageError(f"{path}: is {kind}, and a file is to be written there")
+
+
+def _target(path: str | Path) -> Path:
+    """Returns the file itself: a symbolic link to it stays one."""
+    try:
+        return Path(path).resolve()
+    except (OSError, RuntimeError) as error:  # links in a circle
+        raise UsageError(f"{path}: cannot be written: {error}") from error
+
+
+def _write_stream(path: str | Path, content: bytes) -> None:
+    # It neither makes nor truncates anything, should the name mean something else by now.
+    descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY)
+    with open(descriptor, "wb") as stream:  # noqa: PTH123  # a descriptor, not a path
+        if _sorted_out(path, os.fstat(descriptor).st_mode):
+            stream.write(content)
+            return
+    _write_file(_target(path), content)
+
+
+def _write_file(target: Path, content: bytes) -> None:
+    # A name may have 255 bytes, and the temporary one is longer than the file's.
+    prefix = f".{target.name[:50]}."
+    descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=".part", dir=target.parent)
+    temporary = Path(name)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123  # a descriptor, not a path
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
