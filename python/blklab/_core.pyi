@@ -70,9 +70,11 @@ def convert(
     *,
     to: str | None = None,
     format: str | None = None,
+    overwrite: bool = False,
     tick: Callable[[int], object] | None = None,
 ) -> str:
     """Converts a trace; returns {"to", "report", "trace"} as JSON text.
 
-    `to` names a target, else the suffix of `output` does.
+    `to` names a target, else the suffix of `output` does. An existing set of per-CPU files is
+    replaced only with `overwrite`; other files are replaced anyway.
     """

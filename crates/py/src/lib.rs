@@ -8,11 +8,20 @@ use pyo3::prelude::*;
 /// Native core of blklab.
 #[pymodule]
 mod _core {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 
     #[pymodule_export]
     const DEBUG_BUILD: bool = cfg!(debug_assertions);
+
+    /// Waiting reads ask Python's signal handlers whether to go on.
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        blklab_trace::interrupt::on_signal(super::failures::ask_python);
+        Ok(())
+    }
 
     #[pymodule_export]
     use super::trace::{Filter, characterise, convert, print_events, trace_formats, trace_targets};

@@ -72,7 +72,8 @@ pub fn trace_targets() -> Vec<(&'static str, &'static str)> {
 ///
 /// `to` names a target, else the suffix of `output` does. `tick` is called now and then with the bytes read.
 #[pyfunction]
-#[pyo3(signature = (paths, output, filter, *, to=None, format=None, tick=None))]
+#[pyo3(signature = (paths, output, filter, *, to=None, format=None, overwrite=false, tick=None))]
+#[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
 pub fn convert(
     py: Python<'_>,
     paths: Vec<String>,
@@ -80,13 +81,14 @@ pub fn convert(
     filter: &Filter,
     to: Option<String>,
     format: Option<String>,
+    overwrite: bool,
     tick: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let filter = &filter.0;
     py.detach(|| {
         let target = target(to.as_deref(), &output).map_err(python_error)?;
         let mut source = open::open(&paths, format.as_deref()).map_err(python_error)?;
-        let exporter = target.open(output.as_ref(), filter).map_err(python_error)?;
+        let exporter = target.open(output.as_ref(), filter, overwrite).map_err(python_error)?;
         let filter = (!target.filters && !filter.is_open()).then_some(filter);
         let mut ticker = Ticker::new(tick);
         let report = export::convert(&mut *source, filter, exporter, &mut |bytes| ticker.tick(bytes));

@@ -24,7 +24,7 @@ pub mod zipf;
 
 pub use arrivals::{Arrivals, ArrivalsSummary, Dispersion, Pattern};
 pub use distinct::{Distinct, DistinctSummary, hash64};
-pub use hotness::{HotBlock, Hotness, HotnessSummary};
+pub use hotness::{HotBlock, Hotness, HotnessSummary, MOST_BLOCKS};
 pub use level::{Level, LevelSummary, LevelTime};
 pub use loglinear::LogLinear;
 pub use popularity::{HotShare, Popularity};

@@ -8,11 +8,13 @@ use crate::Merge;
 
 /// Counts of `u64` values, 2^BITS buckets to a doubling.
 ///
-/// A value read back (a bucket's middle) is off by at most [`LogLinear::RELATIVE_ERROR`]. Memory grows with
-/// the largest value, to (65 - BITS) × 2^BITS counts at most; an empty one allocates nothing.
+/// A value read back (a bucket's middle) is off by at most [`LogLinear::RELATIVE_ERROR`]. Memory is
+/// for the buckets from the smallest to the largest value, (65 - BITS) × 2^BITS at most; an empty one has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogLinear<const BITS: u32> {
     counts: Vec<u64>,
+    /// Bucket of the first count.
+    first: usize,
 }
 
 impl<const BITS: u32> LogLinear<BITS> {
@@ -23,7 +25,7 @@ impl<const BITS: u32> LogLinear<BITS> {
     #[inline]
     pub fn record(&mut self, value: u64) {
         let index = Self::index(value);
-        match self.counts.get_mut(index) {
+        match self.counts.get_mut(index.wrapping_sub(self.first)) {
             Some(count) => *count = count.wrapping_add(1), // 2^64 records take 500 years
             None => self.record_n(value, 1),
         }
@@ -32,10 +34,23 @@ impl<const BITS: u32> LogLinear<BITS> {
     /// Adds a value `n` times.
     pub fn record_n(&mut self, value: u64, n: u64) {
         let index = Self::index(value);
-        if index >= self.counts.len() {
-            self.counts.resize(index + 1, 0);
+        self.make_room(index, index + 1);
+        let count = &mut self.counts[index - self.first];
+        *count = count.saturating_add(n);
+    }
+
+    /// Covers the buckets from `first` to before `end`.
+    #[cold]
+    fn make_room(&mut self, first: usize, end: usize) {
+        if self.counts.is_empty() {
+            self.first = first;
+        } else if first < self.first {
+            self.counts.splice(0..0, std::iter::repeat_n(0, self.first - first));
+            self.first = first;
         }
-        self.counts[index] = self.counts[index].saturating_add(n);
+        if end > self.first + self.counts.len() {
+            self.counts.resize(end - self.first, 0);
+        }
     }
 
     /// Small values have a bucket each; above, the bits after the leading one choose it.
@@ -60,7 +75,7 @@ impl<const BITS: u32> LogLinear<BITS> {
     /// (middle, count) of every bucket that is not empty, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        filled.map(|(index, &count)| (Self::middle(index), count))
+        filled.map(|(index, &count)| (Self::middle(self.first + index), count))
     }
 
     /// The value of nearest rank at `fraction` (0..=1), a bucket's middle; `None` when empty.
@@ -77,10 +92,12 @@ impl<const BITS: u32> LogLinear<BITS> {
 
 impl<const BITS: u32> Merge for LogLinear<BITS> {
     fn merge(&mut self, other: &Self) {
-        if self.counts.len() < other.counts.len() {
-            self.counts.resize(other.counts.len(), 0);
+        if other.counts.is_empty() {
+            return;
         }
-        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
+        self.make_room(other.first, other.first + other.counts.len());
+        let offset = other.first - self.first;
+        for (mine, theirs) in self.counts[offset..].iter_mut().zip(&other.counts) {
             *mine = mine.saturating_add(*theirs);
         }
     }

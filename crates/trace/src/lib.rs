@@ -13,6 +13,7 @@ pub mod export;
 pub mod filter;
 mod find;
 pub mod formats;
+pub mod interrupt;
 pub mod io;
 pub mod open;
 mod opening;

@@ -3,6 +3,7 @@
 use crate::error::{Result, TraceError};
 use crate::find::find;
 use crate::formats::{FORMATS, Format};
+use crate::interrupt;
 use crate::opening::{Notes, Opened, UntilDamage};
 use crate::sidecar;
 use crate::source::{Input, Source};
@@ -49,7 +50,8 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
         }
     }
     let mut inputs = Vec::new();
-    let mut dropped = None;
+    let mut dropped: Option<u64> = None;
+    let mut empty = None;
     for set in sets {
         let mut files = Vec::new();
         for path in &set.files {
@@ -60,12 +62,17 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
             }
         }
         if files.iter().all(|f| f.head.is_empty()) {
-            return Err(notes.first().unwrap_or(TraceError::Empty { path: set.shown }));
+            empty.get_or_insert(set.shown.clone());
+            notes.warn(&set.shown, "empty: no event was recorded");
+            continue;
         }
         if let Some(count) = set.files.first().and_then(|file| sidecar::dropped(file, &set.name)) {
-            dropped = Some(dropped.unwrap_or(0) + count);
+            dropped = Some(dropped.unwrap_or(0).saturating_add(count));
         }
         inputs.push(OpenInput { name: set.name, files });
+    }
+    if let (true, Some(path)) = (inputs.is_empty(), empty) {
+        return Err(notes.damage().unwrap_or(TraceError::Empty { path }));
     }
     let format = match format {
         Some(name) => by_name(name)?,
@@ -171,7 +178,7 @@ fn peek(mut reader: Box<dyn Read + Send>, wanted: usize) -> io::Result<(Vec<u8>,
         match reader.read(&mut head[have..]) {
             Ok(0) => break,
             Ok(n) => have += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted && !interrupt::requested() => {}
             Err(e) if have == 0 => return Err(e),
             Err(_) => break,
         }

@@ -6,6 +6,9 @@ use crate::source::{Source, TraceInfo, Warning};
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// How a warning of damage begins.
+const DAMAGED: &str = "compressed data is damaged";
+
 /// Warnings from below a reader; shared with the streams it reads.
 #[derive(Clone, Default)]
 pub struct Notes(Arc<Mutex<Vec<Warning>>>);
@@ -17,9 +20,9 @@ impl Notes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
     }
 
-    /// The first warning as an error, for when nothing else is left of a trace.
-    pub fn first(&self) -> Option<TraceError> {
-        let warning = self.all().into_iter().next()?;
+    /// The first damage as an error, for when nothing else is left of a trace.
+    pub fn damage(&self) -> Option<TraceError> {
+        let warning = self.all().into_iter().find(|warning| warning.message.starts_with(DAMAGED))?;
         Some(TraceError::Malformed { path: warning.path, place: "start".into(), problem: warning.message })
     }
 
@@ -52,10 +55,8 @@ impl<R: Read> Read for UntilDamage<R> {
             }
             // Not the system's error but the decompressor's.
             Err(e) if e.raw_os_error().is_none() && e.kind() != io::ErrorKind::Interrupted => {
-                let message = format!(
-                    "compressed data is damaged or cut off after {} bytes ({e}); read up to there",
-                    self.read
-                );
+                let message =
+                    format!("{DAMAGED} or cut off after {} bytes ({e}); read up to there", self.read);
                 self.notes.warn(&self.path, message);
                 Ok(0)
             }

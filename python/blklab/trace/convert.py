@@ -26,6 +26,8 @@ def convert(
     """
     if not overwrite and output != "-" and os.path.lexists(output):
         raise UsageError(f"{output}: exists already; --overwrite replaces it")
-    text = _core.convert(paths, output, selection, to=to, format=format_name, tick=tick)
+    text = _core.convert(
+        paths, output, selection, to=to, format=format_name, overwrite=overwrite, tick=tick
+    )
     document: dict[str, Any] = json.loads(text)
     return document

@@ -104,12 +104,23 @@ impl BlktraceSet {
         let path = stream.path.clone();
         self.info.out_of_order += stream.out_of_order;
         self.info.messages += stream.messages;
+        self.info.sequence_gaps += stream.sequence_gaps;
         if stream.out_of_order > 0 {
             let count = stream.out_of_order;
             self.info.warn(
                 &path,
                 format!("{count} events lie before their predecessors in time; they are kept in file order"),
             );
+        }
+        let (leaps, gaps) = (self.lanes[index].stream.leaps, self.lanes[index].stream.sequence_gaps);
+        if leaps > 0 {
+            self.info.warn(
+                &path,
+                format!("{leaps} leaps of more than a day from one event to the next: times are doubtful"),
+            );
+        }
+        if gaps > 0 {
+            self.info.warn(&path, format!("{gaps} events are missing by their sequence numbers"));
         }
         match self.lanes[index].stream.ending {
             Some(Ending::Cut { offset, left }) => self.info.warn(

@@ -3,6 +3,7 @@
 use super::record::*;
 use crate::error::{Result, TraceError};
 use crate::event::{Event, Rwbs};
+use crate::interrupt;
 use std::io::{ErrorKind, Read};
 
 /// How much is read at once; fits the L2 cache together with what is decoded from it.
@@ -48,6 +49,59 @@ pub enum Ending {
     },
 }
 
+/// What is compared with the next event.
+#[derive(Clone, Copy, Default)]
+struct Last {
+    time: u64,
+    sequence: u32,
+    cpu: u32,
+    device: u32,
+}
+
+/// What is wrong with some events.
+#[derive(Clone, Copy, Default)]
+struct Odd {
+    backwards: u64,
+    leaps: u64,
+    missing: u64,
+}
+
+impl Odd {
+    fn add(&mut self, other: Odd) {
+        self.backwards += other.backwards;
+        self.leaps += other.leaps;
+        self.missing += other.missing;
+    }
+}
+
+/// No disk is idle that long while it is traced.
+const DAY: u64 = 86_400_000_000_000;
+
+impl Last {
+    fn of(record: &Record) -> Last {
+        Last { time: record.time, sequence: record.sequence, cpu: record.cpu, device: record.device }
+    }
+
+    /// Whether the next event needs a closer look: nearly never within one CPU's file.
+    #[inline]
+    fn is_odd(&self, record: &Record) -> bool {
+        record.time.wrapping_sub(self.time) > DAY || record.sequence != self.sequence.wrapping_add(1)
+    }
+
+    /// Goes on to the next event, and says what is odd about it.
+    #[cold]
+    fn step(&mut self, record: &Record) -> Odd {
+        let last = std::mem::replace(self, Last::of(record));
+        let same_source = (last.cpu, last.device) == (record.cpu, record.device) && last.sequence != 0;
+        let missing = record.sequence.wrapping_sub(last.sequence).wrapping_sub(1);
+        Odd {
+            backwards: u64::from(record.time < last.time),
+            leaps: u64::from(last.time != 0 && record.time.saturating_sub(last.time) > DAY),
+            missing: if same_source && missing < 1 << 31 { u64::from(missing) } else { 0 },
+        }
+    }
+}
+
 /// A reader of blktrace records.
 pub struct Stream {
     /// Shown in messages.
@@ -59,13 +113,17 @@ pub struct Stream {
     offset: u64,
     at_eof: bool,
     order: Option<Order>,
-    last_time: u64,
+    last: Last,
     /// How the stream ended, once it has.
     pub ending: Option<Ending>,
     /// (record time, unix ns) of the first time stamp note.
     pub timestamp: Option<(u64, u64)>,
     /// Events whose time lay before their predecessor's.
     pub out_of_order: u64,
+    /// Events more than a day after their predecessor.
+    pub leaps: u64,
+    /// Sequence numbers missing between neighbours of one device and CPU.
+    pub sequence_gaps: u64,
     /// Cgroup-tagged messages, which are not kept.
     pub messages: u64,
 }
@@ -82,10 +140,12 @@ impl Stream {
             offset: 0,
             at_eof: false,
             order: None,
-            last_time: 0,
+            last: Last::default(),
             ending: None,
             timestamp: None,
             out_of_order: 0,
+            leaps: 0,
+            sequence_gaps: 0,
             messages: 0,
         }
     }
@@ -142,8 +202,8 @@ impl Stream {
                 self.take_note::<BIG>(&record, from..to, block);
                 continue;
             }
-            self.out_of_order += u64::from(record.time < self.last_time);
-            self.last_time = record.time;
+            let last = self.last.step(&record);
+            self.note(last);
             let pdu = &self.buffer[from..to];
             let mut event = record.event(pdu);
             if event.rwbs.has(Rwbs::PASSTHROUGH) && !pdu.is_empty() {
@@ -158,7 +218,8 @@ impl Stream {
     fn take_plain<const BIG: bool>(&mut self, block: &mut Block, limit: usize) {
         let buffered = &self.buffer[self.start..self.end];
         let mut rest = buffered;
-        let (mut last_time, mut out_of_order) = (self.last_time, 0);
+        let mut last = self.last;
+        let mut odd = Odd::default();
         let room = limit - block.events.len();
         block.events.extend(
             std::iter::from_fn(|| {
@@ -168,8 +229,11 @@ impl Stream {
                     return None;
                 }
                 rest = behind;
-                out_of_order += u64::from(record.time < last_time);
-                last_time = record.time;
+                if last.is_odd(&record) {
+                    odd.add(last.step(&record));
+                } else {
+                    last = Last::of(&record);
+                }
                 Some(record.event(&[]))
             })
             .take(room),
@@ -177,8 +241,14 @@ impl Stream {
         let taken = buffered.len() - rest.len();
         self.start += taken;
         self.offset += taken as u64;
-        self.last_time = last_time;
-        self.out_of_order += out_of_order;
+        self.last = last;
+        self.note(odd);
+    }
+
+    fn note(&mut self, odd: Odd) {
+        self.out_of_order += odd.backwards;
+        self.leaps += odd.leaps;
+        self.sequence_gaps += odd.missing;
     }
 
     fn take_note<const BIG: bool>(
@@ -224,7 +294,7 @@ impl Stream {
             match self.source.read(&mut self.buffer[self.end..]) {
                 Ok(0) => self.at_eof = true,
                 Ok(n) => self.end += n,
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::Interrupted && !interrupt::requested() => {}
                 Err(e) => return Err(TraceError::io(&self.path, e)),
             }
         }

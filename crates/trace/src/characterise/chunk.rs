@@ -65,6 +65,11 @@ impl Chunk {
 
 /// One kind of statistic of one device.
 pub trait Panel: Default + Merge + Send {
+    /// An empty panel for the device of this index: the many devices of a large trace get smaller ones.
+    fn for_device(_index: usize) -> Self {
+        Self::default()
+    }
+
     /// Takes in rows of the device.
     fn observe(&mut self, chunk: &Chunk);
 }
@@ -78,8 +83,8 @@ pub struct PerDevice<P>(Vec<P>);
 impl<P: Panel> PerDevice<P> {
     /// Takes in the rows of one device.
     pub fn observe(&mut self, chunk: &Chunk) {
-        if self.0.len() <= chunk.device {
-            self.0.resize_with(chunk.device + 1, P::default);
+        while self.0.len() <= chunk.device {
+            self.0.push(P::for_device(self.0.len()));
         }
         self.0[chunk.device].observe(chunk);
     }

@@ -3,8 +3,7 @@
 use crate::filter::Filter;
 use blklab_stats::{Level, LevelSummary};
 
-/// A number of I/Os under way, followed from the trace's beginning but accounted for in the window only. The
-/// other filters do not apply: a device's queue is everybody's.
+/// A number of I/Os under way, followed from the trace's beginning but accounted for in the window only.
 #[derive(Clone)]
 pub struct Depth {
     level: Level,

@@ -19,6 +19,14 @@ impl Hot {
 }
 
 impl Panel for Hot {
+    fn for_device(index: usize) -> Hot {
+        Hot(match index {
+            0..16 => Hotness::default(),
+            16..128 => Hotness::new(1 << 13),
+            _ => Hotness::new(1 << 10),
+        })
+    }
+
     fn observe(&mut self, chunk: &Chunk) {
         for row in &chunk.queued {
             let write = match row.op() {

@@ -7,6 +7,7 @@ use super::remaps::Remaps;
 use crate::blkparse::summary::DeviceSummary;
 use crate::event::{Action, DeviceId, Event, EventBatch};
 use crate::filter::Filter;
+use crate::io::NEVER;
 use crate::pair::{Origin, Pairer};
 use crate::process::ProcessTable;
 use crate::source::TraceInfo;
@@ -137,14 +138,10 @@ impl Intake {
             match event.action {
                 Action::QUEUE => self.queue(at, event),
                 Action::REMAP => self.remaps.remap(event),
-                Action::DISPATCH => {
-                    lane.dispatched.set(event.time, lane.dispatched.now() + 1);
-                    self.pair(at, event, Origin::default());
-                }
-                Action::REQUEUE | Action::COMPLETE => {
-                    // What was dispatched before the trace began completes without ever having been counted.
-                    if lane.dispatched.now() > 0 {
-                        lane.dispatched.set(event.time, lane.dispatched.now() - 1);
+                Action::DISPATCH | Action::REQUEUE | Action::COMPLETE => {
+                    // Whose process asked for a request is not known here: then no depth is better than a wrong one.
+                    if open || (self.filter.processes.is_empty() && self.filter.wants_op(event.op())) {
+                        lane.dispatch(event);
                     }
                     self.pair(at, event, Origin::default());
                 }
@@ -157,6 +154,10 @@ impl Intake {
     fn queue(&mut self, at: usize, event: &Event) {
         let source = self.remaps.source_of(event);
         let (process, wanted) = self.process(event.pid);
+        if !self.open && wanted && self.filter.wants_op(event.op()) {
+            let lane = &mut self.lanes[at];
+            lane.in_flight.set(event.time, lane.in_flight.now() + 1);
+        }
         self.pair(at, event, Origin { source, process });
         if self.open || (wanted && self.lanes[at].wanted && self.wants(event)) {
             self.lanes[at].chunk.queued.push(Queued {
@@ -183,11 +184,23 @@ impl Intake {
         let before = lane.pairer.in_flight();
         lane.pairer.event(event, origin, &mut lane.chunk.ended);
         let after = lane.pairer.in_flight();
-        if before != after {
+        if self.open && before != after {
             lane.in_flight.set(event.time, after as u64);
         }
         if !self.open && lane.chunk.ended.len() > ended {
+            self.end_wanted(at, ended, event.time);
             self.keep_wanted(at, ended);
+        }
+    }
+
+    /// Counts down the depth by the wanted I/Os among those that ended, from the chunk's `first` on.
+    fn end_wanted(&mut self, at: usize, first: usize, time: u64) {
+        for index in first..self.lanes[at].chunk.ended.len() {
+            let io = self.lanes[at].chunk.ended[index];
+            if io.t_queue != NEVER && self.filter.wants_op(io.op()) && self.process(io.pid).1 {
+                let lane = &mut self.lanes[at];
+                lane.in_flight.set(time, lane.in_flight.now().saturating_sub(1));
+            }
         }
     }
 
@@ -214,11 +227,18 @@ impl Intake {
         }
         let at = match self.lanes.iter().position(|l| l.device == event.device) {
             Some(at) => at,
-            None if self.lanes.len() < MAX_DEVICES => self.add_lane(event),
+            None if self.has_room_for(event) => self.add_lane(event),
             None => return None,
         };
         self.last_lane = at;
         Some(at)
+    }
+
+    /// Devices that the user asked for by name have room whatever else there is.
+    fn has_room_for(&self, event: &Event) -> bool {
+        let input = self.inputs.get(usize::from(event.input)).map_or("", String::as_str);
+        let asked_for = !self.filter.devices.is_empty() && self.filter.wants_device(event.device, input);
+        self.lanes.len() < if asked_for { 2 * MAX_DEVICES } else { MAX_DEVICES }
     }
 
     fn add_lane(&mut self, event: &Event) -> usize {
@@ -351,6 +371,17 @@ impl Intake {
 }
 
 impl Lane {
+    /// Counts a request at the driver.
+    #[inline]
+    fn dispatch(&mut self, event: &Event) {
+        let now = self.dispatched.now();
+        // What was dispatched before the trace began completes without ever having been counted.
+        let after = if event.action == Action::DISPATCH { now + 1 } else { now.saturating_sub(1) };
+        if after != now {
+            self.dispatched.set(event.time, after);
+        }
+    }
+
     fn renew_chunk(&mut self) -> Chunk {
         let next = Chunk {
             device: self.chunk.device,

@@ -8,10 +8,10 @@ use serde::Serialize;
 
 /// Registers of the distinct-block count of one slice: 2^10, standard error 3.25 %.
 const PRECISION: u8 = 10;
-/// At most so many slices for a trace of any length.
+/// At most so many slices for a trace of any length; fewer for the many devices of a large one.
 const SLICES: usize = 512;
-/// Blocks of one large I/O that are looked at for the working set.
-const MAX_BLOCKS: u64 = 256;
+/// Blocks of one I/O that count for the working set: 64 MiB, as for hotness.
+const MAX_BLOCKS: u64 = blklab_stats::MOST_BLOCKS as u64;
 
 #[derive(Clone, Debug, Default)]
 struct Slice {
@@ -117,6 +117,14 @@ impl OverTime {
 }
 
 impl Panel for OverTime {
+    fn for_device(index: usize) -> OverTime {
+        OverTime(Timeline::new(match index {
+            0..16 => SLICES,
+            16..128 => SLICES / 4,
+            _ => SLICES / 16,
+        }))
+    }
+
     fn observe(&mut self, chunk: &Chunk) {
         for row in &chunk.queued {
             let slice = self.0.at(row.time);

@@ -1,48 +1,77 @@
 //! Where a queued bio came from: the remap that was traced shortly before its Q.
 
 use crate::event::{DeviceId, Event};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
-/// Remaps that may wait for their Q: a task can be preempted, and moved to another CPU, between the two.
-const WAITING: usize = 64;
+/// Remaps that may wait for their Q: a plug holds many bios, and a task can be preempted, and moved to
+/// another CPU, between the two.
+const WAITING: usize = 1 << 15;
 
-#[derive(Clone, Copy)]
-struct Remap {
-    device: DeviceId,
-    sector: u64,
-    bytes: u32,
-    source: DeviceId,
-}
+/// Where a bio goes: device, sector, bytes.
+type Target = (DeviceId, u64, u32);
 
-/// Remaps not yet matched to a Q, the latest last.
+/// Remaps not yet matched to a Q.
 #[derive(Default)]
-pub struct Remaps(VecDeque<Remap>);
+pub struct Remaps {
+    /// The latest and its source, which nearly always is the one asked for.
+    latest: Option<(Target, DeviceId)>,
+    /// The others' sources, the latest last.
+    waiting: HashMap<Target, Vec<DeviceId>>,
+    /// The others in order; some may have been matched since.
+    order: VecDeque<Target>,
+}
 
 impl Remaps {
     /// Takes in a remap (A).
     pub fn remap(&mut self, event: &Event) {
         // The remap of a partition to its disk follows the one that led to the partition: that tells the source.
         let within_disk = event.target_device == event.device;
-        let led_here = |r: &Remap| {
-            r.device == event.arg_device && r.sector == event.arg_sector && r.bytes == event.bytes
-        };
-        let source = match self.0.iter().rposition(led_here).filter(|_| within_disk) {
-            Some(at) => self.0.remove(at).map_or(event.arg_device, |earlier| earlier.source),
-            None => event.arg_device,
-        };
-        if self.0.len() == WAITING {
-            self.0.pop_front();
+        let led_here = (event.arg_device, event.arg_sector, event.bytes);
+        let earlier = if within_disk { self.take(led_here) } else { None };
+        let target = (event.device, event.sector, event.bytes);
+        if let Some((target, source)) = self.latest.replace((target, earlier.unwrap_or(event.arg_device))) {
+            self.keep(target, source);
         }
-        self.0.push_back(Remap { device: event.device, sector: event.sector, bytes: event.bytes, source });
     }
 
     /// The source of a queued bio (Q); the null device when nothing was remapped to it.
     #[inline]
     pub fn source_of(&mut self, event: &Event) -> DeviceId {
-        let fits = |r: &Remap| r.device == event.device && r.sector == event.sector && r.bytes == event.bytes;
-        match self.0.iter().rposition(fits) {
-            Some(at) => self.0.remove(at).map_or(DeviceId(0), |remap| remap.source),
-            None => DeviceId(0),
+        self.take((event.device, event.sector, event.bytes)).unwrap_or_default()
+    }
+
+    #[inline]
+    fn take(&mut self, target: Target) -> Option<DeviceId> {
+        match self.latest {
+            Some((latest, source)) if latest == target => {
+                self.latest = None;
+                Some(source)
+            }
+            _ if self.waiting.is_empty() => None,
+            _ => self.take_waiting(target),
+        }
+    }
+
+    fn take_waiting(&mut self, target: Target) -> Option<DeviceId> {
+        let sources = self.waiting.get_mut(&target)?;
+        let source = sources.pop();
+        if sources.is_empty() {
+            self.waiting.remove(&target);
+        }
+        source
+    }
+
+    fn keep(&mut self, target: Target, source: DeviceId) {
+        self.waiting.entry(target).or_default().push(source);
+        self.order.push_back(target);
+        if self.order.len() > WAITING
+            && let Some(oldest) = self.order.pop_front()
+            && let Some(sources) = self.waiting.get_mut(&oldest)
+        {
+            sources.remove(0);
+            if sources.is_empty() {
+                self.waiting.remove(&oldest);
+            }
         }
     }
 }
@@ -75,6 +104,20 @@ mod tests {
         assert_eq!(remaps.source_of(&queue(9, 100)), DeviceId(253));
         assert_eq!(remaps.source_of(&queue(9, 500)), DeviceId(254));
         assert_eq!(remaps.source_of(&queue(9, 500)), DeviceId(0));
+    }
+
+    #[test]
+    fn a_plug_may_hold_hundreds() {
+        let mut remaps = Remaps::default();
+        (0..500).for_each(|n| remaps.remap(&remap((9, n * 8), (253, n))));
+        assert!((0..500).all(|n| remaps.source_of(&queue(9, n * 8)) == DeviceId(253)));
+    }
+
+    #[test]
+    fn what_never_comes_is_forgotten() {
+        let mut remaps = Remaps::default();
+        (0..100_000).for_each(|n| remaps.remap(&remap((9, n * 8), (253, n))));
+        assert!(remaps.waiting.len() <= WAITING);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::error::{Result, TraceError};
 use crate::event::EventBatch;
 use crate::source::TraceInfo;
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which files to write.
@@ -22,8 +23,14 @@ pub enum BlktraceLayout {
 /// More CPUs than this are written merged: every CPU's file stays open.
 const MOST_CPUS: u16 = 512;
 
-/// An exporter to blktrace binary at `path` (the set's name, or the file). Fails when a set of that name exists.
-pub fn blktrace(path: &Path, layout: BlktraceLayout, order: Order) -> Result<Box<dyn Exporter>> {
+/// An exporter to blktrace binary at `path` (the set's name, or the file). Fails when a set of that name exists,
+/// unless it may `replace` it.
+pub fn blktrace(
+    path: &Path,
+    layout: BlktraceLayout,
+    order: Order,
+    replace: bool,
+) -> Result<Box<dyn Exporter>> {
     let mut blktrace = Blktrace {
         path: path.to_path_buf(),
         layout,
@@ -32,6 +39,7 @@ pub fn blktrace(path: &Path, layout: BlktraceLayout, order: Order) -> Result<Box
         names: Vec::new(),
         started: false,
         taken: 0,
+        replace,
     };
     if layout == BlktraceLayout::PerCpu && path.as_os_str() == "-" {
         return Err(TraceError::Request(
@@ -51,6 +59,8 @@ struct Blktrace {
     names: Vec<(u32, String)>,
     started: bool,
     taken: u64,
+    /// An existing set of the name may be replaced.
+    replace: bool,
 }
 
 impl Blktrace {
@@ -70,9 +80,9 @@ impl Blktrace {
                         "CPU {slot}: at most {MOST_CPUS} CPUs' files are written; write one merged file"
                     )));
                 }
-                if path.exists() {
+                if path.exists() && !self.replace {
                     return Err(TraceError::Request(format!(
-                        "{}: exists: remove that set or choose another name, so that two traces are not mixed",
+                        "{}: exists already; --overwrite replaces that set",
                         path.display()
                     )));
                 }
@@ -82,6 +92,16 @@ impl Blktrace {
         match self.files.get_mut(&slot) {
             Some(file) => Ok(file),
             None => Err(TraceError::Request(format!("CPU {slot}: no file"))),
+        }
+    }
+}
+
+impl Blktrace {
+    /// The replaced set may have had more CPUs: its further files would be read with the new ones.
+    fn remove_other_cpus(&self, written: usize) {
+        if self.layout == BlktraceLayout::PerCpu {
+            let others = (written as u16..).map(|cpu| per_cpu(&self.path, cpu));
+            others.take_while(|path| path.is_file()).for_each(|path| drop(fs::remove_file(path)));
         }
     }
 }
@@ -127,10 +147,19 @@ impl Exporter for Blktrace {
                 self.file(cpu)?;
             }
         }
+        // All or none: what can fail for want of room fails before the first gets its name.
+        self.files.values_mut().try_for_each(OutputFile::sync)?;
         for file in std::mem::take(&mut self.files).into_values() {
-            let (name, bytes) = file.commit()?;
+            let committed = file.commit();
+            if committed.is_err() {
+                report.files.iter().for_each(|name| drop(fs::remove_file(name)));
+            }
+            let (name, bytes) = committed?;
             report.files.push(name);
             report.bytes += bytes;
+        }
+        if self.replace {
+            self.remove_other_cpus(report.files.len());
         }
         Ok(report)
     }

@@ -108,26 +108,31 @@ impl OutputFile {
 
     /// Makes the content durable and gives it its name. Returns the name and the number of bytes.
     pub fn commit(mut self) -> Result<(String, u64)> {
+        self.sync()?;
         let result = self.settle();
         result.map_err(|e| TraceError::io(&self.shown, e))?;
         Ok((self.shown.clone(), self.bytes))
     }
 
-    fn settle(&mut self) -> io::Result<()> {
-        let Some(mut sink) = self.sink.take() else { return Ok(()) };
+    /// Makes the content durable, still under the temporary name: then [`OutputFile::commit`] only renames.
+    pub fn sync(&mut self) -> Result<()> {
+        let Some(sink) = &mut self.sink else { return Ok(()) };
         let written = sink.flush().and_then(|()| sink.get_mut().sync());
-        drop(sink);
+        written.map_err(|e| TraceError::io(&self.shown, e))
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        drop(self.sink.take());
         if let Place::File { temporary, destination } = &self.place {
-            if let Err(e) = written.and_then(|()| fs::rename(temporary, destination)) {
+            if let Err(e) = fs::rename(temporary, destination) {
                 let _ = fs::remove_file(temporary);
                 return Err(e);
             }
             let directory = destination.parent().filter(|d| !d.as_os_str().is_empty());
             // Some file systems cannot sync a directory; the file itself is safe.
             let _ = File::open(directory.unwrap_or(Path::new("."))).and_then(|d| d.sync_all());
-            return Ok(());
         }
-        written
+        Ok(())
     }
 }
 

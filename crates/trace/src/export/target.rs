@@ -16,7 +16,7 @@ pub struct Target {
     pub suffixes: &'static [&'static str],
     /// Whether the exporter itself applies the filter, because it sees I/Os and not events.
     pub filters: bool,
-    open: fn(&Path, &Filter) -> Result<Box<dyn Exporter>>,
+    open: fn(&Path, &Filter, bool) -> Result<Box<dyn Exporter>>,
 }
 
 /// Every form; the last is what a name without a known suffix stands for.
@@ -26,42 +26,42 @@ pub static TARGETS: &[Target] = &[
         about: "events, one row each, as Parquet",
         suffixes: &[".parquet"],
         filters: false,
-        open: |path, _| parquet_events(path),
+        open: |path, _, _| parquet_events(path),
     },
     Target {
         name: "ios",
         about: "I/Os (queued, dispatched, completed), one row each, as Parquet",
         suffixes: &[".ios.parquet"],
         filters: true,
-        open: |path, filter| parquet_ios(path, filter.clone()),
+        open: |path, filter, _| parquet_ios(path, filter.clone()),
     },
     Target {
         name: "iolog",
         about: "fio's iolog, version 3 (with times), for fio --read_iolog",
         suffixes: &[".iolog"],
         filters: false,
-        open: |path, _| iolog(path, IologVersion::V3),
+        open: |path, _, _| iolog(path, IologVersion::V3),
     },
     Target {
         name: "iolog2",
         about: "fio's iolog, version 2, for fio before 3.28",
         suffixes: &[],
         filters: false,
-        open: |path, _| iolog(path, IologVersion::V2),
+        open: |path, _, _| iolog(path, IologVersion::V2),
     },
     Target {
         name: "blktrace-merged",
         about: "blktrace binary in one file, as blkparse -d writes and btt reads",
         suffixes: &[".bin"],
         filters: false,
-        open: |path, _| blktrace(path, BlktraceLayout::Merged, Order::Little),
+        open: |path, _, replace| blktrace(path, BlktraceLayout::Merged, Order::Little, replace),
     },
     Target {
         name: "blktrace",
         about: "blktrace binary, one file a CPU: NAME.blktrace.0, .1, …",
         suffixes: &[],
         filters: false,
-        open: |path, _| blktrace(path, BlktraceLayout::PerCpu, Order::Little),
+        open: |path, _, replace| blktrace(path, BlktraceLayout::PerCpu, Order::Little, replace),
     },
 ];
 
@@ -82,9 +82,9 @@ pub fn target(name: Option<&str>, path: &str) -> Result<&'static Target> {
 }
 
 impl Target {
-    /// An exporter in this form.
-    pub fn open(&self, path: &Path, filter: &Filter) -> Result<Box<dyn Exporter>> {
-        (self.open)(path, filter)
+    /// An exporter in this form; a per-CPU set that exists is replaced only with `replace`.
+    pub fn open(&self, path: &Path, filter: &Filter, replace: bool) -> Result<Box<dyn Exporter>> {
+        (self.open)(path, filter, replace)
     }
 }
 

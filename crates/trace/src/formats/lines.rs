@@ -1,6 +1,7 @@
 //! A text file, line by line, in a buffer of fixed size.
 
 use crate::error::{Result, TraceError};
+use crate::interrupt;
 use std::io::{ErrorKind, Read};
 
 const BUFFER: usize = 256 << 10;
@@ -78,7 +79,7 @@ impl Lines {
                     self.at_eof = count == 0;
                     return Ok(count);
                 }
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::Interrupted && !interrupt::requested() => {}
                 Err(e) => return Err(TraceError::io(&self.path, e)),
             }
         }

@@ -3,6 +3,7 @@
 use super::table::{Context, Feed, Row};
 use crate::error::{Result, TraceError};
 use crate::event::DeviceId;
+use crate::interrupt;
 use std::io::{ErrorKind, Read};
 
 const BUFFER: usize = 256 << 10;
@@ -64,7 +65,7 @@ impl Records {
             match self.source.read(&mut self.buffer[self.end..]) {
                 Ok(0) => return Ok(false),
                 Ok(count) => self.end += count,
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::Interrupted && !interrupt::requested() => {}
                 Err(e) => return Err(TraceError::io(&self.path, e)),
             }
         }

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 const MAX_STEPS: usize = 64;
 
 /// One bio in flight.
+#[derive(Clone, Copy)]
 pub struct Slot {
     /// What is known of it.
     pub io: Io,
@@ -16,6 +17,8 @@ pub struct Slot {
     pub left: u64,
     /// The next younger bio on the same start sector.
     next: u32,
+    /// The next older one.
+    prev: u32,
     /// In the oldest of them: the youngest.
     tail: u32,
 }
@@ -108,17 +111,17 @@ impl Flight {
             return None;
         }
         let io = slot.io;
-        self.remove(NONE, index);
+        self.remove(index);
         Some(io)
     }
 
-    /// The bio in flight that sector `at` of a range with `sectors` left belongs to, and its elder twin.
+    /// The bio in flight that sector `at` of a range with `sectors` left belongs to.
     #[inline]
-    pub fn find(&mut self, at: u64, sectors: u64, write: bool, want: Want) -> Option<(u32, u32)> {
+    pub fn find(&mut self, at: u64, sectors: u64, write: bool, want: Want) -> Option<u32> {
         if let Some(head) = self.starts.get(at) {
             let slot = &self.slots[head as usize];
             if slot.next == NONE && is_write(slot.io.rwbs) == write {
-                return Some((NONE, head));
+                return Some(head);
             }
             if let Some(found) = self.choose(head, sectors, write, want) {
                 return Some(found);
@@ -128,9 +131,9 @@ impl Flight {
     }
 
     /// Among twins: the oldest in the right state and of the right length, else in the right state, else any.
-    fn choose(&self, head: u32, sectors: u64, write: bool, want: Want) -> Option<(u32, u32)> {
-        let mut best: Option<(u8, (u32, u32))> = None;
-        let (mut previous, mut at) = (NONE, head);
+    fn choose(&self, head: u32, sectors: u64, write: bool, want: Want) -> Option<u32> {
+        let mut best: Option<(u8, u32)> = None;
+        let mut at = head;
         for _ in 0..MAX_STEPS {
             if at == NONE {
                 break;
@@ -140,18 +143,18 @@ impl Flight {
                 let exact = u64::from(slot.io.bytes >> 9) == sectors;
                 let rank = 2 * u8::from(want.fits(&slot.io)) + u8::from(exact);
                 if rank == 3 {
-                    return Some((previous, at));
+                    return Some(at);
                 }
                 if best.is_none_or(|(r, _)| rank > r) {
-                    best = Some((rank, (previous, at)));
+                    best = Some((rank, at));
                 }
             }
-            (previous, at) = (at, slot.next);
+            at = slot.next;
         }
         best.map(|(_, found)| found)
     }
 
-    fn find_by_range(&mut self, at: u64, write: bool, want: Want) -> Option<(u32, u32)> {
+    fn find_by_range(&mut self, at: u64, write: bool, want: Want) -> Option<u32> {
         if self.starts.is_empty() {
             return None;
         }
@@ -173,23 +176,12 @@ impl Flight {
             let io = &slots[slot as usize].io;
             if io.end() > at && is_write(io.rwbs) == write {
                 if want.fits(io) {
-                    return Some((self.elder(slot), slot));
+                    return Some(slot);
                 }
                 second = second.or(Some(slot));
             }
         }
-        second.map(|slot| (self.elder(slot), slot))
-    }
-
-    /// The twin before `slot` in its chain.
-    fn elder(&self, slot: u32) -> u32 {
-        let mut previous = NONE;
-        let mut at = self.starts.get(self.slots[slot as usize].io.sector).unwrap_or(NONE);
-        while at != slot && at != NONE {
-            previous = at;
-            at = self.slots[at as usize].next;
-        }
-        previous
+        second
     }
 
     /// Puts one in; it is the youngest on its sector.
@@ -198,7 +190,7 @@ impl Flight {
         let left = u64::from(io.bytes >> 9);
         self.longest = self.longest.max(left);
         let sector = io.sector;
-        let slot = Slot { io, left, next: NONE, tail: NONE };
+        let slot = Slot { io, left, next: NONE, prev: NONE, tail: NONE };
         let index = match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = slot;
@@ -214,6 +206,7 @@ impl Flight {
         if head != index {
             let tail = self.slots[head as usize].tail;
             self.slots[tail as usize].next = index;
+            self.slots[index as usize].prev = tail;
             self.slots[head as usize].tail = index;
         }
         if let Some(all) = &mut self.by_range {
@@ -222,24 +215,26 @@ impl Flight {
         self.len += 1;
     }
 
-    /// Takes a bio out; `previous` is its elder twin.
+    /// Takes a bio out.
     #[inline]
-    pub fn remove(&mut self, previous: u32, index: u32) {
-        let (sector, next) = (self.slots[index as usize].io.sector, self.slots[index as usize].next);
-        if previous == NONE {
-            if next == NONE {
-                self.starts.remove(sector);
-            } else {
-                self.slots[next as usize].tail = self.slots[index as usize].tail;
-                self.starts.set(sector, next);
-            }
-        } else {
-            self.slots[previous as usize].next = next;
+    pub fn remove(&mut self, index: u32) {
+        let Slot { io, next, prev, tail, .. } = self.slots[index as usize];
+        let sector = io.sector;
+        if next != NONE {
+            self.slots[next as usize].prev = prev;
+        }
+        if prev != NONE {
+            self.slots[prev as usize].next = next;
             if next == NONE
                 && let Some(head) = self.starts.get(sector)
             {
-                self.slots[head as usize].tail = previous;
+                self.slots[head as usize].tail = prev;
             }
+        } else if next != NONE {
+            self.slots[next as usize].tail = tail;
+            self.starts.set(sector, next);
+        } else {
+            self.starts.remove(sector);
         }
         if let Some(all) = &mut self.by_range {
             all.remove(&(sector, index));

@@ -155,7 +155,7 @@ impl Pairer {
         let (end, write) = (event.end(), is_write(event.rwbs));
         let mut at = event.sector;
         while at < end {
-            let Some((previous, index)) = self.bios.find(at, end - at, write, want) else { break };
+            let Some(index) = self.bios.find(at, end - at, write, want) else { break };
             let slot = self.bios.slot(index);
             let next = end.min(slot.io.end()).max(at + 1);
             slot.left = slot.left.saturating_sub(next - at);
@@ -166,7 +166,7 @@ impl Pairer {
             if slot.left == 0 {
                 slot.io.t_complete = event.time;
                 done.push(slot.io);
-                self.bios.remove(previous, index);
+                self.bios.remove(index);
             }
         }
         self.unmatched_completions += u64::from(at == event.sector);
@@ -233,7 +233,7 @@ impl Pairer {
         let end = event.end();
         let mut at = event.sector;
         while at < end {
-            let Some((_, index)) = self.bios.find(at, end - at, write, want) else { break };
+            let Some(index) = self.bios.find(at, end - at, write, want) else { break };
             let io = &mut self.bios.slot(index).io;
             act(io);
             at = end.min(io.end()).max(at + 1);

@@ -30,7 +30,7 @@ proptest! {
         let written = trace_of(&batch);
         for (name, layout) in [("set", BlktraceLayout::PerCpu), ("one", BlktraceLayout::Merged)] {
             let path = directory.file(name);
-            let report = write(blktrace(path.as_ref(), layout, order).unwrap(), &batch, &info);
+            let report = write(blktrace(path.as_ref(), layout, order, false).unwrap(), &batch, &info);
             prop_assert_eq!(report.written, batch.events.len() as u64);
             let found = read_path(&path);
             prop_assert_eq!(&found.events, &written.events);
@@ -114,7 +114,7 @@ fn a_set_is_not_mixed_with_an_older_one() {
     let directory = Directory::new();
     let path = directory.file("x");
     let batch = EventBatch { events: vec![Event { cpu: 1, ..Event::default() }], ..EventBatch::default() };
-    let export = || blktrace(path.as_ref(), BlktraceLayout::PerCpu, Order::Little);
+    let export = || blktrace(path.as_ref(), BlktraceLayout::PerCpu, Order::Little, false);
     write(export().unwrap(), &batch, &TraceInfo::default());
     assert_eq!(std::fs::metadata(format!("{path}.blktrace.0")).unwrap().len(), 0);
     assert!(export().err().unwrap().to_string().contains("x.blktrace.0: exists"));
