@@ -179,7 +179,7 @@ fn peek(mut reader: Box<dyn Read + Send>, wanted: usize) -> io::Result<(Vec<u8>,
             Ok(0) => break,
             Ok(n) => have += n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted && !interrupt::requested() => {}
-            Err(e) if have == 0 => return Err(e),
+            Err(e) if have == 0 || e.kind() == io::ErrorKind::Interrupted => return Err(e),
             Err(_) => break,
         }
     }
