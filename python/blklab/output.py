@@ -8,6 +8,8 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -74,13 +76,20 @@ def write(path: str | Path, content: bytes) -> None:
 
     Raises OSError with the file's name, or UsageError as `check` does.
     """
-    try:
+    with _named(path):
         if str(path) in STDOUT:
             write_stdout(content)
         elif _is_stream(path):
             _write_stream(path, content)
         else:
-            _write_file(_target(path), content)
+            replace(_target(path), content)
+
+
+@contextmanager
+def _named(path: str | Path) -> Iterator[None]:
+    """Puts the file's name into errors that have none, or that of a temporary file."""
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -133,27 +142,42 @@ def _write_stream(path: str | Path, content: bytes) -> None:
         if _sorted_out(path, os.fstat(descriptor).st_mode):
             stream.write(content)
             return
-    _write_file(_target(path), content)
+    replace(_target(path), content)
 
 
-def _write_file(target: Path, content: bytes) -> None:
+def replace(target: Path, content: bytes) -> None:
+    """Writes a file under a new name, syncs and renames it: what a link leads to is left alone."""
     # A name may have 255 bytes, and the temporary one is longer than the file's.
     prefix = f".{target.name[:50]}."
-    descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=".part", dir=target.parent)
-    temporary = Path(name)
-    try:
+    with _named(target), _temporary(prefix, target.parent) as (descriptor, temporary):
         with open(descriptor, "wb") as file:  # noqa: PTH123  # a descriptor, not a path
             file.write(content)
             file.flush()
             os.fsync(descriptor)
-        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        temporary.chmod(_mode(target))
         temporary.replace(target)
+
+
+@contextmanager
+def _temporary(prefix: str, folder: Path) -> Iterator[tuple[int, Path]]:
+    """Makes a file that is removed if the block fails."""
+    descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=".part", dir=folder)
+    try:
+        yield descriptor, Path(name)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        Path(name).unlink(missing_ok=True)
         raise
 
 
-def _umask() -> int:
+def _mode(target: Path) -> int:
+    """Returns the permissions of a file that is there, else what the umask leaves of them."""
+    try:
+        status = target.lstat()
+    except FileNotFoundError:
+        pass
+    else:
+        if stat.S_ISREG(status.st_mode):
+            return status.st_mode & 0o777
     mask = os.umask(0o077)
     os.umask(mask)
-    return mask
+    return 0o666 & ~mask

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.errors import EnvironmentLacks
+from blklab.errors import EnvironmentLacks, UsageError
 from blklab.trace.record import blktrace, recording
 from blklab.trace.record.blktrace import tallies
 from blklab.trace.record.checks import Device
@@ -128,6 +128,57 @@ def test_several_devices_go_to_a_directory(
     assert run(*arguments, "--overwrite").status == 0
 
 
+@pytest.mark.parametrize("kind", ["directory", "link", "new"])
+def test_several_devices_keep_apart_from_where_the_files_really_go(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    real, name = tmp_path / "recorded", tmp_path / "name"
+    if kind == "link":
+        real.mkdir()
+        name.symlink_to(real)
+    elif kind == "directory":
+        name.mkdir()
+    bad = real if kind == "link" else name
+
+    def refuse(_devices: object, directory: Path, _roots: object) -> list[str]:
+        if directory.is_dir() and directory.resolve() == bad:
+            raise UsageError(f"{directory} is on /dev/sdx")
+        return []
+
+    install(tmp_path, monkeypatch, waiting())
+    monkeypatch.setattr(recording, "check_apart", refuse)
+    outcome = run("trace", "record", "/dev/sdx", "/dev/sdy", "-w", "1s", "-o", name)
+    assert (outcome.status, "is on /dev/sdx" in outcome.err) == (2, True)
+    assert not (tmp_path / "arguments").exists()
+    assert not list(bad.iterdir())
+
+
+def test_the_sidecar_follows_no_link(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    plant = (
+        "(directory / 'x.blklab.json').symlink_to(directory / 'victim')\n"
+        "(directory / 'x.blklab.json.new').symlink_to(directory / 'victim')\n"
+    )
+    install(tmp_path, monkeypatch, plant + waiting())
+    outcome = run("trace", "record", "/dev/sdx", "-w", "200ms", "-o", tmp_path / "x")
+    assert outcome.status == 0, outcome.err
+    assert victim.read_text() == "precious"
+    assert not (tmp_path / "x.blklab.json").is_symlink()
+    assert json.loads((tmp_path / "x.blklab.json").read_text())["dropped"] == 0
+
+
+def test_a_link_to_nowhere_is_no_directory(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, waiting())
+    (tmp_path / "name").symlink_to(tmp_path / "none")
+    outcome = run("trace", "record", "/dev/sdx", "/dev/sdy", "-o", tmp_path / "name")
+    assert (outcome.status, "is no directory" in outcome.err) == (2, True)
+
+
 def test_dropped_events_are_reported_with_advice(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +222,18 @@ def test_an_interrupt_ends_the_recording(
             "the kernel refuses to trace",
         ),
         (
+            "for path in directory.glob('x.*'): path.unlink()\n"
+            "print('Thread 0 failed open /debug/block/sdx/trace0: 1/Operation not permitted');"
+            "print('FAILED to start thread on CPU 0: 1/Operation not permitted')",
+            3,
+            "trace0: 1/Operation not permitted; record on a kernel that is not locked down",
+        ),
+        (
+            "for path in directory.glob('x.*'): path.unlink()",
+            1,
+            "blktrace ended without a trace: it said nothing",
+        ),
+        (
             "print('BLKTRACESETUP(2) /dev/sdx failed: 16/Device or resource busy');sys.exit(1)",
             1,
             "somebody traces this device already",
@@ -194,6 +257,7 @@ def test_a_failing_blktrace(
     outcome = run("trace", "record", "/dev/sdx", "-w", "5s", "-o", tmp_path / "x")
     assert outcome.status == status
     assert words in outcome.err
+    assert outcome.err.count("error:") == 1
     # Only what is ours: another's trace of the same device goes on.
     assert bool(torn_down) == ("signal" in words)
 

@@ -131,7 +131,7 @@ def run(
                 _tear_down(devices)
         said = _read(output)
     if not clean:
-        raise _failure(said, process.returncode, [path for path in files() if _size(path)])
+        raise failure(said, process.returncode, [path for path in files() if _size(path)])
     return Ended(said, ran, stopped_by)
 
 
@@ -193,7 +193,12 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _failure(said: str, status: int, left: list[Path]) -> BlklabError:
+def failure(said: str, status: int, left: list[Path]) -> BlklabError:
+    """Returns what to raise for a blktrace that ended with `status`, with its own words.
+
+    It may end well and have recorded nothing: then its threads were refused the kernel's buffers
+    (blktrace.c, setup_buffer). `left` is what it wrote.
+    """
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     words = next((line for line in lines if "failed" in line.lower()), lines[0] if lines else "")
     match = re.search(r"BLKTRACESETUP\S* \S+ failed: (\d+)/", words)
@@ -205,6 +210,14 @@ def _failure(said: str, status: int, left: list[Path]) -> BlklabError:
         return EnvironmentLacks(
             f"the kernel refuses to trace: {words}", "record on a kernel that allows blktrace"
         )
+    if match := re.search(r"(?i)failed (?:open|to start thread).*: (?:1|13)/", words):
+        return EnvironmentLacks(
+            f"the kernel refuses to trace: {words}",
+            "record on a kernel that is not locked down (cat /sys/kernel/security/lockdown) and"
+            " outside containers",
+        )
     ending = f"signal {-status}" if status < 0 else f"status {status}"
     kept = f"; what it had written is kept ({left[0]}, ...)" if left else ""
+    if status == 0:
+        return BlklabError(f"blktrace ended without a trace: {words or 'it said nothing'}")
     return BlklabError(f"blktrace failed ({ending}): {words or 'it said nothing'}{kept}")

@@ -13,8 +13,17 @@ from types import FrameType
 from typing import Any, Final, NoReturn
 
 from blklab import __version__
-from blklab.errors import BlklabError, UsageError
-from blklab.trace.record.blktrace import Options, Progress, Tally, run, tallies, version
+from blklab.errors import UsageError
+from blklab.output import replace
+from blklab.trace.record.blktrace import (
+    Options,
+    Progress,
+    Tally,
+    failure,
+    run,
+    tallies,
+    version,
+)
 from blklab.trace.record.checks import (
     Device,
     check_apart,
@@ -42,6 +51,14 @@ class Output:
     def directory(self) -> Path:
         """The directory that the files are in."""
         return self.name.parent if self.single else self.name
+
+    @property
+    def existing(self) -> Path:
+        """The nearest directory to `directory` that exists, wherever links lead."""
+        try:
+            return (self.directory if self.directory.is_dir() else self.name.parent).resolve()
+        except (OSError, RuntimeError) as error:  # links in a circle
+            raise UsageError(f"{self.name}: {error}") from error
 
     @property
     def sidecar(self) -> Path:
@@ -105,7 +122,8 @@ def record(
     devices = find_devices(paths, roots)
     output = Output(name.absolute(), single=len(devices) == 1)
     check_writable(output.name.parent)
-    for note in check_apart(devices, output.name.parent, roots):
+    notes = check_apart(devices, output.existing, roots)
+    for note in notes:
         tell(note)
     check_privileges(roots)
     blktrace = find_blktrace()
@@ -114,6 +132,11 @@ def record(
     if note:
         tell(note)
     check_untraced(devices, debugfs)
+    _make_directory(output)
+    # Only now is it sure where the files go: the directory may have been a link, or a mount.
+    for note in check_apart(devices, output.directory, roots):
+        if note not in notes:
+            tell(note)
     _make_way(output, overwrite)
     command = _command(blktrace, debugfs, devices, output, options)
     began = time.time_ns()
@@ -131,8 +154,9 @@ def record(
         options=options,
     )
     if not recording.files:
-        raise BlklabError(f"blktrace ended without a trace: {ended.said.strip()[:300]}")
-    _write(output.sidecar, _sidecar(recording, command, began, version(blktrace)))
+        raise failure(ended.said, 0, [])
+    document = _sidecar(recording, command, began, version(blktrace))
+    replace(output.sidecar, (json.dumps(document, indent=2) + "\n").encode())
     return recording
 
 
@@ -151,16 +175,24 @@ def _command(
     return command
 
 
-def _make_way(output: Output, overwrite: bool) -> None:
-    """Makes the directory, and sees to files that are there already."""
-    if not output.single:
-        if output.name.exists() and not output.name.is_dir():
-            raise UsageError(f"{output.name} is a file; several devices go to a directory")
+def _make_directory(output: Output) -> None:
+    if output.single:
+        if output.name.name.startswith("-"):
+            raise UsageError(f"-o {output.name.name}: blktrace would take it for an option")
+        return
+    try:
         output.name.mkdir(exist_ok=True)
-        check_writable(output.name)
-    elif output.name.name.startswith("-"):
-        raise UsageError(f"-o {output.name.name}: blktrace would take it for an option")
-    existing = [*output.files(), *([output.sidecar] if output.sidecar.exists() else [])]
+    except FileExistsError:
+        raise UsageError(
+            f"{output.name} is no directory; several devices go to a directory"
+        ) from None
+    check_writable(output.name)
+
+
+def _make_way(output: Output, overwrite: bool) -> None:
+    """Sees to files that are there already; links among them are unlinked, not followed."""
+    sidecar = [output.sidecar] if os.path.lexists(output.sidecar) else []
+    existing = [*output.files(), *sidecar]
     if existing and not overwrite:
         raise UsageError(f"{existing[0]} exists already; --overwrite replaces it")
     for path in existing:
@@ -195,16 +227,6 @@ def _sidecar(recording: Recording, command: list[str], began: int, blktrace: str
         "dropped": recording.dropped,
         "devices": devices,
     }
-
-
-def _write(path: Path, document: dict[str, Any]) -> None:
-    unfinished = path.with_name(path.name + ".new")
-    with unfinished.open("w") as file:
-        json.dump(document, file, indent=2)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
 
 
 @contextmanager
