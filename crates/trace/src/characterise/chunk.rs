@@ -52,9 +52,21 @@ impl Chunk {
     /// Rows after which a chunk is handed on: its two lists fit the L2 cache.
     pub const ROWS: usize = 1024;
 
+    /// An empty chunk of a device.
+    pub fn new(device: usize) -> Chunk {
+        let rows = Self::rows(device);
+        Chunk { device, queued: Vec::with_capacity(rows), ended: Vec::with_capacity(rows) }
+    }
+
+    /// The many devices of a large trace share the memory of few.
+    fn rows(device: usize) -> usize {
+        if device < 16 { Self::ROWS } else { Self::ROWS / 16 }
+    }
+
     /// Whether it is time to hand it on.
     pub fn is_full(&self) -> bool {
-        self.queued.len() >= Self::ROWS || self.ended.len() >= Self::ROWS
+        let rows = Self::rows(self.device);
+        self.queued.len() >= rows || self.ended.len() >= rows
     }
 
     /// Whether there is nothing in it.

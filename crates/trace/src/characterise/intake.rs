@@ -251,7 +251,7 @@ impl Intake {
             summary: DeviceSummary::default(),
             in_flight: Depth::new(&self.filter),
             dispatched: Depth::new(&self.filter),
-            chunk: Chunk { device: self.lanes.len(), ..Chunk::default() },
+            chunk: Chunk::new(self.lanes.len()),
         });
         self.lanes.len() - 1
     }
@@ -383,11 +383,7 @@ impl Lane {
     }
 
     fn renew_chunk(&mut self) -> Chunk {
-        let next = Chunk {
-            device: self.chunk.device,
-            queued: Vec::with_capacity(Chunk::ROWS),
-            ended: Vec::with_capacity(Chunk::ROWS),
-        };
+        let next = Chunk::new(self.chunk.device);
         std::mem::replace(&mut self.chunk, next)
     }
 }
