@@ -50,6 +50,7 @@ pub struct Intake {
     open: bool,
     inputs: Vec<String>,
     lanes: Vec<Lane>,
+    lane_of: HashMap<DeviceId, usize>,
     last_lane: usize,
     remaps: Remaps,
     processes: ProcessTable,
@@ -75,6 +76,7 @@ impl Intake {
             filter,
             inputs,
             lanes: Vec::new(),
+            lane_of: HashMap::new(),
             last_lane: 0,
             remaps: Remaps::default(),
             processes: ProcessTable::default(),
@@ -225,8 +227,8 @@ impl Intake {
         {
             return Some(self.last_lane);
         }
-        let at = match self.lanes.iter().position(|l| l.device == event.device) {
-            Some(at) => at,
+        let at = match self.lane_of.get(&event.device) {
+            Some(&at) => at,
             None if self.has_room_for(event) => self.add_lane(event),
             None => return None,
         };
@@ -243,6 +245,7 @@ impl Intake {
 
     fn add_lane(&mut self, event: &Event) -> usize {
         let input = self.inputs.get(usize::from(event.input)).map_or("", String::as_str);
+        self.lane_of.insert(event.device, self.lanes.len());
         self.lanes.push(Lane {
             device: event.device,
             input: event.input,
