@@ -76,10 +76,11 @@ def write(path: str | Path, content: bytes) -> None:
 
     Raises OSError with the file's name, or UsageError as `check` does.
     """
+    if str(path) in STDOUT:
+        write_stdout(content)
+        return
     with _named(path):
-        if str(path) in STDOUT:
-            write_stdout(content)
-        elif _is_stream(path):
+        if _is_stream(path):
             _write_stream(path, content)
         else:
             replace(_target(path), content)
@@ -98,9 +99,12 @@ def _named(path: str | Path) -> Iterator[None]:
 
 def write_stdout(content: bytes) -> None:
     """Writes bytes to standard output, whatever the locale."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()
+    left = memoryview(content)
+    with _named("standard output"):
+        sys.stdout.flush()
+        while left:  # PYTHONUNBUFFERED: a write may be short
+            left = left[sys.stdout.buffer.write(left) :]
+        sys.stdout.buffer.flush()
 
 
 def _is_stream(path: str | Path) -> bool:

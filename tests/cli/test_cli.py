@@ -10,7 +10,7 @@ import click
 import pytest
 
 import blklab
-from blklab import cli
+from blklab.cli import root
 from blklab.cli.lazy import LazyGroup
 from tests.conftest import Run
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 def groups() -> list[tuple[str, LazyGroup]]:
     """Returns every group, with the words that lead to it."""
-    found = [("", cli.blklab)]
+    found = [("", root.blklab)]
     for path, group in found:
         for name in group.entries:
             command = group.get_command(click.Context(group), name)

@@ -1,98 +1,28 @@
 """The `blklab` command: it parses, calls and prints; the work is done elsewhere.
 
-Everything here is imported at every start, so it imports little: rich, altair and the like come
-in when a command needs them.
+The console script starts here, so this imports nothing that takes time: an interrupt while Python
+imports the rest ends it as an interrupt later does.
 """
 
-import io
 import os
 import sys
-from collections.abc import Sequence
 
-import click
-
-from blklab.cli.failures import guarded
-from blklab.cli.lazy import Entry, LazyGroup
-
-COMMANDS = {
-    "trace": Entry("blklab.cli.trace:trace", "Read block traces and say what the workload is"),
-    "completion": Entry("blklab.cli.completion:completion", "Print the completion for your shell"),
-}
+INTERRUPTED = 128 + 2  # SIGINT
 
 
-def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        from blklab import DEBUG_BUILD, __version__
-
-        note = " (debug build: correct, but do not believe its speed)" if DEBUG_BUILD else ""
-        click.echo(f"blklab {__version__}{note}")
-        ctx.exit()
-
-
-@click.group(
-    cls=LazyGroup,
-    entries=COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    subcommand_metavar="COMMAND ...",
-    options_metavar="",
-)
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Print the version and exit.",
-)
-def blklab() -> None:
-    """A laboratory for Linux block storage: what a server asks of its disks, and which
-    arrangement of them would suit it.
-
-    \b
-    First commands to type:
-      blklab trace record /dev/md4 -w 60 -o md4   record a minute of an array, as root
-      blklab trace stat md4                       what the workload is, in the terminal
-      blklab trace report md4 -o md4.html         the same as a page to pass on
-      blklab COMMAND --help                       what a command takes, with examples
-
-    \b
-    Results go to stdout, everything else to stderr. Commands that print results
-    take --json. Sizes are typed as 512, 4k or 10GiB (powers of 1024), durations
-    as 1.5s, 200ms or 10us.
-
-    \b
-    Exit status:
-      0    done
-      1    it could not be done, or a check or comparison failed
-      2    the command line makes no sense
-      3    something is missing here; the message says what to install
-      70   a bug in blklab
-      130  interrupted
-
-    \b
-    Environment:
-      NO_COLOR      if set, no colours
-      COLUMNS       the width to print for, instead of the terminal's
-      BLKLAB_DEBUG  if 1, a failure shows its traceback
-    """
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Runs the command line and exits with its status: the console script."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a locale without µ is no reason to fail
-    sys.exit(guarded(lambda: _run(sys.argv[1:] if arguments is None else arguments)))
-
-
-def _run(arguments: Sequence[str]) -> int:
-    # What click's own main() does, but for its handling of errors: see blklab.cli.failures.
-    if instruction := os.environ.get("_BLKLAB_COMPLETE"):
-        from click.shell_completion import shell_complete
-
-        return shell_complete(blklab, {}, "blklab", "_BLKLAB_COMPLETE", instruction)
     try:
-        with blklab.make_context("blklab", list(arguments)) as ctx:
-            blklab.invoke(ctx)
-    except click.exceptions.Exit as done:
-        return done.exit_code
-    return 0
+        import signal
+
+        alone = arguments is None
+        if alone and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
+        from blklab.cli import failures, root, signals, streams
+    except KeyboardInterrupt:
+        os._exit(INTERRUPTED)
+    streams.ready()
+    words = sys.argv[1:] if arguments is None else arguments
+    with signals.handled():
+        status = failures.guarded(lambda: root.run(words))
+    sys.exit(status)

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -82,7 +82,8 @@ def warn(message: str) -> None:
     """Prints one line `blklab: warning: …` on stderr."""
     from blklab.text import printable
 
-    click.echo(f"blklab: warning: {printable(message)}", err=True)
+    with suppress(OSError):  # nobody may be left to read it
+        click.echo(f"blklab: warning: {printable(message)}", err=True)
 
 
 @contextmanager
@@ -106,6 +107,12 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
 def _console(*, stderr: bool) -> "Console":
     from rich.console import Console
 
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:  # rich's ends the program with status 1
+            if not stderr:
+                raise BrokenPipeError
+            self.quiet = True  # nobody is left to read notes
+
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH
-    return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
+    return Plain(file=stream, width=width, markup=False, emoji=False, highlight=False)

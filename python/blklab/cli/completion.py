@@ -24,7 +24,7 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from blklab.cli import blklab
+    from blklab.cli.root import blklab
 
     completer = get_completion_class(shell)
     assert completer is not None  # noqa: S101  # every choice is one of click's own

@@ -8,29 +8,38 @@ from collections.abc import Callable
 
 import click
 
+from blklab.cli import INTERRUPTED, streams
 from blklab.errors import BlklabError
 from blklab.text import printable
 
 CRASHED = 70  # EX_SOFTWARE of sysexits.h
-INTERRUPTED = 128 + 2  # SIGINT
 PIPE_CLOSED = 128 + 13  # SIGPIPE, as the shell reports `yes | head`
 
 
 def guarded(run: Callable[[], int]) -> int:
     """Calls `run` and returns the exit status of the program, whatever happens."""
+    status = _status(run)
+    streams.give_up()
+    return status
+
+
+def _status(run: Callable[[], int]) -> int:
     try:
         status = run()
-        sys.stdout.flush()
+        streams.flush()
     except BrokenPipeError:
-        return _pipe_closed()
+        return PIPE_CLOSED
     except (KeyboardInterrupt, click.Abort):
         _say("interrupted")
         return INTERRUPTED
-    except SystemExit:
-        raise
+    except SystemExit as end:  # a signal
+        return end.code if isinstance(end.code, int) else 1
     except BaseException as error:  # a panic in Rust is no Exception
+        if isinstance(error, OSError) and streams.is_of_stdout(error):
+            error.filename = "standard output"
         if os.environ.get("BLKLAB_DEBUG", "") not in {"", "0"} and not _is_usage(error):
-            traceback.print_exception(error)
+            with contextlib.suppress(OSError):
+                traceback.print_exception(error)
         return _report(error)
     return status
 
@@ -42,7 +51,8 @@ def _is_usage(error: BaseException) -> bool:
 def _report(error: BaseException) -> int:
     match error:
         case click.exceptions.NoArgsIsHelpError():
-            click.echo(error.message, err=True)
+            with contextlib.suppress(OSError):
+                click.echo(error.message, err=True)
             return 2
         case click.UsageError():
             message = error.format_message()
@@ -81,10 +91,3 @@ def _say(message: str) -> None:
     one_line = printable(" ".join(message.split()))
     with contextlib.suppress(OSError):  # nobody may be left to read it
         print(f"blklab: {one_line}", file=sys.stderr)  # noqa: T201
-
-
-def _pipe_closed() -> int:
-    # Python flushes stdout once more at exit; let that succeed.
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return PIPE_CLOSED

@@ -6,6 +6,8 @@ import click
 
 from blklab import _core, units
 from blklab.cli.common import emit, json_option, warn
+from blklab.cli.signals import unfinished
+from blklab.cli.streams import native
 from blklab.cli.trace.selection import selection_options, trace_arguments
 from blklab.text import printable
 
@@ -50,9 +52,10 @@ def convert(
     """
     from blklab.trace.convert import convert as converting
 
-    document = converting(
-        paths, output, selection, to=to, format_name=format_name, overwrite=overwrite
-    )
+    with unfinished(output), native(output):
+        document = converting(
+            paths, output, selection, to=to, format_name=format_name, overwrite=overwrite
+        )
     for warning in document["trace"]["warnings"]:
         warn(f"{warning['path']}: {warning['message']}")
     report = document["report"]

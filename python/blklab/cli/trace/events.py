@@ -1,10 +1,9 @@
 """`blklab trace events`: the events as text."""
 
-import sys
-
 import click
 
 from blklab import _core
+from blklab.cli import signals, streams
 from blklab.cli.common import warn
 from blklab.cli.trace.selection import selection_options, trace_arguments
 
@@ -29,9 +28,12 @@ def events(
       blklab trace events md127 | grep ' C '
       blklab trace events md127 --process postgres --since 10s --until 11s -q
     """
-    sys.stdout.flush()
-    _, warnings = _core.print_events(
-        paths, selection, format=format_name, summary=not quiet, as_json=as_json
-    )
+    streams.check_stdout()
+    with signals.at_once():
+        whole, warnings = _core.print_events(
+            paths, selection, format=format_name, summary=not quiet, as_json=as_json
+        )
     for path, message in warnings:
         warn(f"{path}: {message}")
+    if not whole:
+        raise BrokenPipeError

@@ -7,6 +7,8 @@ import click
 
 from blklab import _core
 from blklab.cli.common import DURATION, SIZE, emit, json_option, notes, progress, warn
+from blklab.cli.signals import unfinished
+from blklab.cli.streams import native
 from blklab.cli.trace.selection import selection_options, trace_arguments
 from blklab.text import printable
 
@@ -174,7 +176,10 @@ def _replay(
         since_ns=wanted["since_ns"],
         until_ns=wanted["until_ns"],
     )
-    document = convert(paths, iolog, only, to="iolog", format_name=format_name, overwrite=overwrite)
+    with unfinished(iolog), native(iolog):
+        document = convert(
+            paths, iolog, only, to="iolog", format_name=format_name, overwrite=overwrite
+        )
     count = document["report"]["written"]
     notes().print(
         f"{printable(iolog)}: {count:,} I/Os; replay_redirect=FILE says where fio replays them"

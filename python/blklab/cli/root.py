@@ -1,0 +1,89 @@
+"""The command line's root: options, commands, and how one is run.
+
+Everything here is imported at every start, so it imports little: rich, altair and the like come
+in when a command needs them.
+"""
+
+import os
+from collections.abc import Sequence
+
+import click
+
+from blklab.cli.lazy import Entry, LazyGroup
+
+COMMANDS = {
+    "trace": Entry("blklab.cli.trace:trace", "Read block traces and say what the workload is"),
+    "completion": Entry("blklab.cli.completion:completion", "Print the completion for your shell"),
+}
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from blklab import DEBUG_BUILD, __version__
+
+        note = " (debug build: correct, but do not believe its speed)" if DEBUG_BUILD else ""
+        click.echo(f"blklab {__version__}{note}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    entries=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    subcommand_metavar="COMMAND ...",
+    options_metavar="",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
+def blklab() -> None:
+    """A laboratory for Linux block storage: what a server asks of its disks, and which
+    arrangement of them would suit it.
+
+    \b
+    First commands to type:
+      blklab trace record /dev/md4 -w 60 -o md4   record a minute of an array, as root
+      blklab trace stat md4                       what the workload is, in the terminal
+      blklab trace report md4 -o md4.html         the same as a page to pass on
+      blklab COMMAND --help                       what a command takes, with examples
+
+    \b
+    Results go to stdout, everything else to stderr. Commands that print results
+    take --json. Sizes are typed as 512, 4k or 10GiB (powers of 1024), durations
+    as 1.5s, 200ms or 10us.
+
+    \b
+    Exit status:
+      0    done
+      1    it could not be done, or a check or comparison failed
+      2    the command line makes no sense
+      3    something is missing here; the message says what to install
+      70   a bug in blklab
+      130  interrupted; 141, 143 and so on: 128 + the signal that ended it
+
+    \b
+    Environment:
+      NO_COLOR      if set, no colours
+      COLUMNS       the width to print for, instead of the terminal's
+      BLKLAB_DEBUG  if 1, a failure shows its traceback
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs a command line and returns its exit status; failures are raised."""
+    # What click's own main() does, but for its handling of errors: see blklab.cli.failures.
+    if instruction := os.environ.get("_BLKLAB_COMPLETE"):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(blklab, {}, "blklab", "_BLKLAB_COMPLETE", instruction)
+    try:
+        with blklab.make_context("blklab", list(arguments)) as ctx:
+            blklab.invoke(ctx)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    return 0
