@@ -26,6 +26,9 @@ NANOSECONDS: Final = {
 }
 """Every suffix a duration may have, and its length."""
 
+LONGEST: Final = 2**64 - 1
+"""ns of the longest duration: the native core counts 64 bits of them."""
+
 _DURATION_PART: Final = re.compile(r" ?(\d+(?:\.\d+)?) ?([a-zµμ]*)", re.A)
 
 
@@ -56,7 +59,7 @@ def parse_size(text: str) -> int:
 def parse_duration(text: str) -> int:
     """Returns the nanoseconds that `text` states: `1.5s`, `200ms`, `1h 30m`, `2` (seconds).
 
-    Fractions of a nanosecond are refused. Raises ValueError.
+    Fractions of a nanosecond are refused, and what 64 bits do not hold. Raises ValueError.
     """
     stripped = text.strip()
     parts = list(_DURATION_PART.finditer(stripped))
@@ -73,6 +76,8 @@ def parse_duration(text: str) -> int:
         raise ValueError(f"{text!r} is not a duration: write 1.5s, 200ms, 10us, 1h30m or seconds")
     if total.denominator != 1:
         raise ValueError(f"{text!r} is not a whole number of nanoseconds")
+    if total > LONGEST:
+        raise ValueError(f"{text!r} is too long a duration: 584 years (213503d) are the most")
     return total.numerator
 
 

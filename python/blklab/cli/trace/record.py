@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from blklab.trace.record import Progress, Recording
+
+LONGEST: Final = (2**31 - 2) * 10**9
+"""ns; blktrace reads -w with atoi(3)."""
 
 
 @click.command()
@@ -68,9 +71,12 @@ def record(
     """
     from blklab.errors import UsageError
     from blklab.trace import record as recorder
+    from blklab.units import format_duration
 
     if duration is not None and duration <= 0:
         raise UsageError("-w 0s: nothing would be recorded")
+    if duration is not None and duration > LONGEST:
+        raise UsageError(f"-w {format_duration(duration)}: blktrace records for 68 years at most")
     if buffer_size % 1024 or not 4096 <= buffer_size <= 1 << 30:
         raise UsageError("--buffer-size must be whole KiB, from 4k to 1g")
     options = recorder.Options(
