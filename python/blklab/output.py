@@ -107,6 +107,11 @@ def write_stdout(content: bytes) -> None:
         sys.stdout.buffer.flush()
 
 
+def is_stream(path: str | Path) -> bool:
+    """Tells whether a name is of standard output, a FIFO or a character device: not of a file."""
+    return str(path) in STDOUT or Path(path).is_fifo() or Path(path).is_char_device()
+
+
 def _is_stream(path: str | Path) -> bool:
     """Tells FIFOs and character devices from files. Raises UsageError for what is neither."""
     try:

@@ -93,3 +93,10 @@ def test_a_format_that_knows_no_processes() -> None:
     path = Path(__file__).parents[1] / "data" / "formats" / "msr.csv"
     found = said(read_trace(path).focus)
     assert found["Origin"] == "The trace does not say which process queued the I/O."
+
+
+def test_one_is_singular(tmp_path: Path) -> None:
+    records = [record for n in range(4) for record in life(n * 10_000_000, 8)]
+    found = said(read_trace(write_trace(tmp_path / "t", records)).focus)
+    assert "1 I/O is in flight on average (at most 1" in found["Latency"]
+    assert "only 1 distinct block was accessed" in found["Locality"]

@@ -28,3 +28,27 @@ def test_words_are_counted_and_listed() -> None:
     assert words.listing(["a"]) == "a"
     assert words.listing(["a", "b", "c"]) == "a, b and c"
     assert words.ops("flush") == "flushes"
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        (
+            "only 1 distinct blocks were accessed: too few to tell",
+            "only 1 distinct block was accessed: too few to tell",
+        ),
+        (
+            "only 11 distinct blocks were accessed: too few to tell",
+            "only 11 distinct blocks were accessed: too few to tell",
+        ),
+        (
+            "blocks were accessed 0.99 times each: hardly any comes again.",
+            "blocks were accessed about once each: hardly any comes again",
+        ),
+        ("blocks were accessed 1.04 times each", "blocks were accessed about once each"),
+        ("blocks were accessed 1.05 times each", "blocks were accessed 1.05 times each"),
+        ("blocks were accessed 11.00 times each", "blocks were accessed 11.00 times each"),
+    ],
+)
+def test_why_it_is_not_zipfs_law(reason: str, said: str) -> None:
+    assert words.zipf_reason({"reason": reason}) == said

@@ -45,7 +45,20 @@ SIZE: Final = _Quantity("size", units.parse_size)
 DURATION: Final = _Quantity("duration", units.parse_duration)
 """Option type: `1.5s`, `200ms`, `10us`; gives nanoseconds."""
 
-INPUT: Final = click.Path(path_type=str)
+
+class _Input(click.Path):
+    def convert(
+        self,
+        value: "str | os.PathLike[str]",
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> "str | bytes | os.PathLike[str]":
+        if not value:
+            self.fail("the name of a trace is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+INPUT: Final = _Input(path_type=str)
 """Argument type: something to read. Whether it is there, its reader says, with a better message."""
 
 

@@ -183,7 +183,9 @@ def _depth(device: Device) -> str:
     level = device.data["in_flight"]
     if level["mean"] is None or not device.ends:
         return ""
-    text = f"{words.number(level['mean'])} I/Os are in flight on average (at most {level['max']:,}"
+    mean = words.number(level["mean"])
+    text = f"{mean} {'I/O is' if mean == '1' else 'I/Os are'} in flight on average"
+    text += f" (at most {level['max']:,}"
     if level["idle_share"] is not None and level["idle_share"] >= 0.005:
         text += f"; none for {words.share(level['idle_share'])} of the time"
     return text + ")"
@@ -229,7 +231,7 @@ def _locality(device: Device) -> str:
 
 
 def _zipf(zipf: dict[str, Any]) -> str:
-    reason = str(zipf["reason"]).rstrip(".")
+    reason = words.zipf_reason(zipf)
     match zipf["verdict"]:
         case "zipf":
             return (

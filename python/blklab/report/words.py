@@ -1,7 +1,8 @@
 """Figures as they stand in a sentence or a table cell."""
 
+import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from blklab import units
 
@@ -69,3 +70,11 @@ def listing(parts: Sequence[str]) -> str:
 def ops(name: str) -> str:
     """Returns the plural of an operation: `flush` is `flushes`."""
     return {"flush": "flushes"}.get(name, name + "s")
+
+
+def zipf_reason(zipf: dict[str, Any]) -> str:
+    """Returns why popularity is or is not Zipf's, as a profile says it, to end a sentence."""
+    reason = str(zipf["reason"]).rstrip(".")
+    reason = reason.replace("only 1 distinct blocks were", "only 1 distinct block was")
+    # The number of distinct blocks may be an estimate, and then a little too high.
+    return re.sub(r"\b(0\.\d\d|1\.0[0-4]) times each", "about once each", reason)

@@ -2,11 +2,17 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from blklab import _core
 from blklab.errors import UsageError
+from blklab.output import STDOUT, is_stream
+
+SUFFIXES: Final = (".parquet", ".iolog", ".bin")
+"""Suffixes that stand for a form (crates/trace/src/export/target.rs)."""
 
 
 def convert(
@@ -24,10 +30,25 @@ def convert(
     Returns {"to", "report": {"files", "bytes", "taken", "written"}, "trace"}. An existing file is
     left as it is unless `overwrite`. Raises UsageError or BlklabError; then nothing was written.
     """
-    if not overwrite and output != "-" and os.path.lexists(output):
+    if to is None:
+        _check_suffix(output)
+    if not overwrite and os.path.lexists(output) and not is_stream(output):
         raise UsageError(f"{output}: exists already; --overwrite replaces it")
+    target = "-" if output in STDOUT else output
     text = _core.convert(
-        paths, output, selection, to=to, format=format_name, overwrite=overwrite, tick=tick
+        paths, target, selection, to=to, format=format_name, overwrite=overwrite, tick=tick
     )
     document: dict[str, Any] = json.loads(text)
     return document
+
+
+def _check_suffix(output: str) -> None:
+    """Refuses `x.paruqet`: a set of files `x.paruqet.blktrace.0` is not what is meant."""
+    suffix = Path(output).suffix
+    if is_stream(output) or output.endswith(SUFFIXES) or not re.match(r"\.[A-Za-z]", suffix):
+        return
+    forms = ", ".join(name for name, _ in _core.trace_targets())
+    raise UsageError(
+        f"{output}: no form has the suffix {suffix}: {', '.join(SUFFIXES)} have one; or name the"
+        f" form with --to: {forms}"
+    )

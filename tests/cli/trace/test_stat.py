@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Run
+from tests.trace.generated import Record, write_trace
 
 PGBENCH = Path(__file__).parents[2] / "data" / "traces" / "pgbench-raid1"
 SCSI = PGBENCH.with_name("scsi-errors")
@@ -91,3 +92,28 @@ def test_what_is_heavy_is_not_imported() -> None:
         env=os.environ,
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_what_makes_no_sense(run: Run) -> None:
+    for arguments, words in (
+        ((SCSI, "--since", "300000d"), "too long a duration"),
+        (("",), "the name of a trace is empty"),
+    ):
+        outcome = run("trace", "stat", *arguments)
+        assert (outcome.status, outcome.out) == (2, "")
+        assert words in outcome.err
+        assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("devices", "named"),
+    [(8, ")"), (9, ") and 1 other"), (1000, ") and 992 others")],
+)
+def test_without_io_few_devices_are_named(
+    run: Run, tmp_path: Path, devices: int, named: str
+) -> None:
+    records = [Record(n, 5, 0, device=8 << 20 | 16 * n) for n in range(devices)]
+    outcome = run("trace", "stat", write_trace(tmp_path / "plugs", records))
+    assert outcome.status == 1
+    assert outcome.err.endswith(f"{named}\n"), outcome.err
+    assert outcome.err.count("plugs (") == 8

@@ -9,6 +9,7 @@ from blklab.cli.common import emit, json_option, warn
 from blklab.cli.signals import unfinished
 from blklab.cli.streams import native
 from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.output import STDOUT
 from blklab.text import printable
 
 if TYPE_CHECKING:
@@ -61,13 +62,15 @@ def convert(
     report = document["report"]
 
     def draw(console: "Console") -> None:
-        what = "I/Os" if document["to"] == "ios" else "events"
+        from blklab.report import words
+
+        what = words.plural(report["written"], "I/O" if document["to"] == "ios" else "event")
         left = report["taken"] - report["written"]
         names = ", ".join(printable(file) for file in report["files"])
         console.print(
-            f"{names}: {report['written']:,} {what}, {units.format_size(report['bytes'])}"
+            f"{names}: {what}, {units.format_size(report['bytes'])}"
             + (f" ({left:,} have no place in this form)" if left else "")
         )
 
-    if output != "-" or as_json:
+    if output not in STDOUT or as_json:
         emit(document, as_json, draw)

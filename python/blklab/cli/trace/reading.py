@@ -1,15 +1,17 @@
 """Reading a trace for a command: with progress, warnings, and a word if there is no I/O in it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blklab import _core
 from blklab.cli.common import progress, warn
 from blklab.errors import BlklabError
-from blklab.text import printable
 
 if TYPE_CHECKING:
     from blklab.report.view import View
+
+MOST_NAMED: Final = 8
+"""Devices that a message names."""
 
 
 def read(paths: Sequence[str], selection: _core.Filter, format_name: str | None) -> "View":
@@ -40,9 +42,14 @@ def _nothing(view: "View", paths: Sequence[str]) -> str:
     return (
         f"no I/O in {', '.join(paths)}{f' ({chosen})' if chosen else ''}: the trace has"
         f" {words.plural(profile['events'], 'event')} between {words.duration(profile['first_ns'])}"
-        f" and {words.duration(profile['last_ns'])}{_devices(profile['device_names'])}"
+        f" and {words.duration(profile['last_ns'])}{_devices(list(view.names.values()))}"
     )
 
 
-def _devices(names: dict[str, str]) -> str:
-    return f", of {', '.join(printable(name) for name in names.values())}" if names else ""
+def _devices(names: list[str]) -> str:
+    if not names:
+        return ""
+    listed = ", ".join(names[:MOST_NAMED])
+    left = len(names) - MOST_NAMED
+    more = f" and {left:,} {'other' if left == 1 else 'others'}" if left > 0 else ""
+    return f", of {listed}{more}"

@@ -106,7 +106,7 @@ def hotness(device: Device) -> Table:
     note = {"zipf": "Zipf: ", "uniform": "not Zipf but uniform: "}.get(
         zipf["verdict"], "not Zipf: "
     )
-    note += zipf["reason"]
+    note += words.zipf_reason(zipf)
     if found["sampled"]:
         note += (
             f"; from a sample of {words.share(found['sample_rate'])} of the blocks"
@@ -125,7 +125,7 @@ def footprint(device: Device) -> Table:
         words.size(found["unique_bytes"]),
         words.size(found["unique_read_blocks"] * BLOCK),
         words.size(found["unique_written_blocks"] * BLOCK),
-        words.number(found["accesses_per_block"]),
+        words.number(max(1.0, found["accesses_per_block"])),  # of an estimated number of blocks
         words.share(found["first_touch_share"]),
     ]
     headings = figures("touched", "read", "written", "accesses a block", "first touches")
