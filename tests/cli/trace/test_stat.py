@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Run
-from tests.trace.generated import Record, write_trace
+from tests.trace.generated import QUEUED, READ, Q, Record, write_trace
 
 PGBENCH = Path(__file__).parents[2] / "data" / "traces" / "pgbench-raid1"
 SCSI = PGBENCH.with_name("scsi-errors")
@@ -117,3 +118,16 @@ def test_without_io_few_devices_are_named(
     assert outcome.status == 1
     assert outcome.err.endswith(f"{named}\n"), outcome.err
     assert outcome.err.count("plugs (") == 8
+
+
+def test_a_trace_of_more_cpus_than_files_may_be_open(run: Run, tmp_path: Path) -> None:
+    records = [Record(cpu, Q, QUEUED | READ, 8 * cpu, 4096, cpu=cpu) for cpu in range(1, 200)]
+    base = write_trace(tmp_path / "many", [Record(0, Q, QUEUED | READ, 0, 4096), *records])
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+    try:
+        outcome = run("trace", "stat", "--json", base)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert outcome.status == 0, outcome.err
+    assert json.loads(outcome.out)["events"] == 200

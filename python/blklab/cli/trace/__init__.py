@@ -1,5 +1,7 @@
 """`blklab trace`: one module per command, and one line each in COMMANDS."""
 
+import resource
+
 import click
 
 from blklab.cli.lazy import Entry, LazyGroup
@@ -22,3 +24,6 @@ def trace() -> None:
     A trace is what `blktrace` recorded: a set of files NAME.blktrace.0, .1 ..., given as NAME, as
     their directory or one by one. The format is recognised from the content.
     """
+    # A trace has a file for each device and CPU, all open at once; the soft limit is often 1,024.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
