@@ -1,5 +1,6 @@
 """What every test relies on."""
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -7,6 +8,11 @@ import pytest
 from hypothesis import settings
 
 from blklab.cli import main
+
+# Run in the background of a shell, interrupts are ignored, and every child would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # No test may depend on how fast or busy the machine is.
 settings.register_profile("blklab", deadline=None)
