@@ -46,8 +46,8 @@ REGISTRIES = [
     "pythonhosted" + ".org",
     "static.crates" + ".io",
     "index.crates" + ".io",
-    "proxy.golang" + ".org",
-    "registry.npmjs" + ".org",
+    "proxy." + "golang.org",
+    "registry." + "npmjs.org",
     "deb.debian" + ".org",
 ]
 DEVELOPER_PATHS = re.compile(r"(?<![\w.~-])/(?:home/[a-z_][\w-]*|Users/\w+|root|work)/[\w.-]+")
