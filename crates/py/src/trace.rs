@@ -1,14 +1,11 @@
 //! Traces for Python.
 
 use crate::failures::{UsageError, python_error};
-use blklab_trace::blkparse::summary::Summary;
-use blklab_trace::blkparse::{json, line};
-use blklab_trace::event::EventBatch;
+use blklab_trace::blkparse::print::{Style, print};
 use blklab_trace::export::target::{TARGETS, target};
-use blklab_trace::process::{ProcessTable, UNNAMED};
 use blklab_trace::{characterise as characterising, export, filter, formats, open};
 use pyo3::prelude::*;
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind};
 
 /// Which events and I/Os to look at; everything by default.
 ///
@@ -142,51 +139,23 @@ pub fn print_events(
     summary: bool,
     as_json: bool,
 ) -> PyResult<(bool, Vec<(String, String)>)> {
-    let filter = &filter.0;
     let mut source = open::open(&paths, format.as_deref()).map_err(python_error)?;
-    let written = (|| -> PyResult<io::Result<()>> {
-        let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        let mut processes = ProcessTable::default();
-        let names: Vec<String> = source.info().inputs.iter().map(|i| i.name.clone()).collect();
-        let mut counts = Summary::new(names.iter().map(String::as_str));
-        let mut batch = EventBatch::default();
-        while source.fill(&mut batch).map_err(python_error)? {
-            py.check_signals()?;
-            let mut learnt = batch.names.iter().peekable();
-            for (at, event) in batch.events.iter().enumerate() {
-                while let Some(name) = learnt.next_if(|n| n.before <= at) {
-                    processes.learn(name.pid, &name.name);
-                }
-                let input = names.get(usize::from(event.input)).map_or("", String::as_str);
-                if !filter.wants_event(event, processes.name(event.pid).unwrap_or(UNNAMED), input) {
-                    continue;
-                }
-                counts.add(event);
-                let wrote = if as_json {
-                    json::write_line(&mut out, event, batch.pdu_of(event), &processes)
-                } else {
-                    line::write_line(&mut out, event, batch.pdu_of(event), &processes)
-                };
-                if let Err(error) = wrote {
-                    return Ok(Err(error));
-                }
-            }
-            learnt.for_each(|n| processes.learn(n.pid, &n.name));
-            batch.clear();
-        }
-        let end = |out: &mut dyn Write| -> io::Result<()> {
-            if summary && !as_json {
-                counts.write(&mut &mut *out)?;
-                for input in source.info().inputs.iter().filter(|i| !i.name.is_empty()) {
-                    for file in &input.files {
-                        writeln!(out, "Input file {file} added")?;
-                    }
-                }
-            }
-            out.flush()
-        };
-        Ok(end(&mut out))
-    })()?;
+    let style = match (as_json, summary) {
+        (true, _) => Style::Json,
+        (false, true) => Style::Blkparse,
+        (false, false) => Style::Quiet,
+    };
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut failure = None;
+    let mut tick = |_| {
+        failure = py.check_signals().err();
+        failure.is_none()
+    };
+    let written = print(&mut *source, &filter.0, style, &mut out, &mut tick);
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let written = written.map_err(python_error)?;
     let warnings = source.info().warnings.iter().map(|w| (w.path.clone(), w.message.clone())).collect();
     match written {
         Ok(()) => Ok((true, warnings)),

@@ -1,5 +1,6 @@
 //! Names of processes, as a trace's notes tell them.
 
+use crate::event::{Event, EventBatch};
 use std::collections::HashMap;
 
 /// What blkparse prints for a process it has no name for (glibc's `printf` of a null pointer).
@@ -21,6 +22,23 @@ impl ProcessTable {
         if self.names.len() < Self::MAX {
             self.names.entry(pid).or_insert_with(|| name.chars().take(64).collect());
         }
+    }
+
+    /// Calls `act` with every event of a batch and the names that are known by then.
+    pub fn follow<E>(
+        &mut self,
+        batch: &EventBatch,
+        mut act: impl FnMut(&Event, &ProcessTable) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut names = batch.names.iter().peekable();
+        for (at, event) in batch.events.iter().enumerate() {
+            while let Some(name) = names.next_if(|name| name.before <= at) {
+                self.learn(name.pid, &name.name);
+            }
+            act(event, self)?;
+        }
+        names.for_each(|name| self.learn(name.pid, &name.name));
+        Ok(())
     }
 
     /// The name of a process, if known.

@@ -1,7 +1,7 @@
 //! What every reader is: a source of events in time order, with what it knows about itself.
 
 use crate::error::Result;
-use crate::event::EventBatch;
+use crate::event::{Event, EventBatch};
 use serde::Serialize;
 
 /// Something survivable that the user should know of.
@@ -50,6 +50,11 @@ pub struct TraceInfo {
 impl TraceInfo {
     /// Enough to see what is wrong, few enough for any trace.
     pub const MAX_WARNINGS: usize = 50;
+
+    /// The name of the input that an event came from; empty when it has none.
+    pub fn input_of(&self, event: &Event) -> &str {
+        self.inputs.get(usize::from(event.input)).map_or("", |input| input.name.as_str())
+    }
 
     /// Notes a warning unless there are too many already.
     pub fn warn(&mut self, path: &str, message: impl Into<String>) {

@@ -2,5 +2,6 @@
 
 pub mod json;
 pub mod line;
+pub mod print;
 pub mod summary;
 pub mod tally;

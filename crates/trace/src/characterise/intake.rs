@@ -238,18 +238,22 @@ impl Intake {
 
     /// Devices that the user asked for by name have room whatever else there is.
     fn has_room_for(&self, event: &Event) -> bool {
-        let input = self.inputs.get(usize::from(event.input)).map_or("", String::as_str);
-        let asked_for = !self.filter.devices.is_empty() && self.filter.wants_device(event.device, input);
+        let asked_for = !self.filter.devices.is_empty() && self.wants_device(event);
         self.lanes.len() < if asked_for { 2 * MAX_DEVICES } else { MAX_DEVICES }
     }
 
-    fn add_lane(&mut self, event: &Event) -> usize {
+    fn wants_device(&self, event: &Event) -> bool {
         let input = self.inputs.get(usize::from(event.input)).map_or("", String::as_str);
+        self.filter.wants_device(event.device, input)
+    }
+
+    fn add_lane(&mut self, event: &Event) -> usize {
+        let wanted = self.wants_device(event);
         self.lane_of.insert(event.device, self.lanes.len());
         self.lanes.push(Lane {
             device: event.device,
             input: event.input,
-            wanted: self.filter.wants_device(event.device, input),
+            wanted,
             pairer: Pairer::default(),
             summary: DeviceSummary::default(),
             in_flight: Depth::new(&self.filter),

@@ -69,7 +69,7 @@ impl Exporter for IoExporter {
         self.out.learn(batch);
         batch.names.iter().for_each(|name| self.processes.learn(name.pid, &name.name));
         for event in &batch.events {
-            let input = info.inputs.get(usize::from(event.input)).map_or("", |i| i.name.as_str());
+            let input = info.input_of(event);
             let at = self.lane(event.device, input);
             let source = match event.action {
                 Action::REMAP => {

@@ -85,7 +85,7 @@ fn keep_wanted(batch: &mut EventBatch, filter: &Filter, processes: &mut ProcessT
             name.before = kept;
         }
         index += 1;
-        let input = info.inputs.get(usize::from(event.input)).map_or("", |i| i.name.as_str());
+        let input = info.input_of(event);
         let wanted = filter.wants_event(event, processes.name(event.pid).unwrap_or(UNNAMED), input);
         kept += usize::from(wanted);
         wanted

@@ -47,29 +47,30 @@ def _bars(device: Device, kind: str) -> Chart | None:
             if number := sum(group.ios[op] for group in rest):
                 name = f"{len(rest)} others"
                 rows.append({"name": name, "op": op, "n": number, "share": number / device.ios})
-    present = [op for op in OPS if any(row["op"] == op for row in rows)]
     names = list(dict.fromkeys(row["name"] for row in rows))
+    spec = _stacked(
+        rows, names, tip("name", load.KINDS[kind].lower()), tip("share", "of all", ".2%")
+    )
+    spec["height"] = max(70, 24 * len(names))
+    table = load.groups(device, kind, most=200)
+    return Chart(f"by-{kind}", TITLES[kind], spec, table)
+
+
+def _stacked(rows: list[Spec], names: list[str], who: Spec, last: Spec) -> Spec:
+    """Returns bars of `n` I/Os by `name`, in pieces by `op`; `who` and `last` frame the tooltip."""
     rank, order = stacking()
-    spec = chart_spec(
+    return chart_spec(
         rows,
         transform=[rank],
         mark={"type": "bar", "cornerRadiusEnd": 0},
         encoding={
             "y": {**category("name", axis={"title": None, "labelFontSize": 12}), "sort": names},
             "x": quantity("n", "I/Os", axis={"tickCount": 4, "format": ",d"}),
-            "color": by_op(present),
+            "color": by_op([op for op in OPS if any(row["op"] == op for row in rows)]),
             "order": order,
-            "tooltip": [
-                tip("name", load.KINDS[kind].lower()),
-                tip("op", "operation"),
-                tip("n", "I/Os", ","),
-                tip("share", "of all", ".2%"),
-            ],
+            "tooltip": [who, tip("op", "operation"), tip("n", "I/Os", ","), last],
         },
     )
-    spec["height"] = max(70, 24 * len(names))
-    table = load.groups(device, kind, most=200)
-    return Chart(f"by-{kind}", TITLES[kind], spec, table)
 
 
 def stack_charts(view: View) -> list[Chart]:
@@ -89,26 +90,8 @@ def _ios(view: View, shown: list[Device]) -> Chart | None:
     ]
     if not rows:
         return None
-    present = [op for op in OPS if any(row["op"] == op for row in rows)]
     labels = [device.label for device in shown]
-    rank, order = stacking()
-    spec = chart_spec(
-        rows,
-        transform=[rank],
-        mark={"type": "bar", "cornerRadiusEnd": 0},
-        encoding={
-            "y": {**category("name", axis={"title": None, "labelFontSize": 12}), "sort": labels},
-            "x": quantity("n", "I/Os", axis={"tickCount": 4, "format": ",d"}),
-            "color": by_op(present),
-            "order": order,
-            "tooltip": [
-                tip("name", "device"),
-                tip("op", "operation"),
-                tip("n", "I/Os", ","),
-                tip("bytes", "bytes"),
-            ],
-        },
-    )
+    spec = _stacked(rows, labels, tip("name", "device"), tip("bytes", "bytes"))
     spec["height"] = max(90, 26 * len(shown))
     note = "I/Os queued on each device"
     note += ", from the top of the stack to the bottom." if view.feeds() else "."

@@ -1,0 +1,68 @@
+//! A whole trace as text: every event that a filter wants, and blkparse's closing summary.
+
+use super::summary::Summary;
+use super::{json, line};
+use crate::error::Result;
+use crate::event::EventBatch;
+use crate::filter::Filter;
+use crate::process::{ProcessTable, UNNAMED};
+use crate::source::Source;
+use std::io::{self, Write};
+
+/// How events are printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Style {
+    /// As blkparse does, with its summary at the end.
+    Blkparse,
+    /// As blkparse does, without the summary.
+    Quiet,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Prints a source to its end. The outer error is of reading, the inner one of writing.
+///
+/// `tick` is called after every batch with the bytes read so far; when it returns false printing stops there.
+pub fn print(
+    source: &mut dyn Source,
+    filter: &Filter,
+    style: Style,
+    out: &mut impl Write,
+    tick: &mut dyn FnMut(u64) -> bool,
+) -> Result<io::Result<()>> {
+    let mut processes = ProcessTable::default();
+    let mut summary = Summary::new(source.info().inputs.iter().map(|input| input.name.as_str()));
+    let mut batch = EventBatch::default();
+    while source.fill(&mut batch)? {
+        let info = source.info();
+        let printed = processes.follow(&batch, |event, processes| {
+            let name = processes.name(event.pid).unwrap_or(UNNAMED);
+            if !filter.wants_event(event, name, info.input_of(event)) {
+                return Ok(());
+            }
+            summary.add(event);
+            match style {
+                Style::Json => json::write_line(out, event, batch.pdu_of(event), processes),
+                Style::Blkparse | Style::Quiet => {
+                    line::write_line(out, event, batch.pdu_of(event), processes)
+                }
+            }
+        });
+        if printed.is_err() || !tick(info.bytes_read) {
+            return Ok(printed);
+        }
+        batch.clear();
+    }
+    let mut end = || {
+        if style == Style::Blkparse {
+            summary.write(out)?;
+            for input in source.info().inputs.iter().filter(|input| !input.name.is_empty()) {
+                for file in &input.files {
+                    writeln!(out, "Input file {file} added")?;
+                }
+            }
+        }
+        out.flush()
+    };
+    Ok(end())
+}
