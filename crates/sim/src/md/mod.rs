@@ -1,0 +1,3 @@
+//! md: how an array's sectors lie on its members, which member serves a read, and what a write costs.
+
+pub mod map;
