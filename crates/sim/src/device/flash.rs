@@ -1,0 +1,165 @@
+//! A flash disk: an interface and a controller that take one command after the other, then many dies that work
+//! side by side.
+//!
+//! - A read passes the interface and waits for its die; the dies' pages are greater than a request, and requests for
+//!   a page that is being read are served with it.
+//! - A write passes the interface into the disk's memory and is acknowledged there. The memory is programmed die
+//!   by die, in units that fill all pages of a cell's three bits at once; when it is full, writes wait.
+//! - What was written in sequence lies on the dies in turn, one programmed unit on each, so few sequential streams
+//!   keep few dies busy.
+//! - A read interrupts a program after a while, and delays its end.
+//!
+//! Every completion can be told at submission, for each stage serves in the order of arrival: one event an I/O.
+
+use std::collections::VecDeque;
+
+use crate::bio::Op;
+use crate::cell;
+use crate::device::Command;
+use crate::events::Time;
+
+#[derive(Clone, Copy, Debug)]
+struct Die {
+    /// When it has read what it was asked.
+    read_until: Time,
+    /// When it has programmed what it was asked.
+    program_until: Time,
+    /// The page it read last, or is reading.
+    page: u64,
+    /// When that page is there.
+    page_ready: Time,
+}
+
+/// A flash disk.
+#[derive(Debug)]
+pub struct Flash {
+    model: cell::Flash,
+    read_byte_ns: f64,
+    write_byte_ns: f64,
+    /// When the interface is free.
+    interface_until: f64,
+    dies: Vec<Die>,
+    /// The die that is programmed next, and what has been gathered for it.
+    next_die: usize,
+    gathered: u64,
+    /// Acknowledged and not yet programmed, in bytes, and when units of it will be.
+    buffered: u64,
+    programs: VecDeque<Time>,
+    busy: u64,
+    busy_until: Time,
+}
+
+impl Flash {
+    /// A disk of this model, idle.
+    pub fn new(model: &cell::Flash) -> Self {
+        let die = Die { read_until: 0, program_until: 0, page: u64::MAX, page_ready: 0 };
+        Self {
+            read_byte_ns: 1e9 / model.read_bandwidth.max(1) as f64,
+            write_byte_ns: 1e9 / model.write_bandwidth.max(1) as f64,
+            interface_until: 0.0,
+            dies: vec![die; model.units.max(1) as usize],
+            next_die: 0,
+            gathered: 0,
+            buffered: 0,
+            programs: VecDeque::new(),
+            busy: 0,
+            busy_until: 0,
+            model: model.clone(),
+        }
+    }
+
+    /// Time in which something was in the disk.
+    pub fn busy_ns(&self) -> u64 {
+        self.busy
+    }
+
+    /// When a command that comes now is done.
+    #[inline]
+    pub fn completion(&mut self, now: Time, command: &Command) -> Time {
+        let done = match command.op {
+            Op::Read => self.read(now, command),
+            Op::Write => self.write(now, command),
+            // What is acknowledged survives a power cut, or is written to spare single-bit cells: nothing waits.
+            Op::Flush => now + self.model.write_latency_ns,
+        };
+        self.busy += done.saturating_sub(self.busy_until.max(now));
+        self.busy_until = self.busy_until.max(done);
+        done
+    }
+
+    #[inline]
+    fn pass_interface(&mut self, now: Time, nanoseconds: f64) -> Time {
+        self.interface_until = self.interface_until.max(now as f64) + nanoseconds;
+        self.interface_until as Time
+    }
+
+    #[inline]
+    fn read(&mut self, now: Time, command: &Command) -> Time {
+        let interface = self.model.read_command_ns as f64 + f64::from(command.bytes) * self.read_byte_ns;
+        let there = self.pass_interface(now, interface);
+        let page_bytes = u64::from(self.model.page_bytes.max(512));
+        let first = command.byte / page_bytes;
+        let last = (command.byte + u64::from(command.bytes).max(1) - 1) / page_bytes;
+        let mut done = there;
+        for page in first..=last {
+            done = done.max(self.read_page(there, page));
+        }
+        done + self.model.read_latency_ns
+    }
+
+    #[inline]
+    fn read_page(&mut self, there: Time, page: u64) -> Time {
+        let per_program = u64::from((self.model.program_bytes / self.model.page_bytes.max(512)).max(1));
+        let die = (page / per_program % self.dies.len() as u64) as usize;
+        let model = &self.model;
+        let die = &mut self.dies[die];
+        if die.page == page {
+            return die.page_ready.max(there);
+        }
+        let mut start = die.read_until.max(there);
+        if start < die.program_until {
+            // `suspend_ns` to stop the program, which ends that much later; reads that come meanwhile profit.
+            start += model.suspend_ns.min(die.program_until - start);
+            die.program_until += model.page_read_ns;
+        }
+        die.read_until = start + model.page_read_ns;
+        die.page = page;
+        die.page_ready = die.read_until;
+        die.page_ready
+    }
+
+    #[inline]
+    fn write(&mut self, now: Time, command: &Command) -> Time {
+        let bytes = u64::from(command.bytes);
+        let interface = self.model.write_command_ns as f64 + bytes as f64 * self.write_byte_ns;
+        let mut there = self.pass_interface(now, interface);
+        let unit = u64::from(self.model.program_bytes.max(1));
+        while self.programs.front().is_some_and(|&end| end <= there) {
+            self.programs.pop_front();
+            self.buffered -= unit;
+        }
+        while self.buffered + bytes > self.model.buffer_bytes.max(unit) {
+            let Some(end) = self.programs.pop_front() else { break };
+            there = there.max(end);
+            self.buffered -= unit;
+        }
+        self.buffered += bytes;
+        self.gathered += bytes;
+        while self.gathered >= unit {
+            self.gathered -= unit;
+            self.program(there);
+        }
+        there + self.model.write_latency_ns
+    }
+
+    fn program(&mut self, there: Time) {
+        let dies = self.dies.len();
+        let die = &mut self.dies[self.next_die];
+        self.next_die = (self.next_die + 1) % dies;
+        die.program_until = die.program_until.max(die.read_until).max(there) + self.model.program_ns;
+        let end = die.program_until;
+        // Nearly sorted already: the dies are programmed in turn.
+        let place = self.programs.iter().rposition(|&other| other <= end).map_or(0, |i| i + 1);
+        self.programs.insert(place, end);
+    }
+}

@@ -1,0 +1,172 @@
+//! Where a byte lies on a rotating disk, and how long it takes to get there.
+
+use crate::cell;
+use crate::events::Time;
+
+/// A place on the disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// In bytes from the beginning of the disk.
+    pub byte: u64,
+    /// Tracks before it, with the fraction of its own.
+    revolution: f64,
+    /// The cylinder.
+    cylinder: f64,
+    /// Its angle with the skew of its track, 0 to 1.
+    angle: f64,
+}
+
+/// A disk's tracks and its seek curve. Times in ns.
+#[derive(Debug)]
+pub struct Geometry {
+    tracks: f64,
+    outer: f64,
+    /// By how much a track is shorter than the one before it.
+    shrink: f64,
+    heads: f64,
+    rotation: f64,
+    /// Revolutions by which each track begins later than the one before.
+    skew: f64,
+    track_seek: f64,
+    root: f64,
+    knee: f64,
+    slope: f64,
+    command: Time,
+}
+
+impl Geometry {
+    /// The geometry of a model.
+    pub fn new(model: &cell::Hdd) -> Self {
+        let (outer, inner) = (model.outer_track_bytes.max(1) as f64, model.inner_track_bytes.max(1) as f64);
+        let tracks = (model.capacity as f64 / ((outer + inner) / 2.0)).max(2.0);
+        let heads = f64::from(model.heads.max(1));
+        let rotation = 60e9 / f64::from(model.rpm.max(1));
+        let cylinders = (tracks / heads).max(3.0);
+        // Square root up to a third of the disk, where data sheets give the average; a line from there to the end.
+        let knee = cylinders / 3.0;
+        let (track, average) = (model.seek_track_ns as f64, model.seek_average_ns as f64);
+        let full = model.seek_full_ns as f64;
+        Self {
+            tracks,
+            outer,
+            shrink: (outer - inner) / tracks,
+            heads,
+            rotation,
+            skew: (track / rotation).fract(),
+            track_seek: track,
+            root: (average - track).max(0.0) / knee.sqrt(),
+            knee,
+            slope: (full - average).max(0.0) / (cylinders - knee),
+            command: model.command_ns,
+        }
+    }
+
+    /// Where a byte lies.
+    pub fn place(&self, byte: u64) -> Place {
+        // Bytes before track t: outer·t − shrink·t²/2. The smaller root, in the form that loses no digits.
+        let bytes = byte as f64;
+        let root = (self.outer * self.outer - 2.0 * self.shrink * bytes).max(0.0).sqrt();
+        let revolution = (2.0 * bytes / (self.outer + root)).min(self.tracks);
+        let track = revolution.floor();
+        Place {
+            byte,
+            revolution,
+            cylinder: (track / self.heads).floor(),
+            angle: (revolution + track * self.skew).fract(),
+        }
+    }
+
+    /// From one place, at a time, until the head is at another: command, seek and rotation.
+    pub fn reach(&self, now: Time, from: &Place, to: &Place) -> Time {
+        if from.byte == to.byte {
+            return 0;
+        }
+        let seek = self.seek((to.cylinder - from.cylinder).abs(), from.revolution.floor() != to.revolution.floor());
+        let arrival = (now + self.command) as f64 + seek;
+        let angle = (arrival / self.rotation).fract();
+        let wait = (to.angle - angle).rem_euclid(1.0) * self.rotation;
+        self.command + (seek + wait) as Time
+    }
+
+    fn seek(&self, cylinders: f64, other_track: bool) -> f64 {
+        if cylinders < 0.5 {
+            // Another head of the same cylinder settles as after the shortest seek.
+            return if other_track { self.track_seek } else { 0.0 };
+        }
+        self.track_seek + self.root * cylinders.min(self.knee).sqrt() + self.slope * (cylinders - self.knee).max(0.0)
+    }
+
+    /// The time in which the head passes from one place to a later one.
+    pub fn pass(&self, from: &Place, to: &Place) -> Time {
+        let tracks = to.revolution.floor() - from.revolution.floor();
+        ((to.revolution - from.revolution + tracks * self.skew) * self.rotation) as Time
+    }
+
+    /// The bytes that pass under the head in a time.
+    pub fn bytes_in(&self, from: &Place, time: Time) -> u64 {
+        let track = self.outer - self.shrink * from.revolution;
+        (time as f64 / self.rotation / (1.0 + self.skew) * track) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk() -> cell::Hdd {
+        cell::Hdd {
+            capacity: 500_000_000_000,
+            rpm: 7200,
+            outer_track_bytes: 600_000,
+            inner_track_bytes: 300_000,
+            heads: 6,
+            seek_track_ns: 1_000_000,
+            seek_average_ns: 8_200_000,
+            seek_full_ns: 16_000_000,
+            command_ns: 100_000,
+            bandwidth: 200_000_000,
+            cache_bytes: 16 << 20,
+            read_streams: 8,
+            read_ahead_bytes: 1 << 20,
+            write_cache: true,
+            write_cache_requests: 64,
+            flush_ns: 0,
+            destage_ns: 0,
+        }
+    }
+
+    #[test]
+    fn tracks_fill_the_disk() {
+        let geometry = Geometry::new(&disk());
+        let end = geometry.place(500_000_000_000);
+        assert!((end.revolution / geometry.tracks - 1.0).abs() < 1e-6);
+        let one = geometry.place(600_000).revolution;
+        assert!((one - 1.0).abs() < 1e-4, "the first track is as long as said: {one}");
+    }
+
+    #[test]
+    fn seeks_take_what_the_data_sheet_says() {
+        let geometry = Geometry::new(&disk());
+        let cylinders = geometry.tracks / 6.0;
+        for (distance, expected) in [(cylinders / 3.0, 8.2e6), (cylinders, 16e6)] {
+            assert!((geometry.seek(distance, true) / expected - 1.0).abs() < 0.01);
+        }
+    }
+
+    #[test]
+    fn a_sequential_pass_costs_a_revolution_a_track_and_the_skew() {
+        let geometry = Geometry::new(&disk());
+        let pass = geometry.pass(&geometry.place(0), &geometry.place(6_000_000)) as f64;
+        let expected = 10.0 * (60e9 / 7200.0 + 1e6);
+        assert!((pass / expected - 1.0).abs() < 0.01, "{pass} {expected}");
+    }
+
+    #[test]
+    fn the_wait_for_rotation_is_half_a_revolution_on_average() {
+        let geometry = Geometry::new(&disk());
+        let (from, to) = (geometry.place(0), geometry.place(1_000_000_000));
+        let mean = (0..1000).map(|i| geometry.reach(i * 8_333, &from, &to) as f64).sum::<f64>() / 1000.0;
+        let seek = geometry.seek((to.cylinder - from.cylinder).abs(), true) + 1e5;
+        assert!(((mean - seek) / (30e9 / 7200.0) - 1.0).abs() < 0.02, "{mean}");
+    }
+}

@@ -1,0 +1,25 @@
+//! What can be wrong with a cell.
+
+use thiserror::Error;
+
+/// Why a cell cannot be simulated: each message is one line that says where, what, and what was expected.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum SimError {
+    /// An unknown kernel.
+    #[error("kernel: {0:?} is no kernel version; expected one from 2.6 on, such as \"4.19\"")]
+    Kernel(String),
+    /// A stack that cannot be built.
+    #[error("stack: {0}")]
+    Stack(String),
+    /// A job that cannot run.
+    #[error("job {name}: {why}")]
+    Job {
+        /// The job's name.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A replay that cannot run.
+    #[error("replay: {0}")]
+    Replay(String),
+}

@@ -1,0 +1,65 @@
+//! Kernel generations: what changed when, in one place. Sources are the commits and files named at each question.
+
+use crate::error::SimError;
+
+/// A kernel version, such as 4.19 or 6.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kernel(u32, u32);
+
+impl Kernel {
+    /// Reads "4.19", "4.19.37" or "5.10-generic"; 2.6 and everything later is known.
+    pub fn parse(text: &str) -> Result<Self, SimError> {
+        let unknown = || SimError::Kernel(text.to_owned());
+        let mut numbers = text.split(['.', '-', '+', '_', ' ']);
+        let mut number = || numbers.next().and_then(|n| n.parse().ok());
+        let (major, minor): (u32, u32) = (number().ok_or_else(unknown)?, number().ok_or_else(unknown)?);
+        if Self(major, minor) < Self(2, 6) || major > 9 {
+            return Err(unknown());
+        }
+        Ok(Self(major, minor))
+    }
+
+    /// RAID-10 reads from the idlest copy on a non-rotational member ("md/raid10: read balance chooses idlest disk
+    /// for SSD", 5.3); before, from the nearest.
+    pub fn raid10_prefers_idle(self) -> bool {
+        self >= Self(5, 3)
+    }
+
+    /// RAID-1 with a non-rotational member reads from the one with the fewest I/Os pending (3.6, drivers/md/raid1.c);
+    /// before, from the nearest.
+    pub fn raid1_prefers_idle(self) -> bool {
+        self >= Self(3, 6)
+    }
+
+    /// RAID-1 leaves a long sequential run for an idle disk properly (6.9, `read_balance` in four steps).
+    pub fn raid1_moves_long_runs(self) -> bool {
+        self >= Self(6, 9)
+    }
+
+    /// Writes that md passes on are subject to writeback throttling (block/blk-wbt.c, 4.10).
+    pub fn throttles_writeback(self) -> bool {
+        self >= Self(4, 10)
+    }
+
+    /// Tags are handed out in batches by sbitmap (multi-queue block layer for SCSI by default, 4.19 in Debian);
+    /// before, a request was freed and given to the next waiter.
+    pub fn multi_queue(self) -> bool {
+        self >= Self(4, 19)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_with_whatever_follows() {
+        assert_eq!(Kernel::parse("4.19").unwrap(), Kernel(4, 19));
+        assert_eq!(Kernel::parse("2.6.24-etchnhalf").unwrap(), Kernel(2, 6));
+        assert!(Kernel::parse("5.3.0+").unwrap().raid10_prefers_idle());
+        assert!(!Kernel::parse("5.2").unwrap().raid10_prefers_idle());
+        for text in ["", "4", "four", "1.2", "42.0", "4."] {
+            assert!(Kernel::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The simulator's own random numbers, so that a seed means the same result with every version of every library.
+
+/// xoshiro256++ by Blackman and Vigna (2019), seeded with SplitMix64.
+#[derive(Clone, Debug)]
+pub struct Rng([u64; 4]);
+
+impl Rng {
+    /// A generator for this seed.
+    pub fn new(seed: u64) -> Self {
+        let mut state = seed;
+        Self(std::array::from_fn(|_| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            mix(state)
+        }))
+    }
+
+    /// The next 64 bits.
+    #[inline]
+    pub fn next(&mut self) -> u64 {
+        let s = &mut self.0;
+        let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
+        let t = s[1] << 17;
+        s[2] ^= s[0];
+        s[3] ^= s[1];
+        s[1] ^= s[2];
+        s[0] ^= s[3];
+        s[2] ^= t;
+        s[3] = s[3].rotate_left(45);
+        result
+    }
+
+    /// A number in `0..below` (0 if `below` is 0), by Lemire's multiplication without rejection: its bias is
+    /// below 2⁻³² for every region a disk can have.
+    #[inline]
+    pub fn below(&mut self, below: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(below)) >> 64) as u64
+    }
+
+    /// A number in `0.0..1.0`.
+    #[inline]
+    pub fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// A number from the normal distribution with mean 0 and deviation 1 (Box and Muller, 1958).
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
+    }
+}
+
+/// SplitMix64's finaliser: scatters a number, reversibly.
+#[inline]
+pub fn mix(value: u64) -> u64 {
+    let z = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_means_the_same_numbers_for_ever() {
+        let mut rng = Rng::new(1);
+        assert_eq!([rng.next(), rng.next()], [0xcfc5_d07f_6f03_c29b, 0xbf42_4132_963f_e08d]);
+    }
+
+    #[test]
+    fn numbers_are_spread_evenly() {
+        let mut rng = Rng::new(7);
+        let mut bins = [0u32; 10];
+        for _ in 0..100_000 {
+            bins[rng.below(10) as usize] += 1;
+        }
+        assert!(bins.iter().all(|&n| (9_500..10_500).contains(&n)), "{bins:?}");
+        let mean: f64 = (0..100_000).map(|_| rng.normal()).sum::<f64>() / 100_000.0;
+        assert!(mean.abs() < 0.02, "{mean}");
+    }
+}

@@ -1,0 +1,165 @@
+//! A fio job: keeps a number of I/Os in flight, submitting and reaping in batches as libaio does.
+
+use std::collections::VecDeque;
+
+use crate::bio::Op;
+use crate::cell;
+use crate::events::Time;
+use crate::rng::{Rng, mix};
+use crate::task::offsets::{Offsets, Sizes};
+
+/// What a job wants to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wish {
+    /// Submit this: operation, byte, bytes.
+    Submit(Op, u64, u32),
+    /// Flush, and wait for it.
+    Flush,
+    /// Wait for completions.
+    Wait,
+    /// Wait until a time.
+    Until(Time),
+    /// No more.
+    Finish,
+}
+
+/// One job.
+#[derive(Debug)]
+pub struct Job {
+    spec: cell::Job,
+    offset: u64,
+    blocks: u64,
+    cursor: u64,
+    bytes_left: u64,
+    offsets: Offsets,
+    sizes: [Sizes; 2],
+    rng: Rng,
+    /// I/Os submitted and not yet reaped.
+    pub in_flight: u32,
+    /// Completed I/Os to be reaped.
+    pub completed: VecDeque<u32>,
+    /// Reaps until so few are in flight, once the depth was reached.
+    draining: bool,
+    since_flush: u32,
+    flush_due: bool,
+    since_think: u32,
+    resume: Time,
+    next_by_rate: f64,
+}
+
+impl Job {
+    /// The `index`th of a group's jobs.
+    pub fn new(spec: &cell::Job, index: u32, seed: u64) -> Self {
+        let align = u64::from(spec.align.max(512));
+        let blocks = (spec.size / align).max(1);
+        Self {
+            offset: spec.offset + u64::from(index) * spec.offset_increment,
+            blocks,
+            cursor: 0,
+            bytes_left: spec.io_bytes,
+            offsets: Offsets::new(&spec.distribution, blocks),
+            sizes: [Sizes::new(&spec.read_sizes), Sizes::new(&spec.write_sizes)],
+            rng: Rng::new(mix(seed ^ mix(u64::from(index) + 1))),
+            in_flight: 0,
+            completed: VecDeque::new(),
+            draining: false,
+            since_flush: 0,
+            flush_due: false,
+            since_think: 0,
+            resume: 0,
+            next_by_rate: 0.0,
+            spec: spec.clone(),
+        }
+    }
+
+    /// How many may be submitted in one system call.
+    pub fn batch(&self) -> u32 {
+        self.spec.batch_submit.clamp(1, self.spec.iodepth.max(1))
+    }
+
+    /// How many completions the job wakes up for.
+    pub fn wakes_at(&self) -> u32 {
+        self.spec.batch_complete_min.clamp(1, self.in_flight.max(1))
+    }
+
+    /// How many completions it may reap now; it reaps as many as it waited for, or all that a drain needs.
+    pub fn reap(&mut self) -> u32 {
+        let there = self.completed.len() as u32;
+        let full = self.in_flight >= self.spec.iodepth || self.bytes_left == 0;
+        if !full && !self.draining {
+            return 0;
+        }
+        let low = if self.spec.iodepth_low == 0 { self.spec.iodepth } else { self.spec.iodepth_low };
+        if there < self.wakes_at() {
+            return 0;
+        }
+        let reaped = self.wakes_at().min(there);
+        self.draining = self.in_flight - reaped > low;
+        reaped
+    }
+
+    /// What the job does next, given the time.
+    pub fn wish(&mut self, now: Time) -> Wish {
+        if self.flush_due {
+            // With a depth of one the write comes first; otherwise fio does not wait for what is in flight.
+            if self.in_flight >= self.spec.iodepth {
+                return Wish::Wait;
+            }
+            self.flush_due = false;
+            return Wish::Flush;
+        }
+        if self.bytes_left == 0 {
+            return if self.in_flight == 0 { Wish::Finish } else { Wish::Wait };
+        }
+        if self.in_flight >= self.spec.iodepth || self.draining {
+            return Wish::Wait;
+        }
+        if self.resume > now {
+            return Wish::Until(self.resume);
+        }
+        if self.spec.rate_iops > 0.0 {
+            if self.next_by_rate > now as f64 {
+                return Wish::Until(self.next_by_rate.ceil() as Time);
+            }
+            self.next_by_rate = self.next_by_rate.max(now as f64 - 1e8) + 1e9 / self.spec.rate_iops;
+        }
+        self.make(now)
+    }
+
+    fn make(&mut self, now: Time) -> Wish {
+        let share = self.spec.read_share;
+        let read = share >= 1.0 || (share > 0.0 && self.rng.unit() < share);
+        let align = u64::from(self.spec.align.max(512));
+        let wanted = self.sizes[usize::from(!read)].next(&mut self.rng);
+        let room = self.blocks * align;
+        let bytes = u64::from(wanted).min(self.bytes_left).min(room).max(512);
+        let byte = if self.spec.random {
+            let block = self.offsets.next(self.blocks, &mut self.rng);
+            (block * align).min(room - bytes)
+        } else {
+            if self.cursor + bytes > room {
+                self.cursor = 0;
+            }
+            let byte = self.cursor;
+            self.cursor += bytes;
+            byte
+        };
+        self.bytes_left -= bytes.min(self.bytes_left);
+        self.in_flight += 1;
+        if !read {
+            self.since_flush += 1;
+            let every = self.spec.fsync;
+            let by_chance = self.spec.fsync_share > 0.0 && self.rng.unit() < self.spec.fsync_share;
+            if (every > 0 && self.since_flush >= every) || by_chance {
+                (self.since_flush, self.flush_due) = (0, true);
+            }
+        }
+        self.since_think += 1;
+        if self.spec.thinktime_ns > 0 && self.since_think >= self.spec.thinktime_blocks.max(1) {
+            self.since_think = 0;
+            self.resume = now + self.spec.thinktime_ns;
+        }
+        let op = if read { Op::Read } else { Op::Write };
+        Wish::Submit(op, self.offset + byte, bytes as u32)
+    }
+}

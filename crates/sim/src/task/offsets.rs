@@ -1,0 +1,184 @@
+//! Where a job's next I/O goes, and how large it is.
+
+use crate::cell::Distribution;
+use crate::rng::{Rng, mix};
+
+/// Draws block numbers of a region of `blocks`.
+#[derive(Clone, Debug)]
+pub enum Offsets {
+    /// Everywhere alike.
+    Uniform,
+    /// Zipf's law over ranks, which are scattered.
+    Zipf(Zipf),
+    /// fio's Pareto: `blocks · u^(ln h / ln (1 − h))` (fio, lib/zipf.c, `pareto_init`).
+    Pareto(f64),
+    /// Gaussian about the middle; the deviation as a fraction of the region.
+    Normal(f64),
+    /// Zones: (accesses up to here, first, width), all as fractions.
+    Zoned(Vec<(f64, f64, f64)>),
+}
+
+impl Offsets {
+    /// The generator of a distribution over `blocks`.
+    pub fn new(distribution: &Distribution, blocks: u64) -> Self {
+        match distribution {
+            Distribution::Random => Self::Uniform,
+            Distribution::Zipf { theta } => Self::Zipf(Zipf::new(blocks.max(1), *theta)),
+            Distribution::Pareto { h } => Self::Pareto(h.ln() / (1.0 - h).ln()),
+            Distribution::Normal { deviation } => Self::Normal(deviation / 100.0),
+            Distribution::Zoned { zones } => {
+                let (mut accesses, mut start) = (0.0, 0.0);
+                let all: f64 = zones.iter().map(|z| z.0).sum::<f64>().max(f64::MIN_POSITIVE);
+                let zone = |&(share, width): &(f64, f64)| {
+                    accesses += share / all;
+                    start += width / 100.0;
+                    (accesses, start - width / 100.0, width / 100.0)
+                };
+                Self::Zoned(zones.iter().map(zone).collect())
+            }
+        }
+    }
+
+    /// The next block, below `blocks`.
+    #[inline]
+    pub fn next(&self, blocks: u64, rng: &mut Rng) -> u64 {
+        let at = |fraction: f64| ((fraction * blocks as f64) as u64).min(blocks.saturating_sub(1));
+        match self {
+            Self::Uniform => rng.below(blocks),
+            Self::Zipf(zipf) => mix(zipf.rank(rng)) % blocks.max(1),
+            Self::Pareto(power) => mix(at(rng.unit().powf(*power))) % blocks.max(1),
+            Self::Normal(deviation) => loop {
+                let fraction = 0.5 + rng.normal() * deviation;
+                if (0.0..1.0).contains(&fraction) {
+                    break at(fraction);
+                }
+            },
+            Self::Zoned(zones) => {
+                let draw = rng.unit();
+                let zone = zones.iter().find(|z| draw < z.0).or(zones.last());
+                zone.map_or(0, |&(_, start, width)| at(start + width * rng.unit()))
+            }
+        }
+    }
+}
+
+/// Zipf's law by rejection-inversion: constant time and memory for any number of blocks.
+///
+/// Source: Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
+/// distributions", ACM TOMACS 6 (1996).
+#[derive(Clone, Debug)]
+pub struct Zipf {
+    n: f64,
+    theta: f64,
+    first: f64,
+    last: f64,
+    squeeze: f64,
+}
+
+impl Zipf {
+    fn new(blocks: u64, theta: f64) -> Self {
+        let mut zipf = Self { n: blocks as f64, theta, first: 0.0, last: 0.0, squeeze: 0.0 };
+        zipf.first = zipf.integral(1.5) - 1.0;
+        zipf.last = zipf.integral(zipf.n + 0.5);
+        zipf.squeeze = 2.0 - zipf.inverse(zipf.integral(2.5) - 2f64.powf(-theta));
+        zipf
+    }
+
+    fn rank(&self, rng: &mut Rng) -> u64 {
+        loop {
+            let u = self.last + rng.unit() * (self.first - self.last);
+            let x = self.inverse(u);
+            let k = (x + 0.5).floor().clamp(1.0, self.n);
+            if k - x <= self.squeeze || u >= self.integral(k + 0.5) - k.powf(-self.theta) {
+                return k as u64 - 1;
+            }
+        }
+    }
+
+    /// ∫ x^-θ, as ((x^(1-θ)) − 1)/(1−θ) or ln x.
+    fn integral(&self, x: f64) -> f64 {
+        let p = 1.0 - self.theta;
+        if p.abs() < 1e-9 { x.ln() } else { (x.powf(p) - 1.0) / p }
+    }
+
+    fn inverse(&self, y: f64) -> f64 {
+        let p = 1.0 - self.theta;
+        if p.abs() < 1e-9 { y.exp() } else { (1.0 + p * y).max(f64::MIN_POSITIVE).powf(1.0 / p) }
+    }
+}
+
+/// Draws sizes by weight.
+#[derive(Clone, Debug)]
+pub struct Sizes(Vec<(f64, u32)>);
+
+impl Sizes {
+    /// From (bytes, weight) pairs.
+    pub fn new(sizes: &[(u32, f64)]) -> Self {
+        let all: f64 = sizes.iter().map(|s| s.1).sum::<f64>().max(f64::MIN_POSITIVE);
+        let mut sum = 0.0;
+        let cumulated = |&(bytes, weight): &(u32, f64)| {
+            sum += weight / all;
+            (sum, bytes)
+        };
+        Self(sizes.iter().map(cumulated).collect())
+    }
+
+    /// The next size in bytes.
+    #[inline]
+    pub fn next(&self, rng: &mut Rng) -> u32 {
+        if let [(_, only)] = self.0[..] {
+            return only;
+        }
+        let draw = rng.unit();
+        self.0.iter().find(|s| draw < s.0).or(self.0.last()).map_or(0, |s| s.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zipf_gives_each_rank_its_share() {
+        for theta in [0.8, 1.0, 1.2] {
+            let zipf = Zipf::new(1000, theta);
+            let mut rng = Rng::new(3);
+            let mut counts = [0u32; 1000];
+            for _ in 0..200_000 {
+                counts[zipf.rank(&mut rng) as usize] += 1;
+            }
+            let all: f64 = (1..=1000).map(|k| f64::from(k).powf(-theta)).sum();
+            for rank in [1u32, 2, 10] {
+                let expected = 200_000.0 * f64::from(rank).powf(-theta) / all;
+                let found = f64::from(counts[rank as usize - 1]);
+                assert!((found / expected - 1.0).abs() < 0.1, "theta {theta} rank {rank}: {found} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_distribution_stays_in_the_region() {
+        let all = [
+            Distribution::Random,
+            Distribution::Zipf { theta: 1.2 },
+            Distribution::Pareto { h: 0.3 },
+            Distribution::Normal { deviation: 20.0 },
+            Distribution::Zoned { zones: vec![(60.0, 10.0), (40.0, 90.0)] },
+        ];
+        let mut rng = Rng::new(1);
+        for distribution in &all {
+            for blocks in [1, 7, 1 << 31] {
+                let offsets = Offsets::new(distribution, blocks);
+                assert!((0..1000).all(|_| offsets.next(blocks, &mut rng) < blocks), "{distribution:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn zones_get_their_accesses() {
+        let offsets = Offsets::new(&Distribution::Zoned { zones: vec![(60.0, 10.0), (40.0, 90.0)] }, 1000);
+        let mut rng = Rng::new(1);
+        let inside = (0..10_000).filter(|_| offsets.next(1000, &mut rng) < 100).count();
+        assert!((5_800..6_200).contains(&inside), "{inside}");
+    }
+}
