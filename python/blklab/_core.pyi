@@ -30,6 +30,20 @@ class Filter:
         until_ns: int | None = None,
     ) -> None: ...
 
+class Stop:
+    """Ends simulations that run in other threads."""
+
+    def __init__(self) -> None: ...
+    def set(self) -> None:
+        """Ends every simulation that was given this."""
+
+def simulate(cell: str, stop: Stop | None = None) -> str:
+    """Simulates one cell (crates/sim/src/cell.rs, as JSON text) and returns its outcome as JSON text
+    (crates/sim/src/outcome.rs). Other threads run meanwhile.
+
+    Raises `UsageError` for a cell that makes no sense, `BlklabError` if it was stopped.
+    """
+
 def trace_formats() -> list[tuple[str, str]]:
     """Returns the formats that can be read: (name, one line about it)."""
 

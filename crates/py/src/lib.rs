@@ -1,6 +1,7 @@
 //! The Python extension module `blklab._core`: thin conversions, nothing else.
 
 mod failures;
+mod simulate;
 mod trace;
 
 use pyo3::prelude::*;
@@ -22,6 +23,9 @@ mod _core {
         blklab_trace::interrupt::on_signal(super::failures::ask_python);
         Ok(())
     }
+
+    #[pymodule_export]
+    use super::simulate::{Stop, simulate};
 
     #[pymodule_export]
     use super::trace::{Filter, characterise, convert, print_events, trace_formats, trace_targets};

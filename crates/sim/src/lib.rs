@@ -19,5 +19,10 @@ pub use error::SimError;
 
 /// Simulates one cell.
 pub fn run(cell: &cell::Cell) -> Result<outcome::Outcome, SimError> {
-    Ok(world::World::new(cell)?.play())
+    Ok(run_until(cell, &|| false)?.expect("nothing stops it"))
+}
+
+/// Simulates one cell, unless `stop` says to give up: then there is no outcome. It is asked every few milliseconds.
+pub fn run_until(cell: &cell::Cell, stop: &dyn Fn() -> bool) -> Result<Option<outcome::Outcome>, SimError> {
+    Ok(world::World::new(cell)?.play(stop))
 }

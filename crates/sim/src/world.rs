@@ -15,6 +15,7 @@ use crate::md::Array;
 use crate::outcome::Gathering;
 use crate::queue::request::Requests;
 use crate::queue::{Admission, Queue};
+use crate::rng::Rng;
 use crate::task::Task;
 
 /// One node of the stack.
@@ -59,6 +60,7 @@ pub struct World {
     /// Jobs and replays that are not finished.
     running: usize,
     disk_ios: u64,
+    rng: Rng,
 }
 
 impl World {

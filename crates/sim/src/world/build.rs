@@ -10,6 +10,7 @@ use crate::md::Array;
 use crate::outcome::Gathering;
 use crate::queue::Queue;
 use crate::queue::request::Requests;
+use crate::rng::Rng;
 use crate::task::job::Job;
 use crate::task::journal::Journal;
 use crate::task::{Role, Task};
@@ -113,6 +114,7 @@ impl World {
             woken: Vec::new(),
             running,
             disk_ios: 0,
+            rng: Rng::new(cell.seed),
         })
     }
 }

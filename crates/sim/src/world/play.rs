@@ -9,8 +9,9 @@ use crate::task::job::Wish;
 use crate::task::journal::Step;
 
 impl World {
-    /// Plays everything, and says what was measured.
-    pub fn play(mut self) -> Outcome {
+    /// Plays everything, and says what was measured; nothing if it was told to stop.
+    pub fn play(mut self, stop: &dyn Fn() -> bool) -> Option<Outcome> {
+        let mut events = 0u32;
         for task in 0..self.tasks.len() as u32 {
             self.events.at(0, Event::Task(task));
         }
@@ -21,6 +22,10 @@ impl World {
                 break;
             }
             self.now = time;
+            events = events.wrapping_add(1);
+            if events & 0xffff == 0 && stop() {
+                return None;
+            }
             match event {
                 Event::Task(task) => self.go_on(task),
                 Event::Done(request) => self.complete(request),
@@ -34,7 +39,7 @@ impl World {
                 break;
             }
         }
-        self.outcome()
+        Some(self.outcome())
     }
 
     /// A task runs.
@@ -135,6 +140,8 @@ impl World {
             self.unplug(number);
         }
         let cost = self.host.submit_ns + self.host.reap_ns + self.depth * self.host.md_ns;
+        // Caches, interrupts and neighbours make it vary; without that, jobs would fall into step for ever.
+        let cost = cost / 2 + self.rng.below(cost);
         self.events.at(self.now + cost, Event::Task(number));
     }
 
