@@ -88,6 +88,11 @@ impl Geometry {
         self.command + (seek + wait) as Time
     }
 
+    /// How far apart two places are, in cylinders.
+    pub fn distance(&self, from: &Place, to: &Place) -> f64 {
+        (to.cylinder - from.cylinder).abs()
+    }
+
     fn seek(&self, cylinders: f64, other_track: bool) -> f64 {
         if cylinders < 0.5 {
             // Another head of the same cylinder settles as after the shortest seek.
@@ -124,6 +129,7 @@ mod tests {
             seek_average_ns: 8_200_000,
             seek_full_ns: 16_000_000,
             command_ns: 100_000,
+            order: cell::Order::Rotation,
             bandwidth: 200_000_000,
             cache_bytes: 16 << 20,
             read_streams: 8,

@@ -7,27 +7,33 @@
 //!   disk drive modeling", 1994), through the three times that data sheets give.
 //! - **Order.** Of a batch of waiting commands the disk serves first what it reaches first, rotation included. Commands
 //!   that come meanwhile are for the next batch, so none waits for ever.
-//! - **Cache.** Reads that continue a stream the disk follows find their bytes read ahead. Writes are acknowledged
+//! - **Read-ahead.** While nothing waits the disk reads on where it is. Reads of what is in the cache need no mechanism.
+//! - **Write cache.** Writes are acknowledged
 //!   from the cache, up to a number, and written when no reads wait or the cache is full. A flush writes them all.
 
 use crate::bio::Op;
-use crate::cell;
+use crate::cell::{self, Order};
 use crate::device::Command;
 use crate::device::geometry::{Geometry, Place};
 use crate::events::{Event, Events, Time};
+
+/// What the connection needs for a command besides its bytes.
+const INTERFACE: Time = 50_000;
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     command: Command,
     place: Place,
     batch: u32,
+    arrival: u64,
 }
 
-/// A stream that read-ahead follows: the bytes in the cache, and when the disk stopped at its end.
+/// A stream that read-ahead follows: the bytes in the cache, and how far the host has asked.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     start: u64,
     end: u64,
+    asked: u64,
     used: u64,
 }
 
@@ -105,12 +111,13 @@ impl Hdd {
         match command.op {
             Op::Flush => self.flush = Some(command.request),
             Op::Read => {
-                self.read_ahead(now);
+                self.read_on_idle(now);
                 if let Some(done) = self.cached(now, &command) {
                     events.at(done, Event::Done(command.request));
                     return;
                 }
-                self.reads.push(self.waiting(command));
+                let waiting = self.waiting(command);
+                self.reads.push(waiting);
             }
             Op::Write if self.model.write_cache => self.cache_write(now, command, events),
             Op::Write => {
@@ -144,13 +151,14 @@ impl Hdd {
         self.next(now, events);
     }
 
-    fn waiting(&self, command: Command) -> Waiting {
-        Waiting { command, place: self.geometry.place(command.byte), batch: self.batch }
+    fn waiting(&mut self, command: Command) -> Waiting {
+        self.uses += 1;
+        Waiting { command, place: self.geometry.place(command.byte), batch: self.batch, arrival: self.uses }
     }
 
     /// Moves bytes between host and cache: one command after the other.
     fn transfer(&mut self, now: Time, bytes: u32) -> Time {
-        let duration = self.model.command_ns + (f64::from(bytes) * 1e9 / self.model.bandwidth as f64) as Time;
+        let duration = INTERFACE + (f64::from(bytes) * 1e9 / self.model.bandwidth as f64) as Time;
         self.interface_until = self.interface_until.max(now) + duration;
         self.interface_until
     }
@@ -169,12 +177,16 @@ impl Hdd {
             Some(before) if u64::from(before.command.bytes) < self.model.inner_track_bytes => {
                 before.command.bytes += command.bytes;
             }
-            _ => self.dirty.push(self.waiting(kept)),
+            _ => {
+                let waiting = self.waiting(kept);
+                self.dirty.push(waiting);
+            }
         }
     }
 
     /// Chooses what to do next, and plans its end.
     fn next(&mut self, now: Time, events: &mut Events) {
+        self.answer_from_cache(now, events);
         let flushing = self.flush.is_some();
         let full = self.dirty.len() >= self.model.write_cache_requests as usize || !self.model.write_cache;
         let write = !self.dirty.is_empty() && (flushing || full || self.reads.is_empty());
@@ -185,11 +197,11 @@ impl Hdd {
             match (best_read, best_write) {
                 (Some((read_index, cost)), write) if write.is_none_or(|(_, other)| cost <= other) => {
                     let waiting = self.reads.swap_remove(read_index);
-                    (Doing::Read(waiting), self.serve(now, &waiting, cost))
+                    (Doing::Read(waiting), self.serve(&waiting, cost))
                 }
                 (_, Some((write_index, cost))) => {
                     let waiting = self.dirty.swap_remove(write_index);
-                    (Doing::Write(waiting), self.serve(now, &waiting, cost) + self.model.destage_ns)
+                    (Doing::Write(waiting), self.serve(&waiting, cost) + self.model.destage_ns)
                 }
                 _ => unreachable!("something waits"),
             }
@@ -211,12 +223,21 @@ impl Hdd {
         }
         let current = self.batch;
         let list = if reads { &self.reads } else { &self.dirty };
-        let costs = list.iter().enumerate().filter(|(_, w)| !reads || w.batch != current);
-        costs.map(|(i, w)| (i, self.geometry.reach(now, &self.head, &w.place))).min_by_key(|&(_, cost)| cost)
+        let candidates = list.iter().enumerate().filter(|(_, w)| !reads || w.batch != current);
+        let reach = |w: &Waiting| self.geometry.reach(now, &self.head, &w.place);
+        let (index, waiting) = match self.model.order {
+            Order::Rotation => candidates.min_by_key(|(_, w)| reach(w)),
+            Order::Seek => candidates.min_by(|(_, a), (_, b)| {
+                let distance = |w: &Waiting| self.geometry.distance(&self.head, &w.place);
+                distance(a).total_cmp(&distance(b))
+            }),
+            Order::Arrival => candidates.min_by_key(|(_, w)| w.arrival),
+        }?;
+        Some((index, reach(waiting)))
     }
 
     /// Moves the head over a command's bytes, and returns how long that takes.
-    fn serve(&mut self, _now: Time, waiting: &Waiting, reach: Time) -> Time {
+    fn serve(&mut self, waiting: &Waiting, reach: Time) -> Time {
         let end = waiting.command.byte + u64::from(waiting.command.bytes);
         self.head = self.geometry.place(end);
         reach + self.geometry.pass(&waiting.place, &self.head)
@@ -226,27 +247,44 @@ impl Hdd {
     fn cached(&mut self, now: Time, command: &Command) -> Option<Time> {
         let end = command.byte + u64::from(command.bytes);
         self.uses += 1;
-        let uses = self.uses;
         let stream = self.streams.iter_mut().find(|s| s.start <= command.byte && end <= s.end)?;
-        stream.used = uses;
+        (stream.used, stream.asked) = (self.uses, stream.asked.max(end));
         Some(self.transfer(now, command.bytes))
     }
 
-    /// While nothing else was to do, the disk went on reading where it was.
-    fn read_ahead(&mut self, now: Time) {
-        if self.doing != Doing::Nothing || self.idle_since >= now {
-            return;
+    /// Reads that waited while their bytes were read ahead.
+    fn answer_from_cache(&mut self, now: Time, events: &mut Events) {
+        let mut index = 0;
+        while index < self.reads.len() {
+            let command = self.reads[index].command;
+            match self.cached(now, &command) {
+                Some(done) => {
+                    events.at(done, Event::Done(command.request));
+                    self.reads.swap_remove(index);
+                }
+                None => index += 1,
+            }
         }
-        let idle = now - self.idle_since;
-        self.idle_since = now;
+    }
+
+    /// While nothing else was to do, the disk went on reading where it was.
+    fn read_on_idle(&mut self, now: Time) {
+        if self.doing == Doing::Nothing && self.idle_since < now {
+            let idle = now - self.idle_since;
+            self.idle_since = now;
+            self.read_ahead(idle);
+        }
+    }
+
+    /// Reads on from the head for a time, as far as the stream's read-ahead goes.
+    fn read_ahead(&mut self, time: Time) {
         let head = self.head.byte;
         let most = self.model.read_ahead_bytes;
-        if let Some(stream) = self.streams.iter_mut().find(|s| s.end == head) {
-            let more = self.geometry.bytes_in(&self.head, idle);
-            stream.end = (stream.end + more).min(self.model.capacity);
-            stream.start = stream.start.max(stream.end.saturating_sub(most));
-            self.head = self.geometry.place(stream.end);
-        }
+        let Some(stream) = self.streams.iter_mut().find(|s| s.end == head) else { return };
+        let furthest = (stream.asked + most).min(self.model.capacity);
+        stream.end = (stream.end + self.geometry.bytes_in(&self.head, time)).min(furthest).max(stream.end);
+        stream.start = stream.start.max(stream.end.saturating_sub(2 * most));
+        self.head = self.geometry.place(stream.end);
     }
 
     fn remember(&mut self, command: &Command) {
@@ -256,14 +294,14 @@ impl Hdd {
         let most = self.model.read_ahead_bytes;
         if let Some(stream) = self.streams.iter_mut().find(|s| s.start <= command.byte && command.byte <= s.end) {
             stream.end = stream.end.max(end);
-            stream.start = stream.start.max(stream.end.saturating_sub(most));
-            stream.used = used;
+            stream.start = stream.start.max(stream.end.saturating_sub(2 * most));
+            (stream.used, stream.asked) = (used, stream.asked.max(end));
             return;
         }
         if self.streams.len() >= self.model.read_streams.max(1) as usize {
             let oldest = self.streams.iter().enumerate().min_by_key(|(_, s)| s.used).map_or(0, |(i, _)| i);
             self.streams.swap_remove(oldest);
         }
-        self.streams.push(Stream { start: command.byte, end, used });
+        self.streams.push(Stream { start: command.byte, end, asked: end, used });
     }
 }
