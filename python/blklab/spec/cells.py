@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +42,16 @@ class Cell:
     replay: replays.Source | None = None
     """The trace whose I/Os the simulator takes beside the document."""
 
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the cell for `--json`."""
+        return {
+            "number": self.number,
+            "labels": dict(self.labels),
+            "capacity_bytes": self.capacity,
+            "cell": dict(self.document),
+            "trace": None if self.replay is None else asdict(self.replay),
+        }
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -51,6 +61,14 @@ class Plan:
     cells: Sequence[Cell]
     varied: Sequence[str]
     """Labels that are not the same in all cells of the whole experiment."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the plan for `--json`."""
+        return {
+            "title": self.title,
+            "varied": list(self.varied),
+            "cells": [cell.as_dict() for cell in self.cells],
+        }
 
 
 def plan(

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from blklab.errors import UsageError
-from blklab.spec import keys, problems
+from blklab.spec import fio_words, keys, problems
 from blklab.spec.fields import shown
 from blklab.spec.files import read_text
 from blklab.spec.workload import Job
@@ -39,17 +39,6 @@ HARMLESS: Final = frozenset(
     )
 )
 """Options that say how fio works, measures or reports, and not what I/O it makes."""
-
-ALIASES: Final = {
-    "readwrite": "rw",
-    "blocksize": "bs",
-    "ba": "blockalign",
-    "iodepth_batch_submit": "iodepth_batch",
-    "iodepth_batch_complete_min": "iodepth_batch_complete",
-    "io_limit": "io_size",
-    "fdatasync": "fsync",
-    "timeout": "runtime",
-}
 
 STONEWALL: Final = frozenset({"stonewall", "wait_for_previous"})
 
@@ -117,7 +106,7 @@ def _sections(path: Path) -> list[tuple[str, dict[str, str]]]:
         option, equals, value = (part.strip() for part in line.partition("="))
         if "$" in value and option not in HARMLESS:
             raise UsageError(f"{path}: line {number}: variables are not replaced: found {value!r}")
-        options[ALIASES.get(option, option)] = value if equals else "1"
+        options[fio_words.ALIASES.get(option, option)] = value if equals else "1"
     return found
 
 

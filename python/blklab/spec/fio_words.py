@@ -23,6 +23,18 @@ RW: Final = {
 }
 """What each `rw` does: reads, writes, at random."""
 
+ALIASES: Final = {
+    "readwrite": "rw",
+    "blocksize": "bs",
+    "ba": "blockalign",
+    "iodepth_batch_submit": "iodepth_batch",
+    "iodepth_batch_complete_min": "iodepth_batch_complete",
+    "io_limit": "io_size",
+    "fdatasync": "fsync",
+    "timeout": "runtime",
+}
+"""fio's other names: job files may have them, and experiment files are told of the one to use."""
+
 LARGEST_BLOCK: Final = 1 << 30
 """Bytes; sizes of I/Os are 32-bit numbers in the simulator."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from blklab.errors import UsageError
 from blklab.spec.fields import shown
+from blklab.spec.fio_words import ALIASES
 from blklab.spec.stack import KeyedError
 
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 MOST: Final = 5
 """Problems that one message names."""
+
+
+Known = Mapping[tuple[str, ...], Sequence[str]]
+"""The keys that each kind of table may have, by the end of its path: see `blklab.spec.keys`."""
 
 
 @dataclass(frozen=True)
@@ -51,21 +56,15 @@ def usage_error(file: str, found: Iterable[Problem]) -> UsageError:
 def near(word: str, allowed: Iterable[str]) -> str:
     """Returns `; did you mean 'chunk'?`, or what is allowed if nothing is like it."""
     known = list(allowed)
-    found = difflib.get_close_matches(word, known, n=1)
+    found = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     if found:
         return f"did you mean {found[0]!r}?"
     listed = ", ".join(known[:12]) + (" …" if len(known) > 12 else "")
     return f"{listed or 'nothing'} is allowed" if len(known) < 2 else f"allowed: {listed}"
 
 
-def translated(
-    error: "ValidationError", known: Mapping[tuple[str, ...], Iterable[str]], prefix: str = ""
-) -> list[Problem]:
-    """Returns pydantic's errors in our words.
-
-    `known` gives the keys that each kind of table may have, by the end of its path: see
-    `blklab.spec.keys`.
-    """
+def translated(error: "ValidationError", known: Known, prefix: str = "") -> list[Problem]:
+    """Returns pydantic's errors in our words."""
     found = []
     for one in error.errors(include_url=False):
         names = [str(part) for part in one["loc"] if not _is_tag(part)]
@@ -84,7 +83,7 @@ def _path(prefix: str, names: Sequence[str]) -> str:
     return ".".join(part for part in (prefix, *names) if part)
 
 
-def _message(one: "ErrorDetails", known: Mapping[tuple[str, ...], Iterable[str]]) -> str:
+def _message(one: "ErrorDetails", known: Known) -> str:
     context: dict[str, Any] = one.get("ctx", {})
     value = one["input"]
     match one["type"]:
@@ -92,12 +91,16 @@ def _message(one: "ErrorDetails", known: Mapping[tuple[str, ...], Iterable[str]]
             return str(context["error"])
         case "extra_forbidden":
             table = tuple(str(part) for part in one["loc"][:-1])
-            return f"no such key; {near(str(one['loc'][-1]), _known(table, known))}"
+            key = str(one["loc"][-1])
+            allowed = _known(table, known)
+            if ALIASES.get(key, "") in allowed:
+                return f"no such key; it is {ALIASES[key]!r} here"
+            return f"no such key; {near(key, allowed)}"
         case "missing":
             return "is missing"
         case "literal_error" | "enum":
-            allowed = str(context["expected"]).replace(" or ", ", ")
-            return f"found {shown(value)}, allowed: {allowed}"
+            expected = str(context["expected"]).replace(" or ", ", ")
+            return f"found {shown(value)}, allowed: {expected}"
         case "union_tag_invalid":
             return f"kind {context['tag']!r} is not known: {context['expected_tags']} are allowed"
         case "union_tag_not_found":
@@ -108,7 +111,7 @@ def _message(one: "ErrorDetails", known: Mapping[tuple[str, ...], Iterable[str]]
     return f"found {shown(value)}, wanted {wanted}"
 
 
-def _known(table: tuple[str, ...], known: Mapping[tuple[str, ...], Iterable[str]]) -> Iterable[str]:
+def _known(table: tuple[str, ...], known: Known) -> Sequence[str]:
     for end, keys in known.items():
         if len(end) <= len(table) and all(
             pattern in {"*", part} for pattern, part in zip(end[::-1], table[::-1], strict=False)

@@ -3,7 +3,6 @@
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
-    AliasChoices,
     BeforeValidator,
     Discriminator,
     Field,
@@ -52,37 +51,29 @@ Portion = Annotated[
 Percent = Annotated[int, Field(ge=0, le=100)]
 
 
-def _either(name: str, *others: str) -> AliasChoices:
-    return AliasChoices(name, *others)
-
-
 class Job(Table):
     """A group of equal jobs, in fio's words and with fio's defaults (fio(1))."""
 
-    rw: str = Field("read", validation_alias=_either("rw", "readwrite"))
-    bs: Words | None = Field(None, validation_alias=_either("bs", "blocksize"))
+    rw: str = "read"
+    bs: Words | None = None
     bssplit: Words | None = None
-    blockalign: Size | None = Field(None, validation_alias=_either("blockalign", "ba"))
+    blockalign: Size | None = None
     iodepth: Count = 1
-    iodepth_batch: Number = Field(
-        1, validation_alias=_either("iodepth_batch", "iodepth_batch_submit")
-    )
-    iodepth_batch_complete: Count = Field(
-        1, validation_alias=_either("iodepth_batch_complete", "iodepth_batch_complete_min")
-    )
+    iodepth_batch: Number = 1
+    iodepth_batch_complete: Count = 1
     iodepth_low: Number = 0
     numjobs: Annotated[int, Field(ge=1, le=4096)] = 1
     rwmixread: Percent | None = None
     rwmixwrite: Percent | None = None
     random_distribution: Words = "random"
     size: Portion | None = None
-    io_size: Portion | None = Field(None, validation_alias=_either("io_size", "io_limit"))
+    io_size: Portion | None = None
     offset: Portion = 0
     offset_increment: Size = 0
     runtime: Seconds | None = None
     time_based: bool = False
     ramp_time: Seconds | None = None
-    fsync: Number = Field(0, validation_alias=_either("fsync", "fdatasync"))
+    fsync: Number = 0
     fsync_share: Share = 0.0
     thinktime: Microseconds = 0
     thinktime_blocks: Count = 1
