@@ -111,8 +111,8 @@ def _only(cells: list[Cell], wanted: Mapping[str, str]) -> list[Cell]:
 
 
 def _cells(source: load.Source, changes: Sequence[Change]) -> Iterator[Cell]:
-    fixed = [change for change in changes if change.key not in OWN]
-    base, axes = _axes(source, fixed)
+    fixed = [change for change in changes if change.key not in OWN and not change.axis]
+    base, axes = _axes(source, fixed, [change for change in changes if change.axis])
     chosen = {change.key: change for change in changes if change.key in OWN}
     stacks = _chosen(base, "stack", axes, chosen, _outermost(base))
     workloads = _chosen(base, "workload", axes, chosen, list(base.workloads))
@@ -150,23 +150,27 @@ def _cells(source: load.Source, changes: Sequence[Change]) -> Iterator[Cell]:
 
 
 def _axes(
-    source: load.Source, fixed: Sequence[Change]
+    source: load.Source, fixed: Sequence[Change], asked: Sequence[Change]
 ) -> tuple[Experiment, dict[str, list[Change]]]:
-    """Returns the experiment without its matrix, and what the matrix varies."""
+    """Returns the experiment without its matrix, and what the matrix and `--set` vary."""
     raw, origins = applied(source.raw, list(fixed))
     experiment = _checked(source, raw, origins)
     set_already = {change.key for change in fixed}
     axes: dict[str, list[Change]] = {}
-    for key, values in experiment.matrix.items():
+    varied = {key: (f"matrix.{key}", values) for key, values in experiment.matrix.items()}
+    varied |= {change.key: (change.where, change.value) for change in asked}
+    for key, (where, values) in varied.items():
         if key == "repeat":
-            raise problems.fail("matrix.repeat", "no such key; repeats stands above the tables")
+            raise problems.fail(where, "no such key; repeats stands above the tables")
         if key in set_already:
             continue
+        if not values:
+            raise problems.fail(where, "is empty: one at least is wanted")
         labels = [_label(value) for value in values]
         for at, label in enumerate(labels):
             if label in labels[:at]:
-                raise problems.fail(f"matrix.{key}[{at}]", f"{label!r} is there twice")
-        axes[key] = [Change(key, value, f"matrix.{key}[{at}]") for at, value in enumerate(values)]
+                raise problems.fail(f"{where}[{at}]", f"{label!r} is there twice")
+        axes[key] = [Change(key, value, f"{where}[{at}]") for at, value in enumerate(values)]
     return experiment, axes
 
 

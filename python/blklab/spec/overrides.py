@@ -18,6 +18,10 @@ SCALARS: Final = ("title", "seed", "repeats")
 """Keys of the file itself that `--set` may change."""
 
 
+LISTS: Final = frozenset({"members", "write_mostly", "rebuilding"})
+"""Keys whose value is a list; a list for another key is several values, an axis of the matrix."""
+
+
 @dataclass(frozen=True)
 class Change:
     """One key with one value, and where it was asked for."""
@@ -26,6 +30,11 @@ class Change:
     value: Any
     where: str
     """`matrix.bs[1]` or `--set bs`, for messages."""
+
+    @property
+    def axis(self) -> bool:
+        """Whether it is several values, each for cells of their own."""
+        return isinstance(self.value, list) and self.key.split(".")[-1] not in LISTS
 
 
 def parse_set(text: str) -> Change:
