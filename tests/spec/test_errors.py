@@ -232,11 +232,6 @@ CASES = [
     (SIZE, SIZE + "\ntime_based = true", "workloads.reads.time_based: wants a runtime"),
     (
         SIZE,
-        SIZE + "\nruntime = 5\nramp_time = 5",
-        "workloads.reads.ramp_time: is no shorter than the runtime: nothing counts",
-    ),
-    (
-        SIZE,
         'size = "2k"\n',
         "workloads.reads.size: 2 KiB is less than a block of 4 KiB",
     ),

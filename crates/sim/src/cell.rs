@@ -150,19 +150,19 @@ pub struct Flash {
     pub write_latency_ns: u64,
     /// Flash dies that work side by side.
     pub units: u32,
-    /// What one die reads at a time: neighbours in it are served together.
+    /// What a die reads at once: requests within it are served together.
     pub page_bytes: u32,
-    /// To read a page.
+    /// To read a page from flash.
     pub page_read_ns: u64,
-    /// What one die programs at a time.
+    /// What a die programs at once, and therefore how much of what was written in sequence lies on one die:
+    /// three pages on each plane, for three bits a cell.
     pub program_bytes: u32,
     /// To program that much.
     pub program_ns: u64,
-    /// Writes wait when this much is not yet programmed.
+    /// What may be acknowledged before it is programmed.
     pub buffer_bytes: u64,
-    /// The share of a running program that a read has to wait out: 1 is to its end, less is a disk that
-    /// suspends programs.
-    pub program_blocks_read: f64,
+    /// What a read waits when it interrupts a program.
+    pub suspend_ns: u64,
 }
 
 /// A rotating disk.

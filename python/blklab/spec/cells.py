@@ -298,8 +298,6 @@ def _times(
     if job.time_based and not runtime:
         raise problems.fail(f"{where}.time_based", "wants a runtime")
     ramp = ramp if job.ramp_time is None else job.ramp_time
-    if runtime is not None and ramp >= runtime:
-        raise problems.fail(f"{where}.ramp_time", "is no shorter than the runtime: nothing counts")
     return runtime, ramp
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, field_validator
 
-from blklab.spec.fields import SECTOR, Count, Nanoseconds, Number, Rate, Share, Size, Table
+from blklab.spec.fields import SECTOR, Count, Nanoseconds, Number, Rate, Size, Table
 from blklab.spec.kernels import Kind, Scheduler
 
 
@@ -66,7 +66,7 @@ class _Flash(Disk):
     program_bytes: Count
     program_ns: Nanoseconds
     buffer_bytes: Annotated[Size, Field(gt=0)]
-    program_blocks_read: Share
+    suspend_ns: Nanoseconds
 
 
 class Ssd(_Flash):

@@ -37,7 +37,7 @@ LAST_MAJOR: Final = 7
 LAST_MINOR: Final = {2: 6, 3: 19, 4: 20, 5: 19, 6: 19}
 """The last release of each major version."""
 
-_VERSION: Final = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(?:\d{1,5}|x))*(?:-[\w.+~-]*)?", re.A)
+_VERSION: Final = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(?:\d{1,5}|x))*(?:[-+][\w.+~-]*)?", re.A)
 
 ALLOWED: Final = "MAJOR.MINOR, from 2.6 to 7.x, such as 4.19 or 6.1"
 """What a kernel generation may be, for messages."""
