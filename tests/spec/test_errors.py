@@ -268,7 +268,21 @@ CASES = [
         "matrix.iodepth[1]: '1' is there twice",
     ),
     # The file.
-    ("[devices.nvme]", "title = 3\n[devices.nvme]", "title: found 3, wanted string"),
+    ("[stacks.near]", "[stacks]\nx = 3\n[stacks.near]", "stacks.x: found 3, wanted a table"),
+    (
+        "level = 10",
+        'level = 10\nbitmap = "x"',
+        "stacks.near.bitmap: found 'x', wanted true or false",
+    ),
+    (SIZE, SIZE + '\niodepth = "x"', "workloads.reads.iodepth: found 'x', wanted a whole number"),
+    (MEMBERS, 'members = "nvme"', "stacks.near.members: found 'nvme', wanted a list"),
+    (
+        SIZE,
+        SIZE + '\nrandom_distribution = "zoned:50/10:40/90"',
+        "workloads.reads.random_distribution: zoned: accesses: the shares add up to 90 %, 100 %"
+        " is wanted",
+    ),
+    ("[devices.nvme]", "title = 3\n[devices.nvme]", "title: found 3, wanted text"),
     ("[matrix]", "[matrx]", "matrx: no such key; did you mean 'matrix'?"),
 ]
 

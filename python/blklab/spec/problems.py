@@ -22,6 +22,23 @@ Known = Mapping[tuple[str, ...], Sequence[str]]
 """The keys that each kind of table may have, by the end of its path: see `blklab.spec.keys`."""
 
 
+WANTED: Final = {
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+    "dict_type": "a table",
+    "list_type": "a list",
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+}
+"""Words for what pydantic says at length."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing that is wrong, and the key to look at (`stacks.near.chunk`)."""
@@ -107,7 +124,7 @@ def _message(one: "ErrorDetails", known: Known) -> str:
             return "found neither model, calibrated nor kind: one of them is wanted"
         case "too_short":
             return "is empty: one at least is wanted"
-    wanted = one["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    wanted = WANTED.get(one["type"]) or one["msg"].removeprefix("Input should be ")
     return f"found {shown(value)}, wanted {wanted}"
 
 
