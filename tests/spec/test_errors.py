@@ -235,6 +235,23 @@ CASES = [
         'size = "2k"\n',
         "workloads.reads.size: 2 KiB is less than a block of 4 KiB",
     ),
+    # Settings.
+    (
+        'kernel = "4.19"',
+        'filesystem = "zfs"',
+        "settings.filesystem: found 'zfs', allowed: 'none', 'ext3', 'ext4', 'xfs'",
+    ),
+    (
+        'kernel = "4.19"',
+        'filesystem = { type = "ext4", comit = 3 }',
+        "settings.filesystem.comit: no such key; did you mean 'commit'?",
+    ),
+    (
+        'kernel = "4.19"',
+        'runtime = "1 fortnight"',
+        "settings.runtime: '1 fortnight' is not a duration: write 1.5s, 200ms, 10us, 1h30m or"
+        " seconds",
+    ),
     # The matrix.
     (
         "[matrix]",

@@ -90,7 +90,10 @@ def _member(member: Mapping[str, Any], names: Sequence[str]) -> str:
 def workload(cell: "Cell") -> str:
     """Returns what a cell's jobs do, in fio's words, or which trace is replayed."""
     document = cell.document
-    parts = [_job(job) for job in document["jobs"]]
+    jobs = document["jobs"]
+    parts = [
+        f"[{printable(job['name'])}] {_job(job)}" if len(jobs) > 1 else _job(job) for job in jobs
+    ]
     if cell.replay is not None:
         replay = document["replay"]
         how = f"at {replay['speed']:g}× the recorded speed" if replay["timed"] else ""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator
 
 from blklab.spec import kernels
 from blklab.spec.device import Device
@@ -38,6 +38,10 @@ class Filesystem(Table):
     commit: Annotated[Seconds, Field(gt=0)] | None = None
 
 
+def _filesystem(value: Any) -> str:
+    return "<table>" if isinstance(value, dict | Filesystem) else "<name>"
+
+
 class Host(Table):
     """Processor time that I/Os cost; the simulator's server of 2018, unless given."""
 
@@ -51,7 +55,11 @@ class Settings(Table):
     """What holds for all devices and workloads that do not say otherwise."""
 
     kernel: Kernel = "6.1"
-    filesystem: Literal["none", "ext3", "ext4", "xfs"] | Filesystem = NO_FILESYSTEM
+    filesystem: Annotated[
+        Annotated[Literal["none", "ext3", "ext4", "xfs"], Tag("<name>")]
+        | Annotated[Filesystem, Tag("<table>")],
+        Discriminator(_filesystem),
+    ] = NO_FILESYSTEM
     runtime: Annotated[Seconds, Field(gt=0)] | None = None
     ramp_time: Seconds = 0
     max_ios: Annotated[int, Field(ge=1, lt=2**63)] | None = None

@@ -18,7 +18,7 @@ DEVICE: Final = list(dict.fromkeys([*SOURCES, *_of(*device.KINDS.values())]))
 
 KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
     ("settings", "host"): _of(experiment.Host),
-    ("settings", "filesystem", "*"): _of(experiment.Filesystem),
+    ("settings", "filesystem", "<table>"): _of(experiment.Filesystem),
     ("settings",): _of(experiment.Settings),
     ("devices", "*", "ssd"): _of(device.Ssd),
     ("devices", "*", "nvme"): _of(device.Nvme),
