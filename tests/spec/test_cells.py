@@ -223,6 +223,20 @@ def test_set_is_checked(expand: Expand, text: str, said: str) -> None:
     assert str(caught.value) == said
 
 
+def test_a_list_after_set_is_an_axis_with_or_without_quotes(expand: Expand) -> None:
+    expand()
+    for text in ('bs=["4k", "8k"]', "bs=[4k, 8k]"):
+        found = plan(Path("exp.toml"), changes=[parse_set(text)])
+        assert [cell.labels["bs"] for cell in found.cells] == ["4k", "8k"]
+
+
+def test_one_name_of_two_things_is_told_by_the_key() -> None:
+    changes = [parse_set("recorded.speed=2"), parse_set("recorded.bitmap=true")]
+    found = plan(ROOT / "examples" / "replay.toml", changes=changes)
+    assert found.cells[0].document["replay"]["speed"] == 2
+    assert found.cells[0].document["stack"]["md"]["bitmap"]
+
+
 def test_nested_arrays(expand: Expand) -> None:
     (cell,) = expand(
         "[workloads.reads]",

@@ -334,18 +334,35 @@ def test_a_file_that_is_not_there() -> None:
     assert str(caught.value) == "nowhere.toml: cannot be read: No such file or directory"
 
 
-def test_a_trace_beyond_the_stack(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("trace", "device", "said"),
+    [
+        (
+            PGBENCH,
+            "md127",
+            "the trace of 'md127' reaches to 1.88 GiB, beyond the end of stack 'alone' at 1 GiB",
+        ),
+        (
+            "nowhere",
+            "md127",
+            "FOLDER/nowhere: no such trace: expected a file, a directory, or files"
+            " FOLDER/nowhere.blktrace.0, .1, …",
+        ),
+    ],
+)
+def test_a_trace_that_cannot_be_replayed(
+    tmp_path: Path, trace: object, device: str, said: str
+) -> None:
     path = tmp_path / "exp.toml"
     path.write_text(
         f"""
         devices.disk = {{ model = "sm883", size = "1GiB" }}
         stacks.alone = {{ device = "disk" }}
-        workloads.trace = {{ replay = '{PGBENCH}', device = "md127" }}
+        workloads.trace = {{ replay = '{trace}', device = "{device}" }}
         """
     )
     with pytest.raises(UsageError) as caught:
         plan(path)
     assert str(caught.value) == (
-        f"{path}: workloads.trace.replay: the trace of 'md127' reaches to 1.88 GiB, beyond the end"
-        " of stack 'alone' at 1 GiB"
+        f"{path}: workloads.trace.replay: {said.replace('FOLDER', str(tmp_path))}"
     )

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from blklab.errors import UsageError
+from blklab.errors import BlklabError, UsageError
 from blklab.spec import jobs, load, problems, replays, stacking
 from blklab.spec.experiment import Experiment
 from blklab.spec.fields import shown
@@ -304,7 +304,10 @@ def _times(
 def _replay(
     source: load.Source, table: Replay, path: str, stack: str, capacity: int
 ) -> tuple[dict[str, Any], replays.Source]:
-    found = replays.source(source.beside(table.replay), table.format, table.device)
+    try:
+        found = replays.source(source.beside(table.replay), table.format, table.device)
+    except BlklabError as error:
+        raise problems.fail(f"{path}.replay", str(error)) from error
     if found.end > capacity:
         raise problems.fail(
             f"{path}.replay",

@@ -37,5 +37,8 @@ KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
 ROOT: Final = _of(experiment.Experiment)
 """Keys of the file itself."""
 
+STACK: Final = _of(stack.Bare, stack.Md)
+"""Keys of a stack of any kind."""
+
 WORKLOAD: Final = _of(workload.Job, workload.Replay)
 """Keys of a workload that a matrix may vary in all workloads."""

@@ -14,6 +14,9 @@ Path = tuple[str, ...]
 
 SECTIONS: Final = ("devices", "stacks", "workloads")
 
+KEYS: Final = {"devices": keys.DEVICE, "stacks": keys.STACK, "workloads": keys.WORKLOAD}
+"""Keys of the tables in each section."""
+
 SCALARS: Final = ("title", "seed", "repeats")
 """Keys of the file itself that `--set` may change."""
 
@@ -48,12 +51,15 @@ def parse_set(text: str) -> Change:
 
 def _value(text: str) -> Any:
     """Returns a list for `[1, 2]`; text otherwise, which every key takes: 6.1 is no number here."""
-    if text.startswith("["):
-        try:
-            return tomllib.loads(f"value = {text}")["value"]
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise ValueError(f"{text!r} is no list: {error}") from error
-    return text
+    if not text.startswith("["):
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        words = text[1:-1].split(",")
+        if text.endswith("]") and all(word.strip().isprintable() for word in words):
+            return [word.strip() for word in words]  # [raid1, near]: a shell took the quotes
+        raise ValueError(f"{text!r} is no list: {error}") from error
 
 
 def applied(raw: Mapping[str, Any], changes: list[Change]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -86,6 +92,8 @@ def _places(raw: Mapping[str, Any], change: Change) -> Iterator[Path]:
         yield from _checked(raw, change, tuple(change.key.split(".")))
         return
     found = [name for name in SECTIONS if first in _tables(raw, name)]
+    if len(found) > 1:
+        found = [name for name in found if rest in KEYS[name]] or found
     if len(found) > 1:
         listed = " and ".join(f"{name}.{first}" for name in found)
         raise problems.fail(change.where, f"{first!r} is ambiguous: there are {listed}")

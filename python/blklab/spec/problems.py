@@ -73,7 +73,7 @@ def usage_error(file: str, found: Iterable[Problem]) -> UsageError:
 def near(word: str, allowed: Iterable[str]) -> str:
     """Returns `; did you mean 'chunk'?`, or what is allowed if nothing is like it."""
     known = list(allowed)
-    found = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    found = difflib.get_close_matches(word, known, n=1, cutoff=0.5 if len(word) <= 3 else 0.6)
     if found:
         return f"did you mean {found[0]!r}?"
     listed = ", ".join(known[:12]) + (" …" if len(known) > 12 else "")
@@ -84,7 +84,12 @@ def translated(error: "ValidationError", known: Known, prefix: str = "") -> list
     """Returns pydantic's errors in our words."""
     found = []
     for one in error.errors(include_url=False):
-        names = [str(part) for part in one["loc"] if not _is_tag(part)]
+        names: list[str] = []
+        for part in one["loc"]:
+            if isinstance(part, int) and names:
+                names[-1] += f"[{part}]"
+            elif not _is_tag(part):
+                names.append(str(part))
         context = one.get("ctx", {}).get("error")
         if isinstance(context, KeyedError):
             names.append(context.key)
