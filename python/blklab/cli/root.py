@@ -12,6 +12,7 @@ import click
 from blklab.cli.lazy import Entry, LazyGroup
 
 COMMANDS = {
+    "run": Entry("blklab.cli.run:run", "Run an experiment: stacks × workloads × settings"),
     "trace": Entry("blklab.cli.trace:trace", "Read block traces and say what the workload is"),
     "completion": Entry("blklab.cli.completion:completion", "Print the completion for your shell"),
 }

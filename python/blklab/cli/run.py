@@ -1,0 +1,132 @@
+"""`blklab run`: every cell of an experiment, on a runner."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from blklab.cli.common import emit, json_option
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from blklab.spec.cells import Plan
+
+
+def _only(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> dict[str, str]:
+    """Reads `stack=raid1,workload=rand*`."""
+    wanted: dict[str, str] = {}
+    for term in text.split(",") if text is not None else []:
+        label, equals, pattern = (part.strip() for part in term.partition("="))
+        if not equals or not label:
+            raise click.BadParameter(f"{term!r}: LABEL=PATTERN is wanted, such as stack=raid1")
+        wanted[label] = pattern
+    return wanted
+
+
+@click.command()
+@click.argument("experiment", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--on",
+    "runner",
+    type=click.Choice(["sim"]),
+    default="sim",
+    show_default=True,
+    help="What to run it on: the simulator.",
+)
+@click.option("--dry-run", is_flag=True, help="Show the cells and what each would do; run nothing.")
+@click.option(
+    "--only",
+    metavar="LABEL=PATTERN,...",
+    callback=_only,
+    help="Only these cells: 'stack=raid1,workload=rand*'.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Instead of the file's seed."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a key as [matrix] does: kernel=6.1, iodepth=8, near.chunk=64k.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Cells to run at the same time; as many as there are CPUs, unless given.",
+)
+@click.option(
+    "--schema", is_flag=True, help="Print the JSON Schema of experiment files, for editors."
+)
+@json_option
+def run(
+    *,
+    experiment: Path | None,
+    runner: str,  # noqa: ARG001  # the only one there is
+    dry_run: bool,
+    only: dict[str, str],
+    seed: int | None,
+    settings: tuple[str, ...],
+    jobs: int | None,
+    schema: bool,
+    as_json: bool,
+) -> None:
+    """Run the cells of EXPERIMENT, a TOML file of devices, stacks and workloads.
+
+    Every combination of a stack, a workload and what [matrix] varies is a cell. All of them are
+    checked before the first one runs: a mistake is one line with file, key, what was found and what
+    is allowed. docs/experiments.md describes the file.
+
+    \b
+    Examples:
+      blklab run unbalanced.toml --dry-run           the cells, and what each will do
+      blklab run unbalanced.toml --only 'stack=near,workload=rand*'
+      blklab run unbalanced.toml --set kernel=6.1 --set iodepth='[1, 8, 64]'
+      blklab run unbalanced.toml --dry-run --json | jq .cells[0].cell
+      blklab run --schema > experiment.schema.json   completion and checks in your editor
+
+    \b
+    Exit status: 0 done, 1 a cell failed, 2 the experiment makes no sense.
+    """
+    if schema:
+        from blklab.spec.schema import text
+
+        click.echo(text(), nl=False)
+        return
+    if experiment is None:
+        raise click.UsageError("Missing argument 'EXPERIMENT'.")
+    from blklab.spec.cells import plan as expand
+
+    plan = expand(experiment, changes=_changes(settings), seed=seed, only=only)
+    if dry_run:
+        emit(plan.as_dict(), as_json, lambda console: _draw(console, plan))
+        return
+    simulate(plan, jobs=jobs, as_json=as_json)
+
+
+def _changes(settings: tuple[str, ...]) -> list[Any]:
+    from blklab.errors import UsageError
+    from blklab.spec.overrides import parse_set
+
+    try:
+        return [parse_set(text) for text in settings]
+    except ValueError as error:
+        raise UsageError(f"--set {error}") from None
+
+
+def _draw(console: "Console", plan: "Plan") -> None:
+    from blklab.report import cells
+
+    cells.show(console, plan)
+
+
+def simulate(plan: "Plan", *, jobs: int | None, as_json: bool) -> None:
+    """Runs every cell in the simulator and prints the results."""
+    import os
+
+    from blklab.runners import sim  # type: ignore[import-not-found]
+
+    results = sim.run(plan.cells, jobs=jobs or len(os.sched_getaffinity(0)))
+    emit([result.as_dict() for result in results], as_json, lambda _console: None)

@@ -1,0 +1,73 @@
+"""How large an array is, from its members: md's own arithmetic.
+
+What md's superblock takes (1 MiB to 128 MiB a member) is not subtracted: a member is what md may
+use of it.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from blklab.spec.stack import FEWEST, short
+
+PARITY: Final = {"raid4": 1, "raid5": 1, "raid6": 2}
+"""Members' worth of parity."""
+
+
+def array(
+    level: str, members: Sequence[int | None], chunk: int, copies: tuple[int, int, bool]
+) -> int:
+    """Returns the bytes of an array; members are bytes, None where one is missing.
+
+    `copies` is RAID-10's (near, far, offset). Sources: the `*_size` function of each personality,
+    drivers/md/raid{0,1,10,5}.c and md-linear.c, Linux 6.1.
+    """
+    sizes = [size for size in members if size is not None]
+    if not sizes:
+        return 0
+    least = min(sizes)
+    match level:
+        case "linear":
+            return sum(sizes)
+        case "raid0":
+            return sum(size // chunk * chunk for size in sizes)
+        case "raid1":
+            return least
+        case "raid10":
+            near, far, _ = copies
+            return least // chunk // far * len(members) // near * chunk
+        case _:
+            return least // chunk * chunk * (len(members) - PARITY[level])
+
+
+def too_few(level: str, members: int, copies: tuple[int, int, bool]) -> str | None:
+    """Says what is wrong with the number of members, if anything."""
+    if members < FEWEST[level]:
+        found = "1 is" if members == 1 else f"{members} are"
+        return f"{found} too few for level {short(level)}: {FEWEST[level]} at least"
+    near, far, _ = copies
+    if level == "raid10" and near * far > members:
+        return f"{near * far} copies want as many members, and there are {members}"
+    return None
+
+
+def can_run(level: str, present: Sequence[bool], copies: tuple[int, int, bool]) -> bool:
+    """Tells whether every block can be read from the members that are there and in sync."""
+    absent = len(present) - sum(present)
+    match level:
+        case "linear" | "raid0":
+            return not absent
+        case "raid1":
+            return any(present)
+        case "raid10":
+            # drivers/md/raid10.c, `_enough`: every run of as many neighbours as there are copies.
+            near, far, _ = copies
+            first = 0
+            while True:
+                around = (present[(first + step) % len(present)] for step in range(near * far))
+                if not any(around):
+                    return False
+                first = (first + near) % len(present)
+                if not first:
+                    return True
+        case _:
+            return absent <= PARITY[level]

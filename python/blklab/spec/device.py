@@ -1,0 +1,149 @@
+"""A device table: what the disk is, how much of it is used, and its queue."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, field_validator
+
+from blklab.spec.fields import SECTOR, Count, Nanoseconds, Number, Rate, Size, Table
+from blklab.spec.kernels import Kind, Scheduler
+
+
+class Queue(Table):
+    """The block layer's queue of a device; what is not given follows from kernel and kind."""
+
+    scheduler: Scheduler | None = None
+    nr_requests: Annotated[int, Field(ge=1, le=65_535)] | None = None
+    queue_depth: Annotated[int, Field(ge=1, le=65_535)] | None = None
+    max_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303)] | None = None
+    rotational: bool | None = None
+    wbt_lat_usec: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    write_cache: Literal["write back", "write through"] | None = None
+    """As `queue/write_cache` says it; else what the model's `write_back` says."""
+
+
+class Disk(Queue):
+    """What every device has."""
+
+    size: Size | None = None
+    """What the stack uses of it; all that is there, unless given."""
+
+    start: Size = 0
+    """Where on the disk that begins."""
+
+    count: Annotated[int, Field(ge=1, le=256)] = 1
+    """How many of them there are: `x` is then `x1`, `x2` … and, as a member, all of them."""
+
+    capacity: Annotated[Size, Field(gt=0)] | None = None
+    """The whole disk."""
+
+    write_back: bool | None = None
+    """Whether it reports a volatile write cache."""
+
+    max_hw_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303)] | None = None
+    """The largest request that it takes."""
+
+    source: str = ""
+    """Where the figures come from."""
+
+    @field_validator("size", "start", "capacity")
+    @classmethod
+    def _whole_sectors(cls, value: int | None) -> int | None:
+        if value is not None and value % SECTOR:
+            raise ValueError(f"{value} B is no multiple of 512 B, a sector")
+        return value
+
+
+class _Flash(Disk):
+    read_command_ns: Nanoseconds
+    write_command_ns: Nanoseconds
+    read_bandwidth: Annotated[int, Field(gt=0)]
+    write_bandwidth: Annotated[int, Field(gt=0)]
+    read_latency_ns: Nanoseconds
+    write_latency_ns: Nanoseconds
+    units: Count
+    page_bytes: Count
+    page_read_ns: Nanoseconds
+    program_bytes: Count
+    program_ns: Nanoseconds
+    buffer_bytes: Annotated[Size, Field(gt=0)]
+    suspend_ns: Nanoseconds
+
+
+class Ssd(_Flash):
+    """A flash disk behind SATA or SAS."""
+
+    kind: Literal["ssd"]
+
+
+class Nvme(_Flash):
+    """A flash disk behind PCIe."""
+
+    kind: Literal["nvme"]
+
+
+class Hdd(Disk):
+    """A rotating disk."""
+
+    kind: Literal["hdd"]
+    capacity: Annotated[Size, Field(gt=0)]
+    rpm: Count
+    outer_track_bytes: Annotated[int, Field(ge=SECTOR)]
+    inner_track_bytes: Annotated[int, Field(ge=SECTOR)]
+    heads: Count
+    seek_track_ns: Nanoseconds
+    seek_average_ns: Nanoseconds
+    seek_full_ns: Nanoseconds
+    command_ns: Nanoseconds
+    bandwidth: Annotated[int, Field(gt=0)]
+    cache_bytes: Size
+    read_streams: Number
+    read_ahead_bytes: Size
+    volatile_cache: bool = True
+    """Whether writes are acknowledged from the volatile cache."""
+
+    write_cache_requests: Number
+    flush_ns: Nanoseconds
+    destage_ns: Nanoseconds
+
+
+class Throttled(Disk):
+    """A virtual disk with QEMU's throttling and nothing else."""
+
+    kind: Literal["throttled"]
+    iops_total: Rate = 0
+    iops_read: Rate = 0
+    iops_write: Rate = 0
+    bps_total: Rate = 0
+    bps_read: Rate = 0
+    bps_write: Rate = 0
+    latency_ns: Nanoseconds = 0
+
+
+Device = Annotated[Ssd | Nvme | Hdd | Throttled, Field(discriminator="kind")]
+"""A device with its model's parameters, wherever they came from."""
+
+KINDS: Final[dict[str, type[Disk]]] = {
+    "ssd": Ssd,
+    "nvme": Nvme,
+    "hdd": Hdd,
+    "throttled": Throttled,
+}
+
+_RENAMED: Final = {"volatile_cache": "write_cache"}
+"""Parameters that a cell calls otherwise: in a file, `write_cache` is the queue's."""
+
+
+def model_document(device: Disk) -> dict[str, Any]:
+    """Returns the device's model as the simulator takes it (crates/sim/src/cell.rs, `Model`)."""
+    shared = Disk.model_fields.keys() - {"capacity"}
+    document = device.model_dump(exclude=set(shared))
+    if not isinstance(device, Hdd):
+        document.pop("capacity", None)
+    kind = {"kind": document.pop("kind")}
+    return kind | {_RENAMED.get(key, key): value for key, value in document.items()}
+
+
+def kind_of(device: Disk) -> Kind:
+    """Returns the device's kind."""
+    kind: Kind = getattr(device, "kind")  # noqa: B009  # every subclass has one, of its own type
+    return kind

@@ -1,0 +1,106 @@
+"""An experiment: devices, stacks, workloads, settings, and what is varied."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator
+
+from blklab.spec import kernels
+from blklab.spec.device import Device
+from blklab.spec.fields import NAME, Nanoseconds, Seconds, Table, shown
+from blklab.spec.kernels import Scheduler
+from blklab.spec.stack import MISSING, Stack
+from blklab.spec.workload import Workload
+
+COMMITS: Final = {"ext3": 5 * 10**9, "ext4": 5 * 10**9, "xfs": 30 * 10**9}
+"""ns between journal commits: ext4's `commit=5` (ext4(5)); XFS's `fs.xfs.xfssyncd_centisecs`."""
+
+NO_FILESYSTEM: Final = "none"
+
+
+def _kernel(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f'found {shown(value)}: write it in quotes, such as "4.19"')
+    kernels.parse(value)
+    return value
+
+
+Kernel = Annotated[
+    str,
+    BeforeValidator(_kernel),
+    WithJsonSchema({"type": "string", "description": f"A kernel generation: {kernels.ALLOWED}."}),
+]
+
+
+class Filesystem(Table):
+    """A filesystem with the time between its journal's commits."""
+
+    type: Literal["ext3", "ext4", "xfs"]
+    commit: Annotated[Seconds, Field(gt=0)] | None = None
+
+
+def _filesystem(value: Any) -> str:
+    return "<table>" if isinstance(value, dict | Filesystem) else "<name>"
+
+
+class Host(Table):
+    """Processor time that I/Os cost; the simulator's server of 2018, unless given."""
+
+    submit_ns: Nanoseconds | None = None
+    reap_ns: Nanoseconds | None = None
+    wake_ns: Nanoseconds | None = None
+    md_ns: Nanoseconds | None = None
+
+
+class Settings(Table):
+    """What holds for all devices and workloads that do not say otherwise."""
+
+    kernel: Kernel = "6.1"
+    filesystem: Annotated[
+        Annotated[Literal["none", "ext3", "ext4", "xfs"], Tag("<name>")]
+        | Annotated[Filesystem, Tag("<table>")],
+        Discriminator(_filesystem),
+    ] = NO_FILESYSTEM
+    runtime: Annotated[Seconds, Field(gt=0)] | None = None
+    ramp_time: Seconds = 0
+    max_ios: Annotated[int, Field(ge=1, lt=2**63)] | None = None
+    series: Seconds = 0
+    scheduler: Scheduler | None = None
+    nr_requests: Annotated[int, Field(ge=1, le=65_535)] | None = None
+    queue_depth: Annotated[int, Field(ge=1, le=65_535)] | None = None
+    max_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303)] | None = None
+    read_ahead: Annotated[int, Field(ge=0, le=4_194_303)] | None = None
+    """KiB. Every I/O of a simulation is direct, so that it changes nothing there."""
+
+    host: Host = Host()
+
+    @property
+    def commit_ns(self) -> int | None:
+        """The time between the filesystem's commits, ns; None without one."""
+        match self.filesystem:
+            case Filesystem(type=kind, commit=commit):
+                return commit or COMMITS[kind]
+            case kind:
+                return COMMITS.get(kind)
+
+
+class Experiment(Table):
+    """A whole experiment file, its stock models, calibrated files and job files read."""
+
+    title: str = ""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    repeats: Annotated[int, Field(ge=1, le=10_000)] = 1
+    devices: Annotated[dict[str, Device], Field(min_length=1)]
+    stacks: Annotated[dict[str, Stack], Field(min_length=1)]
+    workloads: Annotated[dict[str, Workload], Field(min_length=1)]
+    settings: Settings = Settings()
+    matrix: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
+
+    @field_validator("devices", "stacks")
+    @classmethod
+    def _names(cls, tables: dict[str, Any]) -> dict[str, Any]:
+        for name in tables:
+            if NAME.fullmatch(name) is None or name == MISSING:
+                raise ValueError(
+                    f"{shown(name)} is no name: letters, digits, _ and - are allowed, not 'missing'"
+                )
+        return tables

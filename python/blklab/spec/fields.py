@@ -1,0 +1,127 @@
+"""The kinds of values in an experiment file: sizes, durations, names, as pydantic types."""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from blklab import units
+
+SECTOR: Final = 512
+"""Bytes; what every size and offset is a multiple of."""
+
+LARGEST: Final = 2**63 - 1
+"""Bytes; sizes are 64-bit numbers in the simulator, and JSON's readers know them signed."""
+
+NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.A)
+"""What a device or a stack may be called: such a name is part of `near.chunk` in a matrix."""
+
+T = TypeVar("T")
+
+
+class Table(BaseModel):
+    """What every table of an experiment file is: no key but those it knows, and never changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def quantity(parse: Callable[[str], int], what: str) -> Callable[[Any], int]:
+    """Returns a validator for a number, or text that one of the parsers of blklab.units reads."""
+
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise ValueError(f"found {shown(value)}, {what} is wanted")
+        if isinstance(value, float):
+            if not value.is_integer():
+                raise ValueError(f"found {value}, {what} is wanted: write it in quotes with a unit")
+            value = int(value)
+        amount = value if isinstance(value, int) else parse(value)
+        if not 0 <= amount <= LARGEST:
+            raise ValueError(f"{value} is out of range: 0 to 2^63 - 1 are allowed")
+        return amount
+
+    return read
+
+
+def shown(value: Any) -> str:
+    """Returns what was found, for a message: short, whatever it is."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "a table"
+        case list():
+            return "a list"
+        case str():
+            return repr(value if len(value) <= 40 else value[:40] + "…")
+        case _:
+            text = str(value)
+            return text if len(text) <= 40 else text[:40] + "…"
+
+
+def seconds(value: Any) -> int:
+    """Returns ns of a duration; a bare number is seconds, as fio's `runtime`."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = repr(value)
+    return quantity(units.parse_duration, "a duration such as 60s")(value)
+
+
+def microseconds(value: Any) -> int:
+    """Returns ns of a duration; a bare number is microseconds, as fio's `thinktime`."""
+    if isinstance(value, str) and value.strip().isdigit() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = f"{value}us"
+    return quantity(units.parse_duration, "a duration such as 100us")(value)
+
+
+def words(value: Any) -> Any:
+    """Accepts a number where fio's words are wanted: `bs = 4096`."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return value
+
+
+def _schema(description: str, kinds: tuple[str, ...] = ("integer", "string")) -> WithJsonSchema:
+    return WithJsonSchema({"type": list(kinds), "description": description})
+
+
+Size = Annotated[
+    int,
+    BeforeValidator(quantity(units.parse_size, "a size such as 10GiB")),
+    _schema("Bytes, or a size in powers of 1024: 512, 4k, 10GiB."),
+]
+"""Bytes."""
+
+Seconds = Annotated[
+    int,
+    BeforeValidator(seconds),
+    _schema("A duration: 60s, 200ms, 1h; a number is seconds.", ("integer", "number", "string")),
+]
+"""ns, typed as a duration or a number of seconds."""
+
+Microseconds = Annotated[
+    int,
+    BeforeValidator(microseconds),
+    _schema("A duration: 100us, 2ms; a number is microseconds."),
+]
+"""ns, typed as a duration or a number of microseconds."""
+
+Words = Annotated[str, BeforeValidator(words), _schema("fio's words.")]
+"""Text; a number will do."""
+
+Count = Annotated[int, Field(ge=1, lt=2**32)]
+"""A number of things, one at least."""
+
+Number = Annotated[int, Field(ge=0, lt=2**32)]
+"""A number of things, perhaps none."""
+
+Nanoseconds = Annotated[int, Field(ge=0, le=LARGEST)]
+"""ns, in keys that end in `_ns`."""
+
+Rate = Annotated[float, Field(ge=0)]
+"""Per second; 0 is unlimited."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
+"""0 to 1."""

@@ -1,0 +1,45 @@
+"""Reading the files of an experiment: TOML and text, with the place of what cannot be read."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.errors import UsageError
+
+LARGEST: Final = 16 << 20
+"""Bytes; an experiment file is typed by people."""
+
+
+def read_text(path: Path) -> str:
+    """Returns a small text file. Raises UsageError."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{path}: cannot be read: {reason}") from error
+    if len(content) > LARGEST:
+        raise UsageError(f"{path}: is larger than 16 MiB: this is no such file")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: byte {error.start} is no UTF-8 text") from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Returns a TOML file's content. Raises UsageError with line and column."""
+    text = read_text(path)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        # "Expected '=' after a key in a key/value pair (at line 3, column 7)"
+        message = str(error)
+        what, _, where = message.rpartition(" (at ")
+        where = where.removesuffix(")")
+        if where == "end of document":
+            where = f"line {max(1, text.count(chr(10)))}, at the end"
+        raise UsageError(f"{path}: {where}: {what[:1].lower()}{what[1:]}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: is nested too deeply") from error
+    except ValueError as error:  # integers of more than 4,300 digits
+        raise UsageError(f"{path}: {error}") from error

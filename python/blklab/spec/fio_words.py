@@ -1,0 +1,185 @@
+"""fio's small languages: `bs`, `bssplit`, `random_distribution`, `rate_iops`, percentages.
+
+As in fio(1) of fio 3.33 and fio's own options.c. Every function raises ValueError.
+"""
+
+import re
+from typing import Any, Final
+
+from blklab import units
+from blklab.spec.fields import SECTOR
+
+Sizes = list[tuple[int, float]]
+"""Block sizes and their weights, which add up to 1."""
+
+RW: Final = {
+    "read": (True, False, False),
+    "write": (False, True, False),
+    "randread": (True, False, True),
+    "randwrite": (False, True, True),
+    "rw": (True, True, False),
+    "readwrite": (True, True, False),
+    "randrw": (True, True, True),
+}
+"""What each `rw` does: reads, writes, at random."""
+
+ALIASES: Final = {
+    "readwrite": "rw",
+    "blocksize": "bs",
+    "ba": "blockalign",
+    "iodepth_batch_submit": "iodepth_batch",
+    "iodepth_batch_complete_min": "iodepth_batch_complete",
+    "io_limit": "io_size",
+    "fdatasync": "fsync",
+    "timeout": "runtime",
+}
+"""fio's other names: job files may have them, and experiment files are told of the one to use."""
+
+LARGEST_BLOCK: Final = 1 << 30
+"""Bytes; sizes of I/Os are 32-bit numbers in the simulator."""
+
+_PERCENT: Final = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s?%", re.A)
+
+
+def block_size(text: str) -> int:
+    """Returns the bytes of one block size: whole sectors."""
+    size = units.parse_size(text)
+    if not 0 < size <= LARGEST_BLOCK or size % SECTOR:
+        raise ValueError(f"block size {text.strip()!r}: a multiple of 512 up to 1 GiB is allowed")
+    return size
+
+
+def block_sizes(bs: str | None, bssplit: str | None) -> tuple[Sizes, Sizes]:
+    """Returns the sizes of reads and of writes, from `4k,64k` or `4k/60:64k/40,8k/100`."""
+    if bs is not None and bssplit is not None:
+        raise ValueError("bs and bssplit are both given: one is allowed")
+    if bssplit is not None:
+        reads, writes = directions(bssplit, "bssplit")
+        return _split(reads), _split(writes)
+    reads, writes = directions(bs or "4k", "bs")
+    return [(block_size(reads), 1.0)], [(block_size(writes), 1.0)]
+
+
+def directions(text: str, option: str) -> tuple[str, str]:
+    """Returns what fio takes of `reads,writes,trims` for reads and for writes."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 3 or not parts[0]:
+        raise ValueError(f"{option} {text!r}: READS or READS,WRITES is allowed")
+    writes = parts[1] if len(parts) > 1 and parts[1] else parts[0]
+    return parts[0], writes
+
+
+def _split(text: str) -> Sizes:
+    sizes: list[int] = []
+    shares: list[float | None] = []
+    for part in text.split(":"):
+        size, _, share = part.partition("/")
+        sizes.append(block_size(size))
+        shares.append(_percent(share, "bssplit") if share.strip() else None)
+    weights = _completed(shares, f"bssplit {text!r}")
+    kept = [(size, weight / 100) for size, weight in zip(sizes, weights, strict=True) if weight]
+    if len(kept) > 64:
+        raise ValueError("bssplit has more than 64 sizes, which is fio's limit")
+    return kept
+
+
+def _completed(shares: list[float | None], what: str) -> list[float]:
+    """Gives what is left of 100 % to those that state no share, alike, as fio does."""
+    stated = sum(share for share in shares if share is not None)
+    blank = shares.count(None)
+    if stated > 100.0001 or (not blank and abs(stated - 100) > 0.01):
+        raise ValueError(f"{what}: the shares add up to {stated:g} %, 100 % is wanted")
+    rest = max(0.0, 100 - stated) / blank if blank else 0.0
+    return [rest if share is None else share for share in shares]
+
+
+def distribution(text: str) -> dict[str, Any]:
+    """Returns a `random_distribution` as the simulator takes it."""
+    name, _, rest = text.strip().partition(":")
+    match name:
+        case "random" if not rest:
+            return {"kind": "random"}
+        case "zipf":
+            theta = _parameter(rest or "1.2", name, 0.0, 100.0)
+            if theta == 1.0:
+                raise ValueError("zipf:1 is not defined: fio wants a theta other than 1")
+            return {"kind": "zipf", "theta": theta}
+        case "pareto":
+            return {"kind": "pareto", "h": _parameter(rest or "0.2", name, 0.0, 1.0, closed=False)}
+        case "normal":
+            return {"kind": "normal", "deviation": _parameter(rest, name, 0.0, 100.0)}
+        case "zoned":
+            return {"kind": "zoned", "zones": _zones(rest)}
+    raise ValueError(
+        f"random_distribution {text!r}: random, zipf:THETA, pareto:H, normal:DEVIATION"
+        " and zoned:ACCESS/SIZE:… are allowed"
+    )
+
+
+def _parameter(text: str, name: str, least: float, most: float, *, closed: bool = True) -> float:
+    allowed = f"{name} {text!r}: one number above {least:g} and {'up to' if closed else 'below'}"
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{allowed} {most:g} is allowed") from None
+    if not (least < value <= most) or (not closed and value == most):
+        raise ValueError(f"{allowed} {most:g} is allowed")
+    return value
+
+
+def _zones(text: str) -> list[tuple[float, float]]:
+    if "," in text:
+        raise ValueError("zoned: one list for reads and writes is simulated, not one for each")
+    access: list[float | None] = []
+    sizes: list[float | None] = []
+    for part in text.split(":"):
+        one, slash, other = part.partition("/")
+        if not slash:
+            raise ValueError(
+                f"zoned {text!r}: ACCESS/SIZE in percent is wanted, such as 60/10:40/90"
+            )
+        access.append(_percent(one, "zoned") if one.strip() else None)
+        sizes.append(_percent(other, "zoned") if other.strip() else None)
+    if len(access) > 256:
+        raise ValueError("zoned has more than 256 zones, which is fio's limit")
+    zones = list(
+        zip(_completed(access, "zoned: accesses"), _completed(sizes, "zoned: sizes"), strict=True)
+    )
+    if any(hits and not size for hits, size in zones):
+        raise ValueError("zoned: a zone without size is accessed")
+    return zones
+
+
+def _percent(text: str, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise ValueError(f"{what}: share {text.strip()!r} is no percentage from 0 to 100")
+    return value
+
+
+def portion(text: str | int) -> tuple[int, float | None]:
+    """Returns (bytes, None), or (0, share) of `25%`: sizes may be percentages of the stack."""
+    if isinstance(text, str) and text.strip().endswith("%"):
+        match = _PERCENT.fullmatch(text.strip())
+        if match is None or not 0 <= float(match[1]) <= 100:
+            raise ValueError(f"{text!r} is no percentage from 0% to 100%")
+        return 0, float(match[1]) / 100
+    return (units.parse_size(text) if isinstance(text, str) else text), None
+
+
+def rate(text: str, option: str, *, sizes: bool) -> float:
+    """Returns a `rate` or `rate_iops`, which must be the same for reads and writes."""
+    reads, writes = directions(text, option)
+    try:
+        values = {float(units.parse_size(one)) if sizes else float(one) for one in (reads, writes)}
+    except ValueError as error:
+        raise ValueError(f"{option} {text!r}: {error}") from None
+    if len(values) != 1:
+        raise ValueError(f"{option} {text!r}: one rate for reads and writes is simulated, not two")
+    value = values.pop()
+    if not 0 <= value < 1e18:
+        raise ValueError(f"{option} {text!r}: 0 or more a second is allowed")
+    return value

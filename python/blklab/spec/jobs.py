@@ -1,0 +1,114 @@
+"""From a workload's words to the jobs that the simulator takes, checked against the stack."""
+
+from typing import Any, Final
+
+from blklab import units
+from blklab.spec import fio_words, problems
+from blklab.spec.workload import Job
+
+ENDLESS: Final = 1 << 62
+"""Bytes that a `time_based` job would do: more than any runtime allows."""
+
+
+def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> dict[str, Any]:
+    """Returns a job as the simulator takes it. Raises Problems if it does not fit the stack."""
+    reads, writes, random = fio_words.RW[job.rw]
+    read_sizes, write_sizes = fio_words.block_sizes(job.bs, job.bssplit)
+    used = [
+        *(size for size, _ in read_sizes if reads),
+        *(size for size, _ in write_sizes if writes),
+    ]
+    align = job.blockalign or min(used)
+    offset = _part(job.offset, capacity, align)
+    spread = job.offset_increment * (job.numjobs - 1)
+    if job.size is None:
+        size = (capacity - offset - spread) // align * align
+        if size <= 0:
+            raise problems.fail(
+                f"{path}.offset",
+                f"nothing of stack {stack!r} is left behind it, which has"
+                f" {units.format_size(capacity)}",
+            )
+    else:
+        size = _part(job.size, capacity, align)
+    if offset + spread + size > capacity:
+        raise problems.fail(
+            f"{path}.size",
+            f"{units.format_size(size)} from {units.format_size(offset + spread)} on do not fit"
+            f" stack {stack!r}, which has {units.format_size(capacity)}",
+        )
+    if size < max(used):
+        raise problems.fail(
+            f"{path}.size",
+            f"{units.format_size(size)} is less than a block of {units.format_size(max(used))}",
+        )
+    share = _read_share(job, reads=reads, writes=writes)
+    return {
+        "name": name,
+        "numjobs": job.numjobs,
+        "read_share": share,
+        "random": random,
+        "distribution": fio_words.distribution(job.random_distribution),
+        "read_sizes": read_sizes,
+        "write_sizes": write_sizes,
+        "align": align,
+        "offset": offset,
+        "size": size,
+        "offset_increment": job.offset_increment,
+        "io_bytes": _io_bytes(job, size, path, align),
+        "iodepth": job.iodepth,
+        # fio's init.c, `fixup_options`: 0 and more than iodepth mean iodepth.
+        "batch_submit": min(job.iodepth_batch or job.iodepth, job.iodepth),
+        "batch_complete_min": min(job.iodepth_batch_complete, job.iodepth),
+        "iodepth_low": job.iodepth_low if job.iodepth_low < job.iodepth else 0,
+        "fsync": job.fsync,
+        "fsync_share": job.fsync_share,
+        "thinktime_ns": job.thinktime,
+        "thinktime_blocks": job.thinktime_blocks,
+        "rate_iops": _rate_iops(job, share, read_sizes, write_sizes),
+    }
+
+
+def _part(portion: int | str, capacity: int, align: int) -> int:
+    """Returns bytes; a percentage of the stack is rounded down to whole blocks."""
+    size, share = fio_words.portion(portion)
+    return size if share is None else int(capacity * share) // align * align
+
+
+def _io_bytes(job: Job, size: int, path: str, align: int) -> int:
+    if job.time_based:
+        return ENDLESS
+    if job.io_size is None:
+        return size
+    amount = _part(job.io_size, size, align)
+    if not amount:
+        raise problems.fail(f"{path}.io_size", "0 is not allowed: one block at least")
+    return amount
+
+
+def _read_share(job: Job, *, reads: bool, writes: bool) -> float:
+    if not (reads and writes):
+        return 1.0 if reads else 0.0
+    if job.rwmixread is not None:
+        return job.rwmixread / 100
+    return (100 - job.rwmixwrite) / 100 if job.rwmixwrite is not None else 0.5
+
+
+def _rate_iops(
+    job: Job, share: float, read_sizes: fio_words.Sizes, write_sizes: fio_words.Sizes
+) -> float:
+    """Returns the I/Os per second of one job, 0 for as many as possible.
+
+    fio bounds each direction by itself (fio(1), `rate`); the mix is kept here, so that the first
+    direction to reach its bound bounds both.
+    """
+    rates = []
+    for part, sizes in ((share, read_sizes), (1 - share, write_sizes)):
+        if part <= 0:
+            continue
+        if job.rate_iops is not None:
+            rates.append(fio_words.rate(job.rate_iops, "rate_iops", sizes=False) / part)
+        elif job.rate is not None:
+            mean = sum(size * weight for size, weight in sizes)
+            rates.append(fio_words.rate(job.rate, "rate", sizes=True) / mean / part)
+    return min(rates, default=0.0)

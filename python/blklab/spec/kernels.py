@@ -1,0 +1,138 @@
+"""Kernel generations: which are known, and what queue the kernel gives to a device by default.
+
+Sources, by file of the kernel and the version where it changed:
+
+- The elevator of single-queue devices is CFQ since 2.6.18 (block/Kconfig.iosched). SCSI, and with
+  it SATA, is multi-queue by default since 4.19 (drivers/scsi/scsi.c, `scsi_use_blk_mq`), and
+  single-queue is gone in 5.0. mq-deadline is there since 4.11; a device with one hardware queue
+  gets it by default (block/elevator.c, `elevator_init_mq`), one with several gets none.
+- `nr_requests` is 128 on single-queue (include/linux/blkdev.h, BLKDEV_MAX_RQ), and with a
+  multi-queue elevator twice the smaller of the queue's depth and 128 (block/blk-mq-sched.c,
+  `blk_mq_init_sched`).
+- libata keeps one of 32 tags for itself until 4.17, and none since 4.18 (include/linux/libata.h,
+  ATA_MAX_QUEUE).
+- NVMe: 1024 entries a queue, one of them never filled (drivers/nvme/host/pci.c,
+  `io_queue_depth`).
+- virtio-blk: QEMU's 256 entries (hw/block/virtio-blk.c, `queue-size`).
+- `max_sectors_kb` is 512 up to 4.2 and 1280 since 4.3, unless the device takes less
+  (include/linux/blkdev.h, BLK_DEF_MAX_SECTORS).
+- Writeback throttling is there since 4.10, by default on multi-queue only (block/Kconfig,
+  BLK_WBT_MQ): 2 ms for flash, 75 ms for rotating disks (block/blk-wbt.c,
+  `wbt_default_latency_nsec`).
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Kind = Literal["ssd", "nvme", "hdd", "throttled"]
+"""How a device is attached: SATA flash, NVMe flash, SATA disk, QEMU's virtio disk."""
+
+Scheduler = Literal["none", "noop", "mq-deadline", "deadline", "cfq"]
+"""Schedulers that are simulated."""
+
+FIRST: Final = (2, 6)
+LAST_MAJOR: Final = 7
+
+LAST_MINOR: Final = {2: 6, 3: 19, 4: 20, 5: 19, 6: 19}
+"""The last release of each major version."""
+
+_VERSION: Final = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(?:\d{1,5}|x))*(?:[-+][\w.+~-]*)?", re.A)
+
+ALLOWED: Final = "MAJOR.MINOR, from 2.6 to 7.x, such as 4.19 or 6.1"
+"""What a kernel generation may be, for messages."""
+
+SCSI_MQ: Final = (4, 19)
+NO_SINGLE_QUEUE: Final = (5, 0)
+MQ_SCHEDULERS: Final = (4, 11)
+WBT: Final = (4, 10)
+
+
+@dataclass(frozen=True)
+class QueueDefaults:
+    """What `/sys/block/*/queue` says of a device when nobody has changed it."""
+
+    scheduler: Scheduler
+    nr_requests: int
+    queue_depth: int
+    max_sectors_kb: int
+    rotational: bool
+    wbt_lat_usec: int
+
+
+def parse(text: str) -> tuple[int, int]:
+    """Returns (major, minor) of `4.19`, `6.1.0-18-amd64` or `2.6.24`. Raises ValueError."""
+    match = _VERSION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no kernel generation: {ALLOWED}, is allowed")
+    version = int(match[1]), int(match[2])
+    last = LAST_MINOR.get(version[0])
+    if version < FIRST or version[0] > LAST_MAJOR or (last is not None and version[1] > last):
+        raise ValueError(f"there is no kernel {text!r} here: {ALLOWED}, is allowed")
+    return version
+
+
+def multi_queue(kind: Kind, version: tuple[int, int]) -> bool:
+    """Tells whether the block layer is multi-queue for such a device."""
+    first = {"ssd": SCSI_MQ, "hdd": SCSI_MQ, "nvme": (3, 19), "throttled": (3, 13)}[kind]
+    return version >= first
+
+
+def schedulers(kind: Kind, version: tuple[int, int]) -> list[Scheduler]:
+    """Returns the schedulers that such a device may have under a kernel, of those simulated."""
+    known: list[Scheduler] = []
+    if kind == "nvme" or version >= MQ_SCHEDULERS or multi_queue(kind, version):
+        known.append("none")
+    if version >= MQ_SCHEDULERS:
+        known.append("mq-deadline")
+    # scsi_mod.use_blk_mq=0 brings the single queue back until it is gone.
+    scsi = kind in {"ssd", "hdd"} and version < NO_SINGLE_QUEUE
+    if scsi or (kind == "throttled" and not multi_queue(kind, version)):
+        known += ["noop", "deadline", "cfq"]
+    return known
+
+
+def requests(scheduler: Scheduler, queue_depth: int) -> int:
+    """Returns the `nr_requests` that a scheduler is given by default."""
+    if scheduler == "none":
+        return queue_depth
+    return 2 * min(queue_depth, 128) if scheduler == "mq-deadline" else 128
+
+
+def queue_depth(kind: Kind, version: tuple[int, int]) -> int:
+    """Returns how many requests such a device takes at a time."""
+    sata = 32 if version >= (4, 18) else 31
+    return {"ssd": sata, "hdd": sata, "nvme": 1023, "throttled": 256}[kind]
+
+
+def scheduler(kind: Kind, version: tuple[int, int]) -> Scheduler:
+    """Returns the scheduler that such a device gets by default."""
+    if kind == "nvme":
+        return "none"
+    if not multi_queue(kind, version):
+        return "cfq"
+    return "mq-deadline" if kind in {"ssd", "hdd"} else "none"
+
+
+def wbt_lat_usec(kind: Kind, version: tuple[int, int], chosen: Scheduler, rotational: bool) -> int:
+    """Returns the latency that writeback throttling guards, µs; 0 is off."""
+    single = chosen in {"cfq", "deadline", "noop"}
+    if version < WBT or single or not multi_queue(kind, version):
+        return 0
+    return 75_000 if rotational else 2_000
+
+
+def defaults(kind: Kind, version: tuple[int, int]) -> QueueDefaults:
+    """Returns the queue that a kernel gives to a device that allows requests of any size."""
+    chosen = scheduler(kind, version)
+    depth = queue_depth(kind, version)
+    # A virtio disk says that it rotates unless QEMU is told otherwise.
+    rotational = kind in {"hdd", "throttled"}
+    return QueueDefaults(
+        scheduler=chosen,
+        nr_requests=requests(chosen, depth),
+        queue_depth=depth,
+        max_sectors_kb=1280 if version >= (4, 3) else 512,
+        rotational=rotational,
+        wbt_lat_usec=wbt_lat_usec(kind, version, chosen, rotational),
+    )

@@ -1,0 +1,153 @@
+"""From an experiment file to a checked experiment, with stock models and job files put in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from blklab.spec import fio_job, keys, problems, stock
+from blklab.spec.device import KINDS, Device
+from blklab.spec.experiment import Experiment
+from blklab.spec.fields import shown
+from blklab.spec.files import read_toml
+from blklab.spec.problems import Problem, Problems
+
+
+@dataclass(frozen=True)
+class Source:
+    """An experiment file as it was read; job files are workloads in it already."""
+
+    path: Path
+    raw: Mapping[str, Any]
+
+    def beside(self, name: str) -> Path:
+        """Returns a file that the experiment names: relative to the experiment's own folder."""
+        return self.path.parent / Path(name).expanduser()
+
+
+def read(path: Path) -> Source:
+    """Reads an experiment file. Raises UsageError."""
+    raw = read_toml(path)
+    source = Source(path, raw)
+    workloads = raw.get("workloads")
+    if not isinstance(workloads, dict):
+        return source
+    found: dict[str, Any] = {}
+    for name, table in workloads.items():
+        file = table.get("job_file") if isinstance(table, dict) else None
+        if not isinstance(file, str) or not file:
+            found[name] = table
+            continue
+        if others := [key for key in table if key != "job_file"]:
+            where = f"workloads.{name}.{others[0]}"
+            raise problems.usage_error(
+                str(path), [Problem(where, "no such key beside job_file: edit the job file")]
+            )
+        groups = fio_job.read(source.beside(file))
+        for first, jobs in groups:
+            label = name if len(groups) == 1 else _unique(f"{name}/{first}", found)
+            found[label] = {"jobs": jobs}
+    return Source(path, {**raw, "workloads": found})
+
+
+def _unique(label: str, taken: Mapping[str, Any]) -> str:
+    number = 2
+    unique = label
+    while unique in taken:
+        unique, number = f"{label}-{number}", number + 1
+    return unique
+
+
+def checked(source: Source, raw: Mapping[str, Any]) -> Experiment:
+    """Returns a checked experiment of `raw`, which may be the file with changes.
+
+    Raises Problems, or UsageError for another file.
+    """
+    found: list[Problem] = []
+    tables = dict(raw)
+    if isinstance(devices := raw.get("devices"), dict):
+        tables["devices"] = {}
+        for name, table in devices.items():
+            try:
+                tables["devices"][name] = _device(source, name, table)
+            except Problems as problem:
+                found += problem.found
+    try:
+        experiment = Experiment.model_validate(tables)
+    except ValidationError as error:
+        known = {**keys.KNOWN, (): keys.ROOT}
+        found += [_without_kind(problem, tables) for problem in problems.translated(error, known)]
+        raise Problems(found) from error
+    if found:
+        raise Problems(found)
+    return experiment
+
+
+def _without_kind(problem: Problem, raw: Mapping[str, Any]) -> Problem:
+    """Takes the kind out of `devices.nvme.ssd.units`, where pydantic puts it."""
+    parts = problem.path.split(".")
+    if (
+        len(parts) > 2
+        and parts[0] == "devices"
+        and parts[2] in KINDS
+        and parts[1] in raw["devices"]
+    ):
+        del parts[2]
+    return Problem(".".join(parts), problem.message)
+
+
+def _device(source: Source, name: str, table: Any) -> Any:
+    """Returns a device's table with its stock model's or calibrated file's parameters below it."""
+    if not isinstance(table, dict):
+        return table
+    given = [key for key in keys.SOURCES if key in table]
+    path = f"devices.{name}"
+    if not given:
+        raise problems.fail(
+            path, "found neither model, calibrated nor kind: one of them says what it is"
+        )
+    if len(given) > 1:
+        raise problems.fail(
+            f"{path}.{given[1]}", f"{given[0]} is given as well: one of the two is allowed"
+        )
+    if given == ["kind"]:
+        return table
+    value = table[given[0]]
+    if not isinstance(value, str) or not value:
+        raise problems.fail(f"{path}.{given[0]}", f"found {shown(value)}, a name is wanted")
+    if given == ["model"]:
+        try:
+            base = stock.stock(value)
+        except ValueError as error:
+            raise problems.fail(f"{path}.model", str(error)) from None
+    else:
+        base = _calibrated(source.beside(value))
+    return {**base, **{key: value for key, value in table.items() if key != given[0]}}
+
+
+def _calibrated(path: Path) -> dict[str, Any]:
+    table = stock.calibrated(path)
+    try:
+        TypeAdapter[Any](Device).validate_python(table)
+    except ValidationError as error:
+        known: dict[tuple[str, ...], list[str]] = {
+            (kind,): list(model.model_fields) for kind, model in KINDS.items()
+        }
+        found = problems.translated(error, known)
+        short = [
+            Problem(".".join(["device", *problem.path.split(".")[1:]]), problem.message)
+            for problem in found
+        ]
+        raise problems.usage_error(str(path), short) from error
+    return table
+
+
+def load(path: Path) -> Experiment:
+    """Reads and checks an experiment file, as it is written. Raises UsageError."""
+    source = read(path)
+    try:
+        return checked(source, source.raw)
+    except Problems as problem:
+        raise problems.usage_error(str(path), problem.found) from None

@@ -1,0 +1,157 @@
+"""What `[matrix]` and `--set` change: from a key such as `near.chunk` to places in the file."""
+
+import copy
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from blklab.spec import keys, problems
+from blklab.spec.experiment import Settings
+from blklab.spec.workload import Job, Replay
+
+Path = tuple[str, ...]
+
+SECTIONS: Final = ("devices", "stacks", "workloads")
+
+KEYS: Final = {"devices": keys.DEVICE, "stacks": keys.STACK, "workloads": keys.WORKLOAD}
+"""Keys of the tables in each section."""
+
+SCALARS: Final = ("title", "seed", "repeats")
+"""Keys of the file itself that `--set` may change."""
+
+
+LISTS: Final = frozenset({"members", "write_mostly", "rebuilding"})
+"""Keys whose value is a list; a list for another key is several values, an axis of the matrix."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One key with one value, and where it was asked for."""
+
+    key: str
+    value: Any
+    where: str
+    """`matrix.bs[1]` or `--set bs`, for messages."""
+
+    @property
+    def axis(self) -> bool:
+        """Whether it is several values, each for cells of their own."""
+        return isinstance(self.value, list) and self.key.split(".")[-1] not in LISTS
+
+
+def parse_set(text: str) -> Change:
+    """Returns what `--set key=value` asks for. Raises ValueError."""
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise ValueError(f"{text!r}: KEY=VALUE is wanted, such as iodepth=8")
+    return Change(key, _value(value.strip()), f"--set {key}")
+
+
+def _value(text: str) -> Any:
+    """Returns a list for `[1, 2]`; text otherwise, which every key takes: 6.1 is no number here."""
+    if not text.startswith("["):
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        words = text[1:-1].split(",")
+        if text.endswith("]") and all(word.strip().isprintable() for word in words):
+            return [word.strip() for word in words]  # [raid1, near]: a shell took the quotes
+        raise ValueError(f"{text!r} is no list: {error}") from error
+
+
+def applied(raw: Mapping[str, Any], changes: list[Change]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Returns the file with the changes made, and where each changed place was asked for.
+
+    Raises Problems when there is nothing by a key's name.
+    """
+    changed = copy.deepcopy(dict(raw))
+    origins: dict[str, str] = {}
+    for change in changes:
+        places = list(_places(changed, change))
+        for *tables, key in places:
+            table = changed
+            for name in tables:
+                inner = table.setdefault(name, {})
+                if not isinstance(inner, dict):
+                    raise problems.fail(change.where, f"{'.'.join(tables)} is no table")
+                table = inner
+            table[key] = copy.deepcopy(change.value)
+            origins[".".join((*tables, key))] = change.where
+    return changed, origins
+
+
+def _places(raw: Mapping[str, Any], change: Change) -> Iterator[Path]:
+    first, dot, rest = change.key.partition(".")
+    if not dot:
+        yield from _plain(raw, change)
+        return
+    if first in {*SECTIONS, "settings"} and (first == "settings" or "." in rest):
+        yield from _checked(raw, change, tuple(change.key.split(".")))
+        return
+    found = [name for name in SECTIONS if first in _tables(raw, name)]
+    if len(found) > 1:
+        found = [name for name in found if rest in KEYS[name]] or found
+    if len(found) > 1:
+        listed = " and ".join(f"{name}.{first}" for name in found)
+        raise problems.fail(change.where, f"{first!r} is ambiguous: there are {listed}")
+    if not found:
+        known = [name for section in SECTIONS for name in _tables(raw, section)]
+        hint = problems.near(first, known)
+        raise problems.fail(
+            change.where, f"there is no device, stack or workload {first!r}; {hint}"
+        )
+    if found[0] == "workloads":
+        yield from _in_workload(raw, first, rest)
+    else:
+        yield (found[0], first, *rest.split("."))
+
+
+def _checked(raw: Mapping[str, Any], change: Change, path: Path) -> Iterator[Path]:
+    if path[0] != "settings" and path[1] not in _tables(raw, path[0]):
+        hint = problems.near(path[1], _tables(raw, path[0]))
+        raise problems.fail(change.where, f"there is no {path[0]}.{path[1]}; {hint}")
+    yield path
+
+
+def _plain(raw: Mapping[str, Any], change: Change) -> Iterator[Path]:
+    key = change.key
+    if key in keys.WORKLOAD:
+        places = [
+            place for name in _tables(raw, "workloads") for place in _in_workload(raw, name, key)
+        ]
+        places = [place for place in places if _knows(raw, place)]
+        if not places:
+            raise problems.fail(change.where, "no workload has such a key")
+        yield from places
+    elif key in Settings.model_fields:
+        yield ("settings", key)
+    elif key in SCALARS and change.where.startswith("--"):
+        yield (key,)
+    else:
+        known = [*Settings.model_fields, *keys.WORKLOAD, "stack", "workload"]
+        raise problems.fail(change.where, f"no such key; {problems.near(key, known)}")
+
+
+def _in_workload(raw: Mapping[str, Any], name: str, key: str) -> Iterator[Path]:
+    """Returns the places of a workload's key: in each of its jobs, if it has several."""
+    table = _tables(raw, "workloads")[name]
+    jobs = table.get("jobs") if isinstance(table, dict) else None
+    if isinstance(jobs, dict) and "." not in key:
+        for job in jobs:
+            yield ("workloads", name, "jobs", job, key)
+    else:
+        yield ("workloads", name, *key.split("."))
+
+
+def _knows(raw: Mapping[str, Any], place: Path) -> bool:
+    table = _tables(raw, "workloads")[place[1]]
+    replays = isinstance(table, dict) and "replay" in table
+    return place[-1] in (Replay if replays else Job).model_fields
+
+
+def _tables(raw: Mapping[str, Any], section: str) -> dict[str, Any]:
+    tables = raw.get(section, {})
+    return tables if isinstance(tables, dict) else {}

@@ -1,0 +1,142 @@
+"""What is wrong with an experiment file, in one line: file, key, what was found and is allowed."""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from blklab.errors import UsageError
+from blklab.spec.fields import shown
+from blklab.spec.fio_words import ALIASES
+from blklab.spec.stack import KeyedError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+MOST: Final = 5
+"""Problems that one message names."""
+
+
+Known = Mapping[tuple[str, ...], Sequence[str]]
+"""The keys that each kind of table may have, by the end of its path: see `blklab.spec.keys`."""
+
+
+WANTED: Final = {
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+    "dict_type": "a table",
+    "list_type": "a list",
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+}
+"""Words for what pydantic says at length."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong, and the key to look at (`stacks.near.chunk`)."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class Problems(Exception):
+    """Several things are wrong; a caller says in which file."""
+
+    def __init__(self, found: Sequence[Problem]) -> None:
+        super().__init__("; ".join(map(str, found)))
+        self.found = found
+
+
+def fail(path: str, message: str) -> Problems:
+    """Returns one problem as an exception."""
+    return Problems([Problem(path, message)])
+
+
+def usage_error(file: str, found: Iterable[Problem]) -> UsageError:
+    """Returns the error that says so in one line, naming the first few."""
+    lines = list(dict.fromkeys(map(str, found)))
+    more = f"; and {len(lines) - MOST} more" if len(lines) > MOST else ""
+    return UsageError(f"{file}: {'; '.join(lines[:MOST])}{more}".replace("\n", " "))
+
+
+def near(word: str, allowed: Iterable[str]) -> str:
+    """Returns `; did you mean 'chunk'?`, or what is allowed if nothing is like it."""
+    known = list(allowed)
+    found = difflib.get_close_matches(word, known, n=1, cutoff=0.5 if len(word) <= 3 else 0.6)
+    if found:
+        return f"did you mean {found[0]!r}?"
+    listed = ", ".join(known[:12]) + (" …" if len(known) > 12 else "")
+    return f"{listed or 'nothing'} is allowed" if len(known) < 2 else f"allowed: {listed}"
+
+
+def translated(error: "ValidationError", known: Known, prefix: str = "") -> list[Problem]:
+    """Returns pydantic's errors in our words."""
+    found = []
+    for one in error.errors(include_url=False):
+        names: list[str] = []
+        for part in one["loc"]:
+            if isinstance(part, int) and names:
+                names[-1] += f"[{part}]"
+            elif not _is_tag(part):
+                names.append(str(part))
+        context = one.get("ctx", {}).get("error")
+        if isinstance(context, KeyedError):
+            names.append(context.key)
+        found.append(Problem(_path(prefix, names), _message(one, known)))
+    return found
+
+
+def _is_tag(part: int | str) -> bool:
+    return isinstance(part, str) and part.startswith("<") and part.endswith(">")
+
+
+def _path(prefix: str, names: Sequence[str]) -> str:
+    return ".".join(part for part in (prefix, *names) if part)
+
+
+def _message(one: "ErrorDetails", known: Known) -> str:
+    context: dict[str, Any] = one.get("ctx", {})
+    value = one["input"]
+    match one["type"]:
+        case "value_error":
+            return str(context["error"])
+        case "extra_forbidden":
+            table = tuple(str(part) for part in one["loc"][:-1])
+            key = str(one["loc"][-1])
+            allowed = _known(table, known)
+            if ALIASES.get(key, "") in allowed:
+                return f"no such key; it is {ALIASES[key]!r} here"
+            return f"no such key; {near(key, allowed)}"
+        case "missing":
+            return "is missing"
+        case "literal_error" | "enum":
+            expected = str(context["expected"]).replace(" or ", ", ")
+            return f"found {shown(value)}, allowed: {expected}"
+        case "union_tag_invalid":
+            return f"kind {context['tag']!r} is not known: {context['expected_tags']} are allowed"
+        case "union_tag_not_found":
+            return "found neither model, calibrated nor kind: one of them is wanted"
+        case "too_short":
+            return "is empty: one at least is wanted"
+    wanted = WANTED.get(one["type"]) or one["msg"].removeprefix("Input should be ")
+    return f"found {shown(value)}, wanted {wanted}"
+
+
+def _known(table: tuple[str, ...], known: Known) -> Sequence[str]:
+    for end, keys in known.items():
+        if len(end) <= len(table) and all(
+            pattern in {"*", part} for pattern, part in zip(end[::-1], table[::-1], strict=False)
+        ):
+            return keys
+    return ()

@@ -1,0 +1,57 @@
+"""Traces as workloads: which device of the trace is replayed, and how far its I/Os reach."""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from blklab import _core
+from blklab.errors import BlklabError
+
+SECTOR: Final = 512
+
+
+@dataclass(frozen=True)
+class Source:
+    """The trace that a cell replays, for `blklab._core`'s readers."""
+
+    path: str
+    """What to read: a name, a file or a directory."""
+
+    format: str | None
+    """The trace's format, None if its content is to say."""
+
+    device: str
+    """The device's number, `major,minor`."""
+
+    name: str
+    """The device's name, or its number if it has none."""
+
+    end: int
+    """Bytes; where the last I/O ends."""
+
+    ios: int
+    """Reads and writes of that device."""
+
+
+@cache
+def source(path: Path, format_name: str | None, device: str | None) -> Source:
+    """Reads a trace once and says what there is to replay. Raises UsageError or BlklabError."""
+    chosen = _core.Filter(devices=[device] if device else [])
+    profile = json.loads(_core.characterise([str(path)], chosen, format=format_name, threads=1))
+    wanted = profile["focus"]
+    for found in profile["devices"]:
+        if found["device"] == wanted:
+            ops = found["load"]["ops"]
+            ios = ops["read"]["ios"] + ops["write"]["ios"]
+            if ios:
+                return Source(
+                    path=str(path),
+                    format=format_name,
+                    device=wanted,
+                    name=found["name"] or wanted,
+                    end=found["load"]["end_sector"] * SECTOR,
+                    ios=ios,
+                )
+    raise BlklabError(f"{path}: there is no read or write in it to replay")

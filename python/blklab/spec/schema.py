@@ -1,0 +1,73 @@
+"""The JSON Schema of experiment files, for editors: completion, and mistakes while typing."""
+
+import json
+from typing import Any, Final
+
+from blklab.spec import stock
+from blklab.spec.device import KINDS
+from blklab.spec.experiment import Experiment
+
+ADDRESS: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+def document() -> dict[str, Any]:
+    """Returns the schema (JSON Schema 2020-12).
+
+    It says what keys there are and of which kind their values; what only a whole experiment shows,
+    such as a member used twice, `blklab run --dry-run` says.
+    """
+    schema = Experiment.model_json_schema(by_alias=False)
+    schema = _without_discriminators(schema)
+    definitions = schema["$defs"]
+    known: dict[str, Any] = {}
+    for model in KINDS.values():
+        known |= definitions[model.__name__]["properties"]
+    del known["kind"]
+    for name, key, value in (
+        ("StockDevice", "model", {"enum": stock.names()}),
+        ("CalibratedDevice", "calibrated", {"type": "string"}),
+    ):
+        definitions[name] = {
+            "description": f"A device whose parameters `{key}` says; others replace them.",
+            "type": "object",
+            "properties": {key: value, **known},
+            "required": [key],
+            "additionalProperties": False,
+        }
+    names = ["StockDevice", "CalibratedDevice", *(model.__name__ for model in KINDS.values())]
+    devices = schema["properties"]["devices"]
+    devices["additionalProperties"] = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
+    return {"$schema": ADDRESS, "title": "blklab experiment", **_without_titles(schema)}
+
+
+def text() -> str:
+    """Returns the schema as the text of its file, docs/experiment.schema.json."""
+    return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _without_discriminators(value: Any) -> Any:
+    """Takes OpenAPI's `discriminator` out; JSON Schema has none."""
+    match value:
+        case dict():
+            return {
+                key: _without_discriminators(inner)
+                for key, inner in value.items()
+                if key != "discriminator"
+            }
+        case list():
+            return [_without_discriminators(inner) for inner in value]
+    return value
+
+
+def _without_titles(value: Any, *, properties: bool = False) -> Any:
+    """Takes out the titles that pydantic makes of names; `title` may be a property's name too."""
+    match value:
+        case dict():
+            return {
+                key: _without_titles(inner, properties=key in {"properties", "$defs"})
+                for key, inner in value.items()
+                if properties or key != "title"
+            }
+        case list():
+            return [_without_titles(inner) for inner in value]
+    return value

@@ -1,0 +1,273 @@
+"""From names to a tree: the devices below a stack, its capacity, and what is wrong with it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from blklab import units
+from blklab.spec import capacity, kernels, problems
+from blklab.spec.device import Disk, kind_of, model_document
+from blklab.spec.experiment import Experiment, Settings
+from blklab.spec.stack import MISSING, Bare, Md, short
+
+
+@dataclass
+class Built:
+    """A stack as the simulator takes it."""
+
+    node: dict[str, Any] = field(default_factory=dict)
+    capacity: int = 0
+    devices: list[dict[str, Any]] = field(default_factory=list)
+
+
+def inner(experiment: Experiment) -> set[str]:
+    """Returns the stacks that are members of others."""
+    found = {
+        member
+        for stack in experiment.stacks.values()
+        if isinstance(stack, Md)
+        for member in stack.members
+    }
+    return found & experiment.stacks.keys()
+
+
+def build(experiment: Experiment, name: str) -> Built:
+    """Puts a stack together. Raises Problems."""
+    builder = _Builder(experiment)
+    built = Built(devices=builder.devices)
+    built.node, built.capacity = builder.stack(name, ())
+    return built
+
+
+class _Builder:
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.version = kernels.parse(experiment.settings.kernel)
+        self.disks = dict(_units(experiment))
+        self.devices: list[dict[str, Any]] = []
+        self.used: dict[str, str] = {}
+
+    def stack(self, name: str, above: tuple[str, ...]) -> tuple[dict[str, Any], int]:
+        """Returns a stack's node and its capacity; `above` are the stacks that it is part of."""
+        table = self.experiment.stacks[name]
+        if isinstance(table, Bare):
+            path = f"stacks.{name}.device"
+            device = self._expanded(table.device, path)
+            if len(device) > 1 or device[0] not in self.disks:
+                raise problems.fail(path, f"{table.device!r} is not one device: {self._known()}")
+            return self.disk(device[0], name, path)
+        return self.array(name, table, (*above, name))
+
+    def disk(self, name: str, of: str, path: str) -> tuple[dict[str, Any], int]:
+        """Returns a device's node and how much of it there is."""
+        if name in self.used:
+            where = "" if self.used[name] == of else f": in {self.used[name]!r} and in {of!r}"
+            raise problems.fail(path, f"{name!r} is used twice{where}")
+        self.used[name] = of
+        table, disk = self.disks[name]
+        self.devices.append(device_document(name, table, disk, self.experiment.settings))
+        return {"device": len(self.devices) - 1}, self.devices[-1]["bytes"]
+
+    def array(self, name: str, md: Md, above: tuple[str, ...]) -> tuple[dict[str, Any], int]:
+        """Returns an array's node and its capacity."""
+        path = f"stacks.{name}"
+        members = [
+            one for member in md.members for one in self._expanded(member, f"{path}.members")
+        ]
+        mostly = self._subset(md.write_mostly, members, f"{path}.write_mostly")
+        rebuilding = self._subset(md.rebuilding, members, f"{path}.rebuilding")
+        copies = md.copies if md.level == "raid10" else (0, 0, False)
+        if problem := capacity.too_few(md.level, len(members), copies):
+            key = "layout" if "copies" in problem else "members"
+            raise problems.fail(f"{path}.{key}", problem)
+        slots: list[dict[str, Any]] = []
+        sizes: list[int | None] = []
+        for member in members:
+            node, size = self._member(member, name, above)
+            sizes.append(size)
+            slots.append(
+                {
+                    "node": node,
+                    "write_mostly": member in mostly,
+                    "rebuilding": member in rebuilding,
+                }
+            )
+        present = [slot["node"] is not None and not slot["rebuilding"] for slot in slots]
+        if not capacity.can_run(md.level, present, copies):
+            away = len(present) - sum(present)
+            raise problems.fail(
+                f"{path}.members",
+                f"level {short(md.level)} cannot run with {away} of {len(present)} members missing"
+                " or rebuilding",
+            )
+        total = capacity.array(md.level, sizes, md.chunk, copies)
+        if total <= 0:
+            raise problems.fail(f"{path}.members", "are too small: nothing is left for the array")
+        return {"md": self._document(name, md, slots, copies)}, total
+
+    def _member(
+        self, member: str, of: str, above: tuple[str, ...]
+    ) -> tuple[dict[str, Any] | None, int | None]:
+        path = f"stacks.{of}.members"
+        if member == MISSING:
+            return None, None
+        if member in self.disks:
+            return self.disk(member, of, path)
+        if member in above:
+            circle = " → ".join([*above[above.index(member) :], member])
+            raise problems.fail(path, f"{member!r} would contain itself: {circle}")
+        if member in self.used:
+            raise problems.fail(path, f"{member!r} is used twice")
+        self.used[member] = of
+        return self.stack(member, above)
+
+    def _expanded(self, name: str, path: str) -> list[str]:
+        """Returns what a member's name stands for: itself, or each of `count` devices."""
+        device = self.experiment.devices.get(name)
+        if device is not None and device.count > 1:
+            return [f"{name}{number}" for number in range(1, device.count + 1)]
+        if name in self.disks or name in self.experiment.stacks or name == MISSING:
+            return [name]
+        known = [*self.disks, *self.experiment.stacks]
+        raise problems.fail(
+            path, f"there is no device or stack {name!r}; {problems.near(name, known)}"
+        )
+
+    def _known(self) -> str:
+        return f"{', '.join(list(self.disks)[:12])} are"
+
+    def _subset(self, names: list[str], members: list[str], path: str) -> set[str]:
+        wanted = {one for name in names for one in self._expanded(name, path)}
+        for name in names:
+            if not set(self._expanded(name, path)) <= set(members) or name == MISSING:
+                listed = ", ".join(member for member in members if member != MISSING)
+                raise problems.fail(path, f"{name!r} is no member of the array: {listed} are")
+        return wanted
+
+    def _document(
+        self, name: str, md: Md, slots: list[dict[str, Any]], copies: tuple[int, int, bool]
+    ) -> dict[str, Any]:
+        rebuilds = any(slot["rebuilding"] for slot in slots)
+        sync = md.sync or ("recover" if rebuilds else "idle")
+        if (sync == "recover") != rebuilds:
+            raise problems.fail(
+                f"stacks.{name}.sync",
+                f"{sync!r} and {'a' if rebuilds else 'no'} member that is rebuilding:"
+                " 'recover' and rebuilding = [\"…\"] go together",
+            )
+        near, far, offset = copies
+        chunked = md.level not in {"linear", "raid1"}
+        return {
+            "name": name,
+            "level": md.level,
+            "chunk": md.chunk if chunked else 0,
+            "near": near,
+            "far": far,
+            "offset": offset,
+            "members": slots,
+            "stripe_cache": md.stripe_cache_size,
+            "bitmap": md.bitmap,
+            "bitmap_chunk": md.bitmap_chunk,
+            "sync": sync,
+            "sync_speed_min": md.sync_speed_min,
+            "sync_speed_max": md.sync_speed_max,
+        }
+
+
+def check_names(experiment: Experiment) -> None:
+    """Raises Problems if a name means two things."""
+    seen: set[str] = set()
+    for name, _ in _units(experiment):
+        if name in seen:
+            raise problems.fail(f"devices.{name}", "is also one of several devices by this name")
+        seen.add(name)
+    for name in experiment.stacks:
+        if name in seen or name in experiment.devices:
+            raise problems.fail(f"stacks.{name}", "is the name of a device as well")
+
+
+def _units(experiment: Experiment) -> Iterator[tuple[str, tuple[str, Disk]]]:
+    """Returns every device by its own name, with its table's name."""
+    for table, disk in experiment.devices.items():
+        if disk.count == 1:
+            yield table, (table, disk)
+        else:
+            for number in range(1, disk.count + 1):
+                yield f"{table}{number}", (table, disk)
+
+
+def device_document(name: str, table: str, disk: Disk, settings: Settings) -> dict[str, Any]:
+    """Returns a device as the simulator takes it. Raises Problems."""
+    path = f"devices.{table}"
+    size = disk.size
+    if size is None and disk.capacity is not None:
+        size = disk.capacity - disk.start
+    if size is None:
+        raise problems.fail(f"{path}.size", "is missing, and the device states no capacity")
+    if size <= 0:
+        raise problems.fail(f"{path}.size", "nothing is left of the device")
+    if disk.capacity is not None and disk.start + size > disk.capacity:
+        raise problems.fail(
+            f"{path}.size",
+            f"{units.format_size(size)} from {units.format_size(disk.start)} on is beyond the"
+            f" device's end at {units.format_size(disk.capacity)}",
+        )
+    return {
+        "name": name,
+        "bytes": size,
+        "start": disk.start,
+        "model": model_document(disk),
+        "queue": queue_document(path, disk, settings),
+    }
+
+
+def queue_document(path: str, disk: Disk, settings: Settings) -> dict[str, Any]:
+    """Returns a device's queue: its own keys, then the settings', then the kernel's defaults."""
+    kind, version = kind_of(disk), kernels.parse(settings.kernel)
+    plain = kernels.defaults(kind, version)
+    scheduler = disk.scheduler or settings.scheduler or plain.scheduler
+    allowed = kernels.schedulers(kind, version)
+    if scheduler not in allowed:
+        where = f"{path}.scheduler" if disk.scheduler else "settings.scheduler"
+        raise problems.fail(
+            where,
+            f"kernel {settings.kernel} has no {scheduler!r} for {kind!r} devices, allowed:"
+            f" {', '.join(allowed)}",
+        )
+    depth = disk.queue_depth or settings.queue_depth or plain.queue_depth
+    requests = disk.nr_requests or settings.nr_requests or kernels.requests(scheduler, depth)
+    rotational = plain.rotational if disk.rotational is None else disk.rotational
+    wbt = disk.wbt_lat_usec
+    if wbt is None:
+        wbt = kernels.wbt_lat_usec(kind, version, scheduler, rotational)
+    elif wbt and version < kernels.WBT:
+        raise problems.fail(
+            f"{path}.wbt_lat_usec",
+            f"kernel {settings.kernel} has no writeback throttling: 0 is"
+            " allowed; 4.10 and later have it",
+        )
+    back = disk.write_back if disk.write_back is not None else kind != "nvme"
+    if disk.write_cache is not None:
+        back = disk.write_cache == "write back"
+    return {
+        "scheduler": scheduler,
+        "nr_requests": requests,
+        "queue_depth": depth,
+        "max_bytes": _max_sectors_kb(path, disk, settings, plain.max_sectors_kb) << 10,
+        "rotational": rotational,
+        "wbt_lat_ns": wbt * 1000,
+        "write_back": back,
+    }
+
+
+def _max_sectors_kb(path: str, disk: Disk, settings: Settings, plain: int) -> int:
+    most = disk.max_hw_sectors_kb
+    for given, where in (
+        (disk.max_sectors_kb, f"{path}.max_sectors_kb"),
+        (settings.max_sectors_kb, "settings.max_sectors_kb"),
+    ):
+        if given is not None:
+            if most is not None and given > most:
+                raise problems.fail(where, f"{given} is more than the device takes: {most}")
+            return given
+    return plain if most is None else min(plain, most)

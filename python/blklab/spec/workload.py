@@ -1,0 +1,206 @@
+"""A workload table: fio's words, several jobs at once, a fio job file, or a trace to replay."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from blklab.spec import fio_words
+from blklab.spec.fields import (
+    SECTOR,
+    Count,
+    Microseconds,
+    Number,
+    Seconds,
+    Share,
+    Size,
+    Table,
+    Words,
+    quantity,
+    shown,
+)
+from blklab.spec.stack import KeyedError
+
+
+def _portion(value: Any) -> Any:
+    """Checks a size that may be a percentage of the stack."""
+    if isinstance(value, str) and value.strip().endswith("%"):
+        fio_words.portion(value)
+        return value.strip()
+    return quantity(lambda text: fio_words.portion(text)[0], "a size such as 8GiB or 50%")(value)
+
+
+Portion = Annotated[
+    int | str,
+    BeforeValidator(_portion),
+    WithJsonSchema(
+        {
+            "type": ["integer", "string"],
+            "description": "Bytes, a size such as 8GiB, or a percentage of the stack: 50%.",
+        }
+    ),
+]
+
+Percent = Annotated[int, Field(ge=0, le=100)]
+
+
+class Job(Table):
+    """A group of equal jobs, in fio's words and with fio's defaults (fio(1))."""
+
+    rw: str = "read"
+    bs: Words | None = None
+    bssplit: Words | None = None
+    blockalign: Size | None = None
+    iodepth: Count = 1
+    iodepth_batch: Number = 1
+    iodepth_batch_complete: Count = 1
+    iodepth_low: Number = 0
+    numjobs: Annotated[int, Field(ge=1, le=4096)] = 1
+    rwmixread: Percent | None = None
+    rwmixwrite: Percent | None = None
+    random_distribution: Words = "random"
+    size: Portion | None = None
+    io_size: Portion | None = None
+    offset: Portion = 0
+    offset_increment: Size = 0
+    runtime: Seconds | None = None
+    time_based: bool = False
+    ramp_time: Seconds | None = None
+    fsync: Number = 0
+    fsync_share: Share = 0.0
+    thinktime: Microseconds = 0
+    thinktime_blocks: Count = 1
+    rate: Words | None = None
+    rate_iops: Words | None = None
+
+    @field_validator("rw")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in fio_words.RW:
+            allowed = ", ".join(fio_words.RW)
+            raise ValueError(f"found {shown(value)}, allowed: {allowed}")
+        return value
+
+    @field_validator("bs")
+    @classmethod
+    def _sizes(cls, value: str | None) -> str | None:
+        fio_words.block_sizes(value, None)
+        return value
+
+    @field_validator("bssplit")
+    @classmethod
+    def _split(cls, value: str | None) -> str | None:
+        fio_words.block_sizes(None, value)
+        return value
+
+    @field_validator("random_distribution")
+    @classmethod
+    def _distribution(cls, value: str) -> str:
+        fio_words.distribution(value)
+        return value
+
+    @field_validator("rate")
+    @classmethod
+    def _rate(cls, value: str | None) -> str | None:
+        if value is not None:
+            fio_words.rate(value, "rate", sizes=True)
+        return value
+
+    @field_validator("rate_iops")
+    @classmethod
+    def _rate_iops(cls, value: str | None) -> str | None:
+        if value is not None:
+            fio_words.rate(value, "rate_iops", sizes=False)
+        return value
+
+    @field_validator("offset_increment", "blockalign")
+    @classmethod
+    def _whole_sectors(cls, value: int | None) -> int | None:
+        if value is not None and value % SECTOR:
+            raise ValueError(f"{value} B is no multiple of 512 B, a sector")
+        return value
+
+    @model_validator(mode="after")
+    def _together(self) -> "Job":
+        if self.bs is not None and self.bssplit is not None:
+            raise KeyedError("bssplit", "bs is given as well: one of the two is allowed")
+        mixed = self.rwmixread is not None and self.rwmixwrite is not None
+        if mixed and (self.rwmixread or 0) + (self.rwmixwrite or 0) != 100:
+            raise KeyedError(
+                "rwmixwrite",
+                f"{self.rwmixwrite} and rwmixread {self.rwmixread} are not 100 together",
+            )
+        if self.rate is not None and self.rate_iops is not None:
+            raise KeyedError("rate_iops", "rate is given as well: one of the two is allowed")
+        if self.blockalign == 0:
+            raise KeyedError("blockalign", "0 is not allowed: 512 B at least")
+        return self
+
+
+class Jobs(Table):
+    """Several groups of jobs, all at the same time."""
+
+    jobs: Annotated[dict[str, Job], Field(min_length=1)]
+
+
+class JobFile(Table):
+    """A fio job file: all its jobs, with what its global sections say."""
+
+    job_file: Annotated[str, Field(min_length=1)]
+
+
+class Replay(Table):
+    """A trace, whose I/Os are made again."""
+
+    replay: Annotated[str, Field(min_length=1)]
+    """The trace: a name, a file or a directory, beside the experiment file."""
+
+    device: str | None = None
+    """Which of its devices; the one that the whole workload passes through, unless given."""
+
+    format: str | None = None
+    """The trace's format; recognised from the content, unless given."""
+
+    timing: Literal["closed", "recorded"] = "closed"
+    iodepth: Count = 32
+    speed: Annotated[float, Field(gt=0, le=10**6)] = 1.0
+    runtime: Seconds | None = None
+    ramp_time: Seconds | None = None
+
+    @model_validator(mode="after")
+    def _together(self) -> "Replay":
+        given = self.model_fields_set
+        if self.timing == "closed" and "speed" in given:
+            raise KeyedError("speed", 'only timing = "recorded" has a speed')
+        if self.timing == "recorded" and "iodepth" in given:
+            raise KeyedError("iodepth", 'only timing = "closed" has an iodepth')
+        return self
+
+
+TAGS: Final = {"jobs": "<jobs>", "job_file": "<job file>", "replay": "<replay>"}
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case Jobs() | JobFile() | Replay():
+            return {Jobs: "<jobs>", JobFile: "<job file>", Replay: "<replay>"}[type(value)]
+        case dict():
+            return next((tag for key, tag in TAGS.items() if key in value), "<job>")
+    return "<job>"
+
+
+Workload = Annotated[
+    Annotated[Job, Tag("<job>")]
+    | Annotated[Jobs, Tag("<jobs>")]
+    | Annotated[JobFile, Tag("<job file>")]
+    | Annotated[Replay, Tag("<replay>")],
+    Discriminator(_kind),
+]
+"""What a table below [workloads] is."""

@@ -1,0 +1,339 @@
+"""From files to cells: the examples, the matrix, fio's semantics, queues by kernel, capacities."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from blklab.errors import BlklabError, UsageError
+from blklab.spec import capacity, kernels, stock
+from blklab.spec.cells import plan
+from blklab.spec.overrides import parse_set
+from tests.spec.conftest import SMALL, Expand
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+GOLDEN = Path(__file__).parent / "golden" / "unbalanced-21.json"
+"""Cell 21 of examples/unbalanced.toml: `blklab run --dry-run --json` writes it."""
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_expands(path: Path) -> None:
+    found = plan(path)
+    assert found.title
+    assert [cell.number for cell in found.cells] == list(range(1, len(found.cells) + 1))
+    json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_a_cell_is_what_the_simulator_takes() -> None:
+    cell = plan(ROOT / "examples" / "unbalanced.toml").cells[20]
+    assert cell.labels == {
+        "stack": "near",
+        "workload": "rand40read",
+        "kernel": "4.19",
+        "repeat": "1",
+    }
+    assert json.loads(json.dumps(cell.document)) == json.loads(GOLDEN.read_text())
+
+
+def job(expand: Expand, words: str) -> dict[str, Any]:
+    text = SMALL.replace('rw = "randread"\nbs = "4k"\nsize = "8GiB"', words)
+    (cell,) = expand(text=text).cells
+    (document,) = cell.document["jobs"]
+    assert isinstance(document, dict)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("", {"read_share": 1.0, "random": False, "read_sizes": [(4096, 1.0)], "size": 10 << 30}),
+        ('rw = "randrw"', {"read_share": 0.5, "random": True}),
+        ('rw = "rw"\nrwmixwrite = 30', {"read_share": 0.7}),
+        ('bs = "4k,64k"', {"read_sizes": [(4096, 1.0)], "write_sizes": [(65536, 1.0)]}),
+        (
+            'rw = "randrw"\nbssplit = "4k/60:64k/40,8k"',
+            {
+                "read_sizes": [(4096, 0.6), (65536, 0.4)],
+                "write_sizes": [(8192, 1.0)],
+                "align": 4096,
+            },
+        ),
+        ('bssplit = "4k/50:8k/:16k"', {"read_sizes": [(4096, 0.5), (8192, 0.25), (16384, 0.25)]}),
+        ("iodepth = 8\niodepth_batch = 0", {"batch_submit": 8}),
+        ("iodepth = 8\niodepth_batch = 99", {"batch_submit": 8}),
+        ("iodepth = 8\niodepth_low = 2", {"iodepth_low": 2}),
+        ("iodepth = 8\niodepth_low = 9", {"iodepth_low": 0}),
+        (
+            'random_distribution = "zipf:1.2"',
+            {"distribution": {"kind": "zipf", "theta": 1.2}},
+        ),
+        ('random_distribution = "pareto:0.3"', {"distribution": {"kind": "pareto", "h": 0.3}}),
+        (
+            'random_distribution = "normal:20"',
+            {"distribution": {"kind": "normal", "deviation": 20.0}},
+        ),
+        (
+            'random_distribution = "zoned:60/10:30/20:8/30:2/40"',
+            {
+                "distribution": {
+                    "kind": "zoned",
+                    "zones": [(60, 10), (30, 20), (8, 30), (2, 40)],
+                }
+            },
+        ),
+        ('size = "50%"\noffset = "10%"', {"size": 5 << 30, "offset": 1 << 30}),
+        ('size = "1g"\nio_size = "3g"', {"io_bytes": 3 << 30}),
+        ("thinktime = 100", {"thinktime_ns": 100_000, "thinktime_blocks": 1}),
+        ('thinktime = "2ms"\nthinktime_blocks = 4', {"thinktime_ns": 2_000_000}),
+        ("rate_iops = 100", {"rate_iops": 100.0}),
+        ('rate = "1m"\nbs = "4k"', {"rate_iops": 256.0}),
+        ('rw = "randrw"\nrwmixread = 75\nrate_iops = 75', {"rate_iops": 100.0}),
+        ('runtime = "5s"\ntime_based = true', {"io_bytes": 1 << 62}),
+        ("fsync = 32", {"fsync": 32}),
+    ],
+)
+def test_words_mean_what_fio_means(expand: Expand, words: str, expected: dict[str, Any]) -> None:
+    document = job(expand, words)
+    for key, value in expected.items():
+        assert document[key] == (pytest.approx(value) if isinstance(value, float) else value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "kernel", "queue"),
+    [
+        ("ssd", "2.6.24", ("cfq", 128, 31, 512, False, 0)),
+        ("hdd", "4.9", ("cfq", 128, 31, 1280, True, 0)),
+        ("ssd", "4.19", ("mq-deadline", 64, 32, 1280, False, 2000)),
+        ("hdd", "6.1.0-18-amd64", ("mq-deadline", 64, 32, 1280, True, 75000)),
+        ("nvme", "4.9", ("none", 1023, 1023, 1280, False, 0)),
+        ("nvme", "5.x", None),
+        ("throttled", "6.1", ("none", 256, 256, 1280, True, 75000)),
+    ],
+)
+def test_a_kernel_has_its_queues(
+    kind: kernels.Kind, kernel: str, queue: tuple[object, ...] | None
+) -> None:
+    if queue is None:
+        with pytest.raises(ValueError, match="no kernel generation"):
+            kernels.parse(kernel)
+        return
+    found = kernels.defaults(kind, kernels.parse(kernel))
+    assert tuple(vars(found).values()) == queue
+
+
+def test_what_a_device_says_goes_before_settings_and_kernel(expand: Expand) -> None:
+    (cell,) = expand(
+        "[devices.ssd]",
+        '[devices.ssd]\nscheduler = "none"\nqueue_depth = 8\nwrite_cache = "write through"',
+        more="",
+    ).cells
+    nvme, ssd = (device["queue"] for device in cell.document["devices"])
+    assert (ssd["scheduler"], ssd["nr_requests"], ssd["queue_depth"]) == ("none", 8, 8)
+    assert (ssd["write_back"], nvme["write_back"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("level", "members", "copies", "expected"),
+    [
+        ("linear", [10, 20], (0, 0, False), 30),
+        ("raid0", [10, 21], (0, 0, False), 30),
+        ("raid1", [10, None, 20], (0, 0, False), 10),
+        ("raid10", [10, 10, 10], (2, 1, False), 14),
+        ("raid10", [10, 10], (1, 2, False), 8),
+        ("raid10", [10, 10, 10], (1, 3, True), 6),
+        ("raid5", [11, 10, 10], (0, 0, False), 20),
+        ("raid6", [10, 10, None, 10], (0, 0, False), 20),
+    ],
+)
+def test_capacities(
+    level: str, members: list[int | None], copies: tuple[int, int, bool], expected: int
+) -> None:
+    # In units of half a chunk.
+    assert capacity.array(level, members, 2, copies) == expected
+
+
+@pytest.mark.parametrize(
+    ("present", "near", "runs"),
+    [("1100", 2, False), ("1010", 2, True), ("0110", 2, True), ("100", 2, False), ("101", 2, True)],
+)
+def test_raid10_runs_with_a_copy_of_everything(present: str, near: int, runs: bool) -> None:
+    members = [letter == "1" for letter in present]
+    assert capacity.can_run("raid10", members, (near, 1, False)) == runs
+
+
+def test_the_matrix_makes_every_combination(expand: Expand) -> None:
+    found = expand(
+        "[matrix]",
+        '[matrix]\niodepth = [1, 32]\n"near.chunk" = ["64K", "1M"]',
+    )
+    assert found.varied == ["iodepth", "near.chunk"]
+    assert [(cell.labels["iodepth"], cell.labels["near.chunk"]) for cell in found.cells] == [
+        ("1", "64K"),
+        ("1", "1M"),
+        ("32", "64K"),
+        ("32", "1M"),
+    ]
+    assert found.cells[1].document["stack"]["md"]["chunk"] == 1 << 20
+    assert found.cells[2].document["jobs"][0]["iodepth"] == 32
+
+
+def test_repeats_have_seeds_of_their_own(expand: Expand) -> None:
+    found = expand("\n[devices.nvme]", "seed = 7\nrepeats = 3\n[devices.nvme]")
+    assert [cell.document["seed"] for cell in found.cells] == [7, 8, 9]
+    assert found.varied == ["repeat"]
+
+
+def test_set_replaces_an_axis(expand: Expand) -> None:
+    expand("[matrix]", '[matrix]\nkernel = ["4.19", "5.3"]\niodepth = [1, 2]')
+    changes = [parse_set("kernel=6.1"), parse_set("nvme.size=9GiB")]
+    found = plan(Path("exp.toml"), changes=changes, seed=5, only={"iodepth": "2"})
+    (cell,) = found.cells
+    assert (cell.number, cell.document["kernel"], cell.document["seed"]) == (2, "6.1", 5)
+    assert cell.capacity == 9 << 30
+
+
+def test_set_may_make_an_array_missing_a_member(expand: Expand) -> None:
+    expand()
+    (cell,) = plan(Path("exp.toml"), changes=[parse_set("near.members=['nvme', 'missing']")]).cells
+    assert [slot["node"] for slot in cell.document["stack"]["md"]["members"]] == [
+        {"device": 0},
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kernel=9.1", "exp.toml: --set kernel: there is no kernel '9.1' here: MAJOR.MINOR, from"
+         " 2.6 to 7.x, such as 4.19 or 6.1, is allowed"),
+        ("iodpth=1", "exp.toml: --set iodpth: no such key; did you mean 'iodepth'?"),
+        ("near.chunk=6k", "exp.toml: --set near.chunk: 6 KiB is no multiple of 4 KiB"),
+        ("workload=x", "exp.toml: --set workload: there is no workload 'x'; reads is allowed"),
+    ],
+)  # fmt: skip
+def test_set_is_checked(expand: Expand, text: str, said: str) -> None:
+    expand()
+    with pytest.raises(UsageError) as caught:
+        plan(Path("exp.toml"), changes=[parse_set(text)])
+    assert str(caught.value) == said
+
+
+def test_a_list_after_set_is_an_axis_with_or_without_quotes(expand: Expand) -> None:
+    expand()
+    for text in ('bs=["4k", "8k"]', "bs=[4k, 8k]"):
+        found = plan(Path("exp.toml"), changes=[parse_set(text)])
+        assert [cell.labels["bs"] for cell in found.cells] == ["4k", "8k"]
+
+
+def test_one_name_of_two_things_is_told_by_the_key() -> None:
+    changes = [parse_set("recorded.speed=2"), parse_set("recorded.bitmap=true")]
+    found = plan(ROOT / "examples" / "replay.toml", changes=changes)
+    assert found.cells[0].document["replay"]["speed"] == 2
+    assert found.cells[0].document["stack"]["md"]["bitmap"]
+
+
+def test_nested_arrays(expand: Expand) -> None:
+    (cell,) = expand(
+        "[workloads.reads]",
+        '[devices.more]\nmodel = "sm883"\nsize = "10GiB"\ncount = 2\n'
+        '[stacks.other]\nlevel = 1\nmembers = ["more"]\nrebuilding = ["more2"]\n'
+        '[stacks.top]\nlevel = 0\nchunk = "64K"\nmembers = ["near", "other"]\n[workloads.reads]',
+    ).cells
+    assert cell.labels["stack"] == "top"
+    assert cell.capacity == 20 << 30
+    near, other = (slot["node"]["md"] for slot in cell.document["stack"]["md"]["members"])
+    assert [slot["node"] for slot in other["members"]] == [{"device": 2}, {"device": 3}]
+    assert (near["sync"], other["sync"]) == ("idle", "recover")
+
+
+def test_calibrated_devices(expand: Expand) -> None:
+    text = "[device]\n" + (stock.FOLDER / "pm983.toml").read_text()
+    Path("mine.toml").write_text(text)
+    change = ('model = "pm983"', 'calibrated = "mine.toml"\nunits = 3')
+    (cell,) = expand(*change).cells
+    assert cell.document["devices"][0]["model"]["units"] == 3
+    Path("mine.toml").write_text(text.replace("page_bytes", "pagebytes"))
+    with pytest.raises(UsageError) as caught:
+        expand(*change)
+    assert str(caught.value) == (
+        "mine.toml: device.page_bytes: is missing; device.pagebytes: no such key; did you mean"
+        " 'page_bytes'?"
+    )
+
+
+@pytest.mark.parametrize("name", stock.names())
+def test_stock_models_are_whole(expand: Expand, name: str) -> None:
+    (cell,) = expand('model = "pm983"', f'model = "{name}"').cells
+    assert cell.document["devices"][0]["model"]["kind"] in {"ssd", "nvme", "hdd"}
+    assert stock.stock(name)["source"]
+
+
+LINES = [line for path in EXAMPLES for line in path.read_text().splitlines() if line]
+LEAVES = st.one_of(
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.booleans(),
+    st.text(max_size=8),
+    st.lists(st.text(max_size=4), max_size=2),
+    st.sampled_from(["missing", "4k", "10%", "1e9", "4.19", "zipf:0", "n2", "nvme", "near"]),
+)
+
+
+def mangled(value: Any, draw: st.DrawFn) -> Any:
+    """Returns the tables with one thing at a random place replaced, removed or renamed."""
+    if not isinstance(value, dict) or not value or draw(st.integers(0, 5)) == 0:
+        return draw(LEAVES)
+    key = draw(st.sampled_from(sorted(value)))
+    match draw(st.integers(0, 6)):
+        case 0:
+            return {name: inner for name, inner in value.items() if name != key}
+        case 1:
+            return {**value, draw(st.text(max_size=6)): value[key]}
+    return {**value, key: mangled(value[key], draw)}
+
+
+TABLES = [tomllib.loads(SMALL), *(tomllib.loads(path.read_text()) for path in EXAMPLES[1:])]
+
+
+@st.composite
+def experiments(draw: st.DrawFn) -> Any:
+    return mangled(draw(st.sampled_from(TABLES)), draw)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(raw=experiments())
+def test_any_tables_work_or_are_refused(
+    raw: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    table = raw if isinstance(raw, dict) else {"devices": raw}
+    monkeypatch.setattr("blklab.spec.load.read_toml", lambda _path: table)
+    refused_or_expanded(tmp_path / "exp.toml")
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lines=st.lists(st.sampled_from(LINES), max_size=12),
+    noise=st.text(max_size=12),
+    at=st.integers(0, 200),
+)
+def test_any_text_works_or_is_refused(
+    lines: list[str], noise: str, at: int, tmp_path: Path
+) -> None:
+    text = "\n".join(lines)
+    path = tmp_path / "exp.toml"
+    path.write_bytes((text[:at] + noise + text[at:]).encode("utf-8", "replace"))
+    refused_or_expanded(path)
+
+
+def refused_or_expanded(path: Path) -> None:
+    try:
+        found = plan(path)
+    except BlklabError as error:
+        assert "\n" not in str(error)
+    else:
+        json.dumps(found.as_dict(), allow_nan=False)

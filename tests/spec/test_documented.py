@@ -1,0 +1,43 @@
+"""The document and the schema say what there is."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from blklab.spec import keys, schema, stock
+from blklab.spec.cells import plan
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "experiments.md"
+
+
+def test_every_key_is_documented() -> None:
+    text = re.sub(r"```.*?```", "", DOCUMENT.read_text(), flags=re.S)
+    said = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", text))))
+    known = {key for table in keys.KNOWN.values() for key in table}
+    assert (known | {*keys.ROOT, *keys.SOURCES, *stock.names()}) - said == set()
+
+
+def test_the_documents_example_is_one(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", DOCUMENT.read_text(), re.S)
+    path = tmp_path / "exp.toml"
+    path.write_text(text)
+    assert len(plan(path).cells) == 4
+
+
+def test_the_schema_is_current() -> None:
+    committed = (ROOT / "docs" / "experiment.schema.json").read_text()
+    assert committed == schema.text(), "blklab run --schema > docs/experiment.schema.json"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda p: p.stem)
+def test_the_schema_takes_the_examples(path: Path) -> None:
+    validator = jsonschema.Draft202012Validator(schema.document())
+    table = tomllib.loads(path.read_text())
+    assert [error.message for error in validator.iter_errors(table)] == []
+    first = next(iter(table["devices"].values()))
+    first["modle"] = "x"
+    assert not validator.is_valid(table)

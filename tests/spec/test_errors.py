@@ -1,0 +1,368 @@
+"""What is wrong with an experiment is said in one line, before anything runs."""
+
+from pathlib import Path
+
+import pytest
+
+from blklab.errors import UsageError
+from blklab.spec.cells import plan
+from tests.spec.conftest import Fails
+
+PGBENCH = Path(__file__).parents[1] / "data" / "traces" / "pgbench-raid1"
+
+MEMBERS = 'members = ["nvme", "ssd"]'
+SIZE = 'size = "8GiB"'
+STACK = '[stacks.near]\nlevel = 10\nlayout = "n2"\nchunk = "512K"\n'
+
+CASES = [
+    # Issue, section 6.
+    (MEMBERS, 'members = ["nvme", "nvme"]', "stacks.near.members: 'nvme' is used twice"),
+    (
+        MEMBERS,
+        MEMBERS + '\n[stacks.top]\nlevel = 1\nmembers = ["near", "ssd"]',
+        "stacks.top.members: 'ssd' is used twice: in 'near' and in 'top'",
+    ),
+    (
+        MEMBERS,
+        MEMBERS + '\n[stacks.top]\nlevel = 1\nmembers = ["near", "near"]',
+        "stacks.top.members: 'near' is used twice",
+    ),
+    (
+        'layout = "n2"',
+        'layout = "n3"',
+        "stacks.near.layout: 3 copies want as many members, and there are 2",
+    ),
+    ('"512K"', '"6K"', "stacks.near.chunk: 6 KiB is no multiple of 4 KiB"),
+    ('"512K"', '"12K"', "stacks.near.chunk: 12 KiB is no power of two, which level 10 wants"),
+    (
+        SIZE,
+        'size = "12GiB"',
+        "workloads.reads.size: 12 GiB from 0 B on do not fit stack 'near', which has 10 GiB",
+    ),
+    (
+        SIZE,
+        SIZE + '\noffset = "3GiB"',
+        "workloads.reads.size: 8 GiB from 3 GiB on do not fit stack 'near', which has 10 GiB",
+    ),
+    (
+        SIZE,
+        SIZE + '\nnumjobs = 4\noffset_increment = "1GiB"',
+        "workloads.reads.size: 8 GiB from 3 GiB on do not fit stack 'near', which has 10 GiB",
+    ),
+    (
+        '"4.19"',
+        '"4.31"',
+        "settings.kernel: there is no kernel '4.31' here: MAJOR.MINOR, from 2.6 to 7.x, such as"
+        " 4.19 or 6.1, is allowed",
+    ),
+    (
+        '"4.19"',
+        '"linux"',
+        "settings.kernel: 'linux' is no kernel generation: MAJOR.MINOR, from 2.6 to 7.x, such as"
+        " 4.19 or 6.1, is allowed",
+    ),
+    ('"4.19"', "4.19", 'settings.kernel: found 4.19: write it in quotes, such as "4.19"'),
+    ("kernel =", "kernal =", "settings.kernal: no such key; did you mean 'kernel'?"),
+    # Devices.
+    (
+        '"pm983"',
+        '"pm984"',
+        "devices.nvme.model: there is no stock model 'pm984'; did you mean 'pm983'?",
+    ),
+    (
+        'model = "pm983"\n',
+        "",
+        "devices.nvme: found neither model, calibrated nor kind: one of them says what it is",
+    ),
+    (
+        'model = "pm983"',
+        'model = "pm983"\nkind = "nvme"',
+        "devices.nvme.kind: model is given as well: one of the two is allowed",
+    ),
+    (
+        'model = "pm983"',
+        'kind = "floppy"',
+        "devices.nvme: kind 'floppy' is not known: 'ssd', 'nvme', 'hdd', 'throttled' are allowed",
+    ),
+    (
+        'model = "pm983"',
+        'kind = "throttled"\niops_totl = 3',
+        "devices.nvme.iops_totl: no such key; did you mean 'iops_total'?",
+    ),
+    (
+        'model = "pm983"\nsize = "10GiB"',
+        'kind = "throttled"',
+        "devices.nvme.size: is missing, and the device states no capacity",
+    ),
+    (
+        'size = "10GiB"',
+        'size = "10TiB"',
+        "devices.nvme.size: 10 TiB from 0 B on is beyond the device's end at 3.49 TiB",
+    ),
+    (
+        'size = "10GiB"',
+        "size = 1000",
+        "devices.nvme.size: 1000 B is no multiple of 512 B, a sector",
+    ),
+    (
+        'size = "10GiB"',
+        'size = "10GB"',
+        "devices.nvme.size: '10GB' may mean powers of 1000 or of 1024: write 10GiB (or 10g) for"
+        " 1024, or plain bytes",
+    ),
+    (
+        'size = "10GiB"',
+        'size = "10GiB"\nqueue_depth = 0',
+        "devices.nvme.queue_depth: found 0, wanted greater than or equal to 1",
+    ),
+    (
+        'size = "10GiB"',
+        'size = "10GiB"\nscheduler = "cfq"',
+        "devices.nvme.scheduler: kernel 4.19 has no 'cfq' for 'nvme' devices, allowed: none,"
+        " mq-deadline",
+    ),
+    (
+        'kernel = "4.19"',
+        'kernel = "6.1"\nscheduler = "deadline"',
+        "settings.scheduler: kernel 6.1 has no 'deadline' for 'nvme' devices, allowed: none,"
+        " mq-deadline",
+    ),
+    (
+        'kernel = "4.19"',
+        'scheduler = "bfq"',
+        "settings.scheduler: found 'bfq', allowed: 'none', 'noop', 'mq-deadline', 'deadline',"
+        " 'cfq'",
+    ),
+    (
+        'size = "10GiB"',
+        'size = "10GiB"\nmax_sectors_kb = 4096',
+        "devices.nvme.max_sectors_kb: 4096 is more than the device takes: 2048",
+    ),
+    # Stacks.
+    (
+        MEMBERS,
+        'members = ["nvme", "sdd"]',
+        "stacks.near.members: there is no device or stack 'sdd'; did you mean 'ssd'?",
+    ),
+    (
+        MEMBERS,
+        'members = ["nvme"]',
+        "stacks.near.members: 1 is too few for level 10: 2 at least",
+    ),
+    (MEMBERS, "members = []", "stacks.near.members: is empty: one at least is wanted"),
+    (
+        MEMBERS,
+        'members = ["near", "ssd"]',
+        "stacks.near.members: 'near' would contain itself: near → near",
+    ),
+    (
+        MEMBERS,
+        'members = ["missing", "missing"]',
+        "stacks.near.members: level 10 cannot run with 2 of 2 members missing or rebuilding",
+    ),
+    (
+        MEMBERS,
+        MEMBERS + '\nrebuilding = ["hdd"]',
+        "stacks.near.rebuilding: there is no device or stack 'hdd'; allowed: nvme, ssd, near",
+    ),
+    (
+        MEMBERS,
+        MEMBERS + '\nwrite_mostly = ["ssd"]',
+        "stacks.near.write_mostly: level 10 knows no write-mostly member: level 1 does",
+    ),
+    (
+        MEMBERS,
+        MEMBERS + '\nsync = "recover"',
+        "stacks.near.sync: 'recover' and no member that is rebuilding: 'recover' and"
+        ' rebuilding = ["…"] go together',
+    ),
+    (
+        "level = 10",
+        "level = 7",
+        "stacks.near.level: level 7 is not simulated: linear, 0, 1, 10, 4, 5, 6 are allowed",
+    ),
+    (
+        'layout = "n2"',
+        'layout = "x2"',
+        "stacks.near.layout: 'x2': n, f or o and the copies are allowed, such as n2",
+    ),
+    (STACK, "[stacks.near]\nlevel = 1\nchunk = 4096\n", "stacks.near.chunk: level 1 has no chunk"),
+    (
+        STACK,
+        "[stacks.near]\nlevel = 6\n",
+        "stacks.near.members: 2 are too few for level 6: 4 at least",
+    ),
+    (
+        STACK + MEMBERS,
+        '[stacks.near]\ndevice = "sda"',
+        "stacks.near.device: there is no device or stack 'sda'; did you mean 'ssd'?",
+    ),
+    ("[stacks.near]", "[stacks.ssd]", "stacks.ssd: is the name of a device as well"),
+    # Workloads.
+    ("bs =", "blocksize =", "workloads.reads.blocksize: no such key; it is 'bs' here"),
+    ("bs =", "bz =", "workloads.reads.bz: no such key; did you mean 'bs'?"),
+    (
+        '"randread"',
+        '"random"',
+        "workloads.reads.rw: found 'random', allowed: read, write, randread, randwrite, rw,"
+        " readwrite, randrw",
+    ),
+    (
+        '"4k"',
+        '"4x"',
+        "workloads.reads.bs: '4x' is not a size: write bytes (512) or 4k, 1.5M, 10GiB",
+    ),
+    (
+        '"4k"',
+        '"5"',
+        "workloads.reads.bs: block size '5': a multiple of 512 up to 1 GiB is allowed",
+    ),
+    (
+        SIZE,
+        SIZE + '\nrandom_distribution = "zipf:1"',
+        "workloads.reads.random_distribution: zipf:1 is not defined: fio wants a theta other"
+        " than 1",
+    ),
+    (
+        SIZE,
+        SIZE + '\nbssplit = "4k/50:64k/40"',
+        "workloads.reads.bssplit: bssplit '4k/50:64k/40': the shares add up to 90 %, 100 % is"
+        " wanted",
+    ),
+    (SIZE, SIZE + "\ntime_based = true", "workloads.reads.time_based: wants a runtime"),
+    (
+        SIZE,
+        'size = "2k"\n',
+        "workloads.reads.size: 2 KiB is less than a block of 4 KiB",
+    ),
+    # Settings.
+    (
+        'kernel = "4.19"',
+        'filesystem = "zfs"',
+        "settings.filesystem: found 'zfs', allowed: 'none', 'ext3', 'ext4', 'xfs'",
+    ),
+    (
+        'kernel = "4.19"',
+        'filesystem = { type = "ext4", comit = 3 }',
+        "settings.filesystem.comit: no such key; did you mean 'commit'?",
+    ),
+    (
+        'kernel = "4.19"',
+        'runtime = "1 fortnight"',
+        "settings.runtime: '1 fortnight' is not a duration: write 1.5s, 200ms, 10us, 1h30m or"
+        " seconds",
+    ),
+    # The matrix.
+    (
+        "[matrix]",
+        '[matrix]\nbs = ["4k", "5"]',
+        "matrix.bs[1]: block size '5': a multiple of 512 up to 1 GiB is allowed",
+    ),
+    (
+        "[matrix]",
+        '[matrix]\n"near.chunk" = ["4k", "6k"]',
+        "matrix.near.chunk[1]: 6 KiB is no multiple of 4 KiB",
+    ),
+    (
+        "[matrix]",
+        '[matrix]\nkernl = ["4.19"]',
+        "matrix.kernl[0]: no such key; did you mean 'kernel'?",
+    ),
+    (
+        "[matrix]",
+        '[matrix]\n"nvm.size" = ["4k"]',
+        "matrix.nvm.size[0]: there is no device, stack or workload 'nvm'; did you mean 'nvme'?",
+    ),
+    (
+        "[matrix]",
+        '[matrix]\nstack = ["nearr"]',
+        "matrix.stack[0]: there is no stack 'nearr'; did you mean 'near'?",
+    ),
+    ("[matrix]", "[matrix]\nkernel = []", "matrix.kernel: is empty: one at least is wanted"),
+    (
+        "[matrix]",
+        "[matrix]\niodepth = [1, 1]",
+        "matrix.iodepth[1]: '1' is there twice",
+    ),
+    # The file.
+    ("[stacks.near]", "[stacks]\nx = 3\n[stacks.near]", "stacks.x: found 3, wanted a table"),
+    (
+        "level = 10",
+        'level = 10\nbitmap = "x"',
+        "stacks.near.bitmap: found 'x', wanted true or false",
+    ),
+    (SIZE, SIZE + '\niodepth = "x"', "workloads.reads.iodepth: found 'x', wanted a whole number"),
+    (MEMBERS, 'members = "nvme"', "stacks.near.members: found 'nvme', wanted a list"),
+    (
+        SIZE,
+        SIZE + '\nrandom_distribution = "zoned:50/10:40/90"',
+        "workloads.reads.random_distribution: zoned: accesses: the shares add up to 90 %, 100 %"
+        " is wanted",
+    ),
+    ("[devices.nvme]", "title = 3\n[devices.nvme]", "title: found 3, wanted text"),
+    ("[matrix]", "[matrx]", "matrx: no such key; did you mean 'matrix'?"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), CASES, ids=[case[2] for case in CASES])
+def test_a_mistake_is_one_line(fails: Fails, old: str, new: str, said: str) -> None:
+    assert fails(old, new) == f"exp.toml: {said}"
+
+
+def test_several_mistakes_are_named(fails: Fails) -> None:
+    assert fails("level = 10", 'level = 7\nchnk = "x"') == (
+        "exp.toml: stacks.near.level: level 7 is not simulated: linear, 0, 1, 10, 4, 5, 6 are"
+        " allowed; stacks.near.chnk: no such key; did you mean 'chunk'?"
+    )
+
+
+def test_no_more_than_five_are_named(fails: Fails) -> None:
+    said = fails("[settings]", "[settings]\n" + "".join(f"zz{n} = 1\n" for n in range(8)))
+    assert said.count("no such key") == 5
+    assert said.endswith("; and 3 more")
+
+
+def test_toml_that_cannot_be_read_names_line_and_column(fails: Fails) -> None:
+    assert fails("level = 10", "level : 10") == (
+        "exp.toml: line 11, column 7: expected '=' after a key in a key/value pair"
+    )
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(UsageError) as caught:
+        plan(Path("nowhere.toml"))
+    assert str(caught.value) == "nowhere.toml: cannot be read: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("trace", "device", "said"),
+    [
+        (
+            PGBENCH,
+            "md127",
+            "the trace of 'md127' reaches to 1.88 GiB, beyond the end of stack 'alone' at 1 GiB",
+        ),
+        (
+            "nowhere",
+            "md127",
+            "FOLDER/nowhere: no such trace: expected a file, a directory, or files"
+            " FOLDER/nowhere.blktrace.0, .1, …",
+        ),
+    ],
+)
+def test_a_trace_that_cannot_be_replayed(
+    tmp_path: Path, trace: object, device: str, said: str
+) -> None:
+    path = tmp_path / "exp.toml"
+    path.write_text(
+        f"""
+        devices.disk = {{ model = "sm883", size = "1GiB" }}
+        stacks.alone = {{ device = "disk" }}
+        workloads.trace = {{ replay = '{trace}', device = "{device}" }}
+        """
+    )
+    with pytest.raises(UsageError) as caught:
+        plan(path)
+    assert str(caught.value) == (
+        f"{path}: workloads.trace.replay: {said.replace('FOLDER', str(tmp_path))}"
+    )
