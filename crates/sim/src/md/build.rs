@@ -1,7 +1,7 @@
 //! From a description to an array: layouts, capacities, members.
 
 use super::member::Slot;
-use super::{Array, Layout, map};
+use super::{Array, Layout, MAX_COPIES, map};
 use crate::cell::{Level, Md, Sync};
 use crate::kernel::Kernel;
 use crate::outcome::{ArrayStats, SlotStats};
@@ -19,18 +19,21 @@ impl Array {
         let (layout, sectors) = match md.level {
             Level::Raid1 => (Layout::Raid1, smallest),
             Level::Raid10 => {
-                let map = map::Raid10::new(disks, md.near, md.far, md.offset, 0, chunk, smallest)
+                let map = map::Raid10::new(disks, md.near, md.far, md.offset, map::FarSets::default(), chunk, smallest)
                     .map_err(|e| error(e.to_string()))?;
+                if map.copies() as usize > MAX_COPIES {
+                    return Err(error(format!("{} copies: {MAX_COPIES} are the most", map.copies())));
+                }
                 let sectors = map.capacity();
                 (Layout::Raid10(map), sectors)
             }
             Level::Raid0 => {
-                let map = map::Raid0::new(&all, chunk).map_err(|e| error(e.to_string()))?;
+                let map = map::Raid0::new(&all, chunk, map::ZoneLayout::default()).map_err(|e| error(e.to_string()))?;
                 let sectors = map.capacity();
                 (Layout::Raid0(map), sectors)
             }
             Level::Linear => {
-                let map = map::Linear::new(&all).map_err(|e| error(e.to_string()))?;
+                let map = map::Linear::new(&all, chunk).map_err(|e| error(e.to_string()))?;
                 let sectors = map.capacity();
                 (Layout::Linear(map), sectors)
             }

@@ -14,6 +14,9 @@ use balance::Reason;
 use map::Place;
 use member::Slot;
 
+/// Copies of a RAID-10 that are looked at on the stack: more than anybody has.
+pub const MAX_COPIES: usize = 32;
+
 /// How an array's sectors lie on its members.
 #[derive(Debug)]
 pub enum Layout {
@@ -106,15 +109,13 @@ impl Array {
         bios: &mut Bios,
         out: &mut VecDeque<u32>,
     ) {
-        let mut copies = [Place { slot: 0, sector: 0 }; map::MAX_COPIES];
+        let mut copies = [Place { slot: 0, sector: 0 }; MAX_COPIES];
         let count_of_copies = match &self.layout {
             Layout::Linear(map) => one(&mut copies, map.place(sector)),
             Layout::Raid0(map) => one(&mut copies, map.place(sector)),
             Layout::Raid1 => 0,
             Layout::Raid10(map) => {
-                for copy in 0..map.copies() {
-                    copies[copy as usize] = map.place(sector, copy);
-                }
+                map.places(sector, &mut copies);
                 map.copies() as usize
             }
         };

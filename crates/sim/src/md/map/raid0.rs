@@ -1,0 +1,132 @@
+//! RAID-0: striping, in zones when members are unequal.
+//!
+//! drivers/md/raid0.c, `create_strip_zones`, `find_zone` and `map_sector` (Linux 6.1). Members are used up to
+//! a multiple of the chunk. The first zone stripes over all of them as far as the smallest one reaches, the
+//! next over those that are larger, and so on.
+
+use super::{MapError, Place, pages};
+
+/// Which member of a zone after the first one has its first chunk.
+///
+/// Kernels before 3.14 counted chunks from the beginning of the array, later ones from that of the zone,
+/// unintentionally; 5.4 and later do as the superblock says, or `raid0.default_layout` if it says nothing.
+/// mdadm 4.2 writes the original layout unless told otherwise. The first zone is the same in both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ZoneLayout {
+    /// 1, and before 3.14: the number of the chunk in the array decides.
+    #[default]
+    Original,
+    /// 2, and from 3.14 until there was a choice: the number of the chunk in the zone decides.
+    Alternate,
+}
+
+/// Members striped over together.
+#[derive(Clone, Debug)]
+struct Zone {
+    /// Sectors of the array, from the first one to behind the last one.
+    start: u64,
+    end: u64,
+    /// Where the zone begins on its members.
+    member_start: u64,
+    /// Its members.
+    slots: Box<[u32]>,
+}
+
+/// The map of a RAID-0.
+#[derive(Clone, Debug)]
+pub struct Raid0 {
+    zones: Box<[Zone]>,
+    chunk: u64,
+    layout: ZoneLayout,
+    capacity: u64,
+}
+
+impl Raid0 {
+    /// Members of these sizes.
+    pub fn new(members: &[u64], chunk_sectors: u64, layout: ZoneLayout) -> Result<Self, MapError> {
+        let chunk = pages(chunk_sectors)?;
+        if members.is_empty() {
+            return Err(MapError::TooFewMembers { needed: 1, disks: 0 });
+        }
+        if let Some(&sectors) = members.iter().find(|&&sectors| sectors < chunk) {
+            return Err(MapError::MemberTooSmall { sectors });
+        }
+        let used: Vec<u64> = members.iter().map(|&sectors| sectors - sectors % chunk).collect();
+        used.iter().try_fold(0u64, |sum, &sectors| sum.checked_add(sectors)).ok_or(MapError::TooLarge)?;
+        let (mut start, mut member_start) = (0, 0);
+        let mut zones = Vec::new();
+        while let Some(&member_end) = used.iter().filter(|&&sectors| sectors > member_start).min() {
+            let slots: Box<[u32]> = (0..)
+                .zip(&used)
+                .filter(|&(_, &sectors)| sectors > member_start)
+                .map(|(slot, _)| slot)
+                .collect();
+            let end = start + (member_end - member_start) * slots.len() as u64;
+            zones.push(Zone { start, end, member_start, slots });
+            (start, member_start) = (end, member_end);
+        }
+        // raid0_size rounds with a mask meant for powers of two; with other chunks this loses a little more.
+        let capacity = used.iter().map(|sectors| sectors & !(chunk - 1)).sum();
+        Ok(Self { zones: zones.into(), chunk, layout, capacity })
+    }
+
+    /// Sectors of the array.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// How many members there are.
+    pub fn disks(&self) -> u32 {
+        self.zones[0].slots.len() as u32
+    }
+
+    /// Sectors in a chunk.
+    pub fn chunk(&self) -> u64 {
+        self.chunk
+    }
+
+    /// Where a sector is, which must be below the capacity.
+    #[inline]
+    pub fn place(&self, sector: u64) -> Place {
+        // Most arrays have one zone, and none has more than members.
+        let mut index = 0;
+        while sector >= self.zones[index].end {
+            index += 1;
+        }
+        let zone = &self.zones[index];
+        let width = zone.slots.len() as u64;
+        let inside = sector - zone.start;
+        let (chunk, rest) = (inside / self.chunk, inside % self.chunk);
+        let turn = match self.layout {
+            ZoneLayout::Original => sector / self.chunk,
+            ZoneLayout::Alternate => chunk,
+        };
+        Place {
+            slot: zone.slots[(turn % width) as usize],
+            sector: zone.member_start + chunk / width * self.chunk + rest,
+        }
+    }
+
+    /// Sectors from this one until a request must be split: to the chunk's end.
+    #[inline]
+    pub fn boundary(&self, sector: u64) -> u64 {
+        self.chunk - sector % self.chunk
+    }
+
+    /// The array sector at a place, if there is one.
+    pub fn find(&self, place: Place) -> Option<u64> {
+        let zone = self.zones.iter().rev().find(|zone| zone.member_start <= place.sector)?;
+        let position = zone.slots.iter().position(|&slot| slot == place.slot)? as u64;
+        let width = zone.slots.len() as u64;
+        let inside = place.sector - zone.member_start;
+        let row = inside / self.chunk;
+        // The original layout begins a row in the middle of the members.
+        let first = match self.layout {
+            ZoneLayout::Original => (zone.start / self.chunk + row * width) % width,
+            ZoneLayout::Alternate => 0,
+        };
+        let turn = (position + width - first) % width;
+        let sector = zone.start + (row * width + turn) * self.chunk + inside % self.chunk;
+        (sector < zone.end.min(self.capacity)).then_some(sector)
+    }
+}
