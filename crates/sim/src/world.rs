@@ -198,4 +198,3 @@ impl World {
         self.tasks[task as usize].work.push_back(bio);
     }
 }
-

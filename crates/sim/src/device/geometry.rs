@@ -81,7 +81,8 @@ impl Geometry {
         if from.byte == to.byte {
             return 0;
         }
-        let seek = self.seek((to.cylinder - from.cylinder).abs(), from.revolution.floor() != to.revolution.floor());
+        let seek =
+            self.seek((to.cylinder - from.cylinder).abs(), from.revolution.floor() != to.revolution.floor());
         let arrival = (now + self.command) as f64 + seek;
         let angle = (arrival / self.rotation).fract();
         let wait = (to.angle - angle).rem_euclid(1.0) * self.rotation;
@@ -98,7 +99,9 @@ impl Geometry {
             // Another head of the same cylinder settles as after the shortest seek.
             return if other_track { self.track_seek } else { 0.0 };
         }
-        self.track_seek + self.root * cylinders.min(self.knee).sqrt() + self.slope * (cylinders - self.knee).max(0.0)
+        self.track_seek
+            + self.root * cylinders.min(self.knee).sqrt()
+            + self.slope * (cylinders - self.knee).max(0.0)
     }
 
     /// The time in which the head passes from one place to a later one.

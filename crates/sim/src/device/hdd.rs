@@ -292,7 +292,9 @@ impl Hdd {
         self.uses += 1;
         let used = self.uses;
         let most = self.model.read_ahead_bytes;
-        if let Some(stream) = self.streams.iter_mut().find(|s| s.start <= command.byte && command.byte <= s.end) {
+        if let Some(stream) =
+            self.streams.iter_mut().find(|s| s.start <= command.byte && command.byte <= s.end)
+        {
             stream.end = stream.end.max(end);
             stream.start = stream.start.max(stream.end.saturating_sub(2 * most));
             (stream.used, stream.asked) = (used, stream.asked.max(end));

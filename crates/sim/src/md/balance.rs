@@ -22,7 +22,13 @@ pub enum Reason {
 }
 
 /// RAID-1's choice among `slots` for a read of `sectors` at `sector`.
-pub fn raid1(kernel: Kernel, slots: &mut [Slot], sector: u64, sectors: u32, choose_first: bool) -> (usize, Reason) {
+pub fn raid1(
+    kernel: Kernel,
+    slots: &mut [Slot],
+    sector: u64,
+    sectors: u32,
+    choose_first: bool,
+) -> (usize, Reason) {
     let (best, reason) = raid1_choice(kernel, slots, sector, choose_first);
     let slot = &mut slots[best];
     if slot.next_seq != sector {

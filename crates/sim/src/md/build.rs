@@ -19,8 +19,16 @@ impl Array {
         let (layout, sectors) = match md.level {
             Level::Raid1 => (Layout::Raid1, smallest),
             Level::Raid10 => {
-                let map = map::Raid10::new(disks, md.near, md.far, md.offset, map::FarSets::default(), chunk, smallest)
-                    .map_err(|e| error(e.to_string()))?;
+                let map = map::Raid10::new(
+                    disks,
+                    md.near,
+                    md.far,
+                    md.offset,
+                    map::FarSets::default(),
+                    chunk,
+                    smallest,
+                )
+                .map_err(|e| error(e.to_string()))?;
                 if map.copies() as usize > MAX_COPIES {
                     return Err(error(format!("{} copies: {MAX_COPIES} are the most", map.copies())));
                 }
@@ -28,7 +36,8 @@ impl Array {
                 (Layout::Raid10(map), sectors)
             }
             Level::Raid0 => {
-                let map = map::Raid0::new(&all, chunk, map::ZoneLayout::default()).map_err(|e| error(e.to_string()))?;
+                let map = map::Raid0::new(&all, chunk, map::ZoneLayout::default())
+                    .map_err(|e| error(e.to_string()))?;
                 let sectors = map.capacity();
                 (Layout::Raid0(map), sectors)
             }
@@ -37,7 +46,9 @@ impl Array {
                 let sectors = map.capacity();
                 (Layout::Linear(map), sectors)
             }
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => return Err(error("parity is not built yet".into())),
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+                return Err(error("parity is not built yet".into()));
+            }
         };
         let slots = members.iter().zip(&md.members).map(|(built, member)| Slot {
             node: built.map_or(0, |b| b.node),

@@ -67,13 +67,21 @@ impl Array {
     #[inline]
     fn read_mirror(&mut self, number: u32, bio: &Bio, bios: &mut Bios, out: &mut VecDeque<u32>) {
         let choose_first = bio.end() > self.synced;
-        let (slot, reason) = balance::raid1(self.kernel, &mut self.slots, bio.sector, bio.sectors, choose_first);
+        let (slot, reason) =
+            balance::raid1(self.kernel, &mut self.slots, bio.sector, bio.sectors, choose_first);
         count(&mut self.stats.slots[slot], reason);
         self.child(number, bio, slot, bio.sector, bio.sectors, bios, out);
     }
 
     /// The same for every member: writes of a mirror, and flushes.
-    fn fan_out(&mut self, number: u32, bio: &Bio, sector: Option<u64>, bios: &mut Bios, out: &mut VecDeque<u32>) {
+    fn fan_out(
+        &mut self,
+        number: u32,
+        bio: &Bio,
+        sector: Option<u64>,
+        bios: &mut Bios,
+        out: &mut VecDeque<u32>,
+    ) {
         for slot in 0..self.slots.len() {
             if self.slots[slot].present {
                 if bio.op == Op::Write {

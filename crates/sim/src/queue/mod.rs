@@ -117,7 +117,15 @@ impl Queue {
         Admission::Request(self.request(now, task, number, &bio, throttled, requests))
     }
 
-    fn request(&self, now: Time, task: u32, bio_number: u32, bio: &Bio, throttled: bool, all: &mut Requests) -> u32 {
+    fn request(
+        &self,
+        now: Time,
+        task: u32,
+        bio_number: u32,
+        bio: &Bio,
+        throttled: bool,
+        all: &mut Requests,
+    ) -> u32 {
         all.add(Request {
             node: self.node,
             op: bio.op,
@@ -133,7 +141,14 @@ impl Queue {
     }
 
     #[inline]
-    fn merge(&mut self, number: u32, bio: &Bio, plug: &[u32], bios: &mut Bios, requests: &mut Requests) -> bool {
+    fn merge(
+        &mut self,
+        number: u32,
+        bio: &Bio,
+        plug: &[u32],
+        bios: &mut Bios,
+        requests: &mut Requests,
+    ) -> bool {
         let (sector, end) = (bio.sector, bio.end());
         let plugged = plug.iter().rev().find_map(|&n| {
             let r = &requests[n];
@@ -219,7 +234,11 @@ impl Queue {
         request.dispatched = now;
         self.in_disk += 1;
         let byte = self.start + request.sector * 512;
-        self.disk.start(now, Command { request: number, op: request.op, byte, bytes: request.sectors * 512 }, events);
+        self.disk.start(
+            now,
+            Command { request: number, op: request.op, byte, bytes: request.sectors * 512 },
+            events,
+        );
     }
 
     /// The disk's own event.

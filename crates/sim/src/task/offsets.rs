@@ -151,7 +151,10 @@ mod tests {
             for rank in [1u32, 2, 10] {
                 let expected = 200_000.0 * f64::from(rank).powf(-theta) / all;
                 let found = f64::from(counts[rank as usize - 1]);
-                assert!((found / expected - 1.0).abs() < 0.1, "theta {theta} rank {rank}: {found} {expected}");
+                assert!(
+                    (found / expected - 1.0).abs() < 0.1,
+                    "theta {theta} rank {rank}: {found} {expected}"
+                );
             }
         }
     }

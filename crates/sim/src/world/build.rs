@@ -45,7 +45,8 @@ impl Builder<'_> {
     }
 
     fn device(&mut self, index: usize) -> Result<Built, SimError> {
-        let device = self.cell.devices.get(index).ok_or_else(|| SimError::Stack(format!("no device {index}")))?;
+        let device =
+            self.cell.devices.get(index).ok_or_else(|| SimError::Stack(format!("no device {index}")))?;
         if std::mem::replace(&mut self.used[index], true) {
             return Err(SimError::Stack(format!("device {} is used twice", device.name)));
         }
@@ -56,8 +57,11 @@ impl Builder<'_> {
     }
 
     fn array(&mut self, md: &cell::Md) -> Result<Built, SimError> {
-        let members: Vec<Option<Built>> =
-            md.members.iter().map(|m| m.node.as_ref().map(|n| self.node(n)).transpose()).collect::<Result<_, _>>()?;
+        let members: Vec<Option<Built>> = md
+            .members
+            .iter()
+            .map(|m| m.node.as_ref().map(|n| self.node(n)).transpose())
+            .collect::<Result<_, _>>()?;
         let node = self.next_node()?;
         let array = Array::new(md, &members, node, self.kernel).map_err(SimError::Stack)?;
         let sectors = array.sectors;
@@ -122,7 +126,8 @@ impl World {
 fn check(job: &cell::Job, sectors: u64) -> Result<(), SimError> {
     let wrong = |why: String| Err(SimError::Job { name: job.name.clone(), why });
     let last = u64::from(job.numjobs.max(1) - 1);
-    let end = job.offset_increment.checked_mul(last).and_then(|o| o.checked_add(job.offset)?.checked_add(job.size));
+    let end =
+        job.offset_increment.checked_mul(last).and_then(|o| o.checked_add(job.offset)?.checked_add(job.size));
     if end.is_none_or(|end| end > sectors * 512) {
         let end = end.map_or("beyond 16 EiB".into(), |e| e.to_string());
         return wrong(format!("its region ends at byte {end}, the stack at byte {}", sectors * 512));
@@ -131,7 +136,10 @@ fn check(job: &cell::Job, sectors: u64) -> Result<(), SimError> {
         return wrong("it has no sizes".into());
     }
     let sizes = job.read_sizes.iter().chain(&job.write_sizes);
-    if sizes.into_iter().any(|&(bytes, weight)| bytes == 0 || bytes % 512 != 0 || weight.is_nan() || weight < 0.0) {
+    if sizes
+        .into_iter()
+        .any(|&(bytes, weight)| bytes == 0 || bytes % 512 != 0 || weight.is_nan() || weight < 0.0)
+    {
         return wrong("sizes must be multiples of 512 bytes, with weights of 0 or more".into());
     }
     if job.iodepth == 0 || job.size < 512 || job.align % 512 != 0 {
