@@ -185,8 +185,11 @@ pub struct Hdd {
     pub seek_average_ns: u64,
     /// The longest seek.
     pub seek_full_ns: u64,
-    /// The disk's own work on a command.
+    /// The disk's (and its controller's) own work on a command.
     pub command_ns: u64,
+    /// By what it orders the commands in its queue.
+    #[serde(default)]
+    pub order: Order,
     /// Bytes per second between host and disk.
     pub bandwidth: u64,
     /// The disk's memory.
@@ -203,6 +206,19 @@ pub struct Hdd {
     pub flush_ns: u64,
     /// What writing a request from the cache costs beside seek and rotation: shingled disks keep a journal.
     pub destage_ns: u64,
+}
+
+/// By what a disk orders the commands in its queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// The time to reach each, rotation included: native command queueing.
+    #[default]
+    Rotation,
+    /// The distance: an elevator in the controller, which does not know the angle.
+    Seek,
+    /// The order of arrival.
+    Arrival,
 }
 
 /// QEMU's throttling: a leaky bucket without burst; 0 is unlimited.
