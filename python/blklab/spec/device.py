@@ -94,6 +94,9 @@ class Hdd(Disk):
     seek_average_ns: Nanoseconds
     seek_full_ns: Nanoseconds
     command_ns: Nanoseconds
+    order: Literal["rotation", "seek", "arrival"] = "rotation"
+    """By what it orders the commands in its queue."""
+
     bandwidth: Annotated[int, Field(gt=0)]
     cache_bytes: Size
     read_streams: Number

@@ -54,4 +54,5 @@ def source(path: Path, format_name: str | None, device: str | None) -> Source:
                     end=found["load"]["end_sector"] * SECTOR,
                     ios=ios,
                 )
-    raise BlklabError(f"{path}: there is no read or write in it to replay")
+    what = f" of device {device!r}" if device else ""
+    raise BlklabError(f"{path}: there is no read or write{what} in it to replay")
