@@ -83,12 +83,22 @@ def plan(
     `changes` are made before the matrix is expanded, and replace a key of it; `only` maps labels
     to patterns as a shell's. Raises UsageError in one line.
     """
-    source = load.read(path)
+    return expand(load.read(path), changes=changes, seed=seed, only=only)
+
+
+def expand(
+    source: load.Source,
+    *,
+    changes: Sequence[Change] = (),
+    seed: int | None = None,
+    only: Mapping[str, str] | None = None,
+) -> Plan:
+    """Expands an experiment that was read, or made up, as `plan` does."""
     extra = [*changes] if seed is None else [*changes, Change("seed", seed, "--seed")]
     try:
         found = list(_cells(source, extra))
     except Problems as problem:
-        raise problems.usage_error(str(path), problem.found) from None
+        raise problems.usage_error(str(source.path), problem.found) from None
     title = source.raw.get("title", "")
     varied = [label for label in found[0].labels if len({cell.labels[label] for cell in found}) > 1]
     return Plan(str(title), _only(found, only or {}), varied)

@@ -1,0 +1,98 @@
+"""From a published target and test to the cell that predicts it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.analysis.reference import RandomioRun, Reference
+from blklab.errors import UsageError
+from blklab.spec import cells, load, stock
+from blklab.spec.cells import Cell
+
+MODELS: Final = {"ssd": "sm883", "nvme": "pm983", "hdd": "st5000lm000"}
+"""The stock model that a target's device is, and that its calibration begins with."""
+
+PARTITION: Final = "10GiB"
+"""Every target is, or is made of, partitions of this size at the start of the disks."""
+
+SINGLE_KERNEL: Final = "4.19"
+"""The kernel of the single-device rows."""
+
+STACK: Final = "target"
+
+
+def fio_cell(
+    reference: Reference, target: str, test: str, devices: Mapping[str, Mapping[str, Any]]
+) -> Cell:
+    """Returns the cell of a test on a target; `devices` has the table of each kind of device.
+
+    Members are named by their kind, with a number where there are several. Raises UsageError.
+    """
+    described = reference.targets[target]
+    names = [described["device"]] if "device" in described else list(described["members"])
+    for name in names:
+        if name not in devices:
+            raise UsageError(
+                f"{reference.path}: targets.{target}: found device {name!r};"
+                f" known are {', '.join(devices)}"
+            )
+    unique = member_names(names)
+    tables = {
+        one: {**devices[name], "size": PARTITION} for one, name in zip(unique, names, strict=True)
+    }
+    stack: dict[str, Any] = {"device": unique[0]}
+    if "members" in described:
+        stack = {"level": described["level"], "members": unique}
+        stack |= {key: described[key] for key in ("layout", "chunk") if key in described}
+    workload = {
+        "rw": reference.tests[test]["rw"],
+        **{key: value for key, value in reference.tests[test].items() if key != "rw"},
+        **{key: reference.common[key] for key in _KEYS if key in reference.common},
+    }
+    raw = {
+        "devices": tables,
+        "stacks": {STACK: stack},
+        "workloads": {test: workload},
+        "settings": {
+            "kernel": described.get("kernel", SINGLE_KERNEL),
+            "filesystem": "ext4",
+            "runtime": reference.common.get("runtime", 3600),
+        },
+    }
+    return cells.expand(load.Source(reference.path / "targets.toml", raw)).cells[0]
+
+
+_KEYS: Final = ("bs", "numjobs", "iodepth", "size")
+"""Of `[workload_common]`. Not `batch`: fio prints every batch of 1 to 4 as "4=100%", and that the
+NVMe merged nothing in sequential reads shows that they were submitted one by one, fio's default."""
+
+
+def member_names(names: list[str]) -> list[str]:
+    """Returns unique names: `nvme`, `ssd`; `hdd1`, `hdd2`."""
+    counted: dict[str, int] = {}
+    unique = []
+    for name in names:
+        counted[name] = counted.get(name, 0) + 1
+        unique.append(f"{name}{counted[name]}" if names.count(name) > 1 else name)
+    return unique
+
+
+def randomio_cell(run: RandomioRun) -> Cell:
+    """Returns the cell of a randomio row: ten spindles in RAID-10, as the table's README has them.
+
+    Raises UsageError for a configuration that is not known.
+    """
+    path = Path(__file__).parent / "randomio" / f"{run.config}.toml"
+    if not path.is_file():
+        known = ", ".join(sorted(one.stem for one in path.parent.glob("*.toml")))
+        raise UsageError(f"randomio: found configuration {run.config!r}; known are {known}")
+    source = load.read(path)
+    workloads = source.raw["workloads"]
+    table = {**workloads["randomio"], "bs": str(run.io_bytes), "numjobs": run.threads}
+    raw = {**source.raw, "workloads": {"randomio": table}}
+    return cells.expand(load.Source(path, raw)).cells[0]
+
+
+def stock_devices() -> dict[str, dict[str, Any]]:
+    """Returns the table of each kind of device before calibration."""
+    return {name: stock.stock(model) for name, model in MODELS.items()}

@@ -1,0 +1,167 @@
+"""Published measurements to calibrate on and to predict: a directory of tables.
+
+`targets.toml` says what each target is, `fio_runs.csv` what fio measured on it,
+`fio_device_io.csv` what each disk beneath served meanwhile, `randomio_runs.csv` what randomio
+measured. docs/accuracy.md describes the columns.
+"""
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.errors import UsageError
+from blklab.spec.files import read_toml
+
+TARGETS: Final = "targets.toml"
+RUNS: Final = "fio_runs.csv"
+DEVICE_IO: Final = "fio_device_io.csv"
+RANDOMIO: Final = "randomio_runs.csv"
+
+
+@dataclass(frozen=True)
+class FioRun:
+    """One row of fio_runs.csv: IOPS of a test on a target."""
+
+    target: str
+    test: str
+    read_iops: float
+    write_iops: float
+    where: str
+    """File and line, for messages."""
+
+
+@dataclass(frozen=True)
+class RandomioRun:
+    """One row of randomio_runs.csv. Latencies are ms."""
+
+    config: str
+    threads: int
+    io_bytes: int
+    read_iops: float
+    write_iops: float
+    read_ms: float
+    write_ms: float
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A directory's tables."""
+
+    path: Path
+    targets: Mapping[str, Mapping[str, Any]]
+    tests: Mapping[str, Mapping[str, Any]]
+    common: Mapping[str, Any]
+    runs: Sequence[FioRun]
+    device_io: Mapping[tuple[str, str], Mapping[str, tuple[int, int]]] = field(default_factory=dict)
+    """Reads and writes of each disk, by target and test; the arrays' own rows are left out."""
+
+    randomio: Sequence[RandomioRun] = ()
+
+    def singles(self) -> list[FioRun]:
+        """Returns the rows of single devices: what models are calibrated on."""
+        return [run for run in self.runs if "device" in self.targets[run.target]]
+
+    def arrays(self) -> list[FioRun]:
+        """Returns the other rows: what is predicted."""
+        return [run for run in self.runs if "device" not in self.targets[run.target]]
+
+
+def read(path: Path) -> Reference:
+    """Reads a directory of tables; those that are not there are empty, but for targets.toml.
+
+    Raises UsageError in one line: the file, the line, what was found and what is expected.
+    """
+    if not path.is_dir():
+        raise UsageError(f"{path}: no such directory; one with {TARGETS} and {RUNS} is expected")
+    described = read_toml(path / TARGETS)
+    targets, tests = (_tables(path / TARGETS, described, key) for key in ("targets", "tests"))
+    common = described.get("workload_common", {})
+    for name, target in targets.items():
+        if ("device" in target) == ("members" in target):
+            raise UsageError(
+                f"{path / TARGETS}: targets.{name}: either device or members is expected"
+            )
+    runs = list(_fio_runs(path / RUNS, targets, tests))
+    randomio = list(_randomio_runs(path / RANDOMIO))
+    if not runs and not randomio:
+        raise UsageError(f"{path}: neither {RUNS} nor {RANDOMIO} has a row")
+    return Reference(
+        path, targets, tests, common, runs, _device_io(path / DEVICE_IO), randomio
+    )
+
+
+def _tables(path: Path, described: Mapping[str, Any], key: str) -> dict[str, Any]:
+    tables = described.get(key, {})
+    if not isinstance(tables, dict) or not all(isinstance(one, dict) for one in tables.values()):
+        raise UsageError(f"{path}: {key}: tables are expected")
+    return tables
+
+
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Returns each row with its place, of a table that has at least these columns."""
+    if not path.exists():
+        return
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
+        raise UsageError(f"{path}: {reason}") from None
+    reader = csv.DictReader(text.splitlines())
+    missing = [column for column in columns if column not in (reader.fieldnames or [])]
+    if missing:
+        raise UsageError(f"{path}: no column {missing[0]!r}; expected are {', '.join(columns)}")
+    for number, row in enumerate(reader, start=2):
+        where = f"{path}:{number}"
+        if any(row[column] is None for column in columns):
+            raise UsageError(f"{where}: too few columns: {len(reader.fieldnames or [])} expected")
+        yield where, row
+
+
+def _number(where: str, row: Mapping[str, str], column: str) -> float:
+    try:
+        value = float(row[column])
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise UsageError(f"{where}: {column}: found {row[column]!r}, a number is expected")
+    return value
+
+
+def _fio_runs(
+    path: Path, targets: Mapping[str, Any], tests: Mapping[str, Any]
+) -> Iterator[FioRun]:
+    for where, row in _rows(path, ("target", "test", "read_iops", "write_iops")):
+        for kind, known in (("target", targets), ("test", tests)):
+            if row[kind] not in known:
+                raise UsageError(
+                    f"{where}: {kind}: found {row[kind]!r}, which {TARGETS} does not name;"
+                    f" it has {', '.join(known)}"
+                )
+        read_iops, write_iops = (_number(where, row, f"{way}_iops") for way in ("read", "write"))
+        if read_iops + write_iops <= 0:
+            raise UsageError(f"{where}: read_iops and write_iops are both 0")
+        yield FioRun(row["target"], row["test"], read_iops, write_iops, where)
+
+
+def _device_io(path: Path) -> dict[tuple[str, str], dict[str, tuple[int, int]]]:
+    found: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
+    for where, row in _rows(path, ("target", "test", "device", "read_ios", "write_ios")):
+        if row["device"].startswith("md"):
+            continue
+        ios = (int(_number(where, row, "read_ios")), int(_number(where, row, "write_ios")))
+        found.setdefault((row["target"], row["test"]), {})[row["device"]] = ios
+    return found
+
+
+def _randomio_runs(path: Path) -> Iterator[RandomioRun]:
+    columns = ("config", "threads", "io_bytes", "read_iops", "write_iops")
+    for where, row in _rows(path, (*columns, "read_lat_avg_ms", "write_lat_avg_ms")):
+        numbers = [
+            _number(where, row, column)
+            for column in (*columns[1:], "read_lat_avg_ms", "write_lat_avg_ms")
+        ]
+        threads, io_bytes, *rest = numbers
+        yield RandomioRun(row["config"], int(threads), int(io_bytes), *rest)

@@ -1,0 +1,62 @@
+"""The simulator as a runner: many cells at a time, each in a thread that Python does not hold."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from blklab import _core
+from blklab.runners.result import Result
+from blklab.spec.cells import Cell
+
+
+@contextmanager
+def stopping() -> Iterator[_core.Stop]:
+    """Ends the simulations of a block when it is left early, as by Ctrl-C."""
+    stop = _core.Stop()
+    try:
+        yield stop
+    except BaseException:
+        stop.set()
+        raise
+
+
+def outcome(
+    document: Mapping[str, Any], stop: _core.Stop | None = None
+) -> dict[str, Any]:
+    """Simulates one cell's document and returns what was measured.
+
+    Raises UsageError for a cell that makes no sense.
+    """
+    measured: dict[str, Any] = json.loads(_core.simulate(json.dumps(document), stop))
+    return measured
+
+
+def outcomes(documents: Sequence[Mapping[str, Any]], jobs: int) -> list[dict[str, Any]]:
+    """Simulates several documents, `jobs` at a time; the results do not depend on how many."""
+    with stopping() as stop, ThreadPoolExecutor(max(1, jobs)) as pool:
+        return list(pool.map(lambda document: outcome(document, stop), documents))
+
+
+def run(
+    cells: Sequence[Cell], *, jobs: int, done: Callable[[Result], None] | None = None
+) -> list[Result]:
+    """Simulates cells, `jobs` at a time, and returns their results in the same order.
+
+    `done` is called with each result, in that order, as soon as it is there.
+    """
+    results = []
+    with stopping() as stop, ThreadPoolExecutor(max(1, jobs)) as pool:
+        for result in pool.map(lambda cell: _result(cell, stop), cells):
+            results.append(result)
+            if done is not None:
+                done(result)
+    return results
+
+
+def _result(cell: Cell, stop: _core.Stop) -> Result:
+    begin = time.perf_counter()
+    measured = outcome(cell.document, stop)
+    return Result(cell.number, cell.labels, "sim", measured, time.perf_counter() - begin)
