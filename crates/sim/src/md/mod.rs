@@ -4,6 +4,7 @@ pub mod balance;
 pub mod build;
 pub mod map;
 pub mod member;
+pub mod parity;
 
 use std::collections::VecDeque;
 
