@@ -185,8 +185,11 @@ pub struct Hdd {
     pub seek_average_ns: u64,
     /// The longest seek.
     pub seek_full_ns: u64,
-    /// The disk's (and its controller's) own work on a command.
+    /// The disk's own work on a command, before the head moves (data sheets: "command overhead").
     pub command_ns: u64,
+    /// What a controller adds to a command before the disk has it; others are served meanwhile.
+    #[serde(default)]
+    pub controller_ns: u64,
     /// By what it orders the commands in its queue.
     #[serde(default)]
     pub order: Order,

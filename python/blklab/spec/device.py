@@ -94,6 +94,9 @@ class Hdd(Disk):
     seek_average_ns: Nanoseconds
     seek_full_ns: Nanoseconds
     command_ns: Nanoseconds
+    controller_ns: Nanoseconds = 0
+    """What a controller adds to a command; others are served meanwhile."""
+
     order: Literal["rotation", "seek", "arrival"] = "rotation"
     """By what it orders the commands in its queue."""
 

@@ -26,6 +26,8 @@ struct Waiting {
     place: Place,
     batch: u32,
     arrival: u64,
+    /// When the controller has passed it on.
+    ready: Time,
 }
 
 /// A stream that read-ahead follows: the bytes in the cache, and how far the host has asked.
@@ -116,12 +118,12 @@ impl Hdd {
                     events.at(done, Event::Done(command.request));
                     return;
                 }
-                let waiting = self.waiting(command);
+                let waiting = self.waiting(now, command);
                 self.reads.push(waiting);
             }
             Op::Write if self.model.write_cache => self.cache_write(now, command, events),
             Op::Write => {
-                let waiting = self.waiting(command);
+                let waiting = self.waiting(now, command);
                 self.dirty.push(waiting);
             }
         }
@@ -151,9 +153,15 @@ impl Hdd {
         self.next(now, events);
     }
 
-    fn waiting(&mut self, command: Command) -> Waiting {
+    fn waiting(&mut self, now: Time, command: Command) -> Waiting {
         self.uses += 1;
-        Waiting { command, place: self.geometry.place(command.byte), batch: self.batch, arrival: self.uses }
+        Waiting {
+            command,
+            place: self.geometry.place(command.byte),
+            batch: self.batch,
+            arrival: self.uses,
+            ready: now + self.model.controller_ns,
+        }
     }
 
     /// Moves bytes between host and cache: one command after the other.
@@ -170,18 +178,18 @@ impl Hdd {
         }
         let done = self.transfer(now, command.bytes);
         events.at(done, Event::Done(command.request));
-        // The request's number is free for others from now on.
-        let kept = Command { request: u32::MAX, ..command };
-        match self.dirty.iter_mut().find(|w| w.command.byte + u64::from(w.command.bytes) == command.byte) {
-            // What continues an unwritten write is written with it, up to a track.
-            Some(before) if u64::from(before.command.bytes) < self.model.inner_track_bytes => {
-                before.command.bytes += command.bytes;
-            }
-            _ => {
-                let waiting = self.waiting(kept);
-                self.dirty.push(waiting);
-            }
+        // What continues a write that waits in the cache is written with it, up to a track.
+        let continues = |w: &&mut Waiting| {
+            let bytes = u64::from(w.command.bytes);
+            w.command.byte + bytes == command.byte && bytes < self.model.inner_track_bytes
+        };
+        if let Some(unwritten) = self.dirty.iter_mut().find(continues) {
+            unwritten.command.bytes += command.bytes;
+            return;
         }
+        // The request's number is free for others from now on.
+        let waiting = self.waiting(now, Command { request: u32::MAX, ..command });
+        self.dirty.push(waiting);
     }
 
     /// Chooses what to do next, and plans its end.
@@ -224,7 +232,10 @@ impl Hdd {
         let current = self.batch;
         let list = if reads { &self.reads } else { &self.dirty };
         let candidates = list.iter().enumerate().filter(|(_, w)| !reads || w.batch != current);
-        let reach = |w: &Waiting| self.geometry.reach(now, &self.head, &w.place);
+        let reach = |w: &Waiting| {
+            let begin = if w.command.byte == self.head.byte { now } else { w.ready.max(now) + self.model.command_ns };
+            begin - now + self.geometry.reach(begin, &self.head, &w.place)
+        };
         let (index, waiting) = match self.model.order {
             Order::Rotation => candidates.min_by_key(|(_, w)| reach(w)),
             Order::Seek => candidates.min_by(|(_, a), (_, b)| {

@@ -41,7 +41,9 @@ pub struct Queue {
     elevator: Elevator,
     throttle: Throttle,
     disk: Disk,
-    tags: u32,
+    /// Free tags. Single-queue kernels have as many for reads as for writes (`struct request_list`); multi-queue
+    /// kernels have one pool, the first.
+    tags: [u32; 2],
     in_disk: u32,
     /// Flushes that wait for the disk to be empty, and whether one is running.
     flushes: VecDeque<u32>,
@@ -70,7 +72,7 @@ impl Queue {
             elevator: Elevator::new(queue.scheduler),
             throttle: Throttle::new(target, queue.queue_depth.max(1), queue.write_back),
             disk: Disk::new(&device.model, u32::from(node)),
-            tags: queue.nr_requests.max(1),
+            tags: [queue.nr_requests.max(1); 2],
             in_disk: 0,
             flushes: VecDeque::new(),
             flushing: false,
@@ -79,11 +81,6 @@ impl Queue {
             throttle_waiters: VecDeque::new(),
             stats: DiskStats::new(&device.name),
         }
-    }
-
-    /// The largest request in sectors: larger bios are split before they come here.
-    pub fn max_sectors(&self) -> u32 {
-        self.max_sectors
     }
 
     /// Takes a bio of a task: merges it, makes it a request, or puts the task to sleep.
@@ -104,7 +101,8 @@ impl Queue {
         if self.merge(number, &bio, plug, bios, requests) {
             return Admission::Merged;
         }
-        if self.tags == 0 {
+        let pool = self.pool(bio.op);
+        if self.tags[pool] == 0 {
             self.tag_waiters.push_back(task);
             return Admission::Full;
         }
@@ -113,7 +111,7 @@ impl Queue {
             self.throttle_waiters.push_back(task);
             return Admission::Full;
         }
-        self.tags -= 1;
+        self.tags[pool] -= 1;
         Admission::Request(self.request(now, task, number, &bio, throttled, requests))
     }
 
@@ -260,7 +258,8 @@ impl Queue {
             return;
         }
         self.in_disk -= 1;
-        self.tags += 1;
+        let pool = self.pool(request.op);
+        self.tags[pool] += 1;
         self.stats.count(now, request);
         if request.op == Op::Read {
             self.throttle.read_took(now - request.dispatched);
@@ -270,11 +269,16 @@ impl Queue {
         }
         if !self.tag_waiters.is_empty() {
             self.freed += 1;
-            if self.freed >= self.wake_batch() || self.tags >= self.nr_requests {
+            if self.freed >= self.wake_batch() || self.tags[pool] >= self.nr_requests {
                 self.freed = 0;
                 woken.extend(self.tag_waiters.drain(..));
             }
         }
+    }
+
+    #[inline]
+    fn pool(&self, op: Op) -> usize {
+        if self.multi_queue { 0 } else { op as usize }
     }
 
     /// lib/sbitmap.c: waiters are woken when this many tags have become free.

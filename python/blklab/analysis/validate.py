@@ -1,0 +1,260 @@
+"""Published arrays beside their prediction: devices calibrated alone, arrays never fitted."""
+
+import os
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from blklab.analysis import calibrate, experiments, observations
+from blklab.analysis.reference import FioRun, RandomioRun, Reference
+from blklab.errors import UsageError
+from blklab.runners import sim
+from blklab.spec.cells import Cell
+
+
+@dataclass(frozen=True)
+class Share:
+    """A member's share of the array's I/Os: of reads if the test reads, else of writes."""
+
+    published: float | None
+    predicted: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published cell and its prediction. IOPS; latencies are mean reads' in ms."""
+
+    target: str
+    test: str
+    published: Mapping[str, float]
+    predicted: Mapping[str, float]
+    members: Mapping[str, Share]
+    outcome: Mapping[str, Any]
+    """Everything that the simulation measured."""
+
+    single: bool = False
+    """Whether it is a row that was calibrated on."""
+
+    @property
+    def error(self) -> float:
+        """Predicted over published IOPS, less one."""
+        return _iops(self.predicted) / _iops(self.published) - 1
+
+    @property
+    def latency_error(self) -> float | None:
+        """Predicted over published mean read latency, less one; None if it was not published."""
+        published = self.published.get("read_lat_ms")
+        return self.predicted["read_lat_ms"] / published - 1 if published else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the row for `--json`."""
+        return {
+            "target": self.target,
+            "test": self.test,
+            "published": dict(self.published),
+            "predicted": dict(self.predicted),
+            "error": self.error,
+            "members": {
+                name: {"published_share": share.published, "predicted_share": share.predicted}
+                for name, share in self.members.items()
+            },
+        }
+
+
+def _iops(figures: Mapping[str, float]) -> float:
+    return figures["read_iops"] + figures["write_iops"]
+
+
+@dataclass(frozen=True)
+class Validation:
+    """All rows, and the calibrations that they rest on."""
+
+    rows: Sequence[Row]
+    calibrations: Mapping[str, calibrate.Calibration]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How far a class of rows may be off."""
+
+    name: str
+    applies: Callable[[Row], bool]
+    iops: float
+    latency: float | None = None
+    median: float | None = None
+    share: float | None = None
+
+
+BOUNDS: Final = (
+    Bound("arrays of flash", lambda row: row.target.startswith("fast-"), 0.15, None, 0.05, 0.05),
+    Bound("arrays of two HDDs", lambda row: row.target.startswith("slow-"), 0.30),
+    Bound("ten spindles", lambda row: row.test.endswith(" B"), 0.20, 0.25),
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a class of rows did."""
+
+    bound: Bound
+    rows: int
+    within: int
+    """Rows whose IOPS are within the bound, and whose latency is where one was published."""
+
+    median: float
+    worst_share: float | None
+    """The largest difference of a member's share of reads, as a fraction of all."""
+
+
+def verdicts(rows: Sequence[Row]) -> list[Verdict]:
+    """Returns how each class of predicted rows did."""
+    found = []
+    for bound in BOUNDS:
+        chosen = [row for row in rows if not row.single and bound.applies(row)]
+        if not chosen:
+            continue
+        shares = [
+            abs(share.predicted - share.published)
+            for row in chosen
+            for share in row.members.values()
+            if share.published is not None
+        ]
+        median = statistics.median(abs(row.error) for row in chosen)
+        within = sum(_within(row, bound) for row in chosen)
+        found.append(Verdict(bound, len(chosen), within, median, max(shares, default=None)))
+    return found
+
+
+def _within(row: Row, bound: Bound) -> bool:
+    latency = row.latency_error
+    late = latency is not None and bound.latency is not None and abs(latency) > bound.latency
+    return abs(row.error) <= bound.iops and not late
+
+
+def validate(
+    reference: Reference, singles: Reference, *, tell: Callable[[str], None]
+) -> Validation:
+    """Calibrates on the single-device rows of `singles` and predicts every other row.
+
+    Raises UsageError if a device of an array has no row to be calibrated on.
+    """
+    devices = experiments.stock_devices()
+    calibrations = {}
+    wanted = _members(reference)
+    for name, target in singles.targets.items():
+        kind = target.get("device")
+        runs = observations.from_table(singles, name)
+        if kind in wanted and runs:
+            tell(f"calibrating {kind} on {len(runs)} runs")
+            calibrations[kind] = calibrate.calibrate(
+                devices[kind],
+                runs,
+                kernel=experiments.SINGLE_KERNEL,
+                filesystem="ext4",
+                size=experiments.PARTITION,
+                where=singles.path / "targets.toml",
+            )
+            devices[kind] = dict(calibrations[kind].device)
+    missing = sorted(wanted - calibrations.keys())
+    if missing:
+        raise UsageError(
+            f"{singles.path}: no single-device row of {missing[0]!r}, which arrays are made of:"
+            " give a directory that has some with --calibration"
+        )
+    cells = [
+        *(experiments.fio_cell(reference, run.target, run.test, devices) for run in reference.runs),
+        *(experiments.randomio_cell(run) for run in reference.randomio),
+    ]
+    tell(f"predicting {len(cells)} rows")
+    outcomes = sim.outcomes([cell.document for cell in cells], len(os.sched_getaffinity(0)))
+    rows = []
+    for run, cell, outcome in zip(
+        [*reference.runs, *reference.randomio], cells, outcomes, strict=True
+    ):
+        if isinstance(run, FioRun):
+            rows.append(_fio_row(reference, singles, run, cell, outcome))
+        else:
+            rows.append(_randomio_row(run, outcome))
+    return Validation(rows, calibrations)
+
+
+def _members(reference: Reference) -> set[str]:
+    """Returns the devices that the rows' targets are made of."""
+    found = set()
+    for run in reference.runs:
+        target = reference.targets[run.target]
+        found.update([target["device"]] if "device" in target else target["members"])
+    return found
+
+
+def _fio_row(
+    reference: Reference, singles: Reference, run: FioRun, cell: Cell, outcome: Mapping[str, Any]
+) -> Row:
+    published = {"read_iops": run.read_iops, "write_iops": run.write_iops}
+    predicted = {f"{way}_iops": outcome[way]["iops"] for way in ("read", "write")}
+    way = 0 if run.read_iops > 0 else 1
+    target = reference.targets[run.target]
+    single = "device" in target
+    members: dict[str, Share] = {}
+    if not single:
+        served = reference.device_io.get((run.target, run.test), {})
+        names = _published_names(reference, singles, list(target["members"]), served)
+        predicted_ios = [device["ios"][way] for device in outcome["devices"]]
+        everything = max(1, sum(predicted_ios))
+        all_served = max(1, sum(ios[way] for ios in served.values()))
+        for member, name, ios in zip(
+            (device["name"] for device in cell.document["devices"]), names, predicted_ios, strict=True
+        ):
+            share = served[name][way] / all_served if name in served else None
+            members[name or member] = Share(share, ios / everything)
+    return Row(run.target, run.test, published, predicted, members, outcome, single)
+
+
+def _published_names(
+    reference: Reference,
+    singles: Reference,
+    members: Sequence[str],
+    served: Mapping[str, tuple[int, int]],
+) -> list[str]:
+    """Returns the disk's name in the published table for each member; "" if it has none.
+
+    The single-device rows tell which disk is which; where they do not, an NVMe's name does.
+    """
+    known: dict[str, str] = {}
+    for table in (reference, singles):
+        for (target, _), disks in table.device_io.items():
+            kind = table.targets.get(target, {}).get("device")
+            if kind and len(disks) == 1:
+                known[next(iter(disks))] = kind
+    left = list(served)
+    names = []
+    for member in members:
+        likely = [disk for disk in left if known.get(disk) == member] or [
+            disk
+            for disk in left
+            if disk not in known and disk.startswith("nvme") == (member == "nvme")
+        ]
+        names.append(likely[0] if likely else "")
+        if likely:
+            left.remove(likely[0])
+    return names
+
+
+def _randomio_row(run: RandomioRun, outcome: Mapping[str, Any]) -> Row:
+    published = {
+        "read_iops": run.read_iops,
+        "write_iops": run.write_iops,
+        "read_lat_ms": run.read_ms,
+        "write_lat_ms": run.write_ms,
+    }
+    predicted = {
+        figure: value
+        for way in ("read", "write")
+        for figure, value in (
+            (f"{way}_iops", outcome[way]["iops"]),
+            (f"{way}_lat_ms", (outcome[way]["clat_ns"]["mean"] or 0.0) / 1e6),
+        )
+    }
+    test = f"{run.threads} threads, {run.io_bytes} B"
+    return Row(run.config, test, published, predicted, {}, outcome)
