@@ -71,8 +71,25 @@ pub struct DiskStats {
     pub flushes: u64,
     /// Time spent flushing.
     pub flush_ns: u64,
-    /// Time in which the disk worked.
+    /// Time in which something was in the disk: what utilisation counts.
     pub busy_ns: u64,
+    /// What kept it busy.
+    pub work: Work,
+    /// Tasks that slept because all tags were taken.
+    pub tag_waits: u64,
+    /// Tasks that slept in the writeback throttle.
+    pub throttle_waits: u64,
+}
+
+/// What a disk's parts did. Times of parts that work side by side are their mean.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Work {
+    /// The interface and the controller.
+    pub interface_ns: u64,
+    /// Flash dies, or a rotating disk's mechanism.
+    pub media_ns: u64,
+    /// Reads answered from the disk's memory.
+    pub cache_hits: u64,
 }
 
 impl DiskStats {

@@ -17,6 +17,7 @@ use crate::bio::Op;
 use crate::cell;
 use crate::device::Command;
 use crate::events::Time;
+use crate::outcome::Work;
 
 #[derive(Clone, Copy, Debug)]
 struct Die {
@@ -48,6 +49,9 @@ pub struct Flash {
     streams: Streams,
     busy: u64,
     busy_until: Time,
+    interface_ns: f64,
+    die_ns: u64,
+    page_hits: u64,
 }
 
 impl Flash {
@@ -66,8 +70,17 @@ impl Flash {
             streams: Streams::default(),
             busy: 0,
             busy_until: 0,
+            interface_ns: 0.0,
+            die_ns: 0,
+            page_hits: 0,
             model: model.clone(),
         }
+    }
+
+    /// What the interface and, on average, a die did.
+    pub fn work(&self) -> Work {
+        let media_ns = self.die_ns / self.dies.len() as u64;
+        Work { interface_ns: self.interface_ns as u64, media_ns, cache_hits: self.page_hits }
     }
 
     /// Time in which something was in the disk.
@@ -91,6 +104,7 @@ impl Flash {
 
     #[inline]
     fn pass_interface(&mut self, now: Time, nanoseconds: f64) -> Time {
+        self.interface_ns += nanoseconds;
         self.interface_until = self.interface_until.max(now as f64) + nanoseconds;
         self.interface_until as Time
     }
@@ -120,6 +134,7 @@ impl Flash {
         let die = (page % self.dies.len() as u64) as usize;
         let die = &mut self.dies[die];
         if sequential && die.page == page {
+            self.page_hits += 1;
             return die.page_ready.max(there);
         }
         let mut start = die.read_until.max(there);
@@ -128,6 +143,7 @@ impl Flash {
             start += model.suspend_ns.min(die.program_until - start);
             die.program_until += page_read_ns;
         }
+        self.die_ns += page_read_ns;
         die.read_until = start + page_read_ns;
         die.page = if sequential { page } else { u64::MAX };
         die.page_ready = die.read_until;
@@ -160,6 +176,7 @@ impl Flash {
 
     fn program(&mut self, there: Time) {
         let dies = self.dies.len();
+        self.die_ns += self.model.program_ns;
         let die = &mut self.dies[self.next_die];
         self.next_die = (self.next_die + 1) % dies;
         die.program_until = die.program_until.max(die.read_until).max(there) + self.model.program_ns;

@@ -16,6 +16,7 @@ use crate::cell::{self, Order};
 use crate::device::Command;
 use crate::device::geometry::{Geometry, Place};
 use crate::events::{Event, Events, Time};
+use crate::outcome::Work;
 
 /// What the connection needs for a command besides its bytes.
 const INTERFACE: Time = 50_000;
@@ -78,6 +79,8 @@ pub struct Hdd {
     interface_until: Time,
     idle_since: Time,
     busy: u64,
+    interface_ns: u64,
+    cache_hits: u64,
 }
 
 impl Hdd {
@@ -99,8 +102,15 @@ impl Hdd {
             interface_until: 0,
             idle_since: 0,
             busy: 0,
+            interface_ns: 0,
+            cache_hits: 0,
             model: model.clone(),
         }
+    }
+
+    /// What the connection and the mechanism did.
+    pub fn work(&self) -> Work {
+        Work { interface_ns: self.interface_ns, media_ns: self.busy, cache_hits: self.cache_hits }
     }
 
     /// Time in which the mechanism moved.
@@ -167,6 +177,7 @@ impl Hdd {
     /// Moves bytes between host and cache: one command after the other.
     fn transfer(&mut self, now: Time, bytes: u32) -> Time {
         let duration = INTERFACE + (f64::from(bytes) * 1e9 / self.model.bandwidth as f64) as Time;
+        self.interface_ns += duration;
         self.interface_until = self.interface_until.max(now) + duration;
         self.interface_until
     }
@@ -233,7 +244,8 @@ impl Hdd {
         let list = if reads { &self.reads } else { &self.dirty };
         let candidates = list.iter().enumerate().filter(|(_, w)| !reads || w.batch != current);
         let reach = |w: &Waiting| {
-            let begin = if w.command.byte == self.head.byte { now } else { w.ready.max(now) + self.model.command_ns };
+            let begin =
+                if w.command.byte == self.head.byte { now } else { w.ready.max(now) + self.model.command_ns };
             begin - now + self.geometry.reach(begin, &self.head, &w.place)
         };
         let (index, waiting) = match self.model.order {
@@ -260,6 +272,7 @@ impl Hdd {
         self.uses += 1;
         let stream = self.streams.iter_mut().find(|s| s.start <= command.byte && end <= s.end)?;
         (stream.used, stream.asked) = (self.uses, stream.asked.max(end));
+        self.cache_hits += 1;
         Some(self.transfer(now, command.bytes))
     }
 

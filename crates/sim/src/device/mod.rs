@@ -8,6 +8,7 @@ mod throttled;
 use crate::bio::Op;
 use crate::cell::Model;
 use crate::events::{Event, Events, Time};
+use crate::outcome::Work;
 
 pub use flash::Flash;
 pub use hdd::Hdd;
@@ -61,6 +62,15 @@ impl Disk {
     pub fn mechanism_free(&mut self, now: Time, events: &mut Events) {
         if let Self::Hdd(hdd) = self {
             hdd.mechanism_free(now, events);
+        }
+    }
+
+    /// What the disk's parts did.
+    pub fn work(&self) -> Work {
+        match self {
+            Self::Flash(flash) => flash.work(),
+            Self::Hdd(hdd) => hdd.work(),
+            Self::Throttled(disk) => Work { media_ns: disk.busy_ns(), ..Work::default() },
         }
     }
 

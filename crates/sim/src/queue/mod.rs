@@ -103,11 +103,13 @@ impl Queue {
         }
         let pool = self.pool(bio.op);
         if self.tags[pool] == 0 {
+            self.stats.tag_waits += 1;
             self.tag_waiters.push_back(task);
             return Admission::Full;
         }
         let throttled = bio.op == Op::Write && !bio.direct && self.throttle.is_on();
         if throttled && !self.throttle.admit(now) {
+            self.stats.throttle_waits += 1;
             self.throttle_waiters.push_back(task);
             return Admission::Full;
         }
@@ -289,6 +291,7 @@ impl Queue {
     /// What the disk counted, at the end.
     pub fn finish(&mut self) -> DiskStats {
         self.stats.busy_ns = self.disk.busy_ns();
+        self.stats.work = self.disk.work();
         std::mem::take(&mut self.stats)
     }
 }
