@@ -168,20 +168,18 @@ def validate(
     ]
     tell(f"predicting {len(cells)} rows")
     outcomes = sim.outcomes([cell.document for cell in cells], len(os.sched_getaffinity(0)))
-    rows = []
-    for run, cell, outcome in zip(
-        [*reference.runs, *reference.randomio], cells, outcomes, strict=True
-    ):
-        if isinstance(run, FioRun):
-            rows.append(_fio_row(reference, singles, run, cell, outcome))
-        else:
-            rows.append(_randomio_row(run, outcome))
+    count = len(reference.runs)
+    rows = [
+        _fio_row(reference, singles, run, cell, outcome)
+        for run, cell, outcome in zip(reference.runs, cells[:count], outcomes[:count], strict=True)
+    ]
+    rows += map(_randomio_row, reference.randomio, outcomes[count:])
     return Validation(rows, calibrations)
 
 
 def _members(reference: Reference) -> set[str]:
     """Returns the devices that the rows' targets are made of."""
-    found = set()
+    found: set[str] = set()
     for run in reference.runs:
         target = reference.targets[run.target]
         found.update([target["device"]] if "device" in target else target["members"])
@@ -204,7 +202,10 @@ def _fio_row(
         everything = max(1, sum(predicted_ios))
         all_served = max(1, sum(ios[way] for ios in served.values()))
         for member, name, ios in zip(
-            (device["name"] for device in cell.document["devices"]), names, predicted_ios, strict=True
+            (device["name"] for device in cell.document["devices"]),
+            names,
+            predicted_ios,
+            strict=True,
         ):
             share = served[name][way] / all_served if name in served else None
             members[name or member] = Share(share, ios / everything)

@@ -23,9 +23,7 @@ def stopping() -> Iterator[_core.Stop]:
         raise
 
 
-def outcome(
-    document: Mapping[str, Any], stop: _core.Stop | None = None
-) -> dict[str, Any]:
+def outcome(document: Mapping[str, Any], stop: _core.Stop | None = None) -> dict[str, Any]:
     """Simulates one cell's document and returns what was measured.
 
     Raises UsageError for a cell that makes no sense.
