@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blklab.cli.common import emit, json_option
+from blklab.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -139,7 +140,7 @@ def _runs(path: Path, target: str | None) -> "list[Observation]":
 def _tell(line: str) -> None:
     from blklab.cli.common import notes
 
-    notes().print(line)
+    notes().print(printable(line))
 
 
 def _draw(console: "Console", found: "Calibration") -> None:
