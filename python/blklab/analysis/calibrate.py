@@ -94,11 +94,12 @@ def calibrate(
     *,
     kernel: str,
     filesystem: str,
-    size: str,
+    size: str | None,
     where: Path,
     tell: Callable[[str], None] = lambda _line: None,
 ) -> Calibration:
-    """Fits a device's table to runs on it alone, on a partition of `size` at its start.
+    """Fits a device's table to runs on it alone, on a partition of `size` at its start, or
+    on all of it.
 
     `where` is named in errors; `tell` hears of each stage. Raises UsageError.
     """
@@ -126,7 +127,7 @@ def calibrate(
 class _Bench:
     """Simulates runs on a device."""
 
-    def __init__(self, settings: Mapping[str, Any], size: str, where: Path) -> None:
+    def __init__(self, settings: Mapping[str, Any], size: str | None, where: Path) -> None:
         self.settings, self.size, self.where = settings, size, where
 
     def check(self, device: Mapping[str, Any], runs: Sequence[Observation]) -> None:
@@ -144,7 +145,7 @@ class _Bench:
 
     def _document(self, device: Mapping[str, Any], run: Observation) -> Mapping[str, Any]:
         raw = {
-            "devices": {"device": {**device, "size": self.size}},
+            "devices": {"device": {**device, **({"size": self.size} if self.size else {})}},
             "stacks": {"alone": {"device": "device"}},
             "workloads": {run.name: dict(run.workload)},
             "settings": {**self.settings, "max_ios": ENOUGH_IOS, "runtime": ENOUGH_TIME},

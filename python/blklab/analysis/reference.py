@@ -137,7 +137,7 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, s
                 raise UsageError(f"{where}: too few columns: {count} expected")
             yield where, row
     except csv.Error as error:
-        raise UsageError(f"{path}:{reader.line_num}: {error}") from None
+        raise UsageError(f"{path}:{reader.line_num + 1}: {error}") from None
 
 
 def _number(where: str, row: Mapping[str, str], column: str) -> float:
