@@ -7,9 +7,11 @@
 mod build;
 pub use build::Built;
 mod play;
+mod replay;
 
 use crate::bio::{Bio, Bios, NONE, Op};
 use crate::cell::Host;
+use crate::error::SimError;
 use crate::events::{Event, Events, Time};
 use crate::md::Array;
 use crate::outcome::Gathering;
@@ -60,6 +62,8 @@ pub struct World {
     /// Jobs and replays that are not finished.
     running: usize,
     disk_ios: u64,
+    /// What ends the run before its time.
+    failure: Option<SimError>,
     rng: Rng,
 }
 
