@@ -91,7 +91,9 @@ impl World {
                 array.map(number, &mut self.bios, &mut owner.work);
                 // What an array makes goes before what came after the bio.
                 let made = owner.work.len() - before;
-                owner.work.rotate_right(made);
+                if before > 0 {
+                    owner.work.rotate_right(made);
+                }
                 if made == 0 {
                     self.bio_done(number);
                 }
@@ -126,14 +128,13 @@ impl World {
     /// A disk is done with a request.
     #[inline]
     fn complete(&mut self, number: u32) {
-        let request = self.requests[number];
-        let node = request.node as usize;
+        let (node, first) = (self.requests[number].node as usize, self.requests[number].first);
         self.disk_ios += 1;
         let mut woken = std::mem::take(&mut self.woken);
         if let Node::Disk(queue) = &mut self.nodes[node] {
             queue.complete(self.now, number, &self.requests, &mut woken);
         }
-        let mut next = request.first;
+        let mut next = first;
         while next != NONE {
             let bio = next;
             next = self.bios[bio].next;
