@@ -25,14 +25,18 @@ pub enum Event {
 const WIDTH: u32 = 9;
 /// Slots of the calendar.
 const SLOTS: usize = 2048;
+/// Words with a bit for each.
+const WORDS: usize = SLOTS / 64;
 /// No event: the end of a list.
 const NONE: u32 = u32::MAX;
 
 /// An event in the calendar.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Time, order of planning, and what happens: events come in the order of their keys.
-    key: u128,
+    time: Time,
+    /// Which one was planned first, and what happens.
+    planned: u32,
+    code: u32,
     /// The next one of the same slot, or the next free one.
     next: u32,
 }
@@ -43,29 +47,31 @@ pub struct Events {
     /// The first event of each slot; a slot is every time that is so many widths from the start, modulo all slots.
     heads: [u32; SLOTS],
     /// Which slots have events.
-    filled: [u64; SLOTS / 64],
+    filled: [u64; WORDS],
     /// Which words of `filled` are not zero.
-    summary: u64,
-    entries: Vec<Entry>,
+    summary: u32,
     free: u32,
+    entries: Vec<Entry>,
     /// The width that time has come to: the calendar holds what is less than all slots ahead of it.
     now: u64,
-    /// What is further away.
-    far: BinaryHeap<Reverse<u128>>,
     planned: u32,
+    /// What is further away, by time, order of planning and code, and when the first of it is.
+    far: BinaryHeap<Reverse<(Time, u32, u32)>>,
+    far_from: Time,
 }
 
 impl Default for Events {
     fn default() -> Self {
         Self {
             heads: [NONE; SLOTS],
-            filled: [0; SLOTS / 64],
+            filled: [0; WORDS],
             summary: 0,
-            entries: Vec::new(),
             free: NONE,
+            entries: Vec::new(),
             now: 0,
-            far: BinaryHeap::new(),
             planned: 0,
+            far: BinaryHeap::new(),
+            far_from: Time::MAX,
         }
     }
 }
@@ -80,41 +86,51 @@ impl Events {
             Event::Mechanism(n) => 2 << 30 | n,
         };
         self.planned = self.planned.wrapping_add(1);
-        let key = u128::from(time) << 64 | u128::from(self.planned) << 32 | u128::from(code);
         let width = (time >> WIDTH).max(self.now);
         if width - self.now >= SLOTS as u64 {
-            self.far.push(Reverse(key));
-            return;
+            return self.plan_far(time, code);
         }
         let slot = width as usize % SLOTS;
-        let number = self.entry(key);
-        self.filled[slot / 64] |= 1 << (slot % 64);
-        self.summary |= 1 << (slot / 64);
-        // Behind whatever of the slot comes earlier: nearly always there is nothing else.
-        let mut before = NONE;
-        let mut next = self.heads[slot];
-        while next != NONE && self.entries[next as usize].key < key {
-            before = next;
-            next = self.entries[next as usize].next;
-        }
-        self.entries[number as usize].next = next;
-        if before == NONE {
+        let head = self.heads[slot];
+        let entry = Entry { time, planned: self.planned, code, next: head };
+        let number = self.free;
+        let number = if let Some(free) = self.entries.get_mut(number as usize) {
+            self.free = std::mem::replace(free, entry).next;
+            number
+        } else {
+            self.entries.push(entry);
+            self.entries.len() as u32 - 1
+        };
+        if head == NONE {
+            self.heads[slot] = number;
+            self.filled[slot / 64] |= 1 << (slot % 64);
+            self.summary |= 1 << (slot / 64);
+        } else if time < self.entries[head as usize].time {
             self.heads[slot] = number;
         } else {
-            self.entries[before as usize].next = number;
+            self.insert(head, number, time);
         }
     }
 
+    /// Puts an event behind whatever of its slot does not come later.
     #[inline]
-    fn entry(&mut self, key: u128) -> u32 {
-        let number = self.free;
-        if let Some(entry) = self.entries.get_mut(number as usize) {
-            self.free = entry.next;
-            entry.key = key;
-            return number;
+    fn insert(&mut self, head: u32, number: u32, time: Time) {
+        let mut before = head as usize;
+        loop {
+            let next = self.entries[before].next;
+            if next == NONE || time < self.entries[next as usize].time {
+                self.entries[before].next = number;
+                self.entries[number as usize].next = next;
+                return;
+            }
+            before = next as usize;
         }
-        self.entries.push(Entry { key, next: NONE });
-        self.entries.len() as u32 - 1
+    }
+
+    #[cold]
+    fn plan_far(&mut self, time: Time, code: u32) {
+        self.far.push(Reverse((time, self.planned, code)));
+        self.far_from = self.far_from.min(time);
     }
 
     /// The first slot with events, from the present one on, round the calendar.
@@ -126,33 +142,50 @@ impl Events {
         if rest != 0 {
             return Some(here + rest.trailing_zeros() as usize);
         }
-        if self.summary == 0 {
+        // The words after this one, then those before it, then this one's first bits.
+        let after = self.summary & (u32::MAX - 1) << word;
+        let words = if after != 0 { after } else { self.summary };
+        if words == 0 {
             return None;
         }
-        // The words after this one, then those before it, then this one's first bits.
-        const WORDS: usize = SLOTS / 64;
-        let after = self.summary.checked_shr(word as u32 + 1).unwrap_or(0);
-        let word = if after != 0 {
-            word + 1 + after.trailing_zeros() as usize
-        } else {
-            self.summary.trailing_zeros() as usize
-        };
-        debug_assert!(word < WORDS);
-        Some(word * 64 + self.filled[word % WORDS].trailing_zeros() as usize)
+        let word = words.trailing_zeros() as usize % WORDS;
+        Some(word * 64 + self.filled[word].trailing_zeros() as usize)
     }
 
     /// Takes the next event.
     #[inline]
     pub fn next(&mut self) -> Option<(Time, Event)> {
-        let near = self.first().map(|slot| (slot, self.entries[self.heads[slot] as usize].key));
-        let key = match (near, self.far.peek()) {
-            (Some((slot, key)), far) if far.is_none_or(|far| key < far.0) => {
-                self.take(slot);
-                key
+        let Some(slot) = self.first() else { return self.next_far() };
+        let slot = slot % SLOTS;
+        let number = self.heads[slot];
+        let entry = self.entries[number as usize];
+        if entry.time >= self.far_from
+            && self.far.peek().is_some_and(|far| (far.0.0, far.0.1) < (entry.time, entry.planned))
+        {
+            return self.next_far();
+        }
+        self.entries[number as usize].next = self.free;
+        self.free = number;
+        self.heads[slot] = entry.next;
+        if entry.next == NONE {
+            self.filled[slot / 64] &= !(1 << (slot % 64));
+            if self.filled[slot / 64] == 0 {
+                self.summary &= !(1 << (slot / 64));
             }
-            _ => self.far.pop()?.0,
-        };
-        let (time, code) = ((key >> 64) as u64, key as u32);
+        }
+        Some(self.come(entry.time, entry.code))
+    }
+
+    #[cold]
+    fn next_far(&mut self) -> Option<(Time, Event)> {
+        let Reverse((time, _, code)) = self.far.pop()?;
+        self.far_from = self.far.peek().map_or(Time::MAX, |far| far.0.0);
+        Some(self.come(time, code))
+    }
+
+    /// Time goes on to an event.
+    #[inline]
+    fn come(&mut self, time: Time, code: u32) -> (Time, Event) {
         self.now = time >> WIDTH;
         let n = code & ((1 << 30) - 1);
         let event = match code >> 30 {
@@ -160,23 +193,7 @@ impl Events {
             1 => Event::Done(n),
             _ => Event::Mechanism(n),
         };
-        Some((time, event))
-    }
-
-    /// Takes the first event of a slot out.
-    #[inline]
-    fn take(&mut self, slot: usize) {
-        let number = self.heads[slot];
-        let entry = &mut self.entries[number as usize];
-        let next = std::mem::replace(&mut entry.next, self.free);
-        self.free = number;
-        self.heads[slot] = next;
-        if next == NONE {
-            self.filled[slot / 64] &= !(1 << (slot % 64));
-            if self.filled[slot / 64] == 0 {
-                self.summary &= !(1 << (slot / 64));
-            }
-        }
+        (time, event)
     }
 }
 

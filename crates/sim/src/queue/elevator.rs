@@ -218,7 +218,9 @@ impl Elevator {
         let direction = op as usize;
         let sorted = &mut self.sorted[direction];
         let first = sorted.partition_point(|waiting| waiting.sector < sector);
-        let Some(index) = sorted[first..].iter().position(|waiting| waiting.number == number) else { return 0 };
+        let Some(index) = sorted[first..].iter().position(|waiting| waiting.number == number) else {
+            return 0;
+        };
         self.cursor -= usize::from(direction == self.direction && first + index < self.cursor);
         sorted.remove(first + index).ticket
     }
