@@ -78,7 +78,7 @@ impl Default for Events {
 
 impl Events {
     /// Plans an event.
-    #[inline]
+    #[inline(always)]
     pub fn at(&mut self, time: Time, event: Event) {
         let code = match event {
             Event::Task(n) => n,
@@ -98,8 +98,7 @@ impl Events {
             self.free = std::mem::replace(free, entry).next;
             number
         } else {
-            self.entries.push(entry);
-            self.entries.len() as u32 - 1
+            self.grow(entry)
         };
         if head == NONE {
             self.heads[slot] = number;
@@ -113,7 +112,6 @@ impl Events {
     }
 
     /// Puts an event behind whatever of its slot does not come later.
-    #[inline]
     fn insert(&mut self, head: u32, number: u32, time: Time) {
         let mut before = head as usize;
         loop {
@@ -125,6 +123,12 @@ impl Events {
             }
             before = next as usize;
         }
+    }
+
+    #[cold]
+    fn grow(&mut self, entry: Entry) -> u32 {
+        self.entries.push(entry);
+        self.entries.len() as u32 - 1
     }
 
     #[cold]

@@ -174,6 +174,7 @@ impl World {
     }
 
     /// Makes an I/O of a task and queues its bio at the top of the stack.
+    #[inline]
     fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, direct: bool) {
         let io = Io { task, op, bytes, start: self.now };
         let number = match self.free_ios.pop() {

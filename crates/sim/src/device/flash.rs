@@ -34,6 +34,8 @@ struct Die {
 #[derive(Debug)]
 pub struct Flash {
     model: cell::Flash,
+    read_command_ns: f64,
+    write_command_ns: f64,
     read_byte_ns: f64,
     write_byte_ns: f64,
     /// When the interface is free.
@@ -58,6 +60,8 @@ impl Flash {
     pub fn new(model: &cell::Flash) -> Self {
         let die = Die { read_until: 0, program_until: 0, page: u64::MAX, page_ready: 0 };
         Self {
+            read_command_ns: model.read_command_ns as f64,
+            write_command_ns: model.write_command_ns as f64,
             read_byte_ns: 1e9 / model.read_bandwidth.max(1) as f64,
             write_byte_ns: 1e9 / model.write_bandwidth.max(1) as f64,
             interface_until: 0.0,
@@ -102,7 +106,7 @@ impl Flash {
 
     #[inline]
     fn read(&mut self, now: Time, command: &Command) -> Time {
-        let interface = self.model.read_command_ns as f64 + f64::from(command.bytes) * self.read_byte_ns;
+        let interface = self.read_command_ns + f64::from(command.bytes) * self.read_byte_ns;
         let there = self.pass_interface(now, interface);
         let sequential = self.streams.follow(command.byte, command.bytes);
         let first = self.page.of(command.byte);
@@ -141,7 +145,7 @@ impl Flash {
     #[inline]
     fn write(&mut self, now: Time, command: &Command) -> Time {
         let bytes = u64::from(command.bytes);
-        let interface = self.model.write_command_ns as f64 + bytes as f64 * self.write_byte_ns;
+        let interface = self.write_command_ns + bytes as f64 * self.write_byte_ns;
         let mut there = self.pass_interface(now, interface);
         let unit = u64::from(self.model.program_bytes.max(1));
         while self.programs.front().is_some_and(|&end| end <= there) {
@@ -207,14 +211,14 @@ const RUN: u64 = 128 << 10;
 struct Streams {
     runs: [(u64, u64); STREAMS],
     /// A byte of each run's place: most reads go on nowhere, and this says so at once.
-    marks: u128,
+    marks: [u8; STREAMS],
     /// The run to be given up next.
     oldest: usize,
 }
 
 impl Default for Streams {
     fn default() -> Self {
-        Self { runs: [(u64::MAX, 0); STREAMS], marks: 0, oldest: 0 }
+        Self { runs: [(u64::MAX, 0); STREAMS], marks: [0; STREAMS], oldest: 0 }
     }
 }
 
@@ -234,7 +238,7 @@ impl Streams {
             *run = (end, u64::from(bytes));
             self.oldest = (self.oldest + 1) % STREAMS;
         }
-        self.marks = (self.marks & !(0xff << (8 * place))) | (u128::from(mark(end)) << (8 * place));
+        self.marks[place] = mark(end);
         sequential
     }
 
@@ -244,7 +248,8 @@ impl Streams {
         const ONES: u64 = u64::MAX / 0xff;
         let wanted = u64::from(mark(byte)) * ONES;
         let zero = |difference: u64| difference.wrapping_sub(ONES) & !difference & (ONES << 7);
-        zero(self.marks as u64 ^ wanted) | zero((self.marks >> 64) as u64 ^ wanted) != 0
+        let marks = u128::from_ne_bytes(self.marks);
+        zero(marks as u64 ^ wanted) | zero((marks >> 64) as u64 ^ wanted) != 0
     }
 }
 

@@ -52,10 +52,10 @@ impl World {
         if task.finished {
             return;
         }
-        if matches!(task.role, Role::Replay(_)) {
-            return self.replay(number);
-        }
         if task.blocked {
+            if matches!(task.role, Role::Replay(_)) {
+                return self.replay(number);
+            }
             task.blocked = false;
             if !self.send_work(number) {
                 return;
@@ -70,7 +70,7 @@ impl World {
         match task.role {
             Role::Job(_) => self.job(number),
             Role::Journal(_) => self.journal(number),
-            Role::Replay(_) => {}
+            Role::Replay(_) => self.replay(number),
         }
     }
 
