@@ -114,6 +114,13 @@ impl World {
     /// The system call ends: what was held back goes into the elevators.
     #[inline]
     fn unplug(&mut self, task: u32) {
+        if !self.tasks[task as usize].plug.is_empty() {
+            self.unplug_all(task);
+        }
+    }
+
+    #[inline]
+    fn unplug_all(&mut self, task: u32) {
         let mut plug = std::mem::take(&mut self.tasks[task as usize].plug);
         for &number in &plug {
             let node = self.requests[number].node as usize;

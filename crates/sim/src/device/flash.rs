@@ -112,8 +112,10 @@ impl Flash {
         let first = self.page.of(command.byte);
         let last = self.page.of(command.byte + u64::from(command.bytes).max(1) - 1);
         let mut done = there;
-        for page in first..=last {
+        let mut page = first;
+        while page <= last {
             done = done.max(self.read_page(there, page, sequential));
+            page += 1;
         }
         done + self.model.read_latency_ns
     }

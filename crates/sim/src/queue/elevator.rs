@@ -33,6 +33,8 @@ pub struct Elevator {
     position: u64,
     /// How many of that direction lie before the position.
     cursor: usize,
+    /// Where a bio was last looked for.
+    hint: usize,
     batch: u32,
     starved: u32,
     /// CFQ: the processes that have requests, in turn.
@@ -53,6 +55,7 @@ impl Elevator {
             direction: 0,
             position: 0,
             cursor: 0,
+            hint: 0,
             batch: 0,
             starved: 0,
             turns: VecDeque::new(),
@@ -69,7 +72,7 @@ impl Elevator {
 
     /// The waiting request that a bio at `sector` to `end` continues (`true`) or precedes.
     #[inline]
-    pub fn neighbour(&self, op: Op, sector: u64, end: u64, requests: &Requests) -> Option<(u32, bool)> {
+    pub fn neighbour(&mut self, op: Op, sector: u64, end: u64, requests: &Requests) -> Option<(u32, bool)> {
         if self.waiting == 0 {
             return None;
         }
@@ -79,6 +82,7 @@ impl Elevator {
         }
         let sorted = &self.sorted[op as usize];
         let place = sorted.partition_point(|waiting| waiting.sector < sector);
+        self.hint = place;
         if let Some(before) = place.checked_sub(1) {
             let number = sorted[before].number;
             if let Some(joined) = join(&requests[number], number, op, sector, end) {
@@ -208,7 +212,11 @@ impl Elevator {
     fn sort(&mut self, number: u32, ticket: u32, request: &Request) {
         let direction = request.op as usize;
         let sorted = &mut self.sorted[direction];
-        let place = sorted.partition_point(|waiting| waiting.sector <= request.sector);
+        let before = |place: usize| sorted.get(place).is_some_and(|waiting| waiting.sector <= request.sector);
+        // Nearly always where its bio was looked for.
+        let place = self.hint;
+        let fits = place <= sorted.len() && !before(place) && (place == 0 || before(place - 1));
+        let place = if fits { place } else { sorted.partition_point(|w| w.sector <= request.sector) };
         sorted.insert(place, Waiting { sector: request.sector, number, ticket });
         self.cursor += usize::from(direction == self.direction && request.sector < self.position);
     }

@@ -203,7 +203,7 @@ impl Queue {
     /// Gives the disk what it has room for.
     #[inline(always)]
     pub fn dispatch(&mut self, now: Time, requests: &mut Requests, events: &mut Events) {
-        if self.elevator.len() > 0 || !self.flushes.is_empty() {
+        if (self.elevator.len() > 0 && self.in_disk < self.depth) || !self.flushes.is_empty() {
             self.dispatch_waiting(now, requests, events);
         }
     }
