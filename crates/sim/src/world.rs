@@ -161,22 +161,23 @@ impl World {
     #[inline]
     fn bio_done(&mut self, mut number: u32) {
         loop {
-            let bio = self.bios[number];
-            self.bios.remove(number);
-            if bio.parent == NONE {
-                self.io_done(bio.io);
+            let Bio { parent: above, io, .. } = self.bios[number];
+            if above == NONE {
+                self.bios.remove(number);
+                self.io_done(io);
                 return;
             }
-            let parent = &mut self.bios[bio.parent];
+            let parent = &mut self.bios[above];
             parent.parts -= 1;
-            let rest = parent.parts;
-            if let Node::Array(array) = &mut self.nodes[parent.node as usize] {
-                array.part_done(&bio);
+            let (rest, node) = (parent.parts, parent.node);
+            if let Node::Array(array) = &mut self.nodes[node as usize] {
+                array.part_done(&self.bios[number]);
             }
+            self.bios.remove(number);
             if rest > 0 {
                 return;
             }
-            number = bio.parent;
+            number = above;
         }
     }
 

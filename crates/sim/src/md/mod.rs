@@ -145,7 +145,7 @@ impl Array {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn child(
         &mut self,
         parent: u32,
