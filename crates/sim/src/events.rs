@@ -92,14 +92,17 @@ impl Events {
         }
         let slot = width as usize % SLOTS;
         let head = self.heads[slot];
-        let entry = Entry { time, planned: self.planned, code, next: head };
+        if self.free == NONE {
+            self.grow();
+        }
         let number = self.free;
-        let number = if let Some(free) = self.entries.get_mut(number as usize) {
-            self.free = std::mem::replace(free, entry).next;
-            number
-        } else {
-            self.grow(entry)
-        };
+        // Field by field: a whole entry would be put together elsewhere and copied, and the copy wait for its parts.
+        let entry = &mut self.entries[number as usize];
+        self.free = entry.next;
+        entry.time = time;
+        entry.planned = self.planned;
+        entry.code = code;
+        entry.next = head;
         if head == NONE {
             self.heads[slot] = number;
             self.filled[slot / 64] |= 1 << (slot % 64);
@@ -126,9 +129,9 @@ impl Events {
     }
 
     #[cold]
-    fn grow(&mut self, entry: Entry) -> u32 {
-        self.entries.push(entry);
-        self.entries.len() as u32 - 1
+    fn grow(&mut self) {
+        self.free = self.entries.len() as u32;
+        self.entries.push(Entry { time: 0, planned: 0, code: 0, next: NONE });
     }
 
     #[cold]
@@ -162,22 +165,23 @@ impl Events {
         let Some(slot) = self.first() else { return self.next_far() };
         let slot = slot % SLOTS;
         let number = self.heads[slot];
-        let entry = self.entries[number as usize];
+        let entry = &mut self.entries[number as usize];
         if entry.time >= self.far_from
             && self.far.peek().is_some_and(|far| (far.0.0, far.0.1) < (entry.time, entry.planned))
         {
             return self.next_far();
         }
-        self.entries[number as usize].next = self.free;
+        let (time, code, next) = (entry.time, entry.code, entry.next);
+        entry.next = self.free;
         self.free = number;
-        self.heads[slot] = entry.next;
-        if entry.next == NONE {
+        self.heads[slot] = next;
+        if next == NONE {
             self.filled[slot / 64] &= !(1 << (slot % 64));
             if self.filled[slot / 64] == 0 {
                 self.summary &= !(1 << (slot / 64));
             }
         }
-        Some(self.come(entry.time, entry.code))
+        Some(self.come(time, code))
     }
 
     #[cold]
