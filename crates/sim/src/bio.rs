@@ -51,18 +51,27 @@ impl Bio {
 }
 
 /// All bios in flight.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Bios {
     slots: Vec<Bio>,
-    free: Vec<u32>,
+    /// The first free slot; each names the `next`.
+    free: u32,
+}
+
+impl Default for Bios {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: NONE }
+    }
 }
 
 impl Bios {
     /// Stores a bio and returns its number.
     #[inline]
     pub fn add(&mut self, bio: Bio) -> u32 {
-        if let Some(number) = self.free.pop() {
-            self.slots[number as usize] = bio;
+        let number = self.free;
+        if let Some(slot) = self.slots.get_mut(number as usize) {
+            self.free = slot.next;
+            *slot = bio;
             return number;
         }
         self.slots.push(bio);
@@ -72,7 +81,8 @@ impl Bios {
     /// Forgets a bio.
     #[inline]
     pub fn remove(&mut self, number: u32) {
-        self.free.push(number);
+        self.slots[number as usize].next = self.free;
+        self.free = number;
     }
 }
 

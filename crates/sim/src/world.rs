@@ -7,9 +7,11 @@
 mod build;
 pub use build::Built;
 mod play;
+mod replay;
 
 use crate::bio::{Bio, Bios, NONE, Op};
 use crate::cell::Host;
+use crate::error::SimError;
 use crate::events::{Event, Events, Time};
 use crate::md::Array;
 use crate::outcome::Gathering;
@@ -60,6 +62,8 @@ pub struct World {
     /// Jobs and replays that are not finished.
     running: usize,
     disk_ios: u64,
+    /// What ends the run before its time.
+    failure: Option<SimError>,
     rng: Rng,
 }
 
@@ -87,7 +91,9 @@ impl World {
                 array.map(number, &mut self.bios, &mut owner.work);
                 // What an array makes goes before what came after the bio.
                 let made = owner.work.len() - before;
-                owner.work.rotate_right(made);
+                if before > 0 {
+                    owner.work.rotate_right(made);
+                }
                 if made == 0 {
                     self.bio_done(number);
                 }
@@ -108,6 +114,13 @@ impl World {
     /// The system call ends: what was held back goes into the elevators.
     #[inline]
     fn unplug(&mut self, task: u32) {
+        if !self.tasks[task as usize].plug.is_empty() {
+            self.unplug_all(task);
+        }
+    }
+
+    #[inline]
+    fn unplug_all(&mut self, task: u32) {
         let mut plug = std::mem::take(&mut self.tasks[task as usize].plug);
         for &number in &plug {
             let node = self.requests[number].node as usize;
@@ -122,14 +135,13 @@ impl World {
     /// A disk is done with a request.
     #[inline]
     fn complete(&mut self, number: u32) {
-        let request = self.requests[number];
-        let node = request.node as usize;
+        let (node, first) = (self.requests[number].node as usize, self.requests[number].first);
         self.disk_ios += 1;
         let mut woken = std::mem::take(&mut self.woken);
         if let Node::Disk(queue) = &mut self.nodes[node] {
             queue.complete(self.now, number, &self.requests, &mut woken);
         }
-        let mut next = request.first;
+        let mut next = first;
         while next != NONE {
             let bio = next;
             next = self.bios[bio].next;
@@ -149,26 +161,28 @@ impl World {
     #[inline]
     fn bio_done(&mut self, mut number: u32) {
         loop {
-            let bio = self.bios[number];
-            self.bios.remove(number);
-            if bio.parent == NONE {
-                self.io_done(bio.io);
+            let Bio { parent: above, io, .. } = self.bios[number];
+            if above == NONE {
+                self.bios.remove(number);
+                self.io_done(io);
                 return;
             }
-            let parent = &mut self.bios[bio.parent];
+            let parent = &mut self.bios[above];
             parent.parts -= 1;
-            let rest = parent.parts;
-            if let Node::Array(array) = &mut self.nodes[parent.node as usize] {
-                array.part_done(&bio);
+            let (rest, node) = (parent.parts, parent.node);
+            if let Node::Array(array) = &mut self.nodes[node as usize] {
+                array.part_done(&self.bios[number]);
             }
+            self.bios.remove(number);
             if rest > 0 {
                 return;
             }
-            number = bio.parent;
+            number = above;
         }
     }
 
     /// Makes an I/O of a task and queues its bio at the top of the stack.
+    #[inline]
     fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, direct: bool) {
         let io = Io { task, op, bytes, start: self.now };
         let number = match self.free_ios.pop() {

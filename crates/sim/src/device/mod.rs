@@ -49,7 +49,7 @@ impl Disk {
     }
 
     /// Gives the disk a command; it plans its completion now or later.
-    #[inline]
+    #[inline(always)]
     pub fn start(&mut self, now: Time, command: Command, events: &mut Events) {
         match self {
             Self::Flash(flash) => events.at(flash.completion(now, &command), Event::Done(command.request)),

@@ -146,7 +146,7 @@ impl Array {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn child(
         &mut self,
         parent: u32,

@@ -201,8 +201,14 @@ impl Queue {
     }
 
     /// Gives the disk what it has room for.
-    #[inline]
+    #[inline(always)]
     pub fn dispatch(&mut self, now: Time, requests: &mut Requests, events: &mut Events) {
+        if (self.elevator.len() > 0 && self.in_disk < self.depth) || !self.flushes.is_empty() {
+            self.dispatch_waiting(now, requests, events);
+        }
+    }
+
+    fn dispatch_waiting(&mut self, now: Time, requests: &mut Requests, events: &mut Events) {
         if !self.flushes.is_empty() {
             self.dispatch_flush(now, requests, events);
         }

@@ -2,6 +2,7 @@
 
 use super::{Node, World};
 use crate::bio::Op;
+use crate::error::SimError;
 use crate::events::{Event, Time};
 use crate::outcome::Outcome;
 use crate::task::Role;
@@ -10,7 +11,7 @@ use crate::task::journal::Step;
 
 impl World {
     /// Plays everything, and says what was measured; nothing if it was told to stop.
-    pub fn play(mut self, stop: &dyn Fn() -> bool) -> Option<Outcome> {
+    pub fn play(mut self, stop: &dyn Fn() -> bool) -> Result<Option<Outcome>, SimError> {
         let mut events = 0u32;
         for task in 0..self.tasks.len() as u32 {
             self.events.at(0, Event::Task(task));
@@ -24,7 +25,7 @@ impl World {
             self.now = time;
             events = events.wrapping_add(1);
             if events & 0xffff == 0 && stop() {
-                return None;
+                return Ok(None);
             }
             match event {
                 Event::Task(task) => self.go_on(task),
@@ -39,7 +40,10 @@ impl World {
                 break;
             }
         }
-        Some(self.outcome())
+        match self.failure.take() {
+            Some(error) => Err(error),
+            None => Ok(Some(self.outcome())),
+        }
     }
 
     /// A task runs.
@@ -49,6 +53,9 @@ impl World {
             return;
         }
         if task.blocked {
+            if matches!(task.role, Role::Replay(_)) {
+                return self.replay(number);
+            }
             task.blocked = false;
             if !self.send_work(number) {
                 return;
@@ -63,6 +70,7 @@ impl World {
         match task.role {
             Role::Job(_) => self.job(number),
             Role::Journal(_) => self.journal(number),
+            Role::Replay(_) => self.replay(number),
         }
     }
 
@@ -139,10 +147,22 @@ impl World {
             task.batched = 0;
             self.unplug(number);
         }
+        let cost = self.submission();
+        self.events.at(self.now + cost, Event::Task(number));
+    }
+
+    /// The processor's time for one I/O.
+    #[inline]
+    pub(super) fn submission(&mut self) -> Time {
         let cost = self.host.submit_ns + self.host.reap_ns + self.depth * self.host.md_ns;
         // Caches, interrupts and neighbours make it vary; without that, jobs would fall into step for ever.
-        let cost = cost / 2 + self.rng.below(cost);
-        self.events.at(self.now + cost, Event::Task(number));
+        cost / 2 + self.rng.below(cost)
+    }
+
+    /// Ends the run: it cannot go on.
+    pub(super) fn fail(&mut self, error: SimError) {
+        self.failure = Some(error);
+        self.running = 0;
     }
 
     /// A task's I/O is done.
@@ -168,6 +188,7 @@ impl World {
                 self.free_ios.push(io);
                 self.events.at(self.now, Event::Task(number));
             }
+            Role::Replay(_) => self.replay_done(number, io),
         }
     }
 
