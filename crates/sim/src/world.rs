@@ -52,6 +52,8 @@ pub struct World {
     /// Arrays between the top and the disks: each costs processor time.
     depth: u64,
     runtime: Time,
+    /// A trace is replayed: it ends with the runtime, however much waits.
+    replays: bool,
     max_ios: u64,
     gathering: Gathering,
     /// The journal's task, if there is a filesystem.

@@ -30,7 +30,7 @@ def _row(row: "Row") -> list[str]:
         for name, one in row.members.items()
     ]
     return [
-        row.target + (" (calibrated on)" if row.single else ""),
+        row.target,
         row.test,
         _iops(published),
         _iops(predicted),

@@ -103,6 +103,11 @@ impl Job {
         reaped
     }
 
+    /// The runtime is over: nothing new is submitted; as in fio, what is in flight still counts.
+    pub fn stop(&mut self) {
+        (self.bytes_left, self.flush_due) = (0, false);
+    }
+
     /// What the job does next, given the time.
     pub fn wish(&mut self, now: Time) -> Wish {
         if self.flush_due {

@@ -125,6 +125,7 @@ impl World {
             free_ios: Vec::new(),
             host: cell.host.clone(),
             depth: top.depth,
+            replays: cell.replay.is_some(),
             runtime: cell.runtime_ns.map_or(u64::MAX, |r| r.saturating_add(cell.ramp_ns)),
             max_ios: cell.max_ios.unwrap_or(u64::MAX),
             gathering: Gathering::new(names, cell.ramp_ns),

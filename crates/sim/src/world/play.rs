@@ -18,7 +18,7 @@ impl World {
         }
         while self.running > 0 {
             let Some((time, event)) = self.events.next() else { break };
-            if time > self.runtime {
+            if time > self.runtime && self.replays {
                 self.now = self.runtime;
                 break;
             }
@@ -98,6 +98,9 @@ impl World {
             self.held.push(number);
             return;
         }
+        if now >= self.runtime {
+            job.stop();
+        }
         let wish = job.wish(now);
         match wish {
             Wish::Submit(op, byte, bytes) => {
@@ -129,7 +132,7 @@ impl World {
             Wish::Until(time) => {
                 task.batched = 0;
                 self.unplug(number);
-                self.events.at(time, Event::Task(number));
+                self.events.at(time.min(self.runtime), Event::Task(number));
             }
             Wish::Finish => {
                 task.finished = true;
