@@ -169,7 +169,7 @@ def validate(
     count = len(arrays)
     rows = [
         _fio_row(reference, singles, run, cell, outcome)
-        for run, cell, outcome in zip(reference.runs, cells[:count], outcomes[:count], strict=True)
+        for run, cell, outcome in zip(arrays, cells[:count], outcomes[:count], strict=True)
     ]
     rows += map(_randomio_row, reference.randomio, outcomes[count:])
     return Validation(rows, calibrations)
