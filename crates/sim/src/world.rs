@@ -4,6 +4,7 @@
 //! when the disk is done (`complete`). Tasks submit bios one by one at their own pace, and sleep where the kernel
 //! would let them sleep: for a tag, in the writeback throttle, for a completion.
 
+mod arrays;
 mod build;
 pub use build::Built;
 mod play;
@@ -82,6 +83,9 @@ impl World {
         let owner = &mut self.tasks[task as usize];
         match &mut self.nodes[self.bios[number].node as usize] {
             Node::Array(array) => {
+                if array.gated {
+                    return self.enter(task, number);
+                }
                 owner.work.pop_front();
                 let before = owner.work.len();
                 array.map(number, &mut self.bios, &mut owner.work);
@@ -117,6 +121,9 @@ impl World {
         }
         plug.clear();
         self.tasks[task as usize].plug = plug;
+        if !self.tasks[task as usize].touched.is_empty() {
+            self.release(task);
+        }
     }
 
     /// A disk is done with a request.
@@ -151,6 +158,9 @@ impl World {
         loop {
             let bio = self.bios[number];
             self.bios.remove(number);
+            if bio.phase != 0 && self.tell_array(&bio) {
+                return;
+            }
             if bio.parent == NONE {
                 self.io_done(bio.io);
                 return;

@@ -1,7 +1,11 @@
 //! From a description to an array: layouts, capacities, members.
 
+use super::map::{Algorithm, Raid456};
 use super::member::Slot;
+use super::parity::Preference;
+use super::stripes::Stripes;
 use super::{Array, Layout, MAX_COPIES, map};
+use crate::bio::NONE;
 use crate::cell::{Level, Md, Sync};
 use crate::kernel::Kernel;
 use crate::outcome::{ArrayStats, SlotStats};
@@ -47,7 +51,9 @@ impl Array {
                 (Layout::Linear(map), sectors)
             }
             Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                return Err(error("parity is not built yet".into()));
+                let stripes = stripes(md, members, chunk, smallest, kernel).map_err(error)?;
+                let sectors = stripes.map.capacity();
+                (Layout::Raid456(Box::new(stripes)), sectors)
             }
         };
         let slots = members.iter().zip(&md.members).map(|(built, member)| Slot {
@@ -69,6 +75,49 @@ impl Array {
             ..ArrayStats::default()
         };
         let synced = if md.sync == Sync::Resync { 0 } else { u64::MAX };
-        Ok(Self { node, kernel, layout, near, far, slots: slots.collect(), sectors, synced, stats })
+        let gated = matches!(layout, Layout::Raid456(_));
+        let slots = slots.collect();
+        Ok(Self { node, kernel, layout, near, far, slots, sectors, synced, gated, thread: NONE, stats })
     }
+}
+
+/// The stripe cache of an array with parity.
+fn stripes(
+    md: &Md,
+    members: &[Option<Built>],
+    chunk: u64,
+    smallest: u64,
+    kernel: Kernel,
+) -> Result<Stripes, String> {
+    // Sets of members are masks of 64 bits.
+    if members.len() > 64 {
+        return Err(format!("{} members are too many with parity: 64 are the most", members.len()));
+    }
+    // `raid5_set_cache_size`.
+    if !(17..=32768).contains(&md.stripe_cache) {
+        return Err(format!("a stripe cache of {} entries: 17 to 32768 can be", md.stripe_cache));
+    }
+    let level = match md.level {
+        Level::Raid4 => 4,
+        Level::Raid5 => 5,
+        _ => 6,
+    };
+    let map = Raid456::new(level, members.len() as u32, Algorithm::default(), chunk, smallest)
+        .map_err(|e| e.to_string())?;
+    let mask = |slots: &mut dyn Iterator<Item = bool>| {
+        (0..).zip(slots).fold(0u64, |mask, (slot, is)| mask | u64::from(is) << slot)
+    };
+    let missing = mask(&mut members.iter().map(Option::is_none));
+    let rebuilding = mask(&mut md.members.iter().map(|m| m.rebuilding)) & !missing;
+    let (lost, most) = ((missing | rebuilding).count_ones(), if level == 6 { 2 } else { 1 });
+    if lost > most {
+        return Err(format!("{lost} members are lost, RAID-{level} survives {most}"));
+    }
+    let preference =
+        if level == 6 && !kernel.raid6_modifies() { Preference::Reconstruct } else { Preference::Fewer };
+    let mut stripes = Stripes::new(map, md.stripe_cache, preference, missing, rebuilding);
+    if md.sync == Sync::Resync {
+        stripes.dirty_from = 0;
+    }
+    Ok(stripes)
 }

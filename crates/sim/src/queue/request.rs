@@ -55,6 +55,12 @@ impl Requests {
         self.slots.len() as u32 - 1
     }
 
+    /// How many are in flight.
+    #[cfg(test)]
+    pub fn in_use(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     /// Forgets a request.
     #[inline]
     pub fn remove(&mut self, number: u32) {

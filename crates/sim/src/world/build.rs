@@ -97,6 +97,14 @@ impl World {
             tasks.push(Task::new(Role::Journal(Journal::new(filesystem.commit_ns, top.sectors)), 0));
             tasks.len() as u32 - 1
         });
+        for (node, array) in (0..).zip(&mut builder.nodes) {
+            if let Node::Array(array) = array
+                && array.has_parity()
+            {
+                array.thread = tasks.len() as u32;
+                tasks.push(Task::new(Role::Thread(node), 0));
+            }
+        }
         let names = cell.jobs.iter().map(|j| j.name.clone());
         Ok(Self {
             now: 0,

@@ -11,6 +11,11 @@ use crate::task::journal::Step;
 impl World {
     /// Plays everything, and says what was measured; nothing if it was told to stop.
     pub fn play(mut self, stop: &dyn Fn() -> bool) -> Option<Outcome> {
+        self.run(stop).then(|| self.outcome())
+    }
+
+    /// Plays until the jobs end, or the time is over. False if it was told to stop.
+    fn run(&mut self, stop: &dyn Fn() -> bool) -> bool {
         let mut events = 0u32;
         for task in 0..self.tasks.len() as u32 {
             self.events.at(0, Event::Task(task));
@@ -24,7 +29,7 @@ impl World {
             self.now = time;
             events = events.wrapping_add(1);
             if events & 0xffff == 0 && stop() {
-                return None;
+                return false;
             }
             match event {
                 Event::Task(task) => self.go_on(task),
@@ -39,7 +44,26 @@ impl World {
                 break;
             }
         }
-        Some(self.outcome())
+        true
+    }
+
+    /// As [`play`](Self::play), and sees that nothing is left behind when everything has come to rest.
+    #[cfg(test)]
+    pub fn play_out(mut self) -> Outcome {
+        self.run(&|| false);
+        let end = self.now;
+        assert_eq!(self.running, 0, "jobs that wait for ever");
+        self.running = usize::MAX;
+        self.run(&|| false);
+        assert_eq!((self.bios.in_use(), self.requests.in_use()), (0, 0), "bios, requests");
+        assert_eq!(self.ios.len(), self.free_ios.len());
+        for node in &self.nodes {
+            if let Node::Array(array) = node {
+                array.assert_idle();
+            }
+        }
+        self.now = end;
+        self.outcome()
     }
 
     /// A task runs.
@@ -53,16 +77,17 @@ impl World {
             if !self.send_work(number) {
                 return;
             }
-            if matches!(self.tasks[number as usize].role, Role::Job(_)) {
-                self.end_submission(number);
-                return;
+            match self.tasks[number as usize].role {
+                Role::Job(_) => self.end_submission(number),
+                Role::Journal(_) => self.unplug(number),
+                Role::Thread(_) => self.events.at(self.now, Event::Task(number)),
             }
-            self.unplug(number);
             return;
         }
         match task.role {
             Role::Job(_) => self.job(number),
             Role::Journal(_) => self.journal(number),
+            Role::Thread(node) => self.thread(number, node),
         }
     }
 
@@ -168,6 +193,8 @@ impl World {
                 self.free_ios.push(io);
                 self.events.at(self.now, Event::Task(number));
             }
+            // Arrays' own I/O is not a task's.
+            Role::Thread(_) => {}
         }
     }
 
