@@ -4,9 +4,10 @@ use super::map::{Algorithm, Raid456};
 use super::member::Slot;
 use super::parity::Preference;
 use super::stripes::Stripes;
+use super::sync::Sync;
 use super::{Array, Layout, MAX_COPIES, map};
 use crate::bio::NONE;
-use crate::cell::{Level, Md, Sync};
+use crate::cell::{self, Level, Md};
 use crate::kernel::Kernel;
 use crate::outcome::{ArrayStats, SlotStats};
 use crate::world::Built;
@@ -65,6 +66,8 @@ impl Array {
             optimal: 0,
             pending: 0,
             head: 0,
+            moved: 0,
+            synced: 0,
             next_seq: u64::MAX,
             seq_start: u64::MAX,
         });
@@ -74,10 +77,37 @@ impl Array {
             slots: vec![SlotStats::default(); members.len()],
             ..ArrayStats::default()
         };
-        let synced = if md.sync == Sync::Resync { 0 } else { u64::MAX };
-        let gated = matches!(layout, Layout::Raid456(_));
-        let slots = slots.collect();
-        Ok(Self { node, kernel, layout, near, far, slots, sectors, synced, gated, thread: NONE, stats })
+        let synced = if md.sync == cell::Sync::Resync { 0 } else { u64::MAX };
+        let (mut sync, mut barrier) = (None, None);
+        let redundant = !matches!(layout, Layout::Linear(_) | Layout::Raid0(_));
+        if md.sync != cell::Sync::Idle && redundant {
+            // RAID-10 is resynced through the array, everything else member by member.
+            let end = match &layout {
+                Layout::Raid10(map) if md.sync == cell::Sync::Recover => map.used(),
+                Layout::Raid456(stripes) => stripes.map.used(),
+                _ => sectors,
+            };
+            sync = Some(Box::new(Sync::new(md, end)));
+            barrier = Self::barrier_for(&layout);
+        }
+        let mut array = Self {
+            node,
+            kernel,
+            layout,
+            near,
+            far,
+            slots: slots.collect(),
+            sectors,
+            synced,
+            gated: false,
+            thread: NONE,
+            sync,
+            barrier,
+            stats,
+        };
+        array.survives().map_err(error)?;
+        array.gated = array.needs_gate();
+        Ok(array)
     }
 }
 
@@ -109,14 +139,10 @@ fn stripes(
     };
     let missing = mask(&mut members.iter().map(Option::is_none));
     let rebuilding = mask(&mut md.members.iter().map(|m| m.rebuilding)) & !missing;
-    let (lost, most) = ((missing | rebuilding).count_ones(), if level == 6 { 2 } else { 1 });
-    if lost > most {
-        return Err(format!("{lost} members are lost, RAID-{level} survives {most}"));
-    }
     let preference =
         if level == 6 && !kernel.raid6_modifies() { Preference::Reconstruct } else { Preference::Fewer };
     let mut stripes = Stripes::new(map, md.stripe_cache, preference, missing, rebuilding);
-    if md.sync == Sync::Resync {
+    if md.sync == cell::Sync::Resync {
         stripes.dirty_from = 0;
     }
     Ok(stripes)

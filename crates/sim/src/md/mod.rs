@@ -1,11 +1,15 @@
 //! md: how an array's sectors lie on its members, which member serves a read, and what a write costs.
 
 pub mod balance;
+mod barrier;
 pub mod build;
+mod gate;
 pub mod map;
 pub mod member;
 pub mod parity;
 pub mod stripes;
+mod survive;
+pub mod sync;
 
 use std::collections::VecDeque;
 
@@ -13,9 +17,12 @@ use crate::bio::{Bio, Bios, NONE, Op};
 use crate::kernel::Kernel;
 use crate::outcome::{ArrayStats, SlotStats};
 use balance::Reason;
+use barrier::Barrier;
+pub use gate::Entered;
 use map::Place;
 use member::Slot;
-use stripes::{Attached, Issue, Stripes};
+use stripes::{Issue, Stripes};
+use sync::Sync;
 
 /// Copies of a RAID-10 that are looked at on the stack: more than anybody has.
 pub const MAX_COPIES: usize = 32;
@@ -24,19 +31,10 @@ pub const MAX_COPIES: usize = 32;
 pub mod phase {
     /// A row of the stripe cache has read or written: `io` is its entry.
     pub const ROW: u8 = 1;
-}
-
-/// What becomes of a bio at a gated array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entered {
-    /// It is mapped like any other.
-    Through,
-    /// The array has it.
-    Taken,
-    /// The array had it, and it is done.
-    Done,
-    /// The task must wait, with the bio.
-    Wait,
+    /// A piece of a sync has been read or written: `io` is its number.
+    pub const SYNC: u8 = 2;
+    /// The array has counted the bio when it came.
+    pub const COUNTED: u8 = 3;
 }
 
 /// How an array's sectors lie on its members.
@@ -72,6 +70,10 @@ pub struct Array {
     pub gated: bool,
     /// The array's thread, if it needs one.
     pub thread: u32,
+    /// The sync that runs.
+    pub sync: Option<Box<Sync>>,
+    /// What keeps others away from it.
+    pub barrier: Option<Barrier>,
     /// What was counted.
     pub stats: ArrayStats,
 }
@@ -209,41 +211,9 @@ impl Array {
     pub fn part_done(&mut self, part: &Bio) {
         let slot = &mut self.slots[part.slot as usize];
         slot.pending -= 1;
+        slot.moved += u64::from(part.sectors);
         if part.op != Op::Flush {
             slot.head = part.end();
-        }
-    }
-
-    /// Whether there is a stripe cache.
-    pub fn has_parity(&self) -> bool {
-        matches!(self.layout, Layout::Raid456(_))
-    }
-
-    /// The stripe cache, if there is one.
-    pub fn stripes(&mut self) -> Option<&mut Stripes> {
-        match &mut self.layout {
-            Layout::Raid456(stripes) => Some(stripes),
-            _ => None,
-        }
-    }
-
-    /// A task comes with a bio: may it be mapped? What the task's plug then holds goes to `touched`.
-    pub fn enter(
-        &mut self,
-        task: u32,
-        number: u32,
-        bios: &mut Bios,
-        touched: &mut Vec<(u16, u32)>,
-    ) -> Entered {
-        let Layout::Raid456(stripes) = &mut self.layout else { return Entered::Through };
-        let bio = &bios[number];
-        if bio.op == Op::Flush || bio.op == Op::Read && stripes.is_whole() {
-            return Entered::Through;
-        }
-        match stripes.attach(task, number, bios, |entry| touched.push((self.node, entry))) {
-            Attached::All => Entered::Taken,
-            Attached::Done => Entered::Done,
-            Attached::Wait => Entered::Wait,
         }
     }
 
@@ -264,10 +234,12 @@ impl Array {
             next: NONE,
         };
         let parent = bios.add(whole);
+        let syncing = self.stripes().is_some_and(|stripes| stripes.is_syncing(entry));
         let mut slots = issue.slots;
         while slots != 0 {
             let slot = slots.trailing_zeros() as usize;
             slots &= slots - 1;
+            self.slots[slot].synced += if syncing { stripes::ROW_SECTORS } else { 0 };
             let stats = &mut self.stats.slots[slot];
             *(if issue.op == Op::Read { &mut stats.only } else { &mut stats.writes }) += 1;
             let place = Place { slot: slot as u32, sector: whole.sector };

@@ -3,6 +3,7 @@
 use super::{Node, World};
 use crate::bio::Bio;
 use crate::events::Event;
+use crate::md::sync::Step;
 use crate::md::{Array, Entered, phase};
 
 /// Requests that a plug holds at most (block/blk-mq.c, `BLK_MAX_REQUEST_COUNT` of several queues).
@@ -21,9 +22,15 @@ impl World {
         let owner = &mut self.tasks[task as usize];
         let Node::Array(array) = &mut self.nodes[self.bios[number].node as usize] else { return true };
         let entered = array.enter(task, number, &mut self.bios, &mut owner.touched);
+        let sync = array.sync_to_wake();
+        if let Some(task) = sync {
+            self.wake(task);
+        }
         if entered == Entered::Wait {
             return false;
         }
+        let owner = &mut self.tasks[task as usize];
+        let Node::Array(array) = &mut self.nodes[self.bios[number].node as usize] else { return true };
         owner.work.pop_front();
         if entered == Entered::Through {
             let before = owner.work.len();
@@ -51,19 +58,97 @@ impl World {
     /// A bio is done of which its array wants to know. True if that is all: it was the array's own.
     #[cold]
     pub(super) fn tell_array(&mut self, bio: &Bio) -> bool {
-        debug_assert_eq!(bio.phase, phase::ROW);
-        if self.array(bio.node).stripes().is_some_and(|stripes| stripes.io_done(bio.io)) {
-            self.wake_thread(bio.node);
+        let array = self.array(bio.node);
+        match bio.phase {
+            phase::ROW => {
+                if array.stripes().is_some_and(|stripes| stripes.io_done(bio.io)) {
+                    self.wake_thread(bio.node);
+                }
+            }
+            phase::SYNC => {
+                array.sync_io_done(bio.io);
+                self.wake_sync(bio.node);
+            }
+            _ => {
+                array.leave(bio);
+                if let Some(task) = array.sync_to_wake() {
+                    self.wake(task);
+                }
+                return false;
+            }
         }
         true
+    }
+
+    /// Something is done that an array's sync may wait for; and tasks that it kept waiting go on.
+    fn wake_sync(&mut self, node: u16) {
+        let array = self.array(node);
+        let woken = array.barrier.as_mut().map_or(Vec::new(), |barrier| barrier.take_woken());
+        if let Some(sync) = &array.sync {
+            let task = sync.task;
+            self.wake(task);
+        }
+        for task in woken {
+            self.events.at(self.now + self.host.wake_ns, Event::Task(task));
+        }
+    }
+
+    /// A thread goes on, if it sleeps.
+    fn wake(&mut self, number: u32) {
+        if std::mem::take(&mut self.tasks[number as usize].sleeping) {
+            self.events.at(self.now + self.host.wake_ns, Event::Task(number));
+        }
     }
 
     /// The array has something to do for its thread.
     fn wake_thread(&mut self, node: u16) {
         let number = self.array(node).thread;
+        self.wake(number);
+    }
+
+    /// An array's sync does one step (`md_do_sync`).
+    pub(super) fn sync(&mut self, number: u32, node: u16) {
+        let now = self.now;
         let task = &mut self.tasks[number as usize];
-        if std::mem::take(&mut task.sleeping) {
-            self.events.at(self.now + self.host.wake_ns, Event::Task(number));
+        let Node::Array(array) = &mut self.nodes[node as usize] else { return };
+        // Of what wakes it at other times than it has planned itself, only what finds it asleep counts.
+        if array.sync.as_ref().is_none_or(|sync| now < sync.busy_until) {
+            return;
+        }
+        task.sleeping = false;
+        let step = array.sync_step(now, &mut self.bios, &mut task.work);
+        let parity = array.has_parity();
+        self.wake_sync(node);
+        match step {
+            Step::Submit(ends) => {
+                if parity {
+                    self.wake_thread(node);
+                }
+                if !self.send_work(number) {
+                    return;
+                }
+                if ends {
+                    self.unplug(number);
+                }
+                let next = now + self.host.submit_ns + self.host.md_ns;
+                if let Some(sync) = &mut self.array(node).sync {
+                    sync.busy_until = next;
+                }
+                self.events.at(next, Event::Task(number));
+            }
+            Step::Sleep => {
+                self.tasks[number as usize].sleeping = true;
+                self.unplug(number);
+            }
+            Step::Until(time) => {
+                self.tasks[number as usize].sleeping = true;
+                self.unplug(number);
+                self.events.at(time, Event::Task(number));
+            }
+            Step::Finished => {
+                self.tasks[number as usize].finished = true;
+                self.unplug(number);
+            }
         }
     }
 
@@ -85,6 +170,11 @@ impl World {
         }
         for task in woken {
             self.events.at(self.now + self.host.wake_ns, Event::Task(task));
+        }
+        let rows = self.array(node).stripes().map_or(0, |stripes| std::mem::take(&mut stripes.synced_rows));
+        if rows > 0 {
+            self.array(node).rows_synced(rows);
+            self.wake_sync(node);
         }
         for bio in done {
             self.bio_done(bio);

@@ -104,6 +104,12 @@ impl World {
                 array.thread = tasks.len() as u32;
                 tasks.push(Task::new(Role::Thread(node), 0));
             }
+            if let Node::Array(array) = array
+                && let Some(sync) = &mut array.sync
+            {
+                sync.task = tasks.len() as u32;
+                tasks.push(Task::new(Role::Sync(node), 0));
+            }
         }
         let names = cell.jobs.iter().map(|j| j.name.clone());
         Ok(Self {

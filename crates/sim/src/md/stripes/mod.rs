@@ -330,6 +330,11 @@ impl Stripes {
         self.queue.pop_front()
     }
 
+    /// Whether a row's I/O is a resync's.
+    pub fn is_syncing(&self, index: u32) -> bool {
+        self.entries[index as usize].syncing != Syncing::No
+    }
+
     /// A resync wants a row read and, if members are being rebuilt, written. False if the task must wait.
     pub fn sync(&mut self, task: u32, row: u64) -> bool {
         let Some(index) = self.get(row) else {
