@@ -282,7 +282,7 @@ pub struct Md {
     /// Whether there is a write-intent bitmap.
     #[serde(default)]
     pub bitmap: bool,
-    /// Bytes of the array that one bit stands for.
+    /// Bytes that one bit stands for: of the array, or with parity of each member.
     #[serde(default = "bitmap_chunk")]
     pub bitmap_chunk: u64,
     /// What runs beside the load.

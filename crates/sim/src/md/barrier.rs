@@ -46,7 +46,9 @@ impl Barrier {
         if let Some(place) = self.entering.iter().position(|&other| other == task) {
             self.entering.swap_remove(place);
         } else if self.raised[bucket] > 0 && (write || self.single) {
-            self.waiting.push((bucket, task));
+            if !self.waiting.contains(&(bucket, task)) {
+                self.waiting.push((bucket, task));
+            }
             return false;
         }
         self.pending[bucket] += 1;

@@ -1,5 +1,6 @@
 //! From a description to an array: layouts, capacities, members.
 
+use super::bitmap::Bitmap;
 use super::map::{Algorithm, Raid456};
 use super::member::Slot;
 use super::parity::Preference;
@@ -79,6 +80,13 @@ impl Array {
         };
         let synced = if md.sync == cell::Sync::Resync { 0 } else { u64::MAX };
         let (mut sync, mut barrier) = (None, None);
+        // `md_bitmap_read_sb`.
+        if md.bitmap && (md.bitmap_chunk < 4096 || !md.bitmap_chunk.is_power_of_two()) {
+            let chunk = md.bitmap_chunk;
+            return Err(error(format!(
+                "a bitmap chunk of {chunk} bytes: a power of two from 4096 on can be"
+            )));
+        }
         let redundant = !matches!(layout, Layout::Linear(_) | Layout::Raid0(_));
         if md.sync != cell::Sync::Idle && redundant {
             // RAID-10 is resynced through the array, everything else member by member.
@@ -90,6 +98,7 @@ impl Array {
             sync = Some(Box::new(Sync::new(md, end)));
             barrier = Self::barrier_for(&layout);
         }
+        let bitmap = (md.bitmap && redundant).then(|| Box::new(Bitmap::new(md.bitmap_chunk / 512)));
         let mut array = Self {
             node,
             kernel,
@@ -101,6 +110,7 @@ impl Array {
             synced,
             gated: false,
             thread: NONE,
+            bitmap,
             sync,
             barrier,
             stats,

@@ -1,9 +1,13 @@
-//! What may keep a bio before an array maps it: the barrier of a sync, the stripe cache.
+//! What may keep a bio before an array maps it: the barrier of a sync, the bitmap, the stripe cache.
 
 use super::barrier::Barrier;
 use super::stripes::{Attached, Stripes};
 use super::{Array, Layout, phase};
 use crate::bio::{Bio, Bios, Op};
+use crate::events::Time;
+
+/// In place of an entry of the stripe cache: the bitmap holds a bio back.
+pub const HELD: u32 = u32::MAX;
 
 /// What becomes of a bio at a gated array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +25,7 @@ pub enum Entered {
 impl Array {
     /// Whether bios may be kept, so that `enter` must be asked.
     pub fn needs_gate(&self) -> bool {
-        self.has_parity() || self.barrier.is_some()
+        self.has_parity() || self.barrier.is_some() || self.bitmap.is_some()
     }
 
     /// Whether there is a stripe cache.
@@ -57,6 +61,16 @@ impl Array {
             }
             bios[number].phase = phase::COUNTED;
         }
+        if bio.phase == 0 && bio.op == Op::Write && self.bitmap.is_some() {
+            bios[number].phase = phase::COUNTED;
+            let sectors = self.bitmap_sectors(&bio);
+            if let Some(bitmap) = &mut self.bitmap
+                && !bitmap.begin(number, sectors)
+            {
+                touched.push((self.node, HELD));
+                return Entered::Taken;
+            }
+        }
         let Layout::Raid456(stripes) = &mut self.layout else { return Entered::Through };
         if bio.op == Op::Read && stripes.is_whole() {
             return Entered::Through;
@@ -68,11 +82,24 @@ impl Array {
         }
     }
 
-    /// A bio that was counted is done.
-    pub fn leave(&mut self, bio: &Bio) {
+    /// A bio that was counted is done. True if the bitmap's daemon must run, and was not to before.
+    pub fn leave(&mut self, bio: &Bio, now: Time) -> bool {
         if let Some(barrier) = &mut self.barrier {
             barrier.leave(bio.sector);
         }
+        let sectors = self.bitmap_sectors(bio);
+        bio.op == Op::Write && self.bitmap.as_mut().is_some_and(|bitmap| bitmap.end(sectors, now))
+    }
+
+    /// The first and the last sector that a bio touches in the bitmap, which with parity stands for members'.
+    fn bitmap_sectors(&self, bio: &Bio) -> (u64, u64) {
+        let Layout::Raid456(stripes) = &self.layout else { return (bio.sector, bio.end() - 1) };
+        let (first, last) = (stripes.map.place(bio.sector), stripes.map.place(bio.end() - 1));
+        if first.slot == last.slot {
+            return (first.sector, last.sector);
+        }
+        let chunk = stripes.map.chunk();
+        (first.sector / chunk * chunk, last.sector / chunk * chunk + chunk - 1)
     }
 
     /// The barrier that a sync of this layout needs: the stripe cache needs none.

@@ -2,6 +2,7 @@
 
 pub mod balance;
 mod barrier;
+pub mod bitmap;
 pub mod build;
 mod gate;
 pub mod map;
@@ -18,7 +19,8 @@ use crate::kernel::Kernel;
 use crate::outcome::{ArrayStats, SlotStats};
 use balance::Reason;
 use barrier::Barrier;
-pub use gate::Entered;
+use bitmap::Bitmap;
+pub use gate::{Entered, HELD};
 use map::Place;
 use member::Slot;
 use stripes::{Issue, Stripes};
@@ -35,6 +37,8 @@ pub mod phase {
     pub const SYNC: u8 = 2;
     /// The array has counted the bio when it came.
     pub const COUNTED: u8 = 3;
+    /// A write or a flush of the bitmap: `io` is the array's node.
+    pub const BITMAP: u8 = 4;
 }
 
 /// How an array's sectors lie on its members.
@@ -70,6 +74,8 @@ pub struct Array {
     pub gated: bool,
     /// The array's thread, if it needs one.
     pub thread: u32,
+    /// The write-intent bitmap.
+    pub bitmap: Option<Box<Bitmap>>,
     /// The sync that runs.
     pub sync: Option<Box<Sync>>,
     /// What keeps others away from it.
@@ -254,6 +260,9 @@ impl Array {
         assert!(self.slots.iter().all(|slot| slot.pending == 0));
         if let Layout::Raid456(stripes) = &self.layout {
             stripes.assert_idle();
+        }
+        if let Some(bitmap) = &self.bitmap {
+            bitmap.assert_idle();
         }
     }
 

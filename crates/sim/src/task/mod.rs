@@ -18,6 +18,8 @@ pub enum Role {
     Journal(Journal),
     /// The thread of the array that is this node.
     Thread(u16),
+    /// The bitmap of the array that is this node.
+    Bitmap(u16),
     /// The sync of the array that is this node.
     Sync(u16),
 }

@@ -4,7 +4,7 @@ use super::{Node, World};
 use crate::bio::Bio;
 use crate::events::Event;
 use crate::md::sync::Step;
-use crate::md::{Array, Entered, phase};
+use crate::md::{Array, Entered, HELD, phase};
 
 /// Requests that a plug holds at most (block/blk-mq.c, `BLK_MAX_REQUEST_COUNT` of several queues).
 const PLUG: usize = 32;
@@ -35,7 +35,11 @@ impl World {
         if entered == Entered::Through {
             let before = owner.work.len();
             array.map(number, &mut self.bios, &mut owner.work);
-            owner.work.rotate_right(owner.work.len() - before);
+            let made = owner.work.len() - before;
+            owner.work.rotate_right(made);
+            if made == 0 {
+                self.bio_done(number);
+            }
         }
         if entered == Entered::Done {
             self.bio_done(number);
@@ -47,7 +51,12 @@ impl World {
     pub(super) fn release(&mut self, task: u32) {
         let mut touched = std::mem::take(&mut self.tasks[task as usize].touched);
         for &(node, entry) in &touched {
-            if self.array(node).stripes().is_some_and(|stripes| stripes.release(entry)) {
+            if entry == HELD {
+                if let Some(bitmap) = &mut self.array(node).bitmap {
+                    bitmap.ask();
+                }
+                self.wake_bitmap(node);
+            } else if self.array(node).stripes().is_some_and(|stripes| stripes.release(entry)) {
                 self.wake_thread(node);
             }
         }
@@ -58,6 +67,14 @@ impl World {
     /// A bio is done of which its array wants to know. True if that is all: it was the array's own.
     #[cold]
     pub(super) fn tell_array(&mut self, bio: &Bio) -> bool {
+        let now = self.now;
+        if bio.phase == phase::BITMAP {
+            let node = bio.io as u16;
+            if self.array(node).bitmap.as_mut().is_some_and(|bitmap| bitmap.io_done()) {
+                self.wake_bitmap(node);
+            }
+            return true;
+        }
         let array = self.array(bio.node);
         match bio.phase {
             phase::ROW => {
@@ -70,8 +87,12 @@ impl World {
                 self.wake_sync(bio.node);
             }
             _ => {
-                array.leave(bio);
-                if let Some(task) = array.sync_to_wake() {
+                let daemon = array.leave(bio, now);
+                let sync = array.sync_to_wake();
+                if daemon {
+                    self.arm_bitmap(bio.node);
+                }
+                if let Some(task) = sync {
                     self.wake(task);
                 }
                 return false;
@@ -104,6 +125,42 @@ impl World {
     fn wake_thread(&mut self, node: u16) {
         let number = self.array(node).thread;
         self.wake(number);
+    }
+
+    /// The bitmap's task has something to do.
+    fn wake_bitmap(&mut self, node: u16) {
+        if let Some(bitmap) = &self.array(node).bitmap {
+            let task = bitmap.task;
+            self.wake(task);
+        }
+    }
+
+    /// Plans when the bitmap's daemon runs next.
+    fn arm_bitmap(&mut self, node: u16) {
+        if let Some(bitmap) = &self.array(node).bitmap
+            && let Some(due) = bitmap.due()
+        {
+            let event = Event::Task(bitmap.task);
+            self.events.at(due, event);
+        }
+    }
+
+    /// An array's bitmap: writes pages, and passes on the writes that waited for them.
+    pub(super) fn bitmap(&mut self, number: u32, node: u16) {
+        let task = &mut self.tasks[number as usize];
+        let Node::Array(array) = &mut self.nodes[node as usize] else { return };
+        let due = |array: &Array| array.bitmap.as_ref().and_then(|bitmap| bitmap.due());
+        let before = due(array);
+        task.sleeping = false;
+        let went_on = array.bitmap_step(self.now, &mut self.bios, &mut task.work);
+        task.sleeping = !went_on;
+        if due(array) != before {
+            self.arm_bitmap(node);
+        }
+        if went_on && self.send_work(number) {
+            self.unplug(number);
+            self.events.at(self.now + self.host.md_ns, Event::Task(number));
+        }
     }
 
     /// An array's sync does one step (`md_do_sync`).

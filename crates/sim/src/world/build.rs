@@ -97,20 +97,7 @@ impl World {
             tasks.push(Task::new(Role::Journal(Journal::new(filesystem.commit_ns, top.sectors)), 0));
             tasks.len() as u32 - 1
         });
-        for (node, array) in (0..).zip(&mut builder.nodes) {
-            if let Node::Array(array) = array
-                && array.has_parity()
-            {
-                array.thread = tasks.len() as u32;
-                tasks.push(Task::new(Role::Thread(node), 0));
-            }
-            if let Node::Array(array) = array
-                && let Some(sync) = &mut array.sync
-            {
-                sync.task = tasks.len() as u32;
-                tasks.push(Task::new(Role::Sync(node), 0));
-            }
-        }
+        threads(&mut builder.nodes, &mut tasks);
         let names = cell.jobs.iter().map(|j| j.name.clone());
         Ok(Self {
             now: 0,
@@ -134,6 +121,26 @@ impl World {
             disk_ios: 0,
             rng: Rng::new(cell.seed),
         })
+    }
+}
+
+/// The tasks of arrays: each for what it needs.
+fn threads(nodes: &mut [Node], tasks: &mut Vec<Task>) {
+    let mut task = |role| {
+        tasks.push(Task::new(role, 0));
+        tasks.len() as u32 - 1
+    };
+    for (node, array) in (0..).zip(nodes) {
+        let Node::Array(array) = array else { continue };
+        if array.has_parity() {
+            array.thread = task(Role::Thread(node));
+        }
+        if let Some(bitmap) = &mut array.bitmap {
+            bitmap.task = task(Role::Bitmap(node));
+        }
+        if let Some(sync) = &mut array.sync {
+            sync.task = task(Role::Sync(node));
+        }
     }
 }
 

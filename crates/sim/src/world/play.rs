@@ -80,7 +80,9 @@ impl World {
             match self.tasks[number as usize].role {
                 Role::Job(_) => self.end_submission(number),
                 Role::Journal(_) => self.unplug(number),
-                Role::Thread(_) | Role::Sync(_) => self.events.at(self.now, Event::Task(number)),
+                Role::Thread(_) | Role::Bitmap(_) | Role::Sync(_) => {
+                    self.events.at(self.now, Event::Task(number));
+                }
             }
             return;
         }
@@ -88,6 +90,7 @@ impl World {
             Role::Job(_) => self.job(number),
             Role::Journal(_) => self.journal(number),
             Role::Thread(node) => self.thread(number, node),
+            Role::Bitmap(node) => self.bitmap(number, node),
             Role::Sync(node) => self.sync(number, node),
         }
     }
@@ -195,7 +198,7 @@ impl World {
                 self.events.at(self.now, Event::Task(number));
             }
             // Arrays' own I/O is not a task's.
-            Role::Thread(_) | Role::Sync(_) => {}
+            Role::Thread(_) | Role::Bitmap(_) | Role::Sync(_) => {}
         }
     }
 
