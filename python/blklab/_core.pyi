@@ -38,7 +38,7 @@ class Stop:
         """Ends every simulation that was given this."""
 
 def simulate(cell: str, stop: Stop | None = None) -> str:
-    """Simulates one cell (crates/sim/src/cell.rs, as JSON text) and returns its outcome as JSON text
+    """Simulates one cell (crates/sim/src/cell, as JSON text) and returns its outcome as JSON text
     (crates/sim/src/outcome.rs). Other threads run meanwhile.
 
     Raises `UsageError` for a cell that makes no sense, `BlklabError` if it was stopped.
