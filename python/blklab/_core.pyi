@@ -42,7 +42,7 @@ def simulate(
     stop: Stop | None = None,
     trace: tuple[Sequence[str], str | None, str | Filter | None] | None = None,
 ) -> str:
-    """Simulates one cell (crates/sim/src/cell.rs, as JSON text) and returns its outcome, as JSON
+    """Simulates one cell (crates/sim/src/cell, as JSON text) and returns its outcome, as JSON
     text (crates/sim/src/outcome.rs). Other threads run meanwhile.
 
     `trace` is what a cell with `replay` replays, in a group named `replay`: paths, format (None:

@@ -26,7 +26,7 @@ pub struct Bio {
     pub op: Op,
     /// Whether writeback throttling lets it pass (`REQ_SYNC | REQ_IDLE`, as direct writes have).
     pub direct: bool,
-    /// A phase of the array that issued it, for arrays that write in several.
+    /// What an array has to do when it is done: 0 is nothing, else one of `md::phase`.
     pub phase: u8,
     /// In sectors of its node.
     pub sector: u64,
@@ -76,6 +76,14 @@ impl Bios {
         }
         self.slots.push(bio);
         self.slots.len() as u32 - 1
+    }
+
+    /// How many are in flight.
+    #[cfg(test)]
+    pub fn in_use(&self) -> usize {
+        let free =
+            std::iter::successors(self.slots.get(self.free as usize), |s| self.slots.get(s.next as usize));
+        self.slots.len() - free.count()
     }
 
     /// Forgets a bio.

@@ -13,6 +13,8 @@ pub mod outcome;
 mod queue;
 mod rng;
 mod task;
+#[cfg(test)]
+mod testing;
 mod world;
 
 pub use bio::Op;

@@ -4,6 +4,7 @@
 //! when the disk is done (`complete`). Tasks submit bios one by one at their own pace, and sleep where the kernel
 //! would let them sleep: for a tag, in the writeback throttle, for a completion.
 
+mod arrays;
 mod build;
 pub use build::Built;
 mod play;
@@ -88,6 +89,9 @@ impl World {
         let owner = &mut self.tasks[task as usize];
         match &mut self.nodes[self.bios[number].node as usize] {
             Node::Array(array) => {
+                if array.gated {
+                    return self.enter(task, number);
+                }
                 owner.work.pop_front();
                 let before = owner.work.len();
                 array.map(number, &mut self.bios, &mut owner.work);
@@ -102,6 +106,11 @@ impl World {
                 true
             }
             Node::Disk(queue) => {
+                if self.bios[number].sectors > queue.max_sectors {
+                    let most = queue.max_sectors;
+                    self.split(task, number, most);
+                    return true;
+                }
                 match queue.admit(self.now, task, number, &owner.plug, &mut self.bios, &mut self.requests) {
                     Admission::Full => return false,
                     Admission::Merged => {}
@@ -113,11 +122,37 @@ impl World {
         }
     }
 
+    /// A task's first bio is larger than a request of its disk may be: it goes as several (`blk_bio_segment_split`).
+    #[cold]
+    fn split(&mut self, task: u32, number: u32, most: u32) {
+        let bio = self.bios[number];
+        let parts = bio.sectors.div_ceil(most);
+        self.bios[number].parts = parts;
+        let work = &mut self.tasks[task as usize].work;
+        work.pop_front();
+        for part in (0..parts).rev() {
+            let sector = bio.sector + u64::from(part * most);
+            let sectors = most.min(bio.sectors - part * most);
+            work.push_front(self.bios.add(Bio {
+                sector,
+                sectors,
+                parent: number,
+                parts: 0,
+                phase: 0,
+                next: NONE,
+                ..bio
+            }));
+        }
+    }
+
     /// The system call ends: what was held back goes into the elevators.
     #[inline]
     fn unplug(&mut self, task: u32) {
-        if !self.tasks[task as usize].plug.is_empty() {
+        let owner = &self.tasks[task as usize];
+        if !owner.plug.is_empty() {
             self.unplug_all(task);
+        } else if !owner.touched.is_empty() {
+            self.release(task);
         }
     }
 
@@ -132,6 +167,9 @@ impl World {
         }
         plug.clear();
         self.tasks[task as usize].plug = plug;
+        if !self.tasks[task as usize].touched.is_empty() {
+            self.release(task);
+        }
     }
 
     /// A disk is done with a request.
@@ -163,7 +201,14 @@ impl World {
     #[inline]
     fn bio_done(&mut self, mut number: u32) {
         loop {
-            let Bio { parent: above, io, .. } = self.bios[number];
+            let Bio { parent: above, io, phase, .. } = self.bios[number];
+            if phase != 0 {
+                let bio = self.bios[number];
+                if self.tell_array(&bio) {
+                    self.bios.remove(number);
+                    return;
+                }
+            }
             if above == NONE {
                 self.bios.remove(number);
                 self.io_done(io);

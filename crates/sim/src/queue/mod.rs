@@ -33,7 +33,8 @@ pub struct Queue {
     node: u16,
     /// Where the partition begins, in bytes of the disk.
     start: u64,
-    max_sectors: u32,
+    /// The largest request, in sectors.
+    pub max_sectors: u32,
     depth: u32,
     nr_requests: u32,
     multi_queue: bool,

@@ -64,6 +64,14 @@ impl Requests {
         self.slots.len() as u32 - 1
     }
 
+    /// How many are in flight.
+    #[cfg(test)]
+    pub fn in_use(&self) -> usize {
+        let free =
+            std::iter::successors(self.slots.get(self.free as usize), |s| self.slots.get(s.first as usize));
+        self.slots.len() - free.count()
+    }
+
     /// Forgets a request.
     #[inline]
     pub fn remove(&mut self, number: u32) {

@@ -20,6 +20,12 @@ pub enum Role {
     Journal(Journal),
     /// A recorded load.
     Replay(Box<Replay>),
+    /// The thread of the array that is this node.
+    Thread(u16),
+    /// The bitmap of the array that is this node.
+    Bitmap(u16),
+    /// The sync of the array that is this node.
+    Sync(u16),
 }
 
 /// A thread that submits I/Os and sleeps.
@@ -33,6 +39,8 @@ pub struct Task {
     pub work: VecDeque<u32>,
     /// Requests held back until the system call ends, so that neighbours merge.
     pub plug: Vec<u32>,
+    /// What arrays hold back as long as requests are: (node, entry of the stripe cache).
+    pub touched: Vec<(u16, u32)>,
     /// I/Os made in this system call.
     pub batched: u32,
     /// Whether it sleeps in a queue, with work.
@@ -53,6 +61,7 @@ impl Task {
             group,
             work: VecDeque::new(),
             plug: Vec::new(),
+            touched: Vec::new(),
             batched: 0,
             blocked: false,
             sleeping: false,

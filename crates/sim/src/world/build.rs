@@ -112,6 +112,7 @@ impl World {
             tasks.push(Task::new(Role::Journal(Journal::new(filesystem.commit_ns, top.sectors)), 0));
             tasks.len() as u32 - 1
         });
+        threads(&mut builder.nodes, &mut tasks);
         let names = cell.jobs.iter().map(|j| j.name.clone()).chain(cell.replay.iter().map(|_| REPLAY.into()));
         Ok(Self {
             now: 0,
@@ -137,6 +138,26 @@ impl World {
             failure: None,
             rng: Rng::new(cell.seed),
         })
+    }
+}
+
+/// The tasks of arrays: each for what it needs.
+fn threads(nodes: &mut [Node], tasks: &mut Vec<Task>) {
+    let mut task = |role| {
+        tasks.push(Task::new(role, 0));
+        tasks.len() as u32 - 1
+    };
+    for (node, array) in (0..).zip(nodes) {
+        let Node::Array(array) = array else { continue };
+        if array.has_parity() {
+            array.thread = task(Role::Thread(node));
+        }
+        if let Some(bitmap) = &mut array.bitmap {
+            bitmap.task = task(Role::Bitmap(node));
+        }
+        if let Some(sync) = &mut array.sync {
+            sync.task = task(Role::Sync(node));
+        }
     }
 }
 

@@ -12,6 +12,15 @@ use crate::task::journal::Step;
 impl World {
     /// Plays everything, and says what was measured; nothing if it was told to stop.
     pub fn play(mut self, stop: &dyn Fn() -> bool) -> Result<Option<Outcome>, SimError> {
+        let ended = self.run(stop);
+        match self.failure.take() {
+            Some(error) => Err(error),
+            None => Ok(ended.then(|| self.outcome())),
+        }
+    }
+
+    /// Plays until the jobs end, or the time is over. False if it was told to stop.
+    fn run(&mut self, stop: &dyn Fn() -> bool) -> bool {
         let mut events = 0u32;
         for task in 0..self.tasks.len() as u32 {
             self.events.at(0, Event::Task(task));
@@ -25,7 +34,7 @@ impl World {
             self.now = time;
             events = events.wrapping_add(1);
             if events & 0xffff == 0 && stop() {
-                return Ok(None);
+                return false;
             }
             match event {
                 Event::Task(task) => self.go_on(task),
@@ -40,10 +49,26 @@ impl World {
                 break;
             }
         }
-        match self.failure.take() {
-            Some(error) => Err(error),
-            None => Ok(Some(self.outcome())),
+        true
+    }
+
+    /// As [`play`](Self::play), and sees that nothing is left behind when everything has come to rest.
+    #[cfg(test)]
+    pub fn play_out(mut self) -> Outcome {
+        self.run(&|| false);
+        let end = self.now;
+        assert_eq!(self.running, 0, "jobs that wait for ever");
+        self.running = usize::MAX;
+        self.run(&|| false);
+        assert_eq!((self.bios.in_use(), self.requests.in_use()), (0, 0), "bios, requests");
+        assert_eq!(self.ios.len(), self.free_ios.len());
+        for node in &self.nodes {
+            if let Node::Array(array) = node {
+                array.assert_idle();
+            }
         }
+        self.now = end;
+        self.outcome()
     }
 
     /// A task runs.
@@ -60,17 +85,22 @@ impl World {
             if !self.send_work(number) {
                 return;
             }
-            if matches!(self.tasks[number as usize].role, Role::Job(_)) {
-                self.end_submission(number);
-                return;
+            match self.tasks[number as usize].role {
+                Role::Job(_) => self.end_submission(number),
+                Role::Journal(_) | Role::Replay(_) => self.unplug(number),
+                Role::Thread(_) | Role::Bitmap(_) | Role::Sync(_) => {
+                    self.events.at(self.now, Event::Task(number));
+                }
             }
-            self.unplug(number);
             return;
         }
         match task.role {
             Role::Job(_) => self.job(number),
             Role::Journal(_) => self.journal(number),
             Role::Replay(_) => self.replay(number),
+            Role::Thread(node) => self.thread(number, node),
+            Role::Bitmap(node) => self.bitmap(number, node),
+            Role::Sync(node) => self.sync(number, node),
         }
     }
 
@@ -192,6 +222,8 @@ impl World {
                 self.events.at(self.now, Event::Task(number));
             }
             Role::Replay(_) => self.replay_done(number, io),
+            // Arrays' own I/O is not a task's.
+            Role::Thread(_) | Role::Bitmap(_) | Role::Sync(_) => {}
         }
     }
 
