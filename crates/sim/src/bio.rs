@@ -78,6 +78,12 @@ impl Bios {
         self.slots.len() as u32 - 1
     }
 
+    /// How many there were at a time at most.
+    #[cfg(test)]
+    pub fn room(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Forgets a bio.
     #[inline]
     pub fn remove(&mut self, number: u32) {

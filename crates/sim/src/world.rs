@@ -8,6 +8,8 @@ mod build;
 pub use build::Built;
 mod play;
 mod replay;
+#[cfg(test)]
+mod tests;
 
 use crate::bio::{Bio, Bios, NONE, Op};
 use crate::cell::Host;

@@ -12,6 +12,15 @@ use crate::task::journal::Step;
 impl World {
     /// Plays everything, and says what was measured; nothing if it was told to stop.
     pub fn play(mut self, stop: &dyn Fn() -> bool) -> Result<Option<Outcome>, SimError> {
+        let ended = self.go(stop);
+        match self.failure.take() {
+            Some(error) => Err(error),
+            None => Ok(ended.then(|| self.outcome())),
+        }
+    }
+
+    /// Plays everything; false if it was told to stop.
+    pub(super) fn go(&mut self, stop: &dyn Fn() -> bool) -> bool {
         let mut events = 0u32;
         for task in 0..self.tasks.len() as u32 {
             self.events.at(0, Event::Task(task));
@@ -25,7 +34,7 @@ impl World {
             self.now = time;
             events = events.wrapping_add(1);
             if events & 0xffff == 0 && stop() {
-                return Ok(None);
+                return false;
             }
             match event {
                 Event::Task(task) => self.go_on(task),
@@ -40,10 +49,7 @@ impl World {
                 break;
             }
         }
-        match self.failure.take() {
-            Some(error) => Err(error),
-            None => Ok(Some(self.outcome())),
-        }
+        true
     }
 
     /// A task runs.
