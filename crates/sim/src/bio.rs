@@ -86,6 +86,12 @@ impl Bios {
         self.slots.len() - free.count()
     }
 
+    /// How many there were at a time at most.
+    #[cfg(test)]
+    pub fn room(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Forgets a bio.
     #[inline]
     pub fn remove(&mut self, number: u32) {

@@ -159,6 +159,12 @@ impl Events {
         Some(word * 64 + self.filled[word].trailing_zeros() as usize)
     }
 
+    /// How many were planned at a time at most.
+    #[cfg(test)]
+    pub fn room(&self) -> usize {
+        self.entries.len() + self.far.capacity()
+    }
+
     /// Takes the next event.
     #[inline]
     pub fn next(&mut self) -> Option<(Time, Event)> {

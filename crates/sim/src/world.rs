@@ -9,6 +9,8 @@ mod build;
 pub use build::Built;
 mod play;
 mod replay;
+#[cfg(test)]
+mod tests;
 
 use crate::bio::{Bio, Bios, NONE, Op};
 use crate::cell::Host;
@@ -158,12 +160,15 @@ impl World {
 
     #[inline]
     fn unplug_all(&mut self, task: u32) {
-        let mut plug = std::mem::take(&mut self.tasks[task as usize].plug);
+        // Nearly always there is one.
+        let plug = &mut self.tasks[task as usize].plug;
+        if let [only] = plug[..] {
+            plug.clear();
+            return self.insert(only);
+        }
+        let mut plug = std::mem::take(plug);
         for &number in &plug {
-            let node = self.requests[number].node as usize;
-            if let Node::Disk(queue) = &mut self.nodes[node] {
-                queue.insert(self.now, number, &mut self.requests, &mut self.events);
-            }
+            self.insert(number);
         }
         plug.clear();
         self.tasks[task as usize].plug = plug;
@@ -172,14 +177,21 @@ impl World {
         }
     }
 
+    #[inline]
+    fn insert(&mut self, number: u32) {
+        let node = self.requests[number].node as usize;
+        if let Node::Disk(queue) = &mut self.nodes[node] {
+            queue.insert(self.now, number, &mut self.requests, &mut self.events);
+        }
+    }
+
     /// A disk is done with a request.
     #[inline]
     fn complete(&mut self, number: u32) {
         let (node, first) = (self.requests[number].node as usize, self.requests[number].first);
         self.disk_ios += 1;
-        let mut woken = std::mem::take(&mut self.woken);
         if let Node::Disk(queue) = &mut self.nodes[node] {
-            queue.complete(self.now, number, &self.requests, &mut woken);
+            queue.complete(self.now, number, &self.requests, &mut self.woken);
         }
         let mut next = first;
         while next != NONE {
@@ -191,10 +203,9 @@ impl World {
         if let Node::Disk(queue) = &mut self.nodes[node] {
             queue.dispatch(self.now, &mut self.requests, &mut self.events);
         }
-        for task in woken.drain(..) {
+        for task in self.woken.drain(..) {
             self.events.at(self.now + self.host.wake_ns, Event::Task(task));
         }
-        self.woken = woken;
     }
 
     /// A bio is done, and perhaps the bio that it is a part of, and so on up.

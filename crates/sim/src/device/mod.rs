@@ -29,6 +29,7 @@ pub struct Command {
 
 /// One disk.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are few disks, and flash is the one that must be near")]
 pub enum Disk {
     /// Flash behind any interface.
     Flash(Flash),

@@ -104,6 +104,7 @@ fn leaves_run(slot: &Slot) -> bool {
 }
 
 /// RAID-10's choice among the copies of a read, as an index of `copies`.
+#[inline]
 pub fn raid10(
     kernel: Kernel,
     slots: &[Slot],

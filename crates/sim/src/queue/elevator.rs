@@ -6,6 +6,7 @@ use crate::bio::{NONE, Op};
 use crate::cell::Scheduler;
 use crate::events::Time;
 use crate::queue::request::{Request, Requests};
+use crate::queue::sorted::{Sorted, Waiting};
 
 /// block/mq-deadline.c and block/deadline-iosched.c: how long a read may wait.
 const READ_EXPIRE: Time = 500_000_000;
@@ -23,7 +24,7 @@ const CFQ_QUANTUM: u32 = 4;
 pub struct Elevator {
     kind: Scheduler,
     /// By sector, reads and writes apart, for merging and for sorted dispatch.
-    sorted: [Vec<Waiting>; 2],
+    sorted: [Sorted; 2],
     /// deadline: in order of arrival.
     arrival: [Arrival; 2],
     /// Requests for first-come dispatch, and per process for CFQ.
@@ -81,10 +82,10 @@ impl Elevator {
             return self.fifo.iter().rev().take(8).find_map(|&n| join(&requests[n], n, op, sector, end));
         }
         let sorted = &self.sorted[op as usize];
-        let place = sorted.partition_point(|waiting| waiting.sector < sector);
+        let place = sorted.before(sector);
         self.hint = place;
         if let Some(before) = place.checked_sub(1) {
-            let number = sorted[before].number;
+            let number = sorted.get(before)?.number;
             if let Some(joined) = join(&requests[number], number, op, sector, end) {
                 return Some(joined);
             }
@@ -169,7 +170,7 @@ impl Elevator {
         let sorted = &self.sorted[direction];
         if direction != self.direction {
             self.direction = direction;
-            self.cursor = sorted.partition_point(|waiting| waiting.sector < self.position);
+            self.cursor = sorted.before(self.position);
         }
         self.batch = 1;
         let next = if self.cursor < sorted.len() { self.cursor } else { 0 };
@@ -212,12 +213,8 @@ impl Elevator {
     fn sort(&mut self, number: u32, ticket: u32, request: &Request) {
         let direction = request.op as usize;
         let sorted = &mut self.sorted[direction];
-        let before = |place: usize| sorted.get(place).is_some_and(|waiting| waiting.sector <= request.sector);
         // Nearly always where its bio was looked for.
-        let place = self.hint;
-        let fits = place <= sorted.len() && !before(place) && (place == 0 || before(place - 1));
-        let place = if fits { place } else { sorted.partition_point(|w| w.sector <= request.sector) };
-        sorted.insert(place, Waiting { sector: request.sector, number, ticket });
+        sorted.insert(self.hint, Waiting { sector: request.sector, number, ticket });
         self.cursor += usize::from(direction == self.direction && request.sector < self.position);
     }
 
@@ -225,22 +222,11 @@ impl Elevator {
     fn unsort(&mut self, op: Op, sector: u64, number: u32) -> u32 {
         let direction = op as usize;
         let sorted = &mut self.sorted[direction];
-        let first = sorted.partition_point(|waiting| waiting.sector < sector);
-        let Some(index) = sorted[first..].iter().position(|waiting| waiting.number == number) else {
-            return 0;
-        };
+        let first = sorted.before(sector);
+        let Some(index) = sorted.iter().skip(first).position(|w| w.number == number) else { return 0 };
         self.cursor -= usize::from(direction == self.direction && first + index < self.cursor);
         sorted.remove(first + index).ticket
     }
-}
-
-/// A request that waits.
-#[derive(Clone, Copy, Debug)]
-struct Waiting {
-    sector: u64,
-    number: u32,
-    /// Its place in the order of arrival.
-    ticket: u32,
 }
 
 /// Requests in order of arrival, from which any may be taken.

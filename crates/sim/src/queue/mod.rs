@@ -2,6 +2,7 @@
 
 pub mod elevator;
 pub mod request;
+mod sorted;
 pub mod wbt;
 
 use std::collections::VecDeque;

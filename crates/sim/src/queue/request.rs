@@ -72,6 +72,12 @@ impl Requests {
         self.slots.len() - free.count()
     }
 
+    /// How many there were at a time at most.
+    #[cfg(test)]
+    pub fn room(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Forgets a request.
     #[inline]
     pub fn remove(&mut self, number: u32) {

@@ -176,11 +176,11 @@ fn check(job: &cell::Job, sectors: u64) -> Result<(), SimError> {
     let sizes = job.read_sizes.iter().chain(&job.write_sizes);
     if sizes
         .into_iter()
-        .any(|&(bytes, weight)| bytes == 0 || bytes % 512 != 0 || weight.is_nan() || weight < 0.0)
+        .any(|&(bytes, weight)| bytes == 0 || !bytes.is_multiple_of(512) || weight.is_nan() || weight < 0.0)
     {
         return wrong("sizes must be multiples of 512 bytes, with weights of 0 or more".into());
     }
-    if job.iodepth == 0 || job.size < 512 || job.align % 512 != 0 {
+    if job.iodepth == 0 || job.size < 512 || !job.align.is_multiple_of(512) {
         return wrong("iodepth must be at least 1, size at least 512, blocks aligned to 512 bytes".into());
     }
     if !(0.0..=1.0).contains(&job.read_share) {

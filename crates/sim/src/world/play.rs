@@ -12,7 +12,7 @@ use crate::task::journal::Step;
 impl World {
     /// Plays everything, and says what was measured; nothing if it was told to stop.
     pub fn play(mut self, stop: &dyn Fn() -> bool) -> Result<Option<Outcome>, SimError> {
-        let ended = self.run(stop);
+        let ended = self.go(stop);
         match self.failure.take() {
             Some(error) => Err(error),
             None => Ok(ended.then(|| self.outcome())),
@@ -20,7 +20,7 @@ impl World {
     }
 
     /// Plays until the jobs end, or the time is over. False if it was told to stop.
-    fn run(&mut self, stop: &dyn Fn() -> bool) -> bool {
+    pub(super) fn go(&mut self, stop: &dyn Fn() -> bool) -> bool {
         let mut events = 0u32;
         for task in 0..self.tasks.len() as u32 {
             self.events.at(0, Event::Task(task));
@@ -55,11 +55,11 @@ impl World {
     /// As [`play`](Self::play), and sees that nothing is left behind when everything has come to rest.
     #[cfg(test)]
     pub fn play_out(mut self) -> Outcome {
-        self.run(&|| false);
+        self.go(&|| false);
         let end = self.now;
         assert_eq!(self.running, 0, "jobs that wait for ever");
         self.running = usize::MAX;
-        self.run(&|| false);
+        self.go(&|| false);
         assert_eq!((self.bios.in_use(), self.requests.in_use()), (0, 0), "bios, requests");
         assert_eq!(self.ios.len(), self.free_ios.len());
         for node in &self.nodes {

@@ -88,6 +88,16 @@ fn flushes_reach_the_disks_and_are_no_writes() {
 }
 
 #[test]
+fn no_more_is_taken_of_a_trace_than_is_needed() {
+    for timed in [true, false] {
+        let mut cell = cell(10_000.0, json!({"timed": timed, "iodepth": 4}));
+        cell.max_ios = Some(1_000);
+        // A trace without an end.
+        assert_eq!(play(&cell, writes(u64::MAX, 1_000_000)).unwrap().write.total_ios, 1_000);
+    }
+}
+
+#[test]
 fn an_empty_trace_is_no_time_at_all() {
     let outcome = play(&cell(1_000.0, json!({"timed": true, "iodepth": 1})), std::iter::empty()).unwrap();
     assert_eq!((outcome.write.total_ios, outcome.read.total_ios), (0, 0));
