@@ -8,6 +8,8 @@ mod arrays;
 mod build;
 pub use build::Built;
 mod play;
+#[cfg(test)]
+mod tests;
 
 use crate::bio::{Bio, Bios, NONE, Op};
 use crate::cell::Host;

@@ -11,15 +11,20 @@ use crate::task::journal::Step;
 impl World {
     /// Plays everything, and says what was measured; nothing if it was told to stop.
     pub fn play(mut self, stop: &dyn Fn() -> bool) -> Option<Outcome> {
+        self.start();
         self.run(stop).then(|| self.outcome())
+    }
+
+    /// Every task begins.
+    fn start(&mut self) {
+        for task in 0..self.tasks.len() as u32 {
+            self.events.at(0, Event::Task(task));
+        }
     }
 
     /// Plays until the jobs end, or the time is over. False if it was told to stop.
     fn run(&mut self, stop: &dyn Fn() -> bool) -> bool {
         let mut events = 0u32;
-        for task in 0..self.tasks.len() as u32 {
-            self.events.at(0, Event::Task(task));
-        }
         while self.running > 0 {
             let Some((time, event)) = self.events.next() else { break };
             if time > self.runtime {
@@ -50,6 +55,7 @@ impl World {
     /// As [`play`](Self::play), and sees that nothing is left behind when everything has come to rest.
     #[cfg(test)]
     pub fn play_out(mut self) -> Outcome {
+        self.start();
         self.run(&|| false);
         let end = self.now;
         assert_eq!(self.running, 0, "jobs that wait for ever");
