@@ -51,18 +51,27 @@ impl Bio {
 }
 
 /// All bios in flight.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Bios {
     slots: Vec<Bio>,
-    free: Vec<u32>,
+    /// The first free slot; each names the `next`.
+    free: u32,
+}
+
+impl Default for Bios {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: NONE }
+    }
 }
 
 impl Bios {
     /// Stores a bio and returns its number.
     #[inline]
     pub fn add(&mut self, bio: Bio) -> u32 {
-        if let Some(number) = self.free.pop() {
-            self.slots[number as usize] = bio;
+        let number = self.free;
+        if let Some(slot) = self.slots.get_mut(number as usize) {
+            self.free = slot.next;
+            *slot = bio;
             return number;
         }
         self.slots.push(bio);
@@ -72,13 +81,22 @@ impl Bios {
     /// How many are in flight.
     #[cfg(test)]
     pub fn in_use(&self) -> usize {
-        self.slots.len() - self.free.len()
+        let free =
+            std::iter::successors(self.slots.get(self.free as usize), |s| self.slots.get(s.next as usize));
+        self.slots.len() - free.count()
+    }
+
+    /// How many there were at a time at most.
+    #[cfg(test)]
+    pub fn room(&self) -> usize {
+        self.slots.len()
     }
 
     /// Forgets a bio.
     #[inline]
     pub fn remove(&mut self, number: u32) {
-        self.free.push(number);
+        self.slots[number as usize].next = self.free;
+        self.free = number;
     }
 }
 

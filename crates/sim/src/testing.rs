@@ -85,12 +85,12 @@ pub fn cell(md: Md, limits: &Throttled, jobs: &[Job]) -> Cell {
 
 /// Plays a cell, and sees that nothing is left behind.
 pub fn play(cell: &Cell) -> Outcome {
-    World::new(cell).unwrap().play_out()
+    World::new(cell, None).unwrap().play_out()
 }
 
 /// Why a cell is refused.
 pub fn refusal(cell: &Cell) -> String {
-    World::new(cell).expect_err("it must be refused").to_string()
+    World::new(cell, None).expect_err("it must be refused").to_string()
 }
 
 /// Requests and sectors at all the disks: (reads, writes).

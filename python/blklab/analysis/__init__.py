@@ -1,1 +1,1 @@
-"""What is made of results: calibration of device models, predictions beside measurements, explanations."""
+"""What is made of results: calibrations, predictions beside measurements, explanations."""

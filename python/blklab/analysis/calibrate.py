@@ -127,9 +127,7 @@ class _Bench:
     def __init__(self, settings: Mapping[str, Any], size: str, where: Path) -> None:
         self.settings, self.size, self.where = settings, size, where
 
-    def residuals(
-        self, device: Mapping[str, Any], runs: Sequence[Observation]
-    ) -> list[Residual]:
+    def residuals(self, device: Mapping[str, Any], runs: Sequence[Observation]) -> list[Residual]:
         documents = [self._document(device, run) for run in runs]
         outcomes = sim.outcomes(documents, len(os.sched_getaffinity(0)))
         return [
@@ -160,7 +158,8 @@ def _fit(
 
     def values(point: Sequence[float]) -> dict[str, int]:
         return {
-            name: max(1, round(math.exp(min(x, 60.0)))) if not name.endswith("_bytes")
+            name: max(1, round(math.exp(min(x, 60.0))))
+            if not name.endswith("_bytes")
             else max(512, round(math.exp(min(x, 60.0)) / 512) * 512)
             for name, x in zip(parameters, point, strict=True)
         }
@@ -172,7 +171,9 @@ def _fit(
         return sum(error**2 for error in errors) / len(errors) + HOLD * away
 
     count = len(parameters)
-    simplex = np.array([begin] + [[x + 0.3 * (i == j) for j, x in enumerate(begin)] for i in range(count)])
+    simplex = np.array(
+        [begin] + [[x + 0.3 * (i == j) for j, x in enumerate(begin)] for i in range(count)]
+    )
     best = minimize(
         misfit,
         begin,
@@ -192,7 +193,7 @@ def as_toml(calibration: Calibration, source: str) -> str:
     import json
 
     lines = [
-        "# Written by `blklab calibrate`. An experiment takes it as calibrated = \"this file\".",
+        '# Written by `blklab calibrate`. An experiment takes it as calibrated = "this file".',
         "",
         "[device]",
         f"source = {json.dumps(source)}",
@@ -205,5 +206,7 @@ def as_toml(calibration: Calibration, source: str) -> str:
     lines += ["", "# Predicted beside measured IOPS of every input:"]
     for one in calibration.residuals:
         predicted, measured = one.read_iops + one.write_iops, one.run.read_iops + one.run.write_iops
-        lines.append(f"#   {one.run.name}: {predicted:.0f}, measured {measured:.0f} ({one.error:+.1%})")
+        lines.append(
+            f"#   {one.run.name}: {predicted:.0f}, measured {measured:.0f} ({one.error:+.1%})"
+        )
     return "\n".join(lines) + "\n"

@@ -88,9 +88,7 @@ def read(path: Path) -> Reference:
     randomio = list(_randomio_runs(path / RANDOMIO))
     if not runs and not randomio:
         raise UsageError(f"{path}: neither {RUNS} nor {RANDOMIO} has a row")
-    return Reference(
-        path, targets, tests, common, runs, _device_io(path / DEVICE_IO), randomio
-    )
+    return Reference(path, targets, tests, common, runs, _device_io(path / DEVICE_IO), randomio)
 
 
 def _tables(path: Path, described: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -130,9 +128,7 @@ def _number(where: str, row: Mapping[str, str], column: str) -> float:
     return value
 
 
-def _fio_runs(
-    path: Path, targets: Mapping[str, Any], tests: Mapping[str, Any]
-) -> Iterator[FioRun]:
+def _fio_runs(path: Path, targets: Mapping[str, Any], tests: Mapping[str, Any]) -> Iterator[FioRun]:
     for where, row in _rows(path, ("target", "test", "read_iops", "write_iops")):
         for kind, known in (("target", targets), ("test", tests)):
             if row[kind] not in known:

@@ -14,6 +14,12 @@ from blklab.cli.lazy import Entry, LazyGroup
 COMMANDS = {
     "run": Entry("blklab.cli.run:run", "Run an experiment: stacks × workloads × settings"),
     "trace": Entry("blklab.cli.trace:trace", "Read block traces and say what the workload is"),
+    "calibrate": Entry(
+        "blklab.cli.calibrate:calibrate", "Fit a device's model to measurements of that device"
+    ),
+    "validate": Entry(
+        "blklab.cli.validate:validate", "Predict published arrays, and say how far off that is"
+    ),
     "completion": Entry("blklab.cli.completion:completion", "Print the completion for your shell"),
 }
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blklab.cli.common import emit, json_option
+from blklab.cli.common import emit, json_option, progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,6 +58,11 @@ def _only(_ctx: click.Context, _parameter: click.Parameter, text: str | None) ->
     help="Cells to run at the same time; as many as there are CPUs, unless given.",
 )
 @click.option(
+    "--explain",
+    is_flag=True,
+    help="Say why: who was saturated, who got which share, what the balancer did.",
+)
+@click.option(
     "--schema", is_flag=True, help="Print the JSON Schema of experiment files, for editors."
 )
 @json_option
@@ -70,6 +75,7 @@ def run(
     seed: int | None,
     settings: tuple[str, ...],
     jobs: int | None,
+    explain: bool,
     schema: bool,
     as_json: bool,
 ) -> None:
@@ -83,6 +89,7 @@ def run(
     Examples:
       blklab run unbalanced.toml --dry-run           the cells, and what each will do
       blklab run unbalanced.toml --only 'stack=near,workload=rand*'
+      blklab run unbalanced.toml --only stack=near --explain
       blklab run unbalanced.toml --set kernel=6.1 --set iodepth='[1, 8, 64]'
       blklab run unbalanced.toml --dry-run --json | jq .cells[0].cell
       blklab run --schema > experiment.schema.json   completion and checks in your editor
@@ -103,7 +110,7 @@ def run(
     if dry_run:
         emit(plan.as_dict(), as_json, lambda console: _draw(console, plan))
         return
-    simulate(plan, jobs=jobs, as_json=as_json)
+    simulate(plan, jobs=jobs, explain=explain, as_json=as_json)
 
 
 def _changes(settings: tuple[str, ...]) -> list[Any]:
@@ -122,11 +129,34 @@ def _draw(console: "Console", plan: "Plan") -> None:
     cells.show(console, plan)
 
 
-def simulate(plan: "Plan", *, jobs: int | None, as_json: bool) -> None:
+def simulate(plan: "Plan", *, jobs: int | None, explain: bool, as_json: bool) -> None:
     """Runs every cell in the simulator and prints the results."""
+    import itertools
     import os
 
-    from blklab.runners import sim  # type: ignore[import-not-found]
+    from blklab.analysis.explain import explain as explained
+    from blklab.report import results as report
+    from blklab.runners import sim
 
-    results = sim.run(plan.cells, jobs=jobs or len(os.sched_getaffinity(0)))
-    emit([result.as_dict() for result in results], as_json, lambda _console: None)
+    with progress("simulating", len(plan.cells)) as advance:
+        done = itertools.count(1)
+        results = sim.run(
+            plan.cells,
+            jobs=jobs or len(os.sched_getaffinity(0)),
+            done=lambda _result: advance(next(done)),
+        )
+    said = [
+        explained(cell.document, result.outcome) if explain else []
+        for cell, result in zip(plan.cells, results, strict=True)
+    ]
+    documents = [result.as_dict() for result in results]
+    if explain:
+        for document, sentences in zip(documents, said, strict=True):
+            document["explanation"] = sentences
+
+    def draw(console: "Console") -> None:
+        report.show(console, plan, results)
+        if explain:
+            report.explanations(console, plan, results, said)
+
+    emit(documents, as_json, draw)

@@ -10,6 +10,7 @@ from typing import Any
 from blklab import _core
 from blklab.runners.result import Result
 from blklab.spec.cells import Cell
+from blklab.spec.replays import Source
 
 
 @contextmanager
@@ -24,13 +25,16 @@ def stopping() -> Iterator[_core.Stop]:
 
 
 def outcome(
-    document: Mapping[str, Any], stop: _core.Stop | None = None
+    document: Mapping[str, Any],
+    stop: _core.Stop | None = None,
+    replay: Source | None = None,
 ) -> dict[str, Any]:
-    """Simulates one cell's document and returns what was measured.
+    """Simulates one cell's document, with the trace that it replays, and returns the figures.
 
     Raises UsageError for a cell that makes no sense.
     """
-    measured: dict[str, Any] = json.loads(_core.simulate(json.dumps(document), stop))
+    trace = None if replay is None else ([replay.path], replay.format, replay.device)
+    measured: dict[str, Any] = json.loads(_core.simulate(json.dumps(document), stop, trace))
     return measured
 
 
@@ -58,5 +62,5 @@ def run(
 
 def _result(cell: Cell, stop: _core.Stop) -> Result:
     begin = time.perf_counter()
-    measured = outcome(cell.document, stop)
+    measured = outcome(cell.document, stop, cell.replay)
     return Result(cell.number, cell.labels, "sim", measured, time.perf_counter() - begin)

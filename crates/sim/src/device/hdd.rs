@@ -131,7 +131,10 @@ impl Hdd {
                 let waiting = self.waiting(now, command);
                 self.reads.push(waiting);
             }
-            Op::Write if self.model.write_cache => self.cache_write(now, command, events),
+            Op::Write if self.model.write_cache => {
+                self.refused.push_back(command);
+                self.fill_cache(now, events);
+            }
             Op::Write => {
                 let waiting = self.waiting(now, command);
                 self.dirty.push(waiting);
@@ -153,8 +156,8 @@ impl Hdd {
             Doing::Write(waiting) => {
                 if !self.model.write_cache {
                     events.at(now, Event::Done(waiting.command.request));
-                } else if let Some(command) = self.refused.pop_front() {
-                    self.cache_write(now, command, events);
+                } else {
+                    self.fill_cache(now, events);
                 }
             }
             Doing::Flush(request) => events.at(now, Event::Done(request)),
@@ -182,11 +185,21 @@ impl Hdd {
         self.interface_until
     }
 
-    fn cache_write(&mut self, now: Time, command: Command, events: &mut Events) {
-        if self.dirty.len() >= self.model.write_cache_requests as usize {
-            self.refused.push_back(command);
-            return;
+    /// Whether the cache takes no more; what is being written still is in it.
+    fn is_full(&self) -> bool {
+        let writing = usize::from(matches!(self.doing, Doing::Write(_)));
+        self.dirty.len() + writing >= self.model.write_cache_requests as usize
+    }
+
+    /// Takes the writes that wait, in their order, until the cache is full.
+    fn fill_cache(&mut self, now: Time, events: &mut Events) {
+        while !self.is_full() {
+            let Some(command) = self.refused.pop_front() else { break };
+            self.cache_write(now, command, events);
         }
+    }
+
+    fn cache_write(&mut self, now: Time, command: Command, events: &mut Events) {
         let done = self.transfer(now, command.bytes);
         events.at(done, Event::Done(command.request));
         // What continues a write that waits in the cache is written with it, up to a track.
@@ -207,7 +220,7 @@ impl Hdd {
     fn next(&mut self, now: Time, events: &mut Events) {
         self.answer_from_cache(now, events);
         let flushing = self.flush.is_some();
-        let full = self.dirty.len() >= self.model.write_cache_requests as usize || !self.model.write_cache;
+        let full = self.is_full() || !self.model.write_cache;
         let write = !self.dirty.is_empty() && (flushing || full || self.reads.is_empty());
         let read = !self.reads.is_empty() && !flushing;
         let (doing, duration) = if read || write {

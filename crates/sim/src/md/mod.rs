@@ -155,14 +155,26 @@ impl Array {
         bios: &mut Bios,
         out: &mut VecDeque<u32>,
     ) {
-        let mut copies = [Place { slot: 0, sector: 0 }; MAX_COPIES];
+        const NOWHERE: Place = Place { slot: 0, sector: 0 };
+        // Clearing room for the most would cost more than all the rest.
+        let (mut few, mut many);
+        let copies: &mut [Place] = match &self.layout {
+            Layout::Raid10(map) if map.copies() > 4 => {
+                many = [NOWHERE; MAX_COPIES];
+                &mut many
+            }
+            _ => {
+                few = [NOWHERE; 4];
+                &mut few
+            }
+        };
         let count_of_copies = match &self.layout {
-            Layout::Linear(map) => one(&mut copies, map.place(sector)),
-            Layout::Raid0(map) => one(&mut copies, map.place(sector)),
+            Layout::Linear(map) => one(copies, map.place(sector)),
+            Layout::Raid0(map) => one(copies, map.place(sector)),
             Layout::Raid1 => 0,
-            Layout::Raid456(stripes) => one(&mut copies, stripes.map.place(sector)),
+            Layout::Raid456(stripes) => one(copies, stripes.map.place(sector)),
             Layout::Raid10(map) => {
-                map.places(sector, &mut copies);
+                map.places(sector, copies);
                 map.copies() as usize
             }
         };
@@ -184,7 +196,7 @@ impl Array {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn child(
         &mut self,
         parent: u32,

@@ -3,11 +3,13 @@
 pub mod job;
 pub mod journal;
 pub mod offsets;
+pub mod replay;
 
 use std::collections::VecDeque;
 
 use job::Job;
 use journal::Journal;
+use replay::Replay;
 
 /// Who a task is.
 #[derive(Debug)]
@@ -16,6 +18,8 @@ pub enum Role {
     Job(Box<Job>),
     /// A journalling filesystem's commits.
     Journal(Journal),
+    /// A recorded load.
+    Replay(Box<Replay>),
     /// The thread of the array that is this node.
     Thread(u16),
     /// The bitmap of the array that is this node.

@@ -21,7 +21,7 @@ fn moved(md: Md) -> Vec<[u64; 2]> {
 
 /// Plays a cell until its jobs end.
 fn while_jobs_run(cell: &Cell) -> Outcome {
-    World::new(cell).unwrap().play(&|| false).unwrap()
+    World::new(cell, None).unwrap().play(&|| false).unwrap().unwrap()
 }
 
 const READ: [u64; 2] = [MEMBER, 0];

@@ -1,0 +1,152 @@
+"""Why a simulated run was as fast as it was: who was saturated, who was chosen, who waited."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from blklab.units import format_count, format_duration
+
+BUSY: Final = 0.95
+"""A part that works for more of the time than this is saturated."""
+
+REASONS: Final = {
+    "only": "nothing else could serve them",
+    "sequential": "they went on where its last read ended",
+    "idlest": "it had the fewest I/Os pending",
+    "nearest": "its head was nearest",
+    "lowest": "its copy has the lowest address (far and offset layouts)",
+}
+"""What the balancer's reasons mean."""
+
+
+def explain(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> list[str]:
+    """Returns sentences, the most important first, each with the figures that it rests on."""
+    return [
+        *_limits(document, outcome),
+        *_shares(outcome),
+        *_balancers(document, outcome),
+        *_waits(outcome),
+    ]
+
+
+def saturation(device: Mapping[str, Any], runtime_ns: int) -> tuple[float, str]:
+    """Returns how much of the time a device's busiest part worked, and which part that is."""
+    work = device["work"]
+    parts = {
+        "interface": work["interface_ns"] / runtime_ns,
+        "media": (work["media_ns"] - device["flush_ns"]) / runtime_ns,
+        "flushes": device["flush_ns"] / runtime_ns,
+    }
+    part = max(parts, key=lambda name: parts[name])
+    return parts[part], part
+
+
+def _limits(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> Iterator[str]:
+    runtime = max(1, outcome["runtime_ns"])
+    saturated = []
+    for device in outcome["devices"]:
+        share, part = saturation(device, runtime)
+        if share >= BUSY:
+            what = {"interface": "its interface", "media": "its media", "flushes": "flushing"}[part]
+            saturated.append(f"{device['name']} ({what} {share:.0%} of the time)")
+    if saturated:
+        yield f"Saturated: {', '.join(saturated)}."
+    cpu = _processor(document, outcome)
+    if cpu >= 0.9:
+        yield f"The jobs' processors are the limit: they work {cpu:.0%} of the time."
+    elif not saturated and (throttled := [d for d in outcome["devices"] if _is_throttled(d)]):
+        share, part = saturation(throttled[0], runtime)
+        yield (
+            f"Held back by writeback throttling of {throttled[0]['name']}, whose {part} works"
+            f" {share:.0%} of the time."
+        )
+    elif not saturated:
+        busiest = max(outcome["devices"], key=lambda device: saturation(device, runtime)[0])
+        share, part = saturation(busiest, runtime)
+        yield (
+            f"Nothing is saturated: {busiest['name']} is busiest ({part} {share:.0%} of the time),"
+            f" the jobs' processors work {cpu:.0%} of it; latency and queue depth decide."
+        )
+
+
+def _is_throttled(device: Mapping[str, Any]) -> bool:
+    return bool(device["throttle_waits"] > 0.01 * max(1, sum(device["ios"])))
+
+
+def _processor(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> float:
+    host = {"submit_ns": 2200, "reap_ns": 1200, "md_ns": 600, **document.get("host", {})}
+    each = host["submit_ns"] + host["reap_ns"] + host["md_ns"] * bool(outcome["arrays"])
+    ios = outcome["read"]["total_ios"] + outcome["write"]["total_ios"]
+    jobs = sum(job["numjobs"] for job in document["jobs"]) or 1
+    return float(ios * each / (jobs * max(1, outcome["runtime_ns"])))
+
+
+def _shares(outcome: Mapping[str, Any]) -> Iterator[str]:
+    runtime = max(1, outcome["runtime_ns"])
+    if len(outcome["devices"]) < 2:
+        return
+    for way, name in ((0, "reads"), (1, "writes")):
+        total = sum(device["ios"][way] for device in outcome["devices"])
+        if not total:
+            continue
+        parts = []
+        for device in outcome["devices"]:
+            ios = device["ios"][way]
+            depth = device["ticks_ns"][way] / runtime
+            took = format_duration(device["ticks_ns"][way] / ios) if ios else "–"
+            merged = device["merges"][way] / max(1, ios)
+            merging = f", {merged:.2g} merged into each" if merged >= 0.05 else ""
+            parts.append(
+                f"{device['name']} {ios / total:.1%} ({ios * 1e9 / runtime:,.0f} a second,"
+                f" {took} each, {depth:.1f} in its queue{merging})"
+            )
+        yield f"Of the {name} below, {'; '.join(parts)}."
+
+
+def _balancers(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> Iterator[str]:
+    for array in outcome["arrays"]:
+        chosen = [
+            (slot, reason, stats[reason])
+            for slot, stats in enumerate(array["slots"])
+            for reason in REASONS
+            if stats[reason]
+        ]
+        total = sum(count for *_, count in chosen)
+        if not total or len(array["slots"]) < 2:
+            continue
+        chosen.sort(key=lambda one: -one[2])
+        said = [
+            f"{count / total:.1%} went to slot {slot} because {REASONS[reason]}"
+            for slot, reason, count in chosen[:4]
+            if count / total >= 0.001
+        ]
+        yield (
+            f"The balancer of {array['name']} (kernel {document['kernel']}) chose for"
+            f" {format_count(total)} reads: {'; '.join(said)}."
+        )
+
+
+def _waits(outcome: Mapping[str, Any]) -> Iterator[str]:
+    runtime = max(1, outcome["runtime_ns"])
+    for device in outcome["devices"]:
+        ios = max(1, sum(device["ios"]))
+        if _is_throttled(device):
+            yield (
+                f"Writeback throttling of {device['name']} put tasks to sleep"
+                f" {format_count(device['throttle_waits'])} times: md passes writes on without"
+                " REQ_IDLE, so that they count as buffered ones, and with a write cache sleepers"
+                " wake only when all writes are back."
+            )
+        if device["tag_waits"] / ios > 0.01:
+            yield (
+                f"All of {device['name']}'s tags (nr_requests) were taken"
+                f" {format_count(device['tag_waits'])} times, and tasks slept for one."
+            )
+        if device["flush_ns"] / runtime > 0.05:
+            yield (
+                f"{device['name']} spent {device['flush_ns'] / runtime:.0%} of the time in"
+                f" {format_count(device['flushes'])} flushes, and served nothing meanwhile:"
+                " journal commits and fsyncs ask for them."
+            )
+    for array in outcome["arrays"]:
+        if array["bitmap_writes"]:
+            yield f"{array['name']} wrote its bitmap {format_count(array['bitmap_writes'])} times."

@@ -1,0 +1,149 @@
+"""`blklab calibrate`: a device's model from measurements of that device alone."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from blklab.cli.common import emit, json_option
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from blklab.analysis.calibrate import Calibration
+    from blklab.analysis.observations import Observation
+
+
+@click.command()
+@click.argument(
+    "inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT..."
+)
+@click.option(
+    "--model",
+    required=True,
+    metavar="NAME|FILE",
+    help="What the fit begins with: a stock model, or a file with a [device] table.",
+)
+@click.option("--target", metavar="NAME", help="The single-device target, if INPUT is a directory.")
+@click.option("--kernel", default="6.1", show_default=True, help="The kernel it was measured on.")
+@click.option(
+    "--filesystem",
+    type=click.Choice(["none", "ext3", "ext4", "xfs"]),
+    default="none",
+    show_default=True,
+    help="What was between fio and the device.",
+)
+@click.option(
+    "--size",
+    metavar="SIZE",
+    help="What of the device fio could use, from its start; 100% unless given.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help='Write the calibrated device here, for calibrated = "FILE".',
+)
+@json_option
+def calibrate(
+    *,
+    inputs: tuple[Path, ...],
+    model: str,
+    target: str | None,
+    kernel: str,
+    filesystem: str,
+    size: str | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Fit a device's model to runs of fio on that device alone.
+
+    INPUT is fio's output (JSON or text), or a directory of tables as `blklab validate` reads. Data
+    sheets and physics give most of a model; the few parameters that decide are fitted, in stages,
+    each on the runs that depend on it. Says how far off the fitted model is for every input.
+
+    \b
+    Examples:
+      fio --output-format=json --output=nvme.json jobs.fio
+      blklab calibrate nvme.json --model pm983 -o nvme.toml
+      blklab calibrate reference/ --target ssd --model sm883 --kernel 4.19 --filesystem ext4
+
+    \b
+    Exit status: 0 done, 2 an input or the model makes no sense.
+    """
+    from blklab.analysis import calibrate as analysis
+
+    device = _device(model)
+    runs: list[Observation] = []
+    for path in inputs:
+        runs += _runs(path, target)
+    found = analysis.calibrate(
+        device,
+        runs,
+        kernel=kernel,
+        filesystem=filesystem,
+        size=size or "100%",
+        where=inputs[0],
+        tell=_tell,
+    )
+    if output is not None:
+        from blklab.output import write
+
+        source = f"calibrated from {model} on {', '.join(str(path) for path in inputs)}"
+        write(output, analysis.as_toml(found, source).encode())
+    document = {
+        "device": dict(found.device),
+        "fitted": {name: {"before": a, "after": b} for name, (a, b) in found.fitted.items()},
+        "residuals": [
+            {
+                "run": one.run.name,
+                "measured": {"read_iops": one.run.read_iops, "write_iops": one.run.write_iops},
+                "predicted": {"read_iops": one.read_iops, "write_iops": one.write_iops},
+                "error": one.error,
+            }
+            for one in found.residuals
+        ],
+    }
+    emit(document, as_json, lambda console: _draw(console, found))
+
+
+def _device(model: str) -> dict[str, object]:
+    from blklab.errors import UsageError
+    from blklab.spec import stock
+
+    if model in stock.names():
+        return stock.stock(model)
+    if Path(model).suffix == ".toml":
+        return stock.calibrated(Path(model))
+    try:
+        return stock.stock(model)
+    except ValueError as error:
+        raise UsageError(f"--model: {error}") from None
+
+
+def _runs(path: Path, target: str | None) -> "list[Observation]":
+    from blklab.analysis import observations, reference
+    from blklab.errors import UsageError
+
+    if not path.is_dir():
+        return observations.from_fio(path)
+    rows = reference.read(path)
+    singles = sorted({run.target for run in rows.singles()})
+    if target is None and len(singles) == 1:
+        target = singles[0]
+    if target not in singles:
+        raise UsageError(f"{path}: --target: one of {', '.join(singles) or 'none'} is expected")
+    return observations.from_table(rows, target)
+
+
+def _tell(line: str) -> None:
+    from blklab.cli.common import notes
+
+    notes().print(line)
+
+
+def _draw(console: "Console", found: "Calibration") -> None:
+    from blklab.report import accuracy, terminal
+
+    terminal.draw(console, accuracy.fitted(found))
+    terminal.draw(console, accuracy.residuals(found))

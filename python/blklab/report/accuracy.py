@@ -1,0 +1,145 @@
+"""How far predictions are from measurements: tables for the terminal and docs/accuracy.md."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from blklab.report.tables.base import Table, figures, text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from blklab.analysis.calibrate import Calibration
+    from blklab.analysis.questions import Answer
+    from blklab.analysis.validate import Row, Validation, Verdict
+
+
+def rows(found: "Sequence[Row]") -> Table:
+    """Returns published beside predicted figures of every row."""
+    columns = [text("target"), text("test"), *figures("published", "predicted", "error")]
+    columns += [*figures("read ms", "predicted"), text("shares, published → predicted")]
+    note = "IOPS, both directions. Shares: of reads if the test reads, else of writes."
+    return Table("Prediction beside measurement", columns, [_row(row) for row in found], note)
+
+
+def _row(row: "Row") -> list[str]:
+    published = sum(row.published[f"{way}_iops"] for way in ("read", "write"))
+    predicted = sum(row.predicted[f"{way}_iops"] for way in ("read", "write"))
+    latency = row.published.get("read_lat_ms")
+    shares = [
+        f"{name} {'–' if one.published is None else f'{one.published:.1%}'} → {one.predicted:.1%}"
+        for name, one in row.members.items()
+    ]
+    return [
+        row.target,
+        row.test,
+        _iops(published),
+        _iops(predicted),
+        f"{row.error:+.1%}",
+        "" if latency is None else f"{latency:,.1f}",
+        "" if latency is None else f"{row.predicted['read_lat_ms']:,.1f}",
+        ", ".join(shares),
+    ]
+
+
+def _iops(value: float) -> str:
+    return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+
+
+def verdicts(found: "Sequence[Verdict]") -> Table:
+    """Returns how each class of predicted rows did against its bounds."""
+    columns = [text("predicted"), *figures("rows", "within", "bound", "median error")]
+    columns += figures("worst share")
+    return Table(
+        "Verdict",
+        columns,
+        [
+            [
+                one.bound.name,
+                str(one.rows),
+                str(one.within),
+                f"±{one.bound.iops:.0%}"
+                + (f", latency ±{one.bound.latency:.0%}" if one.bound.latency else ""),
+                f"{one.median:.1%}" + (f" (≤ {one.bound.median:.0%})" if one.bound.median else ""),
+                ""
+                if one.worst_share is None
+                else f"{100 * one.worst_share:.1f} points"
+                + (f" (≤ {100 * one.bound.share:.0f})" if one.bound.share else ""),
+            ]
+            for one in found
+        ],
+    )
+
+
+def fitted(found: "Calibration") -> Table:
+    """Returns the parameters that were fitted."""
+    columns = [text("parameter"), *figures("before", "after")]
+    entries = [[name, f"{a:,.0f}", f"{b:,.0f}"] for name, (a, b) in found.fitted.items()]
+    return Table("Fitted", columns, entries)
+
+
+def residuals(found: "Calibration") -> Table:
+    """Returns what the fitted model says of every input."""
+    columns = [text("run"), *figures("measured", "predicted", "error")]
+    entries = [
+        [
+            one.run.name,
+            _iops(one.run.read_iops + one.run.write_iops),
+            _iops(one.read_iops + one.write_iops),
+            f"{one.error:+.1%}",
+        ]
+        for one in found.residuals
+    ]
+    return Table("Residuals, IOPS", columns, entries)
+
+
+def questions(console: "Console", answers: "Sequence[Answer]") -> None:
+    """Prints the answers to the open questions."""
+    from rich.text import Text
+
+    for one in answers:
+        console.print()
+        console.print(Text(f"{one.question} ({one.verdict})", "bold"))
+        console.print(Text(one.text))
+
+
+def markdown(found: "Validation", judged: "Sequence[Verdict]", answers: "Sequence[Answer]") -> str:
+    """Returns the accuracy report."""
+    return "\n".join(_markdown(found, judged, answers)) + "\n"
+
+
+def _markdown(
+    found: "Validation", judged: "Sequence[Verdict]", answers: "Sequence[Answer]"
+) -> Iterator[str]:
+    yield from (
+        "# Accuracy of the simulator",
+        "",
+        "Written by `blklab validate --reference DIR -o docs/accuracy.md`. Devices are calibrated",
+        "on measurements of single devices alone; arrays are predicted and never fitted.",
+        "",
+    )
+    yield from _section(verdicts(judged))
+    yield from _section(rows(found.rows))
+    for kind, one in found.calibrations.items():
+        yield f"## Calibration of `{kind}`"
+        yield ""
+        yield from _table(fitted(one))
+        yield from _table(residuals(one))
+    if answers:
+        yield from ("## Six questions that the publisher left open", "")
+        for answer in answers:
+            yield from (f"**{answer.question}** *{answer.verdict}.*", "", answer.text, "")
+
+
+def _section(table: Table) -> Iterator[str]:
+    yield from (f"## {table.title}", "")
+    if table.note:
+        yield from (table.note, "")
+    yield from _table(table)
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield "| " + " | ".join(column.heading for column in table.columns) + " |"
+    yield "|" + "|".join(" ---: " if column.numeric else " --- " for column in table.columns) + "|"
+    for entry in table.rows:
+        yield "| " + " | ".join(entry) + " |"
+    yield ""

@@ -1,0 +1,98 @@
+"""Results of runs, as a table and as explanations."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from blklab.report import cells, terminal, words
+from blklab.report.tables.base import Column, Table, text
+from blklab.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from blklab.runners.result import Result
+    from blklab.spec.cells import Cell, Plan
+
+SPARE: Final = ("in queues", "99 %", "below")
+"""Columns to do without in a narrow terminal, the first of them first."""
+
+
+def show(console: "Console", plan: "Plan", results: "Sequence[Result]") -> None:
+    """Prints the results of an experiment."""
+    terminal.draw(console, table(plan, results))
+
+
+def table(plan: "Plan", results: "Sequence[Result]") -> Table:
+    """Returns one row a cell: IOPS, latencies, and which share of the I/Os each disk served."""
+    varied = [label for label in plan.varied if label not in {"stack", "workload"}]
+    columns = [Column("#"), text("stack"), text("workload")]
+    columns += [text(label) for label in varied]
+    columns += [Column(name) for name in ("read IOPS", "write IOPS", "mean", "99 %")]
+    columns += [text("below"), Column("in queues")]
+    rows = [_row(cell, result, varied) for cell, result in zip(plan.cells, results, strict=True)]
+    title = printable(plan.title) or "Experiment"
+    note = (
+        "mean and 99 %: completion latencies. below: each disk's share of the I/Os; in queues: the"
+        " mean number of requests in each disk and its queue."
+    )
+    return Table(f"{title}: simulated", columns, rows, note, spare=SPARE)
+
+
+def _row(cell: "Cell", result: "Result", varied: Sequence[str]) -> list[str]:
+    outcome = result.outcome
+    runtime = max(1, outcome["runtime_ns"])
+    disks = outcome["devices"]
+    total = max(1, sum(sum(disk["ios"]) for disk in disks))
+    shares = [
+        f"{printable(disk['name'])} {words.share(sum(disk['ios']) / total)}" for disk in disks
+    ]
+    depths = [f"{sum(disk['ticks_ns']) / runtime:.0f}" for disk in disks]
+    if len(disks) > 4:
+        shares, depths = [f"{len(disks)} disks"], [depths[0], "…", depths[-1]]
+    return [
+        str(cell.number),
+        printable(cell.labels["stack"]),
+        printable(cell.labels["workload"]),
+        *(printable(cell.labels[label]) for label in varied),
+        _iops(outcome["read"]),
+        _iops(outcome["write"]),
+        words.duration(_latency(outcome, "mean")),
+        words.duration(_latency(outcome, "p99")),
+        " ".join(shares),
+        " ".join(depths),
+    ]
+
+
+def _iops(way: Mapping[str, Any]) -> str:
+    return words.NONE if not way["total_ios"] else f"{way['iops']:,.0f}"
+
+
+def _latency(outcome: Mapping[str, Any], figure: str) -> float | None:
+    """Returns the latency of the direction with the more I/Os."""
+    busier = max(("read", "write"), key=lambda way: outcome[way]["total_ios"])
+    value: float | None = outcome[busier]["clat_ns"][figure]
+    return value
+
+
+def explanations(
+    console: "Console", plan: "Plan", results: "Sequence[Result]", said: Sequence[Sequence[str]]
+) -> None:
+    """Prints, for each cell, what decided its figures."""
+    from rich.rule import Rule
+    from rich.text import Text
+
+    for cell, result, sentences in zip(plan.cells, results, said, strict=True):
+        label = " ".join(f"{key}={value}" for key, value in cell.labels.items())
+        console.print()
+        console.print(Rule(Text(printable(label), "bold"), align="left", style="cyan"))
+        console.print(Text(f"{cells.stack(cell.document)} · {_figures(result)}", "dim"))
+        for sentence in sentences:
+            console.print(Text(f"· {printable(sentence)}"))
+
+
+def _figures(result: "Result") -> str:
+    return ", ".join(
+        f"{way} {result.outcome[way]['iops']:,.0f} IOPS"
+        for way in ("read", "write")
+        if result.outcome[way]["total_ios"]
+    )
