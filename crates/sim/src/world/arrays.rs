@@ -157,7 +157,10 @@ impl World {
         if due(array) != before {
             self.arm_bitmap(node);
         }
-        if went_on && self.send_work(number) {
+        if !went_on {
+            // What was passed on after it had to wait is still held by the plug.
+            self.unplug(number);
+        } else if self.send_work(number) {
             self.unplug(number);
             self.events.at(self.now + self.host.md_ns, Event::Task(number));
         }

@@ -21,10 +21,15 @@ impl World {
 
     /// Plays until the jobs end, or the time is over. False if it was told to stop.
     pub(super) fn go(&mut self, stop: &dyn Fn() -> bool) -> bool {
-        let mut events = 0u32;
         for task in 0..self.tasks.len() as u32 {
             self.events.at(0, Event::Task(task));
         }
+        self.run(stop)
+    }
+
+    /// Plays on.
+    fn run(&mut self, stop: &dyn Fn() -> bool) -> bool {
+        let mut events = 0u32;
         while self.running > 0 {
             let Some((time, event)) = self.events.next() else { break };
             if time > self.runtime && self.replays {
@@ -59,7 +64,7 @@ impl World {
         let end = self.now;
         assert_eq!(self.running, 0, "jobs that wait for ever");
         self.running = usize::MAX;
-        self.go(&|| false);
+        self.run(&|| false);
         assert_eq!((self.bios.in_use(), self.requests.in_use()), (0, 0), "bios, requests");
         assert_eq!(self.ios.len(), self.free_ios.len());
         for node in &self.nodes {
