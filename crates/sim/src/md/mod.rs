@@ -270,6 +270,7 @@ impl Array {
     #[cfg(test)]
     pub fn assert_idle(&self) {
         assert!(self.slots.iter().all(|slot| slot.pending == 0));
+        assert!(self.sync.is_none() && self.barrier.is_none(), "a sync that waits for ever");
         if let Layout::Raid456(stripes) = &self.layout {
             stripes.assert_idle();
         }
