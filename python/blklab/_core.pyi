@@ -37,11 +37,21 @@ class Stop:
     def set(self) -> None:
         """Ends every simulation that was given this."""
 
-def simulate(cell: str, stop: Stop | None = None) -> str:
-    """Simulates one cell (crates/sim/src/cell.rs, as JSON text) and returns its outcome, as JSON
+def simulate(
+    cell: str,
+    stop: Stop | None = None,
+    trace: tuple[Sequence[str], str | None, str | Filter | None] | None = None,
+) -> str:
+    """Simulates one cell (crates/sim/src/cell, as JSON text) and returns its outcome, as JSON
     text (crates/sim/src/outcome.rs). Other threads run meanwhile.
 
-    Raises `UsageError` for a cell that makes no sense, `BlklabError` if it was stopped.
+    `trace` is what a cell with `replay` replays, in a group named `replay`: paths, format (None:
+    its content says), and whose I/Os: a device as `Filter` takes it, a filter, or None if there is
+    only one device. Reads, writes and flushes are replayed; discards and what has no sectors are
+    not.
+
+    Raises `UsageError` for a cell that makes no sense, or a trace that does not fit it,
+    `BlklabError` if it was stopped or the trace is damaged.
     """
 
 def trace_formats() -> list[tuple[str, str]]:

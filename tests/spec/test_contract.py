@@ -1,4 +1,4 @@
-"""Cells have the fields that the simulator declares in crates/sim/src/cell.rs, no others."""
+"""Cells have the fields that the simulator declares in crates/sim/src/cell, no others."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,8 @@ from blklab.spec.cells import plan
 from blklab.spec.overrides import parse_set
 
 ROOT = Path(__file__).parents[2]
-RUST = (ROOT / "crates" / "sim" / "src" / "cell.rs").read_text()
+FILES = sorted((ROOT / "crates" / "sim" / "src" / "cell").glob("*.rs"))
+RUST = "\n".join(path.read_text() for path in FILES)
 
 CELL = plan(
     ROOT / "examples" / "unbalanced.toml", changes=[parse_set("settings.host.md_ns=1")]

@@ -1,6 +1,7 @@
 //! The Python extension module `blklab._core`: thin conversions, nothing else.
 
 mod failures;
+mod replay;
 mod simulate;
 mod trace;
 

@@ -1,6 +1,8 @@
 //! The simulator for Python.
 
-use crate::failures::{BlklabError, UsageError};
+use crate::failures::{BlklabError, UsageError, python_error};
+use crate::replay::{Failure, Trace, replay, wanted};
+use blklab_sim::ReplayIos;
 use blklab_sim::cell::Cell;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -25,14 +27,25 @@ impl Stop {
 
 /// Simulates one cell, given as JSON text, and returns the outcome as JSON text.
 ///
-/// Other Python threads run meanwhile.
+/// `trace` is what a cell with `replay` replays: paths, format and device, or a filter. Its reads, writes and flushes
+/// count from when they were queued; discards and whatever has no sectors are left out. Other Python threads run
+/// meanwhile.
 #[pyfunction]
-#[pyo3(signature = (cell, stop=None))]
-pub fn simulate(py: Python<'_>, cell: &str, stop: Option<&Stop>) -> PyResult<String> {
+#[pyo3(signature = (cell, stop=None, trace=None))]
+pub fn simulate(py: Python<'_>, cell: &str, stop: Option<&Stop>, trace: Option<Trace>) -> PyResult<String> {
     let stop = stop.map(|s| Arc::clone(&s.0)).unwrap_or_default();
+    let trace = trace.map(|(paths, format, chosen)| (paths, format, wanted(chosen.as_ref())));
     py.detach(|| {
         let cell: Cell = serde_json::from_str(cell).map_err(|e| UsageError::new_err(format!("cell: {e}")))?;
-        let outcome = blklab_sim::run_until(&cell, &|| stop.load(Ordering::Relaxed));
+        let failure = Failure::default();
+        let ios = trace
+            .map(|(paths, format, filter)| replay(&paths, format.as_deref(), filter, &failure))
+            .transpose()?
+            .map(|ios| Box::new(ios) as ReplayIos);
+        let outcome = blklab_sim::run_until(&cell, ios, &|| stop.load(Ordering::Relaxed));
+        if let Some(error) = failure.take() {
+            return Err(python_error(error));
+        }
         let Some(outcome) = outcome.map_err(|e| UsageError::new_err(e.to_string()))? else {
             return Err(BlklabError::new_err("the simulation was stopped"));
         };

@@ -12,7 +12,7 @@ use std::io::{self, BufWriter, ErrorKind};
 /// `devices`: `major,minor`, `major:minor` or an input's name. `processes`: names or pids. `ops`: `read`,
 /// `write`, `discard`, `flush`. Times are ns since the trace began; `until_ns` no longer counts.
 #[pyclass(frozen)]
-pub struct Filter(filter::Filter);
+pub struct Filter(pub(crate) filter::Filter);
 
 #[pymethods]
 impl Filter {

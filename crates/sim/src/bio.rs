@@ -26,7 +26,7 @@ pub struct Bio {
     pub op: Op,
     /// Whether writeback throttling lets it pass (`REQ_SYNC | REQ_IDLE`, as direct writes have).
     pub direct: bool,
-    /// A phase of the array that issued it, for arrays that write in several.
+    /// What an array has to do when it is done: 0 is nothing, else one of `md::phase`.
     pub phase: u8,
     /// In sectors of its node.
     pub sector: u64,
@@ -51,28 +51,52 @@ impl Bio {
 }
 
 /// All bios in flight.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Bios {
     slots: Vec<Bio>,
-    free: Vec<u32>,
+    /// The first free slot; each names the `next`.
+    free: u32,
+}
+
+impl Default for Bios {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: NONE }
+    }
 }
 
 impl Bios {
     /// Stores a bio and returns its number.
     #[inline]
     pub fn add(&mut self, bio: Bio) -> u32 {
-        if let Some(number) = self.free.pop() {
-            self.slots[number as usize] = bio;
+        let number = self.free;
+        if let Some(slot) = self.slots.get_mut(number as usize) {
+            self.free = slot.next;
+            *slot = bio;
             return number;
         }
         self.slots.push(bio);
         self.slots.len() as u32 - 1
     }
 
+    /// How many are in flight.
+    #[cfg(test)]
+    pub fn in_use(&self) -> usize {
+        let free =
+            std::iter::successors(self.slots.get(self.free as usize), |s| self.slots.get(s.next as usize));
+        self.slots.len() - free.count()
+    }
+
+    /// How many there were at a time at most.
+    #[cfg(test)]
+    pub fn room(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Forgets a bio.
     #[inline]
     pub fn remove(&mut self, number: u32) {
-        self.free.push(number);
+        self.slots[number as usize].next = self.free;
+        self.free = number;
     }
 }
 

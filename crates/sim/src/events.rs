@@ -1,5 +1,8 @@
 //! What happens when: the event queue. Events of the same time come in the order in which they were planned,
 //! so a run is the same on every machine.
+//!
+//! Nearly all events are planned less than a millisecond ahead, so they lie in a calendar: a list for every half
+//! microsecond, a few events long at most, and a bit that says which lists have any. The rest waits in a heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,16 +21,64 @@ pub enum Event {
     Mechanism(u32),
 }
 
-/// The events to come.
-#[derive(Debug, Default)]
-pub struct Events {
-    heap: BinaryHeap<Reverse<u128>>,
+/// A slot of the calendar is two to this power of ns.
+const WIDTH: u32 = 9;
+/// Slots of the calendar.
+const SLOTS: usize = 2048;
+/// Words with a bit for each.
+const WORDS: usize = SLOTS / 64;
+/// No event: the end of a list.
+const NONE: u32 = u32::MAX;
+
+/// An event in the calendar.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    time: Time,
+    /// Which one was planned first, and what happens.
     planned: u32,
+    code: u32,
+    /// The next one of the same slot, or the next free one.
+    next: u32,
+}
+
+/// The events to come.
+#[derive(Debug)]
+pub struct Events {
+    /// The first event of each slot; a slot is every time that is so many widths from the start, modulo all slots.
+    heads: [u32; SLOTS],
+    /// Which slots have events.
+    filled: [u64; WORDS],
+    /// Which words of `filled` are not zero.
+    summary: u32,
+    free: u32,
+    entries: Vec<Entry>,
+    /// The width that time has come to: the calendar holds what is less than all slots ahead of it.
+    now: u64,
+    planned: u32,
+    /// What is further away, by time, order of planning and code, and when the first of it is.
+    far: BinaryHeap<Reverse<(Time, u32, u32)>>,
+    far_from: Time,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self {
+            heads: [NONE; SLOTS],
+            filled: [0; WORDS],
+            summary: 0,
+            free: NONE,
+            entries: Vec::new(),
+            now: 0,
+            planned: 0,
+            far: BinaryHeap::new(),
+            far_from: Time::MAX,
+        }
+    }
 }
 
 impl Events {
     /// Plans an event.
-    #[inline]
+    #[inline(always)]
     pub fn at(&mut self, time: Time, event: Event) {
         let code = match event {
             Event::Task(n) => n,
@@ -35,21 +86,163 @@ impl Events {
             Event::Mechanism(n) => 2 << 30 | n,
         };
         self.planned = self.planned.wrapping_add(1);
-        let key = u128::from(time) << 64 | u128::from(self.planned) << 32 | u128::from(code);
-        self.heap.push(Reverse(key));
+        let width = (time >> WIDTH).max(self.now);
+        if width - self.now >= SLOTS as u64 {
+            return self.plan_far(time, code);
+        }
+        let slot = width as usize % SLOTS;
+        let head = self.heads[slot];
+        if self.free == NONE {
+            self.grow();
+        }
+        let number = self.free;
+        // Field by field: a whole entry would be put together elsewhere and copied, and the copy wait for its parts.
+        let entry = &mut self.entries[number as usize];
+        self.free = entry.next;
+        entry.time = time;
+        entry.planned = self.planned;
+        entry.code = code;
+        entry.next = head;
+        if head == NONE {
+            self.heads[slot] = number;
+            self.filled[slot / 64] |= 1 << (slot % 64);
+            self.summary |= 1 << (slot / 64);
+        } else if time < self.entries[head as usize].time {
+            self.heads[slot] = number;
+        } else {
+            self.insert(head, number, time);
+        }
+    }
+
+    /// Puts an event behind whatever of its slot does not come later.
+    fn insert(&mut self, head: u32, number: u32, time: Time) {
+        let mut before = head as usize;
+        loop {
+            let next = self.entries[before].next;
+            if next == NONE || time < self.entries[next as usize].time {
+                self.entries[before].next = number;
+                self.entries[number as usize].next = next;
+                return;
+            }
+            before = next as usize;
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.free = self.entries.len() as u32;
+        self.entries.push(Entry { time: 0, planned: 0, code: 0, next: NONE });
+    }
+
+    #[cold]
+    fn plan_far(&mut self, time: Time, code: u32) {
+        self.far.push(Reverse((time, self.planned, code)));
+        self.far_from = self.far_from.min(time);
+    }
+
+    /// The first slot with events, from the present one on, round the calendar.
+    #[inline]
+    fn first(&self) -> Option<usize> {
+        let here = self.now as usize % SLOTS;
+        let (word, bit) = (here / 64, here % 64);
+        let rest = self.filled[word] >> bit;
+        if rest != 0 {
+            return Some(here + rest.trailing_zeros() as usize);
+        }
+        // The words after this one, then those before it, then this one's first bits.
+        let after = self.summary & (u32::MAX - 1) << word;
+        let words = if after != 0 { after } else { self.summary };
+        if words == 0 {
+            return None;
+        }
+        let word = words.trailing_zeros() as usize % WORDS;
+        Some(word * 64 + self.filled[word].trailing_zeros() as usize)
+    }
+
+    /// How many were planned at a time at most.
+    #[cfg(test)]
+    pub fn room(&self) -> usize {
+        self.entries.len() + self.far.capacity()
     }
 
     /// Takes the next event.
     #[inline]
     pub fn next(&mut self) -> Option<(Time, Event)> {
-        let Reverse(key) = self.heap.pop()?;
-        let (time, code) = ((key >> 64) as u64, key as u32);
+        let Some(slot) = self.first() else { return self.next_far() };
+        let slot = slot % SLOTS;
+        let number = self.heads[slot];
+        let entry = &mut self.entries[number as usize];
+        if entry.time >= self.far_from
+            && self.far.peek().is_some_and(|far| (far.0.0, far.0.1) < (entry.time, entry.planned))
+        {
+            return self.next_far();
+        }
+        let (time, code, next) = (entry.time, entry.code, entry.next);
+        entry.next = self.free;
+        self.free = number;
+        self.heads[slot] = next;
+        if next == NONE {
+            self.filled[slot / 64] &= !(1 << (slot % 64));
+            if self.filled[slot / 64] == 0 {
+                self.summary &= !(1 << (slot / 64));
+            }
+        }
+        Some(self.come(time, code))
+    }
+
+    #[cold]
+    fn next_far(&mut self) -> Option<(Time, Event)> {
+        let Reverse((time, _, code)) = self.far.pop()?;
+        self.far_from = self.far.peek().map_or(Time::MAX, |far| far.0.0);
+        Some(self.come(time, code))
+    }
+
+    /// Time goes on to an event.
+    #[inline]
+    fn come(&mut self, time: Time, code: u32) -> (Time, Event) {
+        self.now = time >> WIDTH;
         let n = code & ((1 << 30) - 1);
         let event = match code >> 30 {
             0 => Event::Task(n),
             1 => Event::Done(n),
             _ => Event::Mechanism(n),
         };
-        Some((time, event))
+        (time, event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn events_come_by_time_and_then_as_planned(
+            steps in prop::collection::vec((0u32..24, any::<u64>(), prop::bool::weighted(0.6)), 1..400),
+        ) {
+            let mut events = Events::default();
+            let mut known: Vec<(Time, u32)> = Vec::new();
+            let mut now = 0;
+            for (number, (bits, noise, plan)) in (0u32..).zip(steps) {
+                if plan {
+                    // Far and near alike, many at the same time.
+                    let time = now + (noise & ((1 << bits) - 1));
+                    events.at(time, Event::Done(number));
+                    known.push((time, number));
+                } else {
+                    known.sort_unstable();
+                    let expected = (!known.is_empty()).then(|| known.remove(0));
+                    let found = events.next();
+                    prop_assert_eq!(found, expected.map(|(time, n)| (time, Event::Done(n))));
+                    now = found.map_or(now, |(time, _)| time);
+                }
+            }
+            known.sort_unstable();
+            for (time, number) in known {
+                prop_assert_eq!(events.next(), Some((time, Event::Done(number))));
+            }
+            prop_assert_eq!(events.next(), None);
+        }
     }
 }

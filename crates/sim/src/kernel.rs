@@ -36,6 +36,12 @@ impl Kernel {
         self >= Self(6, 9)
     }
 
+    /// RAID-6 reads, modifies and writes (4.1, "md/raid6 algorithms: delta syndrome functions"); before, it always
+    /// reconstructed.
+    pub fn raid6_modifies(self) -> bool {
+        self >= Self(4, 1)
+    }
+
     /// Writes that md passes on are subject to writeback throttling (block/blk-wbt.c, 4.10).
     pub fn throttles_writeback(self) -> bool {
         self >= Self(4, 10)

@@ -13,16 +13,27 @@ pub mod outcome;
 mod queue;
 mod rng;
 mod task;
+#[cfg(test)]
+mod testing;
 mod world;
 
+pub use bio::Op;
 pub use error::SimError;
+pub use task::replay::{ReplayIo, ReplayIos};
 
-/// Simulates one cell.
+/// Simulates one cell that replays nothing.
 pub fn run(cell: &cell::Cell) -> Result<outcome::Outcome, SimError> {
-    Ok(run_until(cell, &|| false)?.expect("nothing stops it"))
+    Ok(run_until(cell, None, &|| false)?.expect("nothing stops it"))
 }
 
 /// Simulates one cell, unless `stop` says to give up: then there is no outcome. It is asked every few milliseconds.
-pub fn run_until(cell: &cell::Cell, stop: &dyn Fn() -> bool) -> Result<Option<outcome::Outcome>, SimError> {
-    Ok(world::World::new(cell)?.play(stop))
+///
+/// `trace` has the I/Os of a cell with [`cell::Cell::replay`], and is taken from as simulated time goes on. They count in
+/// a group named `replay`; an I/O that ends beyond the stack is an error.
+pub fn run_until(
+    cell: &cell::Cell,
+    trace: Option<ReplayIos>,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<outcome::Outcome>, SimError> {
+    world::World::new(cell, trace)?.play(stop)
 }

@@ -189,7 +189,7 @@ impl Gathering {
     }
 
     /// Counts an I/O that took from `start` to `now`.
-    #[inline]
+    #[inline(always)]
     pub fn count(&mut self, group: usize, op: Op, bytes: u32, start: Time, now: Time) {
         if now < self.ramp {
             return;

@@ -4,12 +4,19 @@
 //! when the disk is done (`complete`). Tasks submit bios one by one at their own pace, and sleep where the kernel
 //! would let them sleep: for a tag, in the writeback throttle, for a completion.
 
+#[cfg(test)]
+mod anything;
+mod arrays;
 mod build;
 pub use build::Built;
 mod play;
+mod replay;
+#[cfg(test)]
+mod tests;
 
 use crate::bio::{Bio, Bios, NONE, Op};
 use crate::cell::Host;
+use crate::error::SimError;
 use crate::events::{Event, Events, Time};
 use crate::md::Array;
 use crate::outcome::Gathering;
@@ -50,6 +57,8 @@ pub struct World {
     /// Arrays between the top and the disks: each costs processor time.
     depth: u64,
     runtime: Time,
+    /// A trace is replayed: it ends with the runtime, however much waits.
+    replays: bool,
     max_ios: u64,
     gathering: Gathering,
     /// The journal's task, if there is a filesystem.
@@ -60,6 +69,8 @@ pub struct World {
     /// Jobs and replays that are not finished.
     running: usize,
     disk_ios: u64,
+    /// What ends the run before its time.
+    failure: Option<SimError>,
     rng: Rng,
 }
 
@@ -82,18 +93,28 @@ impl World {
         let owner = &mut self.tasks[task as usize];
         match &mut self.nodes[self.bios[number].node as usize] {
             Node::Array(array) => {
+                if array.gated {
+                    return self.enter(task, number);
+                }
                 owner.work.pop_front();
                 let before = owner.work.len();
                 array.map(number, &mut self.bios, &mut owner.work);
                 // What an array makes goes before what came after the bio.
                 let made = owner.work.len() - before;
-                owner.work.rotate_right(made);
+                if before > 0 {
+                    owner.work.rotate_right(made);
+                }
                 if made == 0 {
                     self.bio_done(number);
                 }
                 true
             }
             Node::Disk(queue) => {
+                if self.bios[number].sectors > queue.max_sectors {
+                    let most = queue.max_sectors;
+                    self.split(task, number, most);
+                    return true;
+                }
                 match queue.admit(self.now, task, number, &owner.plug, &mut self.bios, &mut self.requests) {
                     Admission::Full => return false,
                     Admission::Merged => {}
@@ -105,31 +126,74 @@ impl World {
         }
     }
 
+    /// A task's first bio is larger than a request of its disk may be: it goes as several (`blk_bio_segment_split`).
+    #[cold]
+    fn split(&mut self, task: u32, number: u32, most: u32) {
+        let bio = self.bios[number];
+        let parts = bio.sectors.div_ceil(most);
+        self.bios[number].parts = parts;
+        let work = &mut self.tasks[task as usize].work;
+        work.pop_front();
+        for part in (0..parts).rev() {
+            let sector = bio.sector + u64::from(part * most);
+            let sectors = most.min(bio.sectors - part * most);
+            work.push_front(self.bios.add(Bio {
+                sector,
+                sectors,
+                parent: number,
+                parts: 0,
+                phase: 0,
+                next: NONE,
+                ..bio
+            }));
+        }
+    }
+
     /// The system call ends: what was held back goes into the elevators.
     #[inline]
     fn unplug(&mut self, task: u32) {
-        let mut plug = std::mem::take(&mut self.tasks[task as usize].plug);
+        if !self.tasks[task as usize].plug.is_empty() {
+            self.unplug_all(task);
+        }
+        // Rows may be held beside requests: a plug may have reads of members as well.
+        if !self.tasks[task as usize].touched.is_empty() {
+            self.release(task);
+        }
+    }
+
+    #[inline]
+    fn unplug_all(&mut self, task: u32) {
+        // Nearly always there is one.
+        let plug = &mut self.tasks[task as usize].plug;
+        if let [only] = plug[..] {
+            plug.clear();
+            return self.insert(only);
+        }
+        let mut plug = std::mem::take(plug);
         for &number in &plug {
-            let node = self.requests[number].node as usize;
-            if let Node::Disk(queue) = &mut self.nodes[node] {
-                queue.insert(self.now, number, &mut self.requests, &mut self.events);
-            }
+            self.insert(number);
         }
         plug.clear();
         self.tasks[task as usize].plug = plug;
     }
 
+    #[inline]
+    fn insert(&mut self, number: u32) {
+        let node = self.requests[number].node as usize;
+        if let Node::Disk(queue) = &mut self.nodes[node] {
+            queue.insert(self.now, number, &mut self.requests, &mut self.events);
+        }
+    }
+
     /// A disk is done with a request.
     #[inline]
     fn complete(&mut self, number: u32) {
-        let request = self.requests[number];
-        let node = request.node as usize;
+        let (node, first) = (self.requests[number].node as usize, self.requests[number].first);
         self.disk_ios += 1;
-        let mut woken = std::mem::take(&mut self.woken);
         if let Node::Disk(queue) = &mut self.nodes[node] {
-            queue.complete(self.now, number, &self.requests, &mut woken);
+            queue.complete(self.now, number, &self.requests, &mut self.woken);
         }
-        let mut next = request.first;
+        let mut next = first;
         while next != NONE {
             let bio = next;
             next = self.bios[bio].next;
@@ -139,36 +203,44 @@ impl World {
         if let Node::Disk(queue) = &mut self.nodes[node] {
             queue.dispatch(self.now, &mut self.requests, &mut self.events);
         }
-        for task in woken.drain(..) {
+        for task in self.woken.drain(..) {
             self.events.at(self.now + self.host.wake_ns, Event::Task(task));
         }
-        self.woken = woken;
     }
 
     /// A bio is done, and perhaps the bio that it is a part of, and so on up.
     #[inline]
     fn bio_done(&mut self, mut number: u32) {
         loop {
-            let bio = self.bios[number];
-            self.bios.remove(number);
-            if bio.parent == NONE {
-                self.io_done(bio.io);
+            let Bio { parent: above, io, phase, .. } = self.bios[number];
+            if phase != 0 {
+                let bio = self.bios[number];
+                if self.tell_array(&bio) {
+                    self.bios.remove(number);
+                    return;
+                }
+            }
+            if above == NONE {
+                self.bios.remove(number);
+                self.io_done(io);
                 return;
             }
-            let parent = &mut self.bios[bio.parent];
+            let parent = &mut self.bios[above];
             parent.parts -= 1;
-            let rest = parent.parts;
-            if let Node::Array(array) = &mut self.nodes[parent.node as usize] {
-                array.part_done(&bio);
+            let (rest, node) = (parent.parts, parent.node);
+            if let Node::Array(array) = &mut self.nodes[node as usize] {
+                array.part_done(&self.bios[number]);
             }
+            self.bios.remove(number);
             if rest > 0 {
                 return;
             }
-            number = bio.parent;
+            number = above;
         }
     }
 
     /// Makes an I/O of a task and queues its bio at the top of the stack.
+    #[inline]
     fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, direct: bool) {
         let io = Io { task, op, bytes, start: self.now };
         let number = match self.free_ios.pop() {

@@ -33,9 +33,6 @@ class Row:
     outcome: Mapping[str, Any]
     """Everything that the simulation measured."""
 
-    single: bool = False
-    """Whether it is a row that was calibrated on."""
-
     @property
     def error(self) -> float:
         """Predicted over published IOPS, less one."""
@@ -111,7 +108,7 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Returns how each class of predicted rows did."""
     found = []
     for bound in BOUNDS:
-        chosen = [row for row in rows if not row.single and bound.applies(row)]
+        chosen = [row for row in rows if bound.applies(row)]
         if not chosen:
             continue
         shares = [
@@ -162,16 +159,17 @@ def validate(
             f"{singles.path}: no single-device row of {missing[0]!r}, which arrays are made of:"
             " give a directory that has some with --calibration"
         )
+    arrays = reference.arrays()
     cells = [
-        *(experiments.fio_cell(reference, run.target, run.test, devices) for run in reference.runs),
+        *(experiments.fio_cell(reference, run.target, run.test, devices) for run in arrays),
         *(experiments.randomio_cell(run) for run in reference.randomio),
     ]
     tell(f"predicting {len(cells)} rows")
     outcomes = sim.outcomes([cell.document for cell in cells], len(os.sched_getaffinity(0)))
-    count = len(reference.runs)
+    count = len(arrays)
     rows = [
         _fio_row(reference, singles, run, cell, outcome)
-        for run, cell, outcome in zip(reference.runs, cells[:count], outcomes[:count], strict=True)
+        for run, cell, outcome in zip(arrays, cells[:count], outcomes[:count], strict=True)
     ]
     rows += map(_randomio_row, reference.randomio, outcomes[count:])
     return Validation(rows, calibrations)
@@ -179,11 +177,9 @@ def validate(
 
 def _members(reference: Reference) -> set[str]:
     """Returns the devices that the rows' targets are made of."""
-    found: set[str] = set()
-    for run in reference.runs:
-        target = reference.targets[run.target]
-        found.update([target["device"]] if "device" in target else target["members"])
-    return found
+    return {
+        member for run in reference.arrays() for member in reference.targets[run.target]["members"]
+    }
 
 
 def _fio_row(
@@ -193,23 +189,21 @@ def _fio_row(
     predicted = {f"{way}_iops": outcome[way]["iops"] for way in ("read", "write")}
     way = 0 if run.read_iops > 0 else 1
     target = reference.targets[run.target]
-    single = "device" in target
     members: dict[str, Share] = {}
-    if not single:
-        served = reference.device_io.get((run.target, run.test), {})
-        names = _published_names(reference, singles, list(target["members"]), served)
-        predicted_ios = [device["ios"][way] for device in outcome["devices"]]
-        everything = max(1, sum(predicted_ios))
-        all_served = max(1, sum(ios[way] for ios in served.values()))
-        for member, name, ios in zip(
-            (device["name"] for device in cell.document["devices"]),
-            names,
-            predicted_ios,
-            strict=True,
-        ):
-            share = served[name][way] / all_served if name in served else None
-            members[name or member] = Share(share, ios / everything)
-    return Row(run.target, run.test, published, predicted, members, outcome, single)
+    served = reference.device_io.get((run.target, run.test), {})
+    names = _published_names(reference, singles, list(target["members"]), served)
+    predicted_ios = [device["ios"][way] for device in outcome["devices"]]
+    everything = max(1, sum(predicted_ios))
+    all_served = max(1, sum(ios[way] for ios in served.values()))
+    for member, name, ios in zip(
+        (device["name"] for device in cell.document["devices"]),
+        names,
+        predicted_ios,
+        strict=True,
+    ):
+        share = served[name][way] / all_served if name in served else None
+        members[name or member] = Share(share, ios / everything)
+    return Row(run.target, run.test, published, predicted, members, outcome)
 
 
 def _published_names(

@@ -32,7 +32,7 @@ def _row(row: "Row") -> list[str]:
         for published in ["–" if one.published is None else f"{one.published:.1%}"]
     ]
     return [
-        printable(row.target) + (" (calibrated on)" if row.single else ""),
+        printable(row.target),
         printable(row.test),
         _iops(measured),
         _iops(predicted),

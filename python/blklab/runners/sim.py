@@ -11,6 +11,7 @@ from blklab import _core
 from blklab.errors import BlklabError, UsageError
 from blklab.runners.result import Result
 from blklab.spec.cells import Cell
+from blklab.spec.replays import Source
 
 
 @contextmanager
@@ -27,12 +28,17 @@ def stopping() -> Iterator[_core.Stop]:
         raise
 
 
-def outcome(document: Mapping[str, Any], stop: _core.Stop | None = None) -> dict[str, Any]:
-    """Simulates one cell's document and returns what was measured.
+def outcome(
+    document: Mapping[str, Any],
+    stop: _core.Stop | None = None,
+    replay: Source | None = None,
+) -> dict[str, Any]:
+    """Simulates one cell's document, with the trace that it replays, and returns the figures.
 
     Raises UsageError for a cell that makes no sense.
     """
-    measured: dict[str, Any] = json.loads(_core.simulate(json.dumps(document), stop))
+    trace = None if replay is None else ([replay.path], replay.format, replay.device)
+    measured: dict[str, Any] = json.loads(_core.simulate(json.dumps(document), stop, trace))
     return measured
 
 
@@ -62,7 +68,7 @@ def run(
 def _result(cell: Cell, stop: _core.Stop) -> Result:
     begin = time.perf_counter()
     try:
-        measured = outcome(cell.document, stop)
+        measured = outcome(cell.document, stop, cell.replay)
     except UsageError as error:  # nobody mistyped it: the experiment was checked before
         label = " ".join(f"{key}={value}" for key, value in cell.labels.items())
         raise BlklabError(f"cell {cell.number} ({label}): {error}") from error

@@ -34,7 +34,7 @@ class Cell:
     """What tells it from the others: stack, workload, each key of the matrix, repeat."""
 
     document: Mapping[str, Any]
-    """What the simulator takes: crates/sim/src/cell.rs."""
+    """What the simulator takes: crates/sim/src/cell."""
 
     capacity: int
     """Bytes of the stack."""

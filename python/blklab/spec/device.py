@@ -140,7 +140,7 @@ _RENAMED: Final = {"volatile_cache": "write_cache"}
 
 
 def model_document(device: Disk) -> dict[str, Any]:
-    """Returns the device's model as the simulator takes it (crates/sim/src/cell.rs, `Model`)."""
+    """Returns the device's model as the simulator takes it (crates/sim/src/cell, `Model`)."""
     shared = Disk.model_fields.keys() - {"capacity"}
     document = device.model_dump(exclude=set(shared))
     if not isinstance(device, Hdd):

@@ -35,11 +35,16 @@ struct Die {
 #[derive(Debug)]
 pub struct Flash {
     model: cell::Flash,
+    read_command_ns: f64,
+    write_command_ns: f64,
     read_byte_ns: f64,
     write_byte_ns: f64,
     /// When the interface is free.
     interface_until: f64,
     dies: Vec<Die>,
+    /// Divides bytes into pages, and pages among the dies.
+    page: Divisor,
+    die: Divisor,
     /// The die that is programmed next, and what has been gathered for it.
     next_die: usize,
     gathered: u64,
@@ -59,10 +64,14 @@ impl Flash {
     pub fn new(model: &cell::Flash) -> Self {
         let die = Die { read_until: 0, program_until: 0, page: u64::MAX, page_ready: 0 };
         Self {
+            read_command_ns: model.read_command_ns as f64,
+            write_command_ns: model.write_command_ns as f64,
             read_byte_ns: 1e9 / model.read_bandwidth.max(1) as f64,
             write_byte_ns: 1e9 / model.write_bandwidth.max(1) as f64,
             interface_until: 0.0,
             dies: vec![die; model.units.max(1) as usize],
+            page: Divisor::new(u64::from(model.page_bytes.max(512))),
+            die: Divisor::new(u64::from(model.units.max(1))),
             next_die: 0,
             gathered: 0,
             buffered: 0,
@@ -111,15 +120,16 @@ impl Flash {
 
     #[inline]
     fn read(&mut self, now: Time, command: &Command) -> Time {
-        let interface = self.model.read_command_ns as f64 + f64::from(command.bytes) * self.read_byte_ns;
+        let interface = self.read_command_ns + f64::from(command.bytes) * self.read_byte_ns;
         let there = self.pass_interface(now, interface);
         let sequential = self.streams.follow(command.byte, command.bytes);
-        let page_bytes = u64::from(self.model.page_bytes.max(512));
-        let first = command.byte / page_bytes;
-        let last = (command.byte + u64::from(command.bytes).max(1) - 1) / page_bytes;
+        let first = self.page.of(command.byte);
+        let last = self.page.of(command.byte + u64::from(command.bytes).max(1) - 1);
         let mut done = there;
-        for page in first..=last {
+        let mut page = first;
+        while page <= last {
             done = done.max(self.read_page(there, page, sequential));
+            page += 1;
         }
         done + self.model.read_latency_ns
     }
@@ -131,7 +141,7 @@ impl Flash {
         // Three bits a cell are three pages, read with one, two and four reference voltages: a quarter faster or slower
         // than the middle one. Which of them a page is follows from its place.
         let page_read_ns = model.page_read_ns * (3 + page % 3) / 4;
-        let die = (page % self.dies.len() as u64) as usize;
+        let die = self.die.rest(page) as usize;
         let die = &mut self.dies[die];
         if sequential && die.page == page {
             self.page_hits += 1;
@@ -153,7 +163,7 @@ impl Flash {
     #[inline]
     fn write(&mut self, now: Time, command: &Command) -> Time {
         let bytes = u64::from(command.bytes);
-        let interface = self.model.write_command_ns as f64 + bytes as f64 * self.write_byte_ns;
+        let interface = self.write_command_ns + bytes as f64 * self.write_byte_ns;
         let mut there = self.pass_interface(now, interface);
         let unit = u64::from(self.model.program_bytes.max(1));
         while self.programs.front().is_some_and(|&end| end <= there) {
@@ -187,6 +197,29 @@ impl Flash {
     }
 }
 
+/// A number that much is divided by: by shifting where it is a power of two, as it nearly always is.
+#[derive(Clone, Copy, Debug)]
+struct Divisor {
+    by: u64,
+    shift: Option<u32>,
+}
+
+impl Divisor {
+    fn new(by: u64) -> Self {
+        Self { by, shift: by.is_power_of_two().then(|| by.trailing_zeros()) }
+    }
+
+    #[inline]
+    fn of(self, number: u64) -> u64 {
+        self.shift.map_or_else(|| number / self.by, |shift| number >> shift)
+    }
+
+    #[inline]
+    fn rest(self, number: u64) -> u64 {
+        self.shift.map_or_else(|| number % self.by, |_| number & (self.by - 1))
+    }
+}
+
 /// Sequential streams that are detected at a time.
 const STREAMS: usize = 16;
 /// How long a run is before it counts as sequential.
@@ -196,13 +229,15 @@ const RUN: u64 = 128 << 10;
 #[derive(Debug)]
 struct Streams {
     runs: [(u64, u64); STREAMS],
+    /// A byte of each run's place: most reads go on nowhere, and this says so at once.
+    marks: [u8; STREAMS],
     /// The run to be given up next.
     oldest: usize,
 }
 
 impl Default for Streams {
     fn default() -> Self {
-        Self { runs: [(u64::MAX, 0); STREAMS], oldest: 0 }
+        Self { runs: [(u64::MAX, 0); STREAMS], marks: [0; STREAMS], oldest: 0 }
     }
 }
 
@@ -211,12 +246,33 @@ impl Streams {
     #[inline]
     fn follow(&mut self, byte: u64, bytes: u32) -> bool {
         let end = byte + u64::from(bytes);
-        if let Some(run) = self.runs.iter_mut().find(|run| run.0 == byte) {
+        let known = if self.may_go_on(byte) { self.runs.iter().position(|run| run.0 == byte) } else { None };
+        let place = known.unwrap_or(self.oldest);
+        let run = &mut self.runs[place];
+        let mut sequential = false;
+        if known.is_some() {
             *run = (end, run.1 + u64::from(bytes));
-            return run.1 > RUN;
+            sequential = run.1 > RUN;
+        } else {
+            *run = (end, u64::from(bytes));
+            self.oldest = (self.oldest + 1) % STREAMS;
         }
-        self.runs[self.oldest] = (end, u64::from(bytes));
-        self.oldest = (self.oldest + 1) % STREAMS;
-        false
+        self.marks[place] = mark(end);
+        sequential
     }
+
+    /// Whether some run's mark is this place's: finds a byte that is zero in the difference to all.
+    #[inline]
+    fn may_go_on(&self, byte: u64) -> bool {
+        const ONES: u64 = u64::MAX / 0xff;
+        let wanted = u64::from(mark(byte)) * ONES;
+        let zero = |difference: u64| difference.wrapping_sub(ONES) & !difference & (ONES << 7);
+        let marks = u128::from_ne_bytes(self.marks);
+        zero(marks as u64 ^ wanted) | zero((marks >> 64) as u64 ^ wanted) != 0
+    }
+}
+
+#[inline]
+fn mark(byte: u64) -> u8 {
+    ((byte >> 9).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }

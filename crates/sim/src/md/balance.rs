@@ -22,6 +22,7 @@ pub enum Reason {
 }
 
 /// RAID-1's choice among `slots` for a read of `sectors` at `sector`.
+#[inline]
 pub fn raid1(
     kernel: Kernel,
     slots: &mut [Slot],
@@ -38,6 +39,7 @@ pub fn raid1(
     (best, reason)
 }
 
+#[inline]
 fn raid1_choice(kernel: Kernel, slots: &[Slot], sector: u64, choose_first: bool) -> (usize, Reason) {
     let mut idlest = (u32::MAX, usize::MAX);
     let mut nearest = (u64::MAX, usize::MAX);
@@ -72,8 +74,12 @@ fn raid1_choice(kernel: Kernel, slots: &[Slot], sector: u64, choose_first: bool)
             continue;
         }
         if !move_on {
-            idlest = idlest.min((slot.pending, index));
-            nearest = nearest.min((distance, index));
+            if slot.pending < idlest.0 {
+                idlest = (slot.pending, index);
+            }
+            if distance < nearest.0 {
+                nearest = (distance, index);
+            }
         }
     }
     if stay != usize::MAX {
@@ -98,6 +104,7 @@ fn leaves_run(slot: &Slot) -> bool {
 }
 
 /// RAID-10's choice among the copies of a read, as an index of `copies`.
+#[inline]
 pub fn raid10(
     kernel: Kernel,
     slots: &[Slot],

@@ -1,8 +1,14 @@
 //! From a description to an array: layouts, capacities, members.
 
+use super::bitmap::Bitmap;
+use super::map::{Algorithm, Raid456};
 use super::member::Slot;
+use super::parity::Preference;
+use super::stripes::Stripes;
+use super::sync::Sync;
 use super::{Array, Layout, MAX_COPIES, map};
-use crate::cell::{Level, Md, Sync};
+use crate::bio::NONE;
+use crate::cell::{self, Level, Md};
 use crate::kernel::Kernel;
 use crate::outcome::{ArrayStats, SlotStats};
 use crate::world::Built;
@@ -47,7 +53,9 @@ impl Array {
                 (Layout::Linear(map), sectors)
             }
             Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                return Err(error("parity is not built yet".into()));
+                let stripes = stripes(md, members, chunk, smallest, kernel).map_err(error)?;
+                let sectors = stripes.map.capacity();
+                (Layout::Raid456(Box::new(stripes)), sectors)
             }
         };
         let slots = members.iter().zip(&md.members).map(|(built, member)| Slot {
@@ -59,6 +67,8 @@ impl Array {
             optimal: 0,
             pending: 0,
             head: 0,
+            moved: 0,
+            synced: 0,
             next_seq: u64::MAX,
             seq_start: u64::MAX,
         });
@@ -68,7 +78,82 @@ impl Array {
             slots: vec![SlotStats::default(); members.len()],
             ..ArrayStats::default()
         };
-        let synced = if md.sync == Sync::Resync { 0 } else { u64::MAX };
-        Ok(Self { node, kernel, layout, near, far, slots: slots.collect(), sectors, synced, stats })
+        let synced = if md.sync == cell::Sync::Resync { 0 } else { u64::MAX };
+        let (mut sync, mut barrier) = (None, None);
+        // `md_bitmap_read_sb`.
+        if md.bitmap && (md.bitmap_chunk < 4096 || !md.bitmap_chunk.is_power_of_two()) {
+            let chunk = md.bitmap_chunk;
+            return Err(error(format!(
+                "a bitmap chunk of {chunk} bytes: a power of two from 4096 on can be"
+            )));
+        }
+        let redundant = !matches!(layout, Layout::Linear(_) | Layout::Raid0(_));
+        if md.sync != cell::Sync::Idle && redundant {
+            // RAID-10 is resynced through the array, everything else member by member.
+            let end = match &layout {
+                Layout::Raid10(map) if md.sync == cell::Sync::Recover => map.used(),
+                Layout::Raid456(stripes) => stripes.map.used(),
+                _ => sectors,
+            };
+            sync = Some(Box::new(Sync::new(md, end)));
+            barrier = Self::barrier_for(&layout);
+        }
+        let bitmap = (md.bitmap && redundant).then(|| Box::new(Bitmap::new(md.bitmap_chunk / 512)));
+        let mut array = Self {
+            node,
+            kernel,
+            layout,
+            near,
+            far,
+            slots: slots.collect(),
+            sectors,
+            synced,
+            gated: false,
+            thread: NONE,
+            bitmap,
+            sync,
+            barrier,
+            stats,
+        };
+        array.survives().map_err(error)?;
+        array.gated = array.needs_gate();
+        Ok(array)
     }
+}
+
+/// The stripe cache of an array with parity.
+fn stripes(
+    md: &Md,
+    members: &[Option<Built>],
+    chunk: u64,
+    smallest: u64,
+    kernel: Kernel,
+) -> Result<Stripes, String> {
+    // Sets of members are masks of 64 bits.
+    if members.len() > 64 {
+        return Err(format!("{} members are too many with parity: 64 are the most", members.len()));
+    }
+    // `raid5_set_cache_size`.
+    if !(17..=32768).contains(&md.stripe_cache) {
+        return Err(format!("a stripe cache of {} entries: 17 to 32768 can be", md.stripe_cache));
+    }
+    let level = match md.level {
+        Level::Raid4 => 4,
+        Level::Raid5 => 5,
+        _ => 6,
+    };
+    let map = Raid456::new(level, members.len() as u32, Algorithm::default(), chunk, smallest)
+        .map_err(|e| e.to_string())?;
+    let mask = |slots: &mut dyn Iterator<Item = bool>| {
+        (0..).zip(slots).fold(0u64, |mask, (slot, is)| mask | u64::from(is) << slot)
+    };
+    let missing = mask(&mut members.iter().map(Option::is_none));
+    let rebuilding = mask(&mut md.members.iter().map(|m| m.rebuilding)) & !missing;
+    let preference =
+        if level == 6 && !kernel.raid6_modifies() { Preference::Reconstruct } else { Preference::Fewer };
+    let mut stripes = Stripes::new(map, md.stripe_cache, preference, missing, rebuilding);
+    if md.sync == cell::Sync::Resync {
+        stripes.dirty_from = 0;
+    }
+    Ok(stripes)
 }

@@ -19,6 +19,10 @@ pub struct Slot {
     pub pending: u32,
     /// The end of the last I/O completed, read or write (`head_position`).
     pub head: u64,
+    /// Sectors that were moved.
+    pub moved: u64,
+    /// Those of them that a sync began to move.
+    pub synced: u64,
     /// Where a sequential reader would go on (`next_seq_sect`).
     pub next_seq: u64,
     /// Where the sequential run began (`seq_start`).

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use crate::bio::Op;
+use crate::bio::{NONE, Op};
 use crate::cell::Scheduler;
 use crate::events::Time;
 use crate::queue::request::{Request, Requests};
+use crate::queue::sorted::{Sorted, Waiting};
 
 /// block/mq-deadline.c and block/deadline-iosched.c: how long a read may wait.
 const READ_EXPIRE: Time = 500_000_000;
@@ -22,15 +23,19 @@ const CFQ_QUANTUM: u32 = 4;
 #[derive(Debug)]
 pub struct Elevator {
     kind: Scheduler,
-    /// By sector, reads and writes apart, for merging and for sorted dispatch: (sector, request).
-    sorted: [Vec<(u64, u32)>; 2],
-    /// In order of arrival; may name requests that have gone since.
-    arrival: [VecDeque<(u32, Time)>; 2],
+    /// By sector, reads and writes apart, for merging and for sorted dispatch.
+    sorted: [Sorted; 2],
+    /// deadline: in order of arrival.
+    arrival: [Arrival; 2],
     /// Requests for first-come dispatch, and per process for CFQ.
     fifo: VecDeque<u32>,
     /// deadline: the direction, the position and the length of the running batch, and how often writes waited.
     direction: usize,
     position: u64,
+    /// How many of that direction lie before the position.
+    cursor: usize,
+    /// Where a bio was last looked for.
+    hint: usize,
     batch: u32,
     starved: u32,
     /// CFQ: the processes that have requests, in turn.
@@ -50,6 +55,8 @@ impl Elevator {
             fifo: VecDeque::new(),
             direction: 0,
             position: 0,
+            cursor: 0,
+            hint: 0,
             batch: 0,
             starved: 0,
             turns: VecDeque::new(),
@@ -66,7 +73,7 @@ impl Elevator {
 
     /// The waiting request that a bio at `sector` to `end` continues (`true`) or precedes.
     #[inline]
-    pub fn neighbour(&self, op: Op, sector: u64, end: u64, requests: &Requests) -> Option<(u32, bool)> {
+    pub fn neighbour(&mut self, op: Op, sector: u64, end: u64, requests: &Requests) -> Option<(u32, bool)> {
         if self.waiting == 0 {
             return None;
         }
@@ -75,17 +82,23 @@ impl Elevator {
             return self.fifo.iter().rev().take(8).find_map(|&n| join(&requests[n], n, op, sector, end));
         }
         let sorted = &self.sorted[op as usize];
-        let place = sorted.partition_point(|&(start, _)| start < sector);
-        let before = place.checked_sub(1).map(|i| sorted[i].1);
-        let after = sorted.get(place).map(|&(_, n)| n);
-        before.into_iter().chain(after).find_map(|n| join(&requests[n], n, op, sector, end))
+        let place = sorted.before(sector);
+        self.hint = place;
+        if let Some(before) = place.checked_sub(1) {
+            let number = sorted.get(before)?.number;
+            if let Some(joined) = join(&requests[number], number, op, sector, end) {
+                return Some(joined);
+            }
+        }
+        let after = sorted.get(place).filter(|waiting| waiting.sector == end)?;
+        join(&requests[after.number], after.number, op, sector, end)
     }
 
     /// A waiting request now begins at another sector, because a bio was put before it.
     pub fn moved(&mut self, number: u32, from: u64, request: &Request) {
         if self.kind != Scheduler::None {
-            self.unsort(request.op, from, number);
-            self.sort(number, request);
+            let ticket = self.unsort(request.op, from, number);
+            self.sort(number, ticket, request);
         }
     }
 
@@ -97,12 +110,12 @@ impl Elevator {
             Scheduler::None => self.fifo.push_back(number),
             Scheduler::Noop => {
                 self.fifo.push_back(number);
-                self.sort(number, request);
+                self.sort(number, 0, request);
             }
             Scheduler::MqDeadline | Scheduler::Deadline => {
                 let limit = if request.op == Op::Read { READ_EXPIRE } else { WRITE_EXPIRE };
-                self.arrival[request.op as usize].push_back((number, now + limit));
-                self.sort(number, request);
+                let ticket = self.arrival[request.op as usize].add(number, now + limit);
+                self.sort(number, ticket, request);
             }
             Scheduler::Cfq => {
                 let task = request.task;
@@ -110,7 +123,7 @@ impl Elevator {
                     Some((_, queue)) => queue.push_back(number),
                     None => self.turns.push_back((task, VecDeque::from([number]))),
                 }
-                self.sort(number, request);
+                self.sort(number, 0, request);
             }
         }
     }
@@ -124,7 +137,10 @@ impl Elevator {
         let number = match self.kind {
             Scheduler::None => return self.fifo.pop_front().inspect(|_| self.waiting -= 1),
             Scheduler::Noop => self.fifo.pop_front()?,
-            Scheduler::MqDeadline | Scheduler::Deadline => self.next_by_deadline(now),
+            Scheduler::MqDeadline | Scheduler::Deadline => {
+                self.waiting -= 1;
+                return Some(self.next_by_deadline(now));
+            }
             Scheduler::Cfq => self.next_in_turn()?,
         };
         let request = &requests[number];
@@ -135,60 +151,46 @@ impl Elevator {
 
     /// `dd_dispatch_request`: batches in the order of sectors; reads first, unless writes starve; a new batch
     /// begins with the oldest request if it has expired.
+    #[inline]
     fn next_by_deadline(&mut self, now: Time) -> u32 {
         const READ: usize = Op::Read as usize;
         const WRITE: usize = Op::Write as usize;
-        if self.batch < FIFO_BATCH && self.batch > 0 {
-            if let Some(number) = self.after(self.direction) {
-                self.batch += 1;
-                return self.leave(number);
-            }
+        if self.batch < FIFO_BATCH && self.batch > 0 && self.cursor < self.sorted[self.direction].len() {
+            self.batch += 1;
+            return self.leave(self.cursor);
         }
-        let direction = if self.sorted[READ].is_empty() {
-            WRITE
-        } else if !self.sorted[WRITE].is_empty() && self.starved >= WRITES_STARVED {
+        let writes = !self.sorted[WRITE].is_empty();
+        let direction = if self.sorted[READ].is_empty() || (writes && self.starved >= WRITES_STARVED) {
+            self.starved = 0;
             WRITE
         } else {
-            self.starved += u32::from(!self.sorted[WRITE].is_empty());
+            self.starved += u32::from(writes);
             READ
         };
-        if direction == WRITE {
-            self.starved = 0;
-        }
-        self.direction = direction;
-        self.batch = 1;
-        let oldest = self.arrival[direction].front();
-        let expired = oldest.filter(|&&(_, deadline)| deadline <= now).map(|&(number, _)| number);
-        let number = match expired.and_then(|number| self.index(direction, number)) {
-            Some(index) => self.sorted[direction][index],
-            None => self.after(direction).unwrap_or(self.sorted[direction][0]),
-        };
-        self.leave(number)
-    }
-
-    fn after(&self, direction: usize) -> Option<(u64, u32)> {
         let sorted = &self.sorted[direction];
-        sorted.get(sorted.partition_point(|&(sector, _)| sector < self.position)).copied()
-    }
-
-    fn index(&self, direction: usize, number: u32) -> Option<usize> {
-        self.sorted[direction].iter().position(|&(_, n)| n == number)
-    }
-
-    fn leave(&mut self, (sector, number): (u64, u32)) -> u32 {
-        self.position = sector + 1;
-        let arrival = &mut self.arrival[self.direction];
-        match arrival.front() {
-            Some(&(oldest, _)) if oldest == number => {
-                arrival.pop_front();
-            }
-            _ => {
-                if let Some(index) = arrival.iter().position(|&(n, _)| n == number) {
-                    arrival.remove(index);
-                }
-            }
+        if direction != self.direction {
+            self.direction = direction;
+            self.cursor = sorted.before(self.position);
         }
-        number
+        self.batch = 1;
+        let next = if self.cursor < sorted.len() { self.cursor } else { 0 };
+        let expired = self.arrival[direction].expired(now);
+        let index = expired.and_then(|number| sorted.iter().position(|waiting| waiting.number == number));
+        self.leave(index.unwrap_or(next))
+    }
+
+    /// The request at this place of the running direction goes to the disk.
+    #[inline]
+    fn leave(&mut self, index: usize) -> u32 {
+        let sorted = &mut self.sorted[self.direction];
+        let gone = sorted.remove(index);
+        self.position = gone.sector + 1;
+        self.cursor = index;
+        while sorted.get(self.cursor).is_some_and(|waiting| waiting.sector < self.position) {
+            self.cursor += 1;
+        }
+        self.arrival[self.direction].remove(gone.ticket);
+        gone.number
     }
 
     /// Processes in turn, a few requests each. Waiting for a process's next request (`slice_idle`) is left out:
@@ -207,17 +209,58 @@ impl Elevator {
         Some(number)
     }
 
-    fn sort(&mut self, number: u32, request: &Request) {
-        let sorted = &mut self.sorted[request.op as usize];
-        let place = sorted.partition_point(|&(start, _)| start <= request.sector);
-        sorted.insert(place, (request.sector, number));
+    #[inline]
+    fn sort(&mut self, number: u32, ticket: u32, request: &Request) {
+        let direction = request.op as usize;
+        let sorted = &mut self.sorted[direction];
+        // Nearly always where its bio was looked for.
+        sorted.insert(self.hint, Waiting { sector: request.sector, number, ticket });
+        self.cursor += usize::from(direction == self.direction && request.sector < self.position);
     }
 
-    fn unsort(&mut self, op: Op, sector: u64, number: u32) {
-        let sorted = &mut self.sorted[op as usize];
-        let first = sorted.partition_point(|&(start, _)| start < sector);
-        if let Some(index) = sorted[first..].iter().position(|&(_, n)| n == number) {
-            sorted.remove(first + index);
+    /// Takes a request out, and returns its ticket.
+    fn unsort(&mut self, op: Op, sector: u64, number: u32) -> u32 {
+        let direction = op as usize;
+        let sorted = &mut self.sorted[direction];
+        let first = sorted.before(sector);
+        let Some(index) = sorted.iter().skip(first).position(|w| w.number == number) else { return 0 };
+        self.cursor -= usize::from(direction == self.direction && first + index < self.cursor);
+        sorted.remove(first + index).ticket
+    }
+}
+
+/// Requests in order of arrival, from which any may be taken.
+#[derive(Debug, Default)]
+struct Arrival {
+    /// Requests and their deadlines; `NONE` is a request that has gone. The first has not.
+    queue: VecDeque<(u32, Time)>,
+    /// The first one's ticket.
+    first: u32,
+}
+
+impl Arrival {
+    /// A request comes; returns its ticket.
+    #[inline]
+    fn add(&mut self, number: u32, deadline: Time) -> u32 {
+        self.queue.push_back((number, deadline));
+        self.first.wrapping_add(self.queue.len() as u32 - 1)
+    }
+
+    /// The oldest request, if its time is up.
+    #[inline]
+    fn expired(&self, now: Time) -> Option<u32> {
+        self.queue.front().filter(|&&(_, deadline)| deadline <= now).map(|&(number, _)| number)
+    }
+
+    /// A request goes.
+    #[inline]
+    fn remove(&mut self, ticket: u32) {
+        if let Some(place) = self.queue.get_mut(ticket.wrapping_sub(self.first) as usize) {
+            place.0 = NONE;
+        }
+        while self.queue.front().is_some_and(|&(number, _)| number == NONE) {
+            self.queue.pop_front();
+            self.first = self.first.wrapping_add(1);
         }
     }
 }

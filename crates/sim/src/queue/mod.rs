@@ -2,6 +2,7 @@
 
 pub mod elevator;
 pub mod request;
+mod sorted;
 pub mod wbt;
 
 use std::collections::VecDeque;
@@ -33,7 +34,8 @@ pub struct Queue {
     node: u16,
     /// Where the partition begins, in bytes of the disk.
     start: u64,
-    max_sectors: u32,
+    /// The largest request, in sectors.
+    pub max_sectors: u32,
     depth: u32,
     nr_requests: u32,
     multi_queue: bool,
@@ -201,8 +203,14 @@ impl Queue {
     }
 
     /// Gives the disk what it has room for.
-    #[inline]
+    #[inline(always)]
     pub fn dispatch(&mut self, now: Time, requests: &mut Requests, events: &mut Events) {
+        if (self.elevator.len() > 0 && self.in_disk < self.depth) || !self.flushes.is_empty() {
+            self.dispatch_waiting(now, requests, events);
+        }
+    }
+
+    fn dispatch_waiting(&mut self, now: Time, requests: &mut Requests, events: &mut Events) {
         if !self.flushes.is_empty() {
             self.dispatch_flush(now, requests, events);
         }

@@ -1,6 +1,6 @@
 //! Requests: what a disk is given, made of one bio or of several that lie next to each other.
 
-use crate::bio::Op;
+use crate::bio::{NONE, Op};
 use crate::events::Time;
 
 /// A request in a disk's queue or in the disk.
@@ -37,28 +37,52 @@ impl Request {
 }
 
 /// All requests in flight.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Requests {
     slots: Vec<Request>,
-    free: Vec<u32>,
+    /// The first free slot; each names the next by its `first`.
+    free: u32,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: NONE }
+    }
 }
 
 impl Requests {
     /// Stores a request and returns its number.
     #[inline]
     pub fn add(&mut self, request: Request) -> u32 {
-        if let Some(number) = self.free.pop() {
-            self.slots[number as usize] = request;
+        let number = self.free;
+        if let Some(slot) = self.slots.get_mut(number as usize) {
+            self.free = slot.first;
+            *slot = request;
             return number;
         }
         self.slots.push(request);
         self.slots.len() as u32 - 1
     }
 
+    /// How many are in flight.
+    #[cfg(test)]
+    pub fn in_use(&self) -> usize {
+        let free =
+            std::iter::successors(self.slots.get(self.free as usize), |s| self.slots.get(s.first as usize));
+        self.slots.len() - free.count()
+    }
+
+    /// How many there were at a time at most.
+    #[cfg(test)]
+    pub fn room(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Forgets a request.
     #[inline]
     pub fn remove(&mut self, number: u32) {
-        self.free.push(number);
+        self.slots[number as usize].first = self.free;
+        self.free = number;
     }
 }
 

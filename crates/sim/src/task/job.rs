@@ -40,6 +40,7 @@ pub struct Job {
     pub completed: VecDeque<u32>,
     /// Reaps until so few are in flight, once the depth was reached.
     draining: bool,
+    batch: u32,
     since_flush: u32,
     flush_due: bool,
     since_think: u32,
@@ -63,6 +64,7 @@ impl Job {
             in_flight: 0,
             completed: VecDeque::new(),
             draining: false,
+            batch: spec.batch_submit.clamp(1, spec.iodepth.max(1)),
             since_flush: 0,
             flush_due: false,
             since_think: 0,
@@ -73,16 +75,19 @@ impl Job {
     }
 
     /// How many may be submitted in one system call.
+    #[inline]
     pub fn batch(&self) -> u32 {
-        self.spec.batch_submit.clamp(1, self.spec.iodepth.max(1))
+        self.batch
     }
 
     /// How many completions the job wakes up for.
+    #[inline]
     pub fn wakes_at(&self) -> u32 {
-        self.spec.batch_complete_min.clamp(1, self.in_flight.max(1))
+        self.spec.batch_complete_min.max(1).min(self.in_flight.max(1))
     }
 
     /// How many completions it may reap now; it reaps as many as it waited for, or all that a drain needs.
+    #[inline]
     pub fn reap(&mut self) -> u32 {
         let there = self.completed.len() as u32;
         let full = self.in_flight >= self.spec.iodepth || self.bytes_left == 0;
@@ -90,12 +95,17 @@ impl Job {
             return 0;
         }
         let low = if self.spec.iodepth_low == 0 { self.spec.iodepth } else { self.spec.iodepth_low };
-        if there < self.wakes_at() {
+        let reaped = self.wakes_at();
+        if there < reaped {
             return 0;
         }
-        let reaped = self.wakes_at().min(there);
         self.draining = self.in_flight - reaped > low;
         reaped
+    }
+
+    /// The runtime is over: nothing new is submitted; as in fio, what is in flight still counts.
+    pub fn stop(&mut self) {
+        (self.bytes_left, self.flush_due) = (0, false);
     }
 
     /// What the job does next, given the time.

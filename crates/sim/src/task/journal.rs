@@ -40,7 +40,7 @@ impl Journal {
     /// A journal in the middle of a stack of `sectors`, where mkfs.ext4 puts it.
     pub fn new(interval: Time, sectors: u64) -> Self {
         let length = (128 << 11).min(sectors / 4).max(64);
-        Self { interval, step: Step::Idle, changed: None, log: (sectors / 2 & !7, length, 0) }
+        Self { interval, step: Step::Idle, changed: None, log: ((sectors / 2) & !7, length, 0) }
     }
 
     /// The place of the next `sectors` of the log.

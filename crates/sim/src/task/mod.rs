@@ -3,11 +3,13 @@
 pub mod job;
 pub mod journal;
 pub mod offsets;
+pub mod replay;
 
 use std::collections::VecDeque;
 
 use job::Job;
 use journal::Journal;
+use replay::Replay;
 
 /// Who a task is.
 #[derive(Debug)]
@@ -16,6 +18,14 @@ pub enum Role {
     Job(Box<Job>),
     /// A journalling filesystem's commits.
     Journal(Journal),
+    /// A recorded load.
+    Replay(Box<Replay>),
+    /// The thread of the array that is this node.
+    Thread(u16),
+    /// The bitmap of the array that is this node.
+    Bitmap(u16),
+    /// The sync of the array that is this node.
+    Sync(u16),
 }
 
 /// A thread that submits I/Os and sleeps.
@@ -29,6 +39,8 @@ pub struct Task {
     pub work: VecDeque<u32>,
     /// Requests held back until the system call ends, so that neighbours merge.
     pub plug: Vec<u32>,
+    /// What arrays hold back as long as requests are: (node, entry of the stripe cache).
+    pub touched: Vec<(u16, u32)>,
     /// I/Os made in this system call.
     pub batched: u32,
     /// Whether it sleeps in a queue, with work.
@@ -49,6 +61,7 @@ impl Task {
             group,
             work: VecDeque::new(),
             plug: Vec::new(),
+            touched: Vec::new(),
             batched: 0,
             blocked: false,
             sleeping: false,

@@ -13,7 +13,11 @@ use crate::queue::request::Requests;
 use crate::rng::Rng;
 use crate::task::job::Job;
 use crate::task::journal::Journal;
+use crate::task::replay::{Replay, ReplayIos};
 use crate::task::{Role, Task};
+
+/// The name of a replay's group in results.
+const REPLAY: &str = "replay";
 
 /// Nodes as they are built: what each holds, and whether it rotates.
 pub(crate) struct Builder<'a> {
@@ -79,8 +83,8 @@ impl Builder<'_> {
 }
 
 impl World {
-    /// Builds a cell's stack and tasks.
-    pub fn new(cell: &Cell) -> Result<Self, SimError> {
+    /// Builds a cell's stack and tasks; `trace` is what it replays.
+    pub fn new(cell: &Cell, trace: Option<ReplayIos>) -> Result<Self, SimError> {
         let kernel = Kernel::parse(&cell.kernel)?;
         let mut builder = Builder { cell, kernel, nodes: Vec::new(), used: vec![false; cell.devices.len()] };
         let top = builder.node(&cell.stack)?;
@@ -92,12 +96,24 @@ impl World {
                 tasks.push(Task::new(Role::Job(Box::new(job)), group));
             }
         }
+        match (&cell.replay, trace) {
+            (Some(spec), Some(ios)) => {
+                let replay = Replay::new(spec, ios, top.sectors)?;
+                tasks.push(Task::new(Role::Replay(Box::new(replay)), cell.jobs.len()));
+            }
+            (None, None) => {}
+            (Some(_), None) => return Err(SimError::Replay("there is no trace to replay".into())),
+            (None, Some(_)) => {
+                return Err(SimError::Replay("the cell does not say how to replay a trace".into()));
+            }
+        }
         let running = tasks.len();
         let journal = cell.filesystem.as_ref().map(|filesystem| {
             tasks.push(Task::new(Role::Journal(Journal::new(filesystem.commit_ns, top.sectors)), 0));
             tasks.len() as u32 - 1
         });
-        let names = cell.jobs.iter().map(|j| j.name.clone());
+        threads(&mut builder.nodes, &mut tasks);
+        let names = cell.jobs.iter().map(|j| j.name.clone()).chain(cell.replay.iter().map(|_| REPLAY.into()));
         Ok(Self {
             now: 0,
             events: Events::default(),
@@ -110,6 +126,7 @@ impl World {
             free_ios: Vec::new(),
             host: cell.host.clone(),
             depth: top.depth,
+            replays: cell.replay.is_some(),
             runtime: cell.runtime_ns.map_or(u64::MAX, |r| r.saturating_add(cell.ramp_ns)),
             max_ios: cell.max_ios.unwrap_or(u64::MAX),
             gathering: Gathering::new(names, cell.ramp_ns),
@@ -118,8 +135,29 @@ impl World {
             woken: Vec::new(),
             running,
             disk_ios: 0,
+            failure: None,
             rng: Rng::new(cell.seed),
         })
+    }
+}
+
+/// The tasks of arrays: each for what it needs.
+fn threads(nodes: &mut [Node], tasks: &mut Vec<Task>) {
+    let mut task = |role| {
+        tasks.push(Task::new(role, 0));
+        tasks.len() as u32 - 1
+    };
+    for (node, array) in (0..).zip(nodes) {
+        let Node::Array(array) = array else { continue };
+        if array.has_parity() {
+            array.thread = task(Role::Thread(node));
+        }
+        if let Some(bitmap) = &mut array.bitmap {
+            bitmap.task = task(Role::Bitmap(node));
+        }
+        if let Some(sync) = &mut array.sync {
+            sync.task = task(Role::Sync(node));
+        }
     }
 }
 
@@ -138,11 +176,11 @@ fn check(job: &cell::Job, sectors: u64) -> Result<(), SimError> {
     let sizes = job.read_sizes.iter().chain(&job.write_sizes);
     if sizes
         .into_iter()
-        .any(|&(bytes, weight)| bytes == 0 || bytes % 512 != 0 || weight.is_nan() || weight < 0.0)
+        .any(|&(bytes, weight)| bytes == 0 || !bytes.is_multiple_of(512) || weight.is_nan() || weight < 0.0)
     {
         return wrong("sizes must be multiples of 512 bytes, with weights of 0 or more".into());
     }
-    if job.iodepth == 0 || job.size < 512 || job.align % 512 != 0 {
+    if job.iodepth == 0 || job.size < 512 || !job.align.is_multiple_of(512) {
         return wrong("iodepth must be at least 1, size at least 512, blocks aligned to 512 bytes".into());
     }
     if !(0.0..=1.0).contains(&job.read_share) {

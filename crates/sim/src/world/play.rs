@@ -2,6 +2,7 @@
 
 use super::{Node, World};
 use crate::bio::Op;
+use crate::error::SimError;
 use crate::events::{Event, Time};
 use crate::outcome::Outcome;
 use crate::task::Role;
@@ -10,21 +11,35 @@ use crate::task::journal::Step;
 
 impl World {
     /// Plays everything, and says what was measured; nothing if it was told to stop.
-    pub fn play(mut self, stop: &dyn Fn() -> bool) -> Option<Outcome> {
-        let mut events = 0u32;
+    pub fn play(mut self, stop: &dyn Fn() -> bool) -> Result<Option<Outcome>, SimError> {
+        let ended = self.go(stop);
+        match self.failure.take() {
+            Some(error) => Err(error),
+            None => Ok(ended.then(|| self.outcome())),
+        }
+    }
+
+    /// Plays until the jobs end, or the time is over. False if it was told to stop.
+    pub(super) fn go(&mut self, stop: &dyn Fn() -> bool) -> bool {
         for task in 0..self.tasks.len() as u32 {
             self.events.at(0, Event::Task(task));
         }
+        self.run(stop)
+    }
+
+    /// Plays on.
+    fn run(&mut self, stop: &dyn Fn() -> bool) -> bool {
+        let mut events = 0u32;
         while self.running > 0 {
             let Some((time, event)) = self.events.next() else { break };
-            if time > self.runtime {
+            if time > self.runtime && self.replays {
                 self.now = self.runtime;
                 break;
             }
             self.now = time;
             events = events.wrapping_add(1);
             if events & 0xffff == 0 && stop() {
-                return None;
+                return false;
             }
             match event {
                 Event::Task(task) => self.go_on(task),
@@ -39,7 +54,26 @@ impl World {
                 break;
             }
         }
-        Some(self.outcome())
+        true
+    }
+
+    /// As [`play`](Self::play), and sees that nothing is left behind when everything has come to rest.
+    #[cfg(test)]
+    pub fn play_out(mut self) -> Outcome {
+        self.go(&|| false);
+        let end = self.now;
+        assert_eq!(self.running, 0, "jobs that wait for ever");
+        self.running = usize::MAX;
+        self.run(&|| false);
+        assert_eq!((self.bios.in_use(), self.requests.in_use()), (0, 0), "bios, requests");
+        assert_eq!(self.ios.len(), self.free_ios.len());
+        for node in &self.nodes {
+            if let Node::Array(array) = node {
+                array.assert_idle();
+            }
+        }
+        self.now = end;
+        self.outcome()
     }
 
     /// A task runs.
@@ -49,20 +83,29 @@ impl World {
             return;
         }
         if task.blocked {
+            if matches!(task.role, Role::Replay(_)) {
+                return self.replay(number);
+            }
             task.blocked = false;
             if !self.send_work(number) {
                 return;
             }
-            if matches!(self.tasks[number as usize].role, Role::Job(_)) {
-                self.end_submission(number);
-                return;
+            match self.tasks[number as usize].role {
+                Role::Job(_) => self.end_submission(number),
+                Role::Journal(_) | Role::Replay(_) => self.unplug(number),
+                Role::Thread(_) | Role::Bitmap(_) | Role::Sync(_) => {
+                    self.events.at(self.now, Event::Task(number));
+                }
             }
-            self.unplug(number);
             return;
         }
         match task.role {
             Role::Job(_) => self.job(number),
             Role::Journal(_) => self.journal(number),
+            Role::Replay(_) => self.replay(number),
+            Role::Thread(node) => self.thread(number, node),
+            Role::Bitmap(node) => self.bitmap(number, node),
+            Role::Sync(node) => self.sync(number, node),
         }
     }
 
@@ -89,6 +132,9 @@ impl World {
             // The inode's lock is held by whoever waits for the journal, so everyone waits.
             self.held.push(number);
             return;
+        }
+        if now >= self.runtime {
+            job.stop();
         }
         let wish = job.wish(now);
         match wish {
@@ -121,7 +167,7 @@ impl World {
             Wish::Until(time) => {
                 task.batched = 0;
                 self.unplug(number);
-                self.events.at(time, Event::Task(number));
+                self.events.at(time.min(self.runtime), Event::Task(number));
             }
             Wish::Finish => {
                 task.finished = true;
@@ -139,10 +185,22 @@ impl World {
             task.batched = 0;
             self.unplug(number);
         }
+        let cost = self.submission();
+        self.events.at(self.now + cost, Event::Task(number));
+    }
+
+    /// The processor's time for one I/O.
+    #[inline]
+    pub(super) fn submission(&mut self) -> Time {
         let cost = self.host.submit_ns + self.host.reap_ns + self.depth * self.host.md_ns;
         // Caches, interrupts and neighbours make it vary; without that, jobs would fall into step for ever.
-        let cost = cost / 2 + self.rng.below(cost);
-        self.events.at(self.now + cost, Event::Task(number));
+        cost / 2 + self.rng.below(cost)
+    }
+
+    /// Ends the run: it cannot go on.
+    pub(super) fn fail(&mut self, error: SimError) {
+        self.failure = Some(error);
+        self.running = 0;
     }
 
     /// A task's I/O is done.
@@ -168,6 +226,9 @@ impl World {
                 self.free_ios.push(io);
                 self.events.at(self.now, Event::Task(number));
             }
+            Role::Replay(_) => self.replay_done(number, io),
+            // Arrays' own I/O is not a task's.
+            Role::Thread(_) | Role::Bitmap(_) | Role::Sync(_) => {}
         }
     }
 

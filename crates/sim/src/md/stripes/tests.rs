@@ -1,0 +1,148 @@
+//! What arrays with parity cost at their members, by hand.
+
+use crate::cell::{Job, Level};
+use crate::testing::{MEMBER, cell, iops, ios, job, md, pages, play, reads, refusal, stream, without};
+
+/// The array's size.
+fn size(data: u64) -> u64 {
+    data * MEMBER
+}
+
+#[test]
+fn random_writes_read_and_write_two_members_with_one_parity() {
+    let outcome = play(&cell(md(Level::Raid5, 8), &iops(0.0), &[job(size(7), 2000)]));
+    let (read, written) = pages(&outcome);
+    // Now and then a page is in the cache still, or two writes meet in a row.
+    assert!((3950..=4000).contains(&read) && (3950..=4000).contains(&written), "{read} {written}");
+    let outcome = play(&cell(md(Level::Raid4, 8), &iops(0.0), &[job(size(7), 2000)]));
+    let [read, written] = outcome.devices[7].ios;
+    assert!((1950..=2000).contains(&read) && (1980..=2000).contains(&written), "{read} {written}");
+}
+
+#[test]
+fn random_writes_read_and_write_three_members_with_two_parities() {
+    let outcome = play(&cell(md(Level::Raid6, 9), &iops(0.0), &[job(size(7), 2000)]));
+    let (read, written) = pages(&outcome);
+    assert!((5900..=6000).contains(&read) && (5900..=6000).contains(&written), "{read} {written}");
+    // Before 4.1 the other five were read.
+    let mut old = cell(md(Level::Raid6, 9), &iops(0.0), &[job(size(7), 2000)]);
+    old.kernel = "3.16".into();
+    let (read, written) = pages(&play(&old));
+    assert!((11800..=12000).contains(&read) && (5900..=6000).contains(&written), "{read} {written}");
+}
+
+#[test]
+fn small_writes_make_a_quarter_of_the_members_iops() {
+    for disks in [5, 8] {
+        let load = Job { iodepth: 64, ..job(size(disks as u64 - 1), 4000) };
+        let outcome = play(&cell(md(Level::Raid5, disks), &iops(1000.0), &[load]));
+        let expected = disks as f64 * 1000.0 / 4.0;
+        let found = outcome.write.iops;
+        assert!((found / expected - 1.0).abs() < 0.12, "{disks} disks: {found}, not {expected}");
+    }
+}
+
+#[test]
+fn streams_fill_their_stripes() {
+    for (level, disks, data) in [(Level::Raid5, 5, 4), (Level::Raid6, 6, 4), (Level::Raid4, 3, 2)] {
+        // A batch is four whole stripes.
+        let load = stream(32 << 20, 65536, 32, 16);
+        let outcome = play(&cell(md(level, disks), &iops(0.0), &[load]));
+        let (read, written) = pages(&outcome);
+        let expected = (32 << 20) / 4096 * disks as u64 / data;
+        assert_eq!((read, written), (0, expected), "{level:?}");
+        // Rows next to each other are one request.
+        assert!(ios(&outcome).1 * 8 < expected, "{level:?}: {:?}", ios(&outcome));
+    }
+}
+
+#[test]
+fn streams_without_batches_still_fill_many() {
+    let load = stream(32 << 20, 65536, 32, 1);
+    let outcome = play(&cell(md(Level::Raid5, 5), &iops(500.0), &[load]));
+    let (read, written) = pages(&outcome);
+    let full = (32 << 20) / 4096 * 5 / 4;
+    assert!(read < full / 2 && written < full * 3 / 2, "{read} read, {written} written, full stripes {full}");
+}
+
+#[test]
+fn one_large_bio_is_a_full_stripe() {
+    let load = stream(16 << 20, 256 << 10, 1, 1);
+    let outcome = play(&cell(md(Level::Raid5, 5), &iops(0.0), &[load]));
+    assert_eq!(pages(&outcome), (0, (16 << 20) / 4096 * 5 / 4));
+}
+
+#[test]
+fn reads_of_a_whole_array_go_around_the_cache() {
+    let load = reads(stream(16 << 20, 256 << 10, 4, 1));
+    let outcome = play(&cell(md(Level::Raid5, 5), &iops(0.0), &[load]));
+    assert_eq!(pages(&outcome), ((16 << 20) / 4096, 0));
+    // Chunks are 64 KiB.
+    assert_eq!(ios(&outcome).0, (16 << 20) / 65536);
+}
+
+#[test]
+fn reads_of_a_lost_member_read_all_the_others() {
+    let array = without(md(Level::Raid5, 5), 2);
+    let outcome = play(&cell(array, &iops(0.0), &[reads(job(size(4), 5000))]));
+    let (read, _) = pages(&outcome);
+    // A fifth of the pages needs four, the rest one.
+    let expected = 5000.0 * (0.2 * 4.0 + 0.8);
+    assert!((read as f64 / expected - 1.0).abs() < 0.03, "{read}, not {expected}");
+    let array = without(without(md(Level::Raid6, 6), 0), 3);
+    let outcome = play(&cell(array, &iops(0.0), &[reads(job(size(4), 5000))]));
+    let (read, _) = pages(&outcome);
+    let expected = 5000.0 * (2.0 / 6.0 * 4.0 + 4.0 / 6.0);
+    assert!((read as f64 / expected - 1.0).abs() < 0.03, "{read}, not {expected}");
+}
+
+#[test]
+fn a_degraded_array_is_written_without_the_lost_member() {
+    let array = without(md(Level::Raid5, 5), 2);
+    let outcome = play(&cell(array, &iops(0.0), &[job(size(4), 5000)]));
+    let (read, written) = pages(&outcome);
+    // Data on the lost member (a fifth): parity from the three others. Parity on it: the kernel still reads those,
+    // and writes only the data. Neither: old data and old parity.
+    let expected_read = 5000.0 * (0.4 * 3.0 + 0.6 * 2.0);
+    let expected_written = 5000.0 * (0.4 + 0.6 * 2.0);
+    assert!((read as f64 / expected_read - 1.0).abs() < 0.03, "{read}, not {expected_read}");
+    assert!((written as f64 / expected_written - 1.0).abs() < 0.03, "{written}, not {expected_written}");
+}
+
+#[test]
+fn a_bio_may_be_larger_than_the_cache() {
+    let mut array = md(Level::Raid5, 3);
+    array.stripe_cache = 17;
+    let load = stream(16 << 20, 1 << 20, 4, 2);
+    let outcome = play(&cell(array, &iops(0.0), &[load]));
+    let full = (16 << 20) / 4096 * 3 / 2;
+    let (_, written) = pages(&outcome);
+    assert!((full..full * 3 / 2).contains(&written), "{written}, {full}");
+}
+
+#[test]
+fn writes_of_one_page_wait_for_each_other() {
+    let outcome = play(&cell(md(Level::Raid5, 5), &iops(1000.0), &[job(4096, 200)]));
+    // Each goes when the one before has, and everything it reads is in the cache but the first time.
+    assert_eq!(pages(&outcome), (2, 400));
+    let small = Job { write_sizes: vec![(512, 1.0)], align: 512, ..stream(4 << 20, 512, 64, 64) };
+    let outcome = play(&cell(md(Level::Raid5, 5), &iops(0.0), &[small]));
+    // Eight together overwrite a page: it need not be read before.
+    let (read, written) = pages(&outcome);
+    assert!(written < 5 * 1024 && read < 4 * 1024, "{read} {written}");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let refused = |array| refusal(&cell(array, &iops(0.0), &[]));
+    assert_eq!(refused(md(Level::Raid6, 3)), "stack: md0: 4 members are needed, 3 given");
+    assert_eq!(refused(md(Level::Raid5, 1)), "stack: md0: 2 members are needed, 1 given");
+    let many = "stack: md0: 65 members are too many with parity: 64 are the most";
+    assert_eq!(refused(md(Level::Raid6, 65)), many);
+    let mut odd = md(Level::Raid5, 5);
+    odd.chunk = 12 << 10;
+    assert_eq!(refused(odd), "stack: md0: the chunk of 24 sectors is no power of two");
+    let mut tiny = md(Level::Raid5, 5);
+    tiny.stripe_cache = 16;
+    assert_eq!(refused(tiny), "stack: md0: a stripe cache of 16 entries: 17 to 32768 can be");
+}

@@ -1,0 +1,125 @@
+//! Replays on disks that are slower and faster than the trace.
+
+use crate::cell::Cell;
+use crate::outcome::Outcome;
+use crate::{Op, ReplayIo, SimError};
+use serde_json::json;
+
+/// A mirror of two throttled disks.
+fn cell(iops: f64, replay: serde_json::Value) -> Cell {
+    let disk = |name: &str| {
+        json!({
+            "name": name, "bytes": 1 << 30, "model": {"kind": "throttled", "iops_total": iops, "latency_ns": 1000},
+            "queue": {"scheduler": "mq-deadline", "nr_requests": 64, "queue_depth": 32, "max_bytes": 1_310_720,
+                "rotational": true, "wbt_lat_ns": 75_000_000, "write_back": false},
+        })
+    };
+    let members = [json!({"node": {"device": 0}}), json!({"node": {"device": 1}})];
+    serde_json::from_value(json!({
+        "seed": 1, "kernel": "6.1", "devices": [disk("a"), disk("b")],
+        "stack": {"md": {"name": "md0", "level": "raid1", "members": members}},
+        "replay": replay,
+    }))
+    .unwrap()
+}
+
+/// Writes of 4 KiB, scattered so that none merge, one every `interval`, beginning an hour into the trace.
+fn writes(count: u64, interval: u64) -> impl Iterator<Item = ReplayIo> {
+    (0..count).map(move |index| ReplayIo {
+        time_ns: 3_600_000_000_000 + index * interval,
+        op: Op::Write,
+        sector: index * 7919 % 100_000 * 16,
+        bytes: 4096,
+    })
+}
+
+fn play(cell: &Cell, ios: impl Iterator<Item = ReplayIo> + 'static) -> Result<Outcome, SimError> {
+    crate::run_until(cell, Some(Box::new(ios)), &|| false).map(Option::unwrap)
+}
+
+#[test]
+fn recorded_times_are_kept_and_what_a_slow_disk_cannot_do_waits() {
+    let timed = json!({"timed": true, "iodepth": 1});
+    // A thousand a second for two seconds, on disks that do ten thousand: nothing waits.
+    let fast = play(&cell(10_000.0, timed.clone()), writes(2_000, 1_000_000)).unwrap();
+    assert_eq!(fast.groups.last().unwrap().name, "replay");
+    assert_eq!((fast.write.total_ios, fast.read.total_ios), (2_000, 0));
+    assert!((1.999e9..2.001e9).contains(&(fast.runtime_ns as f64)), "{}", fast.runtime_ns);
+    assert!(fast.write.clat_ns.max.unwrap() < 1_000_000, "{:?}", fast.write.clat_ns);
+    // On disks that do five hundred it takes four, and the last one waits for two of them.
+    let slow = play(&cell(500.0, timed), writes(2_000, 1_000_000)).unwrap();
+    assert_eq!(slow.write.total_ios, 2_000);
+    assert!((3.9e9..4.1e9).contains(&(slow.runtime_ns as f64)), "{}", slow.runtime_ns);
+    assert!((1.9e9..2.1e9).contains(&(slow.write.clat_ns.max.unwrap() as f64)), "{:?}", slow.write.clat_ns);
+    let half = slow.write.clat_ns.p50.unwrap() as f64;
+    assert!((0.9e9..1.1e9).contains(&half), "the queue grows evenly: {half}");
+}
+
+#[test]
+fn twice_the_speed_takes_half_the_time() {
+    let times = [1.0, 2.0, 0.5].map(|speed| {
+        let cell = cell(10_000.0, json!({"timed": true, "iodepth": 1, "speed": speed}));
+        play(&cell, writes(2_000, 1_000_000)).unwrap().runtime_ns as f64 * speed
+    });
+    assert!(times.iter().all(|time| (1.998e9..2.002e9).contains(time)), "{times:?}");
+}
+
+#[test]
+fn the_closed_loop_keeps_its_depth_in_order() {
+    for depth in [1_u32, 4, 16] {
+        let cell = cell(1_000.0, json!({"timed": false, "iodepth": depth}));
+        let outcome = play(&cell, writes(2_000, 1)).unwrap();
+        assert_eq!(outcome.write.total_ios, 2_000);
+        // By Little's law: what was in flight on average is the rate times the time each took.
+        let mean = outcome.write.clat_ns.mean.unwrap() * outcome.write.iops / 1e9;
+        let depth = f64::from(depth);
+        assert!((0.97 * depth..=depth * 1.001).contains(&mean), "{mean} of {depth}");
+    }
+}
+
+#[test]
+fn flushes_reach_the_disks_and_are_no_writes() {
+    let flush = ReplayIo { time_ns: 3_600_000_000_000, op: Op::Flush, sector: 0, bytes: 0 };
+    for timed in [true, false] {
+        let ios = [flush].into_iter().chain(writes(10, 0)).chain([flush, flush]);
+        let outcome = play(&cell(1_000.0, json!({"timed": timed, "iodepth": 2})), ios).unwrap();
+        assert_eq!((outcome.write.total_ios, outcome.devices[1].flushes), (10, 3));
+    }
+}
+
+#[test]
+fn no_more_is_taken_of_a_trace_than_is_needed() {
+    for timed in [true, false] {
+        let mut cell = cell(10_000.0, json!({"timed": timed, "iodepth": 4}));
+        cell.max_ios = Some(1_000);
+        // A trace without an end.
+        assert_eq!(play(&cell, writes(u64::MAX, 1_000_000)).unwrap().write.total_ios, 1_000);
+    }
+}
+
+#[test]
+fn an_empty_trace_is_no_time_at_all() {
+    let outcome = play(&cell(1_000.0, json!({"timed": true, "iodepth": 1})), std::iter::empty()).unwrap();
+    assert_eq!((outcome.write.total_ios, outcome.read.total_ios), (0, 0));
+}
+
+#[test]
+fn what_cannot_be_replayed_is_said_in_one_line() {
+    let timed = || json!({"timed": true, "iodepth": 1});
+    let beyond = ReplayIo { time_ns: 3_600_000_000_042, op: Op::Read, sector: (2 << 20) - 7, bytes: 4096 };
+    let error = play(&cell(1_000.0, timed()), writes(3, 10).chain([beyond])).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "replay: the read of 4096 bytes at 3600.000000042 s, sector 2097145, ends beyond the stack, which has \
+         2097152 sectors"
+    );
+    let error = crate::run(&cell(1_000.0, timed())).unwrap_err();
+    assert_eq!(error.to_string(), "replay: there is no trace to replay");
+    for (replay, expected) in [
+        (json!(null), "replay: the cell does not say how to replay a trace"),
+        (json!({"timed": true, "iodepth": 1, "speed": 0.0}), "replay: speed 0: it must be above 0"),
+        (json!({"timed": false, "iodepth": 0}), "replay: iodepth must be at least 1"),
+    ] {
+        assert_eq!(play(&cell(1_000.0, replay), writes(1, 1)).unwrap_err().to_string(), expected);
+    }
+}
