@@ -156,3 +156,28 @@ def test_mangled_output_never_crashes(
         assert str(error).startswith(str(path))
     else:
         assert all(run.read_iops + run.write_iops > 0 for run in found)
+
+
+@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+def test_the_job_for_calibration_gives_six_runs(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "examples" / "calibrate.fio").read_text()
+    for old, new in {
+        "size=8g": "size=256k",
+        "ioengine=libaio": "ioengine=psync",
+        "direct=1": "direct=0",
+        "runtime=60": "",
+        "time_based": "",
+    }.items():
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "jobs.fio").write_text(text)
+    arguments = ["fio", "--filename=file", "--output-format=json", "--output=out", "jobs.fio"]
+    subprocess.run(arguments, cwd=tmp_path, check=True)
+    found = from_fio(tmp_path / "out")
+    assert [run.name for run in found] == [
+        "seqwrite", "seqread", "randread", "randwrite", "rand40read", "rand75read",
+    ]  # fmt: skip
+    for run in found:
+        assert run.workload["numjobs"] == 4
+        assert run.workload["iodepth"] == 32
+    assert found[4].workload["rwmixread"] == 40
