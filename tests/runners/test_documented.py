@@ -1,0 +1,45 @@
+"""docs/formats.md names every field of results, and has no field that is not there."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blklab.runners import sim
+from blklab.spec.cells import plan
+from tests.report.test_documented import DOCUMENT, fields
+
+EXPERIMENT = """
+[devices]
+a = { model = "pm983", size = "1GiB" }
+b = { model = "sm883", size = "1GiB" }
+[stacks]
+both = { level = 1, members = ["a", "b"], bitmap = true }
+[workloads.mixed]
+rw = "randrw"
+[settings]
+max_ios = 100
+"""
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> dict[str, Any]:
+    path = tmp_path / "exp.toml"
+    path.write_text(EXPERIMENT)
+    (found,) = sim.run(plan(path).cells, jobs=1)
+    return {**found.as_dict(), "labels": {}, "explanation": []}
+
+
+def test_every_field_is_documented(result: dict[str, Any]) -> None:
+    section = DOCUMENT.read_text().split("## result")[1].split("\n## ")[0]
+    said = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", section))))
+    assert set(fields(json.loads(json.dumps(result)))) - said == set()
+
+
+def test_every_documented_field_is_there(result: dict[str, Any]) -> None:
+    section = DOCUMENT.read_text().split("## result")[1].split("\n## ")[0]
+    said = {name.rstrip("[]") for name in re.findall(r"`([a-z][a-z0-9_]*(?:\[\])?)`", section)}
+    said -= {"sim", "repeat", "null", "nr_requests"}
+    assert said - set(fields(json.loads(json.dumps(result)))) == set()
