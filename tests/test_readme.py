@@ -22,7 +22,8 @@ def test_there_are_examples() -> None:
 def test_an_example_prints_what_is_shown(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, shown: str
 ) -> None:
-    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    for folder in ("tests", "examples"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
     monkeypatch.chdir(tmp_path)
     result = run(*shlex.split(command))
     assert result.status == 0, result.err
