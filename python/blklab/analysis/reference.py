@@ -2,7 +2,7 @@
 
 `targets.toml` says what each target is, `fio_runs.csv` what fio measured on it,
 `fio_device_io.csv` what each disk beneath served meanwhile, `randomio_runs.csv` what randomio
-measured. docs/accuracy.md describes the columns.
+measured. reference/README.md describes the columns.
 """
 
 import csv
