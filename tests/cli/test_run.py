@@ -1,12 +1,16 @@
 """`blklab run`, from the command line to what is printed."""
 
 import json
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from blklab.errors import UsageError
+from tests.cli.test_signals import until
 from tests.conftest import Run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -82,3 +86,168 @@ def test_pydantic_is_imported_when_needed() -> None:
         "sys.exit('pydantic' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
+
+
+SMALL = """
+title = "Two mirrors"
+seed = 1
+
+[devices]
+nvme = { model = "pm983", size = "1GiB" }
+ssd = { model = "sm883", size = "1GiB" }
+
+[stacks]
+raid1 = { level = 1, members = ["nvme", "ssd"] }
+near = { level = 10, layout = "n2", members = ["nvme", "ssd"] }
+
+[workloads]
+randread = { rw = "randread", iodepth = 32, numjobs = 4 }
+randwrite = { rw = "randwrite", iodepth = 32, numjobs = 4 }
+
+[settings]
+kernel = "4.19"
+max_ios = 20_000
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def test_results_are_a_table(run: Run, small: Path) -> None:
+    outcome = run("run", small)
+    assert (outcome.status, outcome.err) == (0, "")
+    figure, time = r"[\d,]+", r"[\d.]+ [µmn]?s"
+    lines = [
+        "",
+        r"Two mirrors: simulated",
+        r"\#  stack  workload   read IOPS  write IOPS +mean +99 %  below +in queues",
+        rf"1  raid1  randread  +{figure} +– +{time} +{time}  nvme \d+ % ssd \d+ % +\d+ \d+",
+        rf"2  raid1  randwrite +– +{figure} +{time} +{time}  nvme 50 % ssd 50 % +\d+ \d+",
+        rf"3  near   randread  +{figure} +– +{time} +{time}  nvme \d+ % ssd \d+ % +\d+ \d+",
+        rf"4  near   randwrite +– +{figure} +{time} +{time}  nvme 50 % ssd 50 % +\d+ \d+",
+        r"mean and 99 %: completion latencies\. below: each disk's share of the I/Os; in queues: ",
+        r"number of requests in each disk and its queue\.",
+        "",
+    ]
+    printed = outcome.out.split("\n")
+    assert len(printed) == len(lines), outcome.out
+    for line, wanted in zip(printed, lines, strict=True):
+        assert re.match(wanted, line), line
+
+
+def test_what_is_varied_is_in_the_table(run: Run, small: Path) -> None:
+    outcome = run("run", small, "--only", "stack=raid1", "--set", "iodepth=[1, 8]")
+    assert outcome.status == 0
+    assert re.search(r"stack +workload +iodepth +read IOPS", outcome.out)
+    assert re.search(r"raid1 +randread +8 ", outcome.out)
+
+
+def test_results_are_json(run: Run, small: Path) -> None:
+    outcome = run("run", small, "--json", "--only", "workload=randread")
+    assert (outcome.status, outcome.err) == (0, "")
+    raid1, near = json.loads(outcome.out)
+    assert (raid1["number"], near["number"]) == (1, 3)
+    assert near["labels"] == {"stack": "near", "workload": "randread", "repeat": "1"}
+    assert near["runner"] == "sim"
+    assert near["read"]["total_ios"] == 20_000
+    assert near["write"]["total_ios"] == 0
+    assert [disk["name"] for disk in near["devices"]] == ["nvme", "ssd"]
+    assert near["read"]["iops"] < raid1["read"]["iops"] / 2
+    assert "explanation" not in near
+
+
+def test_results_depend_on_the_seed_and_not_on_the_jobs(run: Run, small: Path) -> None:
+    first, again, two = (run("run", small, "--json", "--jobs", jobs).out for jobs in (1, 1, 2))
+    assert first == again == two
+    assert run("run", small, "--json", "--seed", 2).out != first
+
+
+def test_max_ios_can_be_set(run: Run, small: Path) -> None:
+    outcome = run("run", small, "--json", "--only", "workload=randread", "--set", "max_ios=500")
+    assert [one["read"]["total_ios"] for one in json.loads(outcome.out)] == [500, 500]
+
+
+def test_explanations_say_who_was_saturated_and_chosen(run: Run, small: Path) -> None:
+    outcome = run("run", small, "--explain", "--only", "workload=randread")
+    text = " ".join(outcome.out.split())
+    raid1, near = text.split("stack=near workload=randread repeat=1")
+    assert "· Saturated: ssd (its interface 100% of the time)." in near
+    assert re.search(
+        r"· Of the reads below, nvme [\d.]+% \([\d,]+ a second, [\d.]+ µs each, [\d.]+ in its"
+        r" queue\); ssd [\d.]+% \([\d,]+ a second",
+        near,
+    )
+    assert re.search(
+        r"The balancer of near \(kernel 4.19\) chose for 20,\d{3} reads:"
+        r" [\d.]+% went to slot 0 because its head was nearest",
+        near,
+    )
+    assert re.search(
+        r"The balancer of raid1 .* went to slot 0 because it had the fewest I/Os pending", raid1
+    )
+    assert re.search(r"All of ssd's tags \(nr_requests\) were taken [\d,]+ times", near)
+
+
+def test_explanations_are_in_the_json(run: Run, small: Path) -> None:
+    outcome = run("run", small, "--explain", "--json", "--only", "stack=raid1,workload=randread")
+    (result,) = json.loads(outcome.out)
+    assert result["explanation"][0].startswith("Saturated: ssd")
+    assert len(result["explanation"]) >= 3
+
+
+def test_explanations_say_what_md_writes_wait_for(run: Run, small: Path) -> None:
+    small.write_text(
+        SMALL.replace("max_ios = 20_000", "max_ios = 4_000")
+        .replace("pm983", "st5000lm000")
+        .replace("sm883", "st5000lm000")
+        .replace("[settings]", '[settings]\nfilesystem = "ext4"')
+    )
+    outcome = run("run", small, "--explain", "--only", "stack=raid1,workload=randwrite")
+    text = " ".join(outcome.out.split())
+    assert re.search(
+        r"Held back by writeback throttling of nvme \(flushing \d+% of the time\)", text
+    )
+    assert re.search(r"Writeback throttling of nvme put tasks to sleep [\d,]+ times: md", text)
+    assert re.search(r"ssd spent \d+% of the time in \d+ flushes, and served nothing", text)
+
+
+def test_a_cell_that_fails_is_one_line(
+    run: Run, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> str:
+        raise UsageError("job randread: it has no sizes")
+
+    monkeypatch.setattr("blklab._core.simulate", fails)
+    outcome = run("run", small, "--only", "stack=near")
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err == (
+        "blklab: error: cell 3 (stack=near workload=randread repeat=1): job randread: it has no"
+        " sizes\n"
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_long_simulation(small: Path, number: signal.Signals) -> None:
+    small.write_text(
+        SMALL.replace("max_ios = 20_000", 'runtime = "1000d"').replace(
+            "iodepth = 32", "iodepth = 32, time_based = true"
+        )
+    )
+    arguments = [sys.executable, "-m", "blklab.cli", "run", str(small), "--jobs", "2"]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE) as process:
+        try:
+            # Two threads simulate when there are three.
+            tasks = Path(f"/proc/{process.pid}/task")
+            until(lambda: len(list(tasks.iterdir())) >= 3)
+            process.send_signal(number)
+            assert process.wait(120) == 128 + number
+        finally:
+            process.kill()
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert b"Traceback" not in said
+    assert said.count(b"\n") <= 1

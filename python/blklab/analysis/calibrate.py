@@ -17,6 +17,7 @@ from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
 from blklab.runners import sim
 from blklab.spec import cells, load
+from blklab.text import printable
 
 HOLD: Final = 0.003
 """The weight of a parameter's squared logarithmic distance from its beginning."""
@@ -93,22 +94,24 @@ def calibrate(
     *,
     kernel: str,
     filesystem: str,
-    size: str,
+    size: str | None,
     where: Path,
     tell: Callable[[str], None] = lambda _line: None,
 ) -> Calibration:
-    """Fits a device's table to runs on it alone, on a partition of `size` at its start.
+    """Fits a device's table to runs on it alone, on a partition of `size` at its start, or
+    on all of it.
 
     `where` is named in errors; `tell` hears of each stage. Raises UsageError.
     """
-    if device["kind"] not in STAGES:
-        raise UsageError(f"{where}: a device of kind {device['kind']!r} has nothing to fit")
+    if device.get("kind") not in STAGES:
+        raise UsageError(f"{where}: a device of kind {device.get('kind')!r} has nothing to fit")
     if not runs:
         raise UsageError(f"{where}: there is no run to calibrate on")
     settings = {"kernel": kernel, "filesystem": filesystem}
     bench = _Bench(settings, size, where)
     fitted = dict(device)
     changed: dict[str, tuple[float, float]] = {}
+    bench.check(device, runs)
     for stage in STAGES[device["kind"]]:
         chosen = [run for run in runs if stage.runs(run)]
         # As many parameters as there are runs to tell them apart.
@@ -124,8 +127,13 @@ def calibrate(
 class _Bench:
     """Simulates runs on a device."""
 
-    def __init__(self, settings: Mapping[str, Any], size: str, where: Path) -> None:
+    def __init__(self, settings: Mapping[str, Any], size: str | None, where: Path) -> None:
         self.settings, self.size, self.where = settings, size, where
+
+    def check(self, device: Mapping[str, Any], runs: Sequence[Observation]) -> None:
+        """Raises UsageError if the device or a run makes no sense."""
+        for run in runs:
+            self._document(device, run)
 
     def residuals(self, device: Mapping[str, Any], runs: Sequence[Observation]) -> list[Residual]:
         documents = [self._document(device, run) for run in runs]
@@ -137,7 +145,7 @@ class _Bench:
 
     def _document(self, device: Mapping[str, Any], run: Observation) -> Mapping[str, Any]:
         raw = {
-            "devices": {"device": {**device, "size": self.size}},
+            "devices": {"device": {**device, **({"size": self.size} if self.size else {})}},
             "stacks": {"alone": {"device": "device"}},
             "workloads": {run.name: dict(run.workload)},
             "settings": {**self.settings, "max_ios": ENOUGH_IOS, "runtime": ENOUGH_TIME},
@@ -190,23 +198,29 @@ def _fit(
 
 def as_toml(calibration: Calibration, source: str) -> str:
     """Returns a calibrated file: the `[device]` table that `calibrated = "FILE"` reads."""
-    import json
-
     lines = [
         '# Written by `blklab calibrate`. An experiment takes it as calibrated = "this file".',
         "",
         "[device]",
-        f"source = {json.dumps(source)}",
+        f"source = {_shown(source)}",
     ]
     for key, value in calibration.device.items():
         if key != "source":
-            shown = json.dumps(value) if isinstance(value, str | bool) else f"{value:_}"
             mark = "  # fitted" if key in calibration.fitted else ""
-            lines.append(f"{key} = {shown}{mark}")
+            lines.append(f"{key} = {_shown(value)}{mark}")
     lines += ["", "# Predicted beside measured IOPS of every input:"]
     for one in calibration.residuals:
         predicted, measured = one.read_iops + one.write_iops, one.run.read_iops + one.run.write_iops
-        lines.append(
-            f"#   {one.run.name}: {predicted:.0f}, measured {measured:.0f} ({one.error:+.1%})"
-        )
+        name = printable(one.run.name)
+        lines.append(f"#   {name}: {predicted:.0f}, measured {measured:.0f} ({one.error:+.1%})")
     return "\n".join(lines) + "\n"
+
+
+def _shown(value: Any) -> str:
+    """Returns a value as TOML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        harmless = printable(value).replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{harmless}"'
+    return f"{value:_}"

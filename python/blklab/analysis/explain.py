@@ -17,6 +17,9 @@ REASONS: Final = {
 }
 """What the balancer's reasons mean."""
 
+PARTS: Final = {"interface": "its interface", "media": "its media", "flushes": "flushing"}
+"""What a device's parts are called."""
+
 
 def explain(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> list[str]:
     """Returns sentences, the most important first, each with the figures that it rests on."""
@@ -46,8 +49,7 @@ def _limits(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> Iterator
     for device in outcome["devices"]:
         share, part = saturation(device, runtime)
         if share >= BUSY:
-            what = {"interface": "its interface", "media": "its media", "flushes": "flushing"}[part]
-            saturated.append(f"{device['name']} ({what} {share:.0%} of the time)")
+            saturated.append(f"{device['name']} ({PARTS[part]} {share:.0%} of the time)")
     if saturated:
         yield f"Saturated: {', '.join(saturated)}."
     cpu = _processor(document, outcome)
@@ -56,14 +58,15 @@ def _limits(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> Iterator
     elif not saturated and (throttled := [d for d in outcome["devices"] if _is_throttled(d)]):
         share, part = saturation(throttled[0], runtime)
         yield (
-            f"Held back by writeback throttling of {throttled[0]['name']}, whose {part} works"
-            f" {share:.0%} of the time."
+            f"Held back by writeback throttling of {throttled[0]['name']} ({PARTS[part]}"
+            f" {share:.0%} of the time)."
         )
     elif not saturated:
         busiest = max(outcome["devices"], key=lambda device: saturation(device, runtime)[0])
         share, part = saturation(busiest, runtime)
         yield (
-            f"Nothing is saturated: {busiest['name']} is busiest ({part} {share:.0%} of the time),"
+            f"Nothing is saturated: {busiest['name']} is busiest ({PARTS[part]} {share:.0%} of the"
+            f" time),"
             f" the jobs' processors work {cpu:.0%} of it; latency and queue depth decide."
         )
 

@@ -1,6 +1,7 @@
 """What was measured on a single device: runs of fio, from its own output or from a table."""
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -41,7 +42,10 @@ class Observation:
         return str(self.workload["rw"]).startswith("rand")
 
 
-WORDS: Final = ("rw", "bs", "iodepth", "numjobs", "rwmixread", "size", "offset", "fsync")
+WORDS: Final = (
+    *("rw", "bs", "iodepth", "numjobs", "rwmixread", "rwmixwrite"),
+    *("size", "offset", "fsync"),
+)
 """fio's options that decide what a run asks of a device."""
 
 
@@ -64,58 +68,114 @@ def from_fio(path: Path) -> list[Observation]:
         raise UsageError(f"{path}: {error.strerror}") from None
     # fio prints notes before its JSON.
     start = text.find("{")
-    if start >= 0 and '"jobs"' in text:
-        found = list(_json(path, text[start:]))
-    else:
-        found = list(_text(text))
+    is_json = start >= 0 and '"jobs"' in text
+    found = list(_runs(path, list(_json(path, text[start:]) if is_json else _text(text))))
     if not found:
         raise UsageError(f"{path}: no fio results: JSON or fio's text output is expected")
     return found
 
 
-def _json(path: Path, text: str) -> Iterator[Observation]:
+@dataclass
+class _Job:
+    """What fio says of one job, or of several clones with `group_reporting`."""
+
+    name: str
+    group: int
+    """Jobs of one group ran at the same time; a stonewall begins another."""
+
+    words: dict[str, Any]
+    jobs: int
+    iops: tuple[float, float]
+
+
+def _runs(path: Path, jobs: list[_Job]) -> Iterator[Observation]:
+    """Returns one run a group: the clones of a job together.
+
+    Raises UsageError for different jobs that ran at the same time: neither had the device alone.
+    """
+    groups: dict[int, list[_Job]] = {}
+    for job in jobs:
+        groups.setdefault(job.group, []).append(job)
+    for members in groups.values():
+        first = members[0]
+        for job in members:
+            if job.name != first.name:
+                raise UsageError(
+                    f"{path}: jobs {first.name!r} and {job.name!r} ran at the same time:"
+                    " stonewall between them is expected"
+                )
+        read, write = (sum(job.iops[way] for job in members) for way in (0, 1))
+        if not math.isfinite(read + write) or min(read, write) < 0:
+            raise UsageError(f"{path}: job {first.name!r}: IOPS are no numbers")
+        if read + write == 0:
+            continue
+        words = {"numjobs": sum(job.jobs for job in members), **first.words}
+        words.setdefault("rw", "rw" if read and write else "read" if read else "write")
+        if read and write and not first.words.keys() & {"rwmixread", "rwmixwrite"}:
+            # fio's text does not say what was asked for; fio keeps to it.
+            words["rwmixread"] = round(100 * read / (read + write))
+        yield Observation(first.name, words, read, write)
+
+
+def _json(path: Path, text: str) -> Iterator[_Job]:
     try:
         document, _ = json.JSONDecoder().raw_decode(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: broken JSON: {error}") from None
-    shared = document.get("global options", {})
-    for job in document.get("jobs", []):
+    jobs = document.get("jobs")
+    for number, job in enumerate(jobs if isinstance(jobs, list) else []):
         try:
-            options = {**shared, **job.get("job options", {})}
-            iops = [float(job[way]["iops"]) for way in ("read", "write")]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UsageError(f"{path}: a job without {error}: fio's JSON is expected") from None
-        if sum(iops) > 0:
-            options.setdefault("rw", "read" if iops[1] == 0 else "write")
-            yield Observation(str(job.get("jobname", "job")), _words(options), *iops)
+            words = _words({**document.get("global options", {}), **job.get("job options", {})})
+            iops = (float(job["read"]["iops"]), float(job["write"]["iops"]))
+            group = int(job.get("groupid", number))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise UsageError(
+                f"{path}: jobs[{number}]: {type(error).__name__}: {error}; fio's JSON is expected"
+            ) from None
+        yield _Job(str(job.get("jobname", "job")), group, words, 1, iops)
 
 
-_HEADER: Final = re.compile(r"^(?P<name>[^\s:]+): \(g=\d+\): rw=(?P<rw>\w+), bs=(?P<rest>.*)$")
-_IOPS: Final = re.compile(r"^\s+(?P<way>read|write)\s*:.*?\bIOPS=(?P<iops>[\d.]+[kKmM]?)", re.I)
-_JOBS: Final = re.compile(r"^(?P<name>[^\s:]+): \(groupid=\d+, jobs=(?P<jobs>\d+)\)")
+_HEADER: Final = re.compile(r"^(?P<name>\S.*?): \(g=\d+\): rw=(?P<rw>\w+), bs=(?P<rest>.*)$")
+_SIZES: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<prefix>[kKmM]?)(?:i?B)?-")
+_IOPS: Final = re.compile(
+    r"^\s+(?P<way>read|write)\s*:.*?\bIOPS=\s*(?P<iops>\d+(?:\.\d+)?[kKmM]?)\b", re.I
+)
+_JOBS: Final = re.compile(
+    r"^(?P<name>\S.*?): \(groupid=(?P<group>\d{1,9}), jobs=(?P<jobs>\d{1,9})\)"
+)
 
 
-def _text(text: str) -> Iterator[Observation]:
-    """Reads fio's normal output: a header for each job, then what was measured."""
+def _text(text: str) -> Iterator[_Job]:
+    """Reads fio's normal output, of versions 2 and 3: a header for each job, then what it did."""
     asked: dict[str, dict[str, Any]] = {}
-    name, measured = "", {"read": 0.0, "write": 0.0}
-    for line in [*text.splitlines(), "end: (groupid=0, jobs=0)"]:
+    job = None
+    for line in text.splitlines():
         if header := _HEADER.match(line):
-            rest = header["rest"]
-            size = re.search(r"([\d.]+\s?[kKmM]?i?[bB]?)", rest)
-            depth = re.search(r"iodepth=(\d+)", rest)
-            words = {"rw": header["rw"], "iodepth": depth[1] if depth else "1"}
-            words["bs"] = size[1].strip().rstrip("Bb") if size else "4k"
+            depth = re.search(r"\biodepth=(\d{1,9})", header["rest"])
+            words = {"rw": header["rw"], "iodepth": int(depth[1]) if depth else 1}
+            # 4K-4K/64K-64K/…, or (R) 4096B-4096B, (W) 64.0KiB-64.0KiB, …
+            sizes = [_bytes(one) for one in _SIZES.finditer(header["rest"])]
+            if sizes:
+                words["bs"] = ",".join(map(str, dict.fromkeys(sizes[:2])))
             asked.setdefault(header["name"], words)
-        elif jobs := _JOBS.match(line):
-            if name in asked and sum(measured.values()) > 0:
-                words = _words(asked[name])
-                yield Observation(name, words, measured["read"], measured["write"])
-            name, measured = jobs["name"], {"read": 0.0, "write": 0.0}
-            if name in asked:
-                asked[name]["numjobs"] = jobs["jobs"]
-        elif iops := _IOPS.match(line):
-            measured[iops["way"].lower()] = _scaled(iops["iops"])
+        elif found := _JOBS.match(line):
+            if job is not None:
+                yield job
+            job = None
+            if found["name"] in asked:
+                words = dict(asked[found["name"]])
+                job = _Job(found["name"], int(found["group"]), words, int(found["jobs"]), (0, 0))
+        elif job is not None and (iops := _IOPS.match(line)):
+            read, write = job.iops
+            value = _scaled(iops["iops"])
+            job.iops = (value, write) if iops["way"].lower() == "read" else (read, value)
+    if job is not None:
+        yield job
+
+
+def _bytes(size: re.Match[str]) -> int:
+    scale = {"k": 1 << 10, "m": 1 << 20}.get(size["prefix"].lower(), 1)
+    return round(float(size["number"]) * scale)
 
 
 def _scaled(text: str) -> float:
@@ -125,7 +185,7 @@ def _scaled(text: str) -> float:
 
 def _words(options: Mapping[str, Any]) -> dict[str, Any]:
     words: dict[str, Any] = {key: options[key] for key in WORDS if key in options}
-    for key in ("iodepth", "numjobs", "rwmixread", "fsync"):
+    for key in ("iodepth", "numjobs", "rwmixread", "rwmixwrite", "fsync"):
         if key in words:
             words[key] = int(words[key])
     if "size" in words:

@@ -79,11 +79,13 @@ def read(path: Path) -> Reference:
     described = read_toml(path / TARGETS)
     targets, tests = (_tables(path / TARGETS, described, key) for key in ("targets", "tests"))
     common = described.get("workload_common", {})
+    if not isinstance(common, dict):
+        raise UsageError(f"{path / TARGETS}: workload_common: a table is expected")
     for name, target in targets.items():
-        if ("device" in target) == ("members" in target):
-            raise UsageError(
-                f"{path / TARGETS}: targets.{name}: either device or members is expected"
-            )
+        _check_target(f"{path / TARGETS}: targets.{name}", target)
+    for name, test in tests.items():
+        if not isinstance(test.get("rw"), str):
+            raise UsageError(f"{path / TARGETS}: tests.{name}: rw is expected")
     runs = list(_fio_runs(path / RUNS, targets, tests))
     randomio = list(_randomio_runs(path / RANDOMIO))
     if not runs and not randomio:
@@ -98,6 +100,22 @@ def _tables(path: Path, described: Mapping[str, Any], key: str) -> dict[str, Any
     return tables
 
 
+def _check_target(where: str, target: Mapping[str, Any]) -> None:
+    if ("device" in target) == ("members" in target):
+        raise UsageError(f"{where}: either device or members is expected")
+    if "device" in target:
+        if not isinstance(target["device"], str):
+            raise UsageError(f"{where}: device: a name is expected")
+        return
+    members = target["members"]
+    if not isinstance(members, list) or not members:
+        raise UsageError(f"{where}: members: a list of names is expected")
+    if not all(isinstance(member, str) for member in members):
+        raise UsageError(f"{where}: members: a list of names is expected")
+    if "level" not in target:
+        raise UsageError(f"{where}: level is expected beside members")
+
+
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
     """Returns each row with its place, of a table that has at least these columns."""
     if not path.exists():
@@ -108,14 +126,18 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, s
         reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
         raise UsageError(f"{path}: {reason}") from None
     reader = csv.DictReader(text.splitlines())
-    missing = [column for column in columns if column not in (reader.fieldnames or [])]
-    if missing:
-        raise UsageError(f"{path}: no column {missing[0]!r}; expected are {', '.join(columns)}")
-    for number, row in enumerate(reader, start=2):
-        where = f"{path}:{number}"
-        if any(row[column] is None for column in columns):
-            raise UsageError(f"{where}: too few columns: {len(reader.fieldnames or [])} expected")
-        yield where, row
+    try:
+        missing = [column for column in columns if column not in (reader.fieldnames or [])]
+        if missing:
+            raise UsageError(f"{path}: no column {missing[0]!r}; expected are {', '.join(columns)}")
+        for row in reader:
+            where = f"{path}:{reader.line_num}"
+            if any(row[column] is None for column in columns):
+                count = len(reader.fieldnames or [])
+                raise UsageError(f"{where}: too few columns: {count} expected")
+            yield where, row
+    except csv.Error as error:
+        raise UsageError(f"{path}:{reader.line_num + 1}: {error}") from None
 
 
 def _number(where: str, row: Mapping[str, str], column: str) -> float:
@@ -160,4 +182,11 @@ def _randomio_runs(path: Path) -> Iterator[RandomioRun]:
             for column in (*columns[1:], "read_lat_avg_ms", "write_lat_avg_ms")
         ]
         threads, io_bytes, *rest = numbers
+        for column, value in (("threads", threads), ("io_bytes", io_bytes)):
+            if not 1 <= value <= 1 << 30 or value != int(value):
+                raise UsageError(
+                    f"{where}: {column}: found {row[column]!r}, a whole number is expected"
+                )
+        if rest[0] + rest[1] <= 0:
+            raise UsageError(f"{where}: read_iops and write_iops are both 0")
         yield RandomioRun(row["config"], int(threads), int(io_bytes), *rest)

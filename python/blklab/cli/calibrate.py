@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blklab.cli.common import emit, json_option
+from blklab.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--size",
     metavar="SIZE",
-    help="What of the device fio could use, from its start; 100% unless given.",
+    help="What of the device fio could use, from its start; all of it unless given.",
 )
 @click.option(
     "-o",
@@ -82,7 +83,7 @@ def calibrate(
         runs,
         kernel=kernel,
         filesystem=filesystem,
-        size=size or "100%",
+        size=size,
         where=inputs[0],
         tell=_tell,
     )
@@ -109,12 +110,12 @@ def calibrate(
 
 def _device(model: str) -> dict[str, object]:
     from blklab.errors import UsageError
-    from blklab.spec import stock
+    from blklab.spec import load, stock
 
     if model in stock.names():
         return stock.stock(model)
     if Path(model).suffix == ".toml":
-        return stock.calibrated(Path(model))
+        return load.calibrated(Path(model))
     try:
         return stock.stock(model)
     except ValueError as error:
@@ -139,7 +140,7 @@ def _runs(path: Path, target: str | None) -> "list[Observation]":
 def _tell(line: str) -> None:
     from blklab.cli.common import notes
 
-    notes().print(line)
+    notes().print(printable(line))
 
 
 def _draw(console: "Console", found: "Calibration") -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from blklab.report.tables.base import Table, figures, text
+from blklab.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,17 +23,18 @@ def rows(found: "Sequence[Row]") -> Table:
 
 
 def _row(row: "Row") -> list[str]:
-    published = sum(row.published[f"{way}_iops"] for way in ("read", "write"))
+    measured = sum(row.published[f"{way}_iops"] for way in ("read", "write"))
     predicted = sum(row.predicted[f"{way}_iops"] for way in ("read", "write"))
     latency = row.published.get("read_lat_ms")
     shares = [
-        f"{name} {'–' if one.published is None else f'{one.published:.1%}'} → {one.predicted:.1%}"
+        f"{printable(name)} {published} → {one.predicted:.1%}"
         for name, one in row.members.items()
+        for published in ["–" if one.published is None else f"{one.published:.1%}"]
     ]
     return [
-        row.target,
-        row.test,
-        _iops(published),
+        printable(row.target),
+        printable(row.test),
+        _iops(measured),
         _iops(predicted),
         f"{row.error:+.1%}",
         "" if latency is None else f"{latency:,.1f}",
@@ -82,7 +84,7 @@ def residuals(found: "Calibration") -> Table:
     columns = [text("run"), *figures("measured", "predicted", "error")]
     entries = [
         [
-            one.run.name,
+            printable(one.run.name),
             _iops(one.run.read_iops + one.run.write_iops),
             _iops(one.read_iops + one.write_iops),
             f"{one.error:+.1%}",

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from blklab import _core
+from blklab.errors import BlklabError, UsageError
 from blklab.runners.result import Result
 from blklab.spec.cells import Cell
 from blklab.spec.replays import Source
@@ -15,7 +16,10 @@ from blklab.spec.replays import Source
 
 @contextmanager
 def stopping() -> Iterator[_core.Stop]:
-    """Ends the simulations of a block when it is left early, as by Ctrl-C."""
+    """Ends the simulations of a block when it is left early, as by Ctrl-C.
+
+    The pool that they run in is the outer block: leaving it waits for them.
+    """
     stop = _core.Stop()
     try:
         yield stop
@@ -40,7 +44,7 @@ def outcome(
 
 def outcomes(documents: Sequence[Mapping[str, Any]], jobs: int) -> list[dict[str, Any]]:
     """Simulates several documents, `jobs` at a time; the results do not depend on how many."""
-    with stopping() as stop, ThreadPoolExecutor(max(1, jobs)) as pool:
+    with ThreadPoolExecutor(max(1, jobs)) as pool, stopping() as stop:
         return list(pool.map(lambda document: outcome(document, stop), documents))
 
 
@@ -49,10 +53,11 @@ def run(
 ) -> list[Result]:
     """Simulates cells, `jobs` at a time, and returns their results in the same order.
 
-    `done` is called with each result, in that order, as soon as it is there.
+    `done` is called with each result, in that order, as soon as it is there. Raises BlklabError
+    for a cell that failed, and says which.
     """
     results = []
-    with stopping() as stop, ThreadPoolExecutor(max(1, jobs)) as pool:
+    with ThreadPoolExecutor(max(1, jobs)) as pool, stopping() as stop:
         for result in pool.map(lambda cell: _result(cell, stop), cells):
             results.append(result)
             if done is not None:
@@ -62,5 +67,9 @@ def run(
 
 def _result(cell: Cell, stop: _core.Stop) -> Result:
     begin = time.perf_counter()
-    measured = outcome(cell.document, stop, cell.replay)
+    try:
+        measured = outcome(cell.document, stop, cell.replay)
+    except UsageError as error:  # nobody mistyped it: the experiment was checked before
+        label = " ".join(f"{key}={value}" for key, value in cell.labels.items())
+        raise BlklabError(f"cell {cell.number} ({label}): {error}") from error
     return Result(cell.number, cell.labels, "sim", measured, time.perf_counter() - begin)

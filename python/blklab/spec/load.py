@@ -123,11 +123,12 @@ def _device(source: Source, name: str, table: Any) -> Any:
         except ValueError as error:
             raise problems.fail(f"{path}.model", str(error)) from None
     else:
-        base = _calibrated(source.beside(value))
+        base = calibrated(source.beside(value))
     return {**base, **{key: value for key, value in table.items() if key != given[0]}}
 
 
-def _calibrated(path: Path) -> dict[str, Any]:
+def calibrated(path: Path) -> dict[str, Any]:
+    """Returns the checked [device] table of a calibrated file. Raises UsageError."""
     table = stock.calibrated(path)
     try:
         TypeAdapter[Any](Device).validate_python(table)

@@ -1,0 +1,158 @@
+"""Runs in fio's own output: JSON and text, of old versions and of the one installed."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blklab.analysis.observations import Observation, from_fio
+from blklab.errors import UsageError
+
+JOBS = """
+[global]
+filename=file
+size=256k
+ioengine=psync
+[clones]
+rw=randread
+bs=4k
+numjobs=2
+stonewall
+[mixed]
+rw=randrw
+rwmixread=75
+bs=64k
+stonewall
+[together]
+rw=write
+bs=16k
+numjobs=2
+group_reporting
+stonewall
+"""
+
+OLD = """\
+randread: (g=0): rw=randread, bs=4K-4K/4K-4K/4K-4K, ioengine=libaio, iodepth=32
+...
+mixed one: (g=1): rw=randrw, bs=64K-64K/8K-8K/64K-64K, ioengine=libaio, iodepth=8
+fio-2.16
+Starting 5 processes
+
+randread: (groupid=0, jobs=4): err= 0: pid=26467: Mon Jan 11 11:11:11 2016
+  read : io=1023.6MB, bw=104780KB/s, iops=26194, runt= 10004msec
+    slat (usec): min=1, max=95, avg= 2.33, stdev= 1.29
+    clat (usec): min=85, max=4203, avg=1218.91, stdev=161.06
+mixed one: (groupid=1, jobs=1): err= 0: pid=26470: Mon Jan 11 11:11:31 2016
+  read : io=1023.6MB, bw=104780KB/s, iops=300, runt= 10004msec
+  write: io=1023.6MB, bw=104780KB/s, iops=99.5, runt= 10004msec
+
+Run status group 0 (all jobs):
+   READ: io=1023.6MB, aggrb=104780KB/s, minb=104780KB/s, maxb=104780KB/s, mint=10004msec
+"""
+
+
+def read(tmp_path: Path, text: str) -> list[Observation]:
+    path = tmp_path / "fio.out"
+    path.write_text(text)
+    return from_fio(path)
+
+
+def test_text_of_an_old_fio(tmp_path: Path) -> None:
+    first, mixed = read(tmp_path, OLD)
+    assert (first.name, first.read_iops, first.write_iops) == ("randread", 26194, 0)
+    assert first.workload == {"rw": "randread", "bs": "4096", "iodepth": 32, "numjobs": 4}
+    assert (mixed.name, mixed.read_iops, mixed.write_iops) == ("mixed one", 300, 99.5)
+    assert mixed.workload["bs"] == "65536,8192"
+    assert mixed.workload["rwmixread"] == 75
+
+
+@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+def test_what_fio_prints_is_read(tmp_path: Path) -> None:
+    (tmp_path / "jobs.fio").write_text(JOBS)
+    for form in ("json", "normal"):
+        subprocess.run(
+            ["fio", f"--output-format={form}", f"--output={form}", "jobs.fio"],
+            cwd=tmp_path,
+            check=True,
+        )
+        clones, mixed, together = from_fio(tmp_path / form)
+        assert (clones.name, clones.workload["rw"], clones.workload["numjobs"]) == (
+            ("clones", "randread", 2)
+        )
+        assert clones.reads
+        assert clones.random
+        assert clones.read_iops > 0
+        assert mixed.workload["bs"] in {"64k", "65536"}
+        assert mixed.read_iops > 0
+        assert mixed.write_iops > 0
+        assert together.writes
+        assert not together.random
+        assert together.workload["numjobs"] == 2
+        assert together.workload["bs"] in {"16k", "16384"}
+    assert json.loads((tmp_path / "json").read_text())["jobs"]
+
+
+def job(name: str, group: int, read: float, **options: str) -> dict[str, Any]:
+    return {
+        "jobname": name,
+        "groupid": group,
+        "job options": options,
+        "read": {"iops": read},
+        "write": {"iops": 0},
+    }
+
+
+def test_clones_are_one_run(tmp_path: Path) -> None:
+    jobs = [job("a", 0, 100, numjobs="2"), job("a", 0, 110, numjobs="2"), job("b", 1, 5)]
+    document = {"global options": {"rw": "randread", "size": "50%"}, "jobs": jobs}
+    first, second = read(tmp_path, "note: both iops\n" + json.dumps(document))
+    assert (first.read_iops, first.workload["numjobs"]) == (210, 2)
+    assert (second.read_iops, second.workload["numjobs"]) == (5, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no fio results: JSON or fio's text output is expected"),
+        ('{"jobs": [', "broken JSON: Expecting value: line 1 column 11 (char 10)"),
+        ('{"jobs": 5}', "no fio results: JSON or fio's text output is expected"),
+        ('{"jobs": [{}]}', "jobs[0]: KeyError: 'read'; fio's JSON is expected"),
+        (
+            json.dumps({"jobs": [job("a", 0, 9, iodepth="deep")]}),
+            "jobs[0]: ValueError: invalid literal for int() with base 10: 'deep'; fio's JSON is"
+            " expected",
+        ),
+        (
+            json.dumps({"jobs": [job("a", 0, float("inf"))]}),
+            "job 'a': IOPS are no numbers",
+        ),
+        (
+            json.dumps({"jobs": [job("a", 0, 9), job("b", 0, 9)]}),
+            "jobs 'a' and 'b' ran at the same time: stonewall between them is expected",
+        ),
+    ],
+)
+def test_other_files_are_one_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, text)
+    assert str(caught.value) == f"{tmp_path}/fio.out: {said}"
+
+
+@given(st.integers(0, len(OLD)), st.integers(0, 60), st.text(max_size=20), st.booleans())
+def test_mangled_output_never_crashes(
+    tmp_path_factory: pytest.TempPathFactory, at: int, length: int, new: str, as_json: bool
+) -> None:
+    text = json.dumps({"jobs": [job("a", 0, 9, rw="read"), job("b", 1, 9)]}) if as_json else OLD
+    path = tmp_path_factory.mktemp("fio") / "out"
+    path.write_text(text[:at] + new + text[at + length :], errors="replace")
+    try:
+        found = from_fio(path)
+    except UsageError as error:
+        assert str(error).startswith(str(path))
+    else:
+        assert all(run.read_iops + run.write_iops > 0 for run in found)

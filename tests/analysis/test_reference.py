@@ -1,0 +1,218 @@
+"""Tables of published measurements: what is read, and what is said of broken ones."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blklab.analysis import reference
+from blklab.errors import UsageError
+from tests.analysis.conftest import TABLES
+from tests.conftest import Run
+
+
+def test_rows_are_read(tables: Path) -> None:
+    found = reference.read(tables)
+    single, array = found.runs
+    assert (single.target, single.test, single.read_iops) == ("ssd", "randread", 50000.5)
+    assert found.singles() == [single]
+    assert found.arrays() == [array]
+    assert array.where == "ref/fio_runs.csv:3"
+    assert found.device_io["pair", "randread"] == {"sda": (45000, 0), "sdb": (45000, 0)}
+    (randomio,) = found.randomio
+    assert (randomio.threads, randomio.io_bytes, randomio.read_ms) == (1, 512, 11.2)
+
+
+def test_tables_that_are_not_there_are_empty(tables: Path) -> None:
+    for name in ("fio_device_io.csv", "randomio_runs.csv"):
+        (tables / name).unlink()
+    found = reference.read(tables)
+    assert (len(found.runs), found.device_io, list(found.randomio)) == (2, {}, [])
+
+
+def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        text = (path / name).read_text()
+        assert old in text
+        (path / name).write_text(text.replace(old, new, 1))
+
+    return change
+
+
+def without(*names: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        for name in names:
+            (path / name).unlink()
+
+    return change
+
+
+TARGETS, RUNS, RANDOMIO = "targets.toml", "fio_runs.csv", "randomio_runs.csv"
+
+BROKEN = [
+    (
+        without("targets.toml"),
+        "ref/targets.toml: cannot be read: No such file or directory",
+    ),
+    (
+        edit(TARGETS, "[tests]", "[tests"),
+        "ref/targets.toml: line 9, column 7: expected ']' at the end of a table declaration",
+    ),
+    (
+        edit(TARGETS, '{ device = "ssd" }', '{ device = "ssd", members = ["ssd"] }'),
+        "ref/targets.toml: targets.ssd: either device or members is expected",
+    ),
+    (
+        edit(TARGETS, '{ device = "ssd" }', '{ kernel = "4.19" }'),
+        "ref/targets.toml: targets.ssd: either device or members is expected",
+    ),
+    (
+        edit(TARGETS, '{ device = "ssd" }', "{ device = 5 }"),
+        "ref/targets.toml: targets.ssd: device: a name is expected",
+    ),
+    (
+        edit(TARGETS, '["ssd", "ssd"]', "[]"),
+        "ref/targets.toml: targets.pair: members: a list of names is expected",
+    ),
+    (
+        edit(TARGETS, "level = 1, ", ""),
+        "ref/targets.toml: targets.pair: level is expected beside members",
+    ),
+    (
+        edit(TARGETS, '{ rw = "randread" }', "{}"),
+        "ref/targets.toml: tests.randread: rw is expected",
+    ),
+    (
+        edit(TARGETS, '{ rw = "randread" }', '"randread"'),
+        "ref/targets.toml: tests: tables are expected",
+    ),
+    (
+        edit(RUNS, "pair,", "paar,"),
+        "ref/fio_runs.csv:3: target: found 'paar', which targets.toml does not name; it has ssd,"
+        " pair",
+    ),
+    (
+        edit(RUNS, "pair,randread", "pair,randwrite"),
+        "ref/fio_runs.csv:3: test: found 'randwrite', which targets.toml does not name; it has"
+        " randread",
+    ),
+    (
+        edit(RUNS, "50000.5", "fast"),
+        "ref/fio_runs.csv:2: read_iops: found 'fast', a number is expected",
+    ),
+    (
+        edit(RUNS, "50000.5", "-1"),
+        "ref/fio_runs.csv:2: read_iops: found '-1', a number is expected",
+    ),
+    (
+        edit(RUNS, "50000.5", "nan"),
+        "ref/fio_runs.csv:2: read_iops: found 'nan', a number is expected",
+    ),
+    (
+        edit(RUNS, "50000.5", "0"),
+        "ref/fio_runs.csv:2: read_iops and write_iops are both 0",
+    ),
+    (
+        edit(RUNS, "ssd,randread,1000", "\n\nssd,randread,1000,1,2,x"),
+        "ref/fio_runs.csv:4: read_iops: found 'x', a number is expected",
+    ),
+    (
+        edit(RUNS, ",write_iops", ""),
+        "ref/fio_runs.csv: no column 'write_iops'; expected are target, test, read_iops,"
+        " write_iops",
+    ),
+    (
+        edit(RUNS, "90000,0,90000,0", "90000"),
+        "ref/fio_runs.csv:3: too few columns: 7 expected",
+    ),
+    (
+        edit(RANDOMIO, "md10fs,1,", "md10fs,0,"),
+        "ref/randomio_runs.csv:2: threads: found '0', a whole number is expected",
+    ),
+    (
+        edit(RANDOMIO, "89.1,23.2", "0,0"),
+        "ref/randomio_runs.csv:2: read_iops and write_iops are both 0",
+    ),
+    (
+        edit(RANDOMIO, "md10fs", "md11"),
+        "randomio: found configuration 'md11'; known are md10fs",
+    ),
+    (
+        without(RUNS, RANDOMIO),
+        "ref: neither fio_runs.csv nor randomio_runs.csv has a row",
+    ),
+    (
+        edit(TARGETS, 'members = ["ssd", "ssd"]', 'members = ["ssd", "tape"]'),
+        "ref: no single-device row of 'tape', which arrays are made of: give a directory that has"
+        " some with --calibration",
+    ),
+    (
+        edit(RUNS, "ssd,randread,1000,50000,0,50000.5,0.0\n", ""),
+        "ref: no single-device row of 'ssd', which arrays are made of: give a directory that has"
+        " some with --calibration",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "said"), BROKEN, ids=[said[:60] for _, said in BROKEN])
+def test_broken_tables_are_one_line(
+    run: Run,
+    tables: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], None],
+    said: str,
+) -> None:
+    monkeypatch.setattr("blklab.analysis.calibrate.ENOUGH_IOS", 1000)
+    change(tables)
+    outcome = run("validate", "--reference", tables)
+    errors = [line for line in outcome.err.splitlines() if not line.startswith("calibrating")]
+    assert (outcome.status, outcome.out) == (2, "")
+    assert errors == [f"blklab: error: {said}"]
+
+
+def test_a_missing_directory_is_one_line(run: Run, tmp_path: Path) -> None:
+    outcome = run("validate", "--reference", tmp_path / "no")
+    assert outcome.status == 2
+    assert outcome.err == (
+        f"blklab: error: {tmp_path}/no: no such directory; one with targets.toml and fio_runs.csv"
+        " is expected\n"
+    )
+
+
+@st.composite
+def mangled(draw: st.DrawFn) -> tuple[str, bytes]:
+    """Returns a file of the directory with a piece of it replaced."""
+    name = draw(st.sampled_from(sorted(TABLES)))
+    content = TABLES[name].encode()
+    first = draw(st.integers(0, len(content)))
+    last = draw(st.integers(first, min(len(content), first + 40)))
+    ugly = st.sampled_from(
+        [b"", b",", b'"', b"\n", b"\0", b"\xff", b"inf", b"1e999", b"-0", b"\r", b"9" * 5000]
+    )
+    middle = draw(st.one_of(ugly, st.binary(max_size=20)))
+    return name, content[:first] + middle + content[last:]
+
+
+@given(mangled())
+def test_mangled_tables_never_crash(
+    tmp_path_factory: pytest.TempPathFactory, change: tuple[str, bytes]
+) -> None:
+    path = tmp_path_factory.mktemp("ref")
+    for name, text in TABLES.items():
+        (path / name).write_text(text)
+    (path / change[0]).write_bytes(change[1])
+    try:
+        found = reference.read(path)
+    except UsageError as error:
+        assert "\n" not in str(error)
+    else:
+        assert all(run.read_iops + run.write_iops > 0 for run in found.runs)
+
+
+def test_a_field_that_csv_refuses_is_one_line(tables: Path) -> None:
+    text = TABLES["fio_runs.csv"] + '"' + "x" * 200_000
+    (tables / "fio_runs.csv").write_text(text)
+    with pytest.raises(UsageError, match=r"^ref/fio_runs.csv:4: field larger than field limit"):
+        reference.read(tables)

@@ -1,0 +1,188 @@
+"""`blklab calibrate`: what was put into a device is found again from what fio would measure."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Run
+
+WORKLOADS: dict[str, dict[str, Any]] = {
+    "small": {"rw": "randread", "bs": "4k", "iodepth": 32, "numjobs": 4, "size": "1g"},
+    "large": {"rw": "randread", "bs": "64k", "iodepth": 32, "numjobs": 1, "size": "1g"},
+}
+
+TRUTH = {"read_command_ns": 4_000, "read_bandwidth": 450_000_000}
+
+
+@pytest.fixture(autouse=True)
+def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("blklab.analysis.calibrate.ENOUGH_IOS", 10_000)
+
+
+def as_json(measured: dict[str, float]) -> str:
+    jobs = [
+        {
+            "jobname": name,
+            "groupid": group,
+            "job options": {key: str(value) for key, value in WORKLOADS[name].items()},
+            "read": {"iops": iops},
+            "write": {"iops": 0.0},
+        }
+        for group, (name, iops) in enumerate(measured.items())
+    ]
+    return json.dumps({"fio version": "fio-3.33", "jobs": jobs})
+
+
+def as_text(measured: dict[str, float]) -> str:
+    headers, results = [], []
+    for group, (name, iops) in enumerate(measured.items()):
+        asked = WORKLOADS[name]
+        size = {"4k": "4096B", "64k": "64.0KiB"}[asked["bs"]]
+        headers.append(
+            f"{name}: (g={group}): rw={asked['rw']}, bs=(R) {size}-{size}, (W) {size}-{size},"
+            f" (T) {size}-{size}, ioengine=libaio, iodepth={asked['iodepth']}"
+        )
+        shown = f"{iops / 1000:.1f}k" if iops >= 10_000 else f"{iops:.0f}"
+        results += [
+            f"{name}: (groupid={group}, jobs={asked['numjobs']}): err= 0: pid=1: Sat Nov 21 2026",
+            f"  read: IOPS={shown}, BW=1MiB/s (1MB/s)(1MiB/1msec)",
+        ]
+    return "\n".join([*headers, "fio-3.33", "Starting 5 processes", "", *results, ""])
+
+
+@pytest.fixture
+def measured(run: Run) -> dict[str, float]:
+    """Returns the IOPS of a SATA SSD with the true parameters."""
+    tables = "\n".join(
+        f"{name} = {{ {', '.join(f'{k} = {json.dumps(v)}' for k, v in table.items())} }}"
+        for name, table in WORKLOADS.items()
+    )
+    truth = "\n".join(f"{key} = {value}" for key, value in TRUTH.items())
+    Path("truth.toml").write_text(
+        f'[devices.d]\nmodel = "sm883"\nsize = "1GiB"\n{truth}\n'
+        '[stacks]\none = { device = "d" }\n'
+        f"[workloads]\n{tables}\n[settings]\nmax_ios = 10_000\n"
+    )
+    results = json.loads(run("run", "truth.toml", "--json").out)
+    return {one["labels"]["workload"]: one["read"]["iops"] for one in results}
+
+
+@pytest.mark.parametrize("form", [as_json, as_text])
+def test_parameters_are_found_again(run: Run, measured: dict[str, float], form: Any) -> None:
+    Path("fio.out").write_text(form(measured))
+    outcome = run(
+        "calibrate", "fio.out", "--model", "sm883", "--size", "1GiB", "-o", "my.toml", "--json"
+    )
+    assert outcome.status == 0
+    assert outcome.err == "fitting read_command_ns, read_bandwidth to small, large\n"
+    document = json.loads(outcome.out)
+    assert document["fitted"].keys() == TRUTH.keys()
+    for name, value in TRUTH.items():
+        assert document["fitted"][name]["after"] == pytest.approx(value, rel=0.05)
+        assert document["device"][name] == document["fitted"][name]["after"]
+    for one in document["residuals"]:
+        assert abs(one["error"]) < 0.02
+        assert one["measured"]["read_iops"] == pytest.approx(measured[one["run"]], rel=0.01)
+    # What says nothing of writes leaves their parameters alone.
+    assert document["device"]["write_command_ns"] == 3898
+
+    written = tomllib.loads(Path("my.toml").read_text())["device"]
+    assert written["source"] == "calibrated from sm883 on fio.out"
+    assert written | {"source": ""} == document["device"] | {"source": ""}
+
+    Path("exp.toml").write_text(
+        '[devices.mine]\ncalibrated = "my.toml"\nsize = "1GiB"\n'
+        '[stacks]\nalone = { device = "mine" }\n'
+        '[workloads]\nsmall = { rw = "randread", iodepth = 32, numjobs = 4 }\n'
+        "[settings]\nmax_ios = 10_000\n"
+    )
+    (result,) = json.loads(run("run", "exp.toml", "--json").out)
+    assert result["read"]["iops"] == pytest.approx(measured["small"], rel=0.02)
+
+
+def test_a_table_says_what_was_fitted(run: Run, measured: dict[str, float]) -> None:
+    Path("fio.json").write_text(as_json({"small": measured["small"]}))
+    outcome = run("calibrate", "fio.json", "--model", "sm883", "--size", "1GiB")
+    assert outcome.status == 0
+    lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
+    # One run tells one parameter.
+    assert lines[1:3] == ["Fitted", "parameter before after"]
+    assert lines[3].startswith("read_command_ns 3,209 ")
+    assert "read_bandwidth" not in outcome.out
+    assert lines[5:7] == ["Residuals, IOPS", "run measured predicted error"]
+    assert lines[7].startswith("small ")
+    assert lines[7].endswith("%")
+
+
+def test_a_hostile_name_stays_in_its_comment(run: Run) -> None:
+    name = 'x\n[device]\n"\x1b[2J'
+    text = as_json({"small": 90_000.0}).replace('"small"', json.dumps(name))
+    Path("fio.json").write_text(text)
+    outcome = run("calibrate", "fio.json", "--model", "sm883", "--size", "1GiB", "-o", "my.toml")
+    assert outcome.status == 0, outcome.err
+    assert "\x1b" not in outcome.out + outcome.err + Path("my.toml").read_text()
+    assert tomllib.loads(Path("my.toml").read_text())["device"]["kind"] == "ssd"
+
+
+CALIBRATED = """\
+[device]
+kind = "ssd"
+capacity = "1TiB"
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["no.json", "--model", "sm883"], "no.json: No such file or directory"),
+        (["fio.json", "--model", "sm88"], "--model: there is no stock model 'sm88'; did you mean"),
+        (["fio.json", "--model", "no.toml"], "no.toml: cannot be read: No such file or directory"),
+        (["fio.json", "--model", "empty.toml"], "empty.toml: there is no table [device]"),
+        (["fio.json", "--model", "part.toml"], "part.toml: device.read_command_ns: is missing"),
+        (["fio.json", "--model", "kindless.toml"], "kindless.toml: device"),
+        (["fio.json", "--model", "sm883", "--size", "9"], "fio.json: "),
+        (["fio.json", "--model", "sm883", "--kernel", "x"], "'x' is no kernel generation"),
+        (["part.toml", "--model", "sm883"], "part.toml: no fio results"),
+        (["ref", "--model", "sm883", "--target", "x"], "ref: --target: one of ssd is expected"),
+        (["fio.json"], "Missing option '--model'"),
+    ],
+)
+def test_mistakes_are_one_line_and_status_2(run: Run, arguments: list[str], said: str) -> None:
+    Path("fio.json").write_text(as_json({"small": 90_000.0}))
+    Path("empty.toml").write_text("")
+    Path("part.toml").write_text(CALIBRATED)
+    Path("kindless.toml").write_text("[device]\nunits = 1\n")
+    Path("ref").mkdir()
+    Path("ref/targets.toml").write_text(
+        '[tests]\nrandread = { rw = "randread" }\n[targets]\nssd = { device = "ssd" }\n'
+    )
+    Path("ref/fio_runs.csv").write_text("target,test,read_iops,write_iops\nssd,randread,90000,0\n")
+    outcome = run("calibrate", *arguments)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert said in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_the_whole_device_unless_said_otherwise(run: Run) -> None:
+    Path("fio.json").write_text(as_json({"small": 90_000.0}))
+    outcome = run("calibrate", "fio.json", "--model", "sm883", "--json")
+    assert outcome.status == 0, outcome.err
+    assert "size" not in json.loads(outcome.out)["device"]
+
+
+def test_a_directory_of_tables_is_an_input(run: Run) -> None:
+    Path("ref").mkdir()
+    Path("ref/targets.toml").write_text(
+        '[workload_common]\niodepth = 32\nnumjobs = 4\n[tests]\nrandread = { rw = "randread" }\n'
+        '[targets]\nssd = { device = "ssd" }\n'
+    )
+    Path("ref/fio_runs.csv").write_text("target,test,read_iops,write_iops\nssd,randread,90000,0\n")
+    outcome = run("calibrate", "ref", "--model", "sm883", "--size", "10GiB", "--json")
+    assert outcome.status == 0
+    (residual,) = json.loads(outcome.out)["residuals"]
+    assert residual["run"] == "randread"
+    assert abs(residual["error"]) < 0.02

@@ -1,0 +1,142 @@
+"""`blklab validate` on a small directory of tables; broken ones are in tests/analysis."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Run
+
+SMALL = Path(__file__).parents[1] / "data" / "reference-small"
+PUBLISHED = Path(__file__).parents[2] / "reference"
+FIGURES = ["read_iops", "write_iops"]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blklab.analysis.calibrate.ENOUGH_IOS", 50_000)
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Returns a copy of the directory, which is in the current one."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(SMALL, "ref")
+    return Path("ref")
+
+
+def edit(path: Path, *changes: tuple[str, str]) -> None:
+    text = path.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+def test_every_row_is_predicted(run: Run, tmp_path: Path) -> None:
+    report = tmp_path / "accuracy.md"
+    outcome = run("validate", "--reference", SMALL, "--json", "--check", "-o", report)
+    assert outcome.status == 0
+    assert outcome.err == (
+        "calibrating ssd on 2 runs\ncalibrating nvme on 1 runs\npredicting 5 rows\n"
+    )
+    rows = json.loads(outcome.out)
+    assert [(row["target"], row["test"]) for row in rows] == [
+        ("fast-raid1", "randread"),
+        ("fast-raid1", "randwrite"),
+        ("fast-raid10", "randread"),
+        ("md10fs", "1 threads, 512 B"),
+        ("md10fs", "8 threads, 512 B"),
+    ]
+    for row in rows:
+        assert list(row) == ["target", "test", "published", "predicted", "error", "members"]
+        latencies = [] if row["target"] != "md10fs" else ["read_lat_ms", "write_lat_ms"]
+        assert sorted(row["published"]) == sorted([*FIGURES, *latencies])
+        assert sorted(row["predicted"]) == sorted([*FIGURES, *latencies])
+        published, predicted = (
+            sum(row[side][figure] for figure in FIGURES) for side in ("published", "predicted")
+        )
+        assert row["error"] == pytest.approx(predicted / published - 1)
+        assert abs(row["error"]) < 0.2
+    assert rows[-1]["members"] == {}
+    raid10 = rows[2]["members"]
+    assert raid10["sdc"]["published_share"] == pytest.approx(123994 / 262144)
+    assert sum(one["predicted_share"] for one in raid10.values()) == pytest.approx(1)
+    assert rows[1]["members"].keys() == {"nvme", "ssd"}
+    for one in rows[1]["members"].values():
+        assert one["published_share"] is None
+        assert one["predicted_share"] == pytest.approx(0.5, abs=0.01)
+
+    text = report.read_text()
+    for heading in (
+        "# Accuracy of the simulator",
+        "## Verdict",
+        "## Prediction beside measurement",
+        "## Calibration of `ssd`",
+        "## Calibration of `nvme`",
+        "## Six questions that the publisher left open",
+    ):
+        assert f"{heading}\n" in text
+    assert "| arrays of flash | 3 | 3 | ±15% |" in text
+    assert "| fast-raid10 | randread | 207,521 |" in text
+    assert "**Why does RAID-1 use the fast member better?** *explained.*" in text
+
+
+def test_tables_are_drawn(run: Run, copy: Path) -> None:
+    (copy / "randomio_runs.csv").unlink()
+    edit(copy / "fio_runs.csv", ("fast-raid10,randread,1263,262144,0,207521,0.0,4.0,20.0,0\n", ""))
+    outcome = run("validate", "--reference", copy)
+    assert outcome.status == 0
+    lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
+    assert "Prediction beside measurement" in lines
+    assert any(line.startswith("fast-raid1 randread 601,722 ") for line in lines)
+    assert any(line.startswith("arrays of flash 2 2 ±15%") for line in lines)
+    assert "Why does" not in outcome.out
+
+
+def test_the_calibration_may_be_apart(run: Run, copy: Path) -> None:
+    edit(copy / "targets.toml", ('ssd = { device = "ssd" }\nnvme = { device = "nvme" }\n', ""))
+    for name in ("fio_runs.csv", "fio_device_io.csv"):
+        kept = [
+            line
+            for line in (copy / name).read_text().splitlines(keepends=True)
+            if not line.startswith(("ssd,", "nvme,"))
+        ]
+        (copy / name).write_text("".join(kept))
+    (copy / "randomio_runs.csv").unlink()
+    alone = run("validate", "--reference", copy)
+    assert (alone.status, alone.out) == (2, "")
+    assert alone.err == (
+        "blklab: error: ref: no single-device row of 'nvme', which arrays are made of: give a"
+        " directory that has some with --calibration\n"
+    )
+    outcome = run("validate", "--reference", copy, "--calibration", SMALL, "--json")
+    assert outcome.status == 0
+    rows = json.loads(outcome.out)
+    assert {row["target"] for row in rows} == {"fast-raid1", "fast-raid10"}
+    # The single-device rows say which disk is which.
+    assert rows[0]["members"].keys() == {"nvme0n1", "sdc"}
+
+
+def test_a_check_fails_when_a_row_is_outside_its_bound(run: Run, copy: Path) -> None:
+    (copy / "fio_runs.csv").unlink()
+    edit(copy / "randomio_runs.csv", ("89.1", "45"))
+    outcome = run("validate", "--reference", copy, "--json", "--check")
+    assert outcome.status == 1
+    assert [round(abs(row["error"]), 1) > 0.2 for row in json.loads(outcome.out)] == [True, False]
+    assert run("validate", "--reference", copy, "--json").status == 0
+
+
+def test_the_published_tables_are_read() -> None:
+    from blklab.analysis import experiments, reference
+
+    found = reference.read(PUBLISHED)
+    assert len(found.singles()) == 18
+    assert len(found.arrays()) == 10
+    assert len(found.randomio) == 30
+    devices = experiments.stock_devices()
+    for row in found.runs:
+        assert experiments.fio_cell(found, row.target, row.test, devices).document["jobs"]
+    for one in found.randomio:
+        assert experiments.randomio_cell(one).document["jobs"]

@@ -1,0 +1,50 @@
+"""Experiments that are simulated in a moment."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blklab.runners import sim
+from blklab.spec.cells import plan
+
+Simulate = Callable[..., dict[str, dict[str, Any]]]
+
+
+@pytest.fixture
+def simulate(tmp_path: Path) -> Simulate:
+    """Returns a function that simulates an experiment and returns its outcomes.
+
+    Keyed by stack, workload and what is varied, joined by spaces.
+    """
+
+    def simulate(text: str) -> dict[str, dict[str, Any]]:
+        path = tmp_path / "exp.toml"
+        path.write_text(text)
+        found = plan(path)
+        named = ["stack", "workload", *(x for x in found.varied if x not in {"stack", "workload"})]
+        return {
+            " ".join(result.labels[label] for label in named): json.loads(
+                json.dumps(result.outcome)
+            )
+            for result in sim.run(found.cells, jobs=2)
+        }
+
+    return simulate
+
+
+def reads(outcome: dict[str, Any]) -> dict[str, float]:
+    """Returns each disk's share of the reads."""
+    return _shares(outcome, 0)
+
+
+def writes(outcome: dict[str, Any]) -> dict[str, float]:
+    """Returns each disk's share of the writes."""
+    return _shares(outcome, 1)
+
+
+def _shares(outcome: dict[str, Any], way: int) -> dict[str, float]:
+    total = sum(disk["ios"][way] for disk in outcome["devices"])
+    return {disk["name"]: disk["ios"][way] / total for disk in outcome["devices"]}

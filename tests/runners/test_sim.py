@@ -1,0 +1,104 @@
+"""The simulator as a runner: order, numbers of threads, failures, being stopped."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blklab import _core
+from blklab.errors import BlklabError, UsageError
+from blklab.runners import sim
+from blklab.spec.cells import Cell, plan
+from tests.runners.conftest import Simulate
+
+EXPERIMENT = """
+[devices]
+a = { model = "pm983", size = "1GiB" }
+b = { model = "sm883", size = "1GiB" }
+
+[stacks]
+one = { device = "a" }
+both = { level = 1, members = ["a", "b"] }
+
+[workloads.mixed]
+rw = "randrw"
+iodepth = 8
+
+[settings]
+max_ios = 2_000
+
+[matrix]
+bs = ["4k", "16k", "64k"]
+"""
+
+
+@pytest.fixture
+def cells(tmp_path: Path) -> list[Cell]:
+    path = tmp_path / "exp.toml"
+    path.write_text(EXPERIMENT)
+    return list(plan(path).cells)
+
+
+def endless(cell: Cell) -> dict[str, Any]:
+    jobs = [{**job, "io_bytes": 2**62} for job in cell.document["jobs"]]
+    return {**cell.document, "jobs": jobs, "max_ios": 2**62, "runtime_ns": 2**62}
+
+
+def test_results_are_in_order_whatever_the_number_of_threads(cells: list[Cell]) -> None:
+    seen: list[int] = []
+    one = sim.run(cells, jobs=1, done=lambda result: seen.append(result.number))
+    three = sim.run(cells, jobs=3)
+    assert seen == [cell.number for cell in cells]
+    assert [result.as_dict() for result in one] == [result.as_dict() for result in three]
+
+
+def test_figures_fit_together(simulate: Simulate) -> None:
+    for outcome in simulate(EXPERIMENT).values():
+        seconds = outcome["runtime_ns"] / 1e9
+        for way in ("read", "write"):
+            figures = outcome[way]
+            assert figures["iops"] == pytest.approx(figures["total_ios"] / seconds)
+            assert figures["bw_bytes"] == pytest.approx(figures["io_bytes"] / seconds)
+            assert figures["clat_ns"]["count"] == figures["total_ios"]
+        total = sum(outcome[way]["total_ios"] for way in ("read", "write"))
+        assert total == 2000
+        assert sum(sum(point["ios"]) for point in outcome["series"]) == total
+        assert (
+            sum(group["read"]["total_ios"] for group in outcome["groups"])
+            == (outcome["read"]["total_ios"])
+        )
+
+
+def test_a_cell_that_fails_says_which_it_is(cells: list[Cell]) -> None:
+    broken: Mapping[str, Any] = {**cells[1].document, "kernel": "x"}
+    with pytest.raises(BlklabError) as caught:
+        sim.run([cells[0], replace(cells[1], document=broken)], jobs=2)
+    assert not isinstance(caught.value, UsageError)
+    assert str(caught.value) == (
+        'cell 2 (stack=one workload=mixed bs=16k repeat=1): kernel: "x" is no kernel version;'
+        ' expected one from 2.6 on, such as "4.19"'
+    )
+
+
+def test_a_simulation_is_stopped(cells: list[Cell]) -> None:
+    document = endless(cells[0])
+    stop = _core.Stop()
+    threading.Timer(0.1, stop.set).start()
+    with pytest.raises(BlklabError, match=r"^the simulation was stopped$"):
+        sim.outcome(document, stop)
+
+
+def test_leaving_early_stops_what_runs(cells: list[Cell]) -> None:
+    def interrupt(_result: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sim.run([cells[0], replace(cells[1], document=endless(cells[1]))], jobs=2, done=interrupt)
+
+
+def test_other_documents_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"^cell: missing field"):
+        sim.outcome({})
