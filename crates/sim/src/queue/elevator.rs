@@ -149,8 +149,9 @@ impl Elevator {
         Some(number)
     }
 
-    /// `dd_dispatch_request`: batches in the order of sectors; reads first, unless writes starve; a new batch
-    /// begins with the oldest request if it has expired.
+    /// `dd_dispatch_request`: batches in the order of sectors; reads first, unless writes starve. A new batch goes on
+    /// where the last one ended, but begins with the oldest request if that has expired, if the direction changes, or if
+    /// nothing lies further on.
     #[inline]
     fn next_by_deadline(&mut self, now: Time) -> u32 {
         const READ: usize = Op::Read as usize;
@@ -167,16 +168,15 @@ impl Elevator {
             self.starved += u32::from(writes);
             READ
         };
-        let sorted = &self.sorted[direction];
-        if direction != self.direction {
-            self.direction = direction;
-            self.cursor = sorted.before(self.position);
-        }
+        let goes_on = direction == self.direction && self.cursor < self.sorted[direction].len();
+        self.direction = direction;
         self.batch = 1;
-        let next = if self.cursor < sorted.len() { self.cursor } else { 0 };
-        let expired = self.arrival[direction].expired(now);
-        let index = expired.and_then(|number| sorted.iter().position(|waiting| waiting.number == number));
-        self.leave(index.unwrap_or(next))
+        let (oldest, expired) = self.arrival[direction].oldest(now);
+        if goes_on && !expired {
+            return self.leave(self.cursor);
+        }
+        let index = self.sorted[direction].iter().position(|waiting| waiting.number == oldest);
+        self.leave(index.unwrap_or(0))
     }
 
     /// The request at this place of the running direction goes to the disk.
@@ -246,10 +246,10 @@ impl Arrival {
         self.first.wrapping_add(self.queue.len() as u32 - 1)
     }
 
-    /// The oldest request, if its time is up.
+    /// The oldest request, and whether its time is up.
     #[inline]
-    fn expired(&self, now: Time) -> Option<u32> {
-        self.queue.front().filter(|&&(_, deadline)| deadline <= now).map(|&(number, _)| number)
+    fn oldest(&self, now: Time) -> (u32, bool) {
+        self.queue.front().map_or((NONE, false), |&(number, deadline)| (number, deadline <= now))
     }
 
     /// A request goes.

@@ -110,7 +110,8 @@ impl Queue {
             return Admission::Full;
         }
         let throttled = bio.op == Op::Write && !bio.direct && self.throttle.is_on();
-        if throttled && !self.throttle.admit(now) {
+        // Whoever comes while others sleep lines up behind them (`rq_qos_wait`: `has_sleeper`).
+        if throttled && (!self.throttle_waiters.is_empty() || !self.throttle.admit(now)) {
             self.stats.throttle_waits += 1;
             self.throttle_waiters.push_back(task);
             return Admission::Full;
