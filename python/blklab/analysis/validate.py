@@ -103,6 +103,13 @@ class Verdict:
     worst_share: float | None
     """The largest difference of a member's share of reads, as a fraction of all."""
 
+    @property
+    def holds(self) -> bool:
+        """Whether every row, the median and the shares are within the bound."""
+        median = self.bound.median is None or self.median <= self.bound.median
+        share = self.bound.share is None or (self.worst_share or 0.0) <= self.bound.share
+        return self.within == self.rows and median and share
+
 
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Returns how each class of predicted rows did."""

@@ -85,7 +85,7 @@ def validate(
         _draw(console, found, answers if explain else [])
 
     emit(rows, as_json, draw)
-    if check and any(verdict.within < verdict.rows for verdict in verdicts):
+    if check and not all(verdict.holds for verdict in verdicts):
         raise click.exceptions.Exit(1)
 
 
