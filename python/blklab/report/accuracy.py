@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from blklab.report.tables.base import Table, figures, text
+from blklab.report.tables.base import Column, Table, figures, text
 from blklab.text import printable
 
 if TYPE_CHECKING:
@@ -17,29 +17,31 @@ if TYPE_CHECKING:
 def rows(found: "Sequence[Row]") -> Table:
     """Returns published beside predicted figures of every row."""
     columns = [text("target"), text("test"), *figures("published", "predicted", "error")]
-    columns += [*figures("read ms", "predicted"), text("shares, published → predicted")]
-    note = "IOPS, both directions. Shares: of reads if the test reads, else of writes."
+    columns += [Column("read latency, ms"), text("share")]
+    note = (
+        "IOPS, both directions; mean latency and the members' shares as published → predicted."
+        " Shares are of reads if the test reads, else of writes; of two members the first one's."
+    )
     return Table("Prediction beside measurement", columns, [_row(row) for row in found], note)
 
 
 def _row(row: "Row") -> list[str]:
-    measured = sum(row.published[f"{way}_iops"] for way in ("read", "write"))
+    published = sum(row.published[f"{way}_iops"] for way in ("read", "write"))
     predicted = sum(row.predicted[f"{way}_iops"] for way in ("read", "write"))
     latency = row.published.get("read_lat_ms")
     shares = [
-        f"{printable(name)} {published} → {one.predicted:.1%}"
+        f"{printable(name)} {'–' if one.published is None else f'{one.published:.1%}'}"
+        f" → {one.predicted:.1%}"
         for name, one in row.members.items()
-        for published in ["–" if one.published is None else f"{one.published:.1%}"]
     ]
     return [
         printable(row.target),
-        printable(row.test),
-        _iops(measured),
+        row.test,
+        _iops(published),
         _iops(predicted),
         f"{row.error:+.1%}",
-        "" if latency is None else f"{latency:,.1f}",
-        "" if latency is None else f"{row.predicted['read_lat_ms']:,.1f}",
-        ", ".join(shares),
+        "" if latency is None else f"{latency:,.1f} → {row.predicted['read_lat_ms']:,.1f}",
+        ", ".join(shares[:1] if len(shares) == 2 else shares),
     ]
 
 
