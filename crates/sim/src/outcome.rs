@@ -24,6 +24,8 @@ pub struct Outcome {
     pub arrays: Vec<ArrayStats>,
     /// The jobs' I/Os over time.
     pub series: Vec<Point>,
+    /// Time that the jobs spent on their processors, all together.
+    pub processor_ns: u64,
     /// Simulated I/Os at the top and at the disks, for benchmarks.
     pub simulated_ios: u64,
 }

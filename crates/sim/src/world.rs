@@ -69,6 +69,8 @@ pub struct World {
     /// Jobs and replays that are not finished.
     running: usize,
     disk_ios: u64,
+    /// Time that jobs have spent on their processors.
+    processor: Time,
     /// What ends the run before its time.
     failure: Option<SimError>,
     rng: Rng,

@@ -76,11 +76,9 @@ def _is_throttled(device: Mapping[str, Any]) -> bool:
 
 
 def _processor(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> float:
-    host = {"submit_ns": 2200, "reap_ns": 1200, "md_ns": 600, **document.get("host", {})}
-    each = host["submit_ns"] + host["reap_ns"] + host["md_ns"] * bool(outcome["arrays"])
-    ios = outcome["read"]["total_ios"] + outcome["write"]["total_ios"]
-    jobs = sum(job["numjobs"] for job in document["jobs"]) or 1
-    return float(ios * each / (jobs * max(1, outcome["runtime_ns"])))
+    """Returns the share of the time for which a job's processor works."""
+    jobs = sum(job["numjobs"] for job in document["jobs"]) + bool(document["replay"])
+    return float(outcome["processor_ns"] / (max(1, jobs) * max(1, outcome["runtime_ns"])))
 
 
 def _shares(outcome: Mapping[str, Any]) -> Iterator[str]:

@@ -135,6 +135,7 @@ impl World {
             woken: Vec::new(),
             running,
             disk_ios: 0,
+            processor: 0,
             failure: None,
             rng: Rng::new(cell.seed),
         })

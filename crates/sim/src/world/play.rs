@@ -194,7 +194,9 @@ impl World {
     pub(super) fn submission(&mut self) -> Time {
         let cost = self.host.submit_ns + self.host.reap_ns + self.depth * self.host.md_ns;
         // Caches, interrupts and neighbours make it vary; without that, jobs would fall into step for ever.
-        cost / 2 + self.rng.below(cost)
+        let cost = cost / 2 + self.rng.below(cost);
+        self.processor += cost;
+        cost
     }
 
     /// Ends the run: it cannot go on.
@@ -296,6 +298,7 @@ impl World {
         }
         let simulated_ios = self.gathering.ios + self.disk_ios;
         let (runtime_ns, groups, [read, write], series) = self.gathering.finish(end);
-        Outcome { runtime_ns, read, write, groups, devices, arrays, series, simulated_ios }
+        let processor_ns = self.processor;
+        Outcome { runtime_ns, read, write, groups, devices, arrays, series, processor_ns, simulated_ios }
     }
 }
