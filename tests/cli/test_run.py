@@ -25,7 +25,7 @@ def test_a_dry_run_shows_the_cells(run: Run) -> None:
     assert "10 GiB" in outcome.out
     words = " ".join(outcome.out.split())
     assert "rand40read: rw=randrw rwmixread=40 bs=4k" in words
-    assert "iodepth=32 numjobs=4 size=8g runtime=60s" in words
+    assert "iodepth=32 numjobs=4 size=2g runtime=60s" in words
 
 
 def test_what_is_varied_has_a_column(run: Run) -> None:
