@@ -19,6 +19,9 @@ pub enum SimError {
         /// What is wrong.
         why: String,
     },
+    /// A bug: nothing happens any more although jobs wait.
+    #[error("the simulation is stuck: jobs wait for what never comes; please report the experiment")]
+    Stuck,
     /// A replay that cannot run.
     #[error("replay: {0}")]
     Replay(String),

@@ -46,12 +46,6 @@ impl Kernel {
     pub fn throttles_writeback(self) -> bool {
         self >= Self(4, 10)
     }
-
-    /// Tags are handed out in batches by sbitmap (multi-queue block layer for SCSI by default, 4.19 in Debian);
-    /// before, a request was freed and given to the next waiter.
-    pub fn multi_queue(self) -> bool {
-        self >= Self(4, 19)
-    }
 }
 
 #[cfg(test)]

@@ -179,12 +179,16 @@ def _fit(
         return sum(error**2 for error in errors) / len(errors) + HOLD * away
 
     count = len(parameters)
+    start = begin
+    if count == 1:
+        # One parameter is cheap to look around for, and some disks have two ways of working.
+        start = min(([begin[0] + math.log(2) * step / 2] for step in range(-4, 5)), key=misfit)
     simplex = np.array(
-        [begin] + [[x + 0.3 * (i == j) for j, x in enumerate(begin)] for i in range(count)]
+        [start] + [[x + 0.3 * (i == j) for j, x in enumerate(start)] for i in range(count)]
     )
     best = minimize(
         misfit,
-        begin,
+        start,
         method="Nelder-Mead",
         options={
             "initial_simplex": simplex,

@@ -69,7 +69,7 @@ impl Flash {
             read_byte_ns: 1e9 / model.read_bandwidth.max(1) as f64,
             write_byte_ns: 1e9 / model.write_bandwidth.max(1) as f64,
             interface_until: 0.0,
-            dies: vec![die; model.units.max(1) as usize],
+            dies: vec![die; model.units.clamp(1, 1 << 16) as usize],
             page: Divisor::new(u64::from(model.page_bytes.max(512))),
             die: Divisor::new(u64::from(model.units.max(1))),
             next_die: 0,

@@ -1,7 +1,7 @@
 //! A rotating disk: seeks, rotation, zones, a queue ordered by the time to reach each request, and a volatile cache.
 //!
 //! - **Where a sector is.** Tracks shorten evenly from rim to hub, so the tracks that lie before a byte follow from
-//!   a quadratic equation (`Geometry::revolution`). Tracks are skewed by the time that a change of track takes, so that
+//!   a quadratic equation (`Geometry::place`). Tracks are skewed by the time that a change of track takes, so that
 //!   a sequential transfer loses no more than that.
 //! - **Seeks** take a + b·√d over short and a + b·d over long distances (Ruemmler and Wilkes, "An introduction to
 //!   disk drive modeling", 1994), through the three times that data sheets give.
@@ -168,9 +168,14 @@ impl Hdd {
 
     fn waiting(&mut self, now: Time, command: Command) -> Waiting {
         self.uses += 1;
+        // What was read ahead of a read's beginning need not be read again: it goes on from there.
+        let end = command.byte + u64::from(command.bytes);
+        let ahead =
+            self.streams.iter().find(|s| s.start <= command.byte && (command.byte..end).contains(&s.end));
+        let from = if command.op == Op::Read { ahead.map_or(command.byte, |s| s.end) } else { command.byte };
         Waiting {
             command,
-            place: self.geometry.place(command.byte),
+            place: self.geometry.place(from),
             batch: self.batch,
             arrival: self.uses,
             ready: now + self.model.controller_ns,
@@ -188,7 +193,7 @@ impl Hdd {
     /// Whether the cache takes no more; what is being written still is in it.
     fn is_full(&self) -> bool {
         let writing = usize::from(matches!(self.doing, Doing::Write(_)));
-        self.dirty.len() + writing >= self.model.write_cache_requests as usize
+        self.dirty.len() + writing >= self.model.write_cache_requests.max(1) as usize
     }
 
     /// Takes the writes that wait, in their order, until the cache is full.
@@ -205,7 +210,7 @@ impl Hdd {
         // What continues a write that waits in the cache is written with it, up to a track.
         let continues = |w: &&mut Waiting| {
             let bytes = u64::from(w.command.bytes);
-            w.command.byte + bytes == command.byte && bytes < self.model.inner_track_bytes
+            w.command.byte + bytes == command.byte && bytes < self.model.inner_track_bytes.min(1 << 30)
         };
         if let Some(unwritten) = self.dirty.iter_mut().find(continues) {
             unwritten.command.bytes += command.bytes;
@@ -258,7 +263,7 @@ impl Hdd {
         let candidates = list.iter().enumerate().filter(|(_, w)| !reads || w.batch != current);
         let reach = |w: &Waiting| {
             let begin =
-                if w.command.byte == self.head.byte { now } else { w.ready.max(now) + self.model.command_ns };
+                if w.place.byte == self.head.byte { now } else { w.ready.max(now) + self.model.command_ns };
             begin - now + self.geometry.reach(begin, &self.head, &w.place)
         };
         let (index, waiting) = match self.model.order {

@@ -68,7 +68,7 @@ impl Throttled {
                 go = bucket.take(go, units);
             }
         }
-        let done = go as Time + self.latency;
+        let done = (go as Time).saturating_add(self.latency);
         self.busy += done.saturating_sub(self.busy_until.max(now));
         self.busy_until = self.busy_until.max(done);
         done

@@ -13,6 +13,9 @@ use crate::kernel::Kernel;
 use crate::outcome::{ArrayStats, SlotStats};
 use crate::world::Built;
 
+/// Members of an array: their slots are kept in a byte.
+const MOST_MEMBERS: usize = 255;
+
 impl Array {
     /// An array of these members, as node `node`. The error is one line.
     pub fn new(md: &Md, members: &[Option<Built>], node: u16, kernel: Kernel) -> Result<Self, String> {
@@ -20,6 +23,9 @@ impl Array {
         let disks = members.len() as u32;
         let smallest = members.iter().flatten().map(|m| m.sectors).min();
         let smallest = smallest.ok_or_else(|| error("has no members".into()))?;
+        if members.len() > MOST_MEMBERS {
+            return Err(error(format!("{} members: {MOST_MEMBERS} are the most", members.len())));
+        }
         let chunk = md.chunk / 512;
         let all: Vec<u64> = members.iter().flatten().map(|m| m.sectors).collect();
         let (layout, sectors) = match md.level {
@@ -64,7 +70,7 @@ impl Array {
             readable: built.is_some() && !member.rebuilding,
             write_mostly: member.write_mostly,
             rotational: built.is_none_or(|b| b.rotational),
-            optimal: 0,
+            optimal: built.map_or(0, |b| b.optimal),
             pending: 0,
             head: 0,
             moved: 0,
@@ -105,6 +111,7 @@ impl Array {
             layout,
             near,
             far,
+            passes_on: !redundant,
             slots: slots.collect(),
             sectors,
             synced,

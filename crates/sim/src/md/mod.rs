@@ -64,6 +64,9 @@ pub struct Array {
     layout: Layout,
     near: u32,
     far: u32,
+    /// Linear and RAID-0 pass bios on as they are. The others' clones keep REQ_SYNC but not REQ_IDLE, so that
+    /// writeback throttling applies to them.
+    passes_on: bool,
     /// The members, by slot.
     pub slots: Vec<Slot>,
     /// How much the array holds.
@@ -218,8 +221,7 @@ impl Array {
             parts: 0,
             phase: 0,
             next: NONE,
-            // md's clones keep REQ_SYNC but not REQ_IDLE, so writeback throttling applies to them.
-            direct: false,
+            direct: bio.direct && self.passes_on,
             ..*bio
         }));
     }

@@ -8,7 +8,7 @@ pub mod wbt;
 use std::collections::VecDeque;
 
 use crate::bio::{Bio, Bios, Op};
-use crate::cell;
+use crate::cell::{self, Scheduler};
 use crate::device::{Command, Disk};
 use crate::events::{Events, Time};
 use crate::kernel::Kernel;
@@ -69,7 +69,8 @@ impl Queue {
             max_sectors: (queue.max_bytes / 512).max(8),
             depth: queue.queue_depth.max(1),
             nr_requests: queue.nr_requests.max(1),
-            multi_queue: kernel.multi_queue(),
+            // The elevators of single-queue kernels say which kind of queue it is.
+            multi_queue: matches!(queue.scheduler, Scheduler::None | Scheduler::MqDeadline),
             write_back: queue.write_back,
             elevator: Elevator::new(queue.scheduler),
             throttle: Throttle::new(target, queue.queue_depth.max(1), queue.write_back),
@@ -282,7 +283,9 @@ impl Queue {
             self.freed += 1;
             if self.freed >= self.wake_batch() || self.tags[pool] >= self.nr_requests {
                 self.freed = 0;
-                woken.extend(self.tag_waiters.drain(..));
+                // As many as there are tags for; the others sleep on (`sbitmap_queue_wake_up`).
+                let most = self.tag_waiters.len().min(self.wake_batch() as usize);
+                woken.extend(self.tag_waiters.drain(..most));
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Writeback throttling, which keeps buffered writes from drowning reads.
 //!
 //! It matters far beyond buffered writes: direct writes are exempt because they carry `REQ_SYNC | REQ_IDLE`, but md's
-//! clones keep only `REQ_SYNC` (`raid1_write_request`, `raid10_write_one_disk`), so below an array every write
-//! is throttled. Source: block/blk-wbt.c and block/blk-rq-qos.c, Linux 4.19.
+//! clones keep only `REQ_SYNC` (`raid1_write_request`, `raid10_write_one_disk`), so below a redundant array every
+//! write is throttled. Source: block/blk-wbt.c and block/blk-rq-qos.c, Linux 4.19.
 
 use crate::events::Time;
 

@@ -29,7 +29,8 @@ pub struct Job {
     spec: cell::Job,
     offset: u64,
     blocks: u64,
-    cursor: u64,
+    /// Where sequential reads and writes go on: each direction has its own place, as in fio.
+    cursor: [u64; 2],
     bytes_left: u64,
     offsets: Offsets,
     sizes: [Sizes; 2],
@@ -44,6 +45,7 @@ pub struct Job {
     since_flush: u32,
     flush_due: bool,
     since_think: u32,
+    think_due: bool,
     resume: Time,
     next_by_rate: f64,
 }
@@ -56,7 +58,7 @@ impl Job {
         Self {
             offset: spec.offset + u64::from(index) * spec.offset_increment,
             blocks,
-            cursor: 0,
+            cursor: [0; 2],
             bytes_left: spec.io_bytes,
             offsets: Offsets::new(&spec.distribution, blocks),
             sizes: [Sizes::new(&spec.read_sizes), Sizes::new(&spec.write_sizes)],
@@ -68,6 +70,7 @@ impl Job {
             since_flush: 0,
             flush_due: false,
             since_think: 0,
+            think_due: false,
             resume: 0,
             next_by_rate: 0.0,
             spec: spec.clone(),
@@ -90,7 +93,7 @@ impl Job {
     #[inline]
     pub fn reap(&mut self) -> u32 {
         let there = self.completed.len() as u32;
-        let full = self.in_flight >= self.spec.iodepth || self.bytes_left == 0;
+        let full = self.in_flight >= self.spec.iodepth || self.bytes_left == 0 || self.think_due;
         if !full && !self.draining {
             return 0;
         }
@@ -124,6 +127,14 @@ impl Job {
         if self.in_flight >= self.spec.iodepth || self.draining {
             return Wish::Wait;
         }
+        if self.think_due {
+            // fio's pause begins when nothing is in flight any more (`handle_thinktime`: `io_u_quiesce`).
+            if self.in_flight > 0 {
+                return Wish::Wait;
+            }
+            self.think_due = false;
+            self.resume = now + self.spec.thinktime_ns;
+        }
         if self.resume > now {
             return Wish::Until(self.resume);
         }
@@ -133,10 +144,10 @@ impl Job {
             }
             self.next_by_rate = self.next_by_rate.max(now as f64 - 1e8) + 1e9 / self.spec.rate_iops;
         }
-        self.make(now)
+        self.make()
     }
 
-    fn make(&mut self, now: Time) -> Wish {
+    fn make(&mut self) -> Wish {
         let share = self.spec.read_share;
         let read = share >= 1.0 || (share > 0.0 && self.rng.unit() < share);
         let align = u64::from(self.spec.align.max(512));
@@ -147,12 +158,12 @@ impl Job {
             let block = self.offsets.next(self.blocks, &mut self.rng);
             (block * align).min(room - bytes)
         } else {
-            if self.cursor + bytes > room {
-                self.cursor = 0;
+            let cursor = &mut self.cursor[usize::from(!read)];
+            if *cursor + bytes > room {
+                *cursor = 0;
             }
-            let byte = self.cursor;
-            self.cursor += bytes;
-            byte
+            *cursor += bytes;
+            *cursor - bytes
         };
         self.bytes_left -= bytes.min(self.bytes_left);
         self.in_flight += 1;
@@ -166,8 +177,7 @@ impl Job {
         }
         self.since_think += 1;
         if self.spec.thinktime_ns > 0 && self.since_think >= self.spec.thinktime_blocks.max(1) {
-            self.since_think = 0;
-            self.resume = now + self.spec.thinktime_ns;
+            (self.since_think, self.think_due) = (0, true);
         }
         let op = if read { Op::Read } else { Op::Write };
         Wish::Submit(op, self.offset + byte, bytes as u32)

@@ -38,6 +38,8 @@ pub struct Built {
     pub rotational: bool,
     /// Arrays from here down.
     pub depth: u64,
+    /// `queue/optimal_io_size` in sectors; disks name none.
+    pub optimal: u64,
 }
 
 impl Builder<'_> {
@@ -57,7 +59,7 @@ impl Builder<'_> {
         let node = self.next_node()?;
         self.nodes.push(Node::Disk(Box::new(Queue::new(device, node, self.kernel))));
         let sectors = device.bytes / 512;
-        Ok(Built { node, sectors, rotational: device.queue.rotational, depth: 0 })
+        Ok(Built { node, sectors, rotational: device.queue.rotational, depth: 0, optimal: 0 })
     }
 
     fn array(&mut self, md: &cell::Md) -> Result<Built, SimError> {
@@ -74,11 +76,21 @@ impl Builder<'_> {
         // A stacked queue is non-rotational only if every member is (`blk_stack_limits`, `md_run`).
         let rotational = present().any(|m| m.rotational);
         self.nodes.push(Node::Array(Box::new(array)));
-        Ok(Built { node, sectors, rotational, depth })
+        // A whole stripe of data (`blk_queue_io_opt` in raid0.c, raid10.c and raid5.c); mirrors have their members'.
+        let (chunk, disks) = (md.chunk / 512, md.members.len() as u64);
+        let optimal = match md.level {
+            cell::Level::Raid0 => chunk * disks,
+            cell::Level::Raid10 => chunk * disks / u64::from(md.near.max(1)),
+            cell::Level::Raid4 | cell::Level::Raid5 => chunk * (disks - 1),
+            cell::Level::Raid6 => chunk * (disks - 2),
+            cell::Level::Raid1 | cell::Level::Linear => present().map(|m| m.optimal).max().unwrap_or(0),
+        };
+        Ok(Built { node, sectors, rotational, depth, optimal })
     }
 
     fn next_node(&self) -> Result<u16, SimError> {
-        u16::try_from(self.nodes.len()).map_err(|_| SimError::Stack("more than 65,536 devices".into()))
+        u16::try_from(self.nodes.len())
+            .map_err(|_| SimError::Stack("more than 65,536 devices and arrays".into()))
     }
 }
 

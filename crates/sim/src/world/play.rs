@@ -31,7 +31,10 @@ impl World {
     fn run(&mut self, stop: &dyn Fn() -> bool) -> bool {
         let mut events = 0u32;
         while self.running > 0 {
-            let Some((time, event)) = self.events.next() else { break };
+            let Some((time, event)) = self.events.next() else {
+                self.failure = self.failure.take().or(Some(SimError::Stuck));
+                break;
+            };
             if time > self.runtime && self.replays {
                 self.now = self.runtime;
                 break;
@@ -196,7 +199,8 @@ impl World {
         // Caches, interrupts and neighbours make it vary; without that, jobs would fall into step for ever.
         let cost = cost / 2 + self.rng.below(cost);
         self.processor += cost;
-        cost
+        // Time must go on, whatever a host is said to cost.
+        cost.max(1)
     }
 
     /// Ends the run: it cannot go on.
