@@ -78,3 +78,74 @@ def test_a_member_left_alone_is_read_though_write_mostly(simulate: Simulate) -> 
         'aside = { level = 1, members = ["missing", "hdd2"], write_mostly = ["hdd2"] }',
     ).replace('mirror = { level = 1, members = ["hdd"] }\n', "")
     assert reads(simulate(text)["aside randread"])["hdd2"] == 1
+
+
+STREAM = """
+[devices]
+hdd = { model = "hds725050" }
+
+[stacks]
+alone = { device = "hdd" }
+
+[workloads]
+read = { rw = "read", bs = "64k", size = "1GiB" }
+
+[settings]
+runtime = "5s"
+
+[matrix]
+bs = ["4k", "64k", "1m"]
+iodepth = [1, 4]
+"""
+
+
+def test_a_disk_reads_a_stream_as_fast_as_its_platters_turn(simulate: Simulate) -> None:
+    for name, outcome in simulate(STREAM).items():
+        # 540 kB a revolution at 120 revolutions a second, less a change of track each.
+        assert 50e6 < outcome["read"]["bw_bytes"] < 66e6, name
+
+
+PAUSES = """
+[devices]
+disk = { kind = "throttled", capacity = "1GiB", iops_total = 100, latency_ns = 10_000_000 }
+
+[stacks]
+alone = { device = "disk" }
+
+[workloads]
+randread = { rw = "randread", iodepth = 4, thinktime = "100ms", thinktime_blocks = 4 }
+
+[settings]
+runtime = "20s"
+"""
+
+
+def test_a_pause_begins_when_nothing_is_in_flight(simulate: Simulate) -> None:
+    (outcome,) = simulate(PAUSES).values()
+    # Four I/Os take 10 to 40 ms, then nothing happens for 100 ms.
+    assert outcome["read"]["iops"] == pytest.approx(4 / 0.14, rel=0.1)
+
+
+STRIPES = """
+[devices]
+ssd = { model = "sm883", size = "10GiB", count = 2 }
+alone = { model = "sm883", size = "10GiB" }
+
+[stacks]
+one = { device = "alone" }
+raid0 = { level = 0, chunk = "64k", members = ["ssd"] }
+
+[workloads]
+randwrite = { rw = "randwrite", iodepth = 64, numjobs = 4, size = "4GiB" }
+
+[settings]
+kernel = "6.1"
+max_ios = 100_000
+"""
+
+
+def test_raid0_of_two_doubles_and_is_not_throttled(simulate: Simulate) -> None:
+    found = {name.split()[0]: outcome for name, outcome in simulate(STRIPES).items()}
+    ratio = found["raid0"]["write"]["iops"] / found["one"]["write"]["iops"]
+    assert ratio == pytest.approx(2, rel=0.05)
+    assert all(disk["throttle_waits"] == 0 for disk in found["raid0"]["devices"])

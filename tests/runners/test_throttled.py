@@ -60,12 +60,11 @@ MEASURED: Final = [
     Cell("o2", "1/0", 1, 192, 0),
 ]
 
-SLOWER_GUESTS: Final = {("raid1", 4), ("n2", 4), ("f2", 4)}
+SLOWER_GUESTS: Final = {("raid1", 4), ("n2", 4), ("f2", 4), ("o2", 4)}
 """Stacks and jobs where rotational members were slower in the guests than simulated.
 
 There almost all reads in flight wait at the slow member. Neither a slower host nor latency of the
-disks makes up for it; shorter runs do in part (RAID-1 in three seconds: 1,027 IOPS), for at the end
-those reads are all that is left to do. How long the runs in the guests were is not known.
+disks makes up for it. The runs took five seconds (5,110 I/Os at 987 a second).
 """
 
 
@@ -79,7 +78,7 @@ def outcome(stack: str, rotational: str, jobs: int, rw: str) -> dict[str, Any]:
         },
         "stacks": {stack: {**STACKS[stack], "members": ["fast", "slow"]}},
         "workloads": {"one": {"rw": rw, "iodepth": 32, "numjobs": jobs, "time_based": True}},
-        "settings": {"kernel": "6.1", "runtime": "20s"},
+        "settings": {"kernel": "6.1", "runtime": "5s"},
     }
     return sim.outcome(cells.expand(load.Source(Path("exp.toml"), raw)).cells[0].document)
 
@@ -93,7 +92,7 @@ def test_the_fast_member_has_its_share(cell: Cell) -> None:
 @pytest.mark.parametrize("cell", MEASURED, ids=lambda c: f"{c.stack} {c.rotational} {c.jobs}")
 def test_the_array_has_its_iops(cell: Cell, request: pytest.FixtureRequest) -> None:
     if cell.rotational == "1/1" and (cell.stack, cell.jobs) in SLOWER_GUESTS:
-        request.applymarker(pytest.mark.xfail(strict=True, reason="18 to 26 % above the guests"))
+        request.applymarker(pytest.mark.xfail(strict=True, reason="12 to 24 % above the guests"))
     found = outcome(cell.stack, cell.rotational, cell.jobs, "randread")
     assert found["read"]["iops"] == pytest.approx(cell.iops, rel=0.1)
 
