@@ -37,6 +37,9 @@ class Stop:
     def set(self) -> None:
         """Ends every simulation that was given this."""
 
+def check_cell(cell: str) -> None:
+    """Builds one cell without simulating it: raises `UsageError` for what cannot work."""
+
 def simulate(
     cell: str,
     stop: Stop | None = None,

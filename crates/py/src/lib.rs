@@ -26,7 +26,7 @@ mod _core {
     }
 
     #[pymodule_export]
-    use super::simulate::{Stop, simulate};
+    use super::simulate::{Stop, check_cell, simulate};
 
     #[pymodule_export]
     use super::trace::{Filter, characterise, convert, print_events, trace_formats, trace_targets};

@@ -25,6 +25,13 @@ impl Stop {
     }
 }
 
+/// Builds one cell, given as JSON text, without simulating it: raises `UsageError` for what cannot work.
+#[pyfunction]
+pub fn check_cell(cell: &str) -> PyResult<()> {
+    let cell: Cell = serde_json::from_str(cell).map_err(|e| UsageError::new_err(format!("cell: {e}")))?;
+    blklab_sim::check(&cell).map_err(|e| UsageError::new_err(e.to_string()))
+}
+
 /// Simulates one cell, given as JSON text, and returns the outcome as JSON text.
 ///
 /// `trace` is what a cell with `replay` replays: paths, format and device, or a filter. Its reads, writes and flushes

@@ -26,6 +26,12 @@ pub fn run(cell: &cell::Cell) -> Result<outcome::Outcome, SimError> {
     Ok(run_until(cell, None, &|| false)?.expect("nothing stops it"))
 }
 
+/// Builds what a cell describes without simulating it: whatever cannot work is an error.
+pub fn check(cell: &cell::Cell) -> Result<(), SimError> {
+    let trace = cell.replay.is_some().then(|| Box::new(std::iter::empty()) as ReplayIos);
+    world::World::new(cell, trace).map(drop)
+}
+
 /// Simulates one cell, unless `stop` says to give up: then there is no outcome. It is asked every few milliseconds.
 ///
 /// `trace` has the I/Os of a cell with [`cell::Cell::replay`], and is taken from as simulated time goes on. They count in

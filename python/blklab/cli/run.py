@@ -107,6 +107,9 @@ def run(
     from blklab.spec.cells import plan as expand
 
     plan = expand(experiment, changes=_changes(settings), seed=seed, only=only)
+    from blklab.runners import sim
+
+    sim.check(plan.cells)
     if dry_run:
         emit(plan.as_dict(), as_json, lambda console: _draw(console, plan))
         return

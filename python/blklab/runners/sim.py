@@ -48,6 +48,20 @@ def outcomes(documents: Sequence[Mapping[str, Any]], jobs: int) -> list[dict[str
         return list(pool.map(lambda document: outcome(document, stop), documents))
 
 
+def check(cells: Sequence[Cell]) -> None:
+    """Builds every cell without simulating it. Raises UsageError for one that cannot work."""
+    for cell in cells:
+        try:
+            _core.check_cell(json.dumps(cell.document))
+        except UsageError as error:
+            raise UsageError(f"{_name(cell)}: {error}") from error
+
+
+def _name(cell: Cell) -> str:
+    label = " ".join(f"{key}={value}" for key, value in cell.labels.items())
+    return f"cell {cell.number} ({label})"
+
+
 def run(
     cells: Sequence[Cell], *, jobs: int, done: Callable[[Result], None] | None = None
 ) -> list[Result]:
@@ -70,6 +84,5 @@ def _result(cell: Cell, stop: _core.Stop) -> Result:
     try:
         measured = outcome(cell.document, stop, cell.replay)
     except UsageError as error:  # nobody mistyped it: the experiment was checked before
-        label = " ".join(f"{key}={value}" for key, value in cell.labels.items())
-        raise BlklabError(f"cell {cell.number} ({label}): {error}") from error
+        raise BlklabError(f"{_name(cell)}: {error}") from error
     return Result(cell.number, cell.labels, "sim", measured, time.perf_counter() - begin)
