@@ -321,24 +321,30 @@ impl Hdd {
     /// Reads on from the head for a time, as far as the stream's read-ahead goes.
     fn read_ahead(&mut self, time: Time) {
         let head = self.head.byte;
-        let most = self.model.read_ahead_bytes;
+        let (most, kept) = (self.model.read_ahead_bytes, self.kept());
         let Some(stream) = self.streams.iter_mut().find(|s| s.end == head) else { return };
         let furthest = (stream.asked + most).min(self.model.capacity);
         stream.end = (stream.end + self.geometry.bytes_in(&self.head, time)).min(furthest).max(stream.end);
-        stream.start = stream.start.max(stream.end.saturating_sub(2 * most));
+        stream.start = stream.start.max(stream.end.saturating_sub(kept));
         self.head = self.geometry.place(stream.end);
+    }
+
+    /// How much of a stream stays in the cache: as much as lies ahead, if the stream's part of the cache holds it.
+    fn kept(&self) -> u64 {
+        let part = self.model.cache_bytes / u64::from(self.model.read_streams.max(1));
+        (2 * self.model.read_ahead_bytes).min(part)
     }
 
     fn remember(&mut self, command: &Command) {
         let end = command.byte + u64::from(command.bytes);
         self.uses += 1;
         let used = self.uses;
-        let most = self.model.read_ahead_bytes;
+        let kept = self.kept();
         if let Some(stream) =
             self.streams.iter_mut().find(|s| s.start <= command.byte && command.byte <= s.end)
         {
             stream.end = stream.end.max(end);
-            stream.start = stream.start.max(stream.end.saturating_sub(2 * most));
+            stream.start = stream.start.max(stream.end.saturating_sub(kept));
             (stream.used, stream.asked) = (used, stream.asked.max(end));
             return;
         }
