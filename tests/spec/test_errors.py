@@ -14,6 +14,8 @@ MEMBERS = 'members = ["nvme", "ssd"]'
 SIZE = 'size = "8GiB"'
 STACK = '[stacks.near]\nlevel = 10\nlayout = "n2"\nchunk = "512K"\n'
 
+AT_MOST, AT_LEAST = "wanted less than or equal to", "wanted greater than or equal to"
+
 CASES = [
     # Issue, section 6.
     (MEMBERS, 'members = ["nvme", "nvme"]', "stacks.near.members: 'nvme' is used twice"),
@@ -137,6 +139,37 @@ CASES = [
         'size = "10GiB"',
         'size = "10GiB"\nmax_sectors_kb = 4096',
         "devices.nvme.max_sectors_kb: 4096 is more than the device takes: 2048",
+    ),
+    *(
+        (
+            'model = "pm983"',
+            f'model = "{model}"\n{key} = {value}',
+            f"devices.nvme.{key}: {said if isinstance(value, str) else f'found {value}, {said}'}",
+        )
+        for model, key, value, said in (
+            ("pm983", "read_command_ns", 3_600_000_000_001, f"{AT_MOST} 3600000000000"),
+            ("pm983", "read_bandwidth", 2**53 + 1, f"{AT_MOST} 9007199254740992"),
+            ("pm983", "units", 65_537, f"{AT_MOST} 65536"),
+            ("pm983", "units", "true", "found true, wanted a number"),
+            ("pm983", "page_bytes", 511, f"{AT_LEAST} 512"),
+            ("pm983", "program_bytes", 2**30 + 1, f"{AT_MOST} 1073741824"),
+            ("st5000lm000", "outer_track_bytes", 2**53 + 1, f"{AT_MOST} 9007199254740992"),
+            ("st5000lm000", "write_cache_requests", 0, f"{AT_LEAST} 1"),
+            ("st5000lm000", "read_streams", 0, f"{AT_LEAST} 1"),
+        )
+    ),
+    *(
+        (
+            'model = "pm983"',
+            f'kind = "throttled"\nbps_read = {value}',
+            f"devices.nvme.bps_read: found {value}, wanted {wanted}",
+        )
+        for value, wanted in (
+            ("0.0001", "0, or 0.001 to 1e12 a second"),
+            ("1e+13", "0, or 0.001 to 1e12 a second"),
+            ("nan", "a finite number"),
+            ("true", "a number"),
+        )
     ),
     # Stacks.
     (
@@ -290,6 +323,26 @@ CASES = [
         "level = 10",
         'level = 10\nbitmap = "x"',
         "stacks.near.bitmap: found 'x', wanted true or false",
+    ),
+    (
+        SIZE,
+        SIZE + "\niodepth = true",
+        "workloads.reads.iodepth: found true, wanted a number",
+    ),
+    (
+        SIZE,
+        SIZE + "\noffset = 1000",
+        "workloads.reads.offset: 1000 B is no multiple of 512 B, a sector",
+    ),
+    (
+        SIZE,
+        SIZE + '\nrate_iops = "nan"',
+        "workloads.reads.rate_iops: rate_iops 'nan': 0 or more a second is allowed",
+    ),
+    (
+        "[matrix]",
+        "[settings.host]\nmd_ns = 3600000000001\n[matrix]",
+        f"settings.host.md_ns: found 3600000000001, {AT_MOST} 3600000000000",
     ),
     (SIZE, SIZE + '\niodepth = "x"', "workloads.reads.iodepth: found 'x', wanted a whole number"),
     (MEMBERS, 'members = "nvme"', "stacks.near.members: found 'nvme', wanted a list"),

@@ -17,6 +17,7 @@ from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
 from blklab.runners import sim
 from blklab.spec import cells, load
+from blklab.spec.fields import EXACT, HOUR, SECTOR
 from blklab.text import printable
 
 HOLD: Final = 0.003
@@ -166,9 +167,7 @@ def _fit(
 
     def values(point: Sequence[float]) -> dict[str, int]:
         return {
-            name: max(1, round(math.exp(min(x, 60.0))))
-            if not name.endswith("_bytes")
-            else max(512, round(math.exp(min(x, 60.0)) / 512) * 512)
+            name: _allowed(name, math.exp(min(x, 60.0)))
             for name, x in zip(parameters, point, strict=True)
         }
 
@@ -194,6 +193,13 @@ def _fit(
         },
     )
     return values(list(best.x))
+
+
+def _allowed(name: str, value: float) -> int:
+    """Returns the nearest value that a device's table may have."""
+    if name.endswith("_bytes"):
+        return max(SECTOR, round(min(value, EXACT) / SECTOR) * SECTOR)
+    return max(1, round(min(value, HOUR if name.endswith("_ns") else EXACT)))
 
 
 def as_toml(calibration: Calibration, source: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from blklab import units
-from blklab.spec.fields import Count, Size, Table
+from blklab.spec.fields import Count, Size, Table, Whole
 
 CHUNK: Final = 512 << 10
 """Bytes; mdadm's default since 3.1 (mdadm(8), --chunk)."""
@@ -93,7 +93,7 @@ class Md(Table):
     bitmap: bool = False
     bitmap_chunk: Annotated[Size, Field(ge=PAGE)] = BITMAP_CHUNK
     sync: Literal["idle", "resync", "recover", "check"] | None = None
-    stripe_cache_size: Annotated[int, Field(ge=17, le=32_768)] = 256
+    stripe_cache_size: Annotated[Whole, Field(ge=17, le=32_768)] = 256
     sync_speed_min: Count = 1_000
     sync_speed_max: Count = 200_000
 
