@@ -231,6 +231,25 @@ CASES = [
         "stacks.near.device: there is no device or stack 'sda'; did you mean 'ssd'?",
     ),
     ("[stacks.near]", "[stacks.ssd]", "stacks.ssd: is the name of a device as well"),
+    *(
+        (
+            "[stacks.near]",
+            f'[devices.lot]\nmodel = "pm983"\nsize = "1GiB"\ncount = {count}\n'
+            f'[stacks.many]\nlevel = {level}\nmembers = ["lot"]\n[stacks.near]',
+            f"stacks.many.members: {count} are too many for level {level}: {most} at most",
+        )
+        for level, count, most in ((0, 256, 255), (1, 256, 255), (5, 65, 64), (6, 65, 64))
+    ),
+    (
+        'layout = "n2"',
+        'layout = "f33"',
+        "stacks.near.layout: 33 copies are too many: 32 at most",
+    ),
+    (
+        'layout = "n2"',
+        'layout = "n2"\nbitmap = true\nbitmap_chunk = "12k"',
+        "stacks.near.bitmap_chunk: 12 KiB is no power of two",
+    ),
     # Workloads.
     ("bs =", "blocksize =", "workloads.reads.blocksize: no such key; it is 'bs' here"),
     ("bs =", "bz =", "workloads.reads.bz: no such key; did you mean 'bs'?"),
@@ -419,3 +438,8 @@ def test_a_trace_that_cannot_be_replayed(
     assert str(caught.value) == (
         f"{path}: workloads.trace.replay: {said.replace('FOLDER', str(tmp_path))}"
     )
+
+
+def test_a_key_of_very_many_parts(fails: Fails) -> None:
+    said = fails("[matrix]", "[settings.host" + ".a" * 20_000 + "]\nb = 1\n[matrix]")
+    assert said == "exp.toml: is nested too deeply"

@@ -63,7 +63,7 @@ def from_table(rows: reference.Reference, target: str) -> list[Observation]:
 def from_fio(path: Path) -> list[Observation]:
     """Returns the runs in a file of fio's output, JSON or text. Raises UsageError."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     # fio prints notes before its JSON.

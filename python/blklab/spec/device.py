@@ -6,6 +6,7 @@ from pydantic import Field, field_validator
 
 from blklab.spec.fields import (
     EXACT,
+    NUMBER,
     SECTOR,
     Count,
     Nanoseconds,
@@ -13,7 +14,6 @@ from blklab.spec.fields import (
     Rate,
     Size,
     Table,
-    Whole,
 )
 from blklab.spec.kernels import Kind, Scheduler
 
@@ -22,11 +22,11 @@ class Queue(Table):
     """The block layer's queue of a device; what is not given follows from kernel and kind."""
 
     scheduler: Scheduler | None = None
-    nr_requests: Annotated[Whole, Field(ge=1, le=65_535)] | None = None
-    queue_depth: Annotated[Whole, Field(ge=1, le=65_535)] | None = None
-    max_sectors_kb: Annotated[Whole, Field(ge=4, le=4_194_303)] | None = None
+    nr_requests: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None
+    queue_depth: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None
+    max_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303), NUMBER] | None = None
     rotational: bool | None = None
-    wbt_lat_usec: Annotated[Whole, Field(ge=0, le=10**9)] | None = None
+    wbt_lat_usec: Annotated[int, Field(ge=0, le=10**9), NUMBER] | None = None
     write_cache: Literal["write back", "write through"] | None = None
     """As `queue/write_cache` says it; else what the model's `write_back` says."""
 
@@ -40,7 +40,7 @@ class Disk(Queue):
     start: Size = 0
     """Where on the disk that begins."""
 
-    count: Annotated[Whole, Field(ge=1, le=256)] = 1
+    count: Annotated[int, Field(ge=1, le=256), NUMBER] = 1
     """How many of them there are: `x` is then `x1`, `x2` … and, as a member, all of them."""
 
     capacity: Annotated[Size, Field(gt=0)] | None = None
@@ -49,7 +49,7 @@ class Disk(Queue):
     write_back: bool | None = None
     """Whether it reports a volatile write cache."""
 
-    max_hw_sectors_kb: Annotated[Whole, Field(ge=4, le=4_194_303)] | None = None
+    max_hw_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303), NUMBER] | None = None
     """The largest request that it takes."""
 
     source: str = ""
@@ -63,7 +63,7 @@ class Disk(Queue):
         return value
 
 
-Page = Annotated[Whole, Field(ge=SECTOR, le=1 << 30)]
+Page = Annotated[int, Field(ge=SECTOR, le=1 << 30), NUMBER]
 """Bytes that flash reads or programs at once."""
 
 
@@ -74,7 +74,7 @@ class _Flash(Disk):
     write_bandwidth: PerSecond
     read_latency_ns: Nanoseconds
     write_latency_ns: Nanoseconds
-    units: Annotated[Whole, Field(ge=1, le=65_536)]
+    units: Annotated[int, Field(ge=1, le=65_536), NUMBER]
     page_bytes: Page
     page_read_ns: Nanoseconds
     program_bytes: Page
@@ -101,8 +101,8 @@ class Hdd(Disk):
     kind: Literal["hdd"]
     capacity: Annotated[Size, Field(gt=0)]
     rpm: Count
-    outer_track_bytes: Annotated[Whole, Field(ge=SECTOR, le=EXACT)]
-    inner_track_bytes: Annotated[Whole, Field(ge=SECTOR, le=EXACT)]
+    outer_track_bytes: Annotated[int, Field(ge=SECTOR, le=EXACT), NUMBER]
+    inner_track_bytes: Annotated[int, Field(ge=SECTOR, le=EXACT), NUMBER]
     heads: Count
     seek_track_ns: Nanoseconds
     seek_average_ns: Nanoseconds

@@ -125,19 +125,19 @@ def no_truth(value: Any) -> Any:
     return value
 
 
-Whole = Annotated[int, BeforeValidator(no_truth)]
-"""A whole number."""
+NUMBER: Final = BeforeValidator(no_truth)
+"""Behind the bounds of every number."""
 
-Count = Annotated[Whole, Field(ge=1, lt=2**32)]
+Count = Annotated[int, Field(ge=1, lt=2**32), NUMBER]
 """A number of things, one at least."""
 
-Number = Annotated[Whole, Field(ge=0, lt=2**32)]
+Number = Annotated[int, Field(ge=0, lt=2**32), NUMBER]
 """A number of things, perhaps none."""
 
-Nanoseconds = Annotated[Whole, Field(ge=0, le=HOUR)]
+Nanoseconds = Annotated[int, Field(ge=0, le=HOUR), NUMBER]
 """ns, in keys that end in `_ns`: an hour at most."""
 
-PerSecond = Annotated[Whole, Field(gt=0, le=EXACT)]
+PerSecond = Annotated[int, Field(gt=0, le=EXACT), NUMBER]
 """Bytes per second."""
 
 
@@ -147,8 +147,8 @@ def _throttle(value: float) -> float:
     return value
 
 
-Rate = Annotated[float, BeforeValidator(no_truth), Field(ge=0), AfterValidator(_throttle)]
+Rate = Annotated[float, Field(ge=0), AfterValidator(_throttle), NUMBER]
 """Per second; 0 is unlimited."""
 
-Share = Annotated[float, BeforeValidator(no_truth), Field(ge=0, le=1)]
+Share = Annotated[float, Field(ge=0, le=1), NUMBER]
 """0 to 1."""

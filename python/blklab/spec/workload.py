@@ -14,6 +14,7 @@ from pydantic import (
 
 from blklab.spec import fio_words
 from blklab.spec.fields import (
+    NUMBER,
     SECTOR,
     Count,
     Microseconds,
@@ -22,7 +23,6 @@ from blklab.spec.fields import (
     Share,
     Size,
     Table,
-    Whole,
     Words,
     quantity,
     shown,
@@ -49,7 +49,7 @@ Portion = Annotated[
     ),
 ]
 
-Percent = Annotated[Whole, Field(ge=0, le=100)]
+Percent = Annotated[int, Field(ge=0, le=100), NUMBER]
 
 
 class Job(Table):
@@ -63,7 +63,7 @@ class Job(Table):
     iodepth_batch: Number = 1
     iodepth_batch_complete: Count = 1
     iodepth_low: Number = 0
-    numjobs: Annotated[Whole, Field(ge=1, le=4096)] = 1
+    numjobs: Annotated[int, Field(ge=1, le=4096), NUMBER] = 1
     rwmixread: Percent | None = None
     rwmixwrite: Percent | None = None
     random_distribution: Words = "random"
@@ -171,7 +171,7 @@ class Replay(Table):
 
     timing: Literal["closed", "recorded"] = "closed"
     iodepth: Count = 32
-    speed: Annotated[float, Field(gt=0, le=10**6)] = 1.0
+    speed: Annotated[float, Field(gt=0, le=10**6), NUMBER] = 1.0
     runtime: Seconds | None = None
     ramp_time: Seconds | None = None
 
