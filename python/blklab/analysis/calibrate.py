@@ -26,6 +26,9 @@ HOLD: Final = 0.003
 ENOUGH_IOS: Final = 300_000
 """I/Os of a run that a fit simulates: the steady state of a fast disk."""
 
+BAD: Final = 0.25
+"""A run whose prediction is further off says that the model does not describe the device."""
+
 ENOUGH_TIME: Final = "300s"
 """And for how long at most: dozens of a slow disk's flushes."""
 
@@ -87,6 +90,11 @@ class Calibration:
     """Parameters that were fitted: before and after."""
 
     residuals: Sequence[Residual]
+
+    @property
+    def worst(self) -> Residual:
+        """The run that the fitted model is furthest off for."""
+        return max(self.residuals, key=lambda one: abs(one.error))
 
 
 def calibrate(
