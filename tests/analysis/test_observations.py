@@ -135,12 +135,46 @@ def test_clones_are_one_run(tmp_path: Path) -> None:
             json.dumps({"jobs": [job("a", 0, 9), job("b", 0, 9)]}),
             "jobs 'a' and 'b' ran at the same time: stonewall between them is expected",
         ),
+        (
+            json.dumps({"jobs": [job("a", 0, 9) | {"error": 5}]}),
+            "job 'a': fio ended it with error 5",
+        ),
+        (
+            OLD.replace("jobs=1): err= 0", "jobs=1): err= 5"),
+            "job 'mixed one': fio ended it with error 5",
+        ),
+        *(
+            (
+                json.dumps({"jobs": [job("a", 0, 9, **{option: value})]}),
+                f"job 'a': {option}={value}: a run without {option} is expected",
+            )
+            for option, value in (
+                ("rate", "1m"),
+                ("rate_iops", "100"),
+                ("rate_min", "10"),
+                ("thinktime", "10us"),
+                ("bssplit", "4k/50:8k/50"),
+                ("random_distribution", "zipf:1.2"),
+                ("blockalign", "64k"),
+            )
+        ),
+        (
+            json.dumps({"jobs": [job("a", 0, 9, rwmixread="60", rwmixwrite="30")]}),
+            "job 'a': rwmixwrite=30 beside rwmixread=60: 100 together is expected",
+        ),
     ],
 )
 def test_other_files_are_one_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(tmp_path, text)
     assert str(caught.value) == f"{tmp_path}/fio.out: {said}"
+
+
+def test_options_that_change_nothing_are_taken(tmp_path: Path) -> None:
+    plain = {"thinktime": "0", "random_distribution": "random", "rwmixread": "60"}
+    one = job("a", 0, 9, rwmixwrite="40", **plain) | {"error": 0}
+    (found,) = read(tmp_path, "\ufeff" + json.dumps({"jobs": [one]}))
+    assert found.workload["rwmixread"] == 60
 
 
 @given(st.integers(0, len(OLD)), st.integers(0, 60), st.text(max_size=20), st.booleans())

@@ -32,6 +32,13 @@ def test_tables_that_are_not_there_are_empty(tables: Path) -> None:
     assert (len(found.runs), found.device_io, list(found.randomio)) == (2, {}, [])
 
 
+def test_a_byte_order_mark_is_no_mistake(tables: Path) -> None:
+    before = reference.read(tables)
+    for path in tables.iterdir():
+        path.write_text("\ufeff" + path.read_text())
+    assert reference.read(tables) == before
+
+
 def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
     def change(path: Path) -> None:
         text = (path / name).read_text()

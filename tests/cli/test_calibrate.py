@@ -186,3 +186,16 @@ def test_a_directory_of_tables_is_an_input(run: Run) -> None:
     (residual,) = json.loads(outcome.out)["residuals"]
     assert residual["run"] == "randread"
     assert abs(residual["error"]) < 0.02
+
+
+def test_a_bad_fit_is_said(run: Run) -> None:
+    Path("fio.out").write_text(as_json({"small": 5_000.0, "large": 50_000.0}))
+    outcome = run("calibrate", "fio.out", "--model", "sm883", "--size", "1GiB", "--json")
+    assert outcome.status == 0
+    residuals = json.loads(outcome.out)["residuals"]
+    worst = max(residuals, key=lambda one: abs(one["error"]))
+    assert abs(worst["error"]) > 0.25
+    assert outcome.err.splitlines()[-1] == (
+        f"blklab: warning: the model fits badly: {worst['run']!r} is predicted"
+        f" {worst['error']:+.0%} off"
+    )

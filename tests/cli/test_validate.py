@@ -119,6 +119,38 @@ def test_the_calibration_may_be_apart(run: Run, copy: Path) -> None:
     assert rows[0]["members"].keys() == {"nvme0n1", "sdc"}
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        ("targets.toml", "level = 10", "level = 77", "stacks.target.level: level 77 is not"),
+        ("targets.toml", 'rw = "randwrite"', 'rw = "rndwrite"', "rw: found 'rndwrite'"),
+        ("randomio_runs.csv", "md10fs,8", "md11fs,8", "found configuration 'md11fs'"),
+        ("randomio_runs.csv", "md10fs,8", "md10fs,0", "threads: found '0'"),
+        ("randomio_runs.csv", "md10fs,8,512", "md10fs,8,513", "block size '513'"),
+        ("targets.toml", "[workload_common]", "workload_common = 3\n[x]", "workload_common: a"),
+        ("targets.toml", '["nvme", "ssd"]', "3", "members: a list of names is expected"),
+        ("targets.toml", 'device = "ssd"', 'device = ["x"]', "device: a name is expected"),
+    ],
+)
+def test_a_bad_row_is_said_before_anything_runs(
+    run: Run, copy: Path, name: str, old: str, new: str, said: str
+) -> None:
+    edit(copy / name, (old, new))
+    outcome = run("validate", "--reference", copy)
+    assert (outcome.status, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert said in outcome.err
+
+
+def test_a_row_is_judged_by_what_its_target_is_made_of(
+    run: Run, copy: Path, tmp_path: Path
+) -> None:
+    for name in ("targets.toml", "fio_runs.csv", "fio_device_io.csv"):
+        edit(copy / name, ("fast-", "array-"))
+    outcome = run("validate", "--reference", copy, "-o", tmp_path / "accuracy.md")
+    assert outcome.status == 0
+    assert "| arrays of flash | 3 | 3 | ±15% |" in (tmp_path / "accuracy.md").read_text()
+
+
 def test_a_check_fails_when_a_row_is_outside_its_bound(run: Run, copy: Path) -> None:
     (copy / "fio_runs.csv").unlink()
     edit(copy / "randomio_runs.csv", ("89.1", "45"))

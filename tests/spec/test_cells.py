@@ -154,7 +154,8 @@ def test_capacities(
     level: str, members: list[int | None], copies: tuple[int, int, bool], expected: int
 ) -> None:
     # In units of half a chunk.
-    assert capacity.array(level, members, 2, copies) == expected
+    sizes = [None if member is None else member << 12 for member in members]
+    assert capacity.array(level, sizes, 2 << 12, copies) == expected << 12
 
 
 @pytest.mark.parametrize(
@@ -337,3 +338,16 @@ def refused_or_expanded(path: Path) -> None:
         assert "\n" not in str(error)
     else:
         json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_raid0_counts_as_the_kernel_does(expand: Expand) -> None:
+    text = SMALL.replace('level = 10\nlayout = "n2"\nchunk = "512K"', 'level = 0\nchunk = "12k"')
+    text = text.replace("10GiB", "64MiB").replace('size = "8GiB"', "")
+    (cell,) = expand(text=text).cells
+    # 131,064 sectors of each are whole chunks; 131,048 are left by the mask ~(24 - 1).
+    assert cell.capacity == 2 * 512 * (131_064 & ~23)
+    assert cell.document["jobs"][0]["size"] == cell.capacity // 4096 * 4096
+
+
+def test_a_byte_order_mark_is_no_mistake(expand: Expand) -> None:
+    assert len(expand(text="\ufeff" + SMALL).cells) == 1

@@ -366,3 +366,8 @@ def test_a_trace_that_cannot_be_replayed(
     assert str(caught.value) == (
         f"{path}: workloads.trace.replay: {said.replace('FOLDER', str(tmp_path))}"
     )
+
+
+def test_a_key_of_very_many_parts(fails: Fails) -> None:
+    said = fails("[matrix]", "[settings.host" + ".a" * 20_000 + "]\nb = 1\n[matrix]")
+    assert said == "exp.toml: is nested too deeply"

@@ -17,6 +17,7 @@ from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
 from blklab.runners import sim
 from blklab.spec import cells, load
+from blklab.spec.fields import EXACT, HOUR, SECTOR
 from blklab.text import printable
 
 HOLD: Final = 0.003
@@ -24,6 +25,9 @@ HOLD: Final = 0.003
 
 ENOUGH_IOS: Final = 300_000
 """I/Os of a run that a fit simulates: the steady state of a fast disk."""
+
+BAD: Final = 0.25
+"""A run whose prediction is further off says that the model does not describe the device."""
 
 ENOUGH_TIME: Final = "300s"
 """And for how long at most: dozens of a slow disk's flushes."""
@@ -86,6 +90,11 @@ class Calibration:
     """Parameters that were fitted: before and after."""
 
     residuals: Sequence[Residual]
+
+    @property
+    def worst(self) -> Residual:
+        """The run that the fitted model is furthest off for."""
+        return max(self.residuals, key=lambda one: abs(one.error))
 
 
 def calibrate(
@@ -166,9 +175,7 @@ def _fit(
 
     def values(point: Sequence[float]) -> dict[str, int]:
         return {
-            name: max(1, round(math.exp(min(x, 60.0))))
-            if not name.endswith("_bytes")
-            else max(512, round(math.exp(min(x, 60.0)) / 512) * 512)
+            name: _allowed(name, math.exp(min(x, 60.0)))
             for name, x in zip(parameters, point, strict=True)
         }
 
@@ -198,6 +205,13 @@ def _fit(
         },
     )
     return values(list(best.x))
+
+
+def _allowed(name: str, value: float) -> int:
+    """Returns the nearest value that a device's table may have."""
+    if name.endswith("_bytes"):
+        return max(SECTOR, round(min(value, EXACT) / SECTOR) * SECTOR)
+    return max(1, round(min(value, HOUR if name.endswith("_ns") else EXACT)))
 
 
 def as_toml(calibration: Calibration, source: str) -> str:

@@ -83,9 +83,11 @@ def randomio_cell(run: RandomioRun) -> Cell:
     Raises UsageError for a configuration that is not known.
     """
     path = Path(__file__).parent / "randomio" / f"{run.config}.toml"
-    if not path.is_file():
-        known = ", ".join(sorted(one.stem for one in path.parent.glob("*.toml")))
-        raise UsageError(f"randomio: found configuration {run.config!r}; known are {known}")
+    known = sorted(one.stem for one in path.parent.glob("*.toml"))
+    if run.config not in known:
+        raise UsageError(
+            f"randomio: found configuration {run.config!r}; known are {', '.join(known)}"
+        )
     source = load.read(path)
     workloads = source.raw["workloads"]
     table = {**workloads["randomio"], "bs": str(run.io_bytes), "numjobs": run.threads}

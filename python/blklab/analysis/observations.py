@@ -49,6 +49,21 @@ WORDS: Final = (
 """fio's options that decide what a run asks of a device."""
 
 
+DIFFERENT: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(
+        (
+            *("rate", "rate_iops", "rate_min", "rate_iops_min", "thinktime", "fdatasync"),
+            *("bssplit", "bsrange", "blockalign", "ba"),
+        ),
+        frozenset({"", "0"}),
+    ),
+    "random_distribution": frozenset({"random"}),
+    "percentage_random": frozenset({"100"}),
+    "zonemode": frozenset({"none"}),
+}
+"""Options that decide it as well and are not taken over, with the values that change nothing."""
+
+
 def from_table(rows: reference.Reference, target: str) -> list[Observation]:
     """Returns the runs of one single-device target of a reference directory."""
     found = []
@@ -63,13 +78,13 @@ def from_table(rows: reference.Reference, target: str) -> list[Observation]:
 def from_fio(path: Path) -> list[Observation]:
     """Returns the runs in a file of fio's output, JSON or text. Raises UsageError."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     # fio prints notes before its JSON.
     start = text.find("{")
     is_json = start >= 0 and '"jobs"' in text
-    found = list(_runs(path, list(_json(path, text[start:]) if is_json else _text(text))))
+    found = list(_runs(path, list(_json(path, text[start:]) if is_json else _text(path, text))))
     if not found:
         raise UsageError(f"{path}: no fio results: JSON or fio's text output is expected")
     return found
@@ -125,14 +140,37 @@ def _json(path: Path, text: str) -> Iterator[_Job]:
     jobs = document.get("jobs")
     for number, job in enumerate(jobs if isinstance(jobs, list) else []):
         try:
-            words = _words({**document.get("global options", {}), **job.get("job options", {})})
+            options = {**document.get("global options", {}), **job.get("job options", {})}
+            words = _words(options)
+            failed = int(job.get("error", 0))
             iops = (float(job["read"]["iops"]), float(job["write"]["iops"]))
             group = int(job.get("groupid", number))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise UsageError(
                 f"{path}: jobs[{number}]: {type(error).__name__}: {error}; fio's JSON is expected"
             ) from None
-        yield _Job(str(job.get("jobname", "job")), group, words, 1, iops)
+        name = str(job.get("jobname", "job"))
+        _check(path, name, options, failed)
+        yield _Job(name, group, words, 1, iops)
+
+
+def _check(path: Path, name: str, options: Mapping[str, Any], failed: int) -> None:
+    """Raises UsageError for a job that failed, or that did what cannot be simulated from here."""
+    if failed:
+        raise UsageError(f"{path}: job {name!r}: fio ended it with error {failed}")
+    for option, harmless in DIFFERENT.items():
+        if option in options and str(options[option]).strip() not in harmless:
+            raise UsageError(
+                f"{path}: job {name!r}: {option}={options[option]}: a run without {option} is"
+                " expected"
+            )
+    if {"rwmixread", "rwmixwrite"} <= options.keys():
+        shares = [str(options[f"rwmix{way}"]) for way in ("read", "write")]
+        if int(shares[0]) + int(shares[1]) != 100:
+            raise UsageError(
+                f"{path}: job {name!r}: rwmixwrite={shares[1]} beside rwmixread={shares[0]}:"
+                " 100 together is expected"
+            )
 
 
 _HEADER: Final = re.compile(r"^(?P<name>\S.*?): \(g=\d+\): rw=(?P<rw>\w+), bs=(?P<rest>.*)$")
@@ -142,10 +180,11 @@ _IOPS: Final = re.compile(
 )
 _JOBS: Final = re.compile(
     r"^(?P<name>\S.*?): \(groupid=(?P<group>\d{1,9}), jobs=(?P<jobs>\d{1,9})\)"
+    r"(?:: err=\s*(?P<error>\d{1,9}))?"
 )
 
 
-def _text(text: str) -> Iterator[_Job]:
+def _text(path: Path, text: str) -> Iterator[_Job]:
     """Reads fio's normal output, of versions 2 and 3: a header for each job, then what it did."""
     asked: dict[str, dict[str, Any]] = {}
     job = None
@@ -163,6 +202,7 @@ def _text(text: str) -> Iterator[_Job]:
                 yield job
             job = None
             if found["name"] in asked:
+                _check(path, found["name"], {}, int(found["error"] or 0))
                 words = dict(asked[found["name"]])
                 job = _Job(found["name"], int(found["group"]), words, int(found["jobs"]), (0, 0))
         elif job is not None and (iops := _IOPS.match(line)):

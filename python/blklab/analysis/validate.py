@@ -4,13 +4,16 @@ import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from blklab.analysis import calibrate, experiments, observations
 from blklab.analysis.reference import FioRun, RandomioRun, Reference
 from blklab.errors import UsageError
 from blklab.runners import sim
 from blklab.spec.cells import Cell
+
+Kind = Literal["flash", "hdds", "spindles"]
+"""An array with flash in it, one of HDDs only, or the randomio rows' ten spindles."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,9 @@ class Row:
     members: Mapping[str, Share]
     outcome: Mapping[str, Any]
     """Everything that the simulation measured."""
+
+    kind: Kind
+    """What it was measured on."""
 
     @property
     def error(self) -> float:
@@ -76,7 +82,7 @@ class Bound:
     """How far a class of rows may be off."""
 
     name: str
-    applies: Callable[[Row], bool]
+    kind: Kind
     iops: float
     latency: float | None = None
     median: float | None = None
@@ -84,9 +90,9 @@ class Bound:
 
 
 BOUNDS: Final = (
-    Bound("arrays of flash", lambda row: row.target.startswith("fast-"), 0.15, None, 0.05, 0.05),
-    Bound("arrays of two HDDs", lambda row: row.target.startswith("slow-"), 0.30),
-    Bound("ten spindles", lambda row: row.test.endswith(" B"), 0.20, 0.25),
+    Bound("arrays of flash", "flash", 0.15, None, 0.05, 0.05),
+    Bound("arrays of two HDDs", "hdds", 0.30),
+    Bound("ten spindles", "spindles", 0.20, 0.25),
 )
 
 
@@ -115,7 +121,7 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Returns how each class of predicted rows did."""
     found = []
     for bound in BOUNDS:
-        chosen = [row for row in rows if bound.applies(row)]
+        chosen = [row for row in rows if row.kind == bound.kind]
         if not chosen:
             continue
         shares = [
@@ -144,33 +150,35 @@ def validate(
     Raises UsageError if a device of an array has no row to be calibrated on.
     """
     devices = experiments.stock_devices()
-    calibrations = {}
     wanted = _members(reference)
+    measured: dict[str, list[observations.Observation]] = {}
     for name, target in singles.targets.items():
         kind = target.get("device")
         runs = observations.from_table(singles, name)
         if kind in wanted and runs:
-            tell(f"calibrating {kind} on {len(runs)} runs")
-            calibrations[kind] = calibrate.calibrate(
-                devices[kind],
-                runs,
-                kernel=experiments.SINGLE_KERNEL,
-                filesystem="ext4",
-                size=experiments.PARTITION,
-                where=singles.path / "targets.toml",
-            )
-            devices[kind] = dict(calibrations[kind].device)
-    missing = sorted(wanted - calibrations.keys())
+            measured[kind] = runs
+    missing = sorted(wanted - measured.keys())
     if missing:
         raise UsageError(
             f"{singles.path}: no single-device row of {missing[0]!r}, which arrays are made of:"
             " give a directory that has some with --calibration"
         )
+    # Every row makes sense before minutes are spent on the first of them.
+    _cells(reference, devices)
+    calibrations = {}
+    for kind, runs in measured.items():
+        tell(f"calibrating {kind} on {len(runs)} runs")
+        calibrations[kind] = calibrate.calibrate(
+            devices[kind],
+            runs,
+            kernel=experiments.SINGLE_KERNEL,
+            filesystem="ext4",
+            size=experiments.PARTITION,
+            where=singles.path / "targets.toml",
+        )
+        devices[kind] = dict(calibrations[kind].device)
     arrays = reference.arrays()
-    cells = [
-        *(experiments.fio_cell(reference, run.target, run.test, devices) for run in arrays),
-        *(experiments.randomio_cell(run) for run in reference.randomio),
-    ]
+    cells = _cells(reference, devices)
     tell(f"predicting {len(cells)} rows")
     outcomes = sim.outcomes([cell.document for cell in cells], len(os.sched_getaffinity(0)))
     count = len(arrays)
@@ -180,6 +188,17 @@ def validate(
     ]
     rows += map(_randomio_row, reference.randomio, outcomes[count:])
     return Validation(rows, calibrations)
+
+
+def _cells(reference: Reference, devices: Mapping[str, Mapping[str, Any]]) -> list[Cell]:
+    """Returns the cells of the arrays' rows, then those of the randomio rows."""
+    return [
+        *(
+            experiments.fio_cell(reference, run.target, run.test, devices)
+            for run in reference.arrays()
+        ),
+        *(experiments.randomio_cell(run) for run in reference.randomio),
+    ]
 
 
 def _members(reference: Reference) -> set[str]:
@@ -210,7 +229,8 @@ def _fio_row(
     ):
         share = served[name][way] / all_served if name in served else None
         members[name or member] = Share(share, ios / everything)
-    return Row(run.target, run.test, published, predicted, members, outcome)
+    kind: Kind = "hdds" if set(target["members"]) == {"hdd"} else "flash"
+    return Row(run.target, run.test, published, predicted, members, outcome, kind)
 
 
 def _published_names(
@@ -259,4 +279,4 @@ def _randomio_row(run: RandomioRun, outcome: Mapping[str, Any]) -> Row:
         )
     }
     test = f"{run.threads} threads, {run.io_bytes} B"
-    return Row(run.config, test, published, predicted, {}, outcome)
+    return Row(run.config, test, published, predicted, {}, outcome, "spindles")

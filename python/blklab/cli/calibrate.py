@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import emit, json_option
+from blklab.cli.common import emit, json_option, warn
 from blklab.text import printable
 
 if TYPE_CHECKING:
@@ -87,6 +87,9 @@ def calibrate(
         where=inputs[0],
         tell=_tell,
     )
+    if abs(found.worst.error) > analysis.BAD:
+        worst = found.worst
+        warn(f"the model fits badly: {worst.run.name!r} is predicted {worst.error:+.0%} off")
     if output is not None:
         from blklab.output import write
 

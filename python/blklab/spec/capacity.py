@@ -7,10 +7,17 @@ use of it.
 from collections.abc import Sequence
 from typing import Final
 
+from blklab.spec.fields import SECTOR
 from blklab.spec.stack import FEWEST, short
 
 PARITY: Final = {"raid4": 1, "raid5": 1, "raid6": 2}
 """Members' worth of parity."""
+
+MOST: Final = 255
+"""Members of an array that are simulated."""
+
+MOST_WITH_PARITY: Final = 64
+"""And of one with parity."""
 
 
 def array(
@@ -29,7 +36,7 @@ def array(
         case "linear":
             return sum(sizes)
         case "raid0":
-            return sum(size // chunk * chunk for size in sizes)
+            return sum(_striped(size, chunk) for size in sizes)
         case "raid1":
             return least
         case "raid10":
@@ -37,6 +44,24 @@ def array(
             return least // chunk // far * len(members) // near * chunk
         case _:
             return least // chunk * chunk * (len(members) - PARITY[level])
+
+
+def _striped(size: int, chunk: int) -> int:
+    """Returns the bytes that RAID-0 counts of a member.
+
+    raid0.c, `create_strip_zones`, rounds down to the chunk; `raid0_size` does so again with a mask
+    meant for powers of two, which takes a little more off with other chunks.
+    """
+    sectors = size // chunk * chunk // SECTOR
+    return (sectors & ~(chunk // SECTOR - 1)) * SECTOR
+
+
+def too_many(level: str, members: int) -> str | None:
+    """Says by how much there are too many members, if there are."""
+    most = MOST_WITH_PARITY if level in PARITY else MOST
+    if members > most:
+        return f"{members} are too many for level {short(level)}: {most} at most"
+    return None
 
 
 def too_few(level: str, members: int, copies: tuple[int, int, bool]) -> str | None:

@@ -99,6 +99,8 @@ def expand(
         found = list(_cells(source, extra))
     except Problems as problem:
         raise problems.usage_error(str(source.path), problem.found) from None
+    except RecursionError:
+        raise UsageError(f"{source.path}: is nested too deeply") from None
     title = source.raw.get("title", "")
     varied = [label for label in found[0].labels if len({cell.labels[label] for cell in found}) > 1]
     return Plan(str(title), _only(found, only or {}), varied)

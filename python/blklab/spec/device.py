@@ -4,7 +4,17 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, field_validator
 
-from blklab.spec.fields import SECTOR, Count, Nanoseconds, Number, Rate, Size, Table
+from blklab.spec.fields import (
+    EXACT,
+    NUMBER,
+    SECTOR,
+    Count,
+    Nanoseconds,
+    PerSecond,
+    Rate,
+    Size,
+    Table,
+)
 from blklab.spec.kernels import Kind, Scheduler
 
 
@@ -12,11 +22,11 @@ class Queue(Table):
     """The block layer's queue of a device; what is not given follows from kernel and kind."""
 
     scheduler: Scheduler | None = None
-    nr_requests: Annotated[int, Field(ge=1, le=65_535)] | None = None
-    queue_depth: Annotated[int, Field(ge=1, le=65_535)] | None = None
-    max_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303)] | None = None
+    nr_requests: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None
+    queue_depth: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None
+    max_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303), NUMBER] | None = None
     rotational: bool | None = None
-    wbt_lat_usec: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    wbt_lat_usec: Annotated[int, Field(ge=0, le=10**9), NUMBER] | None = None
     write_cache: Literal["write back", "write through"] | None = None
     """As `queue/write_cache` says it; else what the model's `write_back` says."""
 
@@ -30,7 +40,7 @@ class Disk(Queue):
     start: Size = 0
     """Where on the disk that begins."""
 
-    count: Annotated[int, Field(ge=1, le=256)] = 1
+    count: Annotated[int, Field(ge=1, le=256), NUMBER] = 1
     """How many of them there are: `x` is then `x1`, `x2` … and, as a member, all of them."""
 
     capacity: Annotated[Size, Field(gt=0)] | None = None
@@ -39,7 +49,7 @@ class Disk(Queue):
     write_back: bool | None = None
     """Whether it reports a volatile write cache."""
 
-    max_hw_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303)] | None = None
+    max_hw_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303), NUMBER] | None = None
     """The largest request that it takes."""
 
     source: str = ""
@@ -53,17 +63,21 @@ class Disk(Queue):
         return value
 
 
+Page = Annotated[int, Field(ge=SECTOR, le=1 << 30), NUMBER]
+"""Bytes that flash reads or programs at once."""
+
+
 class _Flash(Disk):
     read_command_ns: Nanoseconds
     write_command_ns: Nanoseconds
-    read_bandwidth: Annotated[int, Field(gt=0)]
-    write_bandwidth: Annotated[int, Field(gt=0)]
+    read_bandwidth: PerSecond
+    write_bandwidth: PerSecond
     read_latency_ns: Nanoseconds
     write_latency_ns: Nanoseconds
-    units: Count
-    page_bytes: Count
+    units: Annotated[int, Field(ge=1, le=65_536), NUMBER]
+    page_bytes: Page
     page_read_ns: Nanoseconds
-    program_bytes: Count
+    program_bytes: Page
     program_ns: Nanoseconds
     buffer_bytes: Annotated[Size, Field(gt=0)]
     suspend_ns: Nanoseconds
@@ -87,8 +101,8 @@ class Hdd(Disk):
     kind: Literal["hdd"]
     capacity: Annotated[Size, Field(gt=0)]
     rpm: Count
-    outer_track_bytes: Annotated[int, Field(ge=SECTOR)]
-    inner_track_bytes: Annotated[int, Field(ge=SECTOR)]
+    outer_track_bytes: Annotated[int, Field(ge=SECTOR, le=EXACT), NUMBER]
+    inner_track_bytes: Annotated[int, Field(ge=SECTOR, le=EXACT), NUMBER]
     heads: Count
     seek_track_ns: Nanoseconds
     seek_average_ns: Nanoseconds
@@ -100,14 +114,14 @@ class Hdd(Disk):
     order: Literal["rotation", "seek", "arrival"] = "rotation"
     """By what it orders the commands in its queue."""
 
-    bandwidth: Annotated[int, Field(gt=0)]
+    bandwidth: PerSecond
     cache_bytes: Size
-    read_streams: Number
+    read_streams: Count
     read_ahead_bytes: Size
     volatile_cache: bool = True
     """Whether writes are acknowledged from the volatile cache."""
 
-    write_cache_requests: Number
+    write_cache_requests: Count
     flush_ns: Nanoseconds
     destage_ns: Nanoseconds
 

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema,
 
 from blklab.spec import kernels
 from blklab.spec.device import Device
-from blklab.spec.fields import NAME, Nanoseconds, Seconds, Table, shown
+from blklab.spec.fields import NAME, NUMBER, Nanoseconds, Seconds, Table, shown
 from blklab.spec.kernels import Scheduler
 from blklab.spec.stack import MISSING, Stack
 from blklab.spec.workload import Workload
@@ -62,13 +62,13 @@ class Settings(Table):
     ] = NO_FILESYSTEM
     runtime: Annotated[Seconds, Field(gt=0)] | None = None
     ramp_time: Seconds = 0
-    max_ios: Annotated[int, Field(ge=1, lt=2**63)] | None = None
+    max_ios: Annotated[int, Field(ge=1, lt=2**63), NUMBER] | None = None
     series: Seconds = 0
     scheduler: Scheduler | None = None
-    nr_requests: Annotated[int, Field(ge=1, le=65_535)] | None = None
-    queue_depth: Annotated[int, Field(ge=1, le=65_535)] | None = None
-    max_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303)] | None = None
-    read_ahead: Annotated[int, Field(ge=0, le=4_194_303)] | None = None
+    nr_requests: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None
+    queue_depth: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None
+    max_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303), NUMBER] | None = None
+    read_ahead: Annotated[int, Field(ge=0, le=4_194_303), NUMBER] | None = None
     """KiB. Every I/O of a simulation is direct, so that it changes nothing there."""
 
     host: Host = Host()
@@ -87,8 +87,8 @@ class Experiment(Table):
     """A whole experiment file, its stock models, calibrated files and job files read."""
 
     title: str = ""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    repeats: Annotated[int, Field(ge=1, le=10_000)] = 1
+    seed: Annotated[int, Field(ge=0, lt=2**63), NUMBER] = 1
+    repeats: Annotated[int, Field(ge=1, le=10_000), NUMBER] = 1
     devices: Annotated[dict[str, Device], Field(min_length=1)]
     stacks: Annotated[dict[str, Stack], Field(min_length=1)]
     workloads: Annotated[dict[str, Workload], Field(min_length=1)]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from blklab import units
 
@@ -13,6 +13,12 @@ SECTOR: Final = 512
 
 LARGEST: Final = 2**63 - 1
 """Bytes; sizes are 64-bit numbers in the simulator, and JSON's readers know them signed."""
+
+EXACT: Final = 2**53
+"""Up to here a whole number is a floating-point number as well, which the simulator divides by."""
+
+HOUR: Final = 3600 * 10**9
+"""ns; more than any disk or host takes for anything."""
 
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.A)
 """What a device or a stack may be called: such a name is part of `near.chunk` in a matrix."""
@@ -111,17 +117,38 @@ Microseconds = Annotated[
 Words = Annotated[str, BeforeValidator(words), _schema("fio's words.")]
 """Text; a number will do."""
 
-Count = Annotated[int, Field(ge=1, lt=2**32)]
+
+def no_truth(value: Any) -> Any:
+    """Refuses true and false, which Python takes for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError(f"found {shown(value)}, wanted a number")
+    return value
+
+
+NUMBER: Final = BeforeValidator(no_truth)
+"""Behind the bounds of every number."""
+
+Count = Annotated[int, Field(ge=1, lt=2**32), NUMBER]
 """A number of things, one at least."""
 
-Number = Annotated[int, Field(ge=0, lt=2**32)]
+Number = Annotated[int, Field(ge=0, lt=2**32), NUMBER]
 """A number of things, perhaps none."""
 
-Nanoseconds = Annotated[int, Field(ge=0, le=LARGEST)]
-"""ns, in keys that end in `_ns`."""
+Nanoseconds = Annotated[int, Field(ge=0, le=HOUR), NUMBER]
+"""ns, in keys that end in `_ns`: an hour at most."""
 
-Rate = Annotated[float, Field(ge=0)]
+PerSecond = Annotated[int, Field(gt=0, le=EXACT), NUMBER]
+"""Bytes per second."""
+
+
+def _throttle(value: float) -> float:
+    if value and not 1e-3 <= value <= 1e12:
+        raise ValueError(f"found {value:g}, wanted 0, or 0.001 to 1e12 a second")
+    return value
+
+
+Rate = Annotated[float, Field(ge=0), AfterValidator(_throttle), NUMBER]
 """Per second; 0 is unlimited."""
 
-Share = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(ge=0, le=1), NUMBER]
 """0 to 1."""

@@ -21,7 +21,7 @@ def read_text(path: Path) -> str:
     if len(content) > LARGEST:
         raise UsageError(f"{path}: is larger than 16 MiB: this is no such file")
     try:
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: byte {error.start} is no UTF-8 text") from error
 

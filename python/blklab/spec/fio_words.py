@@ -177,6 +177,8 @@ def rate(text: str, option: str, *, sizes: bool) -> float:
         values = {float(units.parse_size(one)) if sizes else float(one) for one in (reads, writes)}
     except ValueError as error:
         raise ValueError(f"{option} {text!r}: {error}") from None
+    if any(value != value for value in values):  # noqa: PLR0124
+        raise ValueError(f"{option} {text!r}: 0 or more a second is allowed")
     if len(values) != 1:
         raise ValueError(f"{option} {text!r}: one rate for reads and writes is simulated, not two")
     value = values.pop()

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from blklab import units
-from blklab.spec.fields import Count, Size, Table
+from blklab.spec.fields import NUMBER, Count, Size, Table
 
 CHUNK: Final = 512 << 10
 """Bytes; mdadm's default since 3.1 (mdadm(8), --chunk)."""
@@ -44,6 +44,9 @@ FEWEST: Final = {
     "raid6": 4,
 }
 """Members at least: mdadm 4.2, Create.c (levels 4 and 5 take two, level 6 four)."""
+
+MOST_COPIES: Final = 32
+"""Copies of a block in RAID-10 that are simulated."""
 
 _LAYOUT: Final = re.compile(r"([nfo])(\d{1,2})", re.A)
 
@@ -93,7 +96,7 @@ class Md(Table):
     bitmap: bool = False
     bitmap_chunk: Annotated[Size, Field(ge=PAGE)] = BITMAP_CHUNK
     sync: Literal["idle", "resync", "recover", "check"] | None = None
-    stripe_cache_size: Annotated[int, Field(ge=17, le=32_768)] = 256
+    stripe_cache_size: Annotated[int, Field(ge=17, le=32_768), NUMBER] = 256
     sync_speed_min: Count = 1_000
     sync_speed_max: Count = 200_000
 
@@ -136,9 +139,11 @@ def _chunk(md: Md, given: set[str]) -> tuple[str, str] | None:
 def _layout(md: Md, given: set[str]) -> tuple[str, str] | None:
     if md.level == "raid10":
         try:
-            copies(md.layout)
+            near, far, _ = copies(md.layout)
         except ValueError as error:
             return "layout", str(error).removeprefix("layout ")
+        if near * far > MOST_COPIES:
+            return "layout", f"{near * far} copies are too many: {MOST_COPIES} at most"
         return None
     if "layout" not in given:
         return None
@@ -152,6 +157,9 @@ def _others(md: Md, given: set[str]) -> tuple[str, str] | None:
     parity = md.level in {"raid4", "raid5", "raid6"}
     if "stripe_cache_size" in given and not parity:
         return "stripe_cache_size", f"level {short(md.level)} has no stripe cache: 4, 5 and 6 have"
+    if md.bitmap and md.bitmap_chunk & (md.bitmap_chunk - 1):
+        size = units.format_size(md.bitmap_chunk)
+        return "bitmap_chunk", f"{size} is no power of two"
     if md.write_mostly and md.level != "raid1":
         return "write_mostly", f"level {short(md.level)} knows no write-mostly member: level 1 does"
     if md.sync_speed_min > md.sync_speed_max:

@@ -80,6 +80,8 @@ class _Builder:
         if problem := capacity.too_few(md.level, len(members), copies):
             key = "layout" if "copies" in problem else "members"
             raise problems.fail(f"{path}.{key}", problem)
+        if problem := capacity.too_many(md.level, len(members)):
+            raise problems.fail(f"{path}.members", problem)
         slots: list[dict[str, Any]] = []
         sizes: list[int | None] = []
         for member in members:

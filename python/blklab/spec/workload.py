@@ -14,6 +14,7 @@ from pydantic import (
 
 from blklab.spec import fio_words
 from blklab.spec.fields import (
+    NUMBER,
     SECTOR,
     Count,
     Microseconds,
@@ -48,7 +49,7 @@ Portion = Annotated[
     ),
 ]
 
-Percent = Annotated[int, Field(ge=0, le=100)]
+Percent = Annotated[int, Field(ge=0, le=100), NUMBER]
 
 
 class Job(Table):
@@ -62,7 +63,7 @@ class Job(Table):
     iodepth_batch: Number = 1
     iodepth_batch_complete: Count = 1
     iodepth_low: Number = 0
-    numjobs: Annotated[int, Field(ge=1, le=4096)] = 1
+    numjobs: Annotated[int, Field(ge=1, le=4096), NUMBER] = 1
     rwmixread: Percent | None = None
     rwmixwrite: Percent | None = None
     random_distribution: Words = "random"
@@ -120,10 +121,10 @@ class Job(Table):
             fio_words.rate(value, "rate_iops", sizes=False)
         return value
 
-    @field_validator("offset_increment", "blockalign")
+    @field_validator("offset", "offset_increment", "blockalign")
     @classmethod
-    def _whole_sectors(cls, value: int | None) -> int | None:
-        if value is not None and value % SECTOR:
+    def _whole_sectors(cls, value: int | str | None) -> int | str | None:
+        if isinstance(value, int) and value % SECTOR:
             raise ValueError(f"{value} B is no multiple of 512 B, a sector")
         return value
 
@@ -170,7 +171,7 @@ class Replay(Table):
 
     timing: Literal["closed", "recorded"] = "closed"
     iodepth: Count = 32
-    speed: Annotated[float, Field(gt=0, le=10**6)] = 1.0
+    speed: Annotated[float, Field(gt=0, le=10**6), NUMBER] = 1.0
     runtime: Seconds | None = None
     ramp_time: Seconds | None = None
 
