@@ -1,7 +1,8 @@
 //! Block I/Os on their way down: from a task, through arrays, into a disk's queue.
 
-/// No bio, no request, no task: the end of a list.
-pub const NONE: u32 = u32::MAX;
+use crate::arena::{Arena, Linked};
+
+pub use crate::arena::NONE;
 
 /// What a bio asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,67 +51,12 @@ impl Bio {
     }
 }
 
+impl Linked for Bio {
+    #[inline]
+    fn link(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
 /// All bios in flight.
-#[derive(Debug)]
-pub struct Bios {
-    slots: Vec<Bio>,
-    /// The first free slot; each names the `next`.
-    free: u32,
-}
-
-impl Default for Bios {
-    fn default() -> Self {
-        Self { slots: Vec::new(), free: NONE }
-    }
-}
-
-impl Bios {
-    /// Stores a bio and returns its number.
-    #[inline]
-    pub fn add(&mut self, bio: Bio) -> u32 {
-        let number = self.free;
-        if let Some(slot) = self.slots.get_mut(number as usize) {
-            self.free = slot.next;
-            *slot = bio;
-            return number;
-        }
-        self.slots.push(bio);
-        self.slots.len() as u32 - 1
-    }
-
-    /// How many are in flight.
-    #[cfg(test)]
-    pub fn in_use(&self) -> usize {
-        let free =
-            std::iter::successors(self.slots.get(self.free as usize), |s| self.slots.get(s.next as usize));
-        self.slots.len() - free.count()
-    }
-
-    /// How many there were at a time at most.
-    #[cfg(test)]
-    pub fn room(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// Forgets a bio.
-    #[inline]
-    pub fn remove(&mut self, number: u32) {
-        self.slots[number as usize].next = self.free;
-        self.free = number;
-    }
-}
-
-impl std::ops::Index<u32> for Bios {
-    type Output = Bio;
-    #[inline]
-    fn index(&self, number: u32) -> &Bio {
-        &self.slots[number as usize]
-    }
-}
-
-impl std::ops::IndexMut<u32> for Bios {
-    #[inline]
-    fn index_mut(&mut self, number: u32) -> &mut Bio {
-        &mut self.slots[number as usize]
-    }
-}
+pub type Bios = Arena<Bio>;

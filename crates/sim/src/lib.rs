@@ -2,6 +2,7 @@
 //!
 //! [`cell::Cell`] says what to simulate, [`run`] plays it, [`outcome::Outcome`] says what was measured.
 
+mod arena;
 mod bio;
 pub mod cell;
 mod device;

@@ -1,6 +1,7 @@
 //! Requests: what a disk is given, made of one bio or of several that lie next to each other.
 
-use crate::bio::{NONE, Op};
+use crate::arena::{Arena, Linked};
+use crate::bio::Op;
 use crate::events::Time;
 
 /// A request in a disk's queue or in the disk.
@@ -36,67 +37,12 @@ impl Request {
     }
 }
 
+impl Linked for Request {
+    #[inline]
+    fn link(&mut self) -> &mut u32 {
+        &mut self.first
+    }
+}
+
 /// All requests in flight.
-#[derive(Debug)]
-pub struct Requests {
-    slots: Vec<Request>,
-    /// The first free slot; each names the next by its `first`.
-    free: u32,
-}
-
-impl Default for Requests {
-    fn default() -> Self {
-        Self { slots: Vec::new(), free: NONE }
-    }
-}
-
-impl Requests {
-    /// Stores a request and returns its number.
-    #[inline]
-    pub fn add(&mut self, request: Request) -> u32 {
-        let number = self.free;
-        if let Some(slot) = self.slots.get_mut(number as usize) {
-            self.free = slot.first;
-            *slot = request;
-            return number;
-        }
-        self.slots.push(request);
-        self.slots.len() as u32 - 1
-    }
-
-    /// How many are in flight.
-    #[cfg(test)]
-    pub fn in_use(&self) -> usize {
-        let free =
-            std::iter::successors(self.slots.get(self.free as usize), |s| self.slots.get(s.first as usize));
-        self.slots.len() - free.count()
-    }
-
-    /// How many there were at a time at most.
-    #[cfg(test)]
-    pub fn room(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// Forgets a request.
-    #[inline]
-    pub fn remove(&mut self, number: u32) {
-        self.slots[number as usize].first = self.free;
-        self.free = number;
-    }
-}
-
-impl std::ops::Index<u32> for Requests {
-    type Output = Request;
-    #[inline]
-    fn index(&self, number: u32) -> &Request {
-        &self.slots[number as usize]
-    }
-}
-
-impl std::ops::IndexMut<u32> for Requests {
-    #[inline]
-    fn index_mut(&mut self, number: u32) -> &mut Request {
-        &mut self.slots[number as usize]
-    }
-}
+pub type Requests = Arena<Request>;
