@@ -7,7 +7,6 @@ began, so that runs that say nothing about a parameter leave it alone.
 """
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,7 +145,7 @@ class _Bench:
 
     def residuals(self, device: Mapping[str, Any], runs: Sequence[Observation]) -> list[Residual]:
         documents = [self._document(device, run) for run in runs]
-        outcomes = sim.outcomes(documents, len(os.sched_getaffinity(0)))
+        outcomes = sim.outcomes(documents)
         return [
             Residual(run, one["read"]["iops"], one["write"]["iops"])
             for run, one in zip(runs, outcomes, strict=True)

@@ -5,7 +5,6 @@ they tell more than words. Where the model explains nothing, the answer says so.
 """
 
 import copy
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -31,18 +30,18 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Lab:
-    """Simulates tests on targets, with changes, each once."""
+    """What was simulated of tests on targets, and the cells to change."""
 
     reference: Reference
     devices: Mapping[str, Mapping[str, Any]]
-    known: dict[tuple[str, str, str], Mapping[str, Any]]
+    known: dict[tuple[str, str], Mapping[str, Any]]
 
     def document(self, target: str, test: str) -> dict[str, Any]:
         cell = experiments.fio_cell(self.reference, target, test, self.devices)
         return copy.deepcopy(dict(cell.document))
 
     def outcome(self, target: str, test: str) -> Mapping[str, Any]:
-        return self.known[target, test, ""]
+        return self.known[target, test]
 
 
 def answers(reference: Reference, validation: Validation) -> list[Answer]:
@@ -51,20 +50,16 @@ def answers(reference: Reference, validation: Validation) -> list[Answer]:
     devices |= {kind: dict(one.device) for kind, one in validation.calibrations.items()}
     lab = _Lab(reference, devices, {})
     for row in validation.rows:
-        lab.known[row.target, row.test, ""] = row.outcome
+        lab.known[row.target, row.test] = row.outcome
     found = []
     for needs, answer in QUESTIONS:
         if all(target in reference.targets and test in reference.tests for target, test in needs):
-            missing = [need for need in needs if (*need, "") not in lab.known]
-            outcomes = sim.outcomes([lab.document(*need) for need in missing], _cores())
+            missing = [need for need in needs if need not in lab.known]
+            outcomes = sim.outcomes([lab.document(*need) for need in missing])
             for need, outcome in zip(missing, outcomes, strict=True):
-                lab.known[*need, ""] = outcome
+                lab.known[need] = outcome
             found.append(answer(lab))
     return found
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _read(outcome: Mapping[str, Any]) -> float:
@@ -160,7 +155,7 @@ def _random_hdd(lab: _Lab) -> Answer:
     one = copy.deepcopy(plain)
     one["jobs"][0] |= {"numjobs": 1, "iodepth": 1}
     documents = [{**document, "runtime_ns": 300 * 10**9} for document in (fifo, whole, one)]
-    arrival, full, alone = sim.outcomes(documents, _cores())
+    arrival, full, alone = sim.outcomes(documents)
     found = lab.outcome("hdd", "randread")
     return Answer(
         "How can a 5400 rpm disk give 256 random-read IOPS?",

@@ -1,6 +1,5 @@
 """Published arrays beside their prediction: devices calibrated alone, arrays never fitted."""
 
-import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -180,7 +179,7 @@ def validate(
     arrays = reference.arrays()
     cells = _cells(reference, devices)
     tell(f"predicting {len(cells)} rows")
-    outcomes = sim.outcomes([cell.document for cell in cells], len(os.sched_getaffinity(0)))
+    outcomes = sim.outcomes([cell.document for cell in cells])
     count = len(arrays)
     rows = [
         _fio_row(reference, singles, run, cell, outcome)

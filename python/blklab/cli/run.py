@@ -135,7 +135,6 @@ def _draw(console: "Console", plan: "Plan") -> None:
 def simulate(plan: "Plan", *, jobs: int | None, explain: bool, as_json: bool) -> None:
     """Runs every cell in the simulator and prints the results."""
     import itertools
-    import os
 
     from blklab.analysis.explain import explain as explained
     from blklab.report import results as report
@@ -145,7 +144,7 @@ def simulate(plan: "Plan", *, jobs: int | None, explain: bool, as_json: bool) ->
         done = itertools.count(1)
         results = sim.run(
             plan.cells,
-            jobs=jobs or len(os.sched_getaffinity(0)),
+            jobs=jobs,
             done=lambda _result: advance(next(done)),
         )
     said = [

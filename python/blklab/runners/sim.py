@@ -1,6 +1,7 @@
 """The simulator as a runner: many cells at a time, each in a thread that Python does not hold."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,11 @@ from blklab.errors import BlklabError, UsageError
 from blklab.runners.result import Result
 from blklab.spec.cells import Cell
 from blklab.spec.replays import Source
+
+
+def cores() -> int:
+    """Returns how many CPUs this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 @contextmanager
@@ -42,9 +48,14 @@ def outcome(
     return measured
 
 
-def outcomes(documents: Sequence[Mapping[str, Any]], jobs: int) -> list[dict[str, Any]]:
-    """Simulates several documents, `jobs` at a time; the results do not depend on how many."""
-    with ThreadPoolExecutor(max(1, jobs)) as pool, stopping() as stop:
+def outcomes(
+    documents: Sequence[Mapping[str, Any]], jobs: int | None = None
+) -> list[dict[str, Any]]:
+    """Simulates several documents, `jobs` at a time, as many as there are CPUs unless given.
+
+    The results do not depend on how many.
+    """
+    with ThreadPoolExecutor(jobs or cores()) as pool, stopping() as stop:
         return list(pool.map(lambda document: outcome(document, stop), documents))
 
 
@@ -63,15 +74,16 @@ def _name(cell: Cell) -> str:
 
 
 def run(
-    cells: Sequence[Cell], *, jobs: int, done: Callable[[Result], None] | None = None
+    cells: Sequence[Cell], *, jobs: int | None = None, done: Callable[[Result], None] | None = None
 ) -> list[Result]:
     """Simulates cells, `jobs` at a time, and returns their results in the same order.
 
-    `done` is called with each result, in that order, as soon as it is there. Raises BlklabError
-    for a cell that failed, and says which.
+    As many run at a time as there are CPUs, unless `jobs` says otherwise. `done` is called with
+    each result, in that order, as soon as it is there. Raises BlklabError for a cell that failed,
+    and says which.
     """
     results = []
-    with ThreadPoolExecutor(max(1, jobs)) as pool, stopping() as stop:
+    with ThreadPoolExecutor(jobs or cores()) as pool, stopping() as stop:
         for result in pool.map(lambda cell: _result(cell, stop), cells):
             results.append(result)
             if done is not None:

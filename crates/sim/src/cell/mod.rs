@@ -46,7 +46,8 @@ pub struct Cell {
     /// Stop after this many I/Os counted, all jobs together; bounds what a long test costs.
     #[serde(default)]
     pub max_ios: Option<u64>,
-    /// The interval of the series over time; 0 is a hundredth of the run.
+    /// The interval of the series over time, for runners that measure. The simulator takes the finest power of two of ns
+    /// that gives at most 200 points.
     #[serde(default)]
     pub series_ns: u64,
 }

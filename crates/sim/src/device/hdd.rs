@@ -8,8 +8,8 @@
 //! - **Order.** Of a batch of waiting commands the disk serves first what it reaches first, rotation included. Commands
 //!   that come meanwhile are for the next batch, so none waits for ever.
 //! - **Read-ahead.** While nothing waits the disk reads on where it is. Reads of what is in the cache need no mechanism.
-//! - **Write cache.** Writes are acknowledged
-//!   from the cache, up to a number, and written when no reads wait or the cache is full. A flush writes them all.
+//! - **Write cache.** Writes are acknowledged from the cache, up to a number, and written when no reads wait or the cache
+//!   is full. A flush writes them all.
 
 use crate::bio::Op;
 use crate::cell::{self, Order};

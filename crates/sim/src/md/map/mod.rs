@@ -38,14 +38,6 @@ pub enum MapError {
         /// What there is.
         disks: u32,
     },
-    /// More members than can be addressed.
-    #[error("{disks} members are too many: the limit is {limit}")]
-    TooManyMembers {
-        /// What there is.
-        disks: u32,
-        /// What is allowed.
-        limit: u32,
-    },
     /// No copy, or only one.
     #[error("RAID-10 needs at least two copies, and near and far copies of at least one each")]
     TooFewCopies,
