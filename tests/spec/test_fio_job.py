@@ -74,8 +74,36 @@ def test_jobs_after_a_stonewall_are_a_workload_of_their_own(tmp_path: Path) -> N
 
 
 def test_a_synchronous_engine_has_one_in_flight(tmp_path: Path) -> None:
-    ((_, jobs),) = read(tmp_path, "[a]\nioengine=psync\niodepth=32\n")
-    assert Job.model_validate(jobs["a"]).iodepth == 1
+    (tmp_path / "x.fio").write_text("[a]\nioengine=psync\niodepth=32\n")
+    (tmp_path / "exp.toml").write_text(EXPERIMENT)
+    (cell,) = plan(tmp_path / "exp.toml").cells
+    assert cell.document["jobs"][0]["iodepth"] == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("buffered=1", "a.direct: the page cache is not simulated: true is allowed"),
+        ("sync=1", "a.options.sync: is not simulated: --on host has it"),
+        ("verify=crc32c", "a.options.verify: is not simulated: --on host has it"),
+    ],
+)
+def test_what_only_fio_does_is_not_simulated(tmp_path: Path, option: str, said: str) -> None:
+    (tmp_path / "x.fio").write_text(f"[a]\n{option}\nnorandommap\n")
+    (tmp_path / "exp.toml").write_text(EXPERIMENT + "targets.alone = { directory = '.' }")
+    with pytest.raises(UsageError, match=f"workloads.x.jobs.{said}"):
+        plan(tmp_path / "exp.toml")
+    with pytest.raises(UsageError, match="size: is missing"):
+        plan(tmp_path / "exp.toml", runner="host")
+
+
+def test_what_fio_needs_besides_reaches_it(tmp_path: Path) -> None:
+    (tmp_path / "x.fio").write_text("[a]\nsync=dsync\nnorandommap\nsize=1m\nfilename=/dev/sda\n")
+    (tmp_path / "exp.toml").write_text(EXPERIMENT + "targets.alone = { directory = '.' }")
+    (cell,) = plan(tmp_path / "exp.toml", runner="host").cells
+    (job,) = cell.document["jobs"]
+    assert job["options"].items() >= {"sync": "dsync", "norandommap": "1"}.items()
+    assert not {"filename", "directory"} & job["options"].keys()
 
 
 def test_jobs_may_share_a_name(tmp_path: Path) -> None:
@@ -86,13 +114,11 @@ def test_jobs_may_share_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[a]\nbuffered=1\n", "[a]: buffered: found '1': the page cache is not simulated:"
-         " buffered=0 is allowed"),
         ("[a]\nrw=randtrim\n", "[a]: rw: found 'randtrim', allowed: read, write, randread,"
          " randwrite, rw, readwrite, randrw"),
-        ("[a]\niodepht=3\n", "[a]: iodepht: is not simulated; did you mean 'iodepth'?"),
-        ("[a]\nioengine=mmap\n", "[a]: ioengine: found 'mmap', allowed: io_uring, libaio, posixaio,"
-         " psync, pvsync, pvsync2, solarisaio, sync, vsync, windowsaio"),
+        ("[a]\niodepht=3\n", "[a]: iodepht: no such option here; did you mean 'iodepth'?"),
+        ("[a]\nioengine=rbd\n", "[a]: ioengine: found 'rbd', allowed: 'libaio', 'io_uring',"
+         " 'posixaio', 'sync', 'psync', 'vsync', 'pvsync', 'pvsync2', 'mmap'"),
         ("[a]\nbs=5\n", "[a]: bs: block size '5': a multiple of 512 up to 1 GiB is allowed"),
         ("[a]\nsize=${SIZE}\n", "line 2: variables are not replaced: found '${SIZE}'"),
         ("rw=read\n", "line 1: found 'rw=read', [JOB] is wanted: a fio job file begins with a"
@@ -103,7 +129,7 @@ def test_jobs_may_share_a_name(tmp_path: Path) -> None:
          " writes is simulated, not two"),
     ],
 )  # fmt: skip
-def test_what_is_not_simulated_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_what_no_cell_has_is_named(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(tmp_path, text)
     assert str(caught.value) == f"{tmp_path / 'x.fio'}: {said}"

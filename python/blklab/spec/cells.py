@@ -1,26 +1,30 @@
 """The cells of an experiment: every combination of what is varied, checked and ready to run."""
 
+import hashlib
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from blklab.errors import BlklabError, UsageError
-from blklab.spec import jobs, load, problems, replays, stacking
+from blklab.errors import UsageError
+from blklab.spec import load, measured, problems, replays, simulated, stacking, sweep
 from blklab.spec.experiment import Experiment
 from blklab.spec.fields import shown
-from blklab.spec.overrides import Change, applied
+from blklab.spec.overrides import Change, applied, only_simulated
 from blklab.spec.problems import Problem, Problems
-from blklab.spec.workload import Job, Jobs, Replay
-from blklab.units import format_size
+from blklab.spec.sweep import Point
 
 MOST: Final = 100_000
 """Cells of one experiment."""
 
 OWN: Final = ("stack", "workload", "repeat")
 """Axes that every experiment has."""
+
+SIM: Final = "sim"
+"""The runner that takes models instead of targets."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +35,22 @@ class Cell:
     """From 1, in the order of the whole experiment."""
 
     labels: Mapping[str, str]
-    """What tells it from the others: stack, workload, each key of the matrix, repeat."""
+    """What tells it from the others: stack, workload, each key of matrix and sweep, repeat."""
 
     document: Mapping[str, Any]
-    """What the simulator takes: crates/sim/src/cell."""
+    """What its runner takes: crates/sim/src/cell, or `blklab.spec.measured`."""
 
     capacity: int
-    """Bytes of the stack."""
+    """Bytes of the stack, or of the file on a target; 0 of a device, which has what it has."""
 
     replay: replays.Source | None = None
     """The trace whose I/Os the simulator takes beside the document."""
+
+    @property
+    def key(self) -> str:
+        """What is the same for the same cell of the same experiment, at any time: a digest."""
+        content = [dict(self.labels), self.document, self.replay and asdict(self.replay)]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the cell for `--json`."""
@@ -62,6 +72,23 @@ class Plan:
     varied: Sequence[str]
     """Labels that are not the same in all cells of the whole experiment."""
 
+    runner: str
+    """What it is for: `sim`, `host`."""
+
+    path: Path
+    raw: Mapping[str, Any]
+    """The file's tables, as they were read."""
+
+    @property
+    def name(self) -> str:
+        """What the experiment is called: its file, without folder and ending."""
+        return self.path.stem
+
+    @property
+    def digest(self) -> str:
+        """What is the same for the same cells, at any time."""
+        return hashlib.sha256("".join(cell.key for cell in self.cells).encode()).hexdigest()
+
     def as_dict(self) -> dict[str, Any]:
         """Returns the plan for `--json`."""
         return {
@@ -77,13 +104,14 @@ def plan(
     changes: Sequence[Change] = (),
     seed: int | None = None,
     only: Mapping[str, str] | None = None,
+    runner: str = SIM,
 ) -> Plan:
-    """Expands an experiment file into its cells, every one of them checked.
+    """Expands an experiment file into its cells for a runner, every one of them checked.
 
     `changes` are made before the matrix is expanded, and replace a key of it; `only` maps labels
     to patterns as a shell's. Raises UsageError in one line.
     """
-    return expand(load.read(path), changes=changes, seed=seed, only=only)
+    return expand(load.read(path), changes=changes, seed=seed, only=only, runner=runner)
 
 
 def expand(
@@ -92,18 +120,36 @@ def expand(
     changes: Sequence[Change] = (),
     seed: int | None = None,
     only: Mapping[str, str] | None = None,
+    runner: str = SIM,
 ) -> Plan:
     """Expands an experiment that was read, or made up, as `plan` does."""
     extra = [*changes] if seed is None else [*changes, Change("seed", seed, "--seed")]
     try:
-        found = list(_cells(source, extra))
+        found = list(_cells(source, extra, runner))
+        if runner != SIM:
+            found = _sized(found)
     except Problems as problem:
         raise problems.usage_error(str(source.path), problem.found) from None
     except RecursionError:
         raise UsageError(f"{source.path}: is nested too deeply") from None
     title = source.raw.get("title", "")
     varied = [label for label in found[0].labels if len({cell.labels[label] for cell in found}) > 1]
-    return Plan(str(title), _only(found, only or {}), varied)
+    return Plan(str(title), _only(found, only or {}), varied, runner, source.path, source.raw)
+
+
+def _sized(cells: Sequence[Cell]) -> list[Cell]:
+    """Gives all cells on a target one size of its file, so that one file serves them all."""
+    needs: dict[str, int] = {}
+    for cell in cells:
+        target = cell.document["target"]
+        if "device" not in target:
+            extent = measured.extent(cell.document)
+            needs[target["name"]] = max(extent, needs.get(target["name"], 0))
+    sizes = [needs.get(cell.document["target"]["name"], 0) for cell in cells]
+    return [
+        replace(cell, capacity=size, document={**cell.document, "file_bytes": size})
+        for cell, size in zip(cells, sizes, strict=True)
+    ]
 
 
 def _only(cells: list[Cell], wanted: Mapping[str, str]) -> list[Cell]:
@@ -122,30 +168,38 @@ def _only(cells: list[Cell], wanted: Mapping[str, str]) -> list[Cell]:
     return kept
 
 
-def _cells(source: load.Source, changes: Sequence[Change]) -> Iterator[Cell]:
+def _cells(source: load.Source, changes: Sequence[Change], runner: str) -> Iterator[Cell]:
     fixed = [change for change in changes if change.key not in OWN and not change.axis]
     base, axes = _axes(source, fixed, [change for change in changes if change.axis])
     chosen = {change.key: change for change in changes if change.key in OWN}
-    stacks = _chosen(base, "stack", axes, chosen, _outermost(base))
-    workloads = _chosen(base, "workload", axes, chosen, list(base.workloads))
+    stacks = _chosen(base, "stack", axes, chosen, runner)
+    workloads = _chosen(base, "workload", axes, chosen, runner)
     axes = {key: values for key, values in axes.items() if key not in OWN}
-    count = base.repeats * len(stacks) * len(workloads)
+    if runner != SIM:
+        axes = {key: axis for key, axis in axes.items() if not only_simulated(source.raw, axis[0])}
+    tried = _tried(base, axes)
+    count = base.repeats * len(stacks) * len(workloads) * len(tried)
     for values in axes.values():
         count *= len(values)
     if count > MOST:
         raise problems.fail("matrix", f"makes {count:,} cells: {MOST:,} are the most")
     number = itertools.count(1)
     points = [
-        (point, *_at(source, [*fixed, *point])) for point in itertools.product(*axes.values())
+        (point, swept, *_at(source, [*fixed, *point, *_changes(swept, runner)]))
+        for point in itertools.product(*axes.values())
+        for swept in tried
     ]
     troubles: list[Problem] = []
     for stack in stacks:
         for workload in workloads:
-            for point, experiment, origins in points:
+            for point, swept, experiment, origins in points:
                 labels = {"stack": stack, "workload": workload}
                 labels |= {change.key: _label(change.value) for change in point}
+                labels |= swept.labels
                 try:
-                    document, capacity, replay = _document(source, experiment, stack, workload)
+                    document, capacity, replay = _document(
+                        source, experiment, stack, workload, swept, runner
+                    )
                 except Problems as problem:
                     troubles += _origins(problem.found, origins)
                     continue
@@ -159,6 +213,40 @@ def _cells(source: load.Source, changes: Sequence[Change]) -> Iterator[Cell]:
                     )
     if troubles:
         raise Problems(troubles)
+
+
+def _tried(experiment: Experiment, axes: Mapping[str, object]) -> Sequence[Point]:
+    """Returns the points of the sweep. Raises Problems for what the matrix varies already."""
+    for key in experiment.sweep:
+        if key in axes:
+            raise problems.fail(f"sweep.{key}", "is varied by matrix as well: one of the two")
+    return sweep.points(experiment.sweep)
+
+
+def _changes(swept: Point, runner: str) -> list[Change]:
+    """Returns what a point of the sweep changes in the file itself."""
+    for key in swept.values:
+        if runner == SIM and sweep.is_setting(key) and key not in sweep.SIMULATED:
+            raise problems.fail(f"sweep.{key}", "is not simulated: --on host changes it")
+    return [
+        Change(sweep.SIMULATED.get(key, key) if runner == SIM else key, value, f"sweep.{key}")
+        for key, value in swept.values.items()
+        if runner == SIM or not sweep.is_setting(key)
+    ]
+
+
+def _document(
+    source: load.Source,
+    experiment: Experiment,
+    stack: str,
+    workload: str,
+    swept: Point,
+    runner: str,
+) -> tuple[dict[str, Any], int, replays.Source | None]:
+    if runner == SIM:
+        return simulated.document(source, experiment, stack, workload)
+    settings = {key: value for key, value in swept.values.items() if sweep.is_setting(key)}
+    return measured.document(source, experiment, stack, workload, settings), 0, None
 
 
 def _axes(
@@ -191,20 +279,28 @@ def _chosen(
     axis: str,
     axes: Mapping[str, list[Change]],
     chosen: Mapping[str, Change],
-    default: list[str],
+    runner: str,
 ) -> list[str]:
-    """Returns the stacks or workloads to run, by name."""
+    """Returns the stacks (on a host: targets) or workloads to run, by name."""
+    stacks = experiment.stacks if runner == SIM else experiment.targets
+    if axis == "stack" and not stacks:
+        if runner == SIM:
+            raise problems.fail("stacks", "is missing: one at least is wanted")
+        raise problems.fail(
+            "targets", "is missing: say where each stack is on this host, or with --target"
+        )
+    known: Mapping[str, Any] = stacks if axis == "stack" else experiment.workloads
     changes = [chosen[axis]] if axis in chosen else axes.get(axis)
     if changes is None:
-        return default
-    known = experiment.stacks if axis == "stack" else experiment.workloads
+        return _outermost(experiment) if known is experiment.stacks else list(known)
     names = []
     for change in changes:
         values = change.value if isinstance(change.value, list) else [change.value]
         for value in values:
             if value not in known:
                 hint = problems.near(str(value), known)
-                raise problems.fail(change.where, f"there is no {axis} {shown(value)}; {hint}")
+                what = "target" if known is experiment.targets else axis
+                raise problems.fail(change.where, f"there is no {what} {shown(value)}; {hint}")
             names.append(str(value))
     return names
 
@@ -249,82 +345,3 @@ def _label(value: Any) -> str:
             return " ".join(map(_label, value))
         case _:
             return str(value)
-
-
-def _document(
-    source: load.Source, experiment: Experiment, stack: str, workload: str
-) -> tuple[dict[str, Any], int, replays.Source | None]:
-    """Returns a cell's document but for the seed, its capacity, and the trace to replay."""
-    built = stacking.build(experiment, stack)
-    settings = experiment.settings
-    table = experiment.workloads[workload]
-    path = f"workloads.{workload}"
-    tables: dict[str, tuple[str, Job]] = {}
-    replay, source_of = None, None
-    runtime, ramp = settings.runtime, settings.ramp_time
-    match table:
-        case Job():
-            tables = {workload: (path, table)}
-        case Jobs():
-            tables = {name: (f"{path}.jobs.{name}", job) for name, job in table.jobs.items()}
-        case Replay():
-            replay, source_of = _replay(source, table, path, stack, built.capacity)
-            runtime = table.runtime or runtime
-            ramp = ramp if table.ramp_time is None else table.ramp_time
-    if tables:
-        runtime, ramp = _times(list(tables.values()), runtime, ramp)
-    documents = [
-        jobs.job_document(name, job, where, stack, built.capacity)
-        for name, (where, job) in tables.items()
-    ]
-    commit = settings.commit_ns
-    document = {
-        "kernel": settings.kernel,
-        "devices": built.devices,
-        "stack": built.node,
-        "filesystem": None if commit is None else {"commit_ns": commit},
-        "jobs": documents,
-        "replay": replay,
-        "runtime_ns": runtime,
-        "ramp_ns": ramp,
-        "max_ios": settings.max_ios,
-        "series_ns": settings.series,
-    }
-    if host := settings.host.model_dump(exclude_none=True):
-        document["host"] = host
-    return document, built.capacity, source_of
-
-
-def _times(
-    tables: Sequence[tuple[str, Job]], runtime: int | None, ramp: int
-) -> tuple[int | None, int]:
-    """Returns the runtime and the ramp time that all jobs of a workload share."""
-    for key in ("runtime", "ramp_time", "time_based"):
-        if len({getattr(job, key) for _, job in tables}) > 1:
-            raise problems.fail(
-                f"{tables[-1][0]}.{key}",
-                "jobs at the same time must have the same one: runs of a part are not simulated",
-            )
-    where, job = tables[0]
-    runtime = job.runtime or runtime
-    if job.time_based and not runtime:
-        raise problems.fail(f"{where}.time_based", "wants a runtime")
-    ramp = ramp if job.ramp_time is None else job.ramp_time
-    return runtime, ramp
-
-
-def _replay(
-    source: load.Source, table: Replay, path: str, stack: str, capacity: int
-) -> tuple[dict[str, Any], replays.Source]:
-    try:
-        found = replays.source(source.beside(table.replay), table.format, table.device)
-    except BlklabError as error:
-        raise problems.fail(f"{path}.replay", str(error)) from error
-    if found.end > capacity:
-        raise problems.fail(
-            f"{path}.replay",
-            f"the trace of {found.name!r} reaches to {format_size(found.end)}, beyond the end of"
-            f" stack {stack!r} at {format_size(capacity)}",
-        )
-    timed = table.timing == "recorded"
-    return {"timed": timed, "iodepth": table.iodepth, "speed": table.speed}, found

@@ -9,6 +9,8 @@ from blklab.spec.device import Device
 from blklab.spec.fields import NAME, NUMBER, Nanoseconds, Seconds, Table, shown
 from blklab.spec.kernels import Scheduler
 from blklab.spec.stack import MISSING, Stack
+from blklab.spec.sweep import Sweep
+from blklab.spec.target import HostRun, StableId, Target
 from blklab.spec.workload import Workload
 
 COMMITS: Final = {"ext3": 5 * 10**9, "ext4": 5 * 10**9, "xfs": 30 * 10**9}
@@ -89,13 +91,19 @@ class Experiment(Table):
     title: str = ""
     seed: Annotated[int, Field(ge=0, lt=2**63), NUMBER] = 1
     repeats: Annotated[int, Field(ge=1, le=10_000), NUMBER] = 1
-    devices: Annotated[dict[str, Device], Field(min_length=1)]
-    stacks: Annotated[dict[str, Stack], Field(min_length=1)]
+    destroy: list[StableId] = Field(default_factory=list)
+    """Devices of this host that may be written to."""
+
+    devices: dict[str, Device] = Field(default_factory=dict)
+    stacks: dict[str, Stack] = Field(default_factory=dict)
+    targets: dict[str, Target] = Field(default_factory=dict)
     workloads: Annotated[dict[str, Workload], Field(min_length=1)]
     settings: Settings = Settings()
+    host: HostRun = HostRun()
+    sweep: Sweep = Field(default_factory=dict)
     matrix: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
 
-    @field_validator("devices", "stacks")
+    @field_validator("devices", "stacks", "targets")
     @classmethod
     def _names(cls, tables: dict[str, Any]) -> dict[str, Any]:
         for name in tables:

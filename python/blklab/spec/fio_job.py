@@ -1,9 +1,8 @@
 """fio job files as workloads: fio(1), "Job file format".
 
-Options that cannot change what is simulated are ignored; others that are not simulated are errors.
+Options that change nothing about the I/O are ignored; others that no cell has are errors.
 """
 
-import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,44 +17,14 @@ from blklab.spec.workload import Job
 Tables = dict[str, dict[str, Any]]
 """Tables of jobs, by name: valid ones, as they would stand in an experiment file."""
 
-HARMLESS: Final = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        allow_file_create allrandrepeat buffer_compress_percentage buffer_pattern bwavgtime
-        clat_percentiles clocksource cpus_allowed cpus_allowed_policy create_fsync
-        create_on_open create_serialize dedupe_percentage description directory disable_clat
-        disable_lat disable_slat disk_util do_verify end_fsync eta exitall fallocate file_append
-        file_service_type filename filename_format fixedbufs gid group_reporting gtod_cpu
-        gtod_reduce hipri hugepage-size invalidate iomem iopsavgtime ioscheduler kb_base
-        lat_percentiles log_avg_msec log_hist_msec log_max_value log_unix_epoch mem mem_align
-        name new_group nice norandommap numa_cpu_nodes numa_mem_policy opendir output output-
-        format overwrite per_job_logs percentile_list pre_read prio prioclass random_generator
-        randrepeat randseed refill_buffers registerfiles scramble_buffers slat_percentiles
-        softrandommap sqthread_poll stats status-interval thread uid unified_rw_reporting
-        unit_base unlink unlink_each_loop userspace_reap write_bw_log write_hist_log
-        write_iops_log write_lat_log zero_buffers
-        """,
-    )
-)
-"""Options that say how fio works, measures or reports, and not what I/O it makes."""
-
 STONEWALL: Final = frozenset({"stonewall", "wait_for_previous"})
 
-ASYNCHRONOUS: Final = frozenset({"libaio", "io_uring", "posixaio", "solarisaio", "windowsaio"})
-SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2"})
-"""Engines that have one I/O in flight, whatever `iodepth` says."""
-
 FIXED: Final = {
-    "direct": ({"1", "true"}, "the page cache is not simulated: direct=1 is allowed"),
-    "buffered": ({"0", "false"}, "the page cache is not simulated: buffered=0 is allowed"),
-    "sync": ({"0", "none"}, "synchronous writes are not simulated: fsync=1 is near"),
-    "nrfiles": ({"1"}, "one file is simulated: nrfiles=1 is allowed"),
-    "loops": ({"1"}, "one pass is simulated: loops=1 is allowed, and io_size makes more"),
-    "zonemode": ({"none"}, "zonemode=none is simulated"),
-    "verify": ({"0", "none"}, "reading back is not simulated: leave verify away"),
+    "nrfiles": ({"1"}, "there is one file: nrfiles=1 is allowed"),
+    "loops": ({"1"}, "one pass is made: loops=1 is allowed, and io_size makes more"),
+    "zonemode": ({"none"}, "zonemode=none is allowed"),
 }
-"""Options that are simulated with these values only."""
+"""Options that are allowed with these values only."""
 
 
 def read(path: Path) -> list[tuple[str, Tables]]:
@@ -104,7 +73,7 @@ def _sections(path: Path) -> list[tuple[str, dict[str, str]]]:
                 " file begins with a section"
             )
         option, equals, value = (part.strip() for part in line.partition("="))
-        if "$" in value and option not in HARMLESS:
+        if "$" in value and option not in fio_words.HARMLESS:
             raise UsageError(f"{path}: line {number}: variables are not replaced: found {value!r}")
         options[fio_words.ALIASES.get(option, option)] = value if equals else "1"
     return found
@@ -112,11 +81,10 @@ def _sections(path: Path) -> list[tuple[str, dict[str, str]]]:
 
 def _job(path: Path, name: str, options: dict[str, str]) -> dict[str, Any]:
     where = f"{path}: [{name}]"
+    passed_on: dict[str, str] = {}
     table: dict[str, Any] = {}
-    engine = options.pop("ioengine", "libaio")
-    if engine not in ASYNCHRONOUS | SYNCHRONOUS:
-        allowed = ", ".join(sorted(ASYNCHRONOUS | SYNCHRONOUS))
-        raise UsageError(f"{where}: ioengine: found {engine!r}, allowed: {allowed}")
+    if "buffered" in options:
+        options["direct"] = "0" if options.pop("buffered").lower() in {"1", "true"} else "1"
     for option, value in options.items():
         if option in FIXED:
             allowed_values, reason = FIXED[option]
@@ -124,11 +92,13 @@ def _job(path: Path, name: str, options: dict[str, str]) -> dict[str, Any]:
                 raise UsageError(f"{where}: {option}: found {value!r}: {reason}")
         elif option in Job.model_fields:
             table[option] = value
-        elif option not in HARMLESS:
+        elif option in fio_words.OPTIONS:
+            passed_on[option] = value
+        elif option not in fio_words.HARMLESS:
             hint = problems.near(option, Job.model_fields)
-            raise UsageError(f"{where}: {option}: is not simulated; {hint}")
-    if engine in SYNCHRONOUS:
-        table["iodepth"] = 1
+            raise UsageError(f"{where}: {option}: no such option here; {hint}")
+    if passed_on:
+        table["options"] = passed_on
     try:
         Job.model_validate(table)
     except ValidationError as error:

@@ -4,7 +4,8 @@ from typing import Any, Final
 
 from blklab import units
 from blklab.spec import fio_words, problems
-from blklab.spec.workload import Job
+from blklab.spec.fio_words import HARMLESS
+from blklab.spec.workload import SYNCHRONOUS, Job
 
 ENDLESS: Final = 1 << 62
 """Bytes that a `time_based` job would do: more than any runtime allows."""
@@ -12,6 +13,8 @@ ENDLESS: Final = 1 << 62
 
 def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> dict[str, Any]:
     """Returns a job as the simulator takes it. Raises Problems if it does not fit the stack."""
+    _check(job, path)
+    iodepth = 1 if job.ioengine in SYNCHRONOUS else job.iodepth
     reads, writes, random = fio_words.RW[job.rw]
     read_sizes, write_sizes = fio_words.block_sizes(job.bs, job.bssplit)
     used = [
@@ -56,17 +59,26 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> d
         "size": size,
         "offset_increment": job.offset_increment,
         "io_bytes": _io_bytes(job, size, path, align),
-        "iodepth": job.iodepth,
+        "iodepth": iodepth,
         # fio's init.c, `fixup_options`: 0 and more than iodepth mean iodepth.
-        "batch_submit": min(job.iodepth_batch or job.iodepth, job.iodepth),
-        "batch_complete_min": min(job.iodepth_batch_complete, job.iodepth),
-        "iodepth_low": job.iodepth_low if job.iodepth_low < job.iodepth else 0,
+        "batch_submit": min(job.iodepth_batch or iodepth, iodepth),
+        "batch_complete_min": min(job.iodepth_batch_complete, iodepth),
+        "iodepth_low": job.iodepth_low if job.iodepth_low < iodepth else 0,
         "fsync": job.fsync,
         "fsync_share": job.fsync_share,
         "thinktime_ns": job.thinktime,
         "thinktime_blocks": job.thinktime_blocks,
         "rate_iops": _rate_iops(job, share, read_sizes, write_sizes),
     }
+
+
+def _check(job: Job, path: str) -> None:
+    """Raises Problems for what only fio itself does."""
+    if not job.direct:
+        raise problems.fail(f"{path}.direct", "the page cache is not simulated: true is allowed")
+    for option, value in job.options.items():
+        if option not in HARMLESS and value not in {"0", 0, "none"}:
+            raise problems.fail(f"{path}.options.{option}", "is not simulated: --on host has it")
 
 
 def _part(portion: int | str, capacity: int, align: int) -> int:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from blklab.spec import device, experiment, stack, workload
+from blklab.spec import device, experiment, stack, sweep, target, workload
 from blklab.spec.fields import Table
 
 SOURCES: Final = ("model", "calibrated", "kind")
@@ -30,7 +30,12 @@ KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
     ("workloads", "*", "<jobs>"): _of(workload.Jobs),
     ("workloads", "*", "<job file>"): _of(workload.JobFile),
     ("workloads", "*", "<replay>"): _of(workload.Replay),
-    ("workloads", "*", "<job>"): [*_of(workload.Job), "jobs", "job_file", "replay"],
+    ("workloads", "*", "<command>"): _of(workload.Command),
+    ("workloads", "*", "<job>"): [*_of(workload.Job), *workload.TAGS],
+    ("targets", "*"): _of(target.Target),
+    ("host", "steady", "<table>"): _of(target.Steady),
+    ("host",): _of(target.HostRun),
+    ("sweep",): [sweep.MODE, *sweep.QUEUE, *sweep.MD],
 }
 """The keys of a table, by its path as pydantic gives it; `*` is any name."""
 

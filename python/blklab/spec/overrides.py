@@ -21,6 +21,9 @@ SCALARS: Final = ("title", "seed", "repeats")
 """Keys of the file itself that `--set` may change."""
 
 
+MODELLED: Final = ("kernel", "filesystem", "host")
+"""Settings of the simulator: a host has a kernel and filesystems already."""
+
 LISTS: Final = frozenset({"members", "write_mostly", "rebuilding"})
 """Keys whose value is a list; a list for another key is several values, an axis of the matrix."""
 
@@ -81,6 +84,14 @@ def applied(raw: Mapping[str, Any], changes: list[Change]) -> tuple[dict[str, An
             table[key] = copy.deepcopy(change.value)
             origins[".".join((*tables, key))] = change.where
     return changed, origins
+
+
+def only_simulated(raw: Mapping[str, Any], change: Change) -> bool:
+    """Tells a change of models or kernels, which make no difference to a host."""
+    return all(
+        path[0] in {"devices", "stacks"} or (path[0] == "settings" and path[1] in MODELLED)
+        for path in _places(raw, change)
+    )
 
 
 def _places(raw: Mapping[str, Any], change: Change) -> Iterator[Path]:

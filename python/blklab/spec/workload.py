@@ -1,8 +1,9 @@
-"""A workload table: fio's words, several jobs at once, a fio job file, or a trace to replay."""
+"""A workload table: fio's words, jobs at once, a fio job file, a trace to replay, a command."""
 
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Discriminator,
     Field,
@@ -51,6 +52,24 @@ Portion = Annotated[
 
 Percent = Annotated[int, Field(ge=0, le=100), NUMBER]
 
+Engine = Literal[
+    "libaio", "io_uring", "posixaio", "sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"
+]
+
+SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
+"""Engines that have one I/O in flight, whatever `iodepth` says."""
+
+
+def _options(table: dict[str, Any]) -> dict[str, Any]:
+    for option, value in table.items():
+        if option in Job.model_fields:
+            raise ValueError(f"{option}: stands beside options, not in it")
+        if option not in fio_words.OPTIONS:
+            raise ValueError(f"{option}: no such option, or none that is passed on to fio")
+        if not str(value).isprintable():
+            raise ValueError(f"{option}: found {shown(value)}, printable text is wanted")
+    return table
+
 
 class Job(Table):
     """A group of equal jobs, in fio's words and with fio's defaults (fio(1))."""
@@ -80,6 +99,12 @@ class Job(Table):
     thinktime_blocks: Count = 1
     rate: Words | None = None
     rate_iops: Words | None = None
+    direct: bool = True
+    ioengine: Engine = "libaio"
+    options: Annotated[dict[str, bool | int | float | str], AfterValidator(_options)] = Field(
+        default_factory=dict
+    )
+    """More of fio's options, for runners that have fio."""
 
     @field_validator("rw")
     @classmethod
@@ -185,13 +210,42 @@ class Replay(Table):
         return self
 
 
-TAGS: Final = {"jobs": "<jobs>", "job_file": "<job file>", "replay": "<replay>"}
+class Command(Table):
+    """A program, whose time and I/O are measured."""
+
+    command: Annotated[list[str], Field(min_length=1, max_length=4096)]
+    """The program and its arguments, as they are: no shell reads them."""
+
+    directory: str | None = None
+    """Where it runs; the target's directory, or one below that."""
+
+    times: Annotated[int, Field(ge=1, le=10_000), NUMBER] = 5
+
+    @field_validator("command")
+    @classmethod
+    def _plain(cls, words: list[str]) -> list[str]:
+        if not words[0] or any("\0" in word for word in words):
+            raise ValueError("a program and its arguments are wanted")
+        return words
+
+
+TAGS: Final = {
+    "jobs": "<jobs>",
+    "job_file": "<job file>",
+    "replay": "<replay>",
+    "command": "<command>",
+}
 
 
 def _kind(value: Any) -> str:
     match value:
-        case Jobs() | JobFile() | Replay():
-            return {Jobs: "<jobs>", JobFile: "<job file>", Replay: "<replay>"}[type(value)]
+        case Jobs() | JobFile() | Replay() | Command():
+            return {
+                Jobs: "<jobs>",
+                JobFile: "<job file>",
+                Replay: "<replay>",
+                Command: "<command>",
+            }[type(value)]
         case dict():
             return next((tag for key, tag in TAGS.items() if key in value), "<job>")
     return "<job>"
@@ -201,7 +255,8 @@ Workload = Annotated[
     Annotated[Job, Tag("<job>")]
     | Annotated[Jobs, Tag("<jobs>")]
     | Annotated[JobFile, Tag("<job file>")]
-    | Annotated[Replay, Tag("<replay>")],
+    | Annotated[Replay, Tag("<replay>")]
+    | Annotated[Command, Tag("<command>")],
     Discriminator(_kind),
 ]
 """What a table below [workloads] is."""

@@ -1,0 +1,123 @@
+"""[sweep]: settings of the host, and fio's options, tried one at a time or all together."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, WithJsonSchema
+
+from blklab.spec.fields import shown
+
+MODES: Final = ("one", "all")
+"""One setting at a time away from the baseline, or every combination."""
+
+MODE: Final = "mode"
+
+AS_IS: Final = "as is"
+"""The label of a setting that is not changed: the baseline."""
+
+QUEUE: Final = (
+    *("scheduler", "nr_requests", "read_ahead_kb", "max_sectors_kb", "queue_depth", "rotational"),
+    *("nomerges", "rq_affinity", "wbt_lat_usec", "write_cache", "add_random", "iostats"),
+)
+"""Of devices: /sys/block/*/queue (Documentation/ABI/stable/sysfs-block), and device/queue_depth."""
+
+MD: Final = ("stripe_cache_size", "group_thread_cnt", "sync_speed_min", "sync_speed_max")
+"""Of arrays: /sys/block/md*/md (Documentation/admin-guide/md.rst)."""
+
+VM: Final = "vm."
+"""What sysctls begin with: /proc/sys/vm (Documentation/admin-guide/sysctl/vm.rst)."""
+
+SIMULATED: Final = {
+    "scheduler": "scheduler",
+    "nr_requests": "nr_requests",
+    "queue_depth": "queue_depth",
+    "max_sectors_kb": "max_sectors_kb",
+    "read_ahead_kb": "read_ahead",
+}
+"""Settings that the simulator has too, and what [settings] calls them."""
+
+
+def is_setting(key: str) -> bool:
+    """Tells a setting of the host from an option of fio's."""
+    return key in QUEUE or key in MD or (key.startswith(VM) and key[len(VM) :].isidentifier())
+
+
+def _checked(table: dict[str, Any]) -> dict[str, Any]:
+    mode = table.get(MODE, MODES[0])
+    if mode not in MODES:
+        raise ValueError(f"mode: found {shown(mode)}, allowed: {', '.join(map(repr, MODES))}")
+    for key, values in table.items():
+        if key == MODE:
+            continue
+        if not isinstance(values, list) or not values:
+            raise ValueError(f"{key}: found {shown(values)}, a list of values is wanted")
+        texts = [text(value) for value in values]
+        for value in values:
+            if is_setting(key) and not isinstance(value, bool | int | str):
+                raise ValueError(f"{key}: found {shown(value)}, a number or text is wanted")
+            if not text(value).isprintable() or text(value) == AS_IS:
+                raise ValueError(f"{key}: {shown(value)} is no value")
+        if len(set(texts)) < len(texts):
+            raise ValueError(f"{key}: a value is there twice")
+    if table and not table.keys() - {MODE}:
+        raise ValueError("is empty: a setting and its values are wanted, such as nr_requests")
+    return table
+
+
+Sweep = Annotated[
+    dict[str, Any],
+    AfterValidator(_checked),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "Settings of the host and fio's options, each with a list of values.",
+            "properties": {MODE: {"enum": list(MODES)}},
+            "additionalProperties": {"type": "array", "minItems": 1},
+        }
+    ),
+]
+
+
+def text(value: Any) -> str:
+    """Returns a value as it is written to a file of the kernel's, and as a label."""
+    match value:
+        case bool():
+            return "1" if value else "0"
+        case _:
+            return str(value)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of a sweep."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Only what differs from the baseline."""
+
+
+def points(table: Mapping[str, Any]) -> Sequence[Point]:
+    """Returns the combinations of a checked [sweep], the baseline first; one if there is none.
+
+    `one`: the baseline, then each value by itself. `all`: every combination of the values.
+    """
+    axes = {key: values for key, values in table.items() if key != MODE}
+    if not axes:
+        return [Point()]
+    if table.get(MODE, MODES[0]) == "all":
+        return [
+            Point({key: text(value) for key, value in zip(axes, chosen, strict=True)}, values)
+            for chosen in itertools.product(*axes.values())
+            for values in [dict(zip(axes, chosen, strict=True))]
+        ]
+    baseline = dict.fromkeys(axes, AS_IS)
+    return [
+        Point(baseline),
+        *(
+            Point({**baseline, key: text(value)}, {key: value})
+            for key, values in axes.items()
+            for value in values
+        ),
+    ]

@@ -1,0 +1,216 @@
+"""Cells for runners with real fio."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from blklab.errors import UsageError
+from blklab.spec.cells import Plan, plan
+
+HOST = """
+title = "one disk"
+destroy = ["wwn-0x5000"]
+
+[targets.disk]
+directory = "scratch"
+
+[workloads.reads]
+rw = "randread"
+bs = "4k"
+iodepth = 8
+size = "64MiB"
+"""
+
+Expand = Callable[..., Plan]
+
+
+@pytest.fixture
+def expand(tmp_path: Path) -> Expand:
+    def expand(more: str = "", *, old: str = "", new: str = "", runner: str = "host") -> Plan:
+        assert old in HOST
+        path = tmp_path / "exp.toml"
+        path.write_text(HOST.replace(old, new, 1) + more if old else HOST + more)
+        return plan(path, runner=runner)
+
+    return expand
+
+
+def test_a_cell_says_where_what_and_how(expand: Expand, tmp_path: Path) -> None:
+    (cell,) = expand().cells
+    document = dict(cell.document)
+    (job,) = document.pop("jobs")
+    assert job == {
+        "name": "reads",
+        "options": {
+            "rw": "randread",
+            "bs": "4k",
+            "iodepth": "8",
+            "iodepth_batch": "1",
+            "iodepth_batch_complete": "1",
+            "numjobs": "1",
+            "random_distribution": "random",
+            "ioengine": "libaio",
+            "direct": "1",
+            "offset": "0",
+            "offset_increment": "0",
+            "size": str(64 << 20),
+        },
+    }
+    assert document == {
+        "seed": 1,
+        "target": {"name": "disk", "directory": str(tmp_path / "scratch"), "cache_bytes": 0},
+        "command": None,
+        "runtime_ns": None,
+        "ramp_ns": 0,
+        "interval_ns": 10**9,
+        "host": {"drop_caches": True, "precondition": "fill", "steady": None},
+        "settings": {},
+        "destroy": ["wwn-0x5000"],
+        "file_bytes": 64 << 20,
+    }
+    assert cell.labels == {"stack": "disk", "workload": "reads", "repeat": "1"}
+
+
+def test_one_file_serves_every_cell_on_a_target(expand: Expand) -> None:
+    more = (
+        "[workloads.far]\nsize = '32MiB'\noffset = '1GiB'\noffset_increment = '1GiB'\nnumjobs = 3"
+    )
+    assert {cell.capacity for cell in expand(more).cells} == {(3 << 30) + (32 << 20)}
+
+
+def test_percentages_are_of_the_targets_size(expand: Expand) -> None:
+    change = {"old": 'directory = "scratch"', "new": 'directory = "scratch"\nsize = "1GiB"'}
+    more = "[workloads.half]\noffset = '25%'\nsize = '50%'\nio_size = '10%'\n"
+    more += "[workloads.rest]\noffset = '1MiB'"
+    cells = expand(more, **change).cells
+    half, rest = (cell.document["jobs"][0]["options"] for cell in cells[1:])
+    assert (half["offset"], half["size"]) == (str(1 << 28), str(1 << 29))
+    assert half["io_size"] == str((1 << 29) // 10)
+    assert rest["size"] == str((1 << 30) - (1 << 20))
+
+
+def test_one_setting_at_a_time_from_the_baseline(expand: Expand) -> None:
+    more = "[sweep]\nnr_requests = [64, 256]\niodepth = [32]\n'vm.dirty_ratio' = [5]"
+    cells = expand(more).cells
+    tried = [
+        [cell.labels[key] for key in ("nr_requests", "iodepth", "vm.dirty_ratio")] for cell in cells
+    ]
+    assert tried == [
+        ["as is", "as is", "as is"],
+        ["64", "as is", "as is"],
+        ["256", "as is", "as is"],
+        ["as is", "32", "as is"],
+        ["as is", "as is", "5"],
+    ]
+    assert [cell.document["settings"] for cell in cells] == [
+        {},
+        {"nr_requests": "64"},
+        {"nr_requests": "256"},
+        {},
+        {"vm.dirty_ratio": "5"},
+    ]
+    depths = [cell.document["jobs"][0]["options"]["iodepth"] for cell in cells]
+    assert depths == ["8", "8", "8", "32", "8"]
+
+
+def test_every_combination_of_a_sweep(expand: Expand) -> None:
+    more = "[sweep]\nmode = 'all'\nscheduler = ['none', 'bfq']\nnomerges = [0, 2]"
+    assert [cell.document["settings"] for cell in expand(more).cells] == [
+        {"scheduler": "none", "nomerges": "0"},
+        {"scheduler": "none", "nomerges": "2"},
+        {"scheduler": "bfq", "nomerges": "0"},
+        {"scheduler": "bfq", "nomerges": "2"},
+    ]
+
+
+def test_settings_are_the_hosts_too(expand: Expand) -> None:
+    more = "[settings]\nkernel = '4.19'\nscheduler = 'none'\nread_ahead = 128\nruntime = '3s'"
+    (cell,) = expand(more).cells
+    assert cell.document["settings"] == {"scheduler": "none", "read_ahead_kb": "128"}
+    assert cell.document["runtime_ns"] == 3 * 10**9
+
+
+def test_what_only_models_have_is_no_axis_of_a_host(expand: Expand) -> None:
+    more = "[matrix]\nkernel = ['4.19', '6.1']\niodepth = [1, 2]\n"
+    cells = expand(more).cells
+    assert [cell.labels["iodepth"] for cell in cells] == ["1", "2"]
+    assert all("kernel" not in cell.labels for cell in cells)
+
+
+def test_a_command(expand: Expand) -> None:
+    more = (
+        "[workloads.grep]\ncommand = ['git', 'grep', '-q', 'blah']\n[matrix]\nworkload = ['grep']"
+    )
+    (cell,) = expand(more).cells
+    assert cell.document["jobs"] == []
+    assert cell.document["command"] == {
+        "argv": ["git", "grep", "-q", "blah"],
+        "directory": None,
+        "times": 5,
+    }
+
+
+def test_a_key_is_the_same_for_the_same_cell(expand: Expand) -> None:
+    first, again = expand(), expand()
+    assert [cell.key for cell in first.cells] == [cell.key for cell in again.cells]
+    assert first.digest == again.digest
+    assert first.digest != expand("[settings]\nruntime = 5").digest
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("[sweep]\nnr_requests = 3", "sweep: nr_requests: found 3, a list of values is wanted"),
+        ("[sweep]\nnr_requests = [3, 3]", "sweep: nr_requests: a value is there twice"),
+        ("[sweep]\nmode = 'some'", "sweep: mode: found 'some', allowed: 'one', 'all'"),
+        ("[sweep]\nmode = 'one'", "sweep: is empty: a setting and its values are wanted"),
+        ("[sweep]\nnr_request = [3]", "sweep.nr_request: no such key"),
+        ("[sweep]\niodepth = [0]", "sweep.iodepth: found 0, wanted greater than or equal to 1"),
+        (
+            "[sweep]\niodepth = [3]\n[matrix]\niodepth = [4]",
+            "sweep.iodepth: is varied by matrix as well: one of the two",
+        ),
+        ("[matrix]\nstack = ['raid1']", "matrix.stack[0]: there is no target 'raid1'"),
+        (
+            "[targets.x]\ndirectory = 'a'\ndevice = '/dev/sda'",
+            "targets.x.device: directory is given as well: one of the two is allowed",
+        ),
+        ("[targets.x]", "targets.x: one of directory, filesystem, device is wanted"),
+        ("[workloads.w]\nrw = 'read'", "workloads.w.size: is missing, and the target has none"),
+        ("[workloads.w]\nsize = '50%'", "workloads.w.size: 50% of a file without a size"),
+        ("[workloads.w]\nreplay = 'x'", "workloads.w.replay: is simulated only"),
+        (
+            "[workloads.w]\noptions = { filename = '/dev/sda' }",
+            "workloads.w.options: filename: no such option, or none that is passed on to fio",
+        ),
+        (
+            "[workloads.w]\noptions = { exec_prerun = 'rm' }",
+            "workloads.w.options: exec_prerun: no such option, or none that is passed on to fio",
+        ),
+        ("[workloads.w]\noptions = { verify = \"a\\nb=c\" }", "verify: found 'a\\nb=c', printable"),
+        ("[settings]\nmax_ios = 5", "settings.max_ios: only simulations count I/Os"),
+        ("[workloads.w]\nsize = '1m'\nfsync_share = 0.5", "fio has no such word"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named(expand: Expand, more: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        expand(more)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_each_runner_says_what_it_needs(expand: Expand) -> None:
+    with pytest.raises(UsageError, match="stacks: is missing: one at least is wanted"):
+        expand(runner="sim")
+    with pytest.raises(UsageError, match="targets: is missing: say where each stack is"):
+        expand(old='[targets.disk]\ndirectory = "scratch"', new="")
+
+
+def test_a_sweep_of_what_is_not_simulated(expand: Expand) -> None:
+    models = "[devices.d]\nmodel = 'sm883'\n[stacks.disk]\ndevice = 'd'\n"
+    with pytest.raises(UsageError, match="nomerges: is not simulated: --on host changes it"):
+        expand(models + "[sweep]\nnomerges = [2]", runner="sim")
+    cells = expand(models + "[sweep]\nnr_requests = [32]\nread_ahead_kb = [0]", runner="sim").cells
+    assert [cell.labels["nr_requests"] for cell in cells] == ["as is", "32", "as is"]
+    assert [cell.document["devices"][0]["queue"]["nr_requests"] for cell in cells] == [64, 32, 64]
