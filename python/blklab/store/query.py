@@ -1,0 +1,247 @@
+"""Reading the store: campaigns, runs, and the words that choose among them.
+
+3                  the campaign of that number
+unbalanced         the newest campaign of the experiment of that name (or file)
+unbalanced@host    the newest on that runner
+unbalanced@host~1  the one before it
+…:stack=raid1,workload=rand*   of it, only the cells with these labels
+"""
+
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from blklab.errors import UsageError
+from blklab.store import series
+from blklab.store.campaigns import Store
+from blklab.store.tables import STATES, campaigns, environments, runs
+
+
+@dataclass(frozen=True)
+class CampaignRow:
+    """A campaign, in short."""
+
+    number: int
+    name: str
+    title: str
+    runner: str
+    path: str
+    version: str
+    created: str
+    states: Mapping[str, int]
+    """How many of its runs are in each state."""
+
+    experiment: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, with what it measured."""
+
+    id: int
+    campaign: int
+    name: str
+    runner: str
+    number: int
+    labels: Mapping[str, str]
+    cell: Mapping[str, Any]
+    state: str
+    started: str | None
+    finished: str | None
+    seconds: float | None
+    outcome: Mapping[str, Any] | None
+    """None but of a run that is done."""
+
+    message: str | None
+    environment: Mapping[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the run for `--json`: the result (docs/formats.md), and what is around it."""
+        return {
+            "run": self.id,
+            "campaign": self.campaign,
+            "experiment": self.name,
+            "state": self.state,
+            "started": self.started,
+            "finished": self.finished,
+            "seconds": self.seconds,
+            "message": self.message,
+            "number": self.number,
+            "labels": dict(self.labels),
+            "runner": self.runner,
+            **(self.outcome or {}),
+            "environment": dict(self.environment),
+        }
+
+
+def all_campaigns(store: Store) -> list[CampaignRow]:
+    """Returns every campaign, the oldest first."""
+    with store.database.reading() as connection:
+        counted = connection.execute(
+            sa.select(runs.c.campaign, runs.c.state, sa.func.count()).group_by(
+                runs.c.campaign, runs.c.state
+            )
+        ).all()
+        found = connection.execute(sa.select(campaigns).order_by(campaigns.c.id)).all()
+    states: dict[int, dict[str, int]] = {}
+    for campaign, state, count in counted:
+        states.setdefault(campaign, dict.fromkeys(STATES, 0))[state] = count
+    return [
+        CampaignRow(
+            row.id,
+            row.name,
+            row.title,
+            row.runner,
+            row.path,
+            row.version,
+            row.created,
+            states.get(row.id, dict.fromkeys(STATES, 0)),
+            row.experiment,
+        )
+        for row in found
+    ]
+
+
+def runs_of(store: Store, campaign: int) -> list[Run]:
+    """Returns the runs of a campaign, by their number."""
+    return _runs(store, runs.c.campaign == campaign)
+
+
+def run(store: Store, number: int) -> Run:
+    """Returns one run. Raises UsageError if there is none of that number."""
+    found = _runs(store, runs.c.id == number)
+    if not found:
+        raise UsageError(f"there is no run {number} in store {store.database.name}")
+    return found[0]
+
+
+def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[Run]:
+    query = (
+        sa.select(
+            *(column for column in runs.c if column is not runs.c.raw),
+            campaigns.c.name,
+            campaigns.c.runner,
+            environments.c.document,
+        )
+        .join(campaigns, campaigns.c.id == runs.c.campaign)
+        .outerjoin(environments, environments.c.id == runs.c.environment)
+        .where(where)
+        .order_by(runs.c.campaign, runs.c.number)
+    )
+    with store.database.reading() as connection:
+        found = connection.execute(query).all()
+    return [
+        Run(
+            row.id,
+            row.campaign,
+            row.name,
+            row.runner,
+            row.number,
+            row.labels,
+            row.cell,
+            row.state,
+            row.started,
+            row.finished,
+            row.seconds,
+            row.outcome,
+            row.message,
+            row.document or {},
+        )
+        for row in found
+    ]
+
+
+def raw(store: Store, number: int) -> str:
+    """Returns what the program said that measured a run; nothing for one that has none."""
+    with store.database.reading() as connection:
+        found = connection.execute(sa.select(runs.c.raw).where(runs.c.id == number)).scalar()
+    return "" if found is None else zlib.decompress(found).decode(errors="replace")
+
+
+def points(store: Store, number: int) -> list[series.Point]:
+    """Returns a run's series; none for a run without. Raises BlklabError if its file is gone."""
+    with store.database.reading() as connection:
+        name = connection.execute(sa.select(runs.c.series).where(runs.c.id == number)).scalar()
+    return [] if name is None else series.read(store.database.series / name)
+
+
+# --- choosing ------------------------------------------------------------------------------------
+
+WORDS: Final = re.compile(
+    r"(?:(?P<number>\d{1,9})|(?P<name>[^@:~]+)(?:@(?P<runner>[\w-]+))?(?:~(?P<back>\d{1,6}))?)"
+    r"(?::(?P<labels>.*))?",
+    re.A | re.S,
+)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What some words chose."""
+
+    words: str
+    campaign: CampaignRow
+    runs: Sequence[Run]
+
+
+def selected(store: Store, words: str) -> Selection:
+    """Returns what words choose (see above). Raises UsageError for what is not there."""
+    match = WORDS.fullmatch(words.strip())
+    if match is None:
+        raise UsageError(
+            f"{words!r}: a campaign is wanted, such as 3, NAME, NAME@host or NAME@host~1"
+        )
+    campaign = _campaign(store, words, match)
+    found = runs_of(store, campaign.number)
+    if match["labels"] is not None:
+        found = _with_labels(words, match["labels"], found)
+    return Selection(words, campaign, found)
+
+
+def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
+    every = all_campaigns(store)
+    where = f"in store {store.database.name}"
+    if match["number"]:
+        found = [row for row in every if row.number == int(match["number"])]
+        if not found:
+            raise UsageError(f"there is no campaign {match['number']} {where}")
+        return found[0]
+    name = Path(match["name"]).stem if match["name"].endswith(".toml") else match["name"]
+    named = [row for row in every if row.name == name]
+    if not named:
+        known = ", ".join(dict.fromkeys(row.name for row in reversed(every)))
+        raise UsageError(
+            f"there is no campaign of {name!r} {where}; "
+            + (f"there are: {known}" if known else "it is empty")
+        )
+    on = [row for row in named if match["runner"] in {None, row.runner}]
+    back = int(match["back"] or 0)
+    if len(on) <= back:
+        runners = ", ".join(dict.fromkeys(row.runner for row in named))
+        raise UsageError(
+            f"{words!r}: there are {len(on)} such campaigns {where} ({name} was run on {runners})"
+        )
+    return on[-1 - back]
+
+
+def _with_labels(words: str, text: str, found: Sequence[Run]) -> list[Run]:
+    wanted = {}
+    for term in text.split(","):
+        label, equals, pattern = (part.strip() for part in term.partition("="))
+        if not equals or not label:
+            raise UsageError(f"{words!r}: LABEL=PATTERN is wanted behind the colon, not {term!r}")
+        wanted[label] = pattern
+    kept = [
+        run
+        for run in found
+        if all(fnmatchcase(run.labels.get(label, ""), pattern) for label, pattern in wanted.items())
+    ]
+    if not kept:
+        known = ", ".join(dict.fromkeys(label for run in found for label in run.labels))
+        raise UsageError(f"{words!r}: no run is so; labels are {known}")
+    return kept

@@ -1,0 +1,76 @@
+"""The tables of the store as they are now; `migrations/versions` makes and changes them."""
+
+from typing import Final
+
+from sqlalchemy import (
+    JSON,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+)
+
+REVISION: Final = "0001"
+"""The newest migration: a store of another revision is migrated, or refused if it is newer."""
+
+STATES: Final = ("planned", "running", "done", "failed")
+"""What becomes of a run, in this order."""
+
+metadata: Final = MetaData()
+
+campaigns: Final = Table(
+    "campaigns",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String, nullable=False, index=True),
+    Column("title", String, nullable=False),
+    Column("runner", String, nullable=False),
+    # What cells it has: two campaigns with one digest can be compared cell by cell, or resumed.
+    Column("digest", String, nullable=False, index=True),
+    Column("path", String, nullable=False),
+    Column("experiment", JSON, nullable=False),
+    Column("version", String, nullable=False),
+    Column("created", String, nullable=False),
+    sqlite_autoincrement=True,  # a number is never given twice
+)
+
+environments: Final = Table(
+    "environments",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("digest", String, nullable=False, unique=True),
+    Column("document", JSON, nullable=False),
+)
+
+runs: Final = Table(
+    "runs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("campaign", ForeignKey("campaigns.id", ondelete="CASCADE"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("key", String, nullable=False),
+    Column("labels", JSON, nullable=False),
+    Column("cell", JSON, nullable=False),
+    Column("state", String, nullable=False),
+    # The process that runs it: `blklab.store.owner`.
+    Column("owner", String),
+    Column("environment", ForeignKey("environments.id")),
+    Column("started", String),
+    Column("finished", String),
+    Column("seconds", Float),
+    Column("outcome", JSON(none_as_null=True)),
+    # What the program said that measured it, zlib.
+    Column("raw", LargeBinary),
+    # The name of its Parquet file in the store's folder of series.
+    Column("series", String),
+    Column("message", String),
+    UniqueConstraint("campaign", "key"),
+    Index("runs_of_a_campaign", "campaign", "number"),
+    sqlite_autoincrement=True,
+)

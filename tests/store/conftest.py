@@ -1,0 +1,102 @@
+"""Stores to test with: SQLite, and a PostgreSQL server that the tests start themselves."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from blklab.spec.cells import Cell, Plan
+from blklab.store.campaigns import Store
+
+OUTCOME = {
+    "runtime_ns": 10**9,
+    "read": {"total_ios": 5, "iops": 5.0},
+    "write": {"total_ios": 0, "iops": 0.0},
+}
+
+
+def cells(count: int) -> list[Cell]:
+    return [
+        Cell(
+            number,
+            {"stack": "raid1" if number % 2 else "near", "iodepth": str(number), "repeat": "1"},
+            {"seed": number},
+            1 << 30,
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+def make_plan(count: int = 4, *, runner: str = "host", name: str = "exp") -> Plan:
+    path = Path(f"/srv/{name}.toml")
+    return Plan("A title", cells(count), ["stack", "iodepth"], runner, path, {"seed": 1})
+
+
+def program(name: str) -> str | None:
+    """Returns a program of PostgreSQL's; Debian keeps them out of PATH."""
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    return str(found[-1]) if found else shutil.which(name)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """Returns the URL of a server, which refuses to be root's."""
+    if program("initdb") is None or shutil.which("setpriv") is None:
+        pytest.skip("postgresql is not installed")
+    folder = Path(tempfile.mkdtemp(prefix="blklab-postgresql-"))
+    user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
+    as_user = (
+        ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+        if os.geteuid() == 0
+        else []
+    )
+
+    def run(name: str, *arguments: str) -> None:
+        path = program(name)
+        assert path is not None
+        # A server that pg_ctl starts would keep a pipe open.
+        with (folder / "said").open("w") as said:
+            subprocess.run(
+                [*as_user, path, *arguments], check=True, cwd=folder, stdout=said, stderr=said
+            )
+
+    os.chown(folder, user.pw_uid, user.pw_gid)
+    data = str(folder / "data")
+    try:
+        run("initdb", "-D", data, "--auth=trust", "--username=blklab", "--no-sync")
+        # No port but the socket in this folder.
+        options = f"-c listen_addresses='' -k {folder} -c fsync=off"
+        run("pg_ctl", "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
+        yield f"postgresql://blklab@/postgres?host={folder}"
+    finally:
+        if (folder / "data/postmaster.pid").exists():
+            run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def where(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """Returns an empty store's place, of either kind."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    if request.param == "sqlite":
+        yield str(tmp_path / "store.db")
+        return
+    url: str = request.getfixturevalue("postgresql")
+    yield url
+    import sqlalchemy as sa
+
+    with Store(url).database.writing() as connection:
+        for table in ("runs", "campaigns", "environments", "alembic_version"):
+            connection.execute(sa.text(f"drop table if exists {table}"))
+
+
+@pytest.fixture
+def store(where: str) -> Store:
+    return Store(where)

@@ -1,0 +1,176 @@
+"""What happens to runs in a store, of either kind."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from blklab.errors import BlklabError, UsageError
+from blklab.store import query
+from blklab.store.campaigns import Finished, Store
+from blklab.store.series import Point
+from tests.store.conftest import OUTCOME, make_plan
+
+POINTS = [
+    Point("jobs", 0, 10**9, 5, 0, 20480, 0, 81000.5, None),
+    Point("sda", 0, 10**9, 5, 0, 20480, 0, 79000.0, None),
+]
+ENVIRONMENT = {"kernel": "6.1", "lsblk": {"blockdevices": []}}
+
+
+def states(store: Store) -> dict[str, int]:
+    return dict(query.all_campaigns(store)[-1].states)
+
+
+def test_a_campaign_from_begin_to_end(store: Store) -> None:
+    plan = make_plan()
+    campaign = store.begin(plan)
+    assert states(store) == {"planned": 4, "running": 0, "done": 0, "failed": 0}
+    first, second, third, _ = campaign.waiting.values()
+    assert store.claim(first, ENVIRONMENT)
+    assert not store.claim(first, ENVIRONMENT)
+    store.finish(first, Finished(OUTCOME, 1.5, POINTS, '{"jobs": []}'))
+    assert store.claim(second, ENVIRONMENT)
+    store.fail(second, "fio was killed")
+    assert store.claim(third, ENVIRONMENT)
+    store.release(third)
+    assert states(store) == {"planned": 2, "running": 0, "done": 1, "failed": 1}
+    run = query.run(store, first)
+    assert (run.state, run.outcome, run.seconds) == ("done", OUTCOME, 1.5)
+    assert run.labels == plan.cells[0].labels
+    assert run.environment == ENVIRONMENT
+    assert query.raw(store, first) == '{"jobs": []}'
+    assert query.points(store, first) == POINTS
+    assert query.run(store, second).message == "fio was killed"
+    assert query.points(store, second) == []
+
+
+def test_resuming_redoes_what_is_not_done(store: Store) -> None:
+    plan = make_plan()
+    assert store.resume(plan) is None
+    runs = list(store.begin(plan).waiting.values())
+    store.claim(runs[0], {})
+    store.finish(runs[0], Finished(OUTCOME, 1))
+    store.claim(runs[1], {})
+    store.fail(runs[1], "x")
+    store.claim(runs[2], {})  # this process lives: the run is under way
+    again = store.resume(plan)
+    assert again is not None
+    assert sorted(again.waiting.values()) == [runs[1], runs[3]]
+    assert store.resume(make_plan(5)) is None
+    assert store.resume(make_plan(runner="sim")) is None
+
+
+def test_a_run_of_a_dead_process_is_free(where: str, store: Store) -> None:
+    plan = make_plan()
+    store.begin(plan)
+    code = (
+        "import sys; from blklab.store.campaigns import Store\n"
+        "store = Store(sys.argv[1])\n"
+        "print(store.claim(int(sys.argv[2]), {}), flush=True); input()"
+    )
+    first = next(iter(store.resume(plan).waiting.values()))  # type: ignore[union-attr]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, where, str(first)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"True\n"
+        resumed = store.resume(plan)
+        assert resumed is not None
+        assert first not in resumed.waiting.values()
+        os.kill(other.pid, signal.SIGKILL)
+        other.wait()
+        resumed = store.resume(plan)
+        assert resumed is not None
+        assert first in resumed.waiting.values()
+    assert store.claim(first, {})
+
+
+def test_nobody_ends_a_run_that_is_not_his(store: Store) -> None:
+    (run, *_) = store.begin(make_plan()).waiting.values()
+    with pytest.raises(BlklabError, match="is another process's"):
+        store.finish(run, Finished(OUTCOME, 1))
+    assert query.run(store, run).state == "planned"
+
+
+def test_removing(store: Store) -> None:
+    runs = list(store.begin(make_plan()).waiting.values())
+    for run in runs[:2]:
+        store.claim(run, {})
+        store.finish(run, Finished(OUTCOME, 1, POINTS))
+    folder = store.database.series
+    assert len(list(folder.iterdir())) == 2
+    assert store.remove([runs[0]], whole=False) == 1
+    assert [path.name for path in folder.iterdir()] == [f"run-{runs[1]}.parquet"]
+    number = query.all_campaigns(store)[-1].number
+    assert store.remove([number], whole=True) == 3
+    assert query.all_campaigns(store) == []
+    assert list(folder.iterdir()) == []
+    # A number is never given twice.
+    assert min(store.begin(make_plan()).waiting.values()) > max(runs)
+
+
+def test_a_run_under_way_is_not_removed(store: Store) -> None:
+    (run, *_) = store.begin(make_plan()).waiting.values()
+    store.claim(run, {})
+    with pytest.raises(BlklabError, match=f"run {run} is under way"):
+        store.remove([run], whole=False)
+
+
+def test_what_a_crash_left_is_removed(store: Store) -> None:
+    store.database.series.mkdir(parents=True, exist_ok=True)
+    for name in ("run-77.parquet", ".run-78.parquet.x.part", "notes.txt"):
+        (store.database.series / name).touch()
+    store.tidy()
+    assert [path.name for path in store.database.series.iterdir()] == ["notes.txt"]
+
+
+def test_choosing(store: Store) -> None:
+    for name, runner in (("a", "sim"), ("a", "host"), ("b", "host"), ("a", "host")):
+        store.begin(make_plan(runner=runner, name=name))
+    numbers = [row.number for row in query.all_campaigns(store)]
+    chosen = {
+        words: query.selected(store, words).campaign.number
+        for words in (str(numbers[0]), "a", "a@sim", "a@host~1", "b", "x/a.toml@host")
+    }
+    assert chosen == {
+        str(numbers[0]): numbers[0],
+        "a": numbers[3],
+        "a@sim": numbers[0],
+        "a@host~1": numbers[1],
+        "b": numbers[2],
+        "x/a.toml@host": numbers[3],
+    }
+    only = query.selected(store, "b:stack=raid*,iodepth=3").runs
+    assert [run.labels["iodepth"] for run in only] == ["3"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("99999999", "there is no campaign 99999999 in store"),
+        ("c", "there is no campaign of 'c' in store"),
+        ("exp@sim", "(exp was run on host)"),
+        ("exp~1", "there are 1 such campaigns"),
+        ("exp:stack", "LABEL=PATTERN is wanted behind the colon, not 'stack'"),
+        ("exp:stack=x", "no run is so; labels are stack, iodepth, repeat"),
+        ("exp@", "a campaign is wanted, such as 3, NAME, NAME@host or NAME@host~1"),
+    ],
+)
+def test_choosing_what_is_not_there(store: Store, words: str, said: str) -> None:
+    store.begin(make_plan())
+    with pytest.raises(UsageError) as caught:
+        query.selected(store, words)
+    assert said in str(caught.value)
+
+
+def test_results_that_json_cannot_hold_are_null(store: Store) -> None:
+    (run, *_) = store.begin(make_plan()).waiting.values()
+    store.claim(run, {})
+    store.finish(run, Finished({"iops": float("nan"), "of": (1, Path("x"))}, 1))
+    assert query.run(store, run).outcome == {"iops": None, "of": [1, "x"]}
