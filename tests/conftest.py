@@ -19,6 +19,14 @@ settings.register_profile("blklab", deadline=None)
 settings.load_profile("blklab")
 
 
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps results, and journals, of tests out of the user's."""
+    folder = tmp_path_factory.mktemp("kept")
+    monkeypatch.setenv("BLKLAB_STORE", str(folder / "store.db"))
+    monkeypatch.setenv("BLKLAB_STATE", str(folder / "state"))
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a run of the command line left behind."""

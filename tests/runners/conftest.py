@@ -1,6 +1,5 @@
 """Experiments that are simulated in a moment."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,8 @@ import pytest
 
 from blklab.runners import sim
 from blklab.spec.cells import plan
+from blklab.store.series import as_outcome
+from tests.runners.collecting import collected
 
 Simulate = Callable[..., dict[str, dict[str, Any]]]
 
@@ -25,11 +26,13 @@ def simulate(tmp_path: Path) -> Simulate:
         path.write_text(text)
         found = plan(path)
         named = ["stack", "workload", *(x for x in found.varied if x not in {"stack", "workload"})]
+        runs = collected(sim.Simulator(2), found.cells).ended
         return {
-            " ".join(result.labels[label] for label in named): json.loads(
-                json.dumps(result.outcome)
-            )
-            for result in sim.run(found.cells, jobs=2)
+            " ".join(cell.labels[label] for label in named): {
+                **runs[cell.number].outcome,
+                "series": as_outcome(runs[cell.number].points),
+            }
+            for cell in found.cells
         }
 
     return simulate

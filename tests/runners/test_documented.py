@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from blklab.runners import sim
+from blklab.runners.campaign import carry_out
 from blklab.spec.cells import plan
+from blklab.store.campaigns import Store
 from tests.report.test_documented import DOCUMENT, fields
 
 EXPERIMENT = """
@@ -28,7 +30,7 @@ max_ios = 100
 def result(tmp_path: Path) -> dict[str, Any]:
     path = tmp_path / "exp.toml"
     path.write_text(EXPERIMENT)
-    (found,) = sim.run(plan(path).cells, jobs=1)
+    (found,) = carry_out(sim.Simulator(), plan(path), Store()).results
     return {**found.as_dict(), "labels": {}, "explanation": []}
 
 

@@ -12,6 +12,8 @@ from blklab import _core
 from blklab.errors import BlklabError, UsageError
 from blklab.runners import sim
 from blklab.spec.cells import Cell, plan
+from blklab.store.finished import Finished
+from tests.runners.collecting import Collected, collected
 from tests.runners.conftest import Simulate
 
 EXPERIMENT = """
@@ -48,11 +50,10 @@ def endless(cell: Cell) -> dict[str, Any]:
 
 
 def test_results_are_in_order_whatever_the_number_of_threads(cells: list[Cell]) -> None:
-    seen: list[int] = []
-    one = sim.run(cells, jobs=1, done=lambda result: seen.append(result.number))
-    three = sim.run(cells, jobs=3)
-    assert seen == [cell.number for cell in cells]
-    assert [result.as_dict() for result in one] == [result.as_dict() for result in three]
+    one, three = (collected(sim.Simulator(jobs), cells).ended for jobs in (1, 3))
+    assert list(one) == list(three) == [cell.number for cell in cells]
+    assert [run.outcome for run in one.values()] == [run.outcome for run in three.values()]
+    assert [run.points for run in one.values()] == [run.points for run in three.values()]
 
 
 def test_figures_fit_together(simulate: Simulate) -> None:
@@ -74,8 +75,10 @@ def test_figures_fit_together(simulate: Simulate) -> None:
 
 def test_a_cell_that_fails_says_which_it_is(cells: list[Cell]) -> None:
     broken: Mapping[str, Any] = {**cells[1].document, "kernel": "x"}
+    ledger = Collected()
     with pytest.raises(BlklabError) as caught:
-        sim.run([cells[0], replace(cells[1], document=broken)], jobs=2)
+        sim.Simulator(2).run([cells[0], replace(cells[1], document=broken)], ledger)
+    assert list(ledger.failed) == [2]
     assert not isinstance(caught.value, UsageError)
     assert str(caught.value) == (
         'cell 2 (stack=one workload=mixed bs=16k repeat=1): kernel: "x" is no kernel version;'
@@ -92,11 +95,15 @@ def test_a_simulation_is_stopped(cells: list[Cell]) -> None:
 
 
 def test_leaving_early_stops_what_runs(cells: list[Cell]) -> None:
-    def interrupt(_result: object) -> None:
-        raise KeyboardInterrupt
+    class Interrupting(Collected):
+        def end(self, cell: Cell, finished: Finished) -> None:
+            super().end(cell, finished)
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sim.run([cells[0], replace(cells[1], document=endless(cells[1]))], jobs=2, done=interrupt)
+        sim.Simulator(2).run(
+            [cells[0], replace(cells[1], document=endless(cells[1]))], Interrupting()
+        )
 
 
 def test_other_documents_are_refused() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from blklab.errors import BlklabError, UsageError
 from blklab.store import query
-from blklab.store.campaigns import Finished, Store
+from blklab.store.campaigns import Store
+from blklab.store.finished import Finished
 from blklab.store.series import Point
 from tests.store.conftest import OUTCOME, make_plan
 

@@ -2,6 +2,7 @@
 
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from alembic.script import ScriptDirectory
 from blklab.errors import BlklabError, UsageError
 from blklab.store import database, query
 from blklab.store.campaigns import Store
-from blklab.store.series import Point, encoded, of_outcome, read, write
+from blklab.store.series import Point, as_outcome, encoded, of_outcome, read, write
 from blklab.store.tables import REVISION, metadata
 from tests.store.conftest import make_plan
 
@@ -109,9 +110,9 @@ def test_a_broken_series_is_one_line(tmp_path: Path) -> None:
 
 def test_the_series_of_a_simulation() -> None:
     part = {"time_ns": 8, "width_ns": 4, "ios": [1, 2], "bytes": [3, 4], "clat_ns": [5.0, None]}
-    outcome = {"series": [part], "read": {}}
-    assert of_outcome(outcome) == [Point("jobs", 8, 4, 1, 2, 3, 4, 5.0, None)]
-    assert outcome == {"read": {}}
+    points = of_outcome([part])
+    assert points == [Point("jobs", 8, 4, 1, 2, 3, 4, 5.0, None)]
+    assert as_outcome([*points, replace(points[0], source="sda")]) == [part]
 
 
 def test_an_unreadable_run_number(store: Store) -> None:

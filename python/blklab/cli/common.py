@@ -69,6 +69,16 @@ def json_option(command: F) -> F:
     )
 
 
+def store_option(command: F) -> F:
+    """Decorator: adds `--store`, passed on as `store`. Every command that uses the store has it."""
+    return click.option(
+        "--store",
+        metavar="FILE|URL",
+        help="Where results are kept: an SQLite file or postgresql://…; $BLKLAB_STORE, else"
+        " blklab/store.db in your data directory.",
+    )(command)
+
+
 def emit(result: object, as_json: bool, render: Callable[["Console"], None]) -> None:
     """Prints `result` as JSON, or lets `render` draw it on a console over stdout."""
     if as_json:
@@ -97,6 +107,15 @@ def warn(message: str) -> None:
 
     with suppress(OSError):  # nobody may be left to read it
         click.echo(f"blklab: warning: {printable(message)}", err=True)
+
+
+def note(message: str) -> None:
+    """Prints one line `blklab: …` on stderr, if that is a terminal."""
+    from blklab.text import printable
+
+    if sys.stderr.isatty():
+        with suppress(OSError):
+            click.echo(f"blklab: {printable(message)}", err=True)
 
 
 @contextmanager

@@ -5,11 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blklab.cli.common import emit, json_option, progress
+from blklab.cli.common import emit, json_option, note, progress, store_option
+from blklab.runners.registry import RUNNERS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from blklab.runners.base import Runner
+    from blklab.runners.result import Result
     from blklab.spec.cells import Plan
 
 
@@ -29,10 +32,10 @@ def _only(_ctx: click.Context, _parameter: click.Parameter, text: str | None) ->
 @click.option(
     "--on",
     "runner",
-    type=click.Choice(["sim"]),
+    type=click.Choice(list(RUNNERS)),
     default="sim",
     show_default=True,
-    help="What to run it on: the simulator.",
+    help="What to run it on: " + "; ".join(f"{name}: {what}" for name, what in RUNNERS.items()),
 )
 @click.option("--dry-run", is_flag=True, help="Show the cells and what each would do; run nothing.")
 @click.option(
@@ -62,6 +65,9 @@ def _only(_ctx: click.Context, _parameter: click.Parameter, text: str | None) ->
     is_flag=True,
     help="Say why: who was saturated, who got which share, what the balancer did.",
 )
+@click.option("--resume", is_flag=True, help="Go on with a campaign that was interrupted.")
+@click.option("--no-store", is_flag=True, help="Keep the results nowhere: only print them.")
+@store_option
 @click.option(
     "--schema", is_flag=True, help="Print the JSON Schema of experiment files, for editors."
 )
@@ -69,7 +75,7 @@ def _only(_ctx: click.Context, _parameter: click.Parameter, text: str | None) ->
 def run(
     *,
     experiment: Path | None,
-    runner: str,  # noqa: ARG001  # the only one there is
+    runner: str,
     dry_run: bool,
     only: dict[str, str],
     seed: int | None,
@@ -77,6 +83,9 @@ def run(
     jobs: int | None,
     explain: bool,
     schema: bool,
+    resume: bool,
+    no_store: bool,
+    store: str | None,
     as_json: bool,
 ) -> None:
     """Run the cells of EXPERIMENT, a TOML file of devices, stacks and workloads.
@@ -84,6 +93,9 @@ def run(
     Every combination of a stack, a workload and what [matrix] varies is a cell. All of them are
     checked before the first one runs: a mistake is one line with file, key, what was found and what
     is allowed. docs/experiments.md describes the file.
+
+    Results are kept: `blklab runs list` shows them, `blklab compare` and `blklab report` use them.
+    A campaign that was interrupted, however rudely, goes on with --resume.
 
     \b
     Examples:
@@ -106,14 +118,21 @@ def run(
         raise click.UsageError("Missing argument 'EXPERIMENT'.")
     from blklab.spec.cells import plan as expand
 
-    plan = expand(experiment, changes=_changes(settings), seed=seed, only=only)
-    from blklab.runners import sim
+    plan = expand(experiment, changes=_changes(settings), seed=seed, only=only, runner=runner)
+    from blklab.runners.sim import Simulator
 
-    sim.check(plan.cells)
+    chosen: Runner = Simulator(jobs)
+    chosen.check(plan)
     if dry_run:
         emit(plan.as_dict(), as_json, lambda console: _draw(console, plan))
         return
-    simulate(plan, jobs=jobs, explain=explain, as_json=as_json)
+    results, failed = _measured(chosen, plan, store, keep=not no_store, resume=resume)
+    _print(plan, results, explain=explain, as_json=as_json)
+    if failed:
+        from blklab.errors import BlklabError
+
+        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        raise BlklabError(f"{failed[0]}{more}")
 
 
 def _changes(settings: tuple[str, ...]) -> list[Any]:
@@ -132,24 +151,29 @@ def _draw(console: "Console", plan: "Plan") -> None:
     cells.show(console, plan)
 
 
-def simulate(plan: "Plan", *, jobs: int | None, explain: bool, as_json: bool) -> None:
-    """Runs every cell in the simulator and prints the results."""
-    import itertools
+def _measured(
+    runner: "Runner", plan: "Plan", where: str | None, *, keep: bool, resume: bool
+) -> "tuple[list[Result], list[str]]":
+    """Runs what is to be run; returns the results, and what went wrong."""
+    from blklab.runners.campaign import carry_out
+    from blklab.store.campaigns import Store
 
+    store = Store(where) if keep else None
+    with progress(f"running on {runner.name}", len(plan.cells)) as advance:
+        outcome = carry_out(runner, plan, store, resume=resume, ended=advance)
+    if outcome.campaign is not None:
+        note(f"kept as campaign {outcome.campaign}: blklab report {outcome.campaign}")
+    return outcome.results, outcome.failed
+
+
+def _print(plan: "Plan", results: "list[Result]", *, explain: bool, as_json: bool) -> None:
     from blklab.analysis.explain import explain as explained
     from blklab.report import results as report
-    from blklab.runners import sim
 
-    with progress("simulating", len(plan.cells)) as advance:
-        done = itertools.count(1)
-        results = sim.run(
-            plan.cells,
-            jobs=jobs,
-            done=lambda _result: advance(next(done)),
-        )
+    cells = {cell.number: cell for cell in plan.cells}
     said = [
-        explained(cell.document, result.outcome) if explain else []
-        for cell, result in zip(plan.cells, results, strict=True)
+        explained(cells[result.number].document, result.outcome) if explain else []
+        for result in results
     ]
     documents = [result.as_dict() for result in results]
     if explain:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from blklab.runners.result import Result
     from blklab.spec.cells import Cell, Plan
 
+RAN: Final = {"sim": "simulated", "host": "measured"}
+"""What a runner did with an experiment."""
+
 SPARE: Final = ("in queues", "99 %", "below")
 """Columns to do without in a narrow terminal, the first of them first."""
 
@@ -29,13 +32,19 @@ def table(plan: "Plan", results: "Sequence[Result]") -> Table:
     columns += [text(label) for label in varied]
     columns += [Column(name) for name in ("read IOPS", "write IOPS", "mean", "99 %")]
     columns += [text("below"), Column("in queues")]
-    rows = [_row(cell, result, varied) for cell, result in zip(plan.cells, results, strict=True)]
+    rows = [_row(cell, result, varied) for cell, result in _pairs(plan, results)]
     title = printable(plan.title) or "Experiment"
     note = (
         "mean and 99 %: completion latencies. below: each disk's share of the I/Os; in queues: the"
         " mean number of requests in each disk and its queue."
     )
-    return Table(f"{title}: simulated", columns, rows, note, spare=SPARE)
+    return Table(f"{title}: {RAN[plan.runner]}", columns, rows, note, spare=SPARE)
+
+
+def _pairs(plan: "Plan", results: "Sequence[Result]") -> "list[tuple[Cell, Result]]":
+    """Returns each result with its cell: a cell that failed has none."""
+    cells = {cell.number: cell for cell in plan.cells}
+    return [(cells[result.number], result) for result in results]
 
 
 def _row(cell: "Cell", result: "Result", varied: Sequence[str]) -> list[str]:
@@ -81,7 +90,7 @@ def explanations(
     from rich.rule import Rule
     from rich.text import Text
 
-    for cell, result, sentences in zip(plan.cells, results, said, strict=True):
+    for (cell, result), sentences in zip(_pairs(plan, results), said, strict=True):
         label = " ".join(f"{key}={value}" for key, value in cell.labels.items())
         console.print()
         console.print(Rule(Text(printable(label), "bold"), align="left", style="cyan"))

@@ -16,13 +16,16 @@ class Result:
     """What tells the cell from the others."""
 
     runner: str
-    """What it ran on: `sim`."""
+    """What it ran on: `sim`, `host`."""
 
     outcome: Mapping[str, Any]
     """The figures: docs/formats.md, "result". Times are ns, rates a second."""
 
     seconds: float
     """What the run took, in real time."""
+
+    run: int | None = None
+    """Its number in the store, if it is in one."""
 
     @property
     def read_iops(self) -> float:
@@ -42,6 +45,7 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """Returns the result for `--json`."""
         return {
+            "run": self.run,
             "number": self.number,
             "labels": dict(self.labels),
             "runner": self.runner,

@@ -3,16 +3,18 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from blklab import _core
+from blklab import __version__, _core
 from blklab.errors import BlklabError, UsageError
-from blklab.runners.result import Result
-from blklab.spec.cells import Cell
+from blklab.runners.base import Ledger
+from blklab.spec.cells import Cell, Plan
 from blklab.spec.replays import Source
+from blklab.store import series
+from blklab.store.finished import Finished
 
 
 def cores() -> int:
@@ -65,36 +67,43 @@ def check(cells: Sequence[Cell]) -> None:
         try:
             _core.check_cell(json.dumps(cell.document))
         except UsageError as error:
-            raise UsageError(f"{_name(cell)}: {error}") from error
+            raise UsageError(f"{cell.name}: {error}") from error
 
 
-def _name(cell: Cell) -> str:
-    label = " ".join(f"{key}={value}" for key, value in cell.labels.items())
-    return f"cell {cell.number} ({label})"
+class Simulator:
+    """The runner `sim`."""
+
+    name = "sim"
+
+    def __init__(self, jobs: int | None = None) -> None:
+        """`jobs` cells are simulated at a time; as many as there are CPUs, unless given."""
+        self._jobs = jobs or cores()
+
+    def check(self, plan: Plan) -> None:
+        """Raises UsageError for a cell that cannot work."""
+        check(plan.cells)
+
+    def environment(self) -> dict[str, Any]:
+        """Returns the version: nothing else decides what comes out."""
+        return {"blklab": __version__}
+
+    def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
+        """Simulates cells. Raises BlklabError for one that failed, and says which."""
+        with ThreadPoolExecutor(self._jobs) as pool, stopping() as stop:
+            measured = pool.map(lambda cell: _measured(cell, ledger, stop), cells)
+            for cell, finished in zip(cells, measured, strict=True):
+                if finished is not None:
+                    ledger.end(cell, finished)
 
 
-def run(
-    cells: Sequence[Cell], *, jobs: int | None = None, done: Callable[[Result], None] | None = None
-) -> list[Result]:
-    """Simulates cells, `jobs` at a time, and returns their results in the same order.
-
-    As many run at a time as there are CPUs, unless `jobs` says otherwise. `done` is called with
-    each result, in that order, as soon as it is there. Raises BlklabError for a cell that failed,
-    and says which.
-    """
-    results = []
-    with ThreadPoolExecutor(jobs or cores()) as pool, stopping() as stop:
-        for result in pool.map(lambda cell: _result(cell, stop), cells):
-            results.append(result)
-            if done is not None:
-                done(result)
-    return results
-
-
-def _result(cell: Cell, stop: _core.Stop) -> Result:
+def _measured(cell: Cell, ledger: Ledger, stop: _core.Stop) -> Finished | None:
+    if not ledger.begin(cell):
+        return None
     begin = time.perf_counter()
     try:
         measured = outcome(cell.document, stop, cell.replay)
     except UsageError as error:  # nobody mistyped it: the experiment was checked before
-        raise BlklabError(f"{_name(cell)}: {error}") from error
-    return Result(cell.number, cell.labels, "sim", measured, time.perf_counter() - begin)
+        ledger.fail(cell, str(error))
+        raise BlklabError(f"{cell.name}: {error}") from error
+    points = series.of_outcome(measured.pop("series"))
+    return Finished(measured, time.perf_counter() - begin, points)

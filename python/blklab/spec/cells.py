@@ -47,6 +47,12 @@ class Cell:
     """The trace whose I/Os the simulator takes beside the document."""
 
     @property
+    def name(self) -> str:
+        """What to call it in a message."""
+        label = " ".join(f"{key}={value}" for key, value in self.labels.items())
+        return f"cell {self.number} ({label})"
+
+    @property
     def key(self) -> str:
         """What is the same for the same cell of the same experiment, at any time: a digest."""
         content = [dict(self.labels), self.document, self.replay and asdict(self.replay)]

@@ -21,19 +21,8 @@ from blklab.errors import BlklabError
 from blklab.spec.cells import Cell, Plan
 from blklab.store import owner, series
 from blklab.store.database import Database, opened
-from blklab.store.series import Point
+from blklab.store.finished import Finished
 from blklab.store.tables import campaigns, environments, runs
-
-
-@dataclass(frozen=True)
-class Finished:
-    """What a runner hands over when a run is done."""
-
-    outcome: Mapping[str, Any]
-    seconds: float
-    points: Sequence[Point] = ()
-    raw: str = ""
-    """What the program said that measured it."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ A file is written under a temporary name, synced and renamed: it is there whole 
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -39,19 +39,30 @@ class Point:
 
 NAMES: Final = tuple(field.name for field in fields(Point))
 
+KINDS: Final = {
+    "source": "String",
+    **dict.fromkeys(NAMES[1:7], "Int64"),
+    **dict.fromkeys(NAMES[7:], "Float64"),
+}
+"""Columns, and their types in polars."""
+
 
 def encoded(points: Sequence[Point]) -> bytes:
     """Returns points as a Parquet file."""
+    return _parquet([astuple(point) for point in points], KINDS)
+
+
+def encoded_runs(runs: Mapping[int, Sequence[Point]]) -> bytes:
+    """Returns the points of several runs as one Parquet file, with a column `run` before."""
+    rows = [(run, *astuple(point)) for run, points in runs.items() for point in points]
+    return _parquet(rows, {"run": "Int64", **KINDS})
+
+
+def _parquet(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, str]) -> bytes:
     import polars
 
-    kinds = {
-        "source": polars.String,
-        **dict.fromkeys(NAMES[1:7], polars.Int64),
-        **dict.fromkeys(NAMES[7:], polars.Float64),
-    }
-    frame = polars.DataFrame(
-        [astuple(point) for point in points], schema=kinds, orient="row", strict=False
-    )
+    schema = {name: getattr(polars, kind) for name, kind in kinds.items()}
+    frame = polars.DataFrame(rows, schema=schema, orient="row", strict=False)
     buffer = io.BytesIO()
     frame.write_parquet(buffer, compression="zstd")
     return buffer.getvalue()
@@ -76,8 +87,8 @@ def read(path: Path) -> list[Point]:
     return [Point(*row) for row in frame.iter_rows()]
 
 
-def of_outcome(outcome: dict[str, Any]) -> list[Point]:
-    """Takes the series out of a simulation's outcome and returns its points."""
+def of_outcome(parts: Sequence[Mapping[str, Any]]) -> list[Point]:
+    """Returns the points of a result's series."""
     return [
         Point(
             JOBS,
@@ -87,5 +98,20 @@ def of_outcome(outcome: dict[str, Any]) -> list[Point]:
             *part["bytes"],
             *part["clat_ns"],
         )
-        for part in outcome.pop("series", [])
+        for part in parts
+    ]
+
+
+def as_outcome(points: Sequence[Point]) -> list[dict[str, Any]]:
+    """Returns the points of all jobs together as a result has them (docs/formats.md)."""
+    return [
+        {
+            "time_ns": point.time_ns,
+            "width_ns": point.width_ns,
+            "ios": [point.read_ios, point.write_ios],
+            "bytes": [point.read_bytes, point.write_bytes],
+            "clat_ns": [point.read_clat_ns, point.write_clat_ns],
+        }
+        for point in points
+        if point.source == JOBS
     ]

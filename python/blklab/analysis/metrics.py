@@ -1,0 +1,135 @@
+"""The figures of a result by name, as `--metric` takes them, and which way is better.
+
+Latencies are ns, rates a second, bandwidths bytes a second. A figure that is not there is None.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+Outcome = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure."""
+
+    name: str
+    what: str
+    kind: str
+    """`rate`, `bandwidth`, `time` or `share`: how it is printed."""
+
+    more_is_better: bool
+    of: Callable[[Outcome], float | None]
+
+
+def _way(outcome: Outcome, way: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = outcome.get(way) or {}
+    return found
+
+
+def _rate(way: str, key: str) -> Callable[[Outcome], float | None]:
+    def of(outcome: Outcome) -> float | None:
+        figures = _way(outcome, way)
+        # Of nothing, there is no rate: a run of writes has no read IOPS, not 0.
+        value = figures.get(key) if figures.get("total_ios") else None
+        return None if value is None else float(value)
+
+    return of
+
+
+def _sum(key: str) -> Callable[[Outcome], float | None]:
+    def of(outcome: Outcome) -> float | None:
+        found = [_rate(way, key)(outcome) for way in ("read", "write")]
+        there = [value for value in found if value is not None]
+        return sum(there) if there else None
+
+    return of
+
+
+def _latency(way: str | None, key: str) -> Callable[[Outcome], float | None]:
+    def of(outcome: Outcome) -> float | None:
+        figures = _way(outcome, way or busier(outcome))
+        value = (figures.get("clat_ns") or {}).get(key)
+        return None if value is None else float(value)
+
+    return of
+
+
+def busier(outcome: Outcome) -> str:
+    """Returns the direction with the more I/Os, `read` or `write`."""
+    return max(("read", "write"), key=lambda way: _way(outcome, way).get("total_ios") or 0)
+
+
+def _command(key: str) -> Callable[[Outcome], float | None]:
+    def of(outcome: Outcome) -> float | None:
+        runs = (outcome.get("command") or {}).get("runs") or []
+        return sum(run[key] for run in runs) / len(runs) if runs else None
+
+    return of
+
+
+LATENCIES: Final = {
+    "mean": "mean latency",
+    "p50": "median latency",
+    "p99": "99th percentile of the latency",
+    "p99_9": "99.9th percentile of the latency",
+    "max": "longest latency",
+}
+
+_ALL: Final = [
+    Metric("iops", "I/Os a second", "rate", True, _sum("iops")),
+    Metric("bw", "bandwidth", "bandwidth", True, _sum("bw_bytes")),
+    *(
+        metric
+        for way in ("read", "write")
+        for metric in (
+            Metric(f"{way}_iops", f"{way}s a second", "rate", True, _rate(way, "iops")),
+            Metric(f"{way}_bw", f"{way} bandwidth", "bandwidth", True, _rate(way, "bw_bytes")),
+        )
+    ),
+    *(
+        Metric(
+            key if way is None else f"{way}_{key}",
+            what if way is None else f"{what} of {way}s",
+            "time",
+            False,
+            _latency(way, key),
+        )
+        for way in (None, "read", "write")
+        for key, what in LATENCIES.items()
+    ),
+    Metric("wall", "time of the command", "time", False, _command("wall_ns")),
+    Metric("user", "its user time", "time", False, _command("user_ns")),
+    Metric("system", "its system time", "time", False, _command("system_ns")),
+]
+
+METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}
+"""Every figure by name. Latencies without a direction are of the one with the more I/Os."""
+
+
+def flat(outcome: Outcome) -> dict[str, float]:
+    """Returns every figure that a result has, by name."""
+    found = {name: metric.of(outcome) for name, metric in METRICS.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def leaves(outcome: Outcome) -> list[Mapping[str, Any]]:
+    """Returns the devices that share the I/O out among them: those with nothing below them."""
+    return [device for device in outcome.get("devices") or [] if device.get("leaf", True)]
+
+
+def shares(outcome: Outcome) -> dict[str, tuple[float | None, float | None]]:
+    """Returns the share of reads and of writes that each lowest device served; None of none.
+
+    Of the I/Os that reached the devices: merged ones are one.
+    """
+    found = leaves(outcome)
+    totals = [sum(device["ios"][way] for device in found) for way in (0, 1)]
+    return {
+        device["name"]: (
+            device["ios"][0] / totals[0] if totals[0] else None,
+            device["ios"][1] / totals[1] if totals[1] else None,
+        )
+        for device in found
+    }

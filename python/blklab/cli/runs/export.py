@@ -1,0 +1,42 @@
+"""`blklab runs export`: results for other programs."""
+
+import click
+
+from blklab.cli.common import store_option
+
+
+@click.command()
+@click.argument("campaigns", nargs=-1, required=True)
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["json", "csv", "series"]),
+    default="json",
+    show_default=True,
+    help="Whole results; a row of figures for each run; results over time, as Parquet.",
+)
+@click.option("-o", "output", default="-", metavar="FILE", help="Where to; standard output.")
+@store_option
+def export(*, campaigns: tuple[str, ...], form: str, output: str, store: str | None) -> None:
+    """Write the runs of CAMPAIGNS for other programs.
+
+    \b
+    Examples:
+      blklab runs export 3 4 --as csv -o figures.csv
+      blklab runs export unbalanced@host --as series -o series.parquet
+    """
+    from blklab import output as files
+    from blklab.report import tabular
+    from blklab.store import query, series
+    from blklab.store.campaigns import Store
+
+    files.check(output)
+    kept = Store(store)
+    runs = [run for words in campaigns for run in query.selected(kept, words).runs]
+    if form == "series":
+        content = series.encoded_runs({run.id: query.points(kept, run.id) for run in runs})
+    elif form == "csv":
+        content = tabular.as_csv(runs).encode()
+    else:
+        content = tabular.as_json(runs).encode()
+    files.write(output, content)

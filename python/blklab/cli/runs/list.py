@@ -1,0 +1,28 @@
+"""`blklab runs list`: every campaign in the store."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from blklab.cli.common import emit, json_option, store_option
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@click.command("list")
+@store_option
+@json_option
+def list_(*, store: str | None, as_json: bool) -> None:
+    """List the campaigns, the oldest first: what was run, on what, and how far it came."""
+    from blklab.report import runs
+    from blklab.store import query
+    from blklab.store.campaigns import Store
+
+    rows = query.all_campaigns(Store(store))
+
+    def draw(console: "Console") -> None:
+        runs.show_campaigns(console, rows)
+
+    emit([{**asdict(row), "states": dict(row.states)} for row in rows], as_json, draw)

@@ -1,0 +1,32 @@
+"""`blklab runs rm`: results that nobody needs any more."""
+
+import click
+
+from blklab.cli.common import note, store_option
+
+
+@click.command()
+@click.argument("campaigns", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@store_option
+def rm(*, campaigns: tuple[str, ...], yes: bool, store: str | None) -> None:
+    """Remove CAMPAIGNS with all their runs; with labels behind a colon, only those runs.
+
+    Asks first, unless --yes. A run that is under way is not removed.
+    """
+    from blklab.report.words import plural
+    from blklab.store import query
+    from blklab.store.campaigns import Store
+
+    kept = Store(store)
+    chosen = [query.selected(kept, words) for words in campaigns]
+    runs = {run.id for one in chosen for run in one.runs}
+    if not yes:
+        click.confirm(f"Remove {plural(len(runs), 'run')} of {', '.join(campaigns)}?", abort=True)
+    whole = {one.campaign.number for one in chosen if ":" not in one.words}
+    kept.remove(sorted(whole), whole=True)
+    kept.remove(
+        sorted({run.id for one in chosen for run in one.runs if run.campaign not in whole}),
+        whole=False,
+    )
+    note(f"{plural(len(runs), 'run')} removed")

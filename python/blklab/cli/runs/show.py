@@ -1,0 +1,43 @@
+"""`blklab runs show`: the runs of a campaign."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from blklab.cli.common import emit, json_option, store_option
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@click.command()
+@click.argument("campaign")
+@click.option("--raw", is_flag=True, help="What fio said, instead: of a single run.")
+@store_option
+@json_option
+def show(*, campaign: str, raw: bool, store: str | None, as_json: bool) -> None:
+    """Show the runs of CAMPAIGN, as `blklab runs --help` says how to name it.
+
+    \b
+    Examples:
+      blklab runs show unbalanced@host
+      blklab runs show 3:stack=raid1,iodepth=32 --json | jq .[0].devices
+      blklab runs show 3:stack=raid1,iodepth=32 --raw
+    """
+    from blklab.errors import UsageError
+    from blklab.report import runs
+    from blklab.store import query
+    from blklab.store.campaigns import Store
+
+    kept = Store(store)
+    found = query.selected(kept, campaign)
+    if raw:
+        if len(found.runs) != 1:
+            raise UsageError(f"--raw: {campaign!r} is {len(found.runs)} runs, and one is wanted")
+        click.echo(query.raw(kept, found.runs[0].id), nl=False)
+        return
+
+    def draw(console: "Console") -> None:
+        runs.show_runs(console, found.campaign, found.runs)
+
+    emit([run.as_dict() for run in found.runs], as_json, draw)

@@ -1,0 +1,103 @@
+"""Campaigns and runs of the store, as tables."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from blklab.report import terminal, words
+from blklab.report.tables.base import Column, Table, text
+from blklab.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from blklab.store.query import CampaignRow, Run
+
+
+def show_campaigns(console: "Console", rows: "Sequence[CampaignRow]") -> None:
+    """Prints one line a campaign."""
+    terminal.draw(console, campaigns(rows))
+
+
+def campaigns(rows: "Sequence[CampaignRow]") -> Table:
+    """Returns the table of campaigns."""
+    columns = [Column("#"), text("experiment"), text("on"), Column("runs"), text("state")]
+    columns += [text("begun"), text("title")]
+    return Table(
+        words.plural(len(rows), "campaign"),
+        columns,
+        [
+            [
+                str(row.number),
+                printable(row.name),
+                row.runner,
+                str(sum(row.states.values())),
+                _states(row),
+                when(row.created),
+                printable(row.title),
+            ]
+            for row in rows
+        ],
+        spare=("title",),
+    )
+
+
+def _states(row: "CampaignRow") -> str:
+    there = {state: count for state, count in row.states.items() if count}
+    if set(there) <= {"done"}:
+        return "done" if there else "empty"
+    return ", ".join(f"{count} {state}" for state, count in there.items())
+
+
+def show_runs(console: "Console", campaign: "CampaignRow", found: "Sequence[Run]") -> None:
+    """Prints a campaign: one line a run."""
+    terminal.draw(console, runs(campaign, found))
+    for run in found:
+        if run.message:
+            console.print(f"run {run.id} failed: {printable(run.message)}")
+
+
+def runs(campaign: "CampaignRow", found: "Sequence[Run]") -> Table:
+    """Returns the table of a campaign's runs."""
+    labels = list(dict.fromkeys(label for run in found for label in run.labels))
+    varied = [label for label in labels if len({run.labels.get(label) for run in found}) > 1]
+    columns = [Column("run"), text("state"), *(text(label) for label in varied)]
+    columns += [Column(name) for name in ("read IOPS", "write IOPS", "mean", "99 %")]
+    title = printable(campaign.title) or printable(campaign.name)
+    note = f"{printable(campaign.path)}, begun {when(campaign.created)}, blklab {campaign.version}"
+    return Table(
+        f"Campaign {campaign.number}: {title}, on {campaign.runner}",
+        columns,
+        [
+            [
+                str(run.id),
+                run.state,
+                *(printable(run.labels.get(label, words.NONE)) for label in varied),
+                *figures(run.outcome),
+            ]
+            for run in found
+        ],
+        note,
+        spare=("mean", "state"),
+    )
+
+
+def figures(outcome: "Any") -> list[str]:
+    """Returns read IOPS, write IOPS, mean and 99th percentile of the latency, as text.
+
+    Of the direction with the more I/Os; a dash for what there is not.
+    """
+    if not outcome or "read" not in outcome:
+        return [words.NONE] * 4
+    rates = [
+        words.NONE if not way.get("total_ios") else f"{way['iops']:,.0f}"
+        for way in (outcome["read"], outcome["write"])
+    ]
+    busier = max(("read", "write"), key=lambda way: outcome[way].get("total_ios") or 0)
+    latency = outcome[busier].get("clat_ns") or {}
+    return [*rates, *(words.duration(latency.get(name)) for name in ("mean", "p99"))]
+
+
+def when(stamp: str) -> str:
+    """Returns an ISO time as the user's clock shows it, to the minute."""
+    return datetime.fromisoformat(stamp).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,57 @@
+"""Runs as rows of plain figures: CSV for spreadsheets, JSON for programs."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from blklab.analysis.metrics import flat, shares
+
+if TYPE_CHECKING:
+    from blklab.store.query import Run
+
+
+def rows(runs: "Sequence[Run]") -> list[dict[str, Any]]:
+    """Returns one row a run that is done: labels, every figure, each device's shares."""
+    found = []
+    for run in runs:
+        if run.outcome is None:
+            continue
+        row: dict[str, Any] = {
+            "campaign": run.campaign,
+            "run": run.id,
+            "experiment": run.name,
+            "runner": run.runner,
+            "started": run.started,
+            "seconds": run.seconds,
+            **run.labels,
+            **flat(run.outcome),
+        }
+        for name, (reads, writes) in shares(run.outcome).items():
+            row |= {f"{name} read share": reads, f"{name} write share": writes}
+        found.append(row)
+    return found
+
+
+def as_csv(runs: "Sequence[Run]") -> str:
+    """Returns runs as CSV (RFC 4180, but for line ends), units as blklab.analysis.metrics has."""
+    table = rows(runs)
+    names = list(dict.fromkeys(name for row in table for name in row))
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _safe(value) for name, value in row.items()} for row in table)
+    return buffer.getvalue()
+
+
+def _safe(value: Any) -> Any:
+    """Keeps a spreadsheet from taking a label for a formula."""
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t")):
+        return "'" + value
+    return value
+
+
+def as_json(runs: "Sequence[Run]") -> str:
+    """Returns runs as the JSON that `blklab runs show --json` prints."""
+    return json.dumps([run.as_dict() for run in runs], indent=2, allow_nan=False) + "\n"

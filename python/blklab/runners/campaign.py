@@ -1,0 +1,128 @@
+"""Carrying out a plan on a runner, with a store that keeps what is done: resumed after a crash."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from blklab.errors import BlklabError
+from blklab.runners.base import Runner
+from blklab.runners.result import Result
+from blklab.spec.cells import Cell, Plan
+from blklab.store import query, series
+from blklab.store.campaigns import Campaign, Store
+from blklab.store.finished import Finished
+
+
+@dataclass
+class Outcome:
+    """What became of a plan."""
+
+    results: list[Result]
+    """Of every cell that is done, in the order of the plan."""
+
+    failed: list[str]
+    """What went wrong, one line a cell."""
+
+    campaign: int | None
+    """Its number in the store."""
+
+
+def carry_out(
+    runner: Runner,
+    plan: Plan,
+    store: Store | None,
+    *,
+    resume: bool = False,
+    ended: Callable[[int], None] = lambda _done: None,
+) -> Outcome:
+    """Measures the cells of a plan, those excepted that a resumed campaign has done already.
+
+    `ended` is called with the number of cells that are done, whenever one is. On an interrupt, the
+    cells under way are planned again.
+    """
+    environment = runner.environment()
+    campaign = None
+    if store is not None:
+        store.tidy()
+        campaign = (store.resume(plan) if resume else None) or store.begin(plan)
+    ledger = _Ledger(runner.name, store, campaign, environment, ended)
+    waiting = [cell for cell in plan.cells if ledger.waits(cell)]
+    ledger.done = len(plan.cells) - len(waiting)
+    try:
+        runner.run(waiting, ledger)
+    except BaseException:
+        ledger.release()
+        raise
+    results = ledger.results
+    if store is not None and campaign is not None and len(results) < len(plan.cells):
+        earlier = [run for run in query.runs_of(store, campaign.number) if run.outcome is not None]
+        results = {run.number: of_run(store, run) for run in earlier} | results
+    ordered = [results[cell.number] for cell in plan.cells if cell.number in results]
+    return Outcome(ordered, ledger.failed, None if campaign is None else campaign.number)
+
+
+def of_run(store: Store, run: query.Run) -> Result:
+    """Returns the result of a run that is done, with its series as results have it."""
+    outcome = {**(run.outcome or {}), "series": series.as_outcome(query.points(store, run.id))}
+    return Result(run.number, run.labels, run.runner, outcome, run.seconds or 0.0, run.id)
+
+
+@dataclass
+class _Ledger:
+    runner: str
+    store: Store | None
+    campaign: Campaign | None
+    environment: Mapping[str, Any]
+    ended: Callable[[int], None]
+    results: dict[int, Result] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    done: int = 0
+    under_way: set[int] = field(default_factory=set)
+
+    def waits(self, cell: Cell) -> bool:
+        """Tells whether a cell is still to be measured."""
+        return self.campaign is None or cell.key in self.campaign.waiting
+
+    def begin(self, cell: Cell) -> bool:
+        run = self._run(cell)
+        if run is None or self.store is None:
+            return True
+        taken = self.store.claim(run, self.environment)
+        if taken:
+            self.under_way.add(run)
+        return taken
+
+    def end(self, cell: Cell, finished: Finished) -> None:
+        run = self._run(cell)
+        if run is not None and self.store is not None:
+            self.store.finish(run, finished)
+            self.under_way.discard(run)
+        outcome = {**finished.outcome, "series": series.as_outcome(finished.points)}
+        self.results[cell.number] = Result(
+            cell.number, cell.labels, self.runner, outcome, finished.seconds, run
+        )
+        self._count()
+
+    def fail(self, cell: Cell, message: str) -> None:
+        run = self._run(cell)
+        if run is not None and self.store is not None:
+            self.store.fail(run, message)
+            self.under_way.discard(run)
+        self.failed.append(f"{cell.name}: {message}")
+        self._count()
+
+    def release(self) -> None:
+        """Plans again what is under way; the store may be what failed."""
+        for run in list(self.under_way):
+            with suppress(BlklabError):
+                if self.store is not None:
+                    self.store.release(run)
+            self.under_way.discard(run)
+
+    def _run(self, cell: Cell) -> int | None:
+        return None if self.campaign is None else self.campaign.waiting[cell.key]
+
+    def _count(self) -> None:
+        self.done += 1
+        self.ended(self.done)
