@@ -1,0 +1,102 @@
+"""A comparison as tables, one for each figure."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from blklab.analysis.metrics import METRICS
+from blklab.report import terminal, words
+from blklab.report.tables.base import Column, Table, text
+from blklab.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from blklab.analysis.compare import Comparison, Row, Value
+    from blklab.analysis.resampling import Difference
+
+SAID: Final[Mapping[str, str]] = {
+    "better": "better",
+    "worse": "worse",
+    "same": "no difference seen",
+    "unknown": "not known",
+}
+"""Verdicts, as they are read."""
+
+
+def show(console: "Console", comparison: "Comparison") -> None:
+    """Prints a comparison."""
+    for table in tables(comparison):
+        terminal.draw(console, table)
+    for note in comparison.notes:
+        console.print(f"note: {printable(note)}")
+
+
+def tables(comparison: "Comparison") -> list[Table]:
+    """Returns a table for each figure, one row for each cell and side that is compared."""
+    names = list(dict.fromkeys(row.metric for row in comparison.rows))
+    return [
+        _table(comparison, name, [row for row in comparison.rows if row.metric == name])
+        for name in names
+    ]
+
+
+def _table(comparison: "Comparison", name: str, rows: "Sequence[Row]") -> Table:
+    sides = [printable(side) for side in comparison.sides]
+    many = len(sides) > 2
+    columns = [text(label) for label in comparison.by]
+    columns += [Column(sides[0])]
+    columns += [text("against")] if many else []
+    columns += [Column("" if many else sides[1]), Column("change"), Column("95 % interval")]
+    columns += [Column("p"), text("")]
+    drawn = [
+        [
+            *(printable(row.labels[label]) for label in comparison.by),
+            value(name, row.values[0]),
+            *([sides[at]] if many else []),
+            value(name, row.values[at]),
+            *_difference(row.differences[at - 1]),
+            SAID[row.verdicts[at - 1]],
+        ]
+        for row in rows
+        for at in range(1, len(row.values))
+    ]
+    return Table(f"{METRICS[name].what} ({name})", columns, drawn, spare=("p",))
+
+
+def value(metric: str, found: "Value | None") -> str:
+    """Returns a figure with the range of its runs: `12,345 (12,100 to 12,500)`."""
+    if found is None:
+        return words.NONE
+    mean = figure(metric, found.mean)
+    if found.runs == 1:
+        return mean
+    return f"{mean} ({figure(metric, found.least)} to {figure(metric, found.most)})"
+
+
+def figure(metric: str, amount: float) -> str:
+    """Returns a figure with its unit."""
+    match METRICS[metric].kind:
+        case "time":
+            return words.duration(amount)
+        case "bandwidth":
+            return words.rate(amount)
+    return f"{amount:,.0f}"
+
+
+def _difference(found: "Difference | None") -> list[str]:
+    if found is None:
+        return [words.NONE] * 3
+    interval = words.NONE
+    if found.low is not None and found.high is not None:
+        interval = f"{_percent(found.low)} to {_percent(found.high)}"
+    return [_percent(found.change), interval, _probability(found.p)]
+
+
+def _percent(change: float) -> str:
+    return f"{100 * change:+.1f} %".replace("-", "−")
+
+
+def _probability(p: float | None) -> str:
+    if p is None:
+        return words.NONE
+    return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,0 +1,126 @@
+"""How sure a difference is: on samples whose truth is known."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blklab.analysis.resampling import Sample, correlation_time, difference, holm
+
+
+def correlated(generator: np.random.Generator, count: int, phi: float, level: float) -> list[float]:
+    """An AR(1) process around a level: its correlation time is (1 + φ) / (1 − φ)."""
+    noise = generator.normal(size=count)
+    values = np.empty(count)
+    values[0] = noise[0] / np.sqrt(1 - phi**2)
+    for at in range(1, count):
+        values[at] = phi * values[at - 1] + noise[at]
+    return list(level + values)
+
+
+def run(values: list[float]) -> Sample:
+    return Sample(float(np.mean(values)), values)
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.8])
+def test_the_correlation_time_of_a_known_process(phi: float) -> None:
+    values = correlated(np.random.default_rng(1), 20_000, phi, 0)
+    assert correlation_time(values) == pytest.approx((1 + phi) / (1 - phi), rel=0.15)
+
+
+def test_what_does_not_vary_has_no_memory() -> None:
+    assert correlation_time([5.0] * 100) == 1
+    assert correlation_time([]) == 1
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.7])
+def test_intervals_of_single_runs_hold_the_truth_as_often_as_they_say(phi: float) -> None:
+    generator = np.random.default_rng(7)
+    held = alarms = 0
+    trials = 200
+    for _ in range(trials):
+        one, two = (run(correlated(generator, 300, phi, 100)) for _ in range(2))
+        found = difference([one], [two])
+        assert found is not None
+        assert found.low is not None
+        assert found.high is not None
+        assert found.p is not None
+        held += found.low <= 0 <= found.high
+        alarms += found.p < 0.05
+    assert held / trials > 0.88
+    assert alarms / trials < 0.12
+
+
+def test_intervals_of_few_runs_hold_the_truth_as_often_as_they_say() -> None:
+    generator = np.random.default_rng(8)
+    held = alarms = 0
+    trials = 300
+    for _ in range(trials):
+        one, two = ([Sample(float(x)) for x in generator.normal(100, 3, size=5)] for _ in range(2))
+        found = difference(one, two)
+        assert found is not None
+        assert found.low is not None
+        assert found.high is not None
+        assert found.p is not None
+        held += found.low <= 0 <= found.high
+        alarms += found.p < 0.05
+    assert held / trials > 0.9
+    assert alarms / trials < 0.09
+
+
+def test_ignoring_memory_would_be_wrong() -> None:
+    """The test that follows from independent samples cries wolf on the very same series."""
+    generator = np.random.default_rng(9)
+    naive = ours = 0
+    for _ in range(100):
+        one, two = (correlated(generator, 300, 0.8, 100) for _ in range(2))
+        error = np.sqrt((np.var(one) + np.var(two)) / 300)
+        naive += abs(np.mean(one) - np.mean(two)) / error > 1.96
+        found = difference([run(one)], [run(two)])
+        assert found is not None
+        assert found.p is not None
+        ours += found.p < 0.05
+    assert naive > 30
+    assert ours < 15
+
+
+def test_a_real_difference_is_seen() -> None:
+    generator = np.random.default_rng(10)
+    one = [run(correlated(generator, 60, 0.5, 100)) for _ in range(3)]
+    two = [run(correlated(generator, 60, 0.5, 90)) for _ in range(3)]
+    found = difference(one, two)
+    assert found is not None
+    assert found.change == pytest.approx(-0.1, abs=0.01)
+    assert found.high is not None
+    assert found.high < -0.05
+    assert found.p is not None
+    assert found.p < 0.01
+
+
+def test_what_nothing_tells() -> None:
+    assert difference([Sample(0.0)], [Sample(1.0)]) is None
+    alone = difference([Sample(10.0)], [Sample(11.0, [1.0] * 100)])
+    assert alone is not None
+    assert (alone.low, alone.high, alone.p) == (None, None, None)
+    assert alone.change == pytest.approx(0.1)
+
+
+def test_runs_that_are_all_equal() -> None:
+    same, other = [Sample(5.0)] * 3, [Sample(6.0)] * 3
+    assert difference(same, same) is not None
+    found = [difference(same, same), difference(same, other)]
+    assert [one and one.p for one in found] == [1.0, 0.0]
+
+
+def test_holms_correction() -> None:
+    assert holm([0.01, None, 0.04, 0.03]) == pytest.approx([0.03, None, 0.06, 0.06], nan_ok=False)
+
+
+@given(st.lists(st.none() | st.floats(0, 1), max_size=12))
+def test_a_corrected_p_is_never_smaller_and_keeps_the_order(values: list[float | None]) -> None:
+    adjusted = holm(values)
+    pairs = [(p, q) for p, q in zip(values, adjusted, strict=True) if p is not None]
+    assert all(q is not None and p <= q <= 1 for p, q in pairs)
+    in_order = [q for _, q in sorted(pairs)]
+    assert in_order == sorted(q for q in in_order if q is not None)
+    assert [q is None for q in adjusted] == [p is None for p in values]

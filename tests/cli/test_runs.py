@@ -1,0 +1,115 @@
+"""Results are kept: `blklab runs` and `blklab compare`, from the command line."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import polars
+import pytest
+
+from tests.conftest import Run
+
+SMALL = """
+title = "Two mirrors"
+[devices]
+nvme = { model = "pm983", size = "1GiB" }
+ssd = { model = "sm883", size = "1GiB" }
+[stacks]
+raid1 = { level = 1, members = ["nvme", "ssd"] }
+near = { level = 10, members = ["nvme", "ssd"] }
+[workloads]
+randread = { rw = "randread", iodepth = 32, numjobs = 4 }
+[settings]
+kernel = "4.19"
+max_ios = 20_000
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path, run: Run) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    assert run("run", path).status == 0
+    return path
+
+
+@pytest.mark.usefixtures("small")
+def test_what_was_run_is_kept_and_shown(run: Run) -> None:
+    listed = run("runs", "list")
+    assert "1 campaign" in listed.out
+    assert "small" in listed.out
+    (campaign,) = json.loads(run("runs", "list", "--json").out)
+    assert campaign["states"] == {"planned": 0, "running": 0, "done": 2, "failed": 0}
+    shown = run("runs", "show", "small@sim")
+    assert "Campaign 1: Two mirrors, on sim" in shown.out
+    (near,) = json.loads(run("runs", "show", "1:stack=near", "--json").out)
+    assert near["labels"]["stack"] == "near"
+    assert near["read"]["total_ios"] == 20_000
+    assert near["environment"]["blklab"]
+
+
+@pytest.mark.usefixtures("small")
+def test_export(run: Run, tmp_path: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(run("runs", "export", "1", "--as", "csv").out)))
+    assert [row["stack"] for row in rows] == ["raid1", "near"]
+    assert float(rows[0]["iops"]) > float(rows[1]["iops"])
+    assert float(rows[0]["nvme read share"]) + float(rows[0]["ssd read share"]) == 1
+    path = tmp_path / "series.parquet"
+    assert run("runs", "export", "1", "--as", "series", "-o", path).status == 0
+    frame = polars.read_parquet(path)
+    assert frame["read_ios"].sum() == 40_000
+    assert sorted(set(frame["run"])) == [1, 2]
+    assert [one["run"] for one in json.loads(run("runs", "export", "1").out)] == [1, 2]
+
+
+@pytest.mark.usefixtures("small")
+def test_removing(run: Run) -> None:
+    assert run("runs", "rm", "1:stack=near", "--yes").status == 0
+    assert len(json.loads(run("runs", "show", "1", "--json").out)) == 1
+    assert run("runs", "rm", "small", "--yes").status == 0
+    assert json.loads(run("runs", "list", "--json").out) == []
+    assert run("runs", "rm", "small", "--yes").status == 2
+
+
+def test_resuming_a_complete_campaign_runs_nothing(run: Run, small: Path) -> None:
+    first = json.loads(run("runs", "show", "1", "--json").out)
+    again = json.loads(run("run", small, "--resume", "--json").out)
+    assert [one["run"] for one in again] == [1, 2]
+    assert [one["read"] for one in again] == [one["read"] for one in first]
+    assert sum(point["ios"][0] for point in again[0]["series"]) == 20_000
+    assert len(json.loads(run("runs", "list", "--json").out)) == 1
+
+
+def test_a_run_that_is_not_kept(run: Run, small: Path) -> None:
+    (one, _) = json.loads(run("run", small, "--no-store", "--json").out)
+    assert one["run"] is None
+    assert len(json.loads(run("runs", "list", "--json").out)) == 1
+
+
+@pytest.mark.usefixtures("small")
+def test_comparing_stacks(run: Run) -> None:
+    outcome = run("compare", "small", "--between", "stack", "--metric", "iops")
+    assert outcome.status == 0
+    assert "I/Os a second (iops)" in outcome.out
+    assert "stack=raid1" in outcome.out
+    assert "worse" in outcome.out
+    document = json.loads(run("compare", "small", "--between", "stack", "--json").out)
+    assert [row["metric"] for row in document["rows"]] == ["iops", "mean", "p99"]
+
+
+@pytest.mark.usefixtures("small")
+def test_a_failed_comparison_has_status_1(run: Run) -> None:
+    words = ("compare", "small", "--between", "stack", "--fail-if")
+    failed = run(*words, "iops < 0.95*baseline", "--sure")
+    assert failed.status == 1
+    assert failed.err == "blklab: error: stack=near: iops < 0.95*baseline\n"
+    assert run(*words, "iops < 0.01*baseline").status == 0
+    assert run(*words, "iops <> 1").status == 2
+
+
+def test_an_empty_store(run: Run) -> None:
+    outcome = run("compare", "a", "b")
+    assert outcome.status == 2
+    assert "it is empty" in outcome.err
+    assert run("runs", "list").status == 0
