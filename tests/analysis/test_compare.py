@@ -34,7 +34,10 @@ def no_points(_run: int) -> Sequence[Point]:
 
 
 def three(base: float, **labels: str) -> list[Run]:
-    return [run(base + repeat, **labels, repeat=str(repeat), runner="host") for repeat in (1, 2, 3)]
+    return [
+        run(base + n, **{**labels, "repeat": str(n)})  # type: ignore[arg-type]
+        for n in (1, 2, 3)
+    ]
 
 
 def test_cells_are_matched_by_their_labels() -> None:

@@ -244,14 +244,13 @@ def _judged(rows: Sequence[Row], confidence: float) -> list[Row]:
     judged = []
     for row in rows:
         better = METRICS[row.metric].more_is_better
-        verdicts = [
-            _verdict(one, next(adjusted), better, 1 - confidence) for one in row.differences
-        ]
+        verdicts = [verdict(one, next(adjusted), better, 1 - confidence) for one in row.differences]
         judged.append(Row(row.metric, row.labels, row.values, row.differences, verdicts))
     return judged
 
 
-def _verdict(one: Difference | None, p: float | None, more: bool, alpha: float) -> str:
+def verdict(one: Difference | None, p: float | None, more: bool, alpha: float) -> str:
+    """Returns what a difference is, if `more` is better: see `Row.verdicts`."""
     if one is None or p is None or one.low is None or one.high is None:
         return "unknown"
     if p >= alpha or one.low <= 0 <= one.high:

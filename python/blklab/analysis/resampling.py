@@ -1,10 +1,10 @@
 """How sure a difference is: few runs, each of many samples that depend on one another.
 
 Two things vary: a run from the next, and an interval from the next within a run, where neighbours
-are alike (autocorrelation). Runs are resampled as they are, intervals in blocks longer than their
-memory (the circular block bootstrap: Politis and Romano, 1992). Intervals of few runs are widened
+are alike (autocorrelation). Three runs or more are resampled as they are; within fewer, intervals
+are, in blocks longer than their memory (the circular block bootstrap: Politis and Romano, 1992). Intervals of few runs are widened
 as Hesterberg does ("What Teachers Should Know About the Bootstrap", The American Statistician
-69(4), 2015, "expanded percentile interval"), and the test is Welch's, on runs where there are two
+69(4), 2015, "expanded percentile interval"), those of two are Student's, and the test is Welch's, on runs where there are two
 or more, else on as many independent samples as the intervals are worth.
 """
 
@@ -24,6 +24,9 @@ DRAWS: Final = 2000
 
 SEED: Final = 20_260
 """The same samples give the same interval, whenever asked."""
+
+ENOUGH: Final = 3
+"""Runs that say by themselves how much a run varies."""
 
 MEMORY_BLOCKS: Final = 2
 """Length of a block, in correlation times."""
@@ -90,6 +93,9 @@ def difference(
     if None in spreads:
         return Difference(change, None, None, None)
     known = [spread for spread in spreads if spread is not None]
+    p = _welch(means, known)
+    if any(1 < len(side) < ENOUGH for side in (baseline, other)):
+        return Difference(change, *_of_pairs(means, known, change, confidence), p)
     generator = np.random.default_rng(SEED)
     drawn = [_draws(side, generator) for side in (baseline, other)]
     low_share = _expanded((1 - confidence) / 2, min(degrees for _, degrees in known))
@@ -99,7 +105,7 @@ def difference(
     if not len(changes):
         return Difference(change, None, None, None)
     low, high = np.quantile(changes, [low_share, 1 - low_share])
-    return Difference(change, float(low), float(high), _welch(means, known))
+    return Difference(change, float(low), float(high), p)
 
 
 def _spread(side: Sequence[Sample]) -> tuple[float, float] | None:
@@ -122,13 +128,36 @@ def _welch(means: Sequence[float], spreads: Sequence[tuple[float, float]]) -> fl
     """Returns the two-sided p of Welch's t-test (Biometrika 34, 1947)."""
     from scipy.special import stdtr
 
-    (one, one_degrees), (two, two_degrees) = spreads
-    variance = one + two
+    variance = sum(spread for spread, _ in spreads)
     if variance == 0:
         return 1.0 if means[0] == means[1] else 0.0
     t = abs(means[1] - means[0]) / math.sqrt(variance)
-    degrees = variance**2 / (one**2 / one_degrees + two**2 / two_degrees)
-    return float(2 * stdtr(degrees, -t))
+    return float(2 * stdtr(_degrees(spreads), -t))
+
+
+def _degrees(spreads: Sequence[tuple[float, float]]) -> float:
+    """Returns the degrees of freedom of two spreads together (Welch and Satterthwaite)."""
+    total = sum(spread for spread, _ in spreads)
+    parts = sum(spread**2 / degrees for spread, degrees in spreads)
+    return total**2 / parts if parts else min(degrees for _, degrees in spreads)
+
+
+def _of_pairs(
+    means: Sequence[float],
+    spreads: Sequence[tuple[float, float]],
+    change: float,
+    confidence: float,
+) -> tuple[float, float]:
+    """Returns the interval of Student's t: two runs can only be resampled into themselves."""
+    from scipy.special import stdtrit
+
+    relative = [
+        spread / mean**2 if mean else 0.0 for mean, (spread, _) in zip(means, spreads, strict=True)
+    ]
+    scaled = [(part, degrees) for part, (_, degrees) in zip(relative, spreads, strict=True)]
+    t = float(stdtrit(_degrees(scaled), (1 + confidence) / 2))
+    reach = t * (1 + change) * math.sqrt(sum(relative))
+    return change - reach, change + reach
 
 
 def _expanded(share: float, degrees: float) -> float:
@@ -143,7 +172,10 @@ def _draws(side: Sequence[Sample], generator: "np.random.Generator") -> "Array":
     """Returns the means of resampled sides."""
     import numpy as np
 
-    within = np.stack([_within(sample, generator) for sample in side])
+    if len(side) >= ENOUGH:  # they differ by what varies within them as well
+        within = np.stack([np.full(DRAWS, sample.value) for sample in side])
+    else:
+        within = np.stack([_within(sample, generator) for sample in side])
     runs = generator.integers(len(side), size=(len(side), DRAWS))
     which = generator.integers(DRAWS, size=(len(side), DRAWS))
     drawn: Any = within[runs, which].mean(axis=0)

@@ -13,6 +13,9 @@ from blklab.cli.lazy import Entry, LazyGroup
 
 COMMANDS = {
     "run": Entry("blklab.cli.run:run", "Run an experiment: stacks × workloads × settings"),
+    "tune": Entry(
+        "blklab.cli.tune:tune", "Say which setting of a sweep mattered, and how to keep it"
+    ),
     "compare": Entry("blklab.cli.compare:compare", "Compare results, and say whether they differ"),
     "runs": Entry("blklab.cli.runs:runs", "See, export and remove results that were kept"),
     "trace": Entry("blklab.cli.trace:trace", "Read block traces and say what the workload is"),

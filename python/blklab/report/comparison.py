@@ -86,17 +86,23 @@ def figure(metric: str, amount: float) -> str:
 def _difference(found: "Difference | None") -> list[str]:
     if found is None:
         return [words.NONE] * 3
-    interval = words.NONE
-    if found.low is not None and found.high is not None:
-        interval = f"{_percent(found.low)} to {_percent(found.high)}"
-    return [_percent(found.change), interval, _probability(found.p)]
+    return [change(found.change), interval(found), probability(found.p)]
 
 
-def _percent(change: float) -> str:
-    return f"{100 * change:+.1f} %".replace("-", "−")
+def interval(found: "Difference") -> str:
+    """Returns the confidence interval, or a dash."""
+    if found.low is None or found.high is None:
+        return words.NONE
+    return f"{change(found.low)} to {change(found.high)}"
 
 
-def _probability(p: float | None) -> str:
+def change(share: float) -> str:
+    """Returns a change in percent, with its sign."""
+    return f"{100 * share:+.1f} %".replace("-", "−")
+
+
+def probability(p: float | None) -> str:
+    """Returns a p value."""
     if p is None:
         return words.NONE
     return "<0.001" if p < 0.001 else f"{p:.3f}"

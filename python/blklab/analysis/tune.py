@@ -1,0 +1,208 @@
+"""What a sweep says: which setting mattered, by how much, and how sure that is."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from blklab.analysis.compare import REPEAT, over_time, verdict
+from blklab.analysis.metrics import METRICS, Metric
+from blklab.analysis.resampling import Difference, Sample, difference, holm
+from blklab.errors import UsageError
+from blklab.spec.problems import near
+from blklab.spec.sweep import AS_IS, MODE, is_setting
+from blklab.store.query import CampaignRow, Run
+from blklab.store.series import Point
+
+Points = Callable[[int], Sequence[Point]]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One value of one setting, against the baseline."""
+
+    setting: str
+    value: str
+    baseline: str
+    """What it is compared with: `as is`, or the first value of the sweep."""
+
+    difference: Difference
+    verdict: str
+    """`better`, `worse`, `same` or `unknown`, as of a comparison."""
+
+    runs: int
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What a sweep says of one workload on one stack."""
+
+    labels: Mapping[str, str]
+    metric: str
+    baseline: float | None
+    effects: Sequence[Effect]
+    """The largest first, whichever way."""
+
+    @property
+    def best(self) -> dict[str, Effect]:
+        """The best value of each setting that made a difference for the better."""
+        found: dict[str, Effect] = {}
+        for effect in self.effects:
+            if effect.verdict == "better":
+                found.setdefault(effect.setting, effect)
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns it for `--json`."""
+        return {
+            "labels": dict(self.labels),
+            "metric": self.metric,
+            "baseline": self.baseline,
+            "effects": [
+                {**vars(effect), "difference": vars(effect.difference)} for effect in self.effects
+            ],
+            "best": {setting: effect.value for setting, effect in self.best.items()},
+        }
+
+
+def tune(
+    campaign: CampaignRow,
+    runs: Sequence[Run],
+    metric: str,
+    points: Points,
+    confidence: float = 0.95,
+) -> list[Tuning]:
+    """Returns what a sweep says, for each workload and stack by itself.
+
+    One at a time, each value is compared with the runs in which nothing was changed. Of every
+    combination, with the first value of its setting: each run over the mean of those that differ
+    only in this setting. Raises UsageError for a campaign that is no sweep.
+    """
+    if metric not in METRICS:
+        raise UsageError(f"no figure is called {metric!r}; {near(metric, METRICS)}")
+    settings = [key for key in campaign.experiment.get("sweep", {}) if key != MODE]
+    done = [run for run in runs if run.outcome is not None]
+    if not settings:
+        raise UsageError(
+            f"campaign {campaign.number} ({campaign.name}) is no sweep: [sweep] in the experiment"
+            " says what to try (docs/experiments.md)"
+        )
+    if not done:
+        raise UsageError(f"campaign {campaign.number}: none of its runs is done")
+    contexts: dict[tuple[tuple[str, str], ...], list[Run]] = {}
+    for run in done:
+        pairs = tuple(pair for pair in run.labels.items() if pair[0] not in {*settings, REPEAT})
+        contexts.setdefault(pairs, []).append(run)
+    varied = {
+        label
+        for label in dict(next(iter(contexts)))
+        if len({dict(around)[label] for around in contexts}) > 1
+    }
+    together = campaign.experiment["sweep"].get(MODE) == "all"
+    found = []
+    for around, mine in contexts.items():
+        samples = _samples(mine, METRICS[metric], points)
+        if not samples:
+            continue
+        labels = {label: value for label, value in around if label in varied}
+        effects = _effects(samples, settings, together=together, confidence=confidence)
+        base = [sample.value for run, sample in samples if _is_baseline(run, settings)]
+        mean = sum(base) / len(base) if base else None
+        found.append(Tuning(labels, metric, mean, effects))
+    if not found:
+        raise UsageError(f"campaign {campaign.number}: its runs have no {metric}")
+    return _judged(found, METRICS[metric], confidence)
+
+
+Measured = tuple[Run, Sample]
+
+
+def _samples(runs: Sequence[Run], metric: Metric, points: Points) -> list[Measured]:
+    found = []
+    for run in runs:
+        value = metric.of(run.outcome or {})
+        if value is not None:
+            found.append((run, Sample(value, over_time(metric.name, points(run.id)))))
+    return found
+
+
+def _is_baseline(run: Run, settings: Sequence[str]) -> bool:
+    return all(run.labels.get(setting) == AS_IS for setting in settings)
+
+
+def _effects(
+    samples: Sequence[Measured], settings: Sequence[str], *, together: bool, confidence: float
+) -> list[Effect]:
+    effects = []
+    for setting in settings:
+        if together:
+            mine = _normalised(samples, setting, settings)
+        else:
+            others = [other for other in settings if other != setting]
+            mine = [(run, sample) for run, sample in samples if _is_baseline(run, others)]
+        values = list(dict.fromkeys(run.labels[setting] for run, _ in mine))
+        if not values:
+            continue
+        first = AS_IS if AS_IS in values else values[0]
+        base = [sample for run, sample in mine if run.labels[setting] == first]
+        for value in values:
+            these = [sample for run, sample in mine if run.labels[setting] == value]
+            if value == first or (found := difference(base, these, confidence)) is None:
+                continue
+            effects.append(Effect(setting, value, first, found, "unknown", len(these)))
+    return effects
+
+
+def _normalised(
+    samples: Sequence[Measured], setting: str, settings: Sequence[str]
+) -> list[Measured]:
+    """Returns runs over the mean of those that have all other settings in common."""
+    groups: dict[tuple[str, ...], list[Measured]] = {}
+    for run, sample in samples:
+        key = tuple(run.labels[other] for other in settings if other != setting)
+        groups.setdefault(key, []).append((run, sample))
+    found = []
+    for members in groups.values():
+        mean = sum(sample.value for _, sample in members) / len(members)
+        for run, sample in members:
+            if mean:
+                series = [value / mean for value in sample.series]
+                found.append((run, Sample(sample.value / mean, series)))
+    return found
+
+
+def _judged(found: Sequence[Tuning], metric: Metric, confidence: float) -> list[Tuning]:
+    """Gives verdicts, p corrected for all that was tried, and puts the largest effects first."""
+    adjusted = iter(holm([effect.difference.p for one in found for effect in one.effects]))
+    judged = []
+    for one in found:
+        effects = [
+            replace(
+                effect,
+                verdict=verdict(
+                    effect.difference, next(adjusted), metric.more_is_better, 1 - confidence
+                ),
+            )
+            for effect in one.effects
+        ]
+        sign = 1 if metric.more_is_better else -1
+        effects.sort(key=lambda effect: -sign * effect.difference.change)
+        judged.append(replace(one, effects=effects))
+    return judged
+
+
+def settings_of(tunings: Sequence[Tuning]) -> dict[str, str]:
+    """Returns the settings of the host that were for the better everywhere they were tried.
+
+    A value is taken if it was `better` for one workload at least and `worse` for none.
+    """
+    chosen: dict[str, str] = {}
+    for one in tunings:
+        for setting, effect in one.best.items():
+            if is_setting(setting) and not any(
+                other.verdict == "worse"
+                for each in tunings
+                for other in each.effects
+                if (other.setting, other.value) == (setting, effect.value)
+            ):
+                chosen.setdefault(setting, effect.value)
+    return chosen

@@ -1,0 +1,64 @@
+"""`blklab tune`: which setting of a sweep mattered, and how to keep it."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from blklab.cli.common import emit, json_option, store_option
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@click.command()
+@click.argument("campaign")
+@click.option("--metric", default="iops", show_default=True, help="What is to become better.")
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0.5, 0.999),
+    default=0.95,
+    show_default=True,
+    help="Of the intervals, and of what is called a difference.",
+)
+@store_option
+@json_option
+def tune(
+    *, campaign: str, metric: str, confidence: float, store: str | None, as_json: bool
+) -> None:
+    """Say which setting of a sweep mattered, by how much, and how to keep it.
+
+    CAMPAIGN is the sweep, once it was run: `blklab run EXPERIMENT --on host` with a table [sweep]
+    (docs/howto-measure.md). `blklab runs --help` says how to name it. Nothing is changed: the
+    commands, the udev rule and the sysctl file are printed.
+
+    \b
+    Examples:
+      blklab run sweep.toml --on host && blklab tune sweep@host
+      blklab tune sweep@host --metric p99
+    """
+    from blklab.analysis import keeping
+    from blklab.analysis import tune as analysis
+    from blklab.report import tuning as report
+    from blklab.store import query
+    from blklab.store.campaigns import Store
+
+    kept = Store(store)
+    found = query.selected(kept, campaign)
+    tunings = analysis.tune(
+        found.campaign, found.runs, metric, lambda run: query.points(kept, run), confidence
+    )
+    devices = {
+        device["name"]: device
+        for run in found.runs
+        for device in (run.outcome or {}).get("devices", [])
+    }
+    # What was simulated is no device of this host.
+    better = analysis.settings_of(tunings) if found.campaign.runner == "host" else {}
+    lasting = keeping.keep(better, list(devices.values()))
+    alone = found.campaign.experiment["sweep"].get("mode") != "all"
+
+    def draw(console: "Console") -> None:
+        report.show(console, tunings, lasting, alone=alone)
+
+    document = {"tunings": [one.as_dict() for one in tunings], "keep": vars(lasting)}
+    emit(document, as_json, draw)

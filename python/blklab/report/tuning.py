@@ -1,0 +1,97 @@
+"""What a sweep says, as a table and as what to do."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from blklab.analysis import keeping
+from blklab.analysis.metrics import METRICS
+from blklab.report import terminal, words
+from blklab.report.comparison import SAID, change, figure, interval, probability
+from blklab.report.tables.base import Column, Table, text
+from blklab.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from blklab.analysis.keeping import Kept
+    from blklab.analysis.tune import Tuning
+
+
+def show(console: "Console", tunings: "Sequence[Tuning]", kept: "Kept", *, alone: bool) -> None:
+    """Prints what mattered, and how to keep what was for the better."""
+    for one in tunings:
+        terminal.draw(console, table(one))
+        console.print(conclusion(one))
+    lines = keep(kept)
+    if lines:
+        console.print()
+        for line in lines:
+            console.print(line, soft_wrap=True)
+        if alone and len(set(kept.commands)) > 1:
+            console.print(
+                'Each was measured alone: what they do together, mode = "all" tells.', style="dim"
+            )
+
+
+def table(one: "Tuning") -> Table:
+    """Returns one row for each value that was tried."""
+    columns = [text("setting"), text("value"), text("against"), Column("runs"), Column("change")]
+    columns += [Column("95 % interval"), Column("p"), text("")]
+    rows = [
+        [
+            printable(effect.setting),
+            printable(effect.value),
+            printable(effect.baseline),
+            str(effect.runs),
+            change(effect.difference.change),
+            interval(effect.difference),
+            probability(effect.difference.p),
+            SAID[effect.verdict],
+        ]
+        for effect in one.effects
+    ]
+    labels = " ".join(f"{key}={value}" for key, value in one.labels.items())
+    base = "" if one.baseline is None else f", baseline {figure(one.metric, one.baseline)}"
+    title = f"{METRICS[one.metric].what}{base}"
+    return Table(f"{printable(labels)}: {title}" if labels else title, columns, rows, spare=("p",))
+
+
+def conclusion(one: "Tuning") -> str:
+    """Returns what mattered, in a sentence."""
+    best = one.best
+    worse = {effect.setting for effect in one.effects if effect.verdict == "worse"} - best.keys()
+    quiet = list(
+        dict.fromkeys(
+            effect.setting
+            for effect in one.effects
+            if effect.setting not in best and effect.setting not in worse
+        )
+    )
+    parts = [
+        f"{printable(setting)} = {printable(effect.value)} is for the better"
+        f" ({change(effect.difference.change)}, {interval(effect.difference)})"
+        for setting, effect in best.items()
+    ]
+    if worse:
+        parts.append(f"{_listed(sorted(worse))}: leave as it is, others are worse")
+    if quiet:
+        parts.append(f"{_listed(quiet)}: no difference seen")
+    return "; ".join(parts) + "." if parts else "Nothing was tried beside the baseline."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(printable(name) for name in names)
+
+
+def keep(kept: "Kept") -> list[str]:
+    """Returns the lines that say how to keep settings; none if there is nothing to keep."""
+    lines = []
+    if kept.commands:
+        lines += ["Now, as root:", *(f"    {line}" for line in kept.commands)]
+    if kept.udev:
+        lines += [f"After a reboot, {keeping.UDEV}:", *(f"    {line}" for line in kept.udev)]
+    if kept.sysctl:
+        lines += [f"And {keeping.SYSCTL}:", *(f"    {line}" for line in kept.sysctl)]
+    return [printable(line) for line in lines] or [
+        words.NONE + " nothing to keep: no setting of this host was for the better"
+    ]
