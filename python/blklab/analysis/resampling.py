@@ -2,10 +2,11 @@
 
 Two things vary: a run from the next, and an interval from the next within a run, where neighbours
 are alike (autocorrelation). Three runs or more are resampled as they are; within fewer, intervals
-are, in blocks longer than their memory (the circular block bootstrap: Politis and Romano, 1992). Intervals of few runs are widened
-as Hesterberg does ("What Teachers Should Know About the Bootstrap", The American Statistician
-69(4), 2015, "expanded percentile interval"), those of two are Student's, and the test is Welch's, on runs where there are two
-or more, else on as many independent samples as the intervals are worth.
+are, in blocks longer than their memory (the circular block bootstrap: Politis and Romano, 1992).
+Intervals of few runs are widened as Hesterberg does ("What Teachers Should Know About the
+Bootstrap", The American Statistician 69(4), 2015, "expanded percentile interval"); those of two
+are Student's. The test is Welch's, on runs where there are two or more, else on as many
+independent samples as the intervals are worth.
 """
 
 import math

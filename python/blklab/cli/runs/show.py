@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("campaign")
+@click.option("--randomio", is_flag=True, help="As randomio's table, and where load stops to pay.")
 @click.option("--raw", is_flag=True, help="What fio said, instead: of a single run.")
 @store_option
 @json_option
-def show(*, campaign: str, raw: bool, store: str | None, as_json: bool) -> None:
+def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json: bool) -> None:
     """Show the runs of CAMPAIGN, as `blklab runs --help` says how to name it.
 
     \b
@@ -23,9 +24,10 @@ def show(*, campaign: str, raw: bool, store: str | None, as_json: bool) -> None:
       blklab runs show unbalanced@host
       blklab runs show 3:stack=raid1,iodepth=32 --json | jq .[0].devices
       blklab runs show 3:stack=raid1,iodepth=32 --raw
+      blklab runs show spindles --randomio
     """
     from blklab.errors import UsageError
-    from blklab.report import runs
+    from blklab.report import runs, saturation
     from blklab.store import query
     from blklab.store.campaigns import Store
 
@@ -38,6 +40,10 @@ def show(*, campaign: str, raw: bool, store: str | None, as_json: bool) -> None:
         return
 
     def draw(console: "Console") -> None:
+        if randomio:
+            measured = [(run.labels, run.cell, run.outcome) for run in found.runs if run.outcome]
+            saturation.show(console, measured)
+            return
         runs.show_runs(console, found.campaign, found.runs)
 
     emit([run.as_dict() for run in found.runs], as_json, draw)

@@ -1,0 +1,69 @@
+"""Saturation sweeps: randomio's table, and where more load no longer pays."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from blklab.analysis.saturation import LOADS, Curve, Measured, curves
+from blklab.report import words
+from blklab.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+HEAD = (
+    "  total |  read:         latency (ms)       |  write:        latency (ms)",
+    "   iops |   iops   min    avg    max   sdev |   iops   min    avg    max   sdev",
+    "--------+-----------------------------------+----------------------------------",
+)
+"""As randomio prints it, version 1.6."""
+
+
+def show(console: "Console", runs: Sequence[Measured]) -> None:
+    """Prints a campaign in randomio's manner, and where each curve bends."""
+    for line in randomio(runs):
+        console.print(line, soft_wrap=True)
+    for curve in curves(runs):
+        console.print(f"· {sentence(curve)}")
+
+
+def randomio(runs: Sequence[Measured]) -> Iterator[str]:
+    """Returns randomio's table: a block for all that differs but the load, a line for each run."""
+    blocks: dict[tuple[tuple[str, str], ...], list[Measured]] = {}
+    for run in runs:
+        around = tuple(pair for pair in run[0].items() if pair[0] not in {*LOADS, "repeat"})
+        blocks.setdefault(around, []).append(run)
+    for around, members in blocks.items():
+        yield ""
+        yield printable(" ".join(f"{label}={value}" for label, value in around))
+        yield from HEAD
+        for labels, _, outcome in members:
+            load = " ".join(f"{label}={labels[label]}" for label in LOADS if label in labels)
+            yield f"{line(outcome)}  {printable(load)}".rstrip()
+    yield ""
+
+
+def line(outcome: Mapping[str, Any]) -> str:
+    """Returns a run as a line of randomio's: rates, and latencies in ms."""
+    total = sum(outcome[way].get("iops") or 0 for way in ("read", "write"))
+    return f"{total:7.1f} |{_way(outcome['read'])} |{_way(outcome['write'])}"
+
+
+def _way(figures: Mapping[str, Any]) -> str:
+    latency = figures.get("clat_ns") or {}
+    times = ((latency.get(key) or 0) / 1e6 for key in ("min", "mean", "max", "stddev"))
+    least, mean, most, deviation = times
+    return f"{figures.get('iops') or 0:7.1f} {least:5.1f} {mean:6.1f} {most:6.1f} {deviation:6.1f}"
+
+
+def sentence(curve: Curve) -> str:
+    """Returns where a curve bends."""
+    knee, full, less = curve.knee, curve.saturated, curve.overloaded
+    labels = " ".join(f"{key}={value}" for key, value in curve.labels.items())
+    said = (
+        f"{f'{labels}: ' if labels else ''}the knee is at {knee.in_flight} in flight"
+        f" ({knee.iops:,.0f} IOPS, {words.duration(knee.latency_ns)}); saturated from"
+        f" {full.in_flight} ({full.iops:,.0f} IOPS, {words.duration(full.latency_ns)})"
+    )
+    if less is not None:
+        said += f"; {less.in_flight} bring less again ({less.iops:,.0f} IOPS)"
+    return printable(said + ".")

@@ -1,0 +1,71 @@
+"""Where more load no longer pays."""
+
+import pytest
+
+from blklab.analysis.saturation import Measured, curves
+from blklab.report import saturation as report
+
+
+def queue(threads: int, bs: str = "4k", *, service: float = 0.01, servers: int = 4) -> Measured:
+    """A closed queue of so many servers: its throughput is known from the first principles."""
+    iops = min(threads, servers) / service
+    latency = threads / iops * 1e9
+    half = {
+        "total_ios": 100,
+        "iops": iops / 2,
+        "clat_ns": {"mean": latency, "min": 1e6, "max": 9e9},
+    }
+    labels = {"stack": "x", "bs": bs, "numjobs": str(threads), "repeat": "1"}
+    document = {"jobs": [{"numjobs": threads, "iodepth": 1}]}
+    return labels, document, {"read": half, "write": half}
+
+
+def test_a_queue_bends_where_its_servers_are_all_busy() -> None:
+    (curve,) = curves([queue(threads) for threads in (1, 2, 3, 4, 6, 8, 16)])
+    assert (curve.knee.in_flight, curve.saturated.in_flight) == (4, 4)
+    assert curve.overloaded is None
+    assert curve.as_dict()["knee"] == 4
+    assert "the knee is at 4 in flight (400 IOPS, 10 ms); saturated from 4" in report.sentence(
+        curve
+    )
+
+
+def test_too_much_load_is_seen() -> None:
+    runs = [queue(threads) for threads in (1, 2, 4, 8)]
+    (curve,) = curves([*runs, queue(16, service=0.02), queue(32, service=0.04)])
+    assert curve.overloaded is not None
+    assert curve.overloaded.in_flight == 16
+    assert "16 bring less again (200 IOPS)" in report.sentence(curve)
+
+
+def test_each_block_size_has_a_curve() -> None:
+    found = curves([queue(threads, bs) for bs in ("4k", "64k") for threads in (1, 2, 4)])
+    assert [curve.labels for curve in found] == [{"bs": "4k"}, {"bs": "64k"}]
+    assert curves([queue(1), queue(2)]) == []
+
+
+def test_jobs_in_fios_own_words_count_as_well() -> None:
+    labels, _, outcome = queue(4)
+    document = {"jobs": [{"options": {"numjobs": "4", "iodepth": "8"}}]}
+    loads = [({**labels, "numjobs": str(n)}, document, outcome) for n in range(3)]
+    assert curves(loads) == []  # one load, three times
+    assert curves([({}, {"command": ["x"]}, {"read": {}, "write": {}})] * 3) == []
+
+
+def test_the_table_is_randomios() -> None:
+    lines = list(
+        report.randomio([queue(threads, bs) for bs in ("4k", "64k") for threads in (1, 8)])
+    )
+    assert lines[:2] == ["", "stack=x bs=4k"]
+    assert lines[5] == (
+        "  100.0 |   50.0   1.0   10.0 9000.0    0.0 |   50.0   1.0   10.0 9000.0    0.0  numjobs=1"
+    )
+    assert [line for line in lines if "=64k" in line] == ["stack=x bs=64k"]
+
+
+@pytest.mark.parametrize("threads", [1, 1000])
+def test_the_columns_stand_below_each_other(threads: int) -> None:
+    text = report.line(queue(threads)[2])
+    assert [at for at, sign in enumerate(text) if sign == "|"] == [
+        at for at, sign in enumerate(report.HEAD[0]) if sign == "|"
+    ]

@@ -1,0 +1,141 @@
+"""What a sweep says."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from blklab.analysis import keeping
+from blklab.analysis.tune import settings_of, tune
+from blklab.errors import UsageError
+from blklab.spec.sweep import AS_IS
+from blklab.store.query import CampaignRow, Run
+
+
+def campaign(sweep: dict[str, Any]) -> CampaignRow:
+    return CampaignRow(3, "sweep", "", "host", "", "", "", {}, {"sweep": sweep})
+
+
+def runs(points: dict[tuple[str, str], float], *, spread: float = 1, **labels: str) -> list[Run]:
+    """Five repeats of each (scheduler, nr_requests) with this many IOPS, a little apart."""
+    generator = random.Random(1)
+    found = []
+    for (scheduler, requests), iops in points.items():
+        for repeat in range(5):
+            value = iops + generator.gauss(0, spread)
+            way = {"total_ios": 9, "iops": value, "clat_ns": {"mean": 1e9 / value}}
+            tried = {"scheduler": scheduler, "nr_requests": requests, "repeat": str(repeat)}
+            outcome = {"read": way, "write": {"total_ios": 0}}
+            found.append(
+                Run(1, 3, "sweep", "host", 1, {**labels, **tried}, {}, "done", None, None, 1.0,
+                    outcome, None, {})
+            )  # fmt: skip
+    return found
+
+
+ONE = {
+    (AS_IS, AS_IS): 1000.0,
+    ("none", AS_IS): 1200.0,
+    ("bfq", AS_IS): 700.0,
+    (AS_IS, "64"): 1000.0,
+}
+
+
+def test_one_at_a_time() -> None:
+    sweep = {"scheduler": ["none", "bfq"], "nr_requests": [64]}
+    (found,) = tune(campaign(sweep), runs(ONE), "iops", lambda _run: [])
+    said = [(effect.setting, effect.value, effect.verdict) for effect in found.effects]
+    assert said == [
+        ("scheduler", "none", "better"),
+        ("nr_requests", "64", "same"),
+        ("scheduler", "bfq", "worse"),
+    ]
+    assert found.effects[0].difference.change == pytest.approx(0.2, abs=0.01)
+    assert found.effects[0].baseline == AS_IS
+    assert settings_of([found]) == {"scheduler": "none"}
+    assert json.loads(json.dumps(found.as_dict()))["best"] == {"scheduler": "none"}
+
+
+def test_less_latency_is_better() -> None:
+    sweep = {"scheduler": ["none", "bfq"], "nr_requests": [64]}
+    (found,) = tune(campaign(sweep), runs(ONE), "mean", lambda _run: [])
+    assert found.best["scheduler"].value == "none"
+
+
+def test_every_combination_tells_the_settings_apart() -> None:
+    points = {
+        (scheduler, requests): base * factor
+        for scheduler, base in (("none", 1000.0), ("bfq", 800.0))
+        for requests, factor in (("64", 1.0), ("256", 1.1))
+    }
+    sweep = {"mode": "all", "scheduler": ["none", "bfq"], "nr_requests": [64, 256]}
+    (found,) = tune(campaign(sweep), runs(points), "iops", lambda _run: [])
+    changes = {(e.setting, e.value): e.difference.change for e in found.effects}
+    assert changes[("scheduler", "bfq")] == pytest.approx(-0.2, abs=0.01)
+    assert changes[("nr_requests", "256")] == pytest.approx(0.1, abs=0.01)
+    assert [effect.verdict for effect in found.effects] == ["better", "worse"]
+
+
+def test_what_hurts_another_workload_is_not_kept() -> None:
+    sweep = {"scheduler": ["none", "bfq"], "nr_requests": [64]}
+    hurt = {**ONE, ("none", AS_IS): 900.0}
+    both = [*runs(ONE, workload="reads"), *runs(hurt, workload="writes")]
+    found = tune(campaign(sweep), both, "iops", lambda _run: [])
+    assert [one.labels for one in found] == [{"workload": "reads"}, {"workload": "writes"}]
+    assert settings_of(found) == {}
+
+
+def test_noise_is_no_effect() -> None:
+    points = {(AS_IS, AS_IS): 1000.0, **{(f"s{n}", AS_IS): 1000.0 for n in range(12)}}
+    sweep: dict[str, Any] = {"scheduler": [], "nr_requests": []}
+    (found,) = tune(campaign(sweep), runs(points, spread=100), "iops", lambda _run: [])
+    assert {effect.verdict for effect in found.effects} == {"same"}
+
+
+@pytest.mark.parametrize(
+    ("sweep", "metric", "said"),
+    [
+        ({}, "iops", "campaign 3 (sweep) is no sweep"),
+        ({"scheduler": []}, "iosp", "no figure is called 'iosp'; did you mean 'iops'?"),
+        ({"scheduler": []}, "wall", "campaign 3: its runs have no wall"),
+    ],
+)
+def test_mistakes(sweep: dict[str, Any], metric: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        tune(campaign(sweep), runs(ONE), metric, lambda _run: [])
+    assert said in str(caught.value)
+
+
+def test_what_makes_settings_last() -> None:
+    devices: list[dict[str, Any]] = [
+        {"name": "md0", "kind": "md", "id": "md-uuid-1234:abcd"},
+        {"name": "sda1", "kind": "partition", "id": None},
+        {"name": "sda", "kind": "disk", "id": "wwn-0x5000c500a1b2c3d4"},
+        {"name": "vdb", "kind": "disk", "id": None},
+    ]
+    kept = keeping.keep(
+        {"nr_requests": "64", "stripe_cache_size": "4096", "vm.dirty_ratio": "5"}, devices
+    )
+    assert kept.commands == [
+        "echo 64 > /sys/block/md0/queue/nr_requests",
+        "echo 64 > /sys/block/sda/queue/nr_requests",
+        "echo 64 > /sys/block/vdb/queue/nr_requests",
+        "echo 4096 > /sys/block/md0/md/stripe_cache_size",
+        "sysctl -w vm.dirty_ratio=5",
+    ]
+    assert kept.sysctl == ["vm.dirty_ratio = 5"]
+    assert kept.udev[1] == (
+        'ACTION=="add|change", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk",'
+        ' ENV{ID_WWN_WITH_EXTENSION}=="0x5000c500a1b2c3d4", ATTR{queue/nr_requests}="64"'
+    )
+    assert 'KERNEL=="vdb"' in kept.udev[2]
+
+
+def test_hostile_names_do_not_leave_their_place() -> None:
+    kept = keeping.keep(
+        {"scheduler": 'x"; rm -rf'}, [{"name": 'a$(x)"b', "kind": "disk", "id": None}]
+    )
+    assert kept.commands == ["""echo 'x"; rm -rf' > '/sys/block/a$(x)"b/queue/scheduler'"""]
+    assert 'KERNEL=="a??x??b"' in kept.udev[0]
+    assert kept.udev[0].endswith('ATTR{queue/scheduler}="x?? rm -rf"')
