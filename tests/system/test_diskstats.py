@@ -50,7 +50,7 @@ def test_every_generation_of_the_format() -> None:
 def test_partitions_of_old_kernels_are_refused_when_asked_for() -> None:
     counters = diskstats.parse(f"{OLD}\n{PARTITION}\n")
     assert diskstats.of(counters, "hda").reads == 446216
-    with pytest.raises(BlklabError, match="hda1: this kernel .* counts only 4 fields"):
+    with pytest.raises(BlklabError, match=r"hda1: this kernel .* counts only 4 fields"):
         diskstats.of(counters, "hda1")
     with pytest.raises(BlklabError, match="sda: not in /proc/diskstats"):
         diskstats.of(counters, "sda")

@@ -162,9 +162,9 @@ def difference(
     """Returns what a device did between two readings that are `seconds` apart.
 
     `bits` is the kernel's `long_bits`. A counter that ran over once is put right. BlklabError is
-    raised if the interval is so long that one could have run over twice (with 65536 in flight, 65 s; sum
-    up shorter intervals then, or say how many are in flight at most), if a counter that cannot run
-    over went back, or if it is another device: a disk was replaced.
+    raised if the interval is so long that one could have run over twice (with 65536 in flight,
+    64 s; sum up shorter intervals then, or say how many are in flight at most), if a counter that
+    cannot run over went back, or if it is another device: a disk was replaced.
     """
     if (before.number, before.name) != (after.number, after.name):
         raise BlklabError(

@@ -28,7 +28,7 @@ class Device:
     name: str
     """The kernel's name."""
     number: str
-    """`major:minor`."""
+    """`major:minor`; empty for the hidden paths of an NVMe multipath disk."""
     node: Path
     """Its directory in sysfs."""
     diskseq: int | None
@@ -49,11 +49,13 @@ class Device:
 
 
 def normal(text: str) -> str:
-    """Returns the form in which ids are compared: /dev/disk/by-id/X is X, WWNs are in one spelling."""
+    """Returns the form in which ids are compared: without the directory, WWNs in one spelling."""
     plain = text.removeprefix("/dev/disk/by-id/")
-    wwn = re.fullmatch(r"(?:wwn-)?(?:0x|naa\.)([0-9a-fA-F]{16}(?:[0-9a-fA-F]{16})?)", plain)
+    wwn = re.fullmatch(
+        r"(?:wwn-)?(?:0x|naa\.)([0-9a-fA-F]{16}(?:[0-9a-fA-F]{16})?)(-part\d+)?", plain
+    )
     if wwn:
-        return f"wwn-0x{wwn[1].lower()}"
+        return f"wwn-0x{wwn[1].lower()}{wwn[2] or ''}"
     return plain.removeprefix("nvme-") if re.match(r"nvme-(eui|nvme|uuid)\.", plain) else plain
 
 
@@ -89,9 +91,14 @@ def of_number(number: str, roots: Roots, path: str | None = None) -> Device:
     """Returns the device `major:minor`. Raises BlklabError if there is none, or no more."""
     node = node_of(number, roots)
     if node is None:
-        raise BlklabError(
-            f"{path or number}: no device {number} in {roots.sys}/dev/block: it is gone"
-        )
+        where = roots.sys / "dev/block"
+        raise BlklabError(f"{path or number}: no device {number} in {where}: it is gone")
+    return of_node(node, roots, path)
+
+
+def of_node(node: Path, roots: Roots, path: str | None = None) -> Device:
+    """Returns the device of a sysfs directory."""
+    number = text(node / "dev") or ""
     disk = node.parent if (node / "partition").exists() else node
     sequence = text(disk / "diskseq")
     sectors = text(node / "size")
@@ -101,7 +108,7 @@ def of_number(number: str, roots: Roots, path: str | None = None) -> Device:
         number=number,
         node=node,
         diskseq=int(sequence) if sequence and sequence.isdigit() else None,
-        ids=tuple(_ids(node, number, roots)),
+        ids=tuple(_ids(node, roots)),
         size=int(sectors) * 512 if sectors and sectors.isdigit() else 0,
     )
 
@@ -112,17 +119,18 @@ def called(name: str, roots: Roots) -> list[Device]:
     for entry in entries(roots.sys / "class/block"):
         number = text(entry / "dev")
         node = node_of(number, roots) if number else None
-        if number and node and normal(name) in map(normal, _ids(node, number, roots)):
-            found.append(of_number(number, roots))
+        if number and node and normal(name) in map(normal, _ids(node, roots)):
+            found.append(of_node(node, roots))
     return found
 
 
-def _ids(node: Path, number: str, roots: Roots) -> list[str]:
+def _ids(node: Path, roots: Roots) -> list[str]:
     loop = loop_file(node)
     if loop is not None:
         # A deleted file's name may be another file's by now.
         return [] if loop.endswith(" (deleted)") else [f"file:{loop}"]
-    links = [*_links(number, node.name, roots), *_udev(number, roots)]
+    number = text(node / "dev") or ""
+    links = [*_links(number, roots), *_udev(number, roots)]
     known = [*sorted(dict.fromkeys(links), key=_telling), *_sysfs(node)]
     return list(dict.fromkeys(known))
 
@@ -138,7 +146,7 @@ def _telling(name: str) -> tuple[int, str]:
     return (9, name)
 
 
-def _links(number: str, name: str, roots: Roots) -> Iterator[str]:
+def _links(number: str, roots: Roots) -> Iterator[str]:
     for link in entries(roots.dev / BY_ID):
         try:
             status = link.stat()
@@ -149,7 +157,7 @@ def _links(number: str, name: str, roots: Roots) -> Iterator[str]:
 
 
 def _udev(number: str, roots: Roots) -> Iterator[str]:
-    """What udev's database says: links, serial number and WWN (its lines are S:link, E:KEY=value)."""
+    """What udev's database says in its lines S:link and E:KEY=value."""
     content = text(roots.udev / f"b{number}") or ""
     values = {}
     for line in content.splitlines():
@@ -158,7 +166,7 @@ def _udev(number: str, roots: Roots) -> Iterator[str]:
         elif line.startswith("E:"):
             key, _, value = line[2:].partition("=")
             values[key] = value
-    part = f"-part{number}" if (number := values.get("PARTN", "")) else ""
+    part = f"-part{values['PARTN']}" if values.get("PARTN") else ""
     for key in ("ID_SERIAL_SHORT", "ID_SCSI_SERIAL", "ID_WWN_WITH_EXTENSION", "ID_WWN"):
         if values.get(key, "").strip():
             yield values[key].strip() + part
@@ -186,7 +194,7 @@ def _sysfs(node: Path) -> Iterator[str]:
 
 
 def _unit_serial(disk: Path) -> str | None:
-    """Returns what SCSI's page 0x80 says (SPC-4 7.8.14: 4 bytes of header, then the serial number)."""
+    """Returns what SCSI's page 0x80 says: SPC-4 7.8.14, 4 bytes of header, then the number."""
     try:
         page = (disk / "device/vpd_pg80").read_bytes()
     except OSError:
@@ -209,12 +217,15 @@ def is_bare(name: str, roots: Roots) -> bool:
 
 
 def same_disk(old: Device, new: Device) -> bool:
-    """Tells whether a device is still the same disk: by diskseq, else by its ids and size."""
+    """Tells whether a device is still the same disk: by diskseq, else by an id, else by size.
+
+    Ids come and go with what is written on a disk, but not all of them.
+    """
     if old.number != new.number or old.name != new.name:
         return False
     if old.diskseq is not None and new.diskseq is not None:
         return old.diskseq == new.diskseq
-    return set(old.ids) == set(new.ids) and old.size == new.size
+    return bool(set(old.ids) & set(new.ids)) if old.ids else old.size == new.size
 
 
 def device_number(number: str) -> int:
