@@ -19,6 +19,7 @@ from blklab.system.layers import beneath, filesystem_devices
 from blklab.system.roots import Roots
 from blklab.system.users import uses
 from tests.runners.host.conftest import MIB, Loops
+from tests.runners.host.signatures import partition_table, run, signed
 
 
 @pytest.fixture
@@ -31,10 +32,6 @@ def journal(here: Roots) -> Iterator[Journal]:
 
 def named(file: Path) -> list[str]:
     return [f"file:{file}"]
-
-
-def run(*command: object) -> None:
-    subprocess.run([str(word) for word in command], check=True, capture_output=True)
 
 
 def test_a_blank_device_that_is_named(loops: Loops, journal: Journal) -> None:
@@ -98,57 +95,6 @@ def test_an_id_of_two_devices_names_none(loops: Loops, journal: Journal) -> None
         pass
 
 
-def signed(kind: str, file: Path) -> None:
-    """Writes what makes a device recognisable."""
-
-    def write(offset: int, content: bytes) -> None:
-        with file.open("r+b") as opened:
-            opened.seek(offset)
-            opened.write(content)
-
-    match kind:
-        case "swap":
-            run("mkswap", file)
-        case "ext4":
-            run("mkfs.ext4", "-q", file)
-        case "linux_raid_member":
-            # Superblock 1.2 as md_p.h has it: magic, major 1, 4 KiB from the start.
-            block = bytearray(4096)
-            block[0:8] = bytes.fromhex("fc4e2ba901000000")
-            block[16:32] = bytes(range(16))
-            block[144:152] = (8).to_bytes(8, "little")
-            total = sum(int.from_bytes(block[at : at + 4], "little") for at in range(0, 256, 4))
-            block[216:220] = ((total & 0xFFFFFFFF) + (total >> 32)).to_bytes(4, "little")
-            write(4096, bytes(block))
-        case "LVM2_member":
-            label = bytearray(512)
-            label[0:8] = b"LABELONE"
-            label[8:16] = (1).to_bytes(8, "little")
-            label[20:24] = (32).to_bytes(4, "little")
-            label[24:32] = b"LVM2 001"
-            label[32:64] = b"0123456789abcdefghijklmnopqrstuv"
-            label[16:20] = lvm_crc(bytes(label[20:])).to_bytes(4, "little")
-            write(512, bytes(label))
-        case "dos":
-            write(0, partition_table())
-
-
-def partition_table() -> bytes:
-    """One Linux partition from sector 2048, of 16 MiB."""
-    entry = b"\0\0\0\0\x83\0\0\0" + (2048).to_bytes(4, "little") + (32768).to_bytes(4, "little")
-    return b"\0" * 446 + entry + b"\0" * 48 + b"\x55\xaa"
-
-
-def lvm_crc(content: bytes) -> int:
-    """LVM's: CRC-32 from its own beginning, and not inverted."""
-    value = 0xF597A6CF
-    for byte in content:
-        value ^= byte
-        for _ in range(8):
-            value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
-    return value
-
-
 @pytest.mark.parametrize("kind", ["swap", "ext4", "linux_raid_member", "LVM2_member", "dos"])
 def test_signatures_need_the_id_once_more(loops: Loops, journal: Journal, kind: str) -> None:
     file = loops.file()
@@ -167,11 +113,9 @@ def test_signatures_need_the_id_once_more(loops: Loops, journal: Journal, kind: 
 
 def test_signatures_on_partitions_count(loops: Loops, journal: Journal) -> None:
     file = loops.file()
-    with file.open("r+b") as opened:
-        opened.seek(1 * MIB)
-        opened.write(b"\0" * 4086 + b"SWAPSPACE2")
-        opened.seek(0)
-        opened.write(partition_table())
+    swap = loops.file("swap", 16 * MIB)
+    signed("swap", swap)
+    file.write_bytes(partition_table().ljust(MIB, b"\0") + swap.read_bytes() + b"\0" * MIB)
     device = loops.attach(file, "--partscan")
     part = Path(f"{device}p1")
     if not part.exists():  # a kernel that does not read such tables

@@ -23,6 +23,8 @@ from blklab.system.mounts import holding
 from blklab.system.roots import Roots, entries, text
 
 FORMAT: Final = 1
+KERNEL: Final = "vm"
+"""What settings of no device belong to."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ class Journal:
         self.roots = roots
         self.path: Path | None = None
         self._file = -1
-        self._open: set[int] = set()
+        self._open: dict[int, str | None] = {}
+        """Entries not undone, and whose settings they hold."""
         self._next = 1
 
     def __enter__(self) -> Self:
@@ -146,7 +149,8 @@ class Journal:
     def settings(self, device: Device | None, values: Mapping[str, str]) -> int:
         """Notes values to put back; returns the entry's number. On disk when it returns."""
         known = None if device is None else {**asdict(device), "node": str(device.node)}
-        return self._add({"settings": {"device": known, "values": dict(values)}})
+        where = device.name if device else KERNEL
+        return self._add({"settings": {"device": known, "values": dict(values)}}, where)
 
     def directory(self, parent: Path, name: str) -> int:
         """Notes a directory to be made; returns the entry's number. On disk when it returns."""
@@ -157,12 +161,16 @@ class Journal:
     def done(self, number: int) -> None:
         """Notes that an entry is undone."""
         self._write({"done": number})
-        self._open.discard(number)
+        self._open.pop(number, None)
 
-    def _add(self, entry: dict[str, Any]) -> int:
+    def changed(self) -> set[str]:
+        """Returns the names of the devices (and KERNEL) whose settings are not put back."""
+        return {where for where in self._open.values() if where is not None}
+
+    def _add(self, entry: dict[str, Any], where: str | None = None) -> int:
         number, self._next = self._next, self._next + 1
         self._write({"id": number, **entry})
-        self._open.add(number)
+        self._open[number] = where
         return number
 
     def _write(self, entry: Mapping[str, Any]) -> None:

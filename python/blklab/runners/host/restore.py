@@ -69,7 +69,7 @@ def _undone(
 
 def _settings(entry: journals.Settings, left: journals.Left, roots: Roots, did: Restored) -> bool:
     device = entry.device
-    where = device.name if device else "vm"
+    where = device.name if device else journals.KERNEL
     if left.boot != journals.boot_id(roots):
         did.done.append(f"{where}: nothing to put back: the machine was booted since")
         return True

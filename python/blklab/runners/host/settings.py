@@ -8,7 +8,7 @@ drivers/md/md.c and raid5.c, mm/page-writeback.c (6.1 and 6.12).
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -148,8 +148,8 @@ def applied(
     locks: list[int] = []
     try:
         for device in plan:
-            locks.append(journals.lock(device.name if device else "vm", roots))
-        _check_no_leftovers(plan, roots)
+            locks.append(journals.lock(_where(device), roots))
+        _check_no_leftovers(plan, journal)
         with _put_back_after(plan, journal):
             changes = [
                 change
@@ -206,27 +206,28 @@ def _has(node: Path, key: str, roots: Roots) -> bool:
     return True
 
 
-def _check_no_leftovers(plan: Mapping[Device | None, Sequence[str]], roots: Roots) -> None:
-    """Raises BlklabError if a blklab that was killed left one of the devices changed.
+def _check_no_leftovers(plan: Mapping[Device | None, Sequence[str]], journal: Journal) -> None:
+    """Raises BlklabError if a run, ours or one that was killed, left one of the devices changed.
 
     What is found now would be taken for what was there, and put back for ever.
     """
-    names = {device.name if device else "vm" for device in plan}
-    for path in journals.all_left(roots):
-        try:
-            with journals.taken(path, roots) as left:
-                if left is None or left.torn or left.boot != journals.boot_id(roots):
-                    continue
+    names = {_where(device) for device in plan}
+    found = dict.fromkeys(journal.changed() & names, journal.path)
+    for path in journals.all_left(journal.roots):
+        with suppress(FileNotFoundError), journals.taken(path, journal.roots) as left:
+            if left is not None and left.boot == journals.boot_id(journal.roots):
                 for entry in left.entries.values():
-                    if isinstance(entry, journals.Settings):
-                        name = entry.device.name if entry.device else "vm"
-                        if name in names:
-                            raise BlklabError(
-                                f"{name}: a blklab that was killed left its settings changed"
-                                f" ({path}); run 'blklab restore' first"
-                            )
-        except FileNotFoundError:
-            continue  # its owner just ended
+                    if isinstance(entry, journals.Settings) and _where(entry.device) in names:
+                        found[_where(entry.device)] = path
+    for name, path_ in sorted(found.items()):
+        raise BlklabError(
+            f"{name}: an earlier run left its settings changed ({path_}); run 'blklab restore'"
+            " first"
+        )
+
+
+def _where(device: Device | None) -> str:
+    return device.name if device else journals.KERNEL
 
 
 @contextmanager
@@ -272,7 +273,7 @@ def put_back(device: Device | None, values: Mapping[str, str], roots: Roots) -> 
     Returns what could not be put back. Twice: what one key changes of another comes right then.
     """
     node = device.node if device else None
-    where = device.name if device else "vm"
+    where = _where(device)
     failures: dict[str, str] = {}
     for _ in range(2):
         for key in sorted(values, key=_rank):
@@ -294,7 +295,7 @@ def put_back(device: Device | None, values: Mapping[str, str], roots: Roots) -> 
 
 def _set(device: Device | None, key: str, value: str, roots: Roots) -> Change | None:
     node = device.node if device else None
-    where = device.name if device else "vm"
+    where = _where(device)
     path = path_of(node, key, roots)
     before = current(path, key)
     if before is not None and value != "-1" and _same(key, value, before):
