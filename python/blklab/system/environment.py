@@ -1,4 +1,4 @@
-"""What it takes to believe a measurement: the kernel, the CPUs, the memory, every queue and array."""
+"""What it takes to believe a measurement: kernel, CPUs, memory, every queue and array."""
 
 import os
 import re

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from blklab.errors import BlklabError
+from blklab.errors import UsageError
 from blklab.store.series import Point
 from blklab.system import diskstats
 from blklab.system.environment import governors, memory
@@ -59,7 +59,7 @@ def layers_of(target: Mapping[str, Any], roots: Roots) -> list[Layer]:
     try:
         return layers(sorted(filesystem_devices(place, roots)[0]), roots)
     except OSError as error:
-        raise BlklabError(f"{place}: {error.strerror}") from None
+        raise UsageError(f"{place}: {error.strerror}") from None
 
 
 def check(
@@ -76,7 +76,7 @@ def check(
     return [
         *_arrays(beneath),
         *_busy(beneath, roots, sleep),
-        *_page_cache(target, cells, roots),
+        *_page_cache(target, cells, beneath, roots),
         *_small_data(target, cells, beneath),
         *_powersave(roots),
         *_shingled(beneath, cells),
@@ -141,18 +141,21 @@ def _busy(
 
 
 def _page_cache(
-    target: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], roots: Roots
+    target: Mapping[str, Any],
+    cells: Sequence[Mapping[str, Any]],
+    beneath: Sequence[Layer],
+    roots: Roots,
 ) -> Iterator[Finding]:
     ram = memory(roots).get("MemTotal")
     for cell in cells:
         buffered = [
             job["name"] for job in cell["jobs"] if job["options"].get("direct", "0") in {"0", ""}
         ]
-        size = _data_bytes(target, cell)
+        size = _data_bytes(target, cell, beneath)
         if buffered and ram is not None and size is not None and size <= ram:
             yield Finding(
                 "page-cache",
-                f"{target['name']}: job {buffered[0]} is not direct, and found {_gib(size)} of data,"
+                f"{target['name']}: job {buffered[0]} is not direct: found {_gib(size)} of data,"
                 f" expected more than the {_gib(ram)} of memory: the page cache would be measured;"
                 " set direct = 1, or a larger size",
                 True,
@@ -160,15 +163,19 @@ def _page_cache(
             return
 
 
-def _data_bytes(target: Mapping[str, Any], cell: Mapping[str, Any]) -> int | None:
-    """Returns how many bytes a cell's jobs touch; None if that is all of a device, or not known."""
-    sizes = []
+def _data_bytes(
+    target: Mapping[str, Any], cell: Mapping[str, Any], beneath: Sequence[Layer]
+) -> int | None:
+    """Returns how many bytes a cell's jobs touch; None if that is not known."""
+    sizes: list[int] = []
     for job in cell["jobs"]:
-        options = job["options"]
-        if "size" not in options:
-            return None if "device" in target else cell.get("file_bytes")
-        sizes.append(int(options["size"]))
-    return max(sizes) if sizes else None
+        if "size" in job["options"]:
+            sizes.append(int(job["options"]["size"]))
+        elif "device" in target and beneath and beneath[0].node is not None:
+            sizes.append(_size(beneath[0].node))
+        else:
+            return cell.get("file_bytes")
+    return max(sizes, default=None)
 
 
 def _small_data(
@@ -179,7 +186,7 @@ def _small_data(
         known["cache_bytes of the target"] = stated
     total = sum(known.values())
     for cell in cells:
-        size = _data_bytes(target, cell)
+        size = _data_bytes(target, cell, beneath)
         if total and size is not None and size < 2 * total:
             named = ", ".join(f"{name} {_gib(of)}" for name, of in known.items())
             yield Finding(
