@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.trace.record.system import Roots, beneath, filesystem_devices, mounts, number_of
+from blklab.system.layers import beneath, filesystem_devices, name_of, node_of, number_of
+from blklab.system.mounts import mounts
+from blklab.system.roots import Roots
 
 CAP_SYS_ADMIN: Final = 21
 """Bit of the capability (include/uapi/linux/capability.h)."""
@@ -39,8 +41,8 @@ def find_devices(paths: Sequence[str], roots: Roots) -> list[Device]:
         if not stat.S_ISBLK(status.st_mode):
             raise UsageError(f"{path} is not a block device; see lsblk for those there are")
         number = number_of(status.st_rdev)
-        link = roots.sys / "dev/block" / number
-        name = link.resolve().name if link.exists() else Path(path).name
+        node = node_of(number, roots)
+        name = node.name if node else Path(path).name
         found.setdefault(number, Device(path, name, number))
     return list(found.values())
 
@@ -69,12 +71,6 @@ def check_apart(devices: Sequence[Device], directory: Path, roots: Roots) -> lis
         names = ", ".join(sorted(name_of(number, roots) for number in shared))
         notes.append(f"the trace is written to {names} as well, beneath what is traced")
     return notes
-
-
-def name_of(number: str, roots: Roots) -> str:
-    """Returns the kernel's name of `major:minor`."""
-    link = roots.sys / "dev/block" / number
-    return link.resolve().name if link.exists() else number
 
 
 def check_privileges(roots: Roots) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 from blklab import __version__
 from blklab.errors import UsageError
 from blklab.output import replace
+from blklab.system.roots import Roots
 from blklab.trace.record.blktrace import (
     Options,
     Progress,
@@ -35,7 +36,6 @@ from blklab.trace.record.checks import (
     find_devices,
     ready_debugfs,
 )
-from blklab.trace.record.system import Roots
 
 SIDECAR_VERSION: Final = 1
 

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.trace.record import system
+from blklab.system import layers
+from blklab.system.layers import beneath, filesystem_devices
+from blklab.system.mounts import mounts
 from blklab.trace.record.checks import (
     Device,
     check_apart,
@@ -14,51 +16,9 @@ from blklab.trace.record.checks import (
     check_untraced,
     ready_debugfs,
 )
-from blklab.trace.record.system import Roots, beneath, filesystem_devices, mounts
+from tests.system.machine import Machine
 
 LivesOn = Callable[[str], None]
-
-
-class Machine:
-    """A /sys and a /proc below a temporary directory."""
-
-    def __init__(self, root: Path) -> None:
-        self.roots = Roots(root / "sys", root / "proc")
-        self.root = root
-        (self.roots.proc / "self").mkdir(parents=True)
-        (self.roots.sys / "dev/block").mkdir(parents=True)
-        (self.roots.sys / "class/block").mkdir(parents=True)
-        self.mounted: list[str] = []
-
-    def device(self, name: str, number: str, *, parent: str = "", slaves: str = "") -> Path:
-        block = self.roots.sys / "devices/block"
-        node = block / parent / name if parent else block / name
-        (node / "trace").mkdir(parents=True)
-        (node / "dev").write_text(number + "\n")
-        if parent:
-            (node / "partition").write_text("1\n")
-        (self.roots.sys / "dev/block" / number).symlink_to(node)
-        (self.roots.sys / "class/block" / name).symlink_to(node)
-        (node / "slaves").mkdir()
-        for slave in slaves.split():
-            (node / "slaves" / slave).symlink_to(self.roots.sys / "class/block" / slave)
-        return node
-
-    def mount(self, number: str, point: Path, kind: str, source: str, options: str = "rw") -> None:
-        self.mounted.append(f"30 1 {number} / {point} rw shared:1 - {kind} {source} {options}")
-        (self.roots.proc / "self/mountinfo").write_text("\n".join(self.mounted) + "\n")
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    """An array md127 of sda1 and sdb1 with a volume dm-0, and a plain disk sdc."""
-    made = Machine(tmp_path)
-    for disk, number in (("sda", 0), ("sdb", 16), ("sdc", 32)):
-        made.device(disk, f"8:{number}")
-        made.device(f"{disk}1", f"8:{number + 1}", parent=disk)
-    made.device("md127", "9:127", slaves="sda1 sdb1")
-    made.device("dm-0", "253:0", slaves="md127")
-    return made
 
 
 @pytest.fixture
@@ -66,12 +26,12 @@ def lives_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LivesOn:
     """Says on which device number a directory is."""
 
     def set_number(number: str) -> None:
-        true = system.number_of
+        true = layers.number_of
 
         def number_of(device: int) -> str:
             return number if device == tmp_path.stat().st_dev else true(device)
 
-        monkeypatch.setattr(system, "number_of", number_of)
+        monkeypatch.setattr(layers, "number_of", number_of)
 
     return set_number
 
@@ -130,7 +90,7 @@ def test_an_overlay_is_where_it_writes(
     upper.mkdir()
     merged.mkdir()
     numbers = iter(["0:50", "8:33"])
-    monkeypatch.setattr(system, "number_of", lambda _device: next(numbers))
+    monkeypatch.setattr(layers, "number_of", lambda _device: next(numbers))
     machine.mount(
         "0:50", merged, "overlay", "overlay", f"rw,lowerdir=/l,upperdir={upper},workdir=/w"
     )

@@ -1,0 +1,297 @@
+"""What must be undone, on disk before it is done: a file a blklab process, in the state directory.
+
+A journal is JSON lines, each synced before what it describes is done: first the owner, then entries
+(`settings` to put back, a `directory` to remove), and `done` for those that are undone. A process
+that ends well leaves no journal; what is left by one that was killed, `restore` undoes.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.system.identity import Device
+from blklab.system.mounts import holding
+from blklab.system.roots import Roots, entries, text
+
+FORMAT: Final = 1
+KERNEL: Final = "vm"
+"""What settings of no device belong to."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """An entry: values to put back, of one device or of the kernel."""
+
+    device: Device | None
+    """None for the kernel's own, `vm.*`."""
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Directory:
+    """An entry: a directory that blklab makes."""
+
+    parent: str
+    name: str
+    kind: str
+    """The filesystem's: ext4."""
+    point: str
+    """Where that is mounted: if it is not, the directory may be there and out of sight."""
+
+
+@dataclass
+class Left:
+    """A journal that is there."""
+
+    path: Path
+    boot: str = ""
+    pid: int = 0
+    start: int = 0
+    entries: dict[int, Settings | Directory] = field(default_factory=dict)
+    """What is not undone yet."""
+    torn: bool = False
+    """The first line is unreadable: it was being written when its owner died, before anything."""
+
+
+def boot_id(roots: Roots) -> str:
+    """Returns what tells this boot of the kernel from others. Raises EnvironmentLacks."""
+    path = roots.proc / "sys/kernel/random/boot_id"
+    found = text(path)
+    if not found:
+        raise EnvironmentLacks(f"{path} cannot be read", "mount /proc")
+    return found
+
+
+def start_of(pid: int, roots: Roots) -> int | None:
+    """Returns when a process began, in ticks since boot; None if there is none."""
+    # proc(5): the 22nd field; the second, the program's name, may hold blanks and parentheses.
+    words = (text(roots.proc / str(pid) / "stat") or "").rpartition(")")[2].split()
+    return int(words[19]) if len(words) > 19 and words[19].isdigit() else None
+
+
+def directory(roots: Roots) -> Path:
+    """Returns the state directory, made if need be. Raises EnvironmentLacks or UsageError.
+
+    Root writes what stands in it into /sys: nobody else may be able to write there.
+    """
+    path = roots.state
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.stat()
+    except OSError as error:
+        raise EnvironmentLacks(
+            f"{path}: {error.strerror}: nowhere to keep what must be undone", "set BLKLAB_STATE"
+        ) from None
+    if not stat.S_ISDIR(status.st_mode):
+        raise UsageError(f"{path}: not a directory; set BLKLAB_STATE to one")
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise UsageError(
+            f"{path}: found owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):o},"
+            f" expected owner {os.geteuid()} and no one else to write there; set BLKLAB_STATE"
+        )
+    return path
+
+
+class Journal:
+    """The journal of this process, while a `with` block runs; its lock ends with the process."""
+
+    def __init__(self, roots: Roots) -> None:
+        """Nothing is written before the `with` block."""
+        self.roots = roots
+        self.path: Path | None = None
+        self._file = -1
+        self._open: dict[int, str | None] = {}
+        """Entries not undone, and whose settings they hold."""
+        self._next = 1
+
+    def __enter__(self) -> Self:
+        """Makes the file. Raises EnvironmentLacks or UsageError if it cannot be."""
+        state = directory(self.roots)
+        owner = {
+            "journal": FORMAT,
+            "boot_id": boot_id(self.roots),
+            "pid": os.getpid(),
+            "start": start_of(os.getpid(), self.roots) or 0,
+        }
+        self.path = state / f"journal-{os.getpid()}-{secrets.token_hex(8)}.jsonl"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        while True:
+            self._file = os.open(self.path, flags, 0o600)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            if os.fstat(self._file).st_nlink:
+                break
+            os.close(self._file)  # `restore` came between, and took it for a dead one's
+        self._write(owner)
+        _sync(state)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Removes the file if everything in it is undone; else `restore` will find it."""
+        if self.path is not None and not self._open:
+            self.path.unlink(missing_ok=True)
+        os.close(self._file)
+        self._file = -1
+
+    def settings(self, device: Device | None, values: Mapping[str, str]) -> int:
+        """Notes values to put back; returns the entry's number. On disk when it returns."""
+        known = None if device is None else {**asdict(device), "node": str(device.node)}
+        where = device.name if device else KERNEL
+        return self._add({"settings": {"device": known, "values": dict(values)}}, where)
+
+    def directory(self, parent: Path, name: str) -> int:
+        """Notes a directory to be made; returns the entry's number. On disk when it returns."""
+        mount = holding(parent, self.roots)
+        kind, point = (mount.kind, mount.point) if mount else ("", "")
+        return self._add({"directory": asdict(Directory(str(parent), name, kind, point))})
+
+    def done(self, number: int) -> None:
+        """Notes that an entry is undone."""
+        self._write({"done": number})
+        self._open.pop(number, None)
+
+    def changed(self) -> set[str]:
+        """Returns the names of the devices (and KERNEL) whose settings are not put back."""
+        return {where for where in self._open.values() if where is not None}
+
+    def _add(self, entry: dict[str, Any], where: str | None = None) -> int:
+        number, self._next = self._next, self._next + 1
+        self._write({"id": number, **entry})
+        self._open[number] = where
+        return number
+
+    def _write(self, entry: Mapping[str, Any]) -> None:
+        # ASCII: a name that is no UTF-8 comes from the kernel with surrogates.
+        line = (json.dumps(entry) + "\n").encode("ascii")
+        try:
+            if os.write(self._file, line) != len(line):
+                raise OSError(28, "No space left on device")
+            os.fsync(self._file)
+        except OSError as error:
+            raise BlklabError(
+                f"{self.path}: {error.strerror}: nothing is changed that is not noted there first"
+            ) from None
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(path: Path) -> Left:
+    """Returns a journal, without a torn last line: it was never acted on. Raises BlklabError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:  # noqa: PTH123  # a descriptor, not a path
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+                raise BlklabError(f"{path}: not a file of ours, so not acted on")
+            lines = file.read().split(b"\n")
+    except OSError as error:
+        raise BlklabError(f"{path}: {error.strerror}") from None
+    left = Left(path)
+    *whole, torn = lines
+    if not whole:
+        left.torn = True
+        return left
+    try:
+        _fill(left, [json.loads(line) for line in whole])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BlklabError(
+            f"{path}: {error!r}, expected a journal of blklab; not acted on"
+        ) from None
+    if torn and len(torn) > 1 << 20:
+        raise BlklabError(f"{path}: a last line of {len(torn)} bytes, expected a journal of blklab")
+    return left
+
+
+def _fill(left: Left, lines: list[dict[str, Any]]) -> None:
+    owner, *rest = lines
+    if owner["journal"] != FORMAT:
+        raise ValueError(f"format {owner['journal']}, expected {FORMAT}")
+    left.boot, left.pid, left.start = str(owner["boot_id"]), int(owner["pid"]), int(owner["start"])
+    for line in rest:
+        if "done" in line:
+            left.entries.pop(int(line["done"]), None)
+        elif "settings" in line:
+            known = line["settings"]["device"]
+            device = None
+            if known is not None:
+                known = {**known, "node": Path(known["node"]), "ids": tuple(known["ids"])}
+                device = Device(**known)
+            values = {str(key): str(value) for key, value in line["settings"]["values"].items()}
+            left.entries[int(line["id"])] = Settings(device, values)
+        else:
+            left.entries[int(line["id"])] = Directory(**line["directory"])
+
+
+def all_left(roots: Roots) -> list[Path]:
+    """Returns the journals that are there, dead or alive, the oldest first."""
+    found = [path for path in entries(roots.state) if path.name.startswith("journal-")]
+    return sorted(found, key=lambda path: (path.lstat().st_mtime_ns, path.name))
+
+
+@contextmanager
+def taken(path: Path, roots: Roots) -> Iterator[Left | None]:
+    """Gives a dead owner's journal, locked so that nobody else undoes it; None if its owner lives.
+
+    Its lock tells, which works across containers too; pid and start time are asked as well, in case
+    the state directory is on a filesystem that keeps no locks.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+            return
+        left = read(path)
+        lives = (
+            not left.torn
+            and left.boot == boot_id(roots)
+            and left.pid != os.getpid()
+            and start_of(left.pid, roots) == left.start
+        )
+        yield None if lives else left
+    finally:
+        os.close(descriptor)
+
+
+def lock(name: str, roots: Roots) -> int:
+    """Returns a descriptor that holds the lock of that name. Raises BlklabError if another has it.
+
+    Two processes that change the same device's settings would each put back the other's.
+    """
+    path = directory(roots) / f"lock-{name.replace('/', '!')}"
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise BlklabError(
+            f"{name}: another blklab is changing its settings; wait for it to end ({path})"
+        ) from None
+    return descriptor
+
+
+def release(descriptor: int) -> None:
+    """Gives a lock back. The file stays: removing it would let two have the same lock."""
+    with suppress(OSError):
+        os.close(descriptor)

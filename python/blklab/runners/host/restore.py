@@ -1,0 +1,98 @@
+"""Undoes what a blklab that was killed has left: settings and directories."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from blklab.errors import BlklabError
+from blklab.runners.host import journal as journals
+from blklab.runners.host.scratch import remove
+from blklab.runners.host.settings import put_back
+from blklab.system.identity import of_node, same_disk
+from blklab.system.roots import Roots
+
+
+@dataclass
+class Restored:
+    """What `restore` did, in sentences."""
+
+    done: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    """What could not be undone."""
+    running: list[str] = field(default_factory=list)
+    """Journals left alone, for their blklab still runs."""
+
+
+def restore(roots: Roots) -> Restored:
+    """Undoes every journal whose owner is dead, and removes it if nothing remains.
+
+    Settings of an earlier boot are void; directories are not. A device that is gone is said and
+    done with; one whose name another disk has now is not written to. What fails stays for another
+    time.
+    """
+    did = Restored()
+    for path in journals.all_left(roots):
+        try:
+            with journals.taken(path, roots) as left:
+                if left is None:
+                    did.running.append(f"{path}: left alone: its blklab is still running")
+                    continue
+                backwards = reversed(left.entries.values())
+                undone = [_undone(entry, left, roots, did) for entry in backwards]
+                if all(undone):
+                    path.unlink()
+        except FileNotFoundError:
+            continue  # its owner just ended
+        except (BlklabError, OSError) as error:
+            did.problems.append(str(error))
+    return did
+
+
+def _undone(
+    entry: journals.Settings | journals.Directory,
+    left: journals.Left,
+    roots: Roots,
+    did: Restored,
+) -> bool:
+    """Undoes an entry; tells whether that is done with."""
+    if isinstance(entry, journals.Settings):
+        return _settings(entry, left, roots, did)
+    path = Path(entry.parent) / entry.name
+    try:
+        found = remove(entry, roots)
+    except (BlklabError, OSError) as error:
+        did.problems.append(f"{path}: not removed: {error}")
+        return False
+    if found:
+        did.done.append(f"{path}: removed")
+    return True
+
+
+def _settings(entry: journals.Settings, left: journals.Left, roots: Roots, did: Restored) -> bool:
+    device = entry.device
+    where = device.name if device else journals.KERNEL
+    if left.boot != journals.boot_id(roots):
+        did.done.append(f"{where}: nothing to put back: the machine was booted since")
+        return True
+    if device is not None:
+        try:
+            node = (roots.sys / "class/block" / device.name).resolve(strict=True)
+        except OSError:
+            did.problems.append(f"{where}: gone, and its settings with it")
+            return True
+        now = of_node(node, roots)
+        if not same_disk(device, now):
+            did.problems.append(
+                f"{where}: found {now.id or 'another disk'}, expected"
+                f" {device.id or 'the former one'}: not written to"
+            )
+            return True
+        device = now
+    try:
+        failed = put_back(device, entry.values, roots)
+    except BlklabError as error:  # a key of another blklab
+        failed = [f"{where}: {error}"]
+    did.problems += failed
+    if not failed:
+        listed = ", ".join(f"{key}={value}" for key, value in entry.values.items())
+        did.done.append(f"{where}: put back {listed}")
+    return not failed

@@ -1,0 +1,321 @@
+"""Settings of the kernel and of devices, changed for a run and put back.
+
+A key is the name of a file: queue/*, device/queue_depth and md/* of devices in sysfs, vm.* in
+/proc/sys/vm. Source of what the kernel does with them: block/blk-sysfs.c, block/elevator.c,
+drivers/md/md.c and raid5.c, mm/page-writeback.c (6.1 and 6.12).
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.runners.host import journal as journals
+from blklab.runners.host.journal import Journal
+from blklab.system.identity import Device, of_node
+from blklab.system.layers import Layer
+from blklab.system.roots import Roots, entries, text
+
+FILES: Final = {
+    # In the order in which they are written: the scheduler sets nr_requests and wbt anew, the
+    # largest request can change the read-ahead, the write cache wbt.
+    "scheduler": "queue/scheduler",
+    "write_cache": "queue/write_cache",
+    "rotational": "queue/rotational",
+    "max_sectors_kb": "queue/max_sectors_kb",
+    "queue_depth": "device/queue_depth",
+    "nr_requests": "queue/nr_requests",
+    "read_ahead_kb": "queue/read_ahead_kb",
+    "nomerges": "queue/nomerges",
+    "rq_affinity": "queue/rq_affinity",
+    "add_random": "queue/add_random",
+    "iostats": "queue/iostats",
+    "wbt_lat_usec": "queue/wbt_lat_usec",
+    "stripe_cache_size": "md/stripe_cache_size",
+    "group_thread_cnt": "md/group_thread_cnt",
+    "sync_speed_min": "md/sync_speed_min",
+    "sync_speed_max": "md/sync_speed_max",
+}
+"""Keys of devices, and their files below the device's directory in sysfs."""
+
+OF_REQUESTS: Final = frozenset({"scheduler", "nr_requests", "wbt_lat_usec"})
+"""Keys that mean nothing to a device without a request queue (md, most dm)."""
+
+ALSO: Final = {
+    "scheduler": ("nr_requests", "wbt_lat_usec"),
+    "write_cache": ("wbt_lat_usec",),
+    "max_sectors_kb": ("read_ahead_kb",),
+    "vm.dirty_ratio": ("vm.dirty_bytes",),
+    "vm.dirty_bytes": ("vm.dirty_ratio",),
+    "vm.dirty_background_ratio": ("vm.dirty_background_bytes",),
+    "vm.dirty_background_bytes": ("vm.dirty_background_ratio",),
+}
+"""What the kernel changes along with a key."""
+
+ACTIONS: Final = frozenset({"vm.drop_caches", "vm.compact_memory", "vm.stat_refresh"})
+"""Files that do something rather than keep a value."""
+
+TUNABLE: Final = "iosched/"
+"""Prefix of the keys of a scheduler's own settings, which are lost when it is changed."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that a run found and what it is for the run."""
+
+    where: str
+    """A device's name, or `vm`."""
+    key: str
+    found: str
+    set: str
+
+
+def path_of(node: Path | None, key: str, roots: Roots) -> Path:
+    """Returns the file of a key, below a device's directory. Raises UsageError for unknown keys."""
+    if re.fullmatch(r"vm\.[a-z][a-z0-9_]*", key) and key not in ACTIONS:
+        return roots.proc / "sys/vm" / key.removeprefix("vm.")
+    if node is not None and key in FILES:
+        return node / FILES[key]
+    if node is not None and re.fullmatch(rf"{TUNABLE}[a-z][a-z0-9_]*", key):
+        return node / "queue" / key
+    known = ", ".join([*FILES, "vm.*"])
+    raise UsageError(f"settings: found {key!r}, expected one of {known}")
+
+
+def current(path: Path, key: str) -> str | None:
+    """Returns a setting's value, as it would be written; None if it cannot be read."""
+    found = text(path)
+    if found is None:
+        return None
+    if key == "scheduler":
+        chosen = re.search(r"\[([^\]]*)\]", found)
+        return chosen[1] if chosen else found
+    if key in {"sync_speed_min", "sync_speed_max"}:
+        # `1000 (system)` follows the system's; `2000 (local)` is this array's own.
+        return "system" if found.endswith("(system)") else found.split(" ", 1)[0]
+    return " ".join(found.split())
+
+
+def _same(key: str, wanted: str, found: str | None) -> bool:
+    if found is None:
+        return False
+    if key == "wbt_lat_usec" and wanted == "-1":  # the kernel's default, whatever it is
+        return True
+    try:
+        return int(wanted) == int(found)
+    except ValueError:
+        return " ".join(wanted.split()) == found
+
+
+def _write(path: Path, value: str) -> None:
+    """Writes in one go. Raises OSError: EINVAL, EPERM… as the kernel refuses it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, value.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _rank(key: str) -> tuple[int, str]:
+    """Order of writing: the scheduler first; a dirty ratio of 0 must not unset the bytes."""
+    if key.startswith(TUNABLE):
+        return 1, key
+    if key in FILES:
+        position = list(FILES).index(key)
+        return (position + 1 if position else 0), key
+    return 100 + key.endswith("_bytes"), key
+
+
+@contextmanager
+def applied(
+    settings: Mapping[str, str], devices: Sequence[Layer], journal: Journal
+) -> Iterator[list[Change]]:
+    """Changes settings while the block runs, and gives what was changed.
+
+    A device's key is written to the target and all devices beneath that have it (a partition's
+    disk; md's, to every array). Raises UsageError for a key that no device has or a value that the
+    kernel refuses, BlklabError if the kernel takes another value than asked or another blklab is at
+    it. Whatever happens, everything is put back; what cannot be is said (BlklabError), and stays in
+    the journal for `restore`.
+    """
+    roots = journal.roots
+    wanted = {key: _checked(key, value) for key, value in settings.items()}
+    plan = _plan(wanted, devices, roots)
+    locks: list[int] = []
+    try:
+        for device in plan:
+            locks.append(journals.lock(_where(device), roots))
+        _check_no_leftovers(plan, journal)
+        with _put_back_after(plan, journal):
+            changes = [
+                change
+                for device, keys in plan.items()
+                for key in sorted(keys, key=_rank)
+                if (change := _set(device, key, wanted[key], roots))
+            ]
+            yield changes
+    finally:
+        for descriptor in locks:
+            journals.release(descriptor)
+
+
+def _checked(key: str, value: str) -> str:
+    if not re.fullmatch(r"[\w.:,+-][\w.:,+ -]{0,99}", value, re.ASCII):
+        raise UsageError(f"settings: {key}: found {value!r}, expected a word or a number")
+    return value
+
+
+def _plan(
+    wanted: Mapping[str, str], devices: Sequence[Layer], roots: Roots
+) -> dict[Device | None, list[str]]:
+    """Returns the keys to set, by device; None is the kernel."""
+    disks: dict[Path, Device] = {}
+    for layer in devices:
+        if layer.disk is not None and layer.disk not in disks:
+            disks[layer.disk] = of_node(layer.disk, roots)
+    plan: dict[Device | None, list[str]] = {}
+    for key in wanted:
+        if key.startswith("vm."):
+            if text(path_of(None, key, roots)) is None:
+                raise UsageError(f"settings: {key}: this kernel has no {path_of(None, key, roots)}")
+            plan.setdefault(None, []).append(key)
+            continue
+        if key.startswith(TUNABLE):
+            path_of(None, key, roots)
+        having = [device for node, device in disks.items() if _has(node, key, roots)]
+        if not having:
+            names = ", ".join(sorted(device.name for device in disks.values())) or "no device"
+            path_of(Path(), key, roots)
+            raise UsageError(f"settings: {key}: found on none of {names}, expected on one at least")
+        for device in having:
+            plan.setdefault(device, []).append(key)
+    return plan
+
+
+def _has(node: Path, key: str, roots: Roots) -> bool:
+    value = text(path_of(node, key, roots))
+    if value is None:
+        return False
+    if key in OF_REQUESTS and not (node / "mq").is_dir():
+        # Before blk-mq, and beneath tests: a queue with a scheduler has one in brackets.
+        return "[" in (text(node / "queue/scheduler") or "")
+    return True
+
+
+def _check_no_leftovers(plan: Mapping[Device | None, Sequence[str]], journal: Journal) -> None:
+    """Raises BlklabError if a run, ours or one that was killed, left one of the devices changed.
+
+    What is found now would be taken for what was there, and put back for ever.
+    """
+    names = {_where(device) for device in plan}
+    found = dict.fromkeys(journal.changed() & names, journal.path)
+    for path in journals.all_left(journal.roots):
+        with suppress(FileNotFoundError), journals.taken(path, journal.roots) as left:
+            if left is not None and left.boot == journals.boot_id(journal.roots):
+                for entry in left.entries.values():
+                    if isinstance(entry, journals.Settings) and _where(entry.device) in names:
+                        found[_where(entry.device)] = path
+    for name, path_ in sorted(found.items()):
+        raise BlklabError(
+            f"{name}: an earlier run left its settings changed ({path_}); run 'blklab restore'"
+            " first"
+        )
+
+
+def _where(device: Device | None) -> str:
+    return device.name if device else journals.KERNEL
+
+
+@contextmanager
+def _put_back_after(
+    plan: Mapping[Device | None, Sequence[str]], journal: Journal
+) -> Iterator[None]:
+    roots = journal.roots
+    noted: list[tuple[int, Device | None, dict[str, str]]] = []
+    problems: list[str] = []
+    cause: Exception | None = None
+    try:
+        for device, keys in plan.items():
+            values = _values(device, keys, roots)
+            noted.append((journal.settings(device, values), device, values))
+        yield
+    except Exception as error:
+        cause = error
+        raise
+    finally:
+        for number, device, values in reversed(noted):
+            failed = put_back(device, values, roots)
+            if not failed:
+                journal.done(number)
+            problems += failed
+        if problems:
+            said = "; ".join([*([str(cause)] if cause else []), *problems])
+            raise BlklabError(f"{said}; 'blklab restore' tries again") from cause
+
+
+def _values(device: Device | None, keys: Sequence[str], roots: Roots) -> dict[str, str]:
+    """Returns what to put back: the keys' values, and of those that change along with them."""
+    node = device.node if device else None
+    wanted = dict.fromkeys([*keys, *(also for key in keys for also in ALSO.get(key, ()))])
+    if node is not None and "scheduler" in keys:
+        wanted.update(dict.fromkeys(f"{TUNABLE}{f.name}" for f in entries(node / "queue/iosched")))
+    found = {key: current(path_of(node, key, roots), key) for key in wanted}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def put_back(device: Device | None, values: Mapping[str, str], roots: Roots) -> list[str]:
+    """Writes values that differ, in an order that ends with all of them as they were.
+
+    Returns what could not be put back. Twice: what one key changes of another comes right then.
+    """
+    node = device.node if device else None
+    where = _where(device)
+    failures: dict[str, str] = {}
+    for _ in range(2):
+        for key in sorted(values, key=_rank):
+            path = path_of(node, key, roots)
+            if _same(key, values[key], current(path, key)):
+                continue
+            try:
+                _write(path, values[key])
+            except OSError as error:
+                failures[key] = f" ({error.strerror})"
+    problems = []
+    for key, value in values.items():
+        found = current(path_of(node, key, roots), key)
+        if not _same(key, value, found):
+            why = failures.get(key, "")
+            problems.append(f"{where}: {key}: found {found}, expected {value} again{why}")
+    return problems
+
+
+def _set(device: Device | None, key: str, value: str, roots: Roots) -> Change | None:
+    node = device.node if device else None
+    where = _where(device)
+    path = path_of(node, key, roots)
+    before = current(path, key)
+    if before is not None and value != "-1" and _same(key, value, before):
+        return None
+    try:
+        _write(path, value)
+    except PermissionError as error:
+        raise EnvironmentLacks(f"{path}: {error.strerror}", "run it as root") from None
+    except OSError as error:
+        allowed = ""
+        if key == "scheduler":
+            names = (text(path) or "").replace("[", "").replace("]", "").split()
+            allowed = f", expected one of {', '.join(names)}"
+        raise UsageError(
+            f"settings: {where}: {key}: the kernel refuses {value!r} ({error.strerror}){allowed}"
+        ) from None
+    after = current(path, key)
+    if not _same(key, value, after):
+        raise BlklabError(
+            f"settings: {where}: {key}: asked for {value}, the kernel took {after}; ask for a value"
+            f" that it takes ({path})"
+        )
+    return Change(where, key, before or "", after or "")

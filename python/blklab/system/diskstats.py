@@ -1,0 +1,265 @@
+"""What devices did: /proc/diskstats, and the difference of two readings.
+
+Source: Documentation/admin-guide/iostats.rst and block/genhd.c, `diskstats_show`. Times there are
+milliseconds in an `unsigned int`: since 4.19 of ns kept in 64 bits, before of jiffies, and either
+way what is shown is the true value modulo 2^32. Counts and sectors are `unsigned long`: 32 bits on
+32-bit kernels. Fields are 11, since 4.18 also 4 of discards, since 5.5 also 2 of flushes.
+Partitions had only 4 before 2.6.25: neither merges nor times, so they cannot be used.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.system.roots import Roots
+
+SECTOR: Final = 512
+WRAP: Final = 1 << 32
+MS: Final = 1_000_000
+
+MOST_IN_FLIGHT: Final = 65536
+"""I/Os in flight on one device at once that nothing exceeds: Linux gives NVMe at most 1023 a queue
+by default (drivers/nvme/host/pci.c) and a queue a CPU. Their times add up to as many seconds
+a second, which bounds how fast `ticks` and `queue` can grow."""
+FASTEST_IOS: Final = 20_000_000
+"""I/Os a second on one device that nothing exceeds; matters only for 32-bit kernels."""
+FASTEST_SECTORS: Final = 100 << 21
+"""Sectors a second that nothing exceeds, 100 GiB/s; matters only for 32-bit kernels."""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """One line of /proc/diskstats. Times are ms modulo 2^32, as they are there.
+
+    What a kernel does not count is None: discards before 4.18, flushes before 5.5.
+    """
+
+    number: str
+    name: str
+    reads: int
+    read_merges: int
+    read_sectors: int
+    read_ticks: int
+    writes: int
+    write_merges: int
+    write_sectors: int
+    write_ticks: int
+    in_flight: int
+    busy: int
+    queue: int
+    discards: int | None = None
+    discard_merges: int | None = None
+    discard_sectors: int | None = None
+    discard_ticks: int | None = None
+    flushes: int | None = None
+    flush_ticks: int | None = None
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What one device did between two readings. Times are ns; pairs are (reads, writes)."""
+
+    ios: tuple[int, int]
+    merges: tuple[int, int]
+    sectors: tuple[int, int]
+    ticks_ns: tuple[int, int]
+    busy_ns: int
+    queue_ns: int
+    discards: int | None
+    flushes: int | None
+    flush_ns: int | None
+
+    def __add__(self, other: "Activity") -> "Activity":
+        """Returns what was done in two intervals together."""
+        return Activity(
+            *(_sum(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the fields of a result's device that are known from here."""
+        return {
+            f.name: list(value) if isinstance(value := getattr(self, f.name), tuple) else value
+            for f in fields(self)
+        }
+
+
+def _sum(one: Any, other: Any) -> Any:
+    if isinstance(one, tuple):
+        return tuple(a + b for a, b in zip(one, other, strict=True))
+    return None if one is None or other is None else one + other
+
+
+_NUMERIC: Final = tuple(f.name for f in fields(Counters))[2:]
+_TICKS: Final = frozenset({"read_ticks", "write_ticks", "queue", "discard_ticks", "flush_ticks"})
+
+
+def parse(content: str, source: str = "/proc/diskstats") -> dict[str, Counters | None]:
+    """Returns the counters of every device by name; None for partitions with 4 fields only.
+
+    A line is `major minor name fields…`; fields beyond the 17 known ones are ignored. Raises
+    BlklabError for anything else.
+    """
+    found: dict[str, Counters | None] = {}
+    for at, line in enumerate(content.splitlines(), 1):
+        words = line.split()
+        if not words:
+            continue
+        major, minor, name, *numbers = words if len(words) > 3 else [*words, "", "", ""]
+        if not all(number.isascii() and number.isdigit() for number in (major, minor, *numbers)):
+            raise BlklabError(f"{source}: line {at}: found {line.strip()!r}, expected numbers")
+        if len(numbers) == 4:
+            found[name] = None
+            continue
+        if len(numbers) not in {11, 15} and len(numbers) < 17:
+            raise BlklabError(
+                f"{source}: line {at}: {name} has {len(numbers)} fields, expected 11, 15 or 17"
+            )
+        values = dict(zip(_NUMERIC, map(int, numbers), strict=False))
+        found[name] = Counters(f"{major}:{minor}", name, **values)
+    return found
+
+
+def read(roots: Roots) -> dict[str, Counters | None]:
+    """Returns /proc/diskstats, parsed. Raises EnvironmentLacks if there is none."""
+    path = roots.proc / "diskstats"
+    try:
+        return parse(path.read_text(errors="replace"), str(path))
+    except OSError as error:
+        raise EnvironmentLacks(
+            f"{path}: {error.strerror}", "mount /proc; in a container, one that shows devices"
+        ) from None
+
+
+def of(counters: Mapping[str, Counters | None], name: str) -> Counters:
+    """Returns one device's counters. Raises BlklabError if it has none, or too few to be used."""
+    if name not in counters:
+        raise BlklabError(f"{name}: not in /proc/diskstats: the device is gone, or was renamed")
+    found = counters[name]
+    if found is None:
+        raise BlklabError(
+            f"{name}: this kernel (before 2.6.25) counts only 4 fields for a partition, expected 11"
+            " or more; measure the whole disk, or on a newer kernel"
+        )
+    return found
+
+
+def long_bits() -> int:
+    """Returns the width of the kernel's `unsigned long`, 64 or 32."""
+    machine = os.uname().machine
+    return 64 if "64" in machine or machine in {"s390x", "alpha"} else 32
+
+
+def difference(
+    before: Counters,
+    after: Counters,
+    seconds: float,
+    *,
+    bits: int = 64,
+    most_in_flight: int = MOST_IN_FLIGHT,
+) -> Activity:
+    """Returns what a device did between two readings that are `seconds` apart.
+
+    `bits` is the kernel's `long_bits`. A counter that ran over once is put right. BlklabError is
+    raised if the interval is so long that one could have run over twice (with 65536 in flight,
+    64 s; sum up shorter intervals then, or say how many are in flight at most), if a counter that
+    cannot run over went back, or if it is another device: a disk was replaced.
+    """
+    if (before.number, before.name) != (after.number, after.name):
+        raise BlklabError(
+            f"{after.name}: found {after.number}, expected {before.name} {before.number}:"
+            " another device took its place during the run"
+        )
+    # Sampling is never exact: a second more.
+    span = seconds + 1
+
+    def grown(name: str) -> int | None:
+        old, new = getattr(before, name), getattr(after, name)
+        if old is None or new is None:
+            return None
+        if name in _TICKS:
+            return _grown(after.name, name, old, new, seconds, span * 1000 * most_in_flight, 32)
+        if name == "busy":
+            return _grown(after.name, name, old, new, seconds, span * 1000, 32)
+        fastest = FASTEST_SECTORS if name.endswith("_sectors") else FASTEST_IOS
+        wide = bits if max(old, new) < WRAP else 64
+        return _grown(after.name, name, old, new, seconds, span * fastest, wide)
+
+    def sure(name: str) -> int:
+        return grown(name) or 0  # only discards and flushes can be None
+
+    flushing = grown("flush_ticks")
+    return Activity(
+        ios=(sure("reads"), sure("writes")),
+        merges=(sure("read_merges"), sure("write_merges")),
+        sectors=(sure("read_sectors"), sure("write_sectors")),
+        ticks_ns=(sure("read_ticks") * MS, sure("write_ticks") * MS),
+        busy_ns=sure("busy") * MS,
+        queue_ns=sure("queue") * MS,
+        discards=grown("discards"),
+        flushes=grown("flushes"),
+        flush_ns=None if flushing is None else flushing * MS,
+    )
+
+
+def _grown(
+    device: str, field: str, old: int, new: int, seconds: float, most: float, bits: int
+) -> int:
+    """Returns how much a counter of `bits` grew, which is at most `most`."""
+    if bits == 64:
+        if new < old:
+            raise BlklabError(
+                f"{device}: {field} went back from {old} to {new}: the device was reset or replaced"
+            )
+        return new - old
+    if most >= WRAP:
+        raise BlklabError(
+            f"{device}: {field} has 32 bits, and in {seconds:.0f} s may have run over more than"
+            " once: read it more often"
+        )
+    grown = (new - old) % WRAP
+    if grown > most:
+        raise BlklabError(
+            f"{device}: {field} went from {old} to {new} in {seconds:.1f} s, which cannot be:"
+            " the device was reset or replaced"
+        )
+    return grown
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """Times of all CPUs together since boot, in the kernel's ticks (proc(5), /proc/stat)."""
+
+    user: int
+    system: int
+    iowait: int
+    irq: int
+    idle: int
+
+    def shares(self, later: "Cpu") -> dict[str, float]:
+        """Returns what share of the time (0 to 1) until `later` went where; all 0 if none passed.
+
+        iowait can go back (proc(5)); it then counts as none.
+        """
+        spent = {
+            f.name: max(0, getattr(later, f.name) - getattr(self, f.name)) for f in fields(self)
+        }
+        total = sum(spent.values())
+        return {name: value / total if total else 0.0 for name, value in spent.items()}
+
+
+def cpu(roots: Roots) -> Cpu:
+    """Returns the first line of /proc/stat; stolen time counts as the system's."""
+    path = roots.proc / "stat"
+    try:
+        line = path.read_text().partition("\n")[0]
+        name, *words = line.split()
+        # guest times are in user and nice already (kernel/sched/cputime.c, account_guest_time).
+        numbers = [int(word) for word in words[:8]]
+    except (OSError, ValueError) as error:
+        raise BlklabError(f"{path}: {error}; expected a line 'cpu user nice system…'") from None
+    if name != "cpu" or len(numbers) < 7:
+        raise BlklabError(f"{path}: found {line!r}, expected 'cpu' and 7 numbers or more")
+    user, nice, system, idle, iowait, irq, softirq, *steal = numbers
+    return Cpu(user + nice, system + sum(steal), iowait, irq + softirq, idle)

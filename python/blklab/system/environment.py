@@ -1,0 +1,198 @@
+"""What it takes to believe a measurement: kernel, CPUs, memory, every queue and array."""
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from blklab import __version__
+from blklab.system.identity import of_node
+from blklab.system.layers import Layer, mounted_devices
+from blklab.system.mounts import mounts
+from blklab.system.roots import Roots, entries, text
+
+QUEUE: Final = (
+    "scheduler",
+    "nr_requests",
+    "read_ahead_kb",
+    "max_sectors_kb",
+    "max_hw_sectors_kb",
+    "rotational",
+    "nomerges",
+    "rq_affinity",
+    "add_random",
+    "iostats",
+    "wbt_lat_usec",
+    "write_cache",
+    "fua",
+    "io_poll",
+    "zoned",
+    "logical_block_size",
+    "physical_block_size",
+    "minimum_io_size",
+    "optimal_io_size",
+    "discard_max_bytes",
+)
+"""Files of queue/ (Documentation/ABI/stable/sysfs-block)."""
+
+MD: Final = (
+    "level",
+    "layout",
+    "raid_disks",
+    "chunk_size",
+    "metadata_version",
+    "array_state",
+    "degraded",
+    "sync_action",
+    "sync_completed",
+    "sync_speed_min",
+    "sync_speed_max",
+    "mismatch_cnt",
+    "consistency_policy",
+    "stripe_cache_size",
+    "preread_bypass_threshold",
+    "group_thread_cnt",
+    "skip_copy",
+    "rmw_level",
+    "journal_mode",
+    "bitmap/location",
+    "bitmap/chunksize",
+    "bitmap/metadata",
+)
+"""Files of md/ (Documentation/admin-guide/md.rst)."""
+
+MEMBER: Final = ("state", "slot", "errors", "offset", "size")
+"""Files of md/dev-NAME/."""
+
+VM: Final = (
+    "dirty_ratio",
+    "dirty_bytes",
+    "dirty_background_ratio",
+    "dirty_background_bytes",
+    "dirty_expire_centisecs",
+    "dirty_writeback_centisecs",
+    "swappiness",
+    "vfs_cache_pressure",
+)
+
+
+def environment(layers: Iterable[Layer], roots: Roots) -> dict[str, Any]:
+    """Returns what is known of this machine and of the devices, ready for JSON.
+
+    What the kernel does not tell is None or left out. What needs programs (versions, lsblk) is not
+    here.
+    """
+    name = os.uname()
+    return {
+        "blklab": __version__,
+        "kernel": {
+            "system": name.sysname,
+            "release": name.release,
+            "version": name.version,
+            "machine": name.machine,
+            "command_line": _clean(text(roots.proc / "cmdline")),
+        },
+        "cpu": _cpu(roots),
+        "memory_bytes": memory(roots).get("MemTotal"),
+        "vm": _files(roots.proc / "sys/vm", VM),
+        "mdstat": _clean(text(roots.proc / "mdstat")),
+        "devices": [_device(layer, roots) for layer in layers],
+    }
+
+
+def _clean(said: str | None) -> str | None:
+    """Bytes that are no UTF-8 must not keep a result from being stored."""
+    return None if said is None else said.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def _files(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    found = {name: _clean(text(folder / name)) for name in names}
+    return {name: " ".join(value.split()) for name, value in found.items() if value is not None}
+
+
+def memory(roots: Roots) -> dict[str, int]:
+    """Returns /proc/meminfo in bytes."""
+    lines = re.findall(r"^(\w+):\s+(\d+) kB$", text(roots.proc / "meminfo") or "", re.M)
+    return {name: int(number) * 1024 for name, number in lines}
+
+
+def governors(roots: Roots) -> dict[str, list[str]]:
+    """Returns the CPUs (`cpu0`…) by `driver governor` of cpufreq; empty where there is none."""
+    found: dict[str, list[str]] = {}
+    for cpu in entries(roots.sys / "devices/system/cpu"):
+        governor = text(cpu / "cpufreq/scaling_governor")
+        if re.fullmatch(r"cpu\d+", cpu.name) and governor:
+            driver = text(cpu / "cpufreq/scaling_driver") or "unknown"
+            found.setdefault(f"{driver} {governor}", []).append(cpu.name)
+    return found
+
+
+def _cpu(roots: Roots) -> dict[str, Any]:
+    said = text(roots.proc / "cpuinfo") or ""
+    # Names of the model: x86 and s390, PowerPC, some ARM; other ARM has none.
+    model = re.search(r"^(?:model name|cpu|Model|Hardware)\s*:\s*(.+)$", said, re.M)
+    # `nohz_full` and `smt` shape latencies as much as the clock does.
+    return {
+        "model": _clean(model[1].strip()) if model else None,
+        "count": len(re.findall(r"^processor\s*:?\s*\d+", said, re.M)) or os.cpu_count(),
+        "governor": sorted(governors(roots)) or None,
+        "smt": text(roots.sys / "devices/system/cpu/smt/active"),
+        "thermal_throttle_count": _throttled(roots),
+    }
+
+
+def _throttled(roots: Roots) -> int | None:
+    """Returns how often the CPUs were slowed down since boot for being hot (Intel only)."""
+    cpus = entries(roots.sys / "devices/system/cpu")
+    counts = [text(cpu / "thermal_throttle/package_throttle_count") for cpu in cpus]
+    numbers = [int(count) for count in counts if count and count.isdigit()]
+    return max(numbers) if numbers else None
+
+
+def _device(layer: Layer, roots: Roots) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": layer.name,
+        "number": layer.number,
+        "kind": layer.kind,
+        "above": list(layer.above),
+        "leaf": layer.leaf,
+    }
+    node, disk = layer.node, layer.disk
+    if node is None or disk is None:
+        return {**found, "gone": True}
+    identity = asdict(of_node(node, roots))
+    found |= {key: identity[key] for key in ("diskseq", "size")}
+    found["ids"] = [_clean(known) for known in identity["ids"]]
+    if layer.kind == "partition":
+        start = text(node / "start")
+        return found | {"start_bytes": int(start) * 512 if start else None}
+    found["queue"] = _files(disk / "queue", QUEUE)
+    hardware = _files(disk / "device", ("vendor", "model", "serial", "rev", "queue_depth", "type"))
+    if "rev" not in hardware and (firmware := text(disk / "device/firmware_rev")):
+        hardware["rev"] = firmware
+    found["hardware"] = hardware
+    if layer.kind == "md":
+        found["md"] = _files(disk / "md", MD)
+        found["md"]["members"] = {
+            entry.name.removeprefix("dev-"): _files(entry, MEMBER)
+            for entry in entries(disk / "md")
+            if entry.name.startswith("dev-")
+        }
+    elif layer.kind == "dm":
+        found["dm"] = _files(disk / "dm", ("name", "uuid", "suspended"))
+    elif layer.kind == "loop":
+        found["loop"] = _files(
+            disk / "loop", ("backing_file", "dio", "offset", "sizelimit", "autoclear")
+        )
+    elif layer.kind == "bcache":
+        found["bcache"] = _files(
+            disk / "bcache", ("cache_mode", "state", "sequential_cutoff", "writeback_percent")
+        )
+    found["mounts"] = [
+        {"point": _clean(m.point), "type": m.kind, "options": m.flags, "filesystem": m.options}
+        for m in mounts(roots)
+        if layer.number in mounted_devices(m, roots)
+    ]
+    return found

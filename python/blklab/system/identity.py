@@ -1,0 +1,234 @@
+"""Which disk a device is: names that stay the same when disks are plugged in another order.
+
+Stable ids are what udev links in /dev/disk/by-id, serial numbers and WWNs, for loop devices
+`file:` and the path of the file. Where udev does not run, those that sysfs tells are known.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from blklab.errors import BlklabError, UsageError
+from blklab.system.layers import loop_file, node_of, number_of
+from blklab.system.roots import Roots, entries, text
+
+BY_ID: Final = "disk/by-id"
+
+
+@dataclass(frozen=True)
+class Device:
+    """A block device as it is now."""
+
+    path: str
+    """As it was named, for messages."""
+    name: str
+    """The kernel's name."""
+    number: str
+    """`major:minor`; empty for the hidden paths of an NVMe multipath disk."""
+    node: Path
+    """Its directory in sysfs."""
+    diskseq: int | None
+    """Told anew each time a disk (or a loop device's file) is attached: since Linux 5.15."""
+    ids: tuple[str, ...]
+    """Stable ids, the most telling one first; none if it has none."""
+    size: int
+    """Bytes."""
+
+    @property
+    def id(self) -> str | None:
+        """The stable id to show."""
+        return self.ids[0] if self.ids else None
+
+    def is_called(self, text: str) -> bool:
+        """Tells whether a stable id, as the user writes it, is one of this device."""
+        return normal(text) in {normal(known) for known in self.ids}
+
+
+def normal(text: str) -> str:
+    """Returns the form in which ids are compared: without the directory, WWNs in one spelling."""
+    plain = text.removeprefix("/dev/disk/by-id/")
+    wwn = re.fullmatch(
+        r"(?:wwn-)?(?:0x|naa\.)([0-9a-fA-F]{16}(?:[0-9a-fA-F]{16})?)(-part\d+)?", plain
+    )
+    if wwn:
+        return f"wwn-0x{wwn[1].lower()}{wwn[2] or ''}"
+    return plain.removeprefix("nvme-") if re.match(r"nvme-(eui|nvme|uuid)\.", plain) else plain
+
+
+def resolve(name: str, roots: Roots) -> Device:
+    """Returns the device that a path or a stable id names. Raises UsageError if it names none.
+
+    Raises BlklabError for an id that several devices have: cheap disks share serial numbers.
+    """
+    path = Path(name)
+    if "/" in name and not name.startswith("file:"):
+        try:
+            status = path.stat()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise UsageError(f"{name}: {reason}; name a block device, see lsblk") from None
+        if not stat.S_ISBLK(status.st_mode):
+            raise UsageError(f"{name}: not a block device; see lsblk for those there are")
+        return of_number(number_of(status.st_rdev), roots, name)
+    found = called(name, roots)
+    if not found:
+        raise UsageError(
+            f"{name}: no device has this id; see ls /dev/disk/by-id, or give the device's path"
+        )
+    if len(found) > 1:
+        names = ", ".join(device.name for device in found)
+        raise BlklabError(
+            f"{name}: found {len(found)} devices with this id ({names}), expected one"
+        )
+    return found[0]
+
+
+def of_number(number: str, roots: Roots, path: str | None = None) -> Device:
+    """Returns the device `major:minor`. Raises BlklabError if there is none, or no more."""
+    node = node_of(number, roots)
+    if node is None:
+        where = roots.sys / "dev/block"
+        raise BlklabError(f"{path or number}: no device {number} in {where}: it is gone")
+    return of_node(node, roots, path)
+
+
+def of_node(node: Path, roots: Roots, path: str | None = None) -> Device:
+    """Returns the device of a sysfs directory."""
+    number = text(node / "dev") or ""
+    disk = node.parent if (node / "partition").exists() else node
+    sequence = text(disk / "diskseq")
+    sectors = text(node / "size")
+    return Device(
+        path=path or str(roots.dev / node.name.replace("!", "/")),
+        name=node.name,
+        number=number,
+        node=node,
+        diskseq=int(sequence) if sequence and sequence.isdigit() else None,
+        ids=tuple(_ids(node, roots)),
+        size=int(sectors) * 512 if sectors and sectors.isdigit() else 0,
+    )
+
+
+def called(name: str, roots: Roots) -> list[Device]:
+    """Returns every device that has a stable id; more than one share it."""
+    found = []
+    for entry in entries(roots.sys / "class/block"):
+        number = text(entry / "dev")
+        node = node_of(number, roots) if number else None
+        if number and node and normal(name) in map(normal, _ids(node, roots)):
+            found.append(of_node(node, roots))
+    return found
+
+
+def _ids(node: Path, roots: Roots) -> list[str]:
+    loop = loop_file(node)
+    if loop is not None:
+        # A deleted file's name may be another file's by now.
+        return [] if loop.endswith(" (deleted)") else [f"file:{loop}"]
+    number = text(node / "dev") or ""
+    links = [*_links(number, roots), *_udev(number, roots)]
+    known = [*sorted(dict.fromkeys(links), key=_telling), *_sysfs(node)]
+    return list(dict.fromkeys(known))
+
+
+def _telling(name: str) -> tuple[int, str]:
+    """Names of people's own making and those with model and serial come first, bare WWNs last."""
+    for rank, prefix in enumerate(("md-name-", "dm-name-", "ata-", "nvme-", "scsi-", "virtio-")):
+        if name.startswith(prefix):
+            return (
+                len(prefix) if re.match(r"nvme-(eui|nvme|uuid)\.", name) else 0,
+                f"{rank}{name}",
+            )
+    return (9, name)
+
+
+def _links(number: str, roots: Roots) -> Iterator[str]:
+    for link in entries(roots.dev / BY_ID):
+        try:
+            status = link.stat()
+        except OSError:
+            continue  # dangling
+        if stat.S_ISBLK(status.st_mode) and number_of(status.st_rdev) == number:
+            yield link.name
+
+
+def _udev(number: str, roots: Roots) -> Iterator[str]:
+    """What udev's database says in its lines S:link and E:KEY=value."""
+    content = text(roots.udev / f"b{number}") or ""
+    values = {}
+    for line in content.splitlines():
+        if line.startswith(f"S:{BY_ID}/"):
+            yield line.removeprefix(f"S:{BY_ID}/")
+        elif line.startswith("E:"):
+            key, _, value = line[2:].partition("=")
+            values[key] = value
+    part = f"-part{values['PARTN']}" if values.get("PARTN") else ""
+    for key in ("ID_SERIAL_SHORT", "ID_SCSI_SERIAL", "ID_WWN_WITH_EXTENSION", "ID_WWN"):
+        if values.get(key, "").strip():
+            yield values[key].strip() + part
+
+
+def _sysfs(node: Path) -> Iterator[str]:
+    number = text(node / "partition")
+    disk, part = (node.parent, f"-part{number}") if number else (node, "")
+    for file in ("wwid", "device/wwid"):
+        wwid = " ".join((text(disk / file) or "").split())
+        if wwid.startswith("naa."):
+            yield f"wwn-0x{wwid.removeprefix('naa.')}{part}"
+        elif wwid:
+            yield f"{wwid}{part}"
+    for file in ("serial", "device/serial"):
+        if serial := text(disk / file):
+            yield serial + part
+    if serial := _unit_serial(disk):
+        yield serial + part
+    for kind in ("dm", "md"):
+        if uuid := text(disk / kind / "uuid"):
+            yield f"{kind}-uuid-{uuid}{part}"
+    if (name := text(disk / "dm/name")) and text(disk / "dm/uuid"):
+        yield f"dm-name-{name}{part}"
+
+
+def _unit_serial(disk: Path) -> str | None:
+    """Returns what SCSI's page 0x80 says: SPC-4 7.8.14, 4 bytes of header, then the number."""
+    try:
+        page = (disk / "device/vpd_pg80").read_bytes()
+    except OSError:
+        return None
+    length = int.from_bytes(page[2:4], "big")
+    return page[4 : 4 + length].decode("ascii", "replace").strip("\0 ") or None
+
+
+def described(ids: Iterable[str]) -> str:
+    """Returns ids for a message: which to write."""
+    listed = ", ".join(f"'{known}'" for known in ids)
+    return listed or "none is known: without a stable id it cannot be told from another disk"
+
+
+def is_bare(name: str, roots: Roots) -> bool:
+    """Tells whether a name is one that changes with the order of plugging in: /dev/sdb, sdb."""
+    if name.startswith("/dev/"):
+        return not name.startswith(f"/dev/{BY_ID}/")
+    return "/" not in name and (roots.sys / "class/block" / name).exists()
+
+
+def same_disk(old: Device, new: Device) -> bool:
+    """Tells whether a device is still the same disk: by diskseq, else by an id, else by size.
+
+    Ids come and go with what is written on a disk, but not all of them.
+    """
+    if old.number != new.number or old.name != new.name:
+        return False
+    if old.diskseq is not None and new.diskseq is not None:
+        return old.diskseq == new.diskseq
+    return bool(set(old.ids) & set(new.ids)) if old.ids else old.size == new.size
+
+
+def device_number(number: str) -> int:
+    """Returns `major:minor` as the system calls take it."""
+    major, _, minor = number.partition(":")
+    return os.makedev(int(major), int(minor))

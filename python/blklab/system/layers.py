@@ -1,0 +1,240 @@
+"""What a block device is made of: array members, volumes, partitions' disks, loop devices' files.
+
+Found in sysfs: `slaves/` (md, dm and bcache), `multipath/` and hidden disks (NVMe), `loop/`.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from blklab.system.mounts import NO_DEVICE, Mount, holding
+from blklab.system.roots import Roots, entries, text
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A device at its place in the tree."""
+
+    name: str
+    """The kernel's name, as in /proc/diskstats: `md127`, `sda1`."""
+    number: str | None
+    """`major:minor`; None for what has none (paths of an NVMe multipath disk) or is gone."""
+    kind: str
+    """`disk`, `partition`, `md`, `dm`, `loop`, `bcache` or `other`."""
+    above: tuple[str, ...]
+    """The names of the devices right above it; none for the target itself."""
+    leaf: bool
+    """Nothing is beneath it."""
+    node: Path | None
+    """Its directory in sysfs; None if it is gone."""
+
+    @property
+    def disk(self) -> Path | None:
+        """The sysfs directory of the whole disk: that of a partition's disk, else its own."""
+        return self.node.parent if self.node and self.kind == "partition" else self.node
+
+
+def number_of(device: int) -> str:
+    """Returns `major:minor` of a device number."""
+    return f"{os.major(device)}:{os.minor(device)}"
+
+
+def node_of(number: str, roots: Roots) -> Path | None:
+    """Returns the sysfs directory of `major:minor`, or None if there is no such device (now)."""
+    try:
+        return (roots.sys / "dev/block" / number).resolve(strict=True)
+    except OSError:
+        return None
+
+
+def name_of(number: str, roots: Roots) -> str:
+    """Returns the kernel's name of `major:minor`, or the number itself if it has none."""
+    node = node_of(number, roots)
+    return node.name if node else number
+
+
+def partitions(node: Path) -> list[Path]:
+    """Returns the sysfs directories of a disk's partitions."""
+    return [entry for entry in entries(node) if (entry / "partition").is_file()]
+
+
+def layers(numbers: Iterable[str], roots: Roots) -> list[Layer]:
+    """Returns the devices `major:minor` and everything that their I/O reaches, upper ones first.
+
+    Each device is there once, however many are above it. What is unplugged meanwhile stays in the
+    list, without a node.
+    """
+    # Keyed by name: some devices have no number, and those above are told by name.
+    nodes: dict[str, Path | None] = {}
+    above: dict[str, list[str]] = {}
+    below: dict[str, bool] = {}
+    numbered: dict[str, str] = {}
+    waiting: list[tuple[str, Path | None]] = []
+    for number in dict.fromkeys(numbers):
+        node = node_of(number, roots)
+        name = node.name if node else number
+        numbered[name] = number
+        waiting.append((name, node))
+        above.setdefault(name, [])
+    while waiting:
+        name, node = waiting.pop(0)
+        if name in nodes:
+            continue
+        nodes[name] = node
+        lower = list(_directly_beneath(node, roots)) if node else []
+        below[name] = bool(lower)
+        for lower_name, lower_node in lower:
+            uppers = above.setdefault(lower_name, [])
+            if name not in uppers and lower_name != name:
+                uppers.append(name)
+            waiting.append((lower_name, lower_node))
+    return [
+        Layer(
+            name=name,
+            number=numbered.get(name) or (text(node / "dev") if node else None),
+            kind=kind_of(node, name),
+            above=tuple(above[name]),
+            leaf=not below[name],
+            node=node,
+        )
+        for name, node in nodes.items()
+    ]
+
+
+def beneath(number: str, roots: Roots) -> set[str]:
+    """Returns the device `major:minor` and all devices (`major:minor`) that its I/O reaches."""
+    return {layer.number for layer in layers([number], roots) if layer.number}
+
+
+def kind_of(node: Path | None, name: str) -> str:
+    """Returns what a device is: see `Layer.kind`."""
+    if node is not None:
+        if (node / "partition").exists():
+            return "partition"
+        for kind in ("md", "dm", "loop"):
+            if (node / kind).is_dir():
+                return kind
+    # A loop device without a file has no `loop` directory.
+    named = re.match(r"(md|dm-|loop|bcache)[_\d]", name)
+    if named:
+        return named[1].rstrip("-")
+    # NVMe multipath's paths and heads have `device` too, virtio and SCSI disks as well.
+    return "disk" if node is not None and (node / "device").exists() else "other"
+
+
+def _directly_beneath(node: Path, roots: Roots) -> Iterator[tuple[str, Path | None]]:
+    if (node / "partition").exists():
+        yield node.parent.name, node.parent
+        return
+    # NVMe multipath heads have no slaves: their paths are in `multipath` (Linux 6.15).
+    for directory in ("slaves", "multipath"):
+        for lower in entries(node / directory):
+            yield lower.name, _resolved(lower)
+    yield from _nvme_paths(node, roots)
+    # drivers/md/bcache/super.c: `bcache` leads into the backing device's directory, and what is
+    # `cache` there to the set, whose `cache0` lead into the caches' directories.
+    bcache = _resolved(node / "bcache")
+    if bcache and bcache.parent != node:
+        yield bcache.parent.name, bcache.parent
+        for cache in entries(bcache / "cache"):
+            real = _resolved(cache) if re.fullmatch(r"cache\d+", cache.name) else None
+            if real:
+                yield real.parent.name, real.parent
+    for number in loop_file_devices(node, roots):
+        lower_node = node_of(number, roots)
+        yield (lower_node.name if lower_node else number), lower_node
+
+
+def _nvme_paths(node: Path, roots: Roots) -> Iterator[tuple[str, Path | None]]:
+    """Hidden disks `nvme0c1n1` beneath `nvme0n1`: all there is before Linux 6.15."""
+    match = re.fullmatch(r"nvme(\d+)n(\d+)", node.name)
+    if match and not entries(node / "multipath"):
+        for path in entries(roots.sys / "block"):
+            if re.fullmatch(rf"nvme{match[1]}c\d+n{match[2]}", path.name):
+                yield path.name, _resolved(path)
+
+
+def _resolved(path: Path) -> Path | None:
+    try:
+        return path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return None
+
+
+def loop_file(node: Path) -> str | None:
+    """Returns the path of a loop device's file, or None if it is no loop device or has no file."""
+    backing = text(node / "loop/backing_file")
+    return backing or None
+
+
+def loop_file_devices(node: Path, roots: Roots) -> set[str]:
+    """Returns the devices (`major:minor`) right beneath a loop device."""
+    backing = loop_file(node)
+    if backing is None:
+        return set()
+    try:
+        status = Path(backing).stat()
+        if stat.S_ISBLK(status.st_mode):
+            return {number_of(status.st_rdev)}
+    except OSError:
+        pass  # deleted, or in another namespace: its directory may still be there
+    try:
+        return filesystem_devices(Path(backing).parent, roots)[0]
+    except OSError:
+        return set()
+
+
+def filesystem_devices(directory: Path, roots: Roots, depth: int = 8) -> tuple[set[str], str]:
+    """Returns the devices (`major:minor`) on which the filesystem holding `directory` lives.
+
+    And what could not be told, if anything. btrfs, overlayfs and others have device numbers that
+    belong to no device: their mounts say what is beneath.
+    """
+    number = number_of(directory.stat().st_dev)
+    if (roots.sys / "dev/block" / number).exists():
+        return {number}, ""
+    mount = holding(directory, roots, number)
+    if mount is None:
+        return set(), f"no mount holds {directory}"
+    if mount.kind in NO_DEVICE:
+        return set(), ""
+    if mount.kind == "overlay":
+        match = re.search(r"(?:^|,)upperdir=([^,]+)", mount.options)
+        if match is None or depth == 0:
+            return set(), f"{mount.point} is an overlay that does not say where it writes"
+        try:
+            return filesystem_devices(Path(match[1]), roots, depth - 1)
+        except OSError:
+            return set(), f"{mount.point} is an overlay whose files are out of sight"
+    found = mounted_devices(mount, roots)
+    return found, "" if found else f"{mount.point} is {mount.kind} on {mount.source}"
+
+
+def mounted_devices(mount: Mount, roots: Roots) -> set[str]:
+    """Returns the devices (`major:minor`) that a mount names: itself, or all of a btrfs."""
+    found: set[str] = set()
+    if not mount.number.startswith("0:"):
+        found.add(mount.number)
+    # bcachefs joins its devices with colons.
+    for part in mount.source.split(":") if mount.source.startswith("/dev/") else []:
+        source = Path(part)
+        try:
+            status = source.stat()
+            if stat.S_ISBLK(status.st_mode):
+                found.add(number_of(status.st_rdev))
+                continue
+        except OSError:
+            pass
+        found.update(_numbers_in([roots.sys / "class/block" / source.name]))
+    for pool in entries(roots.sys / "fs/btrfs"):
+        members = _numbers_in(entries(pool / "devices"))
+        if members & found:
+            found |= members
+    return found
+
+
+def _numbers_in(nodes: Iterable[Path]) -> set[str]:
+    return {number for node in nodes if (number := text(node / "dev"))}

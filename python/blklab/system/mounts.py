@@ -1,0 +1,90 @@
+"""What is mounted, here and in other mount namespaces."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from blklab.system.roots import Roots, entries
+
+NETWORK: Final = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "glusterfs", "fuse.sshfs", "lustre"}
+)
+MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+NO_DEVICE: Final = NETWORK | MEMORY
+"""Filesystems that write to no block device of this machine."""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A line of /proc/PID/mountinfo."""
+
+    number: str
+    """`major:minor` of the filesystem; major 0 belongs to no device."""
+    point: str
+    kind: str
+    source: str
+    options: str
+    """The filesystem's own, not the mount's."""
+    flags: str = ""
+    """The mount's: rw, noatime…"""
+
+
+def mounts(roots: Roots, process: str = "self") -> list[Mount]:
+    """Returns what is mounted, in the order of mounting (format: proc(5))."""
+    found = []
+    path = roots.proc / process / "mountinfo"
+    try:
+        lines = path.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) < 10 or "-" not in fields[6:]:
+            continue
+        rest = fields[fields.index("-", 6) + 1 :]
+        if len(rest) < 2:
+            continue
+        point, source = unescaped(fields[4]), unescaped(rest[1])
+        found.append(Mount(fields[2], point, rest[0], source, ",".join(rest[2:]), fields[5]))
+    return found
+
+
+def everywhere(roots: Roots) -> list[Mount]:
+    """Returns the mounts of every mount namespace that can be seen: containers have their own.
+
+    Only processes whose namespace may be looked at count: root sees all of its PID namespace.
+    """
+    found = dict.fromkeys(mounts(roots))
+    seen = {_namespace(roots.proc / "self")}
+    for process in entries(roots.proc):
+        if process.name.isdigit() and (namespace := _namespace(process)) not in seen:
+            if namespace is not None:
+                seen.add(namespace)
+            found.update(dict.fromkeys(mounts(roots, process.name)))
+    return list(found)
+
+
+def _namespace(process: Path) -> str | None:
+    try:
+        return os.readlink(process / "ns/mnt")  # noqa: PTH115  # "mnt:[4026531841]" is no path
+    except OSError:
+        return None
+
+
+def unescaped(text: str) -> str:
+    """Returns a name as it is, of one in which the kernel wrote blanks as octal escapes."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def holding(directory: Path, roots: Roots, number: str | None = None) -> Mount | None:
+    """Returns the mount that a directory is in: the innermost, and of those the last mounted.
+
+    If `number` (`major:minor`) is given, mounts of that filesystem come before all others.
+    """
+    real = directory.resolve()
+    around = [mount for mount in mounts(roots) if real.is_relative_to(mount.point)]
+    held = [mount for mount in around if mount.number == number] or around
+    # max returns the first of equals, and the last mount covers those before it.
+    return max(reversed(held), key=lambda mount: len(mount.point), default=None)

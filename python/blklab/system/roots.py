@@ -1,0 +1,53 @@
+"""Where the kernel's filesystems and blklab's own state are: elsewhere in tests."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+def state_directory() -> Path:
+    """Returns where blklab keeps what must outlive it: $BLKLAB_STATE, or as the user's rights are.
+
+    /var/lib/blklab is root's; everybody else has $XDG_STATE_HOME/blklab (~/.local/state/blklab).
+    """
+    if chosen := os.environ.get("BLKLAB_STATE"):
+        return Path(chosen).absolute()
+    if os.geteuid() == 0:
+        return Path("/var/lib/blklab")
+    home = os.environ.get("XDG_STATE_HOME", "")
+    # The XDG specification: a relative path is to be ignored.
+    return (Path(home) if home.startswith("/") else Path.home() / ".local/state") / "blklab"
+
+
+@dataclass(frozen=True)
+class Roots:
+    """The directories that stand for the machine."""
+
+    proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+    dev: Path = Path("/dev")
+    state: Path = field(default_factory=state_directory)
+
+    @property
+    def udev(self) -> Path:
+        """Udev's database, /run/udev/data; it may not exist (containers, rescue systems)."""
+        return self.dev.parent / "run/udev/data"
+
+
+def text(path: Path) -> str | None:
+    """Returns what a file of /proc or /sys says, without the line's end; None if it says nothing.
+
+    Devices come and go, and some attributes answer with an error (EINVAL, EIO, ENODEV).
+    """
+    try:
+        return path.read_text(errors="surrogateescape").strip()
+    except OSError:
+        return None
+
+
+def entries(directory: Path) -> list[Path]:
+    """Returns what is in a directory, in order; nothing if there is no such directory."""
+    try:
+        return sorted(directory.iterdir())
+    except OSError:
+        return []

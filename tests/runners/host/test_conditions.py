@@ -1,0 +1,197 @@
+"""What would spoil a measurement is found before it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blklab.errors import UsageError
+from blklab.runners.host import conditions
+from blklab.runners.host.conditions import Finding, check, collapse, layers_of
+from blklab.store.series import Point
+from blklab.system.layers import layers
+from tests.system.machine import Machine
+
+GIB = 1 << 30
+TARGET = {"name": "raid1", "directory": "/srv", "cache_bytes": 0}
+
+
+@pytest.fixture
+def mirror(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A quiet RAID-1 md0 of sda and sdb; every target is on it."""
+    for name, number in (("sda", "8:0"), ("sdb", "8:16")):
+        machine.device(name, number, device__model="DISK", queue__zoned="none")
+    machine.device("md0", "9:0", slaves="sda sdb", md__sync_action="idle", md__degraded="0")
+    machine.proc("meminfo", "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB")
+    stats(machine, 100, 100)
+    monkeypatch.setattr(conditions, "layers_of", lambda _target, roots: layers(["9:0"], roots))
+    return machine
+
+
+def stats(machine: Machine, ios: int, busy: int) -> None:
+    line = " {0} 0 {0} 0 0 0 0 0 0 {1} 0"
+    machine.proc(
+        "diskstats",
+        "8 0 sda"
+        + line.format(ios, busy)
+        + "\n8 16 sdb"
+        + line.format(1, 1)
+        + "\n9 0 md0"
+        + line.format(1, 1),
+    )
+
+
+def cell(size: int | None = 64 * GIB, **options: str) -> dict[str, Any]:
+    given = {"rw": "randread", "direct": "1", **options}
+    if size is not None:
+        given["size"] = str(size)
+    return {"jobs": [{"name": "job", "options": given}], "file_bytes": 64 * GIB}
+
+
+def look(
+    machine: Machine,
+    *cells: dict[str, Any],
+    sleep: Callable[[float], object] = lambda _seconds: None,
+    **target: Any,
+) -> list[Finding]:
+    return check({**TARGET, **target}, cells or [cell()], machine.roots, sleep)
+
+
+def test_a_quiet_machine(mirror: Machine) -> None:
+    assert look(mirror) == []
+
+
+def test_arrays_that_sync_or_lack_a_member(mirror: Machine) -> None:
+    mirror.write(
+        mirror.roots.sys / "block/md0/md",
+        {"sync_action": "recover", "sync_completed": "1000 / 4000", "degraded": "1"},
+    )
+    syncing, degraded = look(mirror)
+    assert (syncing.name, syncing.refuse) == ("array-syncing", True)
+    assert "md0: found sync_action recover (25.0%), expected idle" in syncing.message
+    assert (degraded.name, degraded.refuse) == ("array-degraded", True)
+    assert "found 1 members missing" in degraded.message
+
+
+@pytest.mark.parametrize(
+    ("ios", "busy", "found"),
+    [(140, 200, False), (141, 100, True), (100, 201, True)],
+)
+def test_others_io(mirror: Machine, ios: int, busy: int, found: bool) -> None:
+    # Two seconds: 20 I/Os a second are 40, and 5 % are 100 ms.
+    monkeyed = look(mirror, sleep=lambda _seconds: stats(mirror, ios, busy))
+    assert [finding.name for finding in monkeyed] == ["device-busy"] * found
+    assert all("sda: found" in finding.message and finding.refuse for finding in monkeyed)
+
+
+def test_the_page_cache(mirror: Machine) -> None:
+    [finding] = look(mirror, cell(8 * GIB, direct="0"))
+    assert (finding.name, finding.refuse) == ("page-cache", True)
+    assert "found 8.0 GiB of data, expected more than the 16.0 GiB" in finding.message
+    assert look(mirror, cell(64 * GIB, direct="0")) == []
+    assert look(mirror, cell(None, direct="0")) == []
+    small = {**cell(None), "file_bytes": GIB}
+    del small["jobs"][0]["options"]["direct"]
+    assert [found.name for found in look(mirror, cell(), small, small)] == ["page-cache"]
+    # All of a device of 1 GiB.
+    assert [f.name for f in look(mirror, cell(None, direct="0"), device="x")] == ["page-cache"]
+    assert look(mirror, {"jobs": [], "command": {"argv": ["true"]}}) == []
+
+
+def test_data_that_fits_into_caches(mirror: Machine) -> None:
+    [finding] = look(mirror, cell(3 * GIB), cache_bytes=2 * GIB)
+    assert (finding.name, finding.refuse) == ("small-data", True)
+    assert "found 3.0 GiB of data" in finding.message
+    assert look(mirror, cell(4 * GIB), cache_bytes=2 * GIB) == []
+
+
+def test_caches_that_sysfs_shows(mirror: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror.device("dm-1", "253:1", dm__name="vg-pool_cdata", slaves="sdb")
+    mirror.device("dm-0", "253:0", dm__name="vg-lv", slaves="dm-1 sda")
+    monkeypatch.setattr(conditions, "layers_of", lambda _target, roots: layers(["253:0"], roots))
+    [finding] = look(mirror, cell(GIB))
+    assert "(vg-pool_cdata 1.0 GiB)" in finding.message
+    backing = mirror.roots.sys / "devices/block/sda/bcache"
+    cache_set = mirror.roots.sys / "fs/bcache/uuid"
+    cache_set.mkdir(parents=True)
+    backing.mkdir()
+    (mirror.roots.sys / "devices/block/sdb/bcache").mkdir()
+    (backing / "cache").symlink_to(cache_set)
+    (cache_set / "cache0").symlink_to(mirror.roots.sys / "devices/block/sdb/bcache")
+    (mirror.device("bcache0", "251:0") / "bcache").symlink_to(backing)
+    monkeypatch.setattr(conditions, "layers_of", lambda _target, roots: layers(["251:0"], roots))
+    [finding] = look(mirror, cell(GIB))
+    assert "(sdb 1.0 GiB)" in finding.message
+
+
+def test_governors_and_memory_are_warnings(mirror: Machine) -> None:
+    for number in (0, 1):
+        mirror.write(
+            mirror.roots.sys / f"devices/system/cpu/cpu{number}/cpufreq",
+            {"scaling_governor": "powersave", "scaling_driver": "acpi-cpufreq"},
+        )
+    mirror.proc("meminfo", "MemTotal: 16777216 kB\nMemAvailable: 100000 kB")
+    governor, memory = look(mirror)
+    assert (governor.name, governor.refuse) == ("powersave", False)
+    assert "2 CPUs: found governor powersave (acpi-cpufreq)" in governor.message
+    assert "lowest clock" in governor.message
+    assert (memory.name, memory.refuse) == ("low-memory", False)
+
+
+@pytest.mark.parametrize(
+    ("files", "refuse"),
+    [
+        ({"queue__zoned": "host-managed"}, True),
+        ({"queue__zoned": "host-aware"}, False),
+        ({"device__model": "ST5000LM000-2AN1"}, False),
+        ({"device__model": "WDC WD40EFAX-68JH4N0"}, False),
+        ({"device__model": "WDC WD40EFRX-68N32N0"}, None),
+    ],
+)
+def test_shingled_disks(mirror: Machine, files: dict[str, str], refuse: bool | None) -> None:
+    mirror.write(mirror.roots.sys / "block/sda", files)
+    found = look(mirror, cell(rw="randwrite"))
+    assert [finding.refuse for finding in found] == ([] if refuse is None else [refuse])
+    assert all(finding.name == "smr-cliff" for finding in found)
+    assert look(mirror, cell(rw="randread")) == []
+
+
+def series(*rates: int) -> list[Point]:
+    return [
+        Point("sda", at * 10**9, 10**9, 0, rate, 0, rate << 20, None, None)
+        for at, rate in enumerate(rates)
+    ]
+
+
+def test_a_collapse_is_seen_afterwards() -> None:
+    found = collapse(series(*[100, 110] * 10, *[9, 8, 11, 10] * 5), "sda")
+    assert found is not None
+    assert "fell from 105.0 to 9.5 MiB/s in interval 21 of 40" in found.message
+    assert not found.refuse
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [
+        (),
+        (100,) * 40,
+        (0,) * 40,
+        (10,) * 20 + (100,) * 20,
+        (100,) * 20 + (30,) * 20,
+        (100,) * 20 + (5,) * 10 + (100,) * 10,
+        (100,) * 3 + (5,) * 3,
+    ],
+)
+def test_what_is_no_collapse(rates: tuple[int, ...]) -> None:
+    assert collapse(series(*rates), "sda") is None
+    assert collapse(series(*[100] * 20, *[5] * 20), "sdb") is None
+
+
+def test_where_a_target_is(machine: Machine, tmp_path: Path) -> None:
+    machine.mount("0:25", tmp_path, "tmpfs", "tmpfs")
+    assert layers_of({"name": "x", "directory": str(tmp_path)}, machine.roots) == []
+    with pytest.raises(UsageError, match="not a block device"):
+        layers_of({"name": "x", "device": "/dev/null"}, machine.roots)
+    with pytest.raises(UsageError, match="no-such: No such file"):
+        layers_of({"name": "x", "filesystem": str(tmp_path / "no-such")}, machine.roots)

@@ -1,0 +1,206 @@
+"""The directory that files are made in: made and removed without being led astray."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.runners.host import scratch as module
+from blklab.runners.host.journal import Directory, Journal
+from blklab.runners.host.restore import restore
+from blklab.runners.host.scratch import remove, scratch
+from blklab.system.roots import Roots
+
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+NAME = ".blklab-" + "0" * 32
+
+
+@pytest.fixture
+def journal(here: Roots) -> Iterator[Journal]:
+    with Journal(here) as made:
+        yield made
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    made = tmp_path / "srv"
+    made.mkdir(mode=0o755)
+    return made
+
+
+def test_made_private_and_removed_with_all_that_is_in_it(
+    journal: Journal, place: Path, tmp_path: Path
+) -> None:
+    keep = tmp_path / "keep"
+    keep.mkdir()
+    (keep / "precious").write_text("yes")
+    with scratch(place, journal, needed=4096) as made:
+        assert made.path.parent == place
+        assert made.path.stat().st_mode & 0o777 == 0o700
+        assert made.warnings == ()
+        assert journal.path is not None
+        assert made.path.name in journal.path.read_text()
+        (made.path / "sub/deeper").mkdir(parents=True)
+        (made.path / "sub/deeper/data").write_text("x")
+        (made.path / "link").symlink_to(keep)
+        (made.path / "sub/up").symlink_to("../..")
+        os.mkfifo(made.path / "pipe")
+        made.verify()
+    assert list(place.iterdir()) == []
+    assert (keep / "precious").read_text() == "yes"
+
+
+def test_it_is_removed_when_the_block_fails(journal: Journal, place: Path) -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        scratch(place, journal, needed=1) as made,
+    ):
+        (made.path / "data").write_text("x")
+        raise KeyboardInterrupt
+    assert list(place.iterdir()) == []
+
+
+def test_a_link_to_a_directory_is_followed_once(
+    journal: Journal, place: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(place)
+    with scratch(link, journal, needed=1) as made:
+        assert made.path.parent == place
+        link.unlink()
+        link.symlink_to(tmp_path)
+    assert list(place.iterdir()) == []
+
+
+def test_a_link_put_in_its_place_is_noticed_and_not_followed(
+    journal: Journal, place: Path, tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "precious").write_text("yes")
+    with (
+        pytest.raises(BlklabError, match="not the directory that blklab made"),
+        scratch(place, journal, needed=1) as made,
+    ):
+        made.path.rename(place / "moved")
+        made.path.symlink_to(victim)
+        with pytest.raises(BlklabError, match="put in its place"):
+            made.verify()
+        made.path.unlink()
+        with pytest.raises(BlklabError, match="removed in the run"):
+            made.verify()
+        made.path.symlink_to(victim)
+    assert (victim / "precious").read_text() == "yes"
+
+
+@ROOT_ONLY
+def test_what_is_mounted_in_it_stays(journal: Journal, place: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "precious").write_text("yes")
+    inside = None
+    try:
+        with (
+            pytest.raises(BlklabError, match="something is mounted there"),
+            scratch(place, journal, needed=1) as made,
+        ):
+            inside = made.path / "mounted"
+            inside.mkdir()
+            # Of the same filesystem: its device number does not tell.
+            subprocess.run(["mount", "--bind", victim, inside], check=True)
+        assert (victim / "precious").read_text() == "yes"
+    finally:
+        subprocess.run(["umount", str(inside)], check=True)
+
+
+@pytest.mark.parametrize("name", ["none", "file", "loop", "a\0b", "none/../srv"])
+def test_what_is_no_directory(journal: Journal, place: Path, name: str) -> None:
+    (place / "file").write_text("x")
+    (place / "loop").symlink_to("loop")
+    before = sorted(place.iterdir())
+    with (
+        pytest.raises(UsageError, match=r"name (one|a directory) to make files in"),
+        scratch(f"{place}/{name}", journal, needed=1),
+    ):
+        pass
+    assert sorted(place.iterdir()) == before
+
+
+def test_no_room(journal: Journal, place: Path) -> None:
+    status = os.statvfs(place)
+    free = status.f_bavail * status.f_frsize
+    with (
+        pytest.raises(EnvironmentLacks, match=rf"found room for \d+ bytes .*expected {free}"),
+        scratch(place, journal, needed=free),
+    ):
+        pass
+    assert list(place.iterdir()) == []
+
+
+def test_a_filesystem_that_is_not_mounted(journal: Journal, place: Path) -> None:
+    with (
+        pytest.raises(UsageError, match=r"found a directory on .*, expected a mounted filesystem"),
+        scratch(place, journal, needed=1, mounted=True),
+    ):
+        pass
+
+
+@ROOT_ONLY
+def test_a_filesystem_in_memory_and_read_only(journal: Journal, place: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], check=True)
+    try:
+        with scratch(place, journal, needed=1, mounted=True) as made:
+            assert "memory is measured, no device" in made.warnings[0]
+        subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+        with (
+            pytest.raises(UsageError, match="mounted read-only"),
+            scratch(place, journal, needed=1),
+        ):
+            pass
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_a_directory_that_others_may_change_is_said(journal: Journal, place: Path) -> None:
+    place.chmod(0o777)
+    with scratch(place, journal, needed=1) as made:
+        assert "can be changed by others" in made.warnings[0]
+    place.chmod(0o1777)
+    with scratch(place, journal, needed=1) as made:
+        assert made.warnings == ()
+
+
+def test_a_directory_left_behind_is_removed_by_restore(
+    here: Roots, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "remove_in", lambda *_arguments: 1 / 0)
+        with (
+            pytest.raises(ZeroDivisionError),
+            Journal(here) as journal,
+            scratch(place, journal, needed=1) as made,
+        ):
+            (made.path / "data").write_text("x")
+    assert made.path.is_dir()
+    assert restore(here).done == [f"{made.path}: removed"]
+    assert list(place.iterdir()) == []
+    assert restore(here).done == []
+
+
+def test_only_what_blklab_makes_is_removed(here: Roots, place: Path) -> None:
+    for name in ("precious", ".blklab-x", f"{NAME}/..", f"../srv/{NAME}"):
+        with pytest.raises(BlklabError, match="no name that blklab gives"):
+            remove(Directory(str(place), name, "ext4", "/"), here)
+    (place / NAME).write_text("a file")
+    with pytest.raises(BlklabError, match="not the directory that blklab made"):
+        remove(Directory(str(place), NAME, "ext4", "/"), here)
+    assert (place / NAME).read_text() == "a file"
+
+
+def test_a_directory_out_of_sight_is_not_forgotten(here: Roots, place: Path) -> None:
+    with pytest.raises(BlklabError, match="its xfs is not mounted at /mnt/elsewhere"):
+        remove(Directory(str(place), NAME, "xfs", "/mnt/elsewhere"), here)
+    assert not remove(Directory("/run/none", NAME, "tmpfs", "/run"), here)
