@@ -73,19 +73,23 @@ class Latency:
         return {**{name: float(bins[-1][0]) for name, _ in wanted}, **found}
 
 
+NOTHING: Final = Latency()
+"""Of no I/O, or of I/O whose latency was not measured."""
+
+
 def read(way: Node, total_ios: int) -> Latency:
     """Returns what fio says of one direction of one job: `clat_ns`, or `clat` in µs (fio 2)."""
     table, unit = way.part("clat_ns"), 1
     if table is None:
         table, unit = way.part("clat"), 1000
     if table is None or not total_ios:
-        return Latency()
+        return NOTHING
     high = table.number("max", 0) * unit
     mean = table.number("mean", 0) * unit
     # Without `N` (fio 2), a latency of 0 means that none was measured: disable_clat, gtod_reduce.
     count = table.count("N", total_ios if high or mean else 0)
     if not count:
-        return Latency()
+        return NOTHING
     bins: dict[int, int] | None = None
     if (counted := table.part("bins")) is not None:
         bins = {}
@@ -115,7 +119,7 @@ def merge(parts: Sequence[Latency]) -> Latency:
     """
     parts = [part for part in parts if part.count]
     if len(parts) <= 1:
-        return parts[0] if parts else Latency()
+        return parts[0] if parts else NOTHING
     count = sum(part.count for part in parts)
     mean = math.fsum(part.mean * (part.count / count) for part in parts)
     # fio's are deviations of a sample, of which n − 1 are free (stat.c, calc_lat).

@@ -94,7 +94,7 @@ class Way:
     iops: float = 0.0
     bw_bytes: float = 0.0
     runtime_ms: int = 0
-    clat: Latency = Latency()
+    clat: Latency = latency.NOTHING
 
     def as_dict(self) -> dict[str, Any]:
         """Returns `read` or `write` of a result."""

@@ -1,0 +1,1 @@
+"""Experiments on this machine, with the real fio."""
