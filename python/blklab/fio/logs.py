@@ -8,9 +8,10 @@ last whole interval (stat.c of fio 3.33, `__add_samples`); what a job did in all
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -114,19 +115,15 @@ def gather(texts: Mapping[str, str], prefix: str, jobs: Sequence[Job] = ()) -> l
     return logs
 
 
-@dataclass
 class _Spread:
     """An amount over time: pieces of `start`, `end` (ms) and how much, one after the other."""
 
-    pieces: list[tuple[float, float, float]] = field(default_factory=list)
-
-    @property
-    def amount(self) -> float:
-        return math.fsum(amount for _, _, amount in self.pieces)
-
-    @property
-    def end(self) -> float:
-        return self.pieces[-1][1] if self.pieces else 0.0
+    def __init__(self, pieces: Sequence[tuple[float, float, float]]) -> None:
+        self.pieces = pieces
+        self._ends = [end for _, end, _ in pieces]
+        self._sums = [0.0, *accumulate(amount for _, _, amount in pieces)]
+        self.amount = self._sums[-1]
+        self.end = self._ends[-1] if pieces else 0.0
 
     def fitted(self, total: int, runtime_ms: float) -> "_Spread":
         """Returns it with `total` in all: what is missing came after the last line, or all over."""
@@ -134,8 +131,7 @@ class _Spread:
         missing, rest = total - self.amount, runtime_ms - self.end
         if missing > 0 and rest > 0:
             usual = self.amount / self.end if self.end else math.inf
-            tail = min(missing, 2 * usual * rest)
-            pieces.append((self.end, runtime_ms, tail))
+            pieces.append((self.end, runtime_ms, min(missing, 2 * usual * rest)))
         amount = math.fsum(amount for _, _, amount in pieces)
         if amount <= 0:
             end = max(runtime_ms, self.end, 1.0)
@@ -146,30 +142,29 @@ class _Spread:
         """Returns how much there is between each two edges; beyond the last belongs to the last."""
         found = [0.0] * (len(edges) - 1)
         for start, end, amount in self.pieces:
-            for at, share in _shares(start, end, edges):
-                found[at] += amount * share
+            for at, since, until in _parts(start, end, edges):
+                found[at] += amount * (until - since) / (end - start)
         return found
 
-    def between(self, start: float, end: float) -> float:
-        """Returns how much there is between two times."""
-        return math.fsum(
-            amount * (min(end, until) - max(start, since)) / (until - since)
-            for since, until, amount in self.pieces
-            if since < end and start < until
-        )
+    def until(self, time: float) -> float:
+        """Returns how much there is before a time."""
+        at = bisect_left(self._ends, time)
+        if at == len(self.pieces):
+            return self.amount
+        start, end, amount = self.pieces[at]
+        return self._sums[at] + amount * max(0.0, time - start) / (end - start)
 
 
-def _shares(start: float, end: float, edges: Sequence[float]) -> list[tuple[int, float]]:
-    """Returns which intervals a piece of time covers, and which share of it lies in each."""
+def _parts(start: float, end: float, edges: Sequence[float]) -> Iterator[tuple[int, float, float]]:
+    """Yields the intervals that a piece of time lies in, and its part in each."""
     width = edges[1] - edges[0]
     last = len(edges) - 2
-    found = []
-    for at in range(min(int(start / width), last), min(int(end / width), last) + 1):
+    first = min(int(start / width), last)
+    for at in range(first, min(int(end / width), last) + 1):
+        since = start if at == first else edges[at]
         until = end if at == last else min(end, edges[at + 1])
-        since = max(start, edges[at])
         if until > since:
-            found.append((at, (until - since) / (end - start)))
-    return found or [(min(int(start / width), last), 1.0)]
+            yield at, since, until
 
 
 def _covered(
@@ -178,10 +173,11 @@ def _covered(
     """Returns the time that each line of one direction is about, and its value."""
     found: list[tuple[float, float, int]] = []
     before = 0
-    for sample in sorted(sample for sample in samples if sample.way == way):
+    chosen = [sample for sample in samples if sample.way == way]
+    for sample in sorted(chosen, key=lambda sample: sample.time_ms):
         passed = sample.time_ms - before
         if passed <= 0 and found:
-            continue  # fio closes a log with a line that may repeat the last
+            continue  # fio closes a log with what little came after the last line
         width = passed if 0 < passed < LATE * every_ms else every_ms
         start = max(before if found else 0, sample.time_ms - width)
         found.append((float(start), float(max(sample.time_ms, start + 1)), sample.value))
@@ -222,8 +218,9 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
         raise BlklabError(f"{count:,} intervals: {MOST_SLICES:,} at most are expected")
     edges = [at * width for at in range(count)] + [max(end, (count - 1) * width + RAGGED)]
     columns = [
-        _whole([spread.among(edges) for spread in spreads], count)
-        for spreads in (*zip(*ios, strict=True), *zip(*size, strict=True))
+        _whole([pair[way].among(edges) for pair in pairs], _total(logs, way, what))
+        for pairs, what in ((ios, "ios"), (size, "bytes"))
+        for way in (0, 1)
     ]
     means = [
         _means([(log, pair[way]) for log, pair in zip(logs, ios, strict=True)], way, every, edges)
@@ -254,15 +251,24 @@ def _rate(log: JobLog, samples: Sequence[Sample], way: int, every: float, what: 
     return spread.fitted(getattr(log.totals[way], what), float(log.runtime_ms))
 
 
-def _whole(parts: Sequence[Sequence[float]], count: int) -> list[int]:
-    """Returns the sums in whole numbers that add up to the whole total."""
-    found = []
+def _whole(parts: Sequence[Sequence[float]], total: int | None) -> list[int]:
+    """Returns the sums in whole numbers, which add up to the total."""
+    found: list[int] = []
     exact, given = 0.0, 0
-    for at in range(count):
-        exact += math.fsum(part[at] for part in parts)
+    for values in zip(*parts, strict=True):
+        exact += math.fsum(values)
         found.append(round(exact) - given)
         given += found[-1]
+    if total is not None:
+        # What a float could not hold of it.
+        found[found.index(max(found))] += total - given
     return found
+
+
+def _total(logs: Sequence[JobLog], way: int, what: str) -> int | None:
+    """Returns what all jobs did in all, None if it is not known of one."""
+    totals = [getattr(log.totals[way], what) for log in logs if log.totals is not None]
+    return sum(totals) if len(totals) == len(logs) else None
 
 
 def _means(
@@ -273,9 +279,8 @@ def _means(
     weights, sums = [0.0] * count, [0.0] * count
     for log, ios in jobs:
         for start, end, value in _covered(log.clat, way, every):
-            for at, share in _shares(start, end, edges):
-                since = max(start, edges[at])
-                weight = ios.between(since, since + share * (end - start))
+            for at, since, until in _parts(start, end, edges):
+                weight = ios.until(until) - ios.until(since)
                 weights[at] += weight
                 sums[at] += weight * value
     return [

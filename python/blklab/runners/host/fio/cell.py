@@ -112,14 +112,12 @@ def _run(
     log_ms: int | None = None,
 ) -> process.Ran:
     text = jobfile.render(cell, path, runtime_ns=runtime_ns, log_ms=log_ms)
-    asked = runtime_ns or cell.get("runtime_ns")
-    seconds = None if asked is None else (asked + int(cell.get("ramp_ns") or 0)) / 1e9
     return process.run(
         fio,
         text,
         directory,
         target=path,
-        seconds=seconds,
+        seconds=jobfile.seconds(cell, runtime_ns),
         readonly=not jobfile.writes(cell["jobs"]),
         progress=progress,
         phase=phase,

@@ -11,6 +11,9 @@ from blklab.runners.host.fio.process import LINK
 LOG: Final = "log"
 """Prefix of the logs' names."""
 
+OWN_TIMES: Final = frozenset({"runtime", "timeout", "ramp_time", "startdelay", "loops"})
+"""fio's options with which a job takes its own time."""
+
 READING: Final = frozenset({"read", "randread"})
 
 _PLAIN: Final = re.compile(r"[\w./:+,@=-]+", re.A)
@@ -40,6 +43,16 @@ def direction(options: Mapping[str, str]) -> str:
     return options.get("rw", options.get("readwrite", "read")).partition(":")[0]
 
 
+def seconds(cell: Mapping[str, Any], runtime_ns: int | None = None) -> float | None:
+    """Returns the time that fio will take for a cell, None if that is not known before."""
+    if any(job["options"].keys() & OWN_TIMES for job in cell["jobs"]):
+        return None
+    if runtime_ns:
+        return runtime_ns / 1e9
+    usual_ns = cell.get("runtime_ns")
+    return None if usual_ns is None else (usual_ns + int(cell.get("ramp_ns") or 0)) / 1e9
+
+
 def render(
     cell: Mapping[str, Any],
     target: Path,
@@ -49,8 +62,9 @@ def render(
 ) -> str:
     """Returns the job file of a cell's jobs on one file or device.
 
-    `runtime_ns` is there for rounds that are shorter than the cell. With `log_ms`, each process
-    logs what it did in each interval. Raises UsageError for what would not be a job any more.
+    `runtime_ns` is that of a round without ramp, whatever the cell and its jobs say. With `log_ms`,
+    each process logs what it did in each interval. Raises UsageError for what would not be a job
+    any more.
 
     Data are fio's own random bytes, which it changes a little before each write
     (`scramble_buffers`), so that nothing deduplicates or compresses them away; to fill every
@@ -65,8 +79,8 @@ def render(
         "allrandrepeat=1",
         "scramble_buffers=1",
     ]
-    ramp_ns = int(cell.get("ramp_ns") or 0)
-    runtime_ns = runtime_ns or cell.get("runtime_ns")
+    ramp_ns = 0 if runtime_ns else int(cell.get("ramp_ns") or 0)
+    usual_ns = cell.get("runtime_ns")
     for job in cell["jobs"]:
         name, options = str(job["name"]), job["options"]
         if not _NAME.fullmatch(name) or name in {"global", "include"}:
@@ -82,14 +96,20 @@ def render(
             "thread=1",
             "group_reporting=0",
         ]
-        if runtime_ns and "runtime" not in options:
-            lines.append(f"runtime={max(1, round(runtime_ns / 1000))}us")
+        if runtime_ns:
+            lines.append(f"runtime={_microseconds(runtime_ns)}")
+        elif usual_ns and not options.keys() & {"runtime", "timeout"}:
+            lines.append(f"runtime={_microseconds(usual_ns)}")
         if ramp_ns and "ramp_time" not in options:
-            lines.append(f"ramp_time={max(1, round(ramp_ns / 1000))}us")
+            lines.append(f"ramp_time={_microseconds(ramp_ns)}")
         if log_ms:
             lines += [f"write_{kind}_log={LOG}" for kind in ("iops", "bw", "lat")]
             lines += [f"log_avg_msec={log_ms}", "per_job_logs=1"]
     return "\n".join(lines) + "\n"
+
+
+def _microseconds(time_ns: int) -> str:
+    return f"{max(1, round(time_ns / 1000))}us"
 
 
 def _option(key: str, value: object) -> str:

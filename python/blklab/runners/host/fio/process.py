@@ -27,8 +27,8 @@ LINK: Final = "target"
 
 SUFFIXES: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _IOPS: Final = re.compile(
-    r"\[(?=[rwt]=)(?:r=(?P<read>[\d.]+[kMGT]?))?,?(?:w=(?P<write>[\d.]+[kMGT]?))?"
-    r"(?:,?t=[\d.]+[kMGT]?)? IOPS\]",
+    r"\[(?=[rwt]=)(?:r=(?P<read>\d+(?:\.\d+)?[kMGT]?))?,?(?:w=(?P<write>\d+(?:\.\d+)?[kMGT]?))?"
+    r",?(?:t=[^,\]]+)? IOPS\]",
     re.A,
 )
 """fio 3's line of progress (eta.c): `[r=2004,w=1.2k IOPS]`, without what there is none of."""
@@ -86,10 +86,7 @@ def _scaled(text: str | None) -> float:
     if not text:
         return 0.0
     suffix = text[-1] if text[-1] in SUFFIXES else ""
-    try:
-        return float(text.removesuffix(suffix)) * SUFFIXES[suffix]
-    except ValueError:
-        return 0.0
+    return float(text.removesuffix(suffix)) * SUFFIXES[suffix]
 
 
 def run(

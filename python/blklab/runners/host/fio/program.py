@@ -10,8 +10,8 @@ from typing import Final
 from blklab.errors import EnvironmentLacks
 
 OLDEST: Final = (3, 12)
-"""Oldest fio that is driven: Debian 10's, the oldest in a distribution whose kernels blklab knows
-and which still is in use. Before 3.0 there were no ns, nor IOPS in the line of progress."""
+"""Oldest fio that is driven: Debian 10's. Before 3.0 latencies had no ns; what was mended in between
+is not worth working around."""
 
 HOW_TO_INSTALL: Final = "install it: apt-get install fio"
 
@@ -46,7 +46,7 @@ def find_fio(oldest: Sequence[int] = OLDEST) -> tuple[str, str]:
 def complaint(said: str, status: int) -> str:
     """Returns the line of a program's output that says best what is wrong."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    for pattern in (r"error=|err=.*[1-9]", r"^fio:", r"."):
+    for pattern in (r"error=|err=.*[1-9]", r"^Bad option", r"^fio:", r"."):
         for line in lines:
             if re.search(pattern, line):
                 return line[:300]
