@@ -1,6 +1,5 @@
 """Runs a plan with the real fio on a file of our own and compares what it issued with the trace."""
 
-import os
 import shutil
 import signal
 import tempfile
@@ -13,12 +12,18 @@ from typing import Any, Final, NoReturn
 
 from blklab import _core
 from blklab.errors import BlklabError, UsageError
+from blklab.fio import output
+from blklab.runners.host.fio.layout import direct_works
+from blklab.runners.host.fio.process import play
+from blklab.runners.host.fio.program import find_fio
 from blklab.trace.fio.compare import TOLERANCE, Row, mix_rows, pace_rows, shape_rows
 from blklab.trace.fio.jobfile import Target, Trial, processes, render
 from blklab.trace.fio.plan import Plan, focus_device
-from blklab.trace.fio.program import find_fio, run_fio
 from blklab.trace.profile import characterise
 from blklab.units import format_size
+
+OLDEST: Final = (3, 25)
+"""Oldest fio that knows every option used (zoned_abs, sync=dsync, weights of flow); Debian 11's."""
 
 FEWEST_IOS: Final = 5_000
 MOST_IOS: Final = 200_000
@@ -73,7 +78,7 @@ def verify(
     they are; then the job at its own pace, for how many there are. A closed loop needs only the
     first. `tell` takes a line on what is going on.
     """
-    fio, version = find_fio()
+    fio, version = find_fio(OLDEST)
     trace = focus_device(profile)
     notes: list[str] = []
     if plan.locality.size > most_bytes:
@@ -85,7 +90,7 @@ def verify(
     largest = max(share.bytes for j in plan.jobs for way in j.directions for share in way.sizes)
     if largest * max(job.numjobs for job in plan.jobs) > plan.locality.size:
         raise UsageError(f"the largest I/O is {format_size(largest)}: the file must hold it")
-    direct = _direct_works(directory)
+    direct = direct_works(directory)
     if not direct:
         notes.append(f"{directory} refuses direct I/O: fio ran with direct=0")
     count = min(MOST_IOS, max(FEWEST_IOS, plan.ios))
@@ -124,7 +129,10 @@ def _run(
     logs = [f"{name}.{at}.iolog" for at in range(len(processes(plan)))]
     job = own / f"{name}.fio"
     job.write_text(render(plan, target, Trial(logs, number_ios)))
-    document = run_fio(fio, job, own / f"{name}.json", seconds)
+    written = own / f"{name}.json"
+    play(fio, job, written, ["--output-format=json"], seconds)
+    document = output.document(written.read_text(errors="replace"))
+    output.jobs(document)  # one that failed is an error
     paths = [str(own / log) for log in logs]
     profile = characterise(paths, _core.Filter(), format_name="iolog")
     if not any(op["ios"] for d in profile["devices"] for op in d["load"]["ops"].values()):
@@ -147,16 +155,6 @@ def _check_room(directory: Path, wanted: int) -> None:
             f"{directory}: {format_size(free)} free, but fio's file and logs need"
             f" {format_size(wanted)}: give less with --size, or another --directory"
         )
-
-
-def _direct_works(directory: Path) -> bool:
-    """Tells whether files here can be opened for direct I/O (tmpfs before Linux 6.6 refuses)."""
-    with tempfile.NamedTemporaryFile(dir=directory, prefix=".blklab-") as probe:
-        try:
-            os.close(os.open(probe.name, os.O_RDWR | os.O_DIRECT))
-        except OSError:
-            return False
-    return True
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""What fio writes, parsed: no processes, nothing of this machine."""

@@ -1,0 +1,144 @@
+"""Completion latency of one job or of several: merged exactly where fio says enough for it."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.fio.node import Node
+
+RELATIVE_ERROR: Final = 1 / 128
+"""Of a quantile: fio counts in 64 buckets an octave and gives a bucket's middle (stat.h of fio
+3.33: an error of about 1/2^(FIO_IO_U_PLAT_BITS+1), FIO_IO_U_PLAT_BITS being 6)."""
+
+QUANTILES: Final = {
+    **{f"p{percent}": float(percent) for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99)},
+    "p99_9": 99.9,
+    "p99_99": 99.99,
+}
+"""What a result has, and the percentage of each."""
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Latencies of `count` I/Os, ns."""
+
+    count: int = 0
+    mean: float = 0.0
+    stddev: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    bins: Mapping[int, int] | None = None
+    """I/Os by latency, as JSON+ has it; None where fio did not say."""
+
+    quantiles: Mapping[str, float] = field(default_factory=dict)
+    """As fio gave them, for want of bins."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns `clat_ns` of a result."""
+        if not self.count:
+            nothing = dict.fromkeys(("mean", "stddev", "min", "max", *QUANTILES))
+            return {"count": 0, **nothing, "relative_error": 0.0}
+        found: dict[str, Any] = {
+            "count": self.count,
+            "mean": self.mean,
+            "stddev": self.stddev,
+            "min": round(self.low),
+            "max": round(self.high),
+        }
+        quantiles = self._ranked() if self.bins else self.quantiles
+        for name in QUANTILES:
+            # The middle of the outermost bucket may lie beyond what was measured.
+            value = quantiles.get(name)
+            found[name] = None if value is None else round(min(max(value, self.low), self.high))
+        found["relative_error"] = RELATIVE_ERROR if quantiles else 0.0
+        if self.bins:
+            found["bins"] = [[value, self.bins[value]] for value in sorted(self.bins)]
+        return found
+
+    def _ranked(self) -> dict[str, float]:
+        """Returns the quantiles of nearest rank, as fio's calc_clat_percentiles (stat.c) has it."""
+        bins = sorted((self.bins or {}).items())
+        total = sum(count for _, count in bins)
+        found: dict[str, float] = {}
+        wanted = list(QUANTILES.items())
+        below = 0
+        for value, count in bins:
+            below += count
+            while wanted and below >= wanted[0][1] / 100 * total:
+                found[wanted.pop(0)[0]] = float(value)
+        # 100 % of a large total may be rounded up.
+        return {**{name: float(bins[-1][0]) for name, _ in wanted}, **found}
+
+
+NOTHING: Final = Latency()
+"""Of no I/O, or of I/O whose latency was not measured."""
+
+
+def read(way: Node, total_ios: int) -> Latency:
+    """Returns what fio says of one direction of one job: `clat_ns`, or `clat` in µs (fio 2)."""
+    table, unit = way.part("clat_ns"), 1
+    if table is None:
+        table, unit = way.part("clat"), 1000
+    if table is None or not total_ios:
+        return NOTHING
+    high = table.number("max", 0) * unit
+    mean = table.number("mean", 0) * unit
+    # Without `N` (fio 2), a latency of 0 means that none was measured: disable_clat, gtod_reduce.
+    count = table.count("N", total_ios if high or mean else 0)
+    if not count:
+        return NOTHING
+    bins: dict[int, int] | None = None
+    if (counted := table.part("bins")) is not None:
+        bins = {}
+        for value, number in counted.numbers():
+            if number:
+                if not number.is_integer():
+                    raise BlklabError(f"{counted.where}: found {number:g}, a count is expected")
+                bins[round(value * unit)] = int(number)
+    given: dict[str, float] = {}
+    if (percentiles := table.part("percentile")) is not None:
+        # fio 2 fills up with "0.00".
+        by_percentage = dict(percentiles.numbers())
+        given = {
+            name: by_percentage[percentage] * unit
+            for name, percentage in QUANTILES.items()
+            if percentage in by_percentage
+        }
+    low, stddev = table.number("min", 0) * unit, table.number("stddev", 0) * unit
+    return Latency(count, mean, stddev, min(low, high), high, bins or None, given)
+
+
+def merge(parts: Sequence[Latency]) -> Latency:
+    """Returns the latencies of all I/Os of several jobs.
+
+    Quantiles come from merged bins; without the bins of every job there are none: they cannot be
+    averaged. Means and standard deviations are pooled.
+    """
+    parts = [part for part in parts if part.count]
+    if len(parts) <= 1:
+        return parts[0] if parts else NOTHING
+    count = sum(part.count for part in parts)
+    mean = math.fsum(part.mean * (part.count / count) for part in parts)
+    # fio's are deviations of a sample, of which n − 1 are free (stat.c, calc_lat).
+    squares = math.fsum(
+        part.stddev**2 * ((part.count - 1) / max(1, count - 1))
+        + (part.mean - mean) ** 2 * (part.count / max(1, count - 1))
+        for part in parts
+    )
+    bins: Counter[int] | None = Counter()
+    for part in parts:
+        if part.bins is None or bins is None:
+            bins = None
+        else:
+            bins.update(part.bins)
+    return Latency(
+        count,
+        mean,
+        math.sqrt(squares),
+        min(part.low for part in parts),
+        max(part.high for part in parts),
+        bins,
+    )

@@ -1,0 +1,288 @@
+"""fio's interval logs (`write_iops_log`, `write_bw_log`, `write_lat_log`): one series for all jobs.
+
+A line is `time, value, direction, block size, …`: ms since the job began (its ramp not counted),
+and what was measured in the interval that ends then: I/Os a second, KiB/s, or the mean latency in
+ns. fio writes no line for an interval without I/O, truncates rates, and loses what came after the
+last whole interval (stat.c of fio 3.33, `__add_samples`); what a job did in all makes good for it.
+"""
+
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from statistics import median
+from typing import Final, NamedTuple
+
+from blklab.errors import BlklabError
+from blklab.fio.output import Job
+
+_LINE: Final = re.compile(r"\s*(\d{1,18})\s*,\s*(\d{1,19})\s*,\s*(\d)\s*(?:,.*)?", re.A)
+
+LATE: Final = 1.5
+"""Intervals since the line before: more than that is a gap without I/O, not a late line."""
+
+RAGGED: Final = 0.1
+"""Intervals: what is left over at the end is part of the last one if it is shorter."""
+
+MOST_SLICES: Final = 1_000_000
+
+
+class Sample(NamedTuple):
+    """One line of a log."""
+
+    time_ms: int
+    value: int
+    way: int
+    """0 reads, 1 writes."""
+
+
+@dataclass(frozen=True)
+class Total:
+    """What one direction of a job did in all."""
+
+    ios: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class JobLog:
+    """The logs of one job, or of one of its clones."""
+
+    iops: Sequence[Sample] = ()
+    bandwidth: Sequence[Sample] = ()
+    clat: Sequence[Sample] = ()
+    totals: tuple[Total, Total] | None = None
+    runtime_ms: int = 0
+    """How long it measured; 0 if unknown."""
+
+
+class Slice(NamedTuple):
+    """All jobs in one interval: the fields of `blklab.store.series.Point` but its source."""
+
+    time_ns: int
+    width_ns: int
+    read_ios: int
+    write_ios: int
+    read_bytes: int
+    write_bytes: int
+    read_clat_ns: float | None
+    write_clat_ns: float | None
+
+
+def parse(text: str, where: str) -> list[Sample]:
+    """Returns the reads and writes in a log. Raises BlklabError with the line."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise BlklabError(
+                f"{where}: line {number}: found {line[:60]!r}, time, value, direction, …"
+                " of an interval log of fio is expected"
+            )
+        if match[3] in "01":
+            found.append(Sample(int(match[1]), int(match[2]), int(match[3])))
+    return found
+
+
+def gather(texts: Mapping[str, str], prefix: str, jobs: Sequence[Job] = ()) -> list[JobLog]:
+    """Returns the logs of each job from files by name, such as `log_iops.1.log`.
+
+    `jobs` are those of fio's JSON, without `group_reporting`: fio numbers the logs in their order.
+    """
+    pattern = re.compile(re.escape(prefix) + r"_(iops|bw|clat)\.(\d{1,9})\.log", re.A)
+    found: dict[int, dict[str, list[Sample]]] = {}
+    for name, text in texts.items():
+        if match := pattern.fullmatch(name):
+            found.setdefault(int(match[2]), {})[match[1]] = parse(text, name)
+    logs = []
+    for number, by_kind in sorted(found.items()):
+        known = {}
+        if 0 < number <= len(jobs):
+            read, write = jobs[number - 1].ways
+            known = {
+                "totals": (
+                    Total(read.total_ios, read.io_bytes),
+                    Total(write.total_ios, write.io_bytes),
+                ),
+                "runtime_ms": max(read.runtime_ms, write.runtime_ms),
+            }
+        kinds = (by_kind.get(kind, []) for kind in ("iops", "bw", "clat"))
+        logs.append(JobLog(*kinds, **known))  # type: ignore[arg-type]
+    return logs
+
+
+class _Spread:
+    """An amount over time: pieces of `start`, `end` (ms) and how much, one after the other."""
+
+    def __init__(self, pieces: Sequence[tuple[float, float, float]]) -> None:
+        self.pieces = pieces
+        self._ends = [end for _, end, _ in pieces]
+        self._sums = [0.0, *accumulate(amount for _, _, amount in pieces)]
+        self.amount = self._sums[-1]
+        self.end = self._ends[-1] if pieces else 0.0
+
+    def fitted(self, total: int, runtime_ms: float) -> "_Spread":
+        """Returns it with `total` in all: what is missing came after the last line, or all over."""
+        pieces = list(self.pieces)
+        missing, rest = total - self.amount, runtime_ms - self.end
+        if missing > 0 and rest > 0:
+            usual = self.amount / self.end if self.end else math.inf
+            pieces.append((self.end, runtime_ms, min(missing, 2 * usual * rest)))
+        amount = math.fsum(amount for _, _, amount in pieces)
+        if amount <= 0:
+            end = max(runtime_ms, self.end, 1.0)
+            return _Spread([(0.0, end, float(total))] if total else [])
+        return _Spread([(start, end, one / amount * total) for start, end, one in pieces])
+
+    def among(self, edges: Sequence[float]) -> list[float]:
+        """Returns how much there is between each two edges; beyond the last belongs to the last."""
+        found = [0.0] * (len(edges) - 1)
+        for start, end, amount in self.pieces:
+            for at, since, until in _parts(start, end, edges):
+                found[at] += amount * (until - since) / (end - start)
+        return found
+
+    def until(self, time: float) -> float:
+        """Returns how much there is before a time."""
+        at = bisect_left(self._ends, time)
+        if at == len(self.pieces):
+            return self.amount
+        start, end, amount = self.pieces[at]
+        return self._sums[at] + amount * max(0.0, time - start) / (end - start)
+
+
+def _parts(start: float, end: float, edges: Sequence[float]) -> Iterator[tuple[int, float, float]]:
+    """Yields the intervals that a piece of time lies in, and its part in each."""
+    width = edges[1] - edges[0]
+    last = len(edges) - 2
+    first = min(int(start / width), last)
+    for at in range(first, min(int(end / width), last) + 1):
+        since = start if at == first else edges[at]
+        until = end if at == last else min(end, edges[at + 1])
+        if until > since:
+            yield at, since, until
+
+
+def _covered(
+    samples: Sequence[Sample], way: int, every_ms: float
+) -> list[tuple[float, float, int]]:
+    """Returns the time that each line of one direction is about, and its value."""
+    found: list[tuple[float, float, int]] = []
+    before = 0
+    chosen = [sample for sample in samples if sample.way == way]
+    for sample in sorted(chosen, key=lambda sample: sample.time_ms):
+        passed = sample.time_ms - before
+        if passed <= 0 and found:
+            continue  # fio closes a log with what little came after the last line
+        width = passed if 0 < passed < LATE * every_ms else every_ms
+        start = max(before if found else 0, sample.time_ms - width)
+        found.append((float(start), float(max(sample.time_ms, start + 1)), sample.value))
+        before = max(sample.time_ms, int(start) + 1)
+    return found
+
+
+def _every(logs: Sequence[JobLog]) -> float:
+    """Returns the interval in which fio logged, ms: what mostly lies between two lines."""
+    gaps = [
+        float(later - sooner)
+        for log in logs
+        for samples in (log.iops, log.bandwidth, log.clat)
+        for way in (0, 1)
+        for sooner, later in pairwise(sorted(one.time_ms for one in samples if one.way == way))
+        if later > sooner
+    ]
+    return median(gaps) if gaps else 1000.0
+
+
+def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = None) -> list[Slice]:
+    """Returns the series of jobs that began together, in intervals of `interval_ns`.
+
+    I/Os and bytes add; a latency counts by the I/Os that had it. `logged_ms` is fio's
+    `log_avg_msec`, guessed from the logs if not given. The I/Os of all intervals are the totals,
+    where these are known.
+    """
+    every = logged_ms or _every(logs)
+    ios = [[_rate(log, log.iops, way, every, "ios") for way in (0, 1)] for log in logs]
+    size = [[_rate(log, log.bandwidth, way, every, "bytes") for way in (0, 1)] for log in logs]
+    ends = [spread.end for pair in (*ios, *size) for spread in pair]
+    end = max([*ends, *(float(log.runtime_ms) for log in logs)], default=0.0)
+    if end <= 0:
+        return []
+    width = interval_ns / 1e6
+    count = max(1, math.ceil(end / width - RAGGED))
+    if count > MOST_SLICES:
+        raise BlklabError(f"{count:,} intervals: {MOST_SLICES:,} at most are expected")
+    edges = [at * width for at in range(count)] + [max(end, (count - 1) * width + RAGGED)]
+    columns = [
+        _whole([pair[way].among(edges) for pair in pairs], _total(logs, way, what))
+        for pairs, what in ((ios, "ios"), (size, "bytes"))
+        for way in (0, 1)
+    ]
+    means = [
+        _means([(log, pair[way]) for log, pair in zip(logs, ios, strict=True)], way, every, edges)
+        for way in (0, 1)
+    ]
+    return [
+        Slice(
+            at * interval_ns,
+            interval_ns if at < count - 1 else round(edges[-1] * 1e6) - at * interval_ns,
+            *(column[at] for column in columns),
+            *(mean[at] for mean in means),
+        )
+        for at in range(count)
+    ]
+
+
+def _rate(log: JobLog, samples: Sequence[Sample], way: int, every: float, what: str) -> _Spread:
+    """Returns the I/Os or the bytes of one job over time."""
+    unit = 1024 if what == "bytes" else 1
+    spread = _Spread(
+        [
+            (start, end, value * unit * (end - start) / 1000)
+            for start, end, value in _covered(samples, way, every)
+        ]
+    )
+    if log.totals is None:
+        return spread
+    return spread.fitted(getattr(log.totals[way], what), float(log.runtime_ms))
+
+
+def _whole(parts: Sequence[Sequence[float]], total: int | None) -> list[int]:
+    """Returns the sums in whole numbers, which add up to the total."""
+    found: list[int] = []
+    exact, given = 0.0, 0
+    for values in zip(*parts, strict=True):
+        exact += math.fsum(values)
+        found.append(round(exact) - given)
+        given += found[-1]
+    if total is not None:
+        # What a float could not hold of it.
+        found[found.index(max(found))] += total - given
+    return found
+
+
+def _total(logs: Sequence[JobLog], way: int, what: str) -> int | None:
+    """Returns what all jobs did in all, None if it is not known of one."""
+    totals = [getattr(log.totals[way], what) for log in logs if log.totals is not None]
+    return sum(totals) if len(totals) == len(logs) else None
+
+
+def _means(
+    jobs: Sequence[tuple[JobLog, _Spread]], way: int, every: float, edges: Sequence[float]
+) -> list[float | None]:
+    """Returns the mean latency in each interval."""
+    count = len(edges) - 1
+    weights, sums = [0.0] * count, [0.0] * count
+    for log, ios in jobs:
+        for start, end, value in _covered(log.clat, way, every):
+            for at, since, until in _parts(start, end, edges):
+                weight = ios.until(until) - ios.until(since)
+                weights[at] += weight
+                sums[at] += weight * value
+    return [
+        total / weight if weight > 0 else None for total, weight in zip(sums, weights, strict=True)
+    ]

@@ -1,0 +1,106 @@
+"""Reads a JSON document that anyone may have written: whatever is wrong is said in one line."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.text import printable
+
+LARGEST: Final = 1 << 64
+"""No counter of fio's is as large: they have 64 bits."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A table of the document, and where it is. Every method raises BlklabError."""
+
+    table: dict[str, Any]
+    where: str
+
+    def has(self, key: str) -> bool:
+        """Tells whether a field is there, and not null."""
+        return self.table.get(key) is not None
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """Returns a number from 0 on, without a default one that must be there."""
+        value = self.table.get(key)
+        if value is None and default is not None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.wrong(key, value, "a number")
+        if not 0 <= value < LARGEST:  # not a number (NaN) is neither
+            raise self.wrong(key, value, "a number from 0 to 2^64")
+        return float(value)
+
+    def count(self, key: str, default: int | None = None) -> int:
+        """Returns a whole number from 0 on."""
+        number = float(self.number(key, default))
+        value = self.table.get(key)
+        if isinstance(value, int):  # a float may not hold all of it
+            return value
+        if not number.is_integer():
+            raise self.wrong(key, value, "a whole number")
+        return int(number)
+
+    def text(self, key: str, default: str) -> str:
+        """Returns a text, harmless to print."""
+        value = self.table.get(key, default)
+        if not isinstance(value, str):
+            raise self.wrong(key, value, "text")
+        return printable(value)
+
+    def part(self, key: str) -> "Node | None":
+        """Returns a table within, or None if it is not there."""
+        value = self.table.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise self.wrong(key, value, "an object")
+        return Node(value, f"{self.where}.{key}")
+
+    def parts(self, key: str) -> "Iterator[Node]":
+        """Yields the tables of a list, none if it is not there."""
+        value = self.table.get(key)
+        if value is not None and not isinstance(value, list):
+            raise self.wrong(key, value, "a list")
+        for number, entry in enumerate(value or []):
+            where = f"{self.where}.{key}[{number}]".lstrip(".")
+            if not isinstance(entry, dict):
+                raise BlklabError(f"{where}: found {_short(entry)}, an object is expected")
+            yield Node(entry, where)
+
+    def words(self, key: str) -> dict[str, str]:
+        """Returns a table of texts, such as options; what is no text is shown as such."""
+        part = self.part(key)
+        found = part.table if part is not None else {}
+        return {
+            printable(name): printable(value if isinstance(value, str) else str(value)[:1000])
+            for name, value in found.items()
+        }
+
+    def numbers(self) -> list[tuple[float, float]]:
+        """Returns a table whose keys are numbers as well, such as percentiles, in their order."""
+        found = []
+        for key in self.table:
+            try:
+                name = float(key)
+            except ValueError:
+                name = math.nan
+            if not 0 <= name < LARGEST:
+                raise BlklabError(f"{self.where}: found key {_short(key)}, a number is expected")
+            found.append((name, self.number(key)))
+        return sorted(found)
+
+    def wrong(self, key: str, value: object, expected: str) -> BlklabError:
+        """Returns the error that says what a field should have been."""
+        found = "nothing" if value is None else _short(value)
+        return BlklabError(f"{self.where}.{key}: found {found}, {expected} is expected")
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = f"{value:.6g}" if isinstance(value, float) else repr(value)[:80]
+    return printable(text)

@@ -1,0 +1,318 @@
+"""fio's JSON and JSON+, of versions 2.0 to 3.x, as the outcome of a run: docs/formats.md, "result".
+
+What fio calls things, and since when, is in its stat.c: up to 2.21 `io_bytes` are KiB, `bw` KiB/s
+and latencies µs; `iops` were whole numbers and `total_ios` unknown before 2.2.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.fio import latency
+from blklab.fio.latency import Latency
+from blklab.fio.node import Node
+from blklab.text import printable
+
+WAYS: Final = ("read", "write")
+
+MOST_TRIES: Final = 100
+"""Places in a text at which a document may begin."""
+
+MOST_NOTES: Final = 1000
+
+_NAN: Final = re.compile(r"(?<=:)(\s*)-?(?:nan|inf)\b", re.I)
+"""What printf makes of 0/0: fio wrote it where nothing was measured."""
+
+
+def document(text: str) -> dict[str, Any]:
+    """Returns the JSON document in fio's output, whatever notes fio wrote around it.
+
+    `notes` of the document are these lines. Of several documents of one run (`--status-interval`)
+    it is the last. Raises BlklabError.
+    """
+    text = _NAN.sub(r"\1null", text)
+    decoder = json.JSONDecoder(parse_constant=lambda _: None)
+    starts = [match.start() for match in re.finditer(r"^\{", text, re.M)] or [text.find("{")]
+    found: list[dict[str, Any]] = []
+    around: list[str] = []
+    furthest, why = -1, ""
+    end = tries = 0
+    for start in starts:
+        if start < end or start < 0:
+            continue
+        tries += 1
+        if tries > MOST_TRIES:
+            break
+        try:
+            value, stop = decoder.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            if error.pos > furthest:
+                furthest, why = error.pos, _where(text, error)
+            continue
+        except (ValueError, RecursionError) as error:
+            furthest, why = len(text), str(error)
+            continue
+        if isinstance(value, dict) and ("jobs" in value or "client_stats" in value):
+            found.append(value)
+            around.append(text[end:start])
+            end, tries = stop, 0
+    if not found:
+        if furthest >= 0:
+            raise BlklabError(f"fio's JSON is broken: {why}")
+        raise BlklabError("no JSON of fio's: an object with `jobs` is expected")
+    if len({_names(one) for one in found}) > 1:
+        raise BlklabError(f"{len(found)} documents of different runs of fio: one is expected")
+    if re.search(r"^\{\s*\"fio version", text[end:], re.M):
+        raise BlklabError(f"fio's JSON is broken: {why}")
+    lines = "\n".join([*around, text[end:]]).splitlines()
+    notes = [printable(line.strip()) for line in lines if line.strip()]
+    return {**found[-1], "notes": notes[:MOST_NOTES]}
+
+
+def _where(text: str, error: json.JSONDecodeError) -> str:
+    if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+        return f"it is cut off in line {error.lineno}"
+    return f"line {error.lineno} column {error.colno}: {error.msg}"
+
+
+def _names(value: Mapping[str, Any]) -> str:
+    jobs = value.get("jobs", value.get("client_stats"))
+    named = [job.get("jobname") for job in jobs if isinstance(job, dict)] if jobs else []
+    return repr(named)[:100_000]
+
+
+@dataclass(frozen=True)
+class Way:
+    """What one direction of a job did."""
+
+    total_ios: int = 0
+    io_bytes: int = 0
+    iops: float = 0.0
+    bw_bytes: float = 0.0
+    runtime_ms: int = 0
+    clat: Latency = latency.NOTHING
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns `read` or `write` of a result."""
+        return {
+            "total_ios": self.total_ios,
+            "io_bytes": self.io_bytes,
+            "iops": self.iops,
+            "bw_bytes": self.bw_bytes,
+            "clat_ns": self.clat.as_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Job:
+    """One entry of `jobs`: a job, one of its clones, or with `group_reporting` several."""
+
+    name: str
+    group: int
+    """Jobs of one group ran at the same time; a stonewall begins another."""
+
+    ways: tuple[Way, Way]
+    trims: int
+    usr_cpu: float
+    """Per cent of a CPU, as of sys_cpu."""
+
+    sys_cpu: float
+    ctx: int
+    options: Mapping[str, str]
+    warnings: Sequence[str]
+
+
+def jobs(document: Mapping[str, Any]) -> list[Job]:
+    """Returns the jobs of a document. Raises BlklabError, for a job that failed as well."""
+    root = Node(dict(document), "")
+    key = "jobs" if root.has("jobs") else "client_stats"
+    # fio's own sum over the machines of a client's run is not another job.
+    nodes = [node for node in root.parts(key) if node.table.get("jobname") != "All clients"]
+    if not nodes:
+        raise BlklabError("fio's JSON has no jobs")
+    shared = root.words("global options")
+    notes = document.get("notes")
+    said = [str(note) for note in notes] if isinstance(notes, list) else []
+    return [_job(node, shared, said) for node in nodes]
+
+
+def _job(node: Node, shared: Mapping[str, str], said: Sequence[str]) -> Job:
+    name = node.text("jobname", "job")
+    # An errno; some versions write it with its sign.
+    error = node.table.get("error", 0)
+    if isinstance(error, bool) or not isinstance(error, int):
+        raise node.wrong("error", error, "a number")
+    if error:
+        words = next((note for note in said if f"err={abs(error):2}/" in note), None)
+        known = os.strerror(abs(error)) if abs(error) < 1 << 16 else f"error {error}"
+        raise BlklabError(f"job {name!r} failed: {words or known}")
+    mixed = node.part("mixed")
+    if mixed is not None and node.part("read") is None and mixed.number("iops", 0):
+        raise BlklabError(
+            f"job {name!r}: reads and writes are one figure (unified_rw_reporting=1):"
+            " a run that tells them apart is expected"
+        )
+    read, write = (_way(node.part(way)) for way in WAYS)
+    trim = node.part("trim")
+    warnings = []
+    if errors := node.count("total_err", 0):
+        warnings.append(f"job {name!r}: {errors} I/Os failed (continue_on_error)")
+    return Job(
+        name,
+        node.count("groupid", 0),
+        (read, write),
+        0 if trim is None else _way(trim).total_ios,
+        node.number("usr_cpu", 0),
+        node.number("sys_cpu", 0),
+        node.count("ctx", 0),
+        {**shared, **node.words("job options")},
+        warnings,
+    )
+
+
+def _way(node: Node | None) -> Way:
+    if node is None:
+        return Way()
+    runtime = node.count("runtime", 0)
+    bandwidth = node.number("bw_bytes") if node.has("bw_bytes") else node.number("bw", 0) * 1024
+    size = node.number("io_bytes", 0)
+    if not node.has("io_kbytes") and not node.has("bw_bytes") and not _is_bytes(node, runtime):
+        size *= 1024
+    iops = node.number("iops", 0)
+    total = node.count("total_ios", round(iops * runtime / 1000))
+    if runtime and node.has("total_ios"):
+        # fio's own formula, without the rounding of early versions.
+        iops = total * 1000 / runtime
+    if runtime and size:
+        bandwidth = size * 1000 / runtime
+    return Way(total, round(size), iops, bandwidth, runtime, latency.read(node, total))
+
+
+def _is_bytes(node: Node, runtime: int) -> bool:
+    """Tells bytes from KiB where fio does not say: bandwidths are in KiB/s in any version."""
+    expected = node.number("bw", 0) * runtime / 1000
+    return expected > 0 and node.number("io_bytes", 0) > 32 * expected
+
+
+def outcomes(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns one outcome a group: jobs that a stonewall parts did not run at the same time.
+
+    Raises BlklabError for a document that is not fio's, a job that failed, and a group that did
+    no I/O but trims, or none at all.
+    """
+    groups: dict[int, list[Job]] = {}
+    for job in jobs(document):
+        groups.setdefault(job.group, []).append(job)
+    return [_outcome(document, members) for members in groups.values()]
+
+
+def outcome(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the outcome of a run whose jobs ran at the same time. Raises BlklabError."""
+    found = outcomes(document)
+    if len(found) > 1:
+        names = ", ".join(one["groups"][0]["name"] for one in found)
+        raise BlklabError(f"{len(found)} groups ran one after another ({names}): one is expected")
+    return found[0]
+
+
+def _outcome(document: Mapping[str, Any], members: Sequence[Job]) -> dict[str, Any]:
+    root = Node(dict(document), "")
+    whole = _merged(members)
+    names = dict.fromkeys(job.name for job in members)
+    if not any(way.total_ios for way in whole):
+        trims = sum(job.trims for job in members)
+        done = f"nothing but {trims:,} trims" if trims else "no I/O"
+        raise BlklabError(f"job {next(iter(names))!r} did {done}: reads or writes are expected")
+    runtime_ns = max(way.runtime_ms for way in whole) * 10**6
+    notes = document.get("notes")
+    said = [note for note in notes if _matters(str(note))] if isinstance(notes, list) else []
+    return {
+        "runtime_ns": runtime_ns,
+        **{name: way.as_dict() for name, way in zip(WAYS, whole, strict=True)},
+        "groups": [
+            {
+                "name": name,
+                **{
+                    way: merged.as_dict()
+                    for way, merged in zip(
+                        WAYS, _merged([job for job in members if job.name == name]), strict=True
+                    )
+                },
+            }
+            for name in names
+        ],
+        "devices": _devices(root, runtime_ns),
+        "arrays": [],
+        "fio": {
+            "version": root.text("fio version", "unknown"),
+            "command": [],
+            "usr_cpu": sum(job.usr_cpu for job in members),
+            "sys_cpu": sum(job.sys_cpu for job in members),
+            "ctx": sum(job.ctx for job in members),
+            "options": {job.name: dict(job.options) for job in reversed(members)},
+            "disk_util": [node.table for node in root.parts("disk_util")],
+        },
+        "steady": None,
+        "command": None,
+        "warnings": list(dict.fromkeys([*said, *(w for job in members for w in job.warnings)])),
+        "forced": [],
+    }
+
+
+def _matters(note: str) -> bool:
+    return note.startswith(("note:", "fio: ", "warning", "Warning"))
+
+
+def _merged(members: Sequence[Job]) -> tuple[Way, Way]:
+    """Returns reads and writes of jobs that ran at the same time: rates add."""
+    read, write = (
+        Way(
+            sum(way.total_ios for way in ways),
+            sum(way.io_bytes for way in ways),
+            sum(way.iops for way in ways),
+            sum(way.bw_bytes for way in ways),
+            max(way.runtime_ms for way in ways),
+            latency.merge([way.clat for way in ways]),
+        )
+        for ways in zip(*(job.ways for job in members), strict=True)
+    )
+    return read, write
+
+
+_STACKED: Final = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}
+
+
+def _devices(root: Node, runtime_ns: int) -> list[dict[str, Any]]:
+    """Returns `disk_util`: the target, and behind an array its members (fio's diskutil.c)."""
+    nodes = list(root.parts("disk_util"))
+    stacked = [node.text("name", "") for node in nodes if node.has("aggr_util")]
+    found = []
+    for node in nodes:
+        name = node.text("name", "")
+        kind = next((kind for start, kind in _STACKED.items() if name.startswith(start)), "disk")
+        leaf = not node.has("aggr_util")
+        sectors = [node.count(f"{way}_sectors", 0) for way in WAYS]
+        found.append(
+            {
+                "name": name,
+                "ios": [node.count(f"{way}_ios", 0) for way in WAYS],
+                "merges": [node.count(f"{way}_merges", 0) for way in WAYS],
+                # Only fio 3.37 and later tell.
+                "sectors": sectors if node.has("read_sectors") else None,
+                "ticks_ns": [node.count(f"{way}_ticks", 0) * 10**6 for way in WAYS],
+                "busy_ns": round(node.number("util", 0) / 100 * runtime_ns),
+                "queue_ns": node.count("in_queue", 0) * 10**6,
+                "flushes": None,
+                "flush_ns": None,
+                "discards": None,
+                "kind": kind,
+                "above": stacked if leaf and len(stacked) == 1 else [],
+                "leaf": leaf,
+                "id": None,
+            }
+        )
+    return found

@@ -1,0 +1,1 @@
+"""The real fio, driven: job files, laying out, steady state, one cell measured."""

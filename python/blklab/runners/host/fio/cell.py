@@ -1,0 +1,154 @@
+"""One cell, measured: its target brought into its state, its jobs run, its figures read."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from blklab.errors import BlklabError, UsageError
+from blklab.fio import logs, output
+from blklab.runners.host.fio import command, jobfile, layout, process, steady
+from blklab.runners.host.fio.process import Progress, silent
+from blklab.runners.host.fio.program import find_fio
+from blklab.store.series import Point
+
+INTERVAL_NS: Final = 10**9
+
+
+class Measured(NamedTuple):
+    """What a cell gave."""
+
+    outcome: dict[str, Any]
+    """docs/formats.md, "result", but for the devices: whoever watched them fills them in."""
+
+    series: list[Point]
+    raw: str
+    """fio's own JSON+; empty for a command."""
+
+
+def measure(
+    cell: Mapping[str, Any],
+    path: Path,
+    directory: Path,
+    *,
+    progress: Progress = silent,
+    proc: Path = Path("/proc"),
+    ready: Callable[[], object] = lambda: None,
+) -> Measured:
+    """Measures one cell on a file or a device, or runs its command in the directory `path`.
+
+    The caller has made sure that `path` may be written. `directory` is for private files, which
+    are removed again. `ready` is called when everything is prepared and the measurement begins;
+    counters of devices should be read then. Raises BlklabError.
+    """
+    if cell.get("command"):
+        return _command(cell, path, progress, proc, ready)
+    return _jobs(cell, path, directory, progress, proc, ready)
+
+
+def _jobs(
+    cell: Mapping[str, Any],
+    path: Path,
+    directory: Path,
+    progress: Progress,
+    proc: Path,
+    ready: Callable[[], object],
+) -> Measured:
+    fio, _ = find_fio()
+    host = cell["host"]
+    size = cell.get("file_bytes")
+    if path.is_block_device():
+        size = None
+    elif size is None:
+        raise UsageError(f"{path}: no size: file_bytes is expected of a cell on a file")
+    filled = size is not None and not layout.is_laid_out(path, size)
+    if filled:
+        layout.fill(fio, path, size, directory, seed=int(cell["seed"]), progress=progress)
+    kind = str(host.get("precondition", "none"))
+    layout.precondition(
+        fio, kind, path, size, directory, cell=cell, filled=filled, progress=progress
+    )
+    found = None
+    if wanted := host.get("steady"):
+
+        def one_round(_before: int) -> float:
+            ran = _run(fio, cell, path, directory, progress, "steady", int(wanted["round_ns"]))
+            outcome = output.outcome(output.document(ran.output))
+            return float(outcome["read"]["iops"] + outcome["write"]["iops"])
+
+        found = steady.until_steady(dict(wanted), one_round)
+    warnings = []
+    if found is not None and not found["reached"]:
+        warnings.append(
+            f"no steady state after {len(found['rounds'])} rounds: it is measured as it is"
+        )
+    if host.get("drop_caches") and (warning := layout.drop_caches(proc)):
+        warnings.append(warning)
+    interval_ns = int(cell.get("interval_ns") or INTERVAL_NS)
+    log_ms = max(1, interval_ns // 10**6)
+    ready()
+    ran = _run(fio, cell, path, directory, progress, "measure", None, log_ms)
+    document = output.document(ran.output)
+    notes = [line.strip() for line in ran.said.splitlines() if line.strip()]
+    document["notes"] = [*document["notes"], *notes]
+    outcome = output.outcome(document)
+    outcome["fio"]["command"] = ran.command
+    outcome["devices"] = []
+    outcome["steady"] = found
+    outcome["warnings"] = [*warnings, *outcome["warnings"]]
+    slices = logs.merge(
+        logs.gather(ran.logs, jobfile.LOG, output.jobs(document)), interval_ns, float(log_ms)
+    )
+    return Measured(outcome, [Point("jobs", *one) for one in slices], ran.output)
+
+
+def _run(
+    fio: str,
+    cell: Mapping[str, Any],
+    path: Path,
+    directory: Path,
+    progress: Progress,
+    phase: str,
+    runtime_ns: int | None = None,
+    log_ms: int | None = None,
+) -> process.Ran:
+    text = jobfile.render(cell, path, runtime_ns=runtime_ns, log_ms=log_ms)
+    return process.run(
+        fio,
+        text,
+        directory,
+        target=path,
+        seconds=jobfile.seconds(cell, runtime_ns),
+        readonly=not jobfile.writes(cell["jobs"]),
+        progress=progress,
+        phase=phase,
+    )
+
+
+def _command(
+    cell: Mapping[str, Any],
+    path: Path,
+    progress: Progress,
+    proc: Path,
+    ready: Callable[[], object],
+) -> Measured:
+    wanted = cell["command"]
+    directory = path / wanted["directory"] if wanted.get("directory") else path
+    times = int(wanted.get("times") or 1)
+    if times < 1:
+        raise BlklabError(f"command: {times} times: once at least is expected")
+    warnings: dict[str, None] = {}
+
+    begun = False
+
+    def before() -> None:
+        nonlocal begun
+        if cell["host"].get("drop_caches") and (warning := layout.drop_caches(proc)):
+            warnings[warning] = None
+        if not begun:
+            begun = True
+            ready()
+
+    runs = command.run(wanted["argv"], directory, times, before=before, progress=progress)
+    outcome = command.outcome(wanted["argv"], runs, output.Way().as_dict())
+    outcome["warnings"] = list(warnings)
+    return Measured(outcome, [], "")

@@ -1,0 +1,134 @@
+"""Commands as a workload: how long they take, and how much of it they compute."""
+
+import os
+import select
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.errors import BlklabError, UsageError
+from blklab.runners import tied
+from blklab.runners.host.fio.process import Live, Progress, silent
+from blklab.runners.host.fio.program import ending
+from blklab.text import printable
+
+MOST_SAID: Final = 1 << 16
+"""Bytes of the end of stderr that are kept."""
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """One run of a command."""
+
+    wall_ns: int
+    user_ns: int
+    """Processor time of it and of the children that it waited for, as of `system_ns`."""
+
+    system_ns: int
+    status: int
+
+    def as_dict(self) -> dict[str, int]:
+        """Returns an entry of `command.runs` of a result."""
+        return {
+            "wall_ns": self.wall_ns,
+            "user_ns": self.user_ns,
+            "system_ns": self.system_ns,
+            "status": self.status,
+        }
+
+
+def resolve(argv: Sequence[str], directory: Path) -> str:
+    """Returns the program's path. Raises UsageError if there is none."""
+    if not argv or not argv[0]:
+        raise UsageError("an empty command: a program is expected")
+    if "/" in argv[0]:
+        path = directory / argv[0]
+        found = str(path) if path.is_file() and os.access(path, os.X_OK) else None
+    else:
+        found = shutil.which(argv[0])
+    if found is None:
+        raise UsageError(f"command {argv[0]!r}: no such program")
+    return found
+
+
+def run(
+    argv: Sequence[str],
+    directory: Path,
+    times: int,
+    *,
+    before: Callable[[], object] = lambda: None,
+    progress: Progress = silent,
+) -> list[Repeat]:
+    """Runs a command several times in a directory; `before` is called before each.
+
+    Its output goes to a pipe and is thrown away: some programs do less when it is /dev/null.
+    Raises UsageError for a program or a directory that is not there, BlklabError with the last
+    line of stderr if it fails.
+    """
+    if not directory.is_dir():
+        raise UsageError(f"{directory}: no such directory")
+    program = resolve(argv, directory)
+    found = []
+    for number in range(times):
+        before()
+        found.append(_once(program, argv, directory, number, progress))
+    return found
+
+
+def _once(
+    program: str, argv: Sequence[str], directory: Path, number: int, progress: Progress
+) -> Repeat:
+    started = time.perf_counter_ns()
+    with tied.started([program, *argv[1:]], directory, apart=True) as (process, pipes):
+        said = _drain(pipes, started, number, progress)
+        _, status, usage = os.wait4(process.pid, 0)
+        took = time.perf_counter_ns() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        words = f": {printable(lines[-1])[:300]}" if lines else ""
+        name = printable(argv[0])
+        raise BlklabError(f"command {name!r} failed: {ending(process.returncode)}{words}")
+    return Repeat(
+        took, round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9), process.returncode
+    )
+
+
+def _drain(pipes: Sequence[int], started: int, number: int, progress: Progress) -> str:
+    """Reads what a command writes until it and whoever has its output are done."""
+    err = pipes[-1]
+    open_ = list(pipes)
+    said = b""
+    told = time.monotonic()
+    while open_:
+        ready, _, _ = select.select(open_, [], [], 1.0)
+        for descriptor in ready:
+            chunk = os.read(descriptor, 1 << 16)
+            if not chunk:
+                open_.remove(descriptor)
+            elif descriptor == err:
+                said = (said + chunk)[-MOST_SAID:]
+        if time.monotonic() - told >= 1:
+            told = time.monotonic()
+            seconds = (time.perf_counter_ns() - started) / 1e9
+            progress(Live(seconds, None, phase=f"command {number + 1}"))
+    return said.decode(errors="replace")
+
+
+def outcome(argv: Sequence[str], runs: Sequence[Repeat], nothing: dict[str, Any]) -> dict[str, Any]:
+    """Returns the outcome: `nothing` is `read` and `write` of a result without I/O of jobs."""
+    return {
+        "runtime_ns": sum(one.wall_ns for one in runs),
+        "read": dict(nothing),
+        "write": dict(nothing),
+        "groups": [],
+        "devices": [],
+        "arrays": [],
+        "steady": None,
+        "command": {"argv": list(argv), "runs": [one.as_dict() for one in runs]},
+        "warnings": [],
+        "forced": [],
+    }

@@ -1,0 +1,122 @@
+"""The text of fio's job file for a cell."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.errors import UsageError
+from blklab.runners.host.fio.process import LINK
+
+LOG: Final = "log"
+"""Prefix of the logs' names."""
+
+OWN_TIMES: Final = frozenset({"runtime", "timeout", "ramp_time", "startdelay", "loops"})
+"""fio's options with which a job takes its own time."""
+
+READING: Final = frozenset({"read", "randread"})
+
+_PLAIN: Final = re.compile(r"[\w./:+,@=-]+", re.A)
+"""Paths without anything that fio's parser knows: its variables, comments, quotes, blanks."""
+
+_NAME: Final = re.compile(r"[\w.,+@=-][\w.,+@= -]*", re.A)
+_OPTION: Final = re.compile(r"[a-z][a-z0-9_]*", re.A)
+_VALUE: Final = re.compile(r"[ -~]*", re.A)
+
+
+def filename(path: Path) -> str:
+    """Returns a path as fio reads it: a colon separates files unless escaped (fio(1)).
+
+    What fio cannot be told is LINK instead, a symbolic link that `process.run` makes.
+    """
+    text = str(path.absolute())
+    return text.replace(":", "\\:") if _PLAIN.fullmatch(text) else LINK
+
+
+def writes(jobs: Sequence[Mapping[str, Any]]) -> bool:
+    """Tells whether any job may write."""
+    return any(direction(job["options"]) not in READING for job in jobs)
+
+
+def direction(options: Mapping[str, str]) -> str:
+    """Returns what a job does, by either of fio's names for it; fio's default is to read."""
+    return options.get("rw", options.get("readwrite", "read")).partition(":")[0]
+
+
+def seconds(cell: Mapping[str, Any], runtime_ns: int | None = None) -> float | None:
+    """Returns the time that fio will take for a cell, None if that is not known before."""
+    if any(job["options"].keys() & OWN_TIMES for job in cell["jobs"]):
+        return None
+    if runtime_ns:
+        return runtime_ns / 1e9
+    usual_ns = cell.get("runtime_ns")
+    return None if usual_ns is None else (usual_ns + int(cell.get("ramp_ns") or 0)) / 1e9
+
+
+def render(
+    cell: Mapping[str, Any],
+    target: Path,
+    *,
+    runtime_ns: int | None = None,
+    log_ms: int | None = None,
+) -> str:
+    """Returns the job file of a cell's jobs on one file or device.
+
+    `runtime_ns` is that of a round without ramp, whatever the cell and its jobs say. With `log_ms`,
+    each process logs what it did in each interval. Raises UsageError for what would not be a job
+    any more.
+
+    Data are fio's own random bytes, which it changes a little before each write
+    (`scramble_buffers`), so that nothing deduplicates or compresses them away; to fill every
+    buffer anew would cost the processor time that is to be measured.
+    """
+    seed = int(cell["seed"])
+    lines = [
+        "[global]",
+        # fio multiplies it by the number of each thread (init.c, setup_random_seeds).
+        f"randseed={seed}",
+        "randrepeat=1",
+        "allrandrepeat=1",
+        "scramble_buffers=1",
+    ]
+    ramp_ns = 0 if runtime_ns else int(cell.get("ramp_ns") or 0)
+    usual_ns = cell.get("runtime_ns")
+    for job in cell["jobs"]:
+        name, options = str(job["name"]), job["options"]
+        if not _NAME.fullmatch(name) or name in {"global", "include"}:
+            raise UsageError(
+                f"job name {name!r}: letters, digits, blanks and any of . , + @ = - _ are allowed"
+            )
+        lines += ["", f"[{name}]"]
+        lines += [_option(key, value) for key, value in options.items()]
+        # After the job's own options: the last one counts.
+        lines += [
+            f"filename={filename(target)}",
+            # All of fio is one process, which can be ended by its number.
+            "thread=1",
+            "group_reporting=0",
+        ]
+        if runtime_ns:
+            lines.append(f"runtime={_microseconds(runtime_ns)}")
+        elif usual_ns and not options.keys() & {"runtime", "timeout"}:
+            lines.append(f"runtime={_microseconds(usual_ns)}")
+        if ramp_ns and "ramp_time" not in options:
+            lines.append(f"ramp_time={_microseconds(ramp_ns)}")
+        if log_ms:
+            lines += [f"write_{kind}_log={LOG}" for kind in ("iops", "bw", "lat")]
+            lines += [f"log_avg_msec={log_ms}", "per_job_logs=1"]
+    return "\n".join(lines) + "\n"
+
+
+def _microseconds(time_ns: int) -> str:
+    return f"{max(1, round(time_ns / 1000))}us"
+
+
+def _option(key: str, value: object) -> str:
+    text = str(value)
+    if not _OPTION.fullmatch(key):
+        raise UsageError(f"fio option {key!r}: lower case letters, digits and _ are allowed")
+    # With a `$`, fio would fill in variables, and calculate with them in a shell (options.c).
+    if not _VALUE.fullmatch(text) or "$" in text:
+        raise UsageError(f"fio option {key}={text!r}: printable ASCII without $ is allowed")
+    return f"{key}={text}"

@@ -1,0 +1,179 @@
+"""Runs fio, tells how far it is, and leaves no fio behind."""
+
+import os
+import re
+import select
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from blklab.errors import BlklabError
+from blklab.runners import tied
+from blklab.runners.host.fio.program import complaint, ending
+from blklab.text import printable
+
+PATIENCE: Final = 300.0
+"""Seconds beyond its time that fio may take: buffered writes are synced at its end."""
+
+POLL: Final = 0.25
+
+MOST_SAID: Final = 1 << 20
+"""Bytes of fio's notes that are kept."""
+
+LINK: Final = "target"
+
+SUFFIXES: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_IOPS: Final = re.compile(
+    r"\[(?=[rwt]=)(?:r=(?P<read>\d+(?:\.\d+)?[kMGT]?))?,?(?:w=(?P<write>\d+(?:\.\d+)?[kMGT]?))?"
+    r",?(?:t=[^,\]]+)? IOPS\]",
+    re.A,
+)
+"""fio 3's line of progress (eta.c): `[r=2004,w=1.2k IOPS]`, without what there is none of."""
+
+
+@dataclass(frozen=True)
+class Live:
+    """How far a run is."""
+
+    seconds: float
+    total_seconds: float | None
+    """None: until all is done."""
+
+    read_iops: float | None = None
+    """At this moment; None until fio says so."""
+
+    write_iops: float | None = None
+    phase: str = "measure"
+    """Or what comes before: `fill`, `random`, `steady`."""
+
+
+Progress = Callable[[Live], object]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What fio left behind."""
+
+    output: str
+    """Its `--output`: JSON+, with notes around it."""
+
+    said: str
+    """Its notes on stdout and stderr."""
+
+    logs: dict[str, str]
+    """Its logs by name."""
+
+    command: list[str]
+
+
+def silent(_live: Live) -> None:
+    """Shows no progress."""
+
+
+def iops(line: str) -> tuple[float, float] | None:
+    """Returns reads and writes a second from fio's line of progress, None if it is none."""
+    match = _IOPS.search(line)
+    if match is None:
+        return None
+    read, write = (_scaled(match[way]) for way in ("read", "write"))
+    return read, write
+
+
+def _scaled(text: str | None) -> float:
+    if not text:
+        return 0.0
+    suffix = text[-1] if text[-1] in SUFFIXES else ""
+    return float(text.removesuffix(suffix)) * SUFFIXES[suffix]
+
+
+def run(
+    fio: str,
+    job: str,
+    directory: Path,
+    *,
+    target: Path | None = None,
+    seconds: float | None = None,
+    readonly: bool = False,
+    progress: Progress = silent,
+    phase: str = "measure",
+) -> Ran:
+    """Runs the text of a job file in a private directory, which is removed after.
+
+    `target` is what the job calls LINK there. `seconds` is the time that fio has; more than
+    PATIENCE beyond it is an error. Raises BlklabError with fio's words.
+    """
+    with tempfile.TemporaryDirectory(dir=directory, prefix="fio-") as name:
+        own = Path(name)
+        (own / "job.fio").write_text(job)
+        if target is not None:
+            (own / LINK).symlink_to(target.absolute())
+        output = own / "job.json"
+        options = ["--output-format=json+", *(["--readonly"] if readonly else [])]
+        said = play(fio, own / "job.fio", output, options, seconds, progress, phase)
+        logs = {path.name: path.read_text(errors="replace") for path in own.glob("*.log")}
+        command = ["fio", *options, "job.fio"]
+        return Ran(output.read_text(errors="replace"), said, logs, command)
+
+
+def play(
+    fio: str,
+    job: Path,
+    output: Path,
+    options: Sequence[str],
+    seconds: float | None,
+    progress: Progress = silent,
+    phase: str = "measure",
+) -> str:
+    """Runs a job file in its directory and returns what fio said, its JSON being in `output`.
+
+    Whatever leaves this, fio is stopped first; if blklab is killed, the kernel kills fio. Raises
+    BlklabError with fio's words if it fails, takes too long, or is killed by others.
+    """
+    # Progress once a second, also without a terminal; the rates only once fio can tell its end.
+    command = [fio, *options, f"--output={output}", "--eta=always", job.name]
+    with tied.started(command, job.parent) as (process, pipes):
+        said = _watch(process, pipes[0], seconds, progress, phase)
+    written = output.read_text(errors="replace") if output.exists() else ""
+    if process.returncode < 0:
+        raise BlklabError(f"fio did not finish: {ending(process.returncode)}")
+    if process.returncode:
+        before = written.partition("{\n")[0]
+        words = printable(complaint(said + before, process.returncode))
+        raise BlklabError(f"fio failed: {words}")
+    if not written.strip():
+        raise BlklabError(f"fio failed: {printable(complaint(said, 0))}")
+    return said
+
+
+def _watch(
+    process: tied.Process, pipe: int, seconds: float | None, progress: Progress, phase: str
+) -> str:
+    """Reads what fio says until it ends, and returns it without its lines of progress."""
+    started = told = time.monotonic()
+    rates: tuple[float | None, float | None] = (None, None)
+    said, rest = "", ""
+    while True:
+        ended = tied.ended(process)
+        ready, _, _ = select.select([pipe], [], [], 0 if ended else POLL)
+        chunk = os.read(pipe, 1 << 16) if ready else b""
+        now = time.monotonic()
+        *lines, rest = re.split(r"[\r\n]", rest + chunk.decode(errors="replace"))
+        lively = False
+        for line in lines:
+            found = iops(line)
+            if found is not None:
+                rates, lively = found, True
+            elif line.strip() and not line.startswith("Jobs: ") and len(said) < MOST_SAID:
+                said += line + "\n"
+        if lively or now - told >= 1:
+            told = now
+            progress(Live(now - started, seconds, *rates, phase=phase))
+        if ended and not chunk:
+            return said + rest
+        if ready and not chunk:
+            time.sleep(POLL)  # it has closed its output and is about to end
+        if seconds is not None and now - started > seconds + PATIENCE:
+            raise BlklabError(f"fio was still running {PATIENCE:.0f} s after its time: stopped")

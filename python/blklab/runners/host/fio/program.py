@@ -1,0 +1,63 @@
+"""Finds the real fio, and says in one line why it failed."""
+
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from typing import Final
+
+from blklab.errors import EnvironmentLacks
+
+OLDEST: Final = (3, 12)
+"""Oldest fio that is driven: Debian 10's. Before 3.0 latencies had no ns; what was mended in between
+is not worth working around."""
+
+HOW_TO_INSTALL: Final = "install it: apt-get install fio"
+
+
+def find_fio(oldest: Sequence[int] = OLDEST) -> tuple[str, str]:
+    """Returns fio's path and version. Raises EnvironmentLacks without one that is new enough."""
+    path = shutil.which("fio")
+    if path is None:
+        raise EnvironmentLacks("fio is not installed", HOW_TO_INSTALL)
+    try:
+        asked = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=30,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentLacks(f"{path} does not run: {error}", HOW_TO_INSTALL) from None
+    version = asked.stdout.strip()
+    match = re.match(r"fio-(\d{1,4})\.(\d{1,4})", version, re.A)
+    if match is None:
+        raise EnvironmentLacks(f"{path} is not fio: its version is {version!r}", HOW_TO_INSTALL)
+    if (int(match[1]), int(match[2])) < tuple(oldest):
+        wanted = ".".join(map(str, oldest))
+        raise EnvironmentLacks(f"{path} is {version}, too old", f"fio {wanted} or newer is needed")
+    return path, version
+
+
+def complaint(said: str, status: int) -> str:
+    """Returns the line of a program's output that says best what is wrong."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    for pattern in (r"error=|err=.*[1-9]", r"^Bad option", r"^fio:", r"."):
+        for line in lines:
+            if re.search(pattern, line):
+                return line[:300]
+    return f"{ending(status)} and said nothing"
+
+
+def ending(status: int) -> str:
+    """Returns how a process ended, from its exit status: negative is a signal."""
+    if status >= 0:
+        return f"it ended with status {status}"
+    try:
+        return f"it was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"it was killed by signal {-status}"

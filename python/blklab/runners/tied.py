@@ -1,0 +1,98 @@
+"""Processes that do not outlive blklab, however it ends."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.text import printable
+
+Process = subprocess.Popen[bytes]
+
+
+def command(arguments: Sequence[str]) -> list[str]:
+    """Returns the command that runs `arguments` and has the kernel kill it when we are gone.
+
+    setpriv sets PR_SET_PDEATHSIG, which exec keeps, and becomes the program. The signal comes when
+    the *thread* that started the process ends (prctl(2)): start it where its end is awaited.
+    """
+    setpriv = shutil.which("setpriv") or shutil.which("setpriv", path=os.defpath)
+    if setpriv is None:
+        raise EnvironmentLacks("setpriv is not installed", "install it: apt-get install util-linux")
+    return [setpriv, "--pdeathsig", "KILL", "--", *arguments]
+
+
+@contextmanager
+def started(
+    arguments: Sequence[str], directory: Path, *, apart: bool = False
+) -> Iterator[tuple[Process, list[int]]]:
+    """Runs a command for the block, in a session of its own, and stops it should it be left early.
+
+    Gives the process and the pipes to read its output from: one for stdout and stderr, or two, if
+    they are wanted `apart`. Raises BlklabError if it cannot be started.
+    """
+    pipes = [os.pipe() for _ in range(1 + apart)]
+    try:
+        try:
+            process = subprocess.Popen(
+                command(arguments),
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=pipes[0][1],
+                stderr=pipes[-1][1],
+                start_new_session=True,
+            )
+        except OSError as error:
+            name = printable(arguments[0])
+            raise BlklabError(f"{name}: cannot be started: {error.strerror}") from None
+        finally:
+            for _, writing in pipes:
+                os.close(writing)
+        try:
+            yield process, [reading for reading, _ in pipes]
+        finally:
+            stop(process)
+    finally:
+        for reading, _ in pipes:
+            os.close(reading)
+
+
+def ended(process: Process) -> bool:
+    """Tells whether a process has ended; its number stays its own until `stop`."""
+    if process.returncode is not None:
+        return True
+    try:
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, process.pid, options) is not None
+    except ChildProcessError:
+        return True
+
+
+def stop(process: Process) -> None:
+    """Ends a process that leads a session of its own, and what is left of it: gently first.
+
+    At once if blklab is told to end in the meantime, which is raised on.
+    """
+    try:
+        for number, patience in ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0)):
+            until = time.monotonic() + patience
+            if not ended(process):
+                _signal(process, number)
+            while not ended(process) and time.monotonic() < until:
+                time.sleep(0.02)
+    finally:
+        _signal(process, signal.SIGKILL)
+        # What waits for a disk that does not answer ends when that does.
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(2.0)
+
+
+def _signal(process: Process, number: int) -> None:
+    if process.returncode is None:  # its number may be another's by then
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)

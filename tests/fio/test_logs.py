@@ -1,0 +1,141 @@
+"""fio's interval logs of several jobs as one series."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blklab.errors import BlklabError
+from blklab.fio import logs, output
+from blklab.fio.logs import JobLog, Sample, Total
+from tests.fio.conftest import DATA, recorded
+
+
+def from_data(name: str) -> list[JobLog]:
+    texts = {path.name: path.read_text() for path in DATA.glob(f"{name}_*.log")}
+    return logs.gather(texts, name, output.jobs(recorded(f"{name}.json")))
+
+
+@pytest.mark.parametrize("name", ["one", "four"])
+@pytest.mark.parametrize("interval_ms", [100, 200, 250, 500, 1000, 5000])
+def test_recorded_logs_add_up_to_what_fio_counted(name: str, interval_ms: int) -> None:
+    series = logs.merge(from_data(name), interval_ms * 10**6)
+    outcome = output.outcome(recorded(f"{name}.json"))
+    assert sum(one.read_ios for one in series) == outcome["read"]["total_ios"]
+    assert sum(one.write_ios for one in series) == outcome["write"]["total_ios"]
+    assert sum(one.read_bytes for one in series) == outcome["read"]["io_bytes"]
+    assert sum(one.write_bytes for one in series) == outcome["write"]["io_bytes"]
+    assert [one.time_ns for one in series] == [
+        at * interval_ms * 10**6 for at in range(len(series))
+    ]
+    assert sum(one.width_ns for one in series) == outcome["runtime_ns"]
+    for way in ("read", "write"):
+        ios = [getattr(one, f"{way}_ios") for one in series]
+        means = [getattr(one, f"{way}_clat_ns") for one in series]
+        clat = outcome[way]["clat_ns"]
+        if clat["mean"] is not None:
+            mean = sum(n * m for n, m in zip(ios, means, strict=True)) / sum(ios)
+            assert mean == pytest.approx(clat["mean"], rel=0.02)
+            assert all(clat["min"] <= mean <= clat["max"] for mean in means)
+
+
+def test_four_processes_at_steady_rates() -> None:
+    # Two of 800 reads/s and 400 writes/s, one of 150 reads/s, one of 7 writes/s.
+    series = logs.merge(from_data("four"), 200 * 10**6)
+    assert len(series) == 6
+    for one in series:
+        assert one.read_ios == pytest.approx(350, abs=6)
+        assert one.write_ios == pytest.approx(161.4, abs=4)
+        assert one.read_bytes == pytest.approx(320 * 4096 + 30 * 65536, rel=0.04)
+
+
+def test_times_that_are_not_aligned() -> None:
+    # 100 I/Os/s, logged at 1000 and 2000 ms; 10 I/Os/s, at 500 and 1500 ms, and gone then.
+    one = JobLog(iops=[Sample(1000, 100, 0), Sample(2000, 100, 0)], clat=[Sample(1000, 5, 0)])
+    other = JobLog(iops=[Sample(500, 10, 0), Sample(1500, 10, 0)], clat=[Sample(1500, 105, 0)])
+    first, second = logs.merge([one, other], 10**9, 1000)
+    assert (first.read_ios, second.read_ios) == (110, 105)
+    # 5 I/Os of the other in the second half of the first second, beside 100 of the one.
+    assert first.read_clat_ns == pytest.approx((100 * 5 + 5 * 105) / 105)
+    assert second.read_clat_ns == pytest.approx(105)
+    assert second.write_clat_ns is None
+
+
+def test_an_interval_without_io_has_no_line() -> None:
+    log = JobLog(iops=[Sample(1000, 50, 1), Sample(5000, 50, 1)])
+    assert [one.write_ios for one in logs.merge([log], 10**9, 1000)] == [50, 0, 0, 0, 50]
+
+
+def test_what_came_after_the_last_line_is_there() -> None:
+    log = JobLog(
+        iops=[Sample(1000, 100, 0)],
+        totals=(Total(150, 150 * 512), Total(0, 0)),
+        runtime_ms=1500,
+    )
+    series = logs.merge([log], 500 * 10**6, 1000)
+    assert [one.read_ios for one in series] == [50, 50, 50]
+    assert [one.read_bytes for one in series] == [150 * 512 // 3] * 3
+
+
+def test_a_run_shorter_than_its_interval() -> None:
+    log = JobLog(totals=(Total(7, 7000), Total(0, 0)), runtime_ms=300)
+    (only,) = logs.merge([log], 10**9, 1000)
+    assert (only.read_ios, only.read_bytes, only.width_ns) == (7, 7000, 300 * 10**6)
+    assert only.read_clat_ns is None
+    assert logs.merge([], 10**9) == []
+
+
+def test_trims_and_further_fields_are_passed_over() -> None:
+    text = "500, 10, 0, 4096, 0\n500, 3, 2, 0, 0\n\n1000, 12, 1, 0, 0, 0x4001\n"
+    assert logs.parse(text, "x") == [Sample(500, 10, 0), Sample(1000, 12, 1)]
+
+
+@pytest.mark.parametrize("line", ["time,value", "1, 2", "1, -2, 0", "a, b, c, d", "1, 2, 0 4096"])
+def test_what_is_no_log_is_said_where(line: str) -> None:
+    with pytest.raises(BlklabError, match=r"log_iops\.1\.log: line 2: found "):
+        logs.gather({"log_iops.1.log": f"500, 1, 0, 0\n{line}\n"}, "log")
+
+
+def test_far_too_many_intervals_are_refused() -> None:
+    with pytest.raises(BlklabError, match="at most are expected"):
+        logs.merge([JobLog(iops=[Sample(10**17, 1, 0)])], 10**6)
+
+
+SAMPLES = st.lists(
+    st.builds(Sample, st.integers(0, 20_000), st.integers(0, 10**6), st.integers(0, 1)), max_size=20
+)
+TOTALS = st.builds(Total, st.integers(0, 10**9), st.integers(0, 10**14))
+JOBS = st.builds(
+    JobLog,
+    iops=SAMPLES,
+    bandwidth=SAMPLES,
+    clat=SAMPLES,
+    totals=st.tuples(TOTALS, TOTALS),
+    runtime_ms=st.integers(0, 30_000),
+)
+
+
+@given(st.lists(JOBS, min_size=1, max_size=4), st.sampled_from([7, 100, 1000, 3333, 60_000]))
+def test_totals_are_conserved(jobs: list[JobLog], interval_ms: int) -> None:
+    series = logs.merge(jobs, interval_ms * 10**6)
+    for at, way in enumerate(("read", "write")):
+        totals = [job.totals[at] for job in jobs if job.totals is not None]
+        assert sum(getattr(one, f"{way}_ios") for one in series) == sum(one.ios for one in totals)
+        assert sum(getattr(one, f"{way}_bytes") for one in series) == sum(
+            one.bytes for one in totals
+        )
+        values = [one.value for job in jobs for one in job.clat if one.way == at]
+        for one in series:
+            mean = getattr(one, f"{way}_clat_ns")
+            assert mean is None or min(values) <= mean * (1 + 1e-9)
+            assert mean is None or mean <= max(values) * (1 + 1e-9)
+            assert getattr(one, f"{way}_ios") >= 0
+            assert one.width_ns > 0
+    ends = [one.time_ns + one.width_ns for one in series]
+    assert ends[:-1] == [one.time_ns for one in series[1:]]
+
+
+@given(SAMPLES, st.sampled_from([100, 1000, 7000]))
+def test_totals_do_not_depend_on_the_interval(samples: list[Sample], interval_ms: int) -> None:
+    log = JobLog(iops=samples)
+    fine, coarse = (logs.merge([log], at * 10**6, 500) for at in (interval_ms, 20_000_000))
+    assert sum(one.read_ios for one in fine) == sum(one.read_ios for one in coarse)

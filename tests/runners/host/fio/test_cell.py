@@ -1,0 +1,163 @@
+"""Cells measured with the real fio."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from blklab.errors import BlklabError, UsageError
+from blklab.runners.host.fio import cell, layout
+from blklab.runners.host.fio.process import Live
+from tests.runners.host.fio.conftest import MAKE
+
+
+def test_a_file_that_is_read_has_been_written(work: Path, make: MAKE) -> None:
+    path = work / "data"
+    begun = []
+    told: list[Live] = []
+    measured = cell.measure(
+        make(numjobs="2", iodepth="4", time_based="1"),
+        path,
+        work,
+        progress=told.append,
+        ready=lambda: begun.append(layout.is_laid_out(path, 4 << 20)),
+    )
+    assert begun == [True]
+    assert len(set(path.read_bytes()[::4096])) > 1  # neither holes nor zeros
+    outcome, series, raw = measured
+    assert outcome["read"]["total_ios"] > 0
+    assert outcome["write"]["total_ios"] == 0
+    assert outcome["devices"] == []
+    assert outcome["steady"] is None
+    assert outcome["command"] is None
+    assert sum(one.read_ios for one in series) == outcome["read"]["total_ios"]
+    assert {one.source for one in series} == {"jobs"}
+    assert [one.width_ns for one in series[:3]] == [250 * 10**6] * 3
+    assert "--readonly" in outcome["fio"]["command"]
+    assert outcome["fio"]["options"]["work"]["randseed"] == "1"
+    assert len(json.loads(raw)["jobs"]) == 2
+    assert [one.name for one in work.iterdir()] == ["data"]
+
+
+def test_preconditioned_and_steady(work: Path, make: MAKE) -> None:
+    document = make(rw="randwrite", bssplit="4k/50:8k/50", number_ios="500")
+    del document["jobs"][0]["options"]["bs"]
+    document["host"] = {
+        "drop_caches": True,
+        "precondition": "random",
+        "steady": {"round_ns": 10**8, "rounds": 2, "range": 0, "slope": 0, "limit_ns": 2 * 10**8},
+    }
+    proc = work / "proc" / "sys" / "vm"
+    proc.mkdir(parents=True)
+    (proc / "drop_caches").write_text("")
+    measured = cell.measure(document, work / "data", work, proc=work / "proc")
+    assert (proc / "drop_caches").read_text() == "3\n"
+    steady = measured.outcome["steady"]
+    assert not steady["reached"]
+    assert len(steady["rounds"]) == 2
+    assert measured.outcome["write"]["total_ios"] == 500
+    assert measured.outcome["warnings"] == [
+        "no steady state after 2 rounds: it is measured as it is"
+    ]
+
+
+def test_caches_that_may_not_be_dropped_are_a_warning(work: Path, make: MAKE) -> None:
+    document = make(number_ios="10")
+    document["host"]["drop_caches"] = True
+    outcome = cell.measure(document, work / "data", work, proc=work / "nowhere").outcome
+    assert outcome["warnings"][0].startswith("caches were not dropped: ")
+    assert "No such file" in outcome["warnings"][0]
+
+
+def test_what_fio_notes_is_a_warning(work: Path, make: MAKE) -> None:
+    document = make(ioengine="psync", iodepth="8", number_ios="10")
+    outcome = cell.measure(document, work / "data", work).outcome
+    assert any("queue depth will be capped at 1" in warning for warning in outcome["warnings"])
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Path]:
+    """Returns a block device of 4 MiB, full of zeros."""
+    image = tmp_path / "image"
+    image.write_bytes(bytes(4 << 20))
+    try:
+        made = subprocess.run(
+            ["losetup", "--find", "--show", image], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("loop devices cannot be made here")
+    path = Path(made.stdout.strip())
+    try:
+        yield path
+    finally:
+        subprocess.run(["losetup", "--detach", path], check=True)
+
+
+def test_a_device_is_filled_and_written_at_random(device: Path, work: Path, make: MAKE) -> None:
+    document = make(number_ios="100")
+    del document["file_bytes"]
+    del document["jobs"][0]["options"]["size"]
+    document["host"]["precondition"] = "random"
+    phases = []
+    outcome, _, _ = cell.measure(
+        document, device, work, progress=lambda live: phases.append(live.phase)
+    )
+    assert outcome["read"]["total_ios"] == 100
+    content = device.read_bytes()
+    blocks = {content[at : at + 4096] for at in range(0, len(content), 4096)}
+    assert len(content) == 4 << 20
+    assert len(blocks) == 1024  # all written, none twice the same
+    assert set(phases) <= {"fill", "random", "measure"}
+    assert outcome["fio"]["disk_util"][0]["name"] == device.name
+    assert list(work.iterdir()) == []
+
+
+def test_a_file_is_laid_out_once(work: Path, make: MAKE) -> None:
+    path = work / "data"
+    document = make(number_ios="10")
+    cell.measure(document, path, work)
+    content = path.read_bytes()
+    cell.measure(document, path, work)
+    assert path.read_bytes() == content
+    # A hole is read without I/O: it is written anew.
+    with path.open("r+b") as file:
+        file.truncate(0)
+        file.truncate(4 << 20)
+    assert not layout.is_laid_out(path, 4 << 20)
+    cell.measure(document, path, work)
+    assert layout.is_laid_out(path, 4 << 20)
+    assert path.read_bytes() == content  # of the same seed
+
+
+def test_a_command(work: Path, make: MAKE) -> None:
+    (work / "sub").mkdir()
+    document = make()
+    document["command"] = {"argv": ["touch", "made"], "directory": "sub", "times": 3}
+    document["host"]["drop_caches"] = True
+    begun = []
+    outcome, series, raw = cell.measure(
+        document, work, work, proc=work / "nowhere", ready=lambda: begun.append(True)
+    )
+    assert begun == [True]
+    assert (work / "sub" / "made").exists()
+    assert (series, raw) == ([], "")
+    assert outcome["command"]["argv"] == ["touch", "made"]
+    assert [run["status"] for run in outcome["command"]["runs"]] == [0, 0, 0]
+    assert outcome["runtime_ns"] == sum(run["wall_ns"] for run in outcome["command"]["runs"])
+    assert outcome["read"]["total_ios"] == outcome["write"]["iops"] == 0
+    assert len(outcome["warnings"]) == 1
+
+
+def test_cells_that_make_no_sense(work: Path, make: MAKE) -> None:
+    document = make()
+    del document["file_bytes"]
+    with pytest.raises(UsageError, match="file_bytes is expected"):
+        cell.measure(document, work / "data", work)
+    document = make()
+    document["host"]["precondition"] = "purge"
+    with pytest.raises(BlklabError, match="none, fill or random is expected"):
+        cell.measure(document, work / "data", work)
+    with pytest.raises(BlklabError, match="fio failed: "):
+        cell.measure(make(bs="777"), work / "data", work)

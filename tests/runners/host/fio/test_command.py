@@ -1,0 +1,70 @@
+"""Commands as a workload."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from blklab.errors import BlklabError, UsageError
+from blklab.runners.host.fio import command
+from blklab.runners.host.fio.process import Live
+
+
+def test_what_a_command_takes(tmp_path: Path) -> None:
+    calls = []
+    script = (
+        "import os\nx = sum(range(3_000_000))\nopen('made', 'a').write('x' * 3)\nprint('x' * 10**6)"
+    )
+    runs = command.run(
+        ["python3", "-c", script], tmp_path, 2, before=lambda: calls.append(len(calls))
+    )
+    assert (tmp_path / "made").read_text() == "xxxxxx"
+    assert calls == [0, 1]
+    for one in runs:
+        assert one.status == 0
+        assert one.user_ns > 10**6
+        assert one.wall_ns > 0
+        assert one.as_dict().keys() == {"wall_ns", "user_ns", "system_ns", "status"}
+
+
+def test_the_time_of_children_counts(tmp_path: Path) -> None:
+    burn = "python3 -c 'sum(range(3_000_000))'"
+    (one,) = command.run(["sh", "-c", f"{burn}; true"], tmp_path, 1)
+    assert one.user_ns > 10**6
+
+
+def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(
+        BlklabError, match=r"command 'sh' failed: it ended with status 3: last one$"
+    ):
+        command.run(["sh", "-c", "echo first >&2; echo last one >&2; exit 3"], tmp_path, 5)
+    with pytest.raises(BlklabError, match=r"command 'sh' failed: it was killed by SIGTERM$"):
+        command.run(["sh", "-c", "kill $$"], tmp_path, 1)
+
+
+def test_a_command_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("no program")
+    for argv in (["no-such-program-at-all"], ["./plain"], ["./nothing"], [], [""]):
+        with pytest.raises(UsageError, match="command"):
+            command.run(argv, tmp_path, 1)
+    with pytest.raises(UsageError, match="no such directory"):
+        command.run(["true"], tmp_path / "nowhere", 1)
+
+
+def test_a_program_in_the_directory(tmp_path: Path) -> None:
+    program = tmp_path / "own"
+    program.write_text("#!/bin/sh\npwd > where\n")
+    program.chmod(0o755)
+    command.run(["./own"], tmp_path, 1)
+    assert (tmp_path / "where").read_text().strip() == os.path.realpath(tmp_path)
+
+
+def test_an_interrupt_stops_the_command(tmp_path: Path) -> None:
+    def interrupt(_live: Live) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        command.run(["sh", "-c", "echo $$ > pid; sleep 1000"], tmp_path, 1, progress=interrupt)
+    number = int((tmp_path / "pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)

@@ -1,0 +1,67 @@
+"""SNIA's steady state, by hand-made figures."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blklab.errors import UsageError
+from blklab.runners.host.fio.steady import judge, until_steady
+
+WANTED: dict[str, Any] = {"round_ns": 10, "rounds": 5, "range": 0.2, "slope": 0.1, "limit_ns": 200}
+
+
+@pytest.mark.parametrize(
+    ("rounds", "reached", "spread", "slope"),
+    [
+        ([100, 100, 100, 100, 100], True, 0.0, 0.0),
+        # The line rises by 2.4 a round, 9.6 in all: (−2·96 − 1·97 + 1·103 + 2·105) / 10.
+        ([96, 97, 99, 103, 105], True, 0.09, 0.096),
+        # 10.4 in all.
+        ([95, 97, 100, 103, 105], False, 0.10, 0.104),
+        # Level, but too wide apart.
+        ([111, 89, 100, 89, 111], False, 0.22, 0.0),
+        ([110, 90, 100, 90, 110], True, 0.20, 0.0),
+        # Only the last five count.
+        ([900, 500, 100, 100, 100, 100, 100], True, 0.0, 0.0),
+        ([100, 100, 100, 100], False, None, None),
+        ([0, 0, 0, 0, 0], False, None, None),
+    ],
+)
+def test_judge(
+    rounds: list[float], reached: bool, spread: float | None, slope: float | None
+) -> None:
+    found = judge(rounds)
+    assert found.reached is reached
+    assert found.range == pytest.approx(spread)
+    assert found.slope == pytest.approx(slope)
+
+
+@given(st.lists(st.floats(1, 1e7), min_size=5, max_size=12), st.floats(0.01, 100))
+def test_the_unit_does_not_matter(rounds: list[float], factor: float) -> None:
+    one, other = judge(rounds), judge([value * factor for value in rounds])
+    assert one.range == pytest.approx(other.range, abs=1e-9)
+    assert one.slope == pytest.approx(other.slope, abs=1e-9)
+
+
+def test_a_window_of_one_makes_no_sense() -> None:
+    with pytest.raises(UsageError, match="2 at least"):
+        judge([1.0], window=1)
+
+
+def test_rounds_go_on_until_they_are_steady() -> None:
+    speeds = [500.0, 300.0, 200.0, 110.0, 100.0, 100.0, 100.0, 100.0, 7.0]
+    found = until_steady(WANTED, lambda before: speeds[before])
+    assert found["reached"]
+    assert found["rounds"] == speeds[:8]
+    assert found["range"] == pytest.approx(10 / 102)
+
+
+def test_rounds_end_at_the_limit() -> None:
+    found = until_steady(WANTED | {"limit_ns": 69}, lambda before: 100.0 + 100 * before)
+    assert not found["reached"]
+    assert len(found["rounds"]) == 6
+    assert found["slope"] > 0.1
+    short = until_steady(WANTED | {"limit_ns": 1}, lambda _before: 1.0)
+    assert short == {"reached": False, "rounds": [1.0], "range": None, "slope": None}
