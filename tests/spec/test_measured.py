@@ -64,7 +64,7 @@ def test_a_cell_says_where_what_and_how(expand: Expand, tmp_path: Path) -> None:
         "runtime_ns": None,
         "ramp_ns": 0,
         "interval_ns": 10**9,
-        "host": {"drop_caches": True, "precondition": "fill", "steady": None},
+        "host": {"drop_caches": True, "precondition": "none", "steady": None},
         "settings": {},
         "destroy": ["wwn-0x5000"],
         "file_bytes": 64 << 20,

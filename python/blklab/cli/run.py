@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blklab.cli.common import emit, json_option, note, progress, store_option
+from blklab.cli.common import emit, json_option, note, progress, store_option, warn
 from blklab.runners.registry import RUNNERS
 
 if TYPE_CHECKING:
@@ -65,6 +65,25 @@ def _only(_ctx: click.Context, _parameter: click.Parameter, text: str | None) ->
     is_flag=True,
     help="Say why: who was saturated, who got which share, what the balancer did.",
 )
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="[STACK=]PATH",
+    help="On a host: where a stack is, a directory or a device, beside or instead of [targets].",
+)
+@click.option(
+    "--force",
+    multiple=True,
+    metavar="NAME",
+    help="On a host: measure although something is wrong; the refusal says its name.",
+)
+@click.option(
+    "--yes-destroy",
+    multiple=True,
+    metavar="ID",
+    help="On a host: overwrite this device of `destroy`, whatever is on it.",
+)
 @click.option("--resume", is_flag=True, help="Go on with a campaign that was interrupted.")
 @click.option("--no-store", is_flag=True, help="Keep the results nowhere: only print them.")
 @store_option
@@ -83,6 +102,9 @@ def run(
     jobs: int | None,
     explain: bool,
     schema: bool,
+    targets: tuple[str, ...],
+    force: tuple[str, ...],
+    yes_destroy: tuple[str, ...],
     resume: bool,
     no_store: bool,
     store: str | None,
@@ -116,12 +138,18 @@ def run(
         return
     if experiment is None:
         raise click.UsageError("Missing argument 'EXPERIMENT'.")
-    from blklab.spec.cells import plan as expand
+    from blklab.spec import load
+    from blklab.spec.cells import expand
+    from blklab.spec.targets import placed
 
-    plan = expand(experiment, changes=_changes(settings), seed=seed, only=only, runner=runner)
-    from blklab.runners.sim import Simulator
-
-    chosen: Runner = Simulator(jobs)
+    plan = expand(
+        placed(load.read(experiment), targets),
+        changes=_changes(settings),
+        seed=seed,
+        only=only,
+        runner=runner,
+    )
+    chosen = _runner(runner, jobs, force, yes_destroy)
     chosen.check(plan)
     if dry_run:
         emit(plan.as_dict(), as_json, lambda console: _draw(console, plan))
@@ -149,6 +177,27 @@ def _draw(console: "Console", plan: "Plan") -> None:
     from blklab.report import cells
 
     cells.show(console, plan)
+
+
+def _runner(
+    name: str, jobs: int | None, force: tuple[str, ...], yes_destroy: tuple[str, ...]
+) -> "Runner":
+    from blklab.errors import UsageError
+
+    if name == "host":
+        from blklab.runners.host.runner import Host
+
+        if jobs is not None:
+            raise UsageError(
+                "--jobs: cells would disturb each other: a host measures one at a time"
+            )
+        return Host(force=force, yes_destroy=yes_destroy, note=warn)
+    from blklab.runners.sim import Simulator
+
+    for option, given in (("--force", force), ("--yes-destroy", yes_destroy)):
+        if given:
+            raise UsageError(f"{option}: a simulation harms nothing: only --on host takes it")
+    return Simulator(jobs)
 
 
 def _measured(

@@ -73,7 +73,7 @@ class HostRun(Table):
     """How cells are measured on this host."""
 
     drop_caches: bool = True
-    precondition: Literal["none", "fill", "random"] = "fill"
+    precondition: Literal["none", "fill", "random"] = "none"
     steady: Annotated[
         Annotated[bool, Tag("<switch>")] | Annotated[Steady, Tag("<table>")],
         Discriminator(_steady),

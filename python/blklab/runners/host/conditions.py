@@ -7,8 +7,8 @@ tests, garbage collection), caches of controllers, heat to come.
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,19 @@ from blklab.system.environment import governors, memory
 from blklab.system.identity import resolve
 from blklab.system.layers import Layer, filesystem_devices, layers
 from blklab.system.roots import Roots, entries, text
+
+NAMES: Final = (
+    "array-syncing",
+    "array-degraded",
+    "device-busy",
+    "page-cache",
+    "small-data",
+    "powersave",
+    "smr-cliff",
+    "iostats-off",
+    "low-memory",
+)
+"""What --force takes."""
 
 BUSY_IOS: Final = 20.0
 """I/Os a second by others that a device may have: a journal's commit every 5 s is below it."""
@@ -67,21 +80,25 @@ def check(
     cells: Sequence[Mapping[str, Any]],
     roots: Roots,
     sleep: Callable[[float], object] = time.sleep,
+    passed_by: Collection[str] = (),
 ) -> list[Finding]:
     """Returns what would spoil the measurement of `cells` (documents) on a target.
 
-    Watches the devices for SAMPLE seconds: nothing of ours may run meanwhile.
+    Watches the devices for SAMPLE seconds: nothing of ours may run meanwhile. What is `passed_by`
+    refuses nothing any more, and devices are not watched for nothing.
     """
     beneath = layers_of(target, roots)
-    return [
+    found = [
         *_arrays(beneath),
-        *_busy(beneath, roots, sleep),
+        *([] if "device-busy" in passed_by else _busy(beneath, roots, sleep)),
         *_page_cache(target, cells, beneath, roots),
         *_small_data(target, cells, beneath),
         *_powersave(roots),
         *_shingled(beneath, cells),
+        *_uncounted(beneath),
         *_memory(roots),
     ]
+    return [replace(one, refuse=False) if one.name in passed_by else one for one in found]
 
 
 def _arrays(beneath: Sequence[Layer]) -> Iterator[Finding]:
@@ -270,6 +287,17 @@ def _shingled(beneath: Sequence[Layer], cells: Sequence[Mapping[str, Any]]) -> I
                 f"{layer.name}: found a shingled disk ({model.strip() or zoned}), expected a"
                 " conventional one: writes are fast until its cache is full, then many times"
                 " slower; write for much longer than that lasts",
+                False,
+            )
+
+
+def _uncounted(beneath: Sequence[Layer]) -> Iterator[Finding]:
+    for layer in beneath:
+        if layer.disk is not None and text(layer.disk / "queue/iostats") == "0":
+            yield Finding(
+                "iostats-off",
+                f"{layer.name}: found queue/iostats 0, expected 1: its I/O is not counted, and will"
+                " be 0 in the result; set iostats = 1 in the settings",
                 False,
             )
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -30,8 +31,13 @@ class Sampler:
         roots: Roots,
         interval_ns: int = 1_000_000_000,
         clock: Callable[[], int] = time.monotonic_ns,
+        *,
+        lead_ns: int = 0,
     ) -> None:
-        """`names` are the kernel's. Nothing is read before the `with` block."""
+        """`names` are the kernel's. Nothing is read before the `with` block.
+
+        What happens in its first `lead_ns` is not counted: fio's `ramp_time`.
+        """
         self.points: list[Point] = []
         self.total: dict[str, Activity] = {}
         self.cpu: dict[str, float] = {}
@@ -41,6 +47,7 @@ class Sampler:
         self._roots = roots
         self._interval_ns = interval_ns
         self._clock = clock
+        self._lead_ns = lead_ns
         self._bits = diskstats.long_bits()
         self._before: dict[str, Counters] = {}
         self._read_ns = 0
@@ -77,6 +84,8 @@ class Sampler:
             self._say(str(failure))
 
     def _run(self) -> None:
+        if self._lead_ns and not self._lead():
+            return
         # The due time counts from the beginning: being late once does not shift what follows.
         number = 1
         while True:
@@ -92,6 +101,19 @@ class Sampler:
             self._emit()
             # Intervals that were slept through (a suspended machine) are one wide point.
             number = max(number + 1, (self._clock() - self.began_ns) // self._interval_ns + 1)
+
+    def _lead(self) -> bool:
+        """Waits the lead out and forgets it; False if the block ended before."""
+        due = self.began_ns + self._lead_ns
+        while (left := due - self._clock()) > 0:
+            if self._stop.wait(min(left, LONGEST_NS) / 1e9):
+                return False
+            self._take(self._clock())
+        self.total, self._interval, self.points = {}, {}, []
+        with suppress(BlklabError):  # it is said at the end
+            self._cpu_before = diskstats.cpu(self._roots)
+        self.began_ns = self._interval_began_ns = self._read_ns
+        return True
 
     def _take(self, now_ns: int) -> None:
         """Reads, and adds to the interval and to the sums. A device that is gone is said once."""

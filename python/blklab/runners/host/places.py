@@ -1,0 +1,114 @@
+"""Where cells do their I/O: a file in a directory of ours, a device that is held, or a directory.
+
+A place is made when the first cell of its target needs it, serves all of them, and is given up and
+removed when the campaign ends, however it does.
+"""
+
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.errors import UsageError
+from blklab.runners.host.fio import jobfile
+from blklab.runners.host.journal import Journal
+from blklab.runners.host.safety import Claim, claim
+from blklab.runners.host.scratch import Scratch, scratch
+
+WORK: Final = 64 << 20
+"""Bytes for fio's logs and output: an hour of points of hundreds of jobs."""
+
+DATA: Final = "data"
+"""The file's name."""
+
+
+@dataclass
+class Place:
+    """Where the cells of one target do their I/O."""
+
+    path: Path
+    """The file, the device's node, or the directory of a command."""
+
+    work: Path
+    """A private directory on another filesystem, if there is one: for job files and logs."""
+
+    held: Claim | Scratch | None
+    """None for a command: nothing is made for it."""
+
+    writes: bool
+    """Whether any cell may write to it."""
+
+    prepared: bool = field(default=False)
+    """Whether it has been brought into its state: once, before the first cell."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What is doubtful about it."""
+        return self.held.warnings if self.held is not None else ()
+
+    def verify(self) -> None:
+        """Raises BlklabError if it is no longer what it was."""
+        if self.held is not None:
+            self.held.verify()
+
+
+class Places:
+    """The places of a campaign."""
+
+    def __init__(self, stack: ExitStack, journal: Journal, yes_destroy: Collection[str]) -> None:
+        """They are given up when `stack` is left."""
+        self._stack = stack
+        self._journal = journal
+        self._yes_destroy = yes_destroy
+        self._made: dict[tuple[str, bool], Place] = {}
+        self._work: Path | None = None
+
+    def of(self, documents: Sequence[Mapping[str, Any]]) -> Place:
+        """Returns the place of a target, given all of its cells, the first being the one to run.
+
+        Raises UsageError, BlklabError or EnvironmentLacks if it may or can not be used.
+        """
+        first = documents[0]
+        key = (first["target"]["name"], first["command"] is not None)
+        if key not in self._made:
+            self._made[key] = self._make(first["target"], documents)
+        return self._made[key]
+
+    def _make(self, target: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> Place:
+        writes = any(jobfile.writes(document["jobs"]) for document in documents)
+        if documents[0]["command"] is not None:
+            directory = Path(target.get("filesystem") or target["directory"])
+            if not directory.is_dir():
+                raise UsageError(f"{directory}: no such directory")
+            return Place(directory, self._directory(), None, False)
+        if "device" in target:
+            claimed = self._stack.enter_context(
+                claim(
+                    target["device"],
+                    self._journal,
+                    writes=writes,
+                    destroy=documents[0]["destroy"],
+                    yes_destroy=self._yes_destroy,
+                )
+            )
+            return Place(claimed.path, self._directory(), claimed, writes)
+        made = self._stack.enter_context(
+            scratch(
+                target.get("filesystem") or target["directory"],
+                self._journal,
+                needed=documents[0]["file_bytes"],
+                mounted="filesystem" in target,
+            )
+        )
+        return Place(made.path / DATA, self._directory(), made, True)
+
+    def _directory(self) -> Path:
+        """Returns the private directory for fio's own files, made when it is first needed."""
+        if self._work is None:
+            temporary = Path(tempfile.gettempdir())
+            self._work = self._stack.enter_context(
+                scratch(temporary, self._journal, needed=WORK)
+            ).path
+        return self._work

@@ -1,0 +1,148 @@
+"""The runner `host`: cells measured with the real fio on this machine's own devices and files.
+
+Order: repeats are interleaved (all cells once, then all again), so that a drift in time does not
+look like a difference between cells.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.runners.base import Ledger
+from blklab.runners.host import conditions, programs
+from blklab.runners.host.fio import jobfile
+from blklab.runners.host.fio.process import Live
+from blklab.runners.host.fio.program import find_fio
+from blklab.runners.host.journal import Journal
+from blklab.runners.host.places import Places
+from blklab.runners.host.restore import Restored, restore
+from blklab.runners.host.watched import measured
+from blklab.spec.cells import Cell, Plan
+from blklab.store.finished import Finished
+from blklab.system.environment import environment
+from blklab.system.layers import Layer
+from blklab.system.roots import Roots
+
+Document = Mapping[str, Any]
+
+
+class Host:
+    """The runner `host`."""
+
+    name = "host"
+
+    def __init__(
+        self,
+        *,
+        force: Collection[str] = (),
+        yes_destroy: Collection[str] = (),
+        roots: Roots | None = None,
+        progress: Callable[[Cell, Live], object] = lambda _cell, _live: None,
+        note: Callable[[str], object] = lambda _note: None,
+    ) -> None:
+        """`progress` is called while a cell is measured; `note`, with what the user should know.
+
+        Raises UsageError for a name that cannot be forced.
+        """
+        for name in force:
+            if name not in conditions.NAMES:
+                raise UsageError(f"--force {name!r}: allowed: {', '.join(conditions.NAMES)}")
+        self._force = frozenset(force)
+        self._yes_destroy = frozenset(yes_destroy)
+        self._roots = roots or Roots()
+        self._progress = progress
+        self._note = note
+        self._layers: list[Layer] = []
+
+    def check(self, plan: Plan) -> None:
+        """Raises an error for a plan that cannot be carried out here, and leaves no trace.
+
+        Every target is looked at, and a device that is to be written to is claimed for a moment.
+        """
+        documents = [cell.document for cell in plan.cells]
+        if any(document["jobs"] for document in documents):
+            find_fio()
+        with Journal(self._roots) as journal:
+            for of_target in _by_target(documents):
+                self._check_target(of_target, journal)
+
+    def _check_target(self, documents: Sequence[Document], journal: Journal) -> None:
+        target = documents[0]["target"]
+        self._layers += conditions.layers_of(target, self._roots)
+        for document in documents:  # so that no cell is found to be no job after hours of others
+            jobfile.render(document, Path("/"))
+        with ExitStack() as stack:
+            places = Places(stack, journal, self._yes_destroy)
+            place = places.of(documents)
+            for warning in place.warnings:
+                self._note(warning)
+
+    def environment(self) -> dict[str, Any]:
+        """Returns what it takes to believe the results."""
+        return {
+            **environment(_unique(self._layers), self._roots),
+            "programs": programs.versions(),
+            "lsblk": programs.lsblk(),
+        }
+
+    def restore(self) -> Restored:
+        """Undoes what a blklab that was killed has left."""
+        return restore(self._roots)
+
+    def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
+        """Measures cells one after the other. One that fails is told to the ledger, and passed by.
+
+        Raises EnvironmentLacks if something is missing that the others need as well.
+        """
+        documents = [cell.document for cell in cells]
+        with Journal(self._roots) as journal, ExitStack() as stack:
+            places = Places(stack, journal, self._yes_destroy)
+            for cell in sorted(cells, key=_turn):
+                if not ledger.begin(cell):
+                    continue
+                try:
+                    finished = self._measured(cell, documents, places, journal)
+                except EnvironmentLacks:
+                    raise
+                except BlklabError as error:
+                    ledger.fail(cell, str(error))
+                else:
+                    ledger.end(cell, finished)
+
+    def _measured(
+        self, cell: Cell, documents: Sequence[Document], places: Places, journal: Journal
+    ) -> Finished:
+        target = cell.document["target"]
+        findings = conditions.check(target, [cell.document], self._roots, passed_by=self._force)
+        refused = [one for one in findings if one.refuse]
+        if refused:
+            names = " ".join(f"--force {name}" for name in dict.fromkeys(o.name for o in refused))
+            raise BlklabError(
+                f"{'; '.join(one.message for one in refused)} ({names} to measure all the same)"
+            )
+        place = places.of([one for one in documents if one["target"] == target])
+        return measured(
+            cell.document,
+            place,
+            journal,
+            warnings=[one.message for one in findings],
+            forced=sorted(self._force),
+            progress=lambda live: self._progress(cell, live),
+        )
+
+
+def _turn(cell: Cell) -> tuple[int, int]:
+    return int(cell.labels["repeat"]), cell.number
+
+
+def _by_target(documents: Sequence[Document]) -> list[list[Document]]:
+    found: dict[str, list[Document]] = {}
+    for document in documents:
+        found.setdefault(document["target"]["name"], []).append(document)
+    return list(found.values())
+
+
+def _unique(layers: Sequence[Layer]) -> list[Layer]:
+    return list({layer.name: layer for layer in layers}.values())

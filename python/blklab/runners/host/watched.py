@@ -1,0 +1,95 @@
+"""One cell, measured while its devices are watched: settings changed before, put back after."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from blklab.runners.host import conditions
+from blklab.runners.host.fio import cell as fio_cell
+from blklab.runners.host.fio.process import Live
+from blklab.runners.host.journal import Journal
+from blklab.runners.host.places import Place
+from blklab.runners.host.sampler import Sampler
+from blklab.runners.host.settings import applied
+from blklab.store.finished import Finished
+from blklab.store.series import Point
+from blklab.system import diskstats
+from blklab.system.identity import of_node
+from blklab.system.layers import Layer
+from blklab.system.roots import Roots
+
+
+def measured(
+    document: Mapping[str, Any],
+    place: Place,
+    journal: Journal,
+    *,
+    warnings: Sequence[str],
+    forced: Sequence[str],
+    progress: Callable[[Live], object],
+) -> Finished:
+    """Measures a cell at its place. Raises BlklabError, and leaves no setting changed."""
+    roots = journal.roots
+    layers = conditions.layers_of(document["target"], roots)
+    counted = diskstats.read(roots)
+    names = [layer.name for layer in layers if counted.get(layer.name) is not None]
+    uncounted = [layer.name for layer in layers if layer.name not in names]
+    begin = time.monotonic()
+    with applied(document["settings"], layers, journal) as changes:
+        place.verify()
+        sampler = Sampler(names, roots, document["interval_ns"], lead_ns=int(document["ramp_ns"]))
+        with ExitStack() as watching:
+            found = fio_cell.measure(
+                _prepared(document, place),
+                place.path,
+                place.work,
+                progress=progress,
+                proc=roots.proc,
+                ready=lambda: watching.enter_context(sampler),
+            )
+        place.verify()
+        place.prepared = True
+    seconds = time.monotonic() - begin
+    outcome = found.outcome
+    outcome["devices"] = _devices(layers, sampler, roots)
+    outcome["arrays"] = []
+    outcome["cpu"] = sampler.cpu
+    outcome["settings"] = [vars(change) for change in changes]
+    outcome["forced"] = list(forced)
+    outcome["warnings"] = [
+        *place.warnings,
+        *warnings,
+        *outcome["warnings"],
+        *(f"{name}: the kernel does not count its I/O" for name in uncounted),
+        *sampler.problems,
+        *_cliffs(layers, sampler.points),
+    ]
+    return Finished(outcome, seconds, [*found.series, *sampler.points], found.raw)
+
+
+def _prepared(document: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+    """Returns the cell without the preparation that an earlier cell has had already."""
+    if not place.prepared:
+        return document
+    return {**document, "host": {**document["host"], "precondition": "none"}}
+
+
+def _devices(layers: Sequence[Layer], sampler: Sampler, roots: Roots) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": layer.name,
+            "kind": layer.kind,
+            "above": list(layer.above),
+            "leaf": layer.leaf,
+            "id": None if layer.node is None else of_node(layer.node, roots).id,
+            **sampler.total[layer.name].as_dict(),
+        }
+        for layer in layers
+        if layer.name in sampler.total
+    ]
+
+
+def _cliffs(layers: Sequence[Layer], points: Sequence[Point]) -> list[str]:
+    found = [conditions.collapse(points, layer.name) for layer in layers if layer.leaf]
+    return [one.message for one in found if one is not None]
