@@ -92,7 +92,6 @@ def environment(layers: Iterable[Layer], roots: Roots) -> dict[str, Any]:
             "release": name.release,
             "version": name.version,
             "machine": name.machine,
-            "command_line": _clean(text(roots.proc / "cmdline")),
         },
         "cpu": _cpu(roots),
         "memory_bytes": memory(roots).get("MemTotal"),

@@ -43,14 +43,14 @@ class Device:
         """The stable id to show."""
         return self.ids[0] if self.ids else None
 
-    def is_called(self, text: str) -> bool:
+    def is_called(self, name: str) -> bool:
         """Tells whether a stable id, as the user writes it, is one of this device."""
-        return normal(text) in {normal(known) for known in self.ids}
+        return normal(name) in {normal(known) for known in self.ids}
 
 
-def normal(text: str) -> str:
+def normal(name: str) -> str:
     """Returns the form in which ids are compared: without the directory, WWNs in one spelling."""
-    plain = text.removeprefix("/dev/disk/by-id/")
+    plain = name.removeprefix("/dev/disk/by-id/")
     wwn = re.fullmatch(
         r"(?:wwn-)?(?:0x|naa\.)([0-9a-fA-F]{16}(?:[0-9a-fA-F]{16})?)(-part\d+)?", plain
     )
@@ -136,14 +136,11 @@ def _ids(node: Path, roots: Roots) -> list[str]:
 
 
 def _telling(name: str) -> tuple[int, str]:
-    """Names of people's own making and those with model and serial come first, bare WWNs last."""
-    for rank, prefix in enumerate(("md-name-", "dm-name-", "ata-", "nvme-", "scsi-", "virtio-")):
-        if name.startswith(prefix):
-            return (
-                len(prefix) if re.match(r"nvme-(eui|nvme|uuid)\.", name) else 0,
-                f"{rank}{name}",
-            )
-    return (9, name)
+    """Names that people gave come first, then those with model and serial, then bare numbers."""
+    if name.startswith(("md-name-", "dm-name-")):
+        return 0, name
+    bare = re.match(r"wwn-|nvme-(eui|nvme|uuid)\.|lvm-pv-uuid-", name)
+    return (1 if re.match(r"[a-z]+-", name) and not bare else 2), name
 
 
 def _links(number: str, roots: Roots) -> Iterator[str]:

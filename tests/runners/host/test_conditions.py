@@ -55,7 +55,9 @@ def look(
     sleep: Callable[[float], object] = lambda _seconds: None,
     **target: Any,
 ) -> list[Finding]:
-    return check({**TARGET, **target}, cells or [cell()], machine.roots, sleep)
+    found = check({**TARGET, **target}, cells or [cell()], machine.roots, sleep)
+    assert {finding.name for finding in found} <= set(conditions.NAMES)
+    return found
 
 
 def test_a_quiet_machine(mirror: Machine) -> None:
@@ -155,6 +157,13 @@ def test_shingled_disks(mirror: Machine, files: dict[str, str], refuse: bool | N
     assert [finding.refuse for finding in found] == ([] if refuse is None else [refuse])
     assert all(finding.name == "smr-cliff" for finding in found)
     assert look(mirror, cell(rw="randread")) == []
+
+
+def test_devices_that_are_not_counted(mirror: Machine) -> None:
+    mirror.write(mirror.roots.sys / "block/sdb", {"queue/iostats": "0"})
+    [finding] = look(mirror)
+    assert (finding.name, finding.refuse) == ("iostats-off", False)
+    assert finding.message.startswith("sdb: found queue/iostats 0")
 
 
 def series(*rates: int) -> list[Point]:

@@ -20,6 +20,19 @@ from blklab.system.identity import resolve
 from blklab.system.layers import Layer, filesystem_devices, layers
 from blklab.system.roots import Roots, entries, text
 
+NAMES: Final = (
+    "array-syncing",
+    "array-degraded",
+    "device-busy",
+    "page-cache",
+    "small-data",
+    "powersave",
+    "smr-cliff",
+    "iostats-off",
+    "low-memory",
+)
+"""What --force takes."""
+
 BUSY_IOS: Final = 20.0
 """I/Os a second by others that a device may have: a journal's commit every 5 s is below it."""
 BUSY_SHARE: Final = 0.05
@@ -80,6 +93,7 @@ def check(
         *_small_data(target, cells, beneath),
         *_powersave(roots),
         *_shingled(beneath, cells),
+        *_uncounted(beneath),
         *_memory(roots),
     ]
 
@@ -270,6 +284,17 @@ def _shingled(beneath: Sequence[Layer], cells: Sequence[Mapping[str, Any]]) -> I
                 f"{layer.name}: found a shingled disk ({model.strip() or zoned}), expected a"
                 " conventional one: writes are fast until its cache is full, then many times"
                 " slower; write for much longer than that lasts",
+                False,
+            )
+
+
+def _uncounted(beneath: Sequence[Layer]) -> Iterator[Finding]:
+    for layer in beneath:
+        if layer.disk is not None and text(layer.disk / "queue/iostats") == "0":
+            yield Finding(
+                "iostats-off",
+                f"{layer.name}: found queue/iostats 0, expected 1: its I/O is not counted, and will"
+                " be 0 in the result; set iostats = 1 in the settings",
                 False,
             )
 

@@ -184,12 +184,11 @@ def _plan(
                 raise UsageError(f"settings: {key}: this kernel has no {path_of(None, key, roots)}")
             plan.setdefault(None, []).append(key)
             continue
-        if key.startswith(TUNABLE):
-            path_of(None, key, roots)
+        if key not in FILES:
+            path_of(None, key, roots)  # raises; a scheduler's own are put back, but not for users
         having = [device for node, device in disks.items() if _has(node, key, roots)]
         if not having:
             names = ", ".join(sorted(device.name for device in disks.values())) or "no device"
-            path_of(Path(), key, roots)
             raise UsageError(f"settings: {key}: found on none of {names}, expected on one at least")
         for device in having:
             plan.setdefault(device, []).append(key)
@@ -201,7 +200,7 @@ def _has(node: Path, key: str, roots: Roots) -> bool:
     if value is None:
         return False
     if key in OF_REQUESTS and not (node / "mq").is_dir():
-        # Before blk-mq, and beneath tests: a queue with a scheduler has one in brackets.
+        # Before blk-mq: a queue of requests has a scheduler, in brackets.
         return "[" in (text(node / "queue/scheduler") or "")
     return True
 
@@ -219,10 +218,11 @@ def _check_no_leftovers(plan: Mapping[Device | None, Sequence[str]], journal: Jo
                 for entry in left.entries.values():
                     if isinstance(entry, journals.Settings) and _where(entry.device) in names:
                         found[_where(entry.device)] = path
-    for name, path_ in sorted(found.items()):
+    if found:
+        name = min(found)
         raise BlklabError(
-            f"{name}: an earlier run left its settings changed ({path_}); run 'blklab restore'"
-            " first"
+            f"{name}: an earlier run left its settings changed ({found[name]}); run"
+            " 'blklab restore' first"
         )
 
 
