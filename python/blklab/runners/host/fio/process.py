@@ -172,7 +172,7 @@ def _watch(
             told = now
             progress(Live(now - started, seconds, *rates, phase=phase))
         if ended and not chunk:
-            return said + rest
+            return said if rest.startswith("Jobs: ") else said + rest
         if ready and not chunk:
             time.sleep(POLL)  # it has closed its output and is about to end
         if seconds is not None and now - started > seconds + PATIENCE:

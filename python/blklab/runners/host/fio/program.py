@@ -10,8 +10,8 @@ from typing import Final
 from blklab.errors import EnvironmentLacks
 
 OLDEST: Final = (3, 12)
-"""Oldest fio that is driven: Debian 10's. Before 3.0 latencies had no ns; what was mended in
-between is not worth working around."""
+"""Oldest fio that is driven: Debian 10's. Before 3.0 latencies were in µs; what was mended since is
+not worth working around."""
 
 HOW_TO_INSTALL: Final = "install it: apt-get install fio"
 
