@@ -114,6 +114,14 @@ def test_one_setting_at_a_time_from_the_baseline(expand: Expand) -> None:
     assert depths == ["8", "8", "8", "32", "8"]
 
 
+def test_a_workload_without_the_setting_has_no_cell_for_it(expand: Expand) -> None:
+    more = "[workloads.grep]\ncommand = ['true']\n[sweep]\niodepth = [1]\nnomerges = [2]"
+    cells = expand(more).cells
+    tried = [(cell.labels["iodepth"], cell.labels["nomerges"]) for cell in cells]
+    assert tried[:3] == [("as is", "as is"), ("1", "as is"), ("as is", "2")]
+    assert tried[3:] == [("as is", "as is"), ("as is", "2")]
+
+
 def test_every_combination_of_a_sweep(expand: Expand) -> None:
     more = "[sweep]\nmode = 'all'\nscheduler = ['none', 'bfq']\nnomerges = [0, 2]"
     assert [cell.document["settings"] for cell in expand(more).cells] == [
@@ -212,5 +220,6 @@ def test_a_sweep_of_what_is_not_simulated(expand: Expand) -> None:
     with pytest.raises(UsageError, match="nomerges: is not simulated: --on host changes it"):
         expand(models + "[sweep]\nnomerges = [2]", runner="sim")
     cells = expand(models + "[sweep]\nnr_requests = [32]\nread_ahead_kb = [0]", runner="sim").cells
-    assert [cell.labels["nr_requests"] for cell in cells] == ["as is", "32", "as is"]
-    assert [cell.document["devices"][0]["queue"]["nr_requests"] for cell in cells] == [64, 32, 64]
+    # Read-ahead changes nothing in a simulation: it is no cell.
+    assert [cell.labels["nr_requests"] for cell in cells] == ["as is", "32"]
+    assert [cell.document["devices"][0]["queue"]["nr_requests"] for cell in cells] == [64, 32]

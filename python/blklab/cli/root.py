@@ -18,6 +18,9 @@ COMMANDS = {
     ),
     "compare": Entry("blklab.cli.compare:compare", "Compare results, and say whether they differ"),
     "runs": Entry("blklab.cli.runs:runs", "See, export and remove results that were kept"),
+    "restore": Entry(
+        "blklab.cli.restore:restore", "Put back what a run that was killed has left changed"
+    ),
     "trace": Entry("blklab.cli.trace:trace", "Read block traces and say what the workload is"),
     "calibrate": Entry(
         "blklab.cli.calibrate:calibrate", "Fit a device's model to measurements of that device"

@@ -1,14 +1,17 @@
 """`blklab run`: every cell of an experiment, on a runner."""
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from blklab.cli.common import emit, json_option, note, progress, store_option, warn
+from blklab.cli.common import emit, json_option, note, notes, progress, store_option, warn
 from blklab.runners.registry import RUNNERS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from rich.console import Console
 
     from blklab.runners.base import Runner
@@ -138,6 +141,7 @@ def run(
         return
     if experiment is None:
         raise click.UsageError("Missing argument 'EXPERIMENT'.")
+    from blklab.errors import UsageError
     from blklab.spec import load
     from blklab.spec.cells import expand
     from blklab.spec.targets import placed
@@ -149,6 +153,8 @@ def run(
         only=only,
         runner=runner,
     )
+    if explain and runner != "sim":
+        raise UsageError("--explain: what was measured is not explained: only --on sim takes it")
     chosen = _runner(runner, jobs, force, yes_destroy)
     chosen.check(plan)
     if dry_run:
@@ -174,9 +180,10 @@ def _changes(settings: tuple[str, ...]) -> list[Any]:
 
 
 def _draw(console: "Console", plan: "Plan") -> None:
-    from blklab.report import cells
+    from blklab.report import cells, host_cells
 
-    cells.show(console, plan)
+    shown = host_cells if plan.runner == "host" else cells
+    shown.show(console, plan)
 
 
 def _runner(
@@ -208,11 +215,27 @@ def _measured(
     from blklab.store.campaigns import Store
 
     store = Store(where) if keep else None
-    with progress(f"running on {runner.name}", len(plan.cells)) as advance:
-        outcome = carry_out(runner, plan, store, resume=resume, ended=advance)
+    with _watched(runner, plan) as ended:
+        outcome = carry_out(runner, plan, store, resume=resume, ended=ended)
     if outcome.campaign is not None:
         note(f"kept as campaign {outcome.campaign}: blklab report {outcome.campaign}")
     return outcome.results, outcome.failed
+
+
+@contextmanager
+def _watched(runner: "Runner", plan: "Plan") -> "Iterator[Callable[[int], None]]":
+    """Shows on a terminal how far a campaign is; gives what takes the number of cells done."""
+    from blklab.runners.host.runner import Host
+
+    if isinstance(runner, Host):
+        from blklab.report.live import shown
+
+        with shown(notes(), plan.cells) as campaign:
+            runner.progress = campaign.update
+            yield campaign.ended
+        return
+    with progress(f"running on {runner.name}", len(plan.cells)) as advance:
+        yield advance
 
 
 def _print(plan: "Plan", results: "list[Result]", *, explain: bool, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from blklab.analysis.metrics import METRICS
 from blklab.report import cells, terminal, words
 from blklab.report.tables.base import Column, Table, text
 from blklab.text import printable
@@ -34,9 +35,11 @@ def table(plan: "Plan", results: "Sequence[Result]") -> Table:
     columns += [text("below"), Column("in queues")]
     rows = [_row(cell, result, varied) for cell, result in _pairs(plan, results)]
     title = printable(plan.title) or "Experiment"
+    commands = any(result.outcome.get("command") for result in results)
     note = (
-        "mean and 99 %: completion latencies. below: each disk's share of the I/Os; in queues: the"
-        " mean number of requests in each disk and its queue."
+        f"mean and 99 %: completion latencies{' (mean of a command: its time)' * commands}. below:"
+        " each disk's share of the I/Os; in queues: the mean number of requests in each disk and"
+        " its queue."
     )
     return Table(f"{title}: {RAN[plan.runner]}", columns, rows, note, spare=SPARE)
 
@@ -77,10 +80,10 @@ def _iops(way: Mapping[str, Any]) -> str:
 
 
 def _latency(outcome: Mapping[str, Any], figure: str) -> float | None:
-    """Returns the latency of the direction with the more I/Os."""
-    busier = max(("read", "write"), key=lambda way: outcome[way]["total_ios"])
-    value: float | None = outcome[busier]["clat_ns"][figure]
-    return value
+    """Returns the latency of the direction with the more I/Os; of a command, its mean time."""
+    if outcome.get("command") and figure == "mean":
+        return METRICS["wall"].of(outcome)
+    return METRICS[figure].of(outcome)
 
 
 def explanations(

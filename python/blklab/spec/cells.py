@@ -198,6 +198,7 @@ def _cells(source: load.Source, changes: Sequence[Change], runner: str) -> Itera
     troubles: list[Problem] = []
     for stack in stacks:
         for workload in workloads:
+            baseline: Mapping[str, Any] = {}
             for point, swept, experiment, origins in points:
                 labels = {"stack": stack, "workload": workload}
                 labels |= {change.key: _label(change.value) for change in point}
@@ -208,6 +209,10 @@ def _cells(source: load.Source, changes: Sequence[Change], runner: str) -> Itera
                     )
                 except Problems as problem:
                     troubles += _origins(problem.found, origins)
+                    continue
+                if not swept.values:
+                    baseline = document
+                elif document == baseline:  # a setting that this workload does not have
                     continue
                 for repeat in range(1, experiment.repeats + 1):
                     yield Cell(

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from blklab.spec import keys, problems
 from blklab.spec.experiment import Settings
-from blklab.spec.workload import Job, Replay
+from blklab.spec.fields import Table
+from blklab.spec.workload import Command, Job, Replay
 
 Path = tuple[str, ...]
 
@@ -159,8 +160,9 @@ def _in_workload(raw: Mapping[str, Any], name: str, key: str) -> Iterator[Path]:
 
 def _knows(raw: Mapping[str, Any], place: Path) -> bool:
     table = _tables(raw, "workloads")[place[1]]
-    replays = isinstance(table, dict) and "replay" in table
-    return place[-1] in (Replay if replays else Job).model_fields
+    kinds: dict[str, type[Table]] = {"replay": Replay, "command": Command}
+    kind = next((kinds[key] for key in kinds if isinstance(table, dict) and key in table), Job)
+    return place[-1] in kind.model_fields
 
 
 def _tables(raw: Mapping[str, Any], section: str) -> dict[str, Any]:

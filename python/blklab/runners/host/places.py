@@ -65,20 +65,21 @@ class Places:
         self._made: dict[tuple[str, bool], Place] = {}
         self._work: Path | None = None
 
-    def of(self, documents: Sequence[Mapping[str, Any]]) -> Place:
-        """Returns the place of a target, given all of its cells, the first being the one to run.
+    def of(self, document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> Place:
+        """Returns where a cell does its I/O, given the cells of the whole campaign.
 
-        Raises UsageError, BlklabError or EnvironmentLacks if it may or can not be used.
+        Raises UsageError, BlklabError or EnvironmentLacks if that may or can not be used.
         """
-        first = documents[0]
-        key = (first["target"]["name"], first["command"] is not None)
+        key = (document["target"]["name"], document["command"] is not None)
         if key not in self._made:
-            self._made[key] = self._make(first["target"], documents)
+            same = [one for one in documents if one["target"] == document["target"]]
+            self._made[key] = self._make(document, same)
         return self._made[key]
 
-    def _make(self, target: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> Place:
-        writes = any(jobfile.writes(document["jobs"]) for document in documents)
-        if documents[0]["command"] is not None:
+    def _make(self, document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> Place:
+        target = document["target"]
+        writes = any(jobfile.writes(one["jobs"]) for one in documents)
+        if document["command"] is not None:
             directory = Path(target.get("filesystem") or target["directory"])
             if not directory.is_dir():
                 raise UsageError(f"{directory}: no such directory")
@@ -89,7 +90,7 @@ class Places:
                     target["device"],
                     self._journal,
                     writes=writes,
-                    destroy=documents[0]["destroy"],
+                    destroy=document["destroy"],
                     yes_destroy=self._yes_destroy,
                 )
             )
@@ -98,7 +99,7 @@ class Places:
             scratch(
                 target.get("filesystem") or target["directory"],
                 self._journal,
-                needed=documents[0]["file_bytes"],
+                needed=document["file_bytes"],
                 mounted="filesystem" in target,
             )
         )

@@ -17,7 +17,7 @@ from blklab.runners.host.fio.process import Live
 from blklab.runners.host.fio.program import find_fio
 from blklab.runners.host.journal import Journal
 from blklab.runners.host.places import Places
-from blklab.runners.host.restore import Restored, restore
+from blklab.runners.host.restore import restore
 from blklab.runners.host.watched import measured
 from blklab.spec.cells import Cell, Plan
 from blklab.store.finished import Finished
@@ -39,10 +39,9 @@ class Host:
         force: Collection[str] = (),
         yes_destroy: Collection[str] = (),
         roots: Roots | None = None,
-        progress: Callable[[Cell, Live], object] = lambda _cell, _live: None,
         note: Callable[[str], object] = lambda _note: None,
     ) -> None:
-        """`progress` is called while a cell is measured; `note`, with what the user should know.
+        """`note` is called with what the user should know.
 
         Raises UsageError for a name that cannot be forced.
         """
@@ -52,15 +51,19 @@ class Host:
         self._force = frozenset(force)
         self._yes_destroy = frozenset(yes_destroy)
         self._roots = roots or Roots()
-        self._progress = progress
+        self.progress: Callable[[Cell, Live], object] = lambda _cell, _live: None
+        """Called while a cell is measured."""
+
         self._note = note
         self._layers: list[Layer] = []
 
     def check(self, plan: Plan) -> None:
         """Raises an error for a plan that cannot be carried out here, and leaves no trace.
 
-        Every target is looked at, and a device that is to be written to is claimed for a moment.
+        What a blklab that was killed has left is undone first. Every target is looked at, and a
+        device that is to be written to is claimed for a moment.
         """
+        self._clean()
         documents = [cell.document for cell in plan.cells]
         if any(document["jobs"] for document in documents):
             find_fio()
@@ -75,9 +78,9 @@ class Host:
             jobfile.render(document, Path("/"))
         with ExitStack() as stack:
             places = Places(stack, journal, self._yes_destroy)
-            place = places.of(documents)
-            for warning in place.warnings:
-                self._note(warning)
+            for place in {id(p): p for p in (places.of(d, documents) for d in documents)}.values():
+                for warning in place.warnings:
+                    self._note(warning)
 
     def environment(self) -> dict[str, Any]:
         """Returns what it takes to believe the results."""
@@ -87,9 +90,11 @@ class Host:
             "lsblk": programs.lsblk(),
         }
 
-    def restore(self) -> Restored:
-        """Undoes what a blklab that was killed has left."""
-        return restore(self._roots)
+    def _clean(self) -> None:
+        """Undoes what a blklab that was killed has left: else it would be measured with."""
+        left = restore(self._roots)
+        for said in (*left.done, *left.problems):
+            self._note(f"after a run that was killed: {said}")
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
         """Measures cells one after the other. One that fails is told to the ledger, and passed by.
@@ -122,14 +127,13 @@ class Host:
             raise BlklabError(
                 f"{'; '.join(one.message for one in refused)} ({names} to measure all the same)"
             )
-        place = places.of([one for one in documents if one["target"] == target])
         return measured(
             cell.document,
-            place,
+            places.of(cell.document, documents),
             journal,
             warnings=[one.message for one in findings],
             forced=sorted(self._force),
-            progress=lambda live: self._progress(cell, live),
+            progress=lambda live: self.progress(cell, live),
         )
 
 

@@ -1,0 +1,106 @@
+"""What an experiment would do on this host: where, which jobs, what is changed and overwritten."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from blklab.report import terminal, words
+from blklab.report.tables.base import Column, Table, text
+from blklab.text import printable
+from blklab.units import format_size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from blklab.spec.cells import Plan
+
+
+def show(console: "Console", plan: "Plan") -> None:
+    """Prints what an experiment would do."""
+    terminal.draw(console, table(plan))
+    for line in consequences(plan):
+        console.print(f"· {line}")
+
+
+def table(plan: "Plan") -> Table:
+    """Returns the table of an experiment's cells."""
+    varied = [label for label in plan.varied if label not in {"stack", "workload"}]
+    columns = [Column("#"), text("stack"), text("workload")]
+    if varied:
+        columns.append(text("varied"))
+    rows = []
+    for cell in plan.cells:
+        row = [
+            str(cell.number),
+            printable(f"{cell.labels['stack']}: {place(cell.document)}"),
+            printable(f"{cell.labels['workload']}: {workload(cell.document)}"),
+        ]
+        if varied:
+            row.append(printable(" ".join(f"{label}={cell.labels[label]}" for label in varied)))
+        rows.append(row)
+    title = printable(plan.title) or "Experiment"
+    return Table(f"{title}: {words.plural(len(plan.cells), 'cell')}", columns, rows)
+
+
+def place(document: Mapping[str, Any]) -> str:
+    """Returns where a cell does its I/O."""
+    target = document["target"]
+    (kind,) = target.keys() & {"directory", "filesystem", "device"}
+    return f"{kind} {target[kind]}"
+
+
+def workload(document: Mapping[str, Any]) -> str:
+    """Returns what a cell does: its jobs in fio's words, or its command."""
+    if document["command"] is not None:
+        return " ".join(document["command"]["argv"])
+    jobs = document["jobs"]
+    said = [_job(job["options"]) for job in jobs]
+    if len(jobs) > 1:
+        said = [f"[{job['name']}] {words}" for job, words in zip(jobs, said, strict=True)]
+    if document["runtime_ns"] is not None:
+        said.append(f"runtime={document['runtime_ns'] / 1e9:g}s")
+    return " + ".join(said[:-1]) + f" {said[-1]}" if len(said) > 1 else said[0]
+
+
+PLAIN = {
+    "iodepth": "1",
+    "numjobs": "1",
+    "offset": "0",
+    "offset_increment": "0",
+    "direct": "1",
+    "random_distribution": "random",
+    "ioengine": "libaio",
+    "iodepth_batch": "1",
+    "iodepth_batch_complete": "1",
+}
+"""What need not be said."""
+
+
+def _job(options: Mapping[str, str]) -> str:
+    parts = []
+    for key, value in options.items():
+        if PLAIN.get(key) == value or (key == "rwmixread" and "rw" not in options["rw"]):
+            continue
+        sized = key in {"size", "offset"} and value.isdigit()
+        parts.append(f"{key}={format_size(int(value)).replace(' ', '') if sized else value}")
+    return " ".join(parts)
+
+
+def consequences(plan: "Plan") -> list[str]:
+    """Returns what the run would leave its mark on, one line each."""
+    lines = []
+    for document in _first_of_each(plan):
+        target = document["target"]
+        if "device" in target:
+            named = ", ".join(document["destroy"]) or "nothing"
+            lines.append(f"{target['device']} would be used as it is; `destroy` names {named}")
+        elif document["file_bytes"]:
+            where = target.get("filesystem") or target["directory"]
+            lines.append(f"{format_size(document['file_bytes'])} would be written below {where}")
+    settings = {key for cell in plan.cells for key in cell.document["settings"]}
+    if settings:
+        lines.append(f"{', '.join(sorted(settings))} would be changed for a cell, and put back")
+    return [printable(line) for line in lines]
+
+
+def _first_of_each(plan: "Plan") -> Sequence[Mapping[str, Any]]:
+    return list({cell.document["target"]["name"]: cell.document for cell in plan.cells}.values())

@@ -1,0 +1,124 @@
+"""`kill -9` at any instant of a campaign: nothing done is lost or counted twice, nothing is left.
+
+`make test` kills a few; BLKLAB_CRASHES=200 as often as that.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blklab.store import query
+from blklab.store.campaigns import Store
+from tests.runners.host.conftest import Loops
+
+CRASHES = int(os.environ.get("BLKLAB_CRASHES", "12"))
+
+LONGEST = 2.2
+"""Seconds that a process lives at most: some cells are done in that, but never all."""
+
+EXPERIMENT = """
+title = "Killed again and again"
+repeats = {repeats}
+destroy = ["{id}"]
+
+[targets.disk]
+device = "{device}"
+
+[targets.folder]
+directory = "{folder}"
+
+[workloads]
+reads = {{ rw = "randread", iodepth = 4, size = "4MiB" }}
+writes = {{ rw = "randwrite", iodepth = 4, size = "4MiB" }}
+
+[settings]
+runtime = "200ms"
+
+[sweep]
+read_ahead_kb = [64]
+"""
+
+
+def state(device: str) -> str:
+    return Path(f"/sys/block/{Path(device).name}/queue/read_ahead_kb").read_text()
+
+
+def made(folder: Path) -> list[str]:
+    places = (folder, Path(tempfile.gettempdir()), Path("/dev"))
+    return [str(path) for place in places for path in place.glob(".blklab-*")]
+
+
+def done(where: str) -> dict[int, Any]:
+    """Returns what every run that is done measured, by its number."""
+    store = Store(where)
+    return {
+        run.id: (run.labels, run.outcome, run.started)
+        for campaign in query.all_campaigns(store)
+        for run in query.runs_of(store, campaign.number)
+        if run.state == "done"
+    }
+
+
+@pytest.mark.parametrize("crashes", [CRASHES])
+def test_killed_at_any_instant(crashes: int, tmp_path: Path, loops: Loops) -> None:
+    backing = loops.file("disk", 16 << 20)
+    device = loops.attach(backing)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    experiment = tmp_path / "crashes.toml"
+    repeats = max(1, crashes // 8)
+    experiment.write_text(
+        EXPERIMENT.format(id=f"file:{backing}", device=device, folder=folder, repeats=repeats)
+    )
+    where = str(tmp_path / "store.db")
+    found = state(device)
+    before = made(folder)
+    command = [
+        *(sys.executable, "-m", "blklab.cli", "run", str(experiment), "--on", "host"),
+        *("--resume", "--json", "--store", where, "--force", "device-busy"),
+        *("--yes-destroy", f"file:{backing}"),
+    ]
+    generator = random.Random(crashes)
+    kept: dict[int, Any] = {}
+    killed = 0
+    while killed < crashes:
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as process:
+            time.sleep(generator.uniform(0, LONGEST))
+            os.kill(process.pid, signal.SIGKILL)
+            assert process.stderr is not None
+            said = process.stderr.read()
+        assert process.returncode in {-signal.SIGKILL, 0}, said
+        killed += 1
+        now = done(where) if Path(where).exists() else {}
+        assert kept.items() <= now.items(), "what was done is lost, or was done again"
+        kept = now
+    ended = subprocess.run(command, check=True, capture_output=True, text=True)
+    results = json.loads(ended.stdout)
+    assert [one["number"] for one in results] == list(range(1, 8 * repeats + 1))
+    assert len({json.dumps(one["labels"]) for one in results}) == 8 * repeats
+    store = Store(where)
+    (campaign,) = query.all_campaigns(store)
+    assert campaign.states == {"planned": 0, "running": 0, "done": 8 * repeats, "failed": 0}
+    assert kept.items() <= done(where).items()
+    series = {run.id for run in query.runs_of(store, campaign.number)}
+    assert {path.name for path in store.database.series.iterdir()} == {
+        f"run-{number}.parquet" for number in series
+    }
+    assert state(device) == found
+    assert made(folder) == before
+    journals = Path(os.environ["BLKLAB_STATE"]).glob("journal-*")
+    assert list(journals) == []
+    assert str(folder) not in subprocess.run(
+        ["pgrep", "-a", "fio"], check=False, capture_output=True, text=True
+    ).stdout  # fmt: skip

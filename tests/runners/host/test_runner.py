@@ -1,0 +1,228 @@
+"""The runner `host`: experiments on a directory, a filesystem and a raw device, with real fio."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blklab.store import query
+from blklab.store.campaigns import Store
+from tests.conftest import Run
+from tests.runners.host.conftest import Loops
+
+pytestmark = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+
+EXPERIMENT = """
+title = "Here"
+destroy = {destroy}
+[targets.here]
+{target}
+[workloads]
+mixed = {{ rw = "randrw", rwmixread = 70, iodepth = 4, size = "8MiB", numjobs = 2 }}
+[settings]
+runtime = "1s"
+"""
+
+
+def write(tmp_path: Path, target: str, more: str = "", destroy: str = "[]") -> Path:
+    path = tmp_path / "here.toml"
+    path.write_text(EXPERIMENT.format(target=target, destroy=destroy) + more)
+    return path
+
+
+def measured(run: Run, path: Path, *more: str) -> Any:
+    outcome = run("run", path, "--on", "host", "--force", "device-busy", "--json", *more)
+    assert outcome.status == 0, outcome.err
+    return json.loads(outcome.out)
+
+
+def test_a_directory(run: Run, tmp_path: Path) -> None:
+    (result,) = measured(run, write(tmp_path, f'directory = "{tmp_path}"'))
+    assert result["runner"] == "host"
+    assert result["read"]["total_ios"] > result["write"]["total_ios"] > 0
+    assert result["read"]["clat_ns"]["p99"] > 0
+    assert sum(point["ios"][0] for point in result["series"]) == pytest.approx(
+        result["read"]["total_ios"], abs=2
+    )
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".blklab")] == []
+    assert 0.99 < sum(result["cpu"].values()) < 1.01
+    (kept,) = query.runs_of(Store(), 1)
+    environment = dict(kept.environment)
+    assert environment["kernel"]["release"] == os.uname().release
+    assert environment["programs"]["fio"]
+    assert '"clat_ns"' in query.raw(Store(), kept.id)
+
+
+def test_a_raw_device_and_who_served_it(run: Run, tmp_path: Path, loops: Loops) -> None:
+    backing = loops.file("disk", 16 << 20)
+    device = loops.attach(backing)
+    name = Path(device).name
+    path = write(tmp_path, f'device = "{device}"', destroy=f'["file:{backing}"]')
+    (result,) = measured(run, path)
+    disks = {disk["name"]: disk for disk in result["devices"]}
+    assert disks[name]["kind"] == "loop"
+    assert disks[name]["id"] == f"file:{backing}"
+    total = result["read"]["total_ios"] + result["write"]["total_ios"]
+    assert sum(disks[name]["ios"]) == pytest.approx(total, rel=0.05)
+    sources = {point.source for point in query.points(Store(), 1)}
+    assert {"jobs", name} <= sources
+
+
+def test_a_mounted_filesystem_and_a_mount_that_is_missing(
+    run: Run, tmp_path: Path, loops: Loops
+) -> None:
+    if shutil.which("mkfs.ext4") is None:
+        pytest.skip("e2fsprogs are not installed")
+    device = loops.attach(loops.file("disk", 64 << 20))
+    subprocess.run(["mkfs.ext4", "-q", device], check=True)
+    point = tmp_path / "mnt"
+    point.mkdir()
+    path = write(tmp_path, f'filesystem = "{point}"')
+    refused = run("run", path, "--on", "host")
+    assert refused.status == 2
+    assert f"{point}: found a directory on" in refused.err
+    assert "expected a mounted filesystem" in refused.err
+    subprocess.run(["mount", device, point], check=True)
+    try:
+        (result,) = measured(run, path)
+        assert Path(device).name in {disk["name"] for disk in result["devices"]}
+        assert [entry.name for entry in point.iterdir()] == ["lost+found"]
+    finally:
+        subprocess.run(["umount", point], check=True)
+
+
+def test_a_sweep_changes_settings_and_puts_them_back(
+    run: Run, tmp_path: Path, loops: Loops
+) -> None:
+    backing = loops.file("disk", 16 << 20)
+    device = loops.attach(backing)
+    file = Path(f"/sys/block/{Path(device).name}/queue/read_ahead_kb")
+    found = file.read_text()
+    path = write(
+        tmp_path,
+        f'device = "{device}"',
+        "[sweep]\nread_ahead_kb = [64]\n",
+        destroy=f'["file:{backing}"]',
+    )
+    baseline, swept = measured(run, path)
+    assert file.read_text() == found
+    assert baseline["settings"] == []
+    changed = {(one["where"], one["key"]): one["set"] for one in swept["settings"]}
+    assert changed[(Path(device).name, "read_ahead_kb")] == "64"
+    tuned = json.loads(run("tune", "here@host", "--json").out)
+    assert [one["setting"] for one in tuned["tunings"][0]["effects"]] == ["read_ahead_kb"]
+
+
+def test_a_command(run: Run, tmp_path: Path) -> None:
+    more = "[workloads.copy]\ncommand = ['cp', 'a', 'b']\ntimes = 3\n[matrix]\nworkload = ['copy']"
+    (tmp_path / "a").write_bytes(bytes(1 << 20))
+    (result,) = measured(run, write(tmp_path, f'directory = "{tmp_path}"', more))
+    assert [one["status"] for one in result["command"]["runs"]] == [0, 0, 0]
+    assert all(one["wall_ns"] > 0 for one in result["command"]["runs"])
+    assert (tmp_path / "b").stat().st_size == 1 << 20
+    table = run("runs", "show", "here@host")
+    assert table.status == 0
+
+
+def test_a_cell_that_fails_is_told_and_the_others_are_measured(run: Run, tmp_path: Path) -> None:
+    more = "[workloads.no]\ncommand = ['false']\ntimes = 1\n"
+    path = write(tmp_path, f'directory = "{tmp_path}"', more)
+    outcome = run("run", path, "--on", "host", "--force", "device-busy", "--json")
+    assert outcome.status == 1
+    assert len(json.loads(outcome.out)) == 1
+    assert "cell 2 (stack=here workload=no repeat=1): " in outcome.err
+    assert outcome.err.count("\n") == 1
+    (campaign,) = query.all_campaigns(Store())
+    assert campaign.states == {"planned": 0, "running": 0, "done": 1, "failed": 1}
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "said"),
+    [
+        ('directory = "/nowhere"', 2, "/nowhere: No such file or directory"),
+        ('directory = "/etc/passwd"', 2, "/etc/passwd: not a directory"),
+        ('device = "/etc/passwd"', 2, "/etc/passwd"),
+        ('device = "/dev/null"', 2, "/dev/null"),
+        ('device = "/dev/nowhere"', 2, "/dev/nowhere"),
+    ],
+)
+def test_targets_that_are_none(
+    run: Run, tmp_path: Path, target: str, status: int, said: str
+) -> None:
+    outcome = run("run", write(tmp_path, target), "--on", "host")
+    assert (outcome.status, outcome.out) == (status, "")
+    assert said in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert query.all_campaigns(Store()) == []
+
+
+def test_what_one_runner_has_and_the_other_has_not(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path, f'directory = "{tmp_path}"')
+    for words, said in (
+        (("--jobs", "2"), "--jobs: cells would disturb each other"),
+        (("--force", "everything"), "--force 'everything': allowed: array-syncing"),
+        (("--explain",), "--explain: what was measured is not explained"),
+    ):
+        outcome = run("run", path, "--on", "host", *words)
+        assert outcome.status == 2
+        assert said in outcome.err
+    assert run("run", path, "--force", "device-busy").status == 2
+
+
+def test_ctrl_c_leaves_a_campaign_that_can_be_resumed(tmp_path: Path, run: Run) -> None:
+    text = "[matrix]\niodepth = [1, 2]\n"
+    path = write(tmp_path, f'directory = "{tmp_path}"', text)
+    words = ["run", str(path), "--on", "host", "--force", "device-busy", "--json"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "blklab.cli", *words, "--set", "runtime=1s"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            campaigns = query.all_campaigns(Store())
+            if campaigns and campaigns[0].states["running"] and campaigns[0].states["done"]:
+                break
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert out == ""
+    (campaign,) = query.all_campaigns(Store())
+    assert campaign.states == {"planned": 1, "running": 0, "done": 1, "failed": 0}
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".blklab")] == []
+    results = measured(run, path, "--set", "runtime=1s", "--resume")
+    assert [result["labels"]["iodepth"] for result in results] == ["1", "2"]
+    assert len(query.all_campaigns(Store())) == 1
+
+
+def test_the_same_file_is_simulated_and_measured(run: Run, tmp_path: Path) -> None:
+    models = '[devices]\nssd = { model = "sm883" }\n[stacks]\nhere = { device = "ssd" }\n'
+    path = write(tmp_path, f'directory = "{tmp_path}"', models)
+    assert run("run", path).status == 0
+    measured(run, path)
+    compared = run("compare", "here@sim", "here@host", "--json")
+    document = json.loads(compared.out)
+    assert document["sides"] == ["here@sim", "here@host"]
+    (row,) = (row for row in document["rows"] if row["metric"] == "iops")
+    assert all(value["mean"] > 0 for value in row["values"])
+    assert "these are runs of host and sim" in document["notes"]
+
+
+def test_a_dry_run_changes_nothing(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path, f'directory = "{tmp_path}"', "[settings.host]\n")
+    outcome = run("run", path, "--on", "host", "--dry-run")
+    assert outcome.status == 0
+    assert "here: directory" in outcome.out
+    assert "rw=randrw" in outcome.out
+    assert "8 MiB would be written below" in outcome.out
+    assert query.all_campaigns(Store()) == []
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["here.toml"]
