@@ -112,7 +112,7 @@ def test_completion_completes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("_BLKLAB_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", "blklab comp")
     monkeypatch.setenv("COMP_CWORD", "1")
-    assert run().out == "plain,completion\n"
+    assert run().out == "plain,compare\nplain,completion\n"
 
 
 def test_help_imports_nothing_heavy() -> None:
