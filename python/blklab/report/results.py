@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from blklab.analysis.metrics import METRICS
+from blklab.analysis.metrics import METRICS, leaves
 from blklab.report import cells, terminal, words
 from blklab.report.tables.base import Column, Table, text
 from blklab.text import printable
@@ -24,6 +24,21 @@ SPARE: Final = ("in queues", "99 %", "below")
 def show(console: "Console", plan: "Plan", results: "Sequence[Result]") -> None:
     """Prints the results of an experiment."""
     terminal.draw(console, table(plan, results))
+    for line in warnings(results):
+        console.print(f"note: {line}")
+
+
+def warnings(results: "Sequence[Result]") -> list[str]:
+    """Returns what runs warn of, each once, with the cells that do."""
+    said: dict[str, list[int]] = {}
+    for result in results:
+        for warning in result.outcome.get("warnings", []):
+            said.setdefault(warning, []).append(result.number)
+    every = len(results)
+    return [
+        printable(warning if len(cells) == every else f"{words.cells(cells)}: {warning}")
+        for warning, cells in said.items()
+    ]
 
 
 def table(plan: "Plan", results: "Sequence[Result]") -> Table:
@@ -52,13 +67,14 @@ def _pairs(plan: "Plan", results: "Sequence[Result]") -> "list[tuple[Cell, Resul
 
 def _row(cell: "Cell", result: "Result", varied: Sequence[str]) -> list[str]:
     outcome = result.outcome
-    runtime = max(1, outcome["runtime_ns"])
-    disks = outcome["devices"]
+    # Devices of a host are watched a little longer than the jobs run.
+    watched = max(1, outcome.get("watched_ns") or outcome["runtime_ns"])
+    disks = leaves(outcome)
     total = max(1, sum(sum(disk["ios"]) for disk in disks))
     shares = [
         f"{printable(disk['name'])} {words.share(sum(disk['ios']) / total)}" for disk in disks
     ]
-    depths = [f"{sum(disk['ticks_ns']) / runtime:.0f}" for disk in disks]
+    depths = [f"{sum(disk['ticks_ns']) / watched:.0f}" for disk in disks]
     if len(disks) > 4:
         shares, depths = [f"{len(disks)} disks"], [depths[0], "…", depths[-1]]
     return [

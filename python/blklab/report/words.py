@@ -78,3 +78,16 @@ def zipf_reason(zipf: dict[str, Any]) -> str:
     reason = reason.replace("only 1 distinct blocks were", "only 1 distinct block was")
     # The number of distinct blocks may be an estimate, and then a little too high.
     return re.sub(r"\b(0\.\d\d|1\.0[0-4]) times each", "about once each", reason)
+
+
+def cells(numbers: Sequence[int]) -> str:
+    """Returns `cell 3`, `cells 3, 5`, `cells 1 to 12` and the like; at most six parts."""
+    spans: list[list[int]] = []
+    for number_ in sorted(numbers):
+        if spans and number_ == spans[-1][-1] + 1:
+            spans[-1][1:] = [number_]
+        else:
+            spans.append([number_])
+    parts = [f"{span[0]} to {span[-1]}" if len(span) > 1 else str(span[0]) for span in spans]
+    listed = ", ".join(parts[:6]) + (" …" if len(parts) > 6 else "")
+    return f"{'cell' if len(numbers) == 1 else 'cells'} {listed}"

@@ -9,7 +9,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -52,9 +51,14 @@ def state(device: str) -> str:
     return Path(f"/sys/block/{Path(device).name}/queue/read_ahead_kb").read_text()
 
 
-def made(folder: Path) -> list[str]:
-    places = (folder, Path(tempfile.gettempdir()), Path("/dev"))
-    return [str(path) for place in places for path in place.glob(".blklab-*")]
+def made(folders: list[Path], device: str) -> list[Path]:
+    """Returns what blklab made in folders of ours, and the nodes that it made of our device."""
+    nodes = [
+        path
+        for path in Path("/dev").glob(".blklab-*/device")
+        if path.stat().st_rdev == Path(device).stat().st_rdev
+    ]
+    return [*nodes, *(path for folder in folders for path in folder.iterdir())]
 
 
 def done(where: str) -> dict[int, Any]:
@@ -69,11 +73,15 @@ def done(where: str) -> dict[int, Any]:
 
 
 @pytest.mark.parametrize("crashes", [CRASHES])
-def test_killed_at_any_instant(crashes: int, tmp_path: Path, loops: Loops) -> None:
+def test_killed_at_any_instant(
+    crashes: int, tmp_path: Path, loops: Loops, monkeypatch: pytest.MonkeyPatch
+) -> None:
     backing = loops.file("disk", 16 << 20)
     device = loops.attach(backing)
-    folder = tmp_path / "folder"
-    folder.mkdir()
+    folder, temporary = tmp_path / "folder", tmp_path / "tmp"
+    for each in (folder, temporary):
+        each.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     experiment = tmp_path / "crashes.toml"
     repeats = max(1, crashes // 8)
     experiment.write_text(
@@ -81,7 +89,6 @@ def test_killed_at_any_instant(crashes: int, tmp_path: Path, loops: Loops) -> No
     )
     where = str(tmp_path / "store.db")
     found = state(device)
-    before = made(folder)
     command = [
         *(sys.executable, "-m", "blklab.cli", "run", str(experiment), "--on", "host"),
         *("--resume", "--json", "--store", where, "--force", "device-busy"),
@@ -116,7 +123,7 @@ def test_killed_at_any_instant(crashes: int, tmp_path: Path, loops: Loops) -> No
         f"run-{number}.parquet" for number in series
     }
     assert state(device) == found
-    assert made(folder) == before
+    assert made([folder, temporary], device) == []
     journals = Path(os.environ["BLKLAB_STATE"]).glob("journal-*")
     assert list(journals) == []
     assert str(folder) not in subprocess.run(

@@ -21,8 +21,8 @@ class Sampler:
     """A thread that reads /proc/diskstats and /proc/stat every interval, while a `with` block runs.
 
     Once it ended: `points`, a point a device and interval; `total`, the sum of each device; `cpu`,
-    shares of all CPUs; `problems`, what could not be read. Times count from `began_ns`, of
-    time.monotonic_ns. The sums are of short intervals: no counter can run over unnoticed.
+    shares of all CPUs; `watched_ns`, for how long; `problems`, what could not be read. Times count
+    from `began_ns`, of time.monotonic_ns. The sums are of short intervals: no counter can run over unnoticed.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Sampler:
         self.cpu: dict[str, float] = {}
         self.problems: list[str] = []
         self.began_ns = 0
+        self.watched_ns = 0
         self._names = list(dict.fromkeys(names))
         self._roots = roots
         self._interval_ns = interval_ns
@@ -77,6 +78,7 @@ class Sampler:
         self._thread.join()
         self._take(self._clock())
         self._emit()
+        self.watched_ns = self._read_ns - self.began_ns
         try:
             if self._cpu_before is not None:
                 self.cpu = self._cpu_before.shares(diskstats.cpu(self._roots))

@@ -53,6 +53,7 @@ def measured(
     seconds = time.monotonic() - begin
     outcome = found.outcome
     outcome["devices"] = _devices(layers, sampler, roots)
+    outcome["watched_ns"] = sampler.watched_ns
     outcome["arrays"] = []
     outcome["cpu"] = sampler.cpu
     outcome["settings"] = [vars(change) for change in changes]
@@ -62,6 +63,7 @@ def measured(
         *warnings,
         *outcome["warnings"],
         *(f"{name}: the kernel does not count its I/O" for name in uncounted),
+        *_ramp(outcome),
         *sampler.problems,
         *_cliffs(layers, sampler.points),
     ]
@@ -87,6 +89,16 @@ def _devices(layers: Sequence[Layer], sampler: Sampler, roots: Roots) -> list[di
         }
         for layer in layers
         if layer.name in sampler.total
+    ]
+
+
+def _ramp(outcome: Mapping[str, Any]) -> list[str]:
+    """Says so if the load was over before its ramp was: fio then has I/Os, but no latencies."""
+    return [
+        f"all {way}s were done within ramp_time: their rate is of the ramp, and there is no"
+        " latency; set time_based = true, or a larger size"
+        for way in ("read", "write")
+        if outcome[way]["total_ios"] and not outcome[way]["clat_ns"]["count"]
     ]
 
 
