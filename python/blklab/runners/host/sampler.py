@@ -22,7 +22,8 @@ class Sampler:
 
     Once it ended: `points`, a point a device and interval; `total`, the sum of each device; `cpu`,
     shares of all CPUs; `watched_ns`, for how long; `problems`, what could not be read. Times count
-    from `began_ns`, of time.monotonic_ns. The sums are of short intervals: no counter can run over unnoticed.
+    from `began_ns`, of time.monotonic_ns. The sums are of short intervals: no counter can run over
+    unnoticed.
     """
 
     def __init__(
