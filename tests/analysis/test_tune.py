@@ -114,28 +114,33 @@ def test_what_makes_settings_last() -> None:
         {"name": "sda", "kind": "disk", "id": "wwn-0x5000c500a1b2c3d4"},
         {"name": "vdb", "kind": "disk", "id": None},
     ]
+    changes = [
+        *({"key": "nr_requests", "where": where} for where in ("sda", "vdb")),
+        {"key": "stripe_cache_size", "where": "md0"},
+        {"key": "vm.dirty_ratio", "where": "vm"},
+    ]
     kept = keeping.keep(
-        {"nr_requests": "64", "stripe_cache_size": "4096", "vm.dirty_ratio": "5"}, devices
+        {"nr_requests": "64", "stripe_cache_size": "4096", "vm.dirty_ratio": "5"},
+        [{"devices": devices, "settings": changes}, {"devices": devices, "settings": changes}],
     )
     assert kept.commands == [
-        "echo 64 > /sys/block/md0/queue/nr_requests",
         "echo 64 > /sys/block/sda/queue/nr_requests",
         "echo 64 > /sys/block/vdb/queue/nr_requests",
         "echo 4096 > /sys/block/md0/md/stripe_cache_size",
         "sysctl -w vm.dirty_ratio=5",
     ]
     assert kept.sysctl == ["vm.dirty_ratio = 5"]
-    assert kept.udev[1] == (
+    assert kept.udev[0] == (
         'ACTION=="add|change", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk",'
         ' ENV{ID_WWN_WITH_EXTENSION}=="0x5000c500a1b2c3d4", ATTR{queue/nr_requests}="64"'
     )
-    assert 'KERNEL=="vdb"' in kept.udev[2]
+    assert 'KERNEL=="vdb"' in kept.udev[1]
 
 
 def test_hostile_names_do_not_leave_their_place() -> None:
-    kept = keeping.keep(
-        {"scheduler": 'x"; rm -rf'}, [{"name": 'a$(x)"b', "kind": "disk", "id": None}]
-    )
+    device = {"name": 'a$(x)"b', "kind": "disk", "id": None}
+    change = {"key": "scheduler", "where": device["name"]}
+    kept = keeping.keep({"scheduler": 'x"; rm -rf'}, [{"devices": [device], "settings": [change]}])
     assert kept.commands == ["""echo 'x"; rm -rf' > '/sys/block/a$(x)"b/queue/scheduler'"""]
     assert 'KERNEL=="a??x??b"' in kept.udev[0]
     assert kept.udev[0].endswith('ATTR{queue/scheduler}="x?? rm -rf"')

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,24 +26,26 @@ class Kept:
     """Lines of a sysctl.d file."""
 
 
-def keep(settings: Mapping[str, str], devices: Sequence[Mapping[str, Any]]) -> Kept:
-    """Returns what keeps settings on devices: those of a result (`name`, `kind`, `id`).
+def keep(settings: Mapping[str, str], outcomes: Iterable[Mapping[str, Any]]) -> Kept:
+    """Returns what keeps settings on the devices on which these results had them changed.
 
-    Partitions have no queue of their own; their disks are among the devices. A disk that has a
-    name of its own is matched by that, since `sdb` may be another one tomorrow.
+    A disk that has a name of its own is matched by that, since `sdb` may be another one tomorrow.
     """
+    devices: dict[str, Mapping[str, Any]] = {}
+    changed: dict[tuple[str, str], None] = {}
+    for outcome in outcomes:
+        devices |= {str(device["name"]): device for device in outcome.get("devices") or []}
+        for change in outcome.get("settings") or []:
+            changed[change["key"], change["where"]] = None
     commands, rules, lines = [], [], []
     for key, value in settings.items():
         if key.startswith(VM):
             commands.append(f"sysctl -w {key}={shlex.quote(value)}")
             lines.append(f"{key} = {value}")
             continue
-        for device in devices:
-            kind = device.get("kind", "disk")
-            if kind == "partition" or (key in MD) != (kind == "md" and key in MD):
-                continue
+        for name in (name for of, name in changed if of == key):
+            device = devices.get(name, {"name": name})
             path = attribute(key)
-            name = str(device["name"])
             commands.append(
                 f"echo {shlex.quote(value)} > {shlex.quote(f'/sys/block/{name}/{path}')}"
             )

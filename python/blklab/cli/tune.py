@@ -47,14 +47,9 @@ def tune(
     tunings = analysis.tune(
         found.campaign, found.runs, metric, lambda run: query.points(kept, run), confidence
     )
-    devices = {
-        device["name"]: device
-        for run in found.runs
-        for device in (run.outcome or {}).get("devices", [])
-    }
     # What was simulated is no device of this host.
     better = analysis.settings_of(tunings) if found.campaign.runner == "host" else {}
-    lasting = keeping.keep(better, list(devices.values()))
+    lasting = keeping.keep(better, [run.outcome for run in found.runs if run.outcome])
     alone = found.campaign.experiment["sweep"].get("mode") != "all"
 
     def draw(console: "Console") -> None:

@@ -12,17 +12,19 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from blklab import __version__
 from blklab.errors import BlklabError
-from blklab.spec.cells import Cell, Plan
 from blklab.store import owner, series
 from blklab.store.database import Database, opened
 from blklab.store.finished import Finished
 from blklab.store.tables import campaigns, environments, runs
+
+if TYPE_CHECKING:
+    from blklab.spec.cells import Cell, Plan
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Store:
 
     # --- campaigns -------------------------------------------------------------------------------
 
-    def begin(self, plan: Plan) -> Campaign:
+    def begin(self, plan: "Plan") -> Campaign:
         """Makes a campaign of a plan, all of its runs planned."""
         with self.database.writing() as connection:
             number = self._campaign(connection, plan)
@@ -55,7 +57,7 @@ class Store:
                 )
         return Campaign(number, waiting)
 
-    def resume(self, plan: Plan) -> Campaign | None:
+    def resume(self, plan: "Plan") -> Campaign | None:
         """Returns the newest campaign of the same cells, with those that are not done.
 
         None if there is none. A failed run is tried again, and one whose process has died.
@@ -84,7 +86,7 @@ class Store:
         return Campaign(number, waiting)
 
     def add(
-        self, plan: Plan, finished: Mapping[str, Finished], environment: Mapping[str, Any]
+        self, plan: "Plan", finished: Mapping[str, Finished], environment: Mapping[str, Any]
     ) -> int:
         """Stores a campaign that has been run already, and returns its number.
 
@@ -104,7 +106,7 @@ class Store:
                 connection.execute(_update(run, **self._written(run, finished[cell.key])))
         return number
 
-    def _campaign(self, connection: sa.Connection, plan: Plan) -> int:
+    def _campaign(self, connection: sa.Connection, plan: "Plan") -> int:
         return _inserted(
             connection,
             campaigns,
@@ -215,7 +217,7 @@ class Store:
                     path.unlink(missing_ok=True)
 
 
-def _planned(campaign: int, cell: Cell) -> dict[str, Any]:
+def _planned(campaign: int, cell: "Cell") -> dict[str, Any]:
     return {
         "campaign": campaign,
         "number": cell.number,

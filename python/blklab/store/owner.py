@@ -1,19 +1,20 @@
 """Which process works on a run: told from all others, and found dead after a crash.
 
-An owner is `MACHINE BOOT PID START`: the machine's id, the kernel's boot id, the process and when
-it started (field 22 of /proc/PID/stat, proc(5)), so that a number used again is another process.
+An owner is `MACHINE BOOT PID START`: the machine's id, and what `blklab.system.process` tells.
 """
 
 import os
 import platform
 from pathlib import Path
 
-PROC = Path("/proc")
+from blklab.system.process import boot_id, start_of
+from blklab.system.roots import Roots, text
 
 
 def me() -> str:
     """Returns this process as an owner."""
-    return f"{_machine()} {_boot()} {os.getpid()} {_started(os.getpid())}"
+    pid = os.getpid()
+    return f"{_machine()} {_boot()} {pid} {start_of(pid, Roots())}"
 
 
 def alive(owner: str) -> bool:
@@ -21,28 +22,15 @@ def alive(owner: str) -> bool:
     machine, boot, pid, started = (*owner.split(), "", "", "", "")[:4]
     if machine != _machine():
         return True
-    return boot == _boot() and pid.isdigit() and started == _started(int(pid)) != ""
+    if boot != _boot() or not pid.isdigit():
+        return False
+    now = start_of(int(pid), Roots())
+    return now is not None and str(now) == started
 
 
 def _machine() -> str:
-    try:
-        return Path("/etc/machine-id").read_text().strip() or platform.node()
-    except OSError:
-        return platform.node() or "unknown"
+    return text(Path("/etc/machine-id")) or platform.node() or "unknown"
 
 
 def _boot() -> str:
-    try:
-        return (PROC / "sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return "unknown"
-
-
-def _started(pid: int) -> str:
-    try:
-        text = (PROC / str(pid) / "stat").read_text(errors="replace")
-    except OSError:
-        return ""
-    fields = text.rpartition(")")[2].split()
-    # A zombie has ended: only its parent has not asked yet.
-    return "" if len(fields) < 20 or fields[0] in {"Z", "X"} else fields[19]
+    return boot_id(Roots()) or "unknown"

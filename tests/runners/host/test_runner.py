@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from blklab.store import query
 from blklab.store.campaigns import Store
 from tests.conftest import Run
+from tests.report.test_documented import fields
 from tests.runners.host.conftest import Loops
 
 pytestmark = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
@@ -58,6 +60,21 @@ def test_a_directory(run: Run, tmp_path: Path) -> None:
     assert environment["kernel"]["release"] == os.uname().release
     assert environment["programs"]["fio"]
     assert '"clat_ns"' in query.raw(Store(), kept.id)
+
+
+def test_every_field_is_documented(run: Run, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "formats.md").read_text()
+    sections = [
+        text.split(f"\n## {name}\n")[1].split("\n## ")[0] for name in ("result", "host result")
+    ]
+    said = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", " ".join(sections)))))
+    more = (
+        "[host.steady]\nround = '0.2s'\nrounds = 3\nlimit = '1s'\n[sweep]\n'vm.swappiness' = [61]\n"
+    )
+    result = measured(run, write(tmp_path, f'directory = "{tmp_path}"', more))[-1]
+    result |= {"labels": {}}
+    result["fio"] |= {"options": {}, "disk_util": {}}
+    assert set(fields(result)) - said == set()
 
 
 def test_a_raw_device_and_who_served_it(run: Run, tmp_path: Path, loops: Loops) -> None:

@@ -20,7 +20,8 @@ from typing import Any, Final, Self
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.system.identity import Device
 from blklab.system.mounts import holding
-from blklab.system.roots import Roots, entries, text
+from blklab.system.process import boot_id, start_of
+from blklab.system.roots import Roots, entries
 
 FORMAT: Final = 1
 KERNEL: Final = "vm"
@@ -62,20 +63,13 @@ class Left:
     """The first line is unreadable: it was being written when its owner died, before anything."""
 
 
-def boot_id(roots: Roots) -> str:
+def boot_of(roots: Roots) -> str:
     """Returns what tells this boot of the kernel from others. Raises EnvironmentLacks."""
-    path = roots.proc / "sys/kernel/random/boot_id"
-    found = text(path)
+    found = boot_id(roots)
     if not found:
+        path = roots.proc / "sys/kernel/random/boot_id"
         raise EnvironmentLacks(f"{path} cannot be read", "mount /proc")
     return found
-
-
-def start_of(pid: int, roots: Roots) -> int | None:
-    """Returns when a process began, in ticks since boot; None if there is none."""
-    # proc(5): the 22nd field; the second, the program's name, may hold blanks and parentheses.
-    words = (text(roots.proc / str(pid) / "stat") or "").rpartition(")")[2].split()
-    return int(words[19]) if len(words) > 19 and words[19].isdigit() else None
 
 
 def directory(roots: Roots) -> Path:
@@ -118,7 +112,7 @@ class Journal:
         state = directory(self.roots)
         owner = {
             "journal": FORMAT,
-            "boot_id": boot_id(self.roots),
+            "boot_id": boot_of(self.roots),
             "pid": os.getpid(),
             "start": start_of(os.getpid(), self.roots) or 0,
         }
@@ -264,7 +258,7 @@ def taken(path: Path, roots: Roots) -> Iterator[Left | None]:
         left = read(path)
         lives = (
             not left.torn
-            and left.boot == boot_id(roots)
+            and left.boot == boot_of(roots)
             and left.pid != os.getpid()
             and start_of(left.pid, roots) == left.start
         )

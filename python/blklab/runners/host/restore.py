@@ -70,7 +70,7 @@ def _undone(
 def _settings(entry: journals.Settings, left: journals.Left, roots: Roots, did: Restored) -> bool:
     device = entry.device
     where = device.name if device else journals.KERNEL
-    if left.boot != journals.boot_id(roots):
+    if left.boot != journals.boot_of(roots):
         did.done.append(f"{where}: nothing to put back: the machine was booted since")
         return True
     if device is not None:

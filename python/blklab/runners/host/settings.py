@@ -214,7 +214,7 @@ def _check_no_leftovers(plan: Mapping[Device | None, Sequence[str]], journal: Jo
     found = dict.fromkeys(journal.changed() & names, journal.path)
     for path in journals.all_left(journal.roots):
         with suppress(FileNotFoundError), journals.taken(path, journal.roots) as left:
-            if left is not None and left.boot == journals.boot_id(journal.roots):
+            if left is not None and left.boot == journals.boot_of(journal.roots):
                 for entry in left.entries.values():
                     if isinstance(entry, journals.Settings) and _where(entry.device) in names:
                         found[_where(entry.device)] = path

@@ -47,7 +47,7 @@ def test_preconditioned_and_steady(work: Path, make: MAKE) -> None:
     document["host"] = {
         "drop_caches": True,
         "precondition": "random",
-        "steady": {"round_ns": 10**8, "rounds": 2, "range": 0, "slope": 0, "limit_ns": 2 * 10**8},
+        "steady": {"round_ns": 10**8, "rounds": 5, "range": 0, "slope": 0, "limit_ns": 2 * 10**8},
     }
     proc = work / "proc" / "sys" / "vm"
     proc.mkdir(parents=True)
