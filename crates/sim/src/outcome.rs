@@ -42,8 +42,22 @@ pub struct Direction {
     /// Bytes per second.
     pub bw_bytes: f64,
     /// From submission to completion.
-    pub clat_ns: QuantilesSummary,
+    pub clat_ns: Latency,
 }
+
+/// Completion latencies.
+#[derive(Clone, Debug, Serialize)]
+pub struct Latency {
+    /// Their quantiles.
+    #[serde(flatten)]
+    pub summary: QuantilesSummary,
+    /// Middles of bins and the I/Os in them, as fio's JSON+ has them; not of single groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bins: Vec<(u64, u64)>,
+}
+
+/// Bins to a factor of ten: four to each of a chart's ten.
+const BINS: u32 = 40;
 
 /// One job group's figures.
 #[derive(Clone, Debug, Serialize)]
@@ -229,7 +243,7 @@ impl Gathering {
             clat_ns: [0, 1].map(|i| (m.ios[i] > 0).then(|| m.latency[i] as f64 / m.ios[i] as f64)),
         };
         let series = self.series.iter().map(point).collect();
-        (runtime, groups, all.each_ref().map(|d| direction(d, runtime)), series)
+        (runtime, groups, all.each_ref().map(|d| binned(&d.0, direction(d, runtime))), series)
     }
 }
 
@@ -240,6 +254,14 @@ fn direction((latencies, bytes): &(Quantiles, u64), runtime: u64) -> Direction {
         io_bytes: *bytes,
         iops: latencies.count() as f64 / seconds,
         bw_bytes: *bytes as f64 / seconds,
-        clat_ns: latencies.summary(),
+        clat_ns: Latency { summary: latencies.summary(), bins: Vec::new() },
     }
+}
+
+/// Gives a direction the histogram of its latencies.
+fn binned(latencies: &Quantiles, mut direction: Direction) -> Direction {
+    let bins = latencies.log_buckets(BINS);
+    let filled = bins.into_iter().filter(|bin| bin.2 > 0);
+    direction.clat_ns.bins = filled.map(|(low, high, ios)| (low + (high - low) / 2, ios)).collect();
+    direction
 }

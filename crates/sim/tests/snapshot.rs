@@ -69,7 +69,7 @@ fn cells() -> Vec<(String, Cell)> {
 }
 
 fn direction(direction: &Direction) -> Value {
-    let clat = &direction.clat_ns;
+    let clat = &direction.clat_ns.summary;
     json!([direction.total_ios, direction.io_bytes, clat.mean, clat.stddev, clat.p50, clat.p99, clat.max])
 }
 

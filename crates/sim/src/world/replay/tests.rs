@@ -45,13 +45,13 @@ fn recorded_times_are_kept_and_what_a_slow_disk_cannot_do_waits() {
     assert_eq!(fast.groups.last().unwrap().name, "replay");
     assert_eq!((fast.write.total_ios, fast.read.total_ios), (2_000, 0));
     assert!((1.999e9..2.001e9).contains(&(fast.runtime_ns as f64)), "{}", fast.runtime_ns);
-    assert!(fast.write.clat_ns.max.unwrap() < 1_000_000, "{:?}", fast.write.clat_ns);
+    assert!(fast.write.clat_ns.summary.max.unwrap() < 1_000_000, "{:?}", fast.write.clat_ns);
     // On disks that do five hundred it takes four, and the last one waits for two of them.
     let slow = play(&cell(500.0, timed), writes(2_000, 1_000_000)).unwrap();
     assert_eq!(slow.write.total_ios, 2_000);
     assert!((3.9e9..4.1e9).contains(&(slow.runtime_ns as f64)), "{}", slow.runtime_ns);
-    assert!((1.9e9..2.1e9).contains(&(slow.write.clat_ns.max.unwrap() as f64)), "{:?}", slow.write.clat_ns);
-    let half = slow.write.clat_ns.p50.unwrap() as f64;
+    assert!((1.9e9..2.1e9).contains(&(slow.write.clat_ns.summary.max.unwrap() as f64)), "{:?}", slow.write.clat_ns);
+    let half = slow.write.clat_ns.summary.p50.unwrap() as f64;
     assert!((0.9e9..1.1e9).contains(&half), "the queue grows evenly: {half}");
 }
 
@@ -71,7 +71,7 @@ fn the_closed_loop_keeps_its_depth_in_order() {
         let outcome = play(&cell, writes(2_000, 1)).unwrap();
         assert_eq!(outcome.write.total_ios, 2_000);
         // By Little's law: what was in flight on average is the rate times the time each took.
-        let mean = outcome.write.clat_ns.mean.unwrap() * outcome.write.iops / 1e9;
+        let mean = outcome.write.clat_ns.summary.mean.unwrap() * outcome.write.iops / 1e9;
         let depth = f64::from(depth);
         assert!((0.97 * depth..=depth * 1.001).contains(&mean), "{mean} of {depth}");
     }
