@@ -64,13 +64,14 @@ def _table(comparison: "Comparison", name: str, rows: "Sequence[Row]") -> Table:
 
 
 def value(metric: str, found: "Value | None") -> str:
-    """Returns a figure with the range of its runs: `12,345 (12,100 to 12,500)`."""
+    """Returns a figure, and how far its runs are from it at most: `12,345 ±1.7 %`."""
     if found is None:
         return words.NONE
     mean = figure(metric, found.mean)
-    if found.runs == 1:
+    if found.runs == 1 or not found.mean:
         return mean
-    return f"{mean} ({figure(metric, found.least)} to {figure(metric, found.most)})"
+    reach = max(found.most - found.mean, found.mean - found.least) / found.mean
+    return f"{mean} ±{words.share(reach)}"
 
 
 def figure(metric: str, amount: float) -> str:
