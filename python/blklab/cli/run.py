@@ -230,7 +230,7 @@ def _watched(runner: "Runner", plan: "Plan") -> "Iterator[Callable[[int], None]]
     if isinstance(runner, Host):
         from blklab.report.live import shown
 
-        with shown(notes(), plan.cells) as campaign:
+        with shown(notes(), plan) as campaign:
             runner.progress = campaign.update
             yield campaign.ended
         return

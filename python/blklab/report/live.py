@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +12,7 @@ from blklab.text import printable
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from blklab.spec.cells import Cell
+    from blklab.spec.cells import Cell, Plan
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 WIDTH: Final = 30
@@ -43,13 +43,20 @@ class Campaign:
     """What is shown; `update` is the runner's `progress`."""
 
     cells: "Sequence[Cell]"
+    varied: "Sequence[str]" = ()
+    """The labels to show of a cell."""
+
+    clock: Callable[[], float] = time.monotonic
     done: int = 0
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(init=False)
     cell: "Cell | None" = None
     phase: str = ""
     seconds: float = 0.0
     total: float | None = None
     rates: deque[float] = field(default_factory=lambda: deque(maxlen=WIDTH))
+
+    def __post_init__(self) -> None:
+        self.began = self.clock()
 
     def update(self, cell: "Cell", live: Any) -> None:
         """Takes what the runner says of a cell: `runners.host.fio.process.Live`."""
@@ -66,24 +73,27 @@ class Campaign:
 
     def left(self) -> float | None:
         """Returns the seconds left, from what the cells done took; None before the first one."""
-        waiting = len(self.cells) - self.done
+        spent = self.clock() - self.began
         if not self.done:
-            return expected(self.cells) or None
-        return (time.monotonic() - self.began) / self.done * waiting
+            least = expected(self.cells)
+            return max(0.0, least - spent) if least else None
+        return max(0.0, spent / self.done * len(self.cells) - spent)
 
     def lines(self) -> list[str]:
-        """Returns what is shown, two lines."""
+        """Returns what is shown."""
         left = self.left()
         head = f"{self.done} of {len(self.cells)} cells"
         if left is not None:
             head += f", about {_clock(left)} left"
         if self.cell is None:
             return [head, "preparing"]
-        labels = " ".join(f"{key}={value}" for key, value in self.cell.labels.items())
+        labels = " ".join(f"{key}={self.cell.labels[key]}" for key in self.varied)
         of = "" if self.total is None else f" of {_clock(self.total)}"
-        rate = f"  {self.rates[-1]:,.0f} IOPS {sparkline(list(self.rates))}" if self.rates else ""
-        said = f"cell {self.cell.number} ({labels}): {self.phase} {_clock(self.seconds)}{of}{rate}"
-        return [head, printable(said)]
+        named = f"cell {self.cell.number} {labels}".rstrip()
+        lines = [head, printable(f"{named}: {self.phase} {_clock(self.seconds)}{of}")]
+        if self.rates:
+            lines.append(f"{sparkline(list(self.rates)):>{WIDTH}} {self.rates[-1]:,.0f} IOPS")
+        return lines
 
 
 def _clock(seconds: float) -> str:
@@ -93,9 +103,9 @@ def _clock(seconds: float) -> str:
 
 
 @contextmanager
-def shown(console: "Console", cells: "Sequence[Cell]") -> Iterator[Campaign]:
+def shown(console: "Console", plan: "Plan") -> Iterator[Campaign]:
     """Shows a campaign on a terminal while the block runs; elsewhere nothing."""
-    campaign = Campaign(cells)
+    campaign = Campaign(plan.cells, plan.varied)
     if not console.is_terminal:
         yield campaign
         return
