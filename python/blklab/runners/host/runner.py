@@ -4,10 +4,11 @@ Order: repeats are interleaved (all cells once, then all again), so that a drift
 look like a difference between cells.
 """
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.base import Ledger
@@ -26,6 +27,9 @@ from blklab.system.layers import Layer
 from blklab.system.roots import Roots
 
 Document = Mapping[str, Any]
+
+PATIENCE: Final = 3
+"""How often devices are watched until they are at rest."""
 
 
 class Host:
@@ -119,8 +123,7 @@ class Host:
     def _measured(
         self, cell: Cell, documents: Sequence[Document], places: Places, journal: Journal
     ) -> Finished:
-        target = cell.document["target"]
-        findings = conditions.check(target, [cell.document], self._roots, passed_by=self._force)
+        findings = self._findings(cell)
         refused = [one for one in findings if one.refuse]
         if refused:
             names = " ".join(f"--force {name}" for name in dict.fromkeys(o.name for o in refused))
@@ -135,6 +138,17 @@ class Host:
             forced=sorted(self._force),
             progress=lambda live: self.progress(cell, live),
         )
+
+    def _findings(self, cell: Cell) -> list[conditions.Finding]:
+        """Returns what would spoil a cell; what an earlier one left to be written is waited for."""
+        os.sync()
+        for _ in range(PATIENCE):
+            findings = conditions.check(
+                cell.document["target"], [cell.document], self._roots, passed_by=self._force
+            )
+            if {one.name for one in findings if one.refuse} != {"device-busy"}:
+                break
+        return findings
 
 
 def _turn(cell: Cell) -> tuple[int, int]:
