@@ -81,6 +81,12 @@ def test_resuming_a_complete_campaign_runs_nothing(run: Run, small: Path) -> Non
     assert len(json.loads(run("runs", "list", "--json").out)) == 1
 
 
+def test_resuming_what_was_never_begun_says_so(run: Run, small: Path) -> None:
+    outcome = run("run", small, "--resume", "--seed", 99)
+    assert outcome.status == 0
+    assert "no campaign of just these cells was begun before: this is a new one" in outcome.err
+
+
 def test_a_run_that_is_not_kept(run: Run, small: Path) -> None:
     (one, _) = json.loads(run("run", small, "--no-store", "--json").out)
     assert one["run"] is None

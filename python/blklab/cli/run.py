@@ -216,7 +216,7 @@ def _measured(
 
     store = Store(where) if keep else None
     with _watched(runner, plan) as ended:
-        outcome = carry_out(runner, plan, store, resume=resume, ended=ended)
+        outcome = carry_out(runner, plan, store, resume=resume, ended=ended, note=warn)
     if outcome.campaign is not None:
         note(f"kept as campaign {outcome.campaign}: blklab report {outcome.campaign}")
     return outcome.results, outcome.failed

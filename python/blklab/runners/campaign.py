@@ -35,17 +35,22 @@ def carry_out(
     *,
     resume: bool = False,
     ended: Callable[[int], None] = lambda _done: None,
+    note: Callable[[str], object] = lambda _note: None,
 ) -> Outcome:
     """Measures the cells of a plan, those excepted that a resumed campaign has done already.
 
-    `ended` is called with the number of cells that are done, whenever one is. On an interrupt, the
-    cells under way are planned again.
+    `ended` is called with the number of cells that are done, whenever one is, and `note` with what
+    the user should know. On an interrupt, the cells under way are planned again.
     """
     environment = runner.environment()
     campaign = None
     if store is not None:
         store.tidy()
-        campaign = (store.resume(plan) if resume else None) or store.begin(plan)
+        campaign = store.resume(plan) if resume else None
+        if campaign is None:
+            if resume:
+                note("no campaign of just these cells was begun before: this is a new one")
+            campaign = store.begin(plan)
     ledger = _Ledger(runner.name, store, campaign, environment, ended)
     waiting = [cell for cell in plan.cells if ledger.waits(cell)]
     ledger.done = len(plan.cells) - len(waiting)

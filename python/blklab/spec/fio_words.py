@@ -37,7 +37,7 @@ OPTIONS: Final = frozenset(
         rate_min rate_process refill_buffers registerfiles rwmixcycle scramble_buffers
         softrandommap sqthread_poll sync sync_file_range thinktime_blocks_type thinktime_spin
         uncached userspace_reap verify verify_async verify_backlog verify_backlog_batch
-        verify_fatal verify_interval verify_only verify_pattern write_barrier
+        verify_fatal verify_interval verify_only write_barrier
         write_hint zero_buffers
         """,
     )
