@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError, UsageError
-from blklab.spec import capacity, kernels, stock
-from blklab.spec.cells import plan
+from blklab.spec import capacity, kernels, load, stock
+from blklab.spec.cells import expand, plan
 from blklab.spec.overrides import parse_set
+from blklab.spec.targets import placed
 from tests.spec.conftest import SMALL, Expand
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +24,9 @@ GOLDEN = Path(__file__).parent / "golden" / "unbalanced-21.json"
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_expands(path: Path) -> None:
-    found = plan(path)
+    source = load.read(path)
+    runner = "sim" if "stacks" in source.raw else "host"
+    found = expand(placed(source, () if runner == "sim" else ("/srv",)), runner=runner)
     assert found.title
     assert [cell.number for cell in found.cells] == list(range(1, len(found.cells) + 1))
     json.dumps(found.as_dict(), allow_nan=False)

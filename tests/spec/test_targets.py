@@ -1,0 +1,52 @@
+"""Targets named on the command line."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blklab.errors import UsageError
+from blklab.spec.load import Source
+from blklab.spec.targets import placed
+
+
+def source(**raw: Any) -> Source:
+    return Source(Path("/srv/x.toml"), raw)
+
+
+def test_a_path_is_for_the_only_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = placed(source(stacks={"raid1": {}}), ["."])
+    assert found.raw["targets"] == {"raid1": {"directory": str(tmp_path)}}
+    assert placed(source(), [str(tmp_path)]).raw["targets"] == {
+        "here": {"directory": str(tmp_path)}
+    }
+
+
+def test_named_ones_replace_the_files_and_keep_its_sizes() -> None:
+    targets = {
+        "a": {"filesystem": "/mnt", "size": "1GiB", "cache": "1MiB"},
+        "b": {"directory": "/b"},
+    }
+    found = placed(source(targets=targets), ["a=/srv", "c=/x=y"])
+    assert found.raw["targets"] == {
+        "a": {"size": "1GiB", "cache": "1MiB", "directory": "/srv"},
+        "b": {"directory": "/b"},
+        "c": {"directory": "/x=y"},
+    }
+
+
+def test_a_path_with_an_equals_sign_is_a_path() -> None:
+    assert placed(source(), ["/a=b"]).raw["targets"] == {"here": {"directory": "/a=b"}}
+
+
+def test_what_is_not_clear() -> None:
+    with pytest.raises(UsageError, match="say which of a, b that is: STACK=/srv"):
+        placed(source(stacks={"a": {}, "b": {}}), ["/srv"])
+    with pytest.raises(UsageError, match="STACK=PATH is wanted"):
+        placed(source(), ["a="])
+
+
+def test_without_any_the_experiment_is_as_it_was() -> None:
+    one = source(targets={"a": {"directory": "/b"}})
+    assert placed(one, []) is one
