@@ -69,6 +69,22 @@ def test_without_udev_sysfs_is_asked(machine: Machine) -> None:
     assert ids(machine, "253:0") == ("dm-uuid-LVM-abc", "dm-name-vg-lv")
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "md-uuid-3ebbee71:642cda15:bf9f3c84:501d7989",
+        "/dev/disk/by-id/md-uuid-3ebbee71:642cda15:bf9f3c84:501d7989",
+        "md-uuid-3ebbee71-642c-da15-bf9f-3c84501d7989",
+    ],
+)
+def test_an_array_has_one_uuid_however_it_is_written(machine: Machine, name: str) -> None:
+    """As sysfs of a 6.1 kernel had it, and mdadm 4.2 of the same array."""
+    machine.device("md9", "9:9", md__uuid="3ebbee71-642c-da15-bf9f-3c84501d7989")
+    device = of_number("9:9", machine.roots)
+    assert device.is_called(name)
+    assert device.id == "md-uuid-3ebbee71:642cda15:bf9f3c84:501d7989"
+
+
 def test_a_loop_device_is_its_file(machine: Machine) -> None:
     machine.device("loop0", "7:0", loop__backing_file="/srv/disk image")
     assert ids(machine, "7:0") == ("file:/srv/disk image",)

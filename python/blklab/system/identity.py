@@ -56,7 +56,15 @@ def normal(name: str) -> str:
     )
     if wwn:
         return f"wwn-0x{wwn[1].lower()}{wwn[2] or ''}"
+    if array := re.fullmatch(r"md-uuid-([0-9a-fA-F:-]+?)(-part\d+)?", plain):
+        return f"md-uuid-{array_uuid(array[1])}{array[2] or ''}"
     return plain.removeprefix("nvme-") if re.match(r"nvme-(eui|nvme|uuid)\.", plain) else plain
+
+
+def array_uuid(uuid: str) -> str:
+    """Returns an array's UUID as mdadm and udev write it, four words; sysfs has another form."""
+    digits = re.sub(r"[^0-9a-f]", "", uuid.lower())
+    return ":".join(digits[at : at + 8] for at in range(0, len(digits), 8))
 
 
 def resolve(name: str, roots: Roots) -> Device:
@@ -183,9 +191,10 @@ def _sysfs(node: Path) -> Iterator[str]:
             yield serial + part
     if serial := _unit_serial(disk):
         yield serial + part
-    for kind in ("dm", "md"):
-        if uuid := text(disk / kind / "uuid"):
-            yield f"{kind}-uuid-{uuid}{part}"
+    if uuid := text(disk / "dm/uuid"):
+        yield f"dm-uuid-{uuid}{part}"
+    if uuid := text(disk / "md/uuid"):
+        yield f"md-uuid-{array_uuid(uuid)}{part}"
     if (name := text(disk / "dm/name")) and text(disk / "dm/uuid"):
         yield f"dm-name-{name}{part}"
 
