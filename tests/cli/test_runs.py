@@ -118,4 +118,5 @@ def test_an_empty_store(run: Run) -> None:
     outcome = run("compare", "a", "b")
     assert outcome.status == 2
     assert "it is empty" in outcome.err
-    assert run("runs", "list").status == 0
+    listed = run("runs", "list")
+    assert (listed.status, listed.out) == (0, "no campaigns: `blklab run EXPERIMENT` makes one\n")

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 def show_campaigns(console: "Console", rows: "Sequence[CampaignRow]") -> None:
     """Prints one line a campaign."""
+    if not rows:
+        console.print("no campaigns: `blklab run EXPERIMENT` makes one")
+        return
     terminal.draw(console, campaigns(rows))
 
 
