@@ -204,8 +204,13 @@ def outcomes(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     Raises BlklabError for a document that is not fio's, a job that failed, and a group that did
     no I/O but trims, or none at all.
     """
+    return grouped(document, jobs(document))
+
+
+def grouped(document: Mapping[str, Any], jobs: Sequence[Job]) -> list[dict[str, Any]]:
+    """Returns one outcome a group of jobs, as `outcomes`; the rest is in the document."""
     groups: dict[int, list[Job]] = {}
-    for job in jobs(document):
+    for job in jobs:
         groups.setdefault(job.group, []).append(job)
     return [_outcome(document, members) for members in groups.values()]
 
