@@ -16,6 +16,7 @@ from blklab.errors import BlklabError
 from blklab.fio import latency, output
 from blklab.fio.latency import Latency
 from blklab.fio.output import Job, Way
+from blklab.fio.text_numbers import in_bytes, scaled, unit_of
 from blklab.fio.text_lines import NAME, Line, lines
 from blklab.text import printable
 
@@ -44,7 +45,6 @@ _WAY_3: Final = re.compile(
     r"BW=\s{0,9}(?P<bw>[\d.]{1,20}\w{0,4})/s\s{0,9}(?:\([^)]{0,40}\))?\s{0,9}"
     r"\((?P<io>[\d.]{1,20}\w{0,4})\s?/\s?(?P<runtime>\d{1,18})msec\)"
 )
-_SIZE: Final = re.compile(_NUMBER + r"([kKMGTP]?)(i?)([Bb]?)")
 _LATENCY: Final = re.compile(
     r"clat \((?P<unit>\w+)\)\s{0,9}:\s{0,9}min=\s{0,20}(?P<min>[\d.]{1,20}[kKMG]?)\s{0,9},\s{0,9}"
     r"max=\s{0,20}(?P<max>[\d.]{1,20}[kKMG]?)\s{0,9},\s{0,9}avg=\s{0,20}(?P<mean>[\d.]{1,20}[kKMG]?)"
@@ -91,6 +91,9 @@ class _Way:
     size: str
     bandwidth: str
     runtime_ms: int
+    kilo: int
+    """Bytes of a K: 1024 before fio 3, which prints KiB for that."""
+
     times: Mapping[str, str] = field(default_factory=dict)
     percentiles: dict[float, int] = field(default_factory=dict)
 
@@ -176,7 +179,7 @@ class _Reader:
             raise self._wrong(line, "a job's rw=…, bs=…, iodepth=…")
         options = {"rw": match["rw"]}
         ranges = [
-            (_bytes(size["low"] + size["low_unit"]), _bytes(size["high"] + size["high_unit"]))
+            (in_bytes(size["low"] + size["low_unit"]), in_bytes(size["high"] + size["high_unit"]))
             for size in _SIZES.finditer(match["rest"].partition(", ioengine")[0])
         ][:2]
         if ranges:
@@ -189,7 +192,8 @@ class _Reader:
             if found := re.search(rf"\b{word}=([\w.-]{{1,60}})", match["rest"]):
                 options[word] = found[1]
         options.setdefault("iodepth", "1")
-        read, write = (sizes + [None, None])[:2] if len(sizes) != 1 else sizes * 2
+        # 2.0 to 2.16 print one size if all are the same, and none for some engines.
+        read, write = sizes if len(sizes) == 2 else [sizes[0] if sizes else None] * 2
         header = _Header(printable(match["name"]), int(match["group"]), options, (read, write))
         if header not in self._headers and len(self._headers) < MOST_JOBS:
             self._headers.append(header)
@@ -223,7 +227,8 @@ class _Reader:
     def _read_way(self, line: Line) -> None:
         if not self._jobs or self._ended:
             return
-        match = _WAY.match(line.text) or _WAY_3.match(line.text)
+        old = _WAY.match(line.text)
+        match = old or _WAY_3.match(line.text)
         if match is None:
             raise self._wrong(line, "IOPS, bandwidth, size and runtime")
         job, name = self._jobs[-1], match["way"]
@@ -233,7 +238,9 @@ class _Reader:
                 " a run that tells them apart is expected",
                 line,
             )
-        self._way = _Way(match["iops"], match["io"], match["bw"], int(match["runtime"]))
+        self._way = _Way(
+            match["iops"], match["io"], match["bw"], int(match["runtime"]), 1024 if old else 1000
+        )
         self._table = None
         job.ways[name] = self._way
 
@@ -343,16 +350,16 @@ def _made(way: _Way | None, issued: int | None, size: int | None) -> Way:
     """Returns what a direction did, exactly where the text says enough for it."""
     if way is None:
         return Way()
-    printed, runtime = _scaled(way.iops), way.runtime_ms
+    printed, runtime = scaled(way.iops), way.runtime_ms
     iops, total = printed, round(printed * runtime / 1000)
     exact = issued is not None
     if issued is not None and runtime:
         counted = issued * 1000 / runtime
-        exact = abs(counted - printed) <= max(_unit(way.iops), 0.01 * printed)
+        exact = abs(counted - printed) <= max(unit_of(way.iops), 0.01 * printed)
         if exact:
             iops, total = counted, issued
-    io_bytes, bandwidth = _bytes(way.size), float(_bytes(way.bandwidth))
-    if exact and size and abs(total * size - io_bytes) <= _unit(way.size):
+    io_bytes, bandwidth = in_bytes(way.size, way.kilo), float(in_bytes(way.bandwidth, way.kilo))
+    if exact and size and abs(total * size - io_bytes) <= unit_of(way.size, way.kilo):
         io_bytes = total * size
         bandwidth = io_bytes * 1000 / runtime if runtime else bandwidth
     return Way(total, io_bytes, iops, bandwidth, runtime, _times(way, total))
@@ -363,7 +370,7 @@ def _times(way: _Way, total: int) -> Latency:
         return latency.NOTHING
     unit = UNITS[way.times["unit"]]
     low, high, mean, stddev = (
-        _scaled(way.times[key]) * unit for key in ("min", "max", "mean", "stddev")
+        scaled(way.times[key]) * unit for key in ("min", "max", "mean", "stddev")
     )
     quantiles = {
         name: float(way.percentiles[percentage])
@@ -371,42 +378,6 @@ def _times(way: _Way, total: int) -> Latency:
         if percentage in way.percentiles
     }
     return Latency(total, mean, stddev, low, high, None, quantiles)
-
-
-_SCALES: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
-
-
-def _scaled(text: str) -> float:
-    """Returns a number that may end with k, M or G, powers of 1000."""
-    bare = text.rstrip("kKMG")
-    return _float(bare) * _SCALES[text[len(bare) :][:1].lower()]
-
-
-def _float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise BlklabError(f"found {text[:20]!r}, a number is expected") from None
-
-
-def _bytes(text: str) -> int:
-    """Returns a size in bytes: `4K`, `4096B`, `7078MiB`, `124MB`; 1000 only of fio 3's `(…)`."""
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise BlklabError(f"found {printable(text[:20])!r}, a size is expected")
-    scale = 1024 ** " kmgtp".index(match[2].lower() or " ")
-    return round(float(match[1]) * scale / (8 if match[4] == "b" else 1))
-
-
-def _unit(text: str) -> float:
-    """Returns the unit of a printed number, in what it counts: 2^20 of `7078MiB`, 1000 of `30.2k`.
-
-    fio's num2str (lib/num2str.c) loses a carry, so that 11.99 is printed as 11.0: nothing less
-    than a unit is a contradiction.
-    """
-    suffix = text.lstrip("0123456789.")
-    bytes_ = "b" in suffix.lower() or "i" in suffix
-    return float(_bytes("1" + suffix)) if bytes_ else _scaled("1" + suffix)
 
 
 def read(text: str) -> list[Run]:

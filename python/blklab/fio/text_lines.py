@@ -15,7 +15,7 @@ WIDTH: Final = 79
 """Characters: a line as long as this may have been cut in the middle of a word."""
 
 _ANSI: Final = re.compile(r"\x1b(?:\[[0-9;?]{0,40}[ -/]{0,4}[@-~]|[()][0-9A-B]|[=>])")
-_ETA: Final = re.compile(r"Jobs: \d{1,9} \(f=.{0,3000}?\[eta [^\]]{0,40}\]")
+_ETA: Final = re.compile(r"Jobs: \d{1,9} \(f=.{0,3000}?\[eta [\w:-]{0,40}\]?")
 _QUOTED: Final = re.compile(r"(?:[ \t]{0,3}>){1,20} ?")
 
 NAME: Final = r"(?P<name>\S.{0,200}?)"
@@ -41,9 +41,14 @@ _KINDS: Final = {
     ),
 }
 
-_START: Final = re.compile("|".join(f"(?P<k_{kind}>{form})" for kind, form in {
-    kind: re.sub(r"\?P<\w+>", "?:", form) for kind, form in _KINDS.items()
-}.items()))
+_START: Final = re.compile(
+    "|".join(
+        f"(?P<k_{kind}>{form})"
+        for kind, form in {
+            kind: re.sub(r"\?P<\w+>", "?:", form) for kind, form in _KINDS.items()
+        }.items()
+    )
+)
 
 _END: Final = {
     "header": re.compile(r"iodepth=\d+$"),
