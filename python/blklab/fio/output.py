@@ -81,7 +81,8 @@ def _where(text: str, error: json.JSONDecodeError) -> str:
 
 def _names(value: Mapping[str, Any]) -> str:
     jobs = value.get("jobs", value.get("client_stats"))
-    named = [job.get("jobname") for job in jobs if isinstance(job, dict)] if jobs else []
+    found = jobs if isinstance(jobs, list) else []
+    named = [job.get("jobname") for job in found if isinstance(job, dict)]
     return repr(named)[:100_000]
 
 

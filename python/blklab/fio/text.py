@@ -16,8 +16,8 @@ from blklab.errors import BlklabError
 from blklab.fio import latency, output
 from blklab.fio.latency import Latency
 from blklab.fio.output import Job, Way
-from blklab.fio.text_numbers import in_bytes, scaled, unit_of
 from blklab.fio.text_lines import NAME, Line, lines
+from blklab.fio.text_numbers import in_bytes, scaled, unit_of
 from blklab.text import printable
 
 MOST_JOBS: Final = 100_000
@@ -36,8 +36,8 @@ _JOB: Final = re.compile(
 _PID: Final = re.compile(r"\bpid=(\d{1,10})")
 _NUMBER: Final = r"(\d{1,18}(?:\.\d{0,9})?)"
 _WAY: Final = re.compile(
-    r"(?P<way>\w+)\s{0,3}:\s{0,3}io=\s{0,9}(?P<io>[\d.]{1,20}\w{0,4})\s?,\s{0,9}"
-    r"bw=\s{0,9}(?P<bw>[\d.]{1,20}\w{0,4})(?:/s(?:ec)?)?\s?,\s{0,9}"
+    r"(?P<way>\w+)\s{0,3}:\s{0,3}io=\s{0,9}(?P<io>[\d.]{1,20} ?\w{0,4})\s?,\s{0,9}"
+    r"bw=\s{0,9}(?P<bw>[\d.]{1,20} ?\w{0,4})(?:/s(?:ec)?)?\s?,\s{0,9}"
     r"iops=\s{0,9}(?P<iops>[\d.]{1,20}[kKMG]?)\s{0,9},\s{0,9}runt=\s{0,9}(?P<runtime>\d{1,18})\s?msec"
 )
 _WAY_3: Final = re.compile(
@@ -87,14 +87,17 @@ class Run:
 class _Way:
     """One direction of a job, as far as it was read."""
 
-    iops: str
-    size: str
-    bandwidth: str
-    runtime_ms: int
-    kilo: int
-    """Bytes of a K: 1024 before fio 3, which prints KiB for that."""
+    iops: float
+    iops_step: float
+    """What a digit before the point is worth."""
 
-    times: Mapping[str, str] = field(default_factory=dict)
+    size: int
+    size_step: float
+    bandwidth: int
+    runtime_ms: int
+    times: Sequence[float] = ()
+    """Least, most, mean and standard deviation, ns."""
+
     percentiles: dict[float, int] = field(default_factory=dict)
 
 
@@ -238,8 +241,14 @@ class _Reader:
                 " a run that tells them apart is expected",
                 line,
             )
+        kilo = 1024 if old else 1000
         self._way = _Way(
-            match["iops"], match["io"], match["bw"], int(match["runtime"]), 1024 if old else 1000
+            scaled(match["iops"]),
+            unit_of(match["iops"]),
+            in_bytes(match["io"], kilo),
+            unit_of(match["io"], kilo),
+            in_bytes(match["bw"], kilo),
+            int(match["runtime"]),
         )
         self._table = None
         job.ways[name] = self._way
@@ -250,7 +259,9 @@ class _Reader:
             match = _LATENCY.match(line.text)
             if match is None:
                 raise self._wrong(line, "min, max, avg and stdev")
-            self._way.times = match.groupdict()
+            unit = UNITS[match["unit"]]
+            keys = ("min", "max", "mean", "stddev")
+            self._way.times = [scaled(match[key]) * unit for key in keys]
 
     def _read_percentiles(self, line: Line) -> None:
         match = _TABLE.match(line.text)
@@ -350,16 +361,16 @@ def _made(way: _Way | None, issued: int | None, size: int | None) -> Way:
     """Returns what a direction did, exactly where the text says enough for it."""
     if way is None:
         return Way()
-    printed, runtime = scaled(way.iops), way.runtime_ms
-    iops, total = printed, round(printed * runtime / 1000)
+    iops, runtime = way.iops, way.runtime_ms
+    total = round(iops * runtime / 1000)
     exact = issued is not None
     if issued is not None and runtime:
         counted = issued * 1000 / runtime
-        exact = abs(counted - printed) <= max(unit_of(way.iops), 0.01 * printed)
+        exact = abs(counted - iops) <= max(way.iops_step, 0.01 * iops)
         if exact:
             iops, total = counted, issued
-    io_bytes, bandwidth = in_bytes(way.size, way.kilo), float(in_bytes(way.bandwidth, way.kilo))
-    if exact and size and abs(total * size - io_bytes) <= unit_of(way.size, way.kilo):
+    io_bytes, bandwidth = way.size, float(way.bandwidth)
+    if exact and size and abs(total * size - io_bytes) <= way.size_step:
         io_bytes = total * size
         bandwidth = io_bytes * 1000 / runtime if runtime else bandwidth
     return Way(total, io_bytes, iops, bandwidth, runtime, _times(way, total))
@@ -368,10 +379,7 @@ def _made(way: _Way | None, issued: int | None, size: int | None) -> Way:
 def _times(way: _Way, total: int) -> Latency:
     if not way.times or not total:
         return latency.NOTHING
-    unit = UNITS[way.times["unit"]]
-    low, high, mean, stddev = (
-        scaled(way.times[key]) * unit for key in ("min", "max", "mean", "stddev")
-    )
+    low, high, mean, stddev = way.times
     quantiles = {
         name: float(way.percentiles[percentage])
         for name, percentage in latency.QUANTILES.items()

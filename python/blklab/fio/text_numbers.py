@@ -1,12 +1,13 @@
 """Numbers as fio's num2str (lib/num2str.c) prints them. Every function raises BlklabError."""
 
+import math
 import re
 from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.text import printable
 
-_SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{0,9})?)([kKMGTP]?)(i?)([Bb]?)")
+_SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{0,9})?) ?([kKMGTP]?)(i?)([Bb]?)")
 _SCALES: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
@@ -28,7 +29,8 @@ def in_bytes(text: str, kilo: int = 1024) -> int:
     match = _SIZE.fullmatch(text)
     if match is None:
         raise BlklabError(f"found {printable(text[:20])!r}, a size is expected")
-    scale = (1024 if match[3] else kilo) ** " kmgtp".index(match[2].lower() or " ")
+    power = " kmgtp".index(match[2].lower() or " ")
+    scale = math.pow(1024 if match[3] else kilo, power)
     return round(float(match[1]) * scale / (8 if match[4] == "b" else 1))
 
 
@@ -38,6 +40,6 @@ def unit_of(text: str, kilo: int = 1024) -> float:
     fio's num2str (lib/num2str.c) loses a carry, so that 11.99 is printed as 11.0: nothing less
     than a unit is a contradiction.
     """
-    suffix = text.lstrip("0123456789.")
+    suffix = text.lstrip("0123456789. ")
     sized = "b" in suffix.lower() or "i" in suffix
     return float(in_bytes("1" + suffix, kilo)) if sized else scaled("1" + suffix)

@@ -46,7 +46,8 @@ class _Device:
 
 def read(given: Given) -> Found:
     """Returns a run for each summary of each device."""
-    runs = []
+    runs: list[Imported] = []
+    notes: list[str] = []
     for file in given.files:
         found = [
             one for one in _summaries(file) if given.device is None or one.name == given.device
@@ -54,8 +55,16 @@ def read(given: Given) -> Found:
         if not found:
             which = "" if given.device is None else f" of {printable(given.device)}"
             raise BlklabError(f"{file.where}: no summary of blkparse's{which}")
-        runs += [_run(file, one) for one in found]
-    return Found(runs)
+        done = []
+        for one in found:
+            try:
+                done.append(_run(file, one))
+            except BlklabError as error:
+                notes.append(f"{error}: left out")
+        if not done:
+            raise BlklabError(notes[-len(found)].removesuffix(": left out"))
+        runs += done
+    return Found(runs, notes)
 
 
 def _summaries(file: File) -> Iterator[_Device]:

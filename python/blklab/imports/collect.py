@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from blklab import __version__
 from blklab.errors import BlklabError, UsageError
-from blklab.imports import registry
+from blklab.imports import fio_log, registry
 from blklab.imports.base import MOST_RUNS, File, Format, Found, Given, Imported
 from blklab.spec.cells import Cell, Plan
 from blklab.store.finished import Finished
@@ -116,7 +116,7 @@ def _read(
     found: dict[str, list[Imported]] = {}
 
     def take(each: Format, chosen: Sequence[File]) -> None:
-        read: Found = each.read(replace(given, files=chosen, logs=companions))
+        read = _each(each, replace(given, files=chosen, logs=companions))
         runs = found.setdefault(each.runner, [])
         runs += read.runs
         notes.extend(read.notes)
@@ -131,6 +131,25 @@ def _read(
         if chosen:
             take(each, chosen)
     return found, notes
+
+
+def _each(each: Format, given: Given) -> Found:
+    """Returns what a format makes of files; those that only lay in a folder may be broken."""
+    if each.name == "fio-log" or all(file.named for file in given.files):
+        return each.read(given)
+    runs: list[Imported] = []
+    notes: list[str] = []
+    for file in given.files:
+        try:
+            found = each.read(replace(given, files=[file]))
+        except BlklabError as error:
+            if file.named:
+                raise
+            notes.append(f"{error}: left out")
+            continue
+        runs += found.runs
+        notes += found.notes
+    return Found(runs, notes)
 
 
 def _recognised(file: File) -> str | None:
@@ -168,7 +187,8 @@ def _batch(runner: str, runs: Sequence[Imported], first: File, naming: Naming) -
         seconds = run.outcome["runtime_ns"] / 1e9
         finished[cell.key] = Finished(outcome, seconds, run.points, run.raw)
     varied = [label for label in labels[0] if len({own.get(label) for own in labels}) > 1]
-    default = "published" if first.path.is_dir() else first.path.stem
+    log = fio_log.NAME.fullmatch(first.path.name)
+    default = "published" if first.path.is_dir() else log["prefix"] if log else first.path.stem
     # What a campaign is chosen with cannot be in its name.
     name = naming.name or re.sub(r"[@:~]", "-", default).strip("-") or "stdin"
     files = list(dict.fromkeys(run.where for run in runs))

@@ -27,7 +27,7 @@ CPU: Final = frozenset({"%user", "%nice", "%system", "%iowait", "%steal", "%idle
 _ANSI: Final = re.compile(r"\x1b(?:\[[0-9;?]{0,40}[ -/]{0,4}[@-~]|[()][0-9A-B])")
 _COMMAND: Final = re.compile(r"(?:^|[\s#$>/])iostat((?:\s+[^\s|>&;]{1,100}){0,40})")
 _TIME: Final = re.compile(
-    r"(?:Time:\s{0,3})?(?:[\d./年月日T-]{6,14}[ T]?\s{0,3})?"
+    r"(?:Time:\s{0,3})?(?:[\d./年月日-]{6,14}[ T]\s{0,3})?"
     r"(?P<before>[AP]M|午前|午後|上午|下午)?\s{0,3}"
     r"(?P<hours>\d{1,2})[:.h時时点](?P<minutes>\d{2})[:.m分](?P<seconds>\d{2})秒?"
     r"(?:\s{0,3}(?P<after>[AaPp]\.?[Mm]\.?|午前|午後|上午|下午))?"
