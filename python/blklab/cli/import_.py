@@ -111,6 +111,8 @@ def import_(
     from blklab.imports.collect import Naming, batches
     from blklab.store.campaigns import Store
 
+    if name is not None and (not name.strip() or set(name) & set("@:~/")):
+        raise click.BadParameter(f"{name!r}: a name without @ : ~ / is wanted", param_hint="--name")
     if interval == 0:
         raise click.BadParameter("an interval is longer than 0", param_hint="--interval")
     found, notes = batches(

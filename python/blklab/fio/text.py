@@ -8,14 +8,15 @@ Since 3.0 `KiB` are 1024 bytes and `kB` 1000; before, `KB` and `K` are 1024.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from blklab.errors import BlklabError
-from blklab.fio import latency, output
+from blklab.fio import latency, output, text_header
 from blklab.fio.latency import Latency
 from blklab.fio.output import Job, Way
+from blklab.fio.text_header import Header
 from blklab.fio.text_lines import NAME, Line, lines
 from blklab.fio.text_numbers import in_bytes, scaled, unit_of
 from blklab.text import printable
@@ -25,10 +26,6 @@ MOST_JOBS: Final = 100_000
 
 UNITS: Final = {"nsec": 1, "usec": 1000, "msec": 10**6}
 
-_HEADER: Final = re.compile(NAME + r": \(g=(?P<group>\d{1,9})\):\s{0,9}rw=(?P<rw>\w+),(?P<rest>.*)")
-_SIZES: Final = re.compile(
-    r"(?P<low>[\d.]{1,20})(?P<low_unit>[kKMG]?)(?:i?B)?-(?P<high>[\d.]{1,20})(?P<high_unit>[kKMG]?)"
-)
 _JOB: Final = re.compile(
     NAME + r": \(groupid=(?P<group>\d{1,9}),\s{0,9}jobs=(?P<jobs>\d{1,9})\)"
     r"(?::\s{0,9}err=\s{0,9}(?P<error>\d{1,9})(?P<why>[^)]{0,300}\))?)?"
@@ -112,22 +109,13 @@ class _Job:
     cpu: tuple[float, float, int] = (0.0, 0.0, 0)
 
 
-@dataclass
-class _Header:
-    name: str
-    group: int
-    options: dict[str, str]
-    sizes: tuple[int | None, int | None]
-    """Bytes of a read, of a write; None if they differ."""
-
-
 class _Reader:
     """Puts runs together, line by line."""
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
         self._total = 0
-        self._headers: list[_Header] = []
+        self._headers: list[Header] = []
         self._pids: list[tuple[str, int, str]] = []
         self._begin(0)
 
@@ -177,27 +165,9 @@ class _Reader:
 
     def _read_header(self, line: Line) -> None:
         self._next(line, headers=True)
-        match = _HEADER.match(line.text)
-        if match is None:
+        header = text_header.read(line.text)
+        if header is None:
             raise self._wrong(line, "a job's rw=…, bs=…, iodepth=…")
-        options = {"rw": match["rw"]}
-        ranges = [
-            (in_bytes(size["low"] + size["low_unit"]), in_bytes(size["high"] + size["high_unit"]))
-            for size in _SIZES.finditer(match["rest"].partition(", ioengine")[0])
-        ][:2]
-        if ranges:
-            key, texts = "bs", [str(low) for low, _ in ranges]
-            if any(low != high for low, high in ranges):
-                key, texts = "bsrange", [f"{low}-{high}" for low, high in ranges]
-            options[key] = ",".join(dict.fromkeys(texts))
-        sizes = [low if low == high else None for low, high in ranges]
-        for word in ("ioengine", "iodepth"):
-            if found := re.search(rf"\b{word}=([\w.-]{{1,60}})", match["rest"]):
-                options[word] = found[1]
-        options.setdefault("iodepth", "1")
-        # 2.0 to 2.16 print one size if all are the same, and none for some engines.
-        read, write = sizes if len(sizes) == 2 else [sizes[0] if sizes else None] * 2
-        header = _Header(printable(match["name"]), int(match["group"]), options, (read, write))
         if header not in self._headers and len(self._headers) < MOST_JOBS:
             self._headers.append(header)
 
@@ -332,7 +302,7 @@ class _Reader:
         self.runs.append(Run(self._line, jobs, document, self._failed))
 
     def _made(self, job: _Job) -> Job:
-        header = _of(self._headers, job)
+        header = text_header.of(self._headers, job.name, job.group)
         options = dict(header.options) if header else {}
         clones = [one for one in self._jobs if (one.name, one.group) == (job.name, job.group)]
         options["numjobs"] = str(sum(clone.jobs for clone in clones))
@@ -346,15 +316,6 @@ class _Reader:
 
 
 _DISK_WORDS: Final = {"ios": "ios", "sectors": "sectors", "merge": "merges", "ticks": "ticks"}
-
-
-def _of(headers: Iterable[_Header], job: _Job) -> _Header | None:
-    """Returns the header of a job: its own, else one that something was printed before."""
-    same = [header for header in headers if header.group == job.group]
-    named = [header for header in same if header.name == job.name]
-    ending = [header for header in same if header.name.endswith(job.name)]
-    found = named or ending
-    return found[0] if found else None
 
 
 def _made(way: _Way | None, issued: int | None, size: int | None) -> Way:

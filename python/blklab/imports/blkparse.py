@@ -18,7 +18,7 @@ _THROUGHPUT: Final = re.compile(
     r"Throughput \(R/W\): ([\d,]{1,26})([KMG])iB/s / ([\d,]{1,26})([KMG])iB/s"
 )
 _EVENTS: Final = re.compile(r"Events \(([^()]{1,100})\): ([\d,]{1,26}) entries")
-_COUNT: Final = r"(\d{1,3}(?:,\d{3}){0,6}|\d{1,18})"
+_COUNT: Final = r"(\d{1,3}(?:,\d{3}){1,6}|\d{1,18})(?!\d)"
 _FIGURE: Final = re.compile(
     r"(Reads?|Writes?|IO|Timer) (Queued|Dispatches|Requeued|Completed|Merges|depth|unplugs):"
     r"\s{0,20}" + _COUNT + r"(?:,\s{1,20}" + _COUNT + r"([KMG])iB)?"

@@ -127,7 +127,8 @@ def _run(
     options: dict[str, str] = {
         key: said[key] for key in _ASKED if key in said and key != "workload"
     }
-    options["rw"] = "randrw" if reads[0] and writes[0] else "randread" if reads[0] else "randwrite"
+    done = "randrw" if reads[0] and writes[0] else "randread" if reads[0] else "randwrite"
+    options.setdefault("rw", done)
     name = said.get("workload", "randomio")
     ways = [_way(figures, seconds, size) for figures in (reads, writes)]
     return Imported(
@@ -139,7 +140,7 @@ def _run(
     )
 
 
-_ASKED: Final[tuple[str, ...]] = ("workload", "bs", "numjobs", "iodepth", "rwmixread")
+_ASKED: Final[tuple[str, ...]] = ("workload", "rw", "bs", "numjobs", "iodepth", "rwmixread")
 
 
 def _way(figures: list[float], seconds: int, size: int) -> dict[str, Any]:
