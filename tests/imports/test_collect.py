@@ -164,3 +164,21 @@ def test_long_lines_are_soon_refused(tmp_path: Path, name: str, line: str) -> No
     path.write_text("\n".join([line] * 5))
     with pytest.raises(BlklabError):
         imported(path, form=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x_iops.1.log", "1000, 9999999999999999999, 0, 0\n2000, 9999999999999999999, 0, 0\n"),
+        ("x_iops.1.log", "0, 1, 0, 999999999999999999\n" * 20),
+        (
+            "table.txt",
+            "iops min avg max sdev | iops min avg max sdev\n9 | 9 0 1e15 1 1 | 0 0 0 0 0",
+        ),
+    ],
+)
+def test_what_the_store_cannot_keep_is_refused(tmp_path: Path, name: str, content: str) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(BlklabError, match=r"figures of 2\^63 and more|a number is expected"):
+        imported(path)

@@ -19,6 +19,8 @@ from blklab.units import parse_size
 LARGEST: Final = 256 << 20
 """Bytes of one file; fio's largest outputs are a tenth of that."""
 
+LIMIT: Final = 1 << 63
+
 STDIN: Final = "-"
 
 TOLD: Final = ("rw", "bs", "iodepth", "numjobs", "rwmixread")
@@ -181,6 +183,8 @@ def _batch(runner: str, runs: Sequence[Imported], first: File, naming: Naming) -
     labels = _labels(runs, naming)
     cells, finished = [], {}
     for number, (run, own) in enumerate(zip(runs, labels, strict=True), 1):
+        if _too_large(run.outcome) or any(_too_large(vars(point)) for point in run.points):
+            raise BlklabError(f"{run.where}: has figures of 2^63 and more: this is no result")
         cell = Cell(number, own, _document(run), 0)
         cells.append(cell)
         outcome = _renamed(run.outcome, naming)
@@ -195,6 +199,18 @@ def _batch(runner: str, runs: Sequence[Imported], first: File, naming: Naming) -
     raw = {"import": {"files": files[:1000]}}
     plan = Plan(naming.title, cells, varied, runner, _path(first, name), raw)
     return Batch(plan, finished, {"blklab": __version__, "imported": True})
+
+
+def _too_large(value: object) -> bool:
+    """Tells whether there is a number that the store cannot keep."""
+    match value:
+        case Mapping():
+            return any(_too_large(inner) for inner in value.values())
+        case list() | tuple():
+            return any(_too_large(inner) for inner in value)
+        case int() | float():
+            return not -LIMIT < value < LIMIT  # NaN is neither
+    return False
 
 
 def _path(first: File, name: str) -> Path:

@@ -161,7 +161,8 @@ def _each(chosen: Sequence[_Log]) -> bool:
     """Tells whether lines are I/Os: of an interval there is no block size."""
     for log in chosen:
         fields = log.file.text[:4000].lstrip().partition("\n")[0].split(",")
-        if len(fields) < 4 or not fields[3].strip().isdigit() or int(fields[3][:20]) == 0:
+        size = fields[3].strip() if len(fields) > 3 else ""
+        if not (size.isascii() and size.isdigit()) or not size.strip("0"):
             return False
     return True
 

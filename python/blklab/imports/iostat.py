@@ -56,10 +56,10 @@ def _run(file: File, text: Text, given: Given) -> tuple[Imported, list[str]]:
     names = list(dict.fromkeys(name for report in reports for name in report.devices))
     if not names:
         raise BlklabError(f"{file.where}: no device in the reports behind the first")
-    points = {name: _points(name, reports, widths, file) for name in names}
+    points = {name: _points(name, reports, widths) for name in names}
     chosen = _chosen(file, points, given.device)
     runtime = sum(widths)
-    devices = [_device(name, names, reports, widths, file) for name in names]
+    devices = [_device(name, names, reports, widths) for name in names]
     own = points[chosen]
     ways = [_way(own, at, runtime) for at in (0, 1)]
     if not any(way["total_ios"] for way in ways):
@@ -157,13 +157,10 @@ class _Row:
         return 0.0
 
 
-def _points(name: str, reports: Sequence[Report], widths: Sequence[int], file: File) -> list[Point]:
+def _points(name: str, reports: Sequence[Report], widths: Sequence[int]) -> list[Point]:
     found, time = [], 0
     for report, width in zip(reports, widths, strict=True):
         row = _Row(report.devices.get(name, {}), width)
-        figures = [*row.ios, *row.bytes, *row.merges]
-        if not all(math.isfinite(one) and one < 1 << 62 for one in figures):
-            raise BlklabError(f"{file.where}:{report.line}: figures of {name} are too large")
         found.append(
             Point(name, time, width, *map(round, row.ios), *map(round, row.bytes), *row.waits)
         )
@@ -193,7 +190,7 @@ def _way(points: Sequence[Point], at: int, runtime_ns: int) -> dict[str, Any]:
 
 
 def _device(
-    name: str, names: Sequence[str], reports: Sequence[Report], widths: Sequence[int], file: File
+    name: str, names: Sequence[str], reports: Sequence[Report], widths: Sequence[int]
 ) -> dict[str, Any]:
     """Returns what a device did in all reports."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -217,8 +214,6 @@ def _device(
             single[key] = None if value is None else (single[key] or 0.0) + value
     kind = _kind(name, names)
     found = {key: [round(one) for one in pair] for key, pair in sums.items()}
-    if any(one > 1 << 63 for pair in found.values() for one in pair):
-        raise BlklabError(f"{file.where}: figures of {name} are too large")
     return device(
         name,
         found.pop("ios"),
