@@ -1,6 +1,7 @@
 """Files to campaigns: recognised, labelled, bounded; and whatever is wrong is one line."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from blklab.imports import collect, registry
 from blklab.imports.base import File, Given
 from blklab.imports.collect import Naming, batches
 from tests.imports.conftest import DATA, FIO, ROOT, imported, runs
+
+DESCRIBED = ("result", "imported result")
+"""Sections of docs/formats.md."""
 
 SAMPLES = {
     **{path.name: "fio-text" for path in DATA.glob("*fio*.txt")},
@@ -27,6 +31,18 @@ def test_a_format_is_recognised_by_no_other(name: str) -> None:
     file = File(DATA / name, (DATA / name).read_text())
     matching = [key for key, each in registry.FORMATS.items() if each.matches(file)]
     assert matching == [SAMPLES[name]]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_field_is_documented(name: str) -> None:
+    text = (ROOT / "docs" / "formats.md").read_text()
+    sections = "".join(text.split(f"## {title}")[1].split("\n## ")[0] for title in DESCRIBED)
+    said = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", sections))))
+    batch, _ = imported(DATA / name, device="sda" if "iostat" in name else None, keep_first=True)
+    for _, outcome in runs(batch):
+        devices = [key for device in outcome["devices"] for key in device]
+        inner = [key for part in ("fio", "blkparse") for key in outcome.get(part, {})]
+        assert {*outcome, *devices, *inner, *outcome["read"]} - said == set()
 
 
 def test_a_folder_is_all_that_is_in_it(tmp_path: Path) -> None:

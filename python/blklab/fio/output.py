@@ -213,7 +213,11 @@ def grouped(document: Mapping[str, Any], jobs: Sequence[Job]) -> list[dict[str, 
     groups: dict[int, list[Job]] = {}
     for job in jobs:
         groups.setdefault(job.group, []).append(job)
-    return [_outcome(document, members) for members in groups.values()]
+    found = [_outcome(document, members) for members in groups.values()]
+    if len(found) > 1 and found[0]["devices"]:
+        for one in found:
+            one["warnings"].append(f"devices: what they did in all {len(found)} groups together")
+    return found
 
 
 def outcome(document: Mapping[str, Any]) -> dict[str, Any]:

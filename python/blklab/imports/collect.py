@@ -40,6 +40,15 @@ class Naming:
     """Another value of a label, by the label and what the source says; `device` is one as well."""
 
 
+class Sources(Plan):
+    """Runs that have a name of their own: no experiment file gives them one."""
+
+    @property
+    def name(self) -> str:
+        """What the campaign is called."""
+        return str(self.raw["import"]["name"])
+
+
 @dataclass(frozen=True)
 class Batch:
     """A campaign to be stored: what one tool measured."""
@@ -196,8 +205,8 @@ def _batch(runner: str, runs: Sequence[Imported], first: File, naming: Naming) -
     # What a campaign is chosen with cannot be in its name.
     name = naming.name or re.sub(r"[@:~]", "-", default).strip("-") or "stdin"
     files = list(dict.fromkeys(run.where for run in runs))
-    raw = {"import": {"files": files[:1000]}}
-    plan = Plan(naming.title, cells, varied, runner, _path(first, name), raw)
+    raw = {"import": {"name": name, "files": files[:1000]}}
+    plan = Sources(naming.title, cells, varied, runner, first.path, raw)
     return Batch(plan, finished, {"blklab": __version__, "imported": True})
 
 
@@ -211,13 +220,6 @@ def _too_large(value: object) -> bool:
         case int() | float():
             return not -LIMIT < value < LIMIT  # NaN is neither
     return False
-
-
-def _path(first: File, name: str) -> Path:
-    """Returns a path whose stem is the campaign's name."""
-    path = first.path
-    ending = path.suffix or (".txt" if "." in name else "")
-    return path if path.stem == name else path.parent / f"{name}{ending}"
 
 
 def _document(run: Imported) -> dict[str, Any]:
