@@ -18,12 +18,14 @@ _ANSI: Final = re.compile(r"\x1b(?:\[[0-9;?]{0,40}[ -/]{0,4}[@-~]|[()][0-9A-B]|[
 _ETA: Final = re.compile(r"Jobs: \d{1,9} \(f=.{0,3000}?\[eta [\w:-]{0,40}\]?")
 _QUOTED: Final = re.compile(r"(?:[ \t]{0,3}>){1,20} ?")
 
-NAME: Final = r"(?P<name>\S.{0,200}?)"
+_NAME: Final = r"\S.{0,200}?"
+NAME: Final = f"(?P<name>{_NAME})"
+"""What a job may be called."""
 
 _KINDS: Final = {
-    "header": NAME + r": \(g=\d{1,9}\):",
-    "job": NAME + r": \(groupid=\d{1,9},",
-    "version": r"(?:fio[ -])?\d{1,3}\.\d[\w.+-]{0,60}$",
+    "header": _NAME + r": \(g=\d{1,9}\):",
+    "job": _NAME + r": \(groupid=\d{1,9},",
+    "version": r"(?:fio[ -]\d{1,3}\.\d[\w.+-]{0,60}|[12]\.\d{1,2}(?:\.\d{1,2})?)$",
     "way": r"(?:read|write|trim|mixed)\s{0,3}:\s{0,3}(?:io|IOPS)\s{0,3}=",
     "latency": r"(?:slat|clat|lat|sync)\s{1,3}\([num]sec\)\s{0,9}:\s{0,3}min=",
     "percentiles": r"\w[\w/ .()%]{0,60}? percentiles \([num]sec\)",
@@ -32,7 +34,7 @@ _KINDS: Final = {
     "issued": r"issued(?: rwts?)?\s{0,9}:\s{0,3}total=",
     "status": r"Run status group \d",
     "disks": r"Disk stats \(read/write\)",
-    "disk": r"(?P<disk>[^\s:,]{1,100}): ios=\d",
+    "disk": r"[^\s:,]{1,100}: ios=\d",
     "said": r"(?:note|fio|warning|Warning|verify|client)\b.{0,60}?:",
     "other": (
         r"(?:bw|iops|lat|IO depths|submit|complete|latency|READ|WRITE|TRIM|MIXED|steadystate)"
@@ -41,14 +43,7 @@ _KINDS: Final = {
     ),
 }
 
-_START: Final = re.compile(
-    "|".join(
-        f"(?P<k_{kind}>{form})"
-        for kind, form in {
-            kind: re.sub(r"\?P<\w+>", "?:", form) for kind, form in _KINDS.items()
-        }.items()
-    )
-)
+_START: Final = re.compile("|".join(f"(?P<{kind}>{form})" for kind, form in _KINDS.items()))
 
 _END: Final = {
     "header": re.compile(r"iodepth=\d+$"),
@@ -95,7 +90,7 @@ def lines(text: str) -> Iterator[Line]:
         found = None
         length = len(piece)
         if match is not None and match.lastgroup is not None:
-            found = Line(number, match.lastgroup.removeprefix("k_"), bare)
+            found = Line(number, match.lastgroup, bare)
     if found is not None:
         yield found
 

@@ -1,7 +1,6 @@
 """fio's JSON and JSON+: a run for each group, with the interval logs that were given beside it."""
 
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from blklab.errors import BlklabError
 from blklab.fio import output
@@ -58,9 +57,4 @@ def asked(outcome: dict[str, Any]) -> dict[str, str]:
     return {**common, **{key: common[alias] for alias, key in _ALIASES.items() if alias in common}}
 
 
-_ALIASES = {"blocksize": "bs", "readwrite": "rw"}
-
-
-def folder(file: File) -> Path:
-    """Returns where a file lies: logs in the same folder are of the same run."""
-    return file.path.parent
+_ALIASES: Final = {"blocksize": "bs", "readwrite": "rw"}
