@@ -32,6 +32,10 @@ class FioRun:
     where: str
     """File and line, for messages."""
 
+    runtime_ms: float = 0.0
+    ios: tuple[int, int] = (0, 0)
+    """Reads and writes; 0 where the table does not say, as of the run time."""
+
 
 @dataclass(frozen=True)
 class RandomioRun:
@@ -161,7 +165,12 @@ def _fio_runs(path: Path, targets: Mapping[str, Any], tests: Mapping[str, Any]) 
         read_iops, write_iops = (_number(where, row, f"{way}_iops") for way in ("read", "write"))
         if read_iops + write_iops <= 0:
             raise UsageError(f"{where}: read_iops and write_iops are both 0")
-        yield FioRun(row["target"], row["test"], read_iops, write_iops, where)
+        runtime, reads, writes = (
+            _number(where, row, column) if row.get(column) else 0.0
+            for column in ("runtime_ms", "read_ios", "write_ios")
+        )
+        ios = (int(reads), int(writes))
+        yield FioRun(row["target"], row["test"], read_iops, write_iops, where, runtime, ios)
 
 
 def _device_io(path: Path) -> dict[tuple[str, str], dict[str, tuple[int, int]]]:

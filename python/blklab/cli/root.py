@@ -17,6 +17,7 @@ COMMANDS = {
         "blklab.cli.tune:tune", "Say which setting of a sweep mattered, and how to keep it"
     ),
     "compare": Entry("blklab.cli.compare:compare", "Compare results, and say whether they differ"),
+    "import": Entry("blklab.cli.import_:import_", "Keep what others measured as runs of your own"),
     "runs": Entry("blklab.cli.runs:runs", "See, export and remove results that were kept"),
     "restore": Entry(
         "blklab.cli.restore:restore", "Put back what a run that was killed has left changed"

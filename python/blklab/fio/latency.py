@@ -50,9 +50,8 @@ class Latency:
         }
         quantiles = self._ranked() if self.bins else self.quantiles
         for name in QUANTILES:
-            # The middle of the outermost bucket may lie beyond what was measured.
             value = quantiles.get(name)
-            found[name] = None if value is None else round(min(max(value, self.low), self.high))
+            found[name] = None if value is None else round(value)
         found["relative_error"] = RELATIVE_ERROR if quantiles else 0.0
         if self.bins:
             found["bins"] = [[value, self.bins[value]] for value in sorted(self.bins)]
@@ -70,7 +69,13 @@ class Latency:
             while wanted and below >= wanted[0][1] / 100 * total:
                 found[wanted.pop(0)[0]] = float(value)
         # 100 % of a large total may be rounded up.
-        return {**{name: float(bins[-1][0]) for name, _ in wanted}, **found}
+        found = {**{name: float(bins[-1][0]) for name, _ in wanted}, **found}
+        return {name: _within(value, self.low, self.high) for name, value in found.items()}
+
+
+def _within(value: float, low: float, high: float) -> float:
+    """Returns a quantile: the middle of the outermost bucket may lie beyond what was measured."""
+    return min(max(value, low), high)
 
 
 NOTHING: Final = Latency()
@@ -98,17 +103,17 @@ def read(way: Node, total_ios: int) -> Latency:
                 if not number.is_integer():
                     raise BlklabError(f"{counted.where}: found {number:g}, a count is expected")
                 bins[round(value * unit)] = int(number)
+    low, stddev = min(table.number("min", 0) * unit, high), table.number("stddev", 0) * unit
     given: dict[str, float] = {}
     if (percentiles := table.part("percentile")) is not None:
         # fio 2 fills up with "0.00".
         by_percentage = dict(percentiles.numbers())
         given = {
-            name: by_percentage[percentage] * unit
+            name: _within(by_percentage[percentage] * unit, low, high)
             for name, percentage in QUANTILES.items()
             if percentage in by_percentage
         }
-    low, stddev = table.number("min", 0) * unit, table.number("stddev", 0) * unit
-    return Latency(count, mean, stddev, min(low, high), high, bins or None, given)
+    return Latency(count, mean, stddev, low, high, bins or None, given)
 
 
 def merge(parts: Sequence[Latency]) -> Latency:

@@ -81,7 +81,8 @@ def _where(text: str, error: json.JSONDecodeError) -> str:
 
 def _names(value: Mapping[str, Any]) -> str:
     jobs = value.get("jobs", value.get("client_stats"))
-    named = [job.get("jobname") for job in jobs if isinstance(job, dict)] if jobs else []
+    found = jobs if isinstance(jobs, list) else []
+    named = [job.get("jobname") for job in found if isinstance(job, dict)]
     return repr(named)[:100_000]
 
 
@@ -204,10 +205,19 @@ def outcomes(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     Raises BlklabError for a document that is not fio's, a job that failed, and a group that did
     no I/O but trims, or none at all.
     """
+    return grouped(document, jobs(document))
+
+
+def grouped(document: Mapping[str, Any], jobs: Sequence[Job]) -> list[dict[str, Any]]:
+    """Returns one outcome a group of jobs, as `outcomes`; the rest is in the document."""
     groups: dict[int, list[Job]] = {}
-    for job in jobs(document):
+    for job in jobs:
         groups.setdefault(job.group, []).append(job)
-    return [_outcome(document, members) for members in groups.values()]
+    found = [_outcome(document, members) for members in groups.values()]
+    if len(found) > 1 and found[0]["devices"]:
+        for one in found:
+            one["warnings"].append(f"devices: what they did in all {len(found)} groups together")
+    return found
 
 
 def outcome(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Campaigns and runs of the store, as tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from blklab.text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from blklab.spec.cells import Plan
     from blklab.store.query import CampaignRow, Run
 
 
@@ -62,23 +63,43 @@ def show_runs(console: "Console", campaign: "CampaignRow", found: "Sequence[Run]
 
 def runs(campaign: "CampaignRow", found: "Sequence[Run]") -> Table:
     """Returns the table of a campaign's runs."""
-    labels = list(dict.fromkeys(label for run in found for label in run.labels))
-    varied = [label for label in labels if len({run.labels.get(label) for run in found}) > 1]
-    columns = [Column("run"), text("state"), *(text(label) for label in varied)]
-    columns += [Column(name) for name in ("read IOPS", "write IOPS", "mean", "99 %")]
     title = printable(campaign.title) or printable(campaign.name)
     note = f"{printable(campaign.path)}, begun {when(campaign.created)}, blklab {campaign.version}"
+    title = f"Campaign {campaign.number}: {title}, on {campaign.runner}"
+    rows = [([str(run.id), run.state], run.labels, run.outcome) for run in found]
+    return _table(title, [Column("run"), text("state")], rows, note)
+
+
+def show_measured(
+    console: "Console", plan: "Plan", found: "Sequence[tuple[Mapping[str, str], Any]]"
+) -> None:
+    """Prints runs that are in no store: labels and outcome of each."""
+    title = f"{printable(plan.title) or printable(plan.name)}, on {plan.runner}"
+    rows = [([str(number)], labels, outcome) for number, (labels, outcome) in enumerate(found, 1)]
+    terminal.draw(console, _table(title, [Column("#")], rows, "Not kept."))
+
+
+def _table(
+    title: str,
+    columns: list[Column],
+    rows: "Sequence[tuple[list[str], Mapping[str, str], Any]]",
+    note: str,
+) -> Table:
+    """Returns one row a run: what is before the labels, those that vary, the figures."""
+    labels = list(dict.fromkeys(label for _, own, _ in rows for label in own))
+    varied = [label for label in labels if len({own.get(label) for _, own, _ in rows}) > 1]
+    columns = [*columns, *(text(label) for label in varied)]
+    columns += [Column(name) for name in ("read IOPS", "write IOPS", "mean", "99 %")]
     return Table(
-        f"Campaign {campaign.number}: {title}, on {campaign.runner}",
+        title,
         columns,
         [
             [
-                str(run.id),
-                run.state,
-                *(printable(run.labels.get(label, words.NONE)) for label in varied),
-                *figures(run.outcome),
+                *before,
+                *(printable(own.get(label, words.NONE)) for label in varied),
+                *figures(outcome),
             ]
-            for run in found
+            for before, own, outcome in rows
         ],
         note,
         spare=("mean", "state"),

@@ -1,0 +1,366 @@
+"""fio's normal output, of versions 2.0 to 3.x: any number of runs, one after the other.
+
+fio rounds what it prints: `IOPS=30.2k`, `io=7078MiB`. Where it prints the exact count as well
+(`issued`), rates are that count over the runtime, by fio's own formula (show_ddir_status in
+stat.c), and bytes the count times the block size if that is one; unless the rounded figure
+contradicts them: then it is taken. Percentiles are as printed: whole numbers of the table's unit.
+Since 3.0 `KiB` are 1024 bytes and `kB` 1000; before, `KB` and `K` are 1024.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.fio import latency, output, text_header
+from blklab.fio.latency import Latency
+from blklab.fio.output import Job, Way
+from blklab.fio.text_header import Header
+from blklab.fio.text_lines import NAME, Line, lines
+from blklab.fio.text_numbers import in_bytes, scaled, unit_of
+from blklab.text import printable
+
+MOST_JOBS: Final = 100_000
+"""Of all runs in a text."""
+
+UNITS: Final = {"nsec": 1, "usec": 1000, "msec": 10**6}
+
+_JOB: Final = re.compile(
+    NAME + r": \(groupid=(?P<group>\d{1,9}),\s{0,9}jobs=(?P<jobs>\d{1,9})\)"
+    r"(?::\s{0,9}err=\s{0,9}(?P<error>\d{1,9})(?P<why>[^)]{0,300}\))?)?"
+)
+_PID: Final = re.compile(r"\bpid=(\d{1,10})")
+_NUMBER: Final = r"(\d{1,18}(?:\.\d{0,9})?)"
+_WAY: Final = re.compile(
+    r"(?P<way>\w+)\s{0,3}:\s{0,3}io=\s{0,9}(?P<io>[\d.]{1,20} ?\w{0,4})\s?,\s{0,9}"
+    r"bw=\s{0,9}(?P<bw>[\d.]{1,20} ?\w{0,4})(?:/s(?:ec)?)?\s?,\s{0,9}"
+    r"iops=\s{0,9}(?P<iops>[\d.]{1,20}[kKMG]?)\s{0,9},\s{0,9}runt=\s{0,9}(?P<runtime>\d{1,18})\s?msec"
+)
+_WAY_3: Final = re.compile(
+    r"(?P<way>\w+)\s{0,3}:\s{0,3}IOPS=\s{0,9}(?P<iops>[\d.]{1,20}[kKMG]?),\s{0,9}"
+    r"BW=\s{0,9}(?P<bw>[\d.]{1,20}\w{0,4})/s\s{0,9}(?:\([^)]{0,40}\))?\s{0,9}"
+    r"\((?P<io>[\d.]{1,20}\w{0,4})\s?/\s?(?P<runtime>\d{1,18})msec\)"
+)
+_LATENCY: Final = re.compile(
+    r"clat \((?P<unit>\w+)\)\s{0,9}:\s{0,9}min=\s{0,20}(?P<min>[\d.]{1,20}[kKMG]?)\s{0,9},\s{0,9}"
+    r"max=\s{0,20}(?P<max>[\d.]{1,20}[kKMG]?)\s{0,9},\s{0,9}avg=\s{0,20}(?P<mean>[\d.]{1,20}[kKMG]?)"
+    r"\s{0,9},\s{0,9}stdev=\s{0,20}(?P<stddev>[\d.]{1,20}[kKMG]?)"
+)
+_TABLE: Final = re.compile(r"clat percentiles \((\w+)\)")
+_PERCENTILE: Final = re.compile(r"(\d{1,3}\.\d{1,6})th=\[\s{0,20}>?=?(\d{1,18})\s{0,9}\]")
+_CPU: Final = re.compile(
+    rf"usr=\s{{0,9}}{_NUMBER}%,\s{{0,9}}sys=\s{{0,9}}{_NUMBER}%,\s{{0,9}}ctx=\s{{0,9}}(\d{{1,18}})"
+)
+_ISSUED: Final = re.compile(
+    r"total=(?:r=)?(\d{1,18})[,/](?:w=)?(\d{1,18})(?:[,/](?:[dt]=)?(\d{1,18}))?"
+)
+_DISK: Final = re.compile(r"([^\s:,]{1,100}): (.*)")
+_PAIR: Final = re.compile(r"\b(\w{2,20})=\s{0,9}(\d{1,18}(?:\.\d{1,9})?)(?:/(\d{1,18}))?")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One going of fio: all that one call of it printed."""
+
+    line: int
+    """Where it begins."""
+
+    jobs: Sequence[Job]
+    document: Mapping[str, Any]
+    """What of JSON's documents is not the jobs: `fio version`, `disk_util`, `notes`."""
+
+    failed: str | None = None
+    """What went wrong in it, and where; such a run has no outcomes."""
+
+    def outcomes(self) -> list[dict[str, Any]]:
+        """Returns one outcome a group, as `blklab.fio.output.outcomes`. Raises BlklabError."""
+        if self.failed is not None:
+            raise BlklabError(self.failed)
+        return output.grouped(self.document, self.jobs)
+
+
+@dataclass
+class _Way:
+    """One direction of a job, as far as it was read."""
+
+    iops: float
+    iops_step: float
+    """What a digit before the point is worth."""
+
+    size: int
+    size_step: float
+    bandwidth: int
+    runtime_ms: int
+    times: Sequence[float] = ()
+    """Least, most, mean and standard deviation, ns."""
+
+    percentiles: dict[float, int] = field(default_factory=dict)
+
+
+@dataclass
+class _Job:
+    name: str
+    group: int
+    jobs: int
+    pid: str
+    ways: dict[str, _Way] = field(default_factory=dict)
+    issued: tuple[int, int, int] | None = None
+    cpu: tuple[float, float, int] = (0.0, 0.0, 0)
+
+
+class _Reader:
+    """Puts runs together, line by line."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self._total = 0
+        self._headers: list[Header] = []
+        self._pids: list[tuple[str, int, str]] = []
+        self._begin(0)
+
+    def _begin(self, line: int) -> None:
+        self._line = line
+        self._jobs: list[_Job] = []
+        self._way: _Way | None = None
+        self._table: int | None = None
+        self._ended = False
+        self._version = ""
+        self._disks: list[dict[str, Any]] = []
+        self._notes: list[str] = []
+        self._failed: str | None = None
+
+    def _next(self, line: Line, *, headers: bool) -> None:
+        """Begins another run, if one has got as far as its jobs; `headers`, with its headers."""
+        if self._jobs:
+            self.close()
+            self._begin(line.number)
+            if headers:
+                self._headers = []
+        self._line = self._line or line.number
+
+    def read(self, line: Line) -> None:
+        """Takes a line. Raises BlklabError for one that is cut off."""
+        takes: Mapping[str, Callable[[Line], None]] = {
+            "header": self._read_header,
+            "version": self._read_version,
+            "job": self._read_job,
+            "way": self._read_way,
+            "latency": self._read_latency,
+            "percentiles": self._read_percentiles,
+            "row": self._read_row,
+            "cpu": self._read_cpu,
+            "issued": self._read_issued,
+            "status": self._read_status,
+            "disk": self._read_disk,
+            "said": self._read_note,
+        }
+        if line.kind in takes:
+            takes[line.kind](line)
+
+    def _wrong(self, line: Line, expected: str) -> BlklabError:
+        return BlklabError(
+            f"line {line.number}: found {printable(line.text[:60])!r}, {expected} is expected"
+        )
+
+    def _read_header(self, line: Line) -> None:
+        self._next(line, headers=True)
+        header = text_header.read(line.text)
+        if header is None:
+            raise self._wrong(line, "a job's rw=…, bs=…, iodepth=…")
+        if header not in self._headers and len(self._headers) < MOST_JOBS:
+            self._headers.append(header)
+
+    def _read_version(self, line: Line) -> None:
+        self._next(line, headers=True)
+        self._version = printable(line.text)
+
+    def _read_job(self, line: Line) -> None:
+        if self._ended:
+            self._next(line, headers=False)
+        match = _JOB.match(line.text)
+        if match is None:
+            raise self._wrong(line, "NAME: (groupid=…, jobs=…): err=…")
+        pid = _PID.search(line.text)
+        name = printable(match["name"])
+        self._jobs.append(
+            _Job(name, int(match["group"]), int(match["jobs"]), pid[1] if pid else "")
+        )
+        self._total += 1
+        if self._total > MOST_JOBS:
+            raise BlklabError(f"line {line.number}: more than {MOST_JOBS:,} jobs")
+        if int(match["error"] or 0):
+            why = printable((match["why"] or "").strip())
+            self._fail(f"job {name!r} failed: err={match['error']}{why and ' ' + why}", line)
+        self._way = self._table = None
+
+    def _fail(self, message: str, line: Line) -> None:
+        self._failed = self._failed or f"line {line.number}: {message}"
+
+    def _read_way(self, line: Line) -> None:
+        if not self._jobs or self._ended:
+            return
+        old = _WAY.match(line.text)
+        match = old or _WAY_3.match(line.text)
+        if match is None:
+            raise self._wrong(line, "IOPS, bandwidth, size and runtime")
+        job, name = self._jobs[-1], match["way"]
+        if name == "mixed":
+            self._fail(
+                f"job {job.name!r}: reads and writes are one figure (unified_rw_reporting=1):"
+                " a run that tells them apart is expected",
+                line,
+            )
+        kilo = 1024 if old else 1000
+        self._way = _Way(
+            scaled(match["iops"]),
+            unit_of(match["iops"]),
+            in_bytes(match["io"], kilo),
+            unit_of(match["io"], kilo),
+            in_bytes(match["bw"], kilo),
+            int(match["runtime"]),
+        )
+        self._table = None
+        job.ways[name] = self._way
+
+    def _read_latency(self, line: Line) -> None:
+        self._table = None
+        if self._way is not None and line.text.startswith("clat"):
+            match = _LATENCY.match(line.text)
+            if match is None:
+                raise self._wrong(line, "min, max, avg and stdev")
+            unit = UNITS[match["unit"]]
+            keys = ("min", "max", "mean", "stddev")
+            self._way.times = [scaled(match[key]) * unit for key in keys]
+
+    def _read_percentiles(self, line: Line) -> None:
+        match = _TABLE.match(line.text)
+        # Others are of submissions, of fsync or of one priority.
+        self._table = UNITS[match[1]] if match else None
+        self._read_row(line)
+
+    def _read_row(self, line: Line) -> None:
+        if self._way is None or self._table is None:
+            return
+        for percentage, value in _PERCENTILE.findall(line.text):
+            self._way.percentiles[float(percentage)] = int(value) * self._table
+
+    def _read_cpu(self, line: Line) -> None:
+        match = _CPU.search(line.text)
+        if match and self._jobs:
+            self._jobs[-1].cpu = float(match[1]), float(match[2]), int(match[3])
+        self._way = self._table = None
+
+    def _read_issued(self, line: Line) -> None:
+        match = _ISSUED.search(line.text)
+        if match and self._jobs and not self._ended:
+            self._jobs[-1].issued = int(match[1]), int(match[2]), int(match[3] or 0)
+
+    def _read_status(self, _: Line) -> None:
+        self._ended = True
+
+    def _read_disk(self, line: Line) -> None:
+        match = _DISK.match(line.text)
+        if match is None or not self._jobs:
+            return
+        self._ended = True
+        found = {name: (one, two) for name, one, two in _PAIR.findall(match[2])}
+        missing = {"ios", "merge", "ticks", "in_queue", "util"} - found.keys()
+        if missing:
+            raise self._wrong(line, f"{min(missing)}=…")
+        disk: dict[str, Any] = {"name": match[1]}
+        for word, key in _DISK_WORDS.items():
+            if word in found:
+                disk |= {f"{way}_{key}": int(float(found[word][at] or 0))
+                         for at, way in enumerate(output.WAYS)}  # fmt: skip
+        disk["in_queue"] = int(float(found["in_queue"][0]))
+        disk["util"] = float(found["util"][0])
+        if "aggrutil" in found:
+            disk["aggr_util"] = float(found["aggrutil"][0])
+        if len(self._disks) < MOST_JOBS:
+            self._disks.append(disk)
+
+    def _read_note(self, line: Line) -> None:
+        if len(self._notes) < output.MOST_NOTES:
+            self._notes.append(printable(line.text))
+
+    def close(self) -> None:
+        """Ends the last run."""
+        if not self._jobs:
+            return
+        pids = [(job.name, job.group, job.pid) for job in self._jobs]
+        if self.runs and pids == self._pids and all(pid for *_, pid in pids):
+            # --status-interval prints the same processes again and again: the last counts.
+            self.runs.pop()
+        self._pids = pids
+        document = {
+            "fio version": self._version or "unknown",
+            "disk_util": self._disks,
+            "notes": self._notes,
+        }
+        jobs = [self._made(job) for job in self._jobs]
+        self.runs.append(Run(self._line, jobs, document, self._failed))
+
+    def _made(self, job: _Job) -> Job:
+        header = text_header.of(self._headers, job.name, job.group)
+        options = dict(header.options) if header else {}
+        clones = [one for one in self._jobs if (one.name, one.group) == (job.name, job.group)]
+        options["numjobs"] = str(sum(clone.jobs for clone in clones))
+        sizes = header.sizes if header else (None, None)
+        read, write = (
+            _made(job.ways.get(way), job.issued and job.issued[at], sizes[at])
+            for at, way in enumerate(output.WAYS)
+        )
+        trims = job.issued[2] if job.issued else int("trim" in job.ways)
+        return Job(job.name, job.group, (read, write), trims, *job.cpu, options, ())
+
+
+_DISK_WORDS: Final = {"ios": "ios", "sectors": "sectors", "merge": "merges", "ticks": "ticks"}
+
+
+def _made(way: _Way | None, issued: int | None, size: int | None) -> Way:
+    """Returns what a direction did, exactly where the text says enough for it."""
+    if way is None:
+        return Way()
+    iops, runtime = way.iops, way.runtime_ms
+    total = round(iops * runtime / 1000)
+    exact = issued is not None
+    if issued is not None and runtime:
+        counted = issued * 1000 / runtime
+        exact = abs(counted - iops) <= max(way.iops_step, 0.01 * iops)
+        if exact:
+            iops, total = counted, issued
+    io_bytes, bandwidth = way.size, float(way.bandwidth)
+    if exact and size and abs(total * size - io_bytes) <= way.size_step:
+        io_bytes = total * size
+        bandwidth = io_bytes * 1000 / runtime if runtime else bandwidth
+    return Way(total, io_bytes, iops, bandwidth, runtime, _times(way, total))
+
+
+def _times(way: _Way, total: int) -> Latency:
+    if not way.times or not total:
+        return latency.NOTHING
+    low, high, mean, stddev = way.times
+    quantiles = {
+        name: float(way.percentiles[percentage])
+        for name, percentage in latency.QUANTILES.items()
+        if percentage in way.percentiles
+    }
+    return Latency(total, mean, stddev, low, high, None, quantiles)
+
+
+def read(text: str) -> list[Run]:
+    """Returns the runs in a text, in its order; none if there is nothing of fio's.
+
+    Raises BlklabError with the line for what begins as fio's and goes on otherwise.
+    """
+    reader = _Reader()
+    for line in lines(text):
+        try:
+            reader.read(line)
+        except BlklabError as error:
+            said = str(error)
+            where = "" if said.startswith("line ") else f"line {line.number}: "
+            raise BlklabError(where + said) from None
+    reader.close()
+    return reader.runs

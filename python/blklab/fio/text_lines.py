@@ -1,0 +1,116 @@
+"""The lines of fio's normal output, as fio wrote them: free of the terminal, and whole again.
+
+A terminal or a mail may have cut a long line in two, quoted it, coloured it, or run it together
+with the line of progress (`Jobs: 4 (f=4): …`) that fio overwrites with carriage returns.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+LONGEST: Final = 4000
+"""Characters of a line that are looked at; fio's are shorter."""
+
+WIDTH: Final = 79
+"""Characters: a line as long as this may have been cut in the middle of a word."""
+
+_ANSI: Final = re.compile(r"\x1b(?:\[[0-9;?]{0,40}[ -/]{0,4}[@-~]|[()][0-9A-B]|[=>])")
+_ETA: Final = re.compile(r"Jobs: \d{1,9} \(f=.{0,3000}?\[eta [\w:-]{0,40}\]?")
+_QUOTED: Final = re.compile(r"(?:[ \t]{0,3}>){1,20} ?")
+
+_NAME: Final = r"\S.{0,200}?"
+NAME: Final = f"(?P<name>{_NAME})"
+"""What a job may be called."""
+
+_KINDS: Final = {
+    "header": _NAME + r": \(g=\d{1,9}\):",
+    "job": _NAME + r": \(groupid=\d{1,9},",
+    "version": r"(?:fio[ -]\d{1,3}\.\d[\w.+-]{0,60}|[12]\.\d{1,2}(?:\.\d{1,2})?)$",
+    "way": r"(?:read|write|trim|mixed)\s{0,3}:\s{0,3}(?:io|IOPS)\s{0,3}=",
+    "latency": r"(?:slat|clat|lat|sync)\s{1,3}\([num]sec\)\s{0,9}:\s{0,3}min=",
+    "percentiles": r"\w[\w/ .()%]{0,60}? percentiles \([num]sec\)",
+    "row": r"\|",
+    "cpu": r"cpu\s{1,20}:\s{0,3}usr=",
+    "issued": r"issued(?: rwts?)?\s{0,9}:\s{0,3}total=",
+    "status": r"Run status group \d",
+    "disks": r"Disk stats \(read/write\)",
+    "disk": r"[^\s:,]{1,100}: ios=\d",
+    "said": r"(?:note|fio|warning|Warning|verify|client)\b.{0,60}?:",
+    "other": (
+        r"(?:bw|iops|lat|IO depths|submit|complete|latency|READ|WRITE|TRIM|MIXED|steadystate)"
+        r"\s{0,12}(?:\([^)]{0,12}\))?\s{0,9}:"
+        r"|Starting \d|Jobs: |fsync/|\.\.\.$|Laying out |All clients"
+    ),
+}
+
+_START: Final = re.compile("|".join(f"(?P<{kind}>{form})" for kind, form in _KINDS.items()))
+
+_END: Final = {
+    "header": re.compile(r"iodepth=\d+$"),
+    "job": re.compile(r"pid=\d+(?::.{0,60}\d{4})?$"),
+    "way": re.compile(r"msec\)?(?:; \d+ zone resets)?$"),
+    "latency": re.compile(r"stdev=\s{0,9}[\d.]+[kKMG]?$"),
+    "row": re.compile(r"\],?$"),
+    "cpu": re.compile(r"minf=\d+$"),
+    "issued": re.compile(r"\d$"),
+    "disk": re.compile(r"util=\s{0,9}[\d.]+%$"),
+}
+"""What a whole line of a kind ends with; of other kinds nothing is read, so that all are whole."""
+
+_REST: Final = re.compile(r"[\w.,%/:=)\]]{1,30}")
+"""What a line that looks whole may still have lost when it was cut: the rest of a word."""
+
+
+class Line(NamedTuple):
+    """A line as fio wrote it, without the blanks around it."""
+
+    number: int
+    """Where it begins, from 1."""
+
+    kind: str
+    text: str
+
+
+def lines(text: str) -> Iterator[Line]:
+    """Yields the lines that are fio's, as they were before anything cut them."""
+    found: Line | None = None
+    length = 0
+    for number, piece in _pieces(text):
+        bare = piece.strip()
+        match = _START.match(bare)
+        if match is None and found is not None and bare and _goes_on(found, length, bare):
+            glue = "" if length >= WIDTH or found.text.endswith(",") else " "
+            # A cut lets the blank that the next line begins with stand.
+            rest = piece.rstrip() if length >= WIDTH else bare
+            found = Line(found.number, found.kind, (found.text + glue + rest)[:LONGEST])
+            length = len(piece)
+            continue
+        if found is not None:
+            yield found
+        found = None
+        length = len(piece)
+        if match is not None and match.lastgroup is not None:
+            found = Line(number, match.lastgroup, bare)
+    if found is not None:
+        yield found
+
+
+def _goes_on(line: Line, length: int, rest: str) -> bool:
+    end = _END.get(line.kind)
+    if end is None or len(line.text) >= LONGEST:
+        return False
+    if end.search(line.text):
+        return length == WIDTH + 1 and _REST.fullmatch(rest) is not None
+    return length >= WIDTH // 2
+
+
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """Yields what stood between line ends and carriage returns, and in which line."""
+    for number, line in enumerate(text.split("\n"), 1):
+        plain = _ANSI.sub("", line) if "\x1b" in line else line
+        if "Jobs: " in plain:
+            plain = _ETA.sub("\r", plain)
+        for piece in plain.split("\r"):
+            shown = piece[:LONGEST].expandtabs()
+            quote = _QUOTED.match(shown)
+            yield number, shown[quote.end() :] if quote else shown

@@ -1,0 +1,1 @@
+"""Results that others measured, as runs of the store: one module a format, and a registry."""

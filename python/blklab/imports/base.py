@@ -1,0 +1,177 @@
+"""What a format takes and gives."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.store.series import Point
+from blklab.text import printable
+
+WAYS: Final = ("read", "write")
+
+MOST_RUNS: Final = 100_000
+"""Of one import."""
+
+LATENCIES: Final = ("mean", "stddev", "min", "max")
+QUANTILES: Final = (
+    *("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99"),
+)
+
+
+@dataclass(frozen=True)
+class File:
+    """Something to import."""
+
+    path: Path
+    """`-` is standard input."""
+
+    text: str
+    """Empty of a folder, whose format reads the files in it itself."""
+
+    named: bool = True
+    """Whether somebody asked for it; else it was found in a folder."""
+
+    @property
+    def where(self) -> str:
+        """What to call it in a message."""
+        return printable(str(self.path))
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a format is to read."""
+
+    files: Sequence[File]
+    device: str | None = None
+    """The device that is meant, of a source with several."""
+
+    interval_ns: int | None = None
+    """What lies between two reports, if the source does not say."""
+
+    keep_first: bool = False
+    """Whether the first report is like the others, and not of the time since boot."""
+
+    logs: Mapping[Path, Sequence[File]] = field(default_factory=dict)
+    """fio's interval logs, by the JSON of the same run."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """One run, as its source has it."""
+
+    where: str
+    """File, and line if it has several runs."""
+
+    workload: str
+    options: Mapping[str, str]
+    """What was asked for, in fio's words: rw, bs, iodepth, numjobs …; absent is unknown."""
+
+    outcome: Mapping[str, Any]
+    points: Sequence[Point] = ()
+    raw: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels that stand in any case, whether they tell runs apart or not."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What files had."""
+
+    runs: Sequence[Imported]
+    notes: Sequence[str] = ()
+    """What was left out, and why; each names its file."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """One form of results."""
+
+    name: str
+    runner: str
+    """The tool that measured."""
+
+    what: str
+    matches: Callable[[File], bool]
+    """Recognises a file by its content."""
+
+    read: Callable[[Given], Found]
+    """Raises BlklabError for a file that is not what it seemed to be: file, line, what is wrong."""
+
+
+def number(text: str, where: str, most: float = 1e18) -> float:
+    """Returns a number from 0 on; a comma may stand for the point. Raises BlklabError."""
+    try:
+        value = float(text.replace(",", "."))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= most:
+        raise BlklabError(f"{where}: found {printable(text[:40])!r}, a number is expected")
+    return value
+
+
+def way(
+    ios: int, io_bytes: int, runtime_ns: int, latency: Mapping[str, float | None] | None = None
+) -> dict[str, Any]:
+    """Returns `read` or `write` of a result, from counts; of a latency, what is known of it."""
+    seconds = runtime_ns / 1e9
+    return {
+        "total_ios": ios,
+        "io_bytes": io_bytes,
+        "iops": ios / seconds if seconds else 0.0,
+        "bw_bytes": io_bytes / seconds if seconds else 0.0,
+        "clat_ns": times(ios, latency),
+    }
+
+
+def times(ios: int, latency: Mapping[str, float | None] | None) -> dict[str, Any]:
+    """Returns `clat_ns` of a result; null what is not known."""
+    known = latency if ios and latency else {}
+    return {
+        "count": ios if known else 0,
+        **{key: known.get(key) for key in (*LATENCIES, *QUANTILES)},
+        "relative_error": 0.0,
+    }
+
+
+def outcome(
+    name: str,
+    runtime_ns: int,
+    ways: Sequence[Mapping[str, Any]],
+    devices: Sequence[Mapping[str, Any]] = (),
+    warnings: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Returns the outcome of a run that had one job, or of which no more is known."""
+    read, write = ways
+    return {
+        "runtime_ns": runtime_ns,
+        "read": read,
+        "write": write,
+        "groups": [{"name": name, "read": read, "write": write}],
+        "devices": list(devices),
+        "arrays": [],
+        "steady": None,
+        "command": None,
+        "warnings": list(warnings),
+        "forced": [],
+    }
+
+
+def device(name: str, ios: Sequence[int], **known: Any) -> dict[str, Any]:
+    """Returns an entry of `devices[]`; null what is not known."""
+    unknown = dict.fromkeys(
+        (
+            *("merges", "sectors", "ticks_ns", "busy_ns", "queue_ns"),
+            *("flushes", "flush_ns", "discards", "id"),
+        )
+    )
+    return {
+        "name": name,
+        "ios": list(ios),
+        **unknown,
+        "kind": "disk",
+        "above": [],
+        "leaf": True,
+        **known,
+    }

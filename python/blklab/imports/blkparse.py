@@ -1,0 +1,168 @@
+"""The summary at the end of blkparse's output: what a device did while it was traced.
+
+There is no latency in it and no runtime: that is the time between the first and the last event
+where the events are printed above it, else the bytes over the throughput, which is rounded.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.imports.base import File, Found, Given, Imported, device, outcome, way
+from blklab.text import printable
+
+_SECTION: Final = re.compile(r"(CPU\d{1,6}|Total) \(([^()]{1,100})\):\s*")
+_THROUGHPUT: Final = re.compile(
+    r"Throughput \(R/W\): ([\d,]{1,26})([KMG])iB/s / ([\d,]{1,26})([KMG])iB/s"
+)
+_EVENTS: Final = re.compile(r"Events \(([^()]{1,100})\): ([\d,]{1,26}) entries")
+_COUNT: Final = r"(\d{1,3}(?:,\d{3}){1,6}|\d{1,18})(?!\d)"
+_FIGURE: Final = re.compile(
+    r"(Reads?|Writes?|IO|Timer) (Queued|Dispatches|Requeued|Completed|Merges|depth|unplugs):"
+    r"\s{0,20}" + _COUNT + r"(?:,\s{1,20}" + _COUNT + r"([KMG])iB)?"
+)
+_EVENT: Final = re.compile(r"\s{0,9}\d{1,9},\d{1,9}\s+\d{1,6}\s+\d{1,12}\s+(\d{1,9}\.\d{1,9})\s")
+_SCALES: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def matches(file: File) -> bool:
+    """Tells whether there is a summary of blkparse's in a text."""
+    return "Throughput (R/W):" in file.text and "Completed:" in file.text
+
+
+@dataclass
+class _Device:
+    name: str
+    line: int
+    figures: dict[str, list[int]] = field(default_factory=dict)
+    """Reads and writes, or bytes of them, by what was done."""
+
+    throughput: tuple[int, int] = (0, 0)
+    events: int | None = None
+    span_ns: int = 0
+
+
+def read(given: Given) -> Found:
+    """Returns a run for each summary of each device."""
+    runs: list[Imported] = []
+    notes: list[str] = []
+    for file in given.files:
+        found = [
+            one for one in _summaries(file) if given.device is None or one.name == given.device
+        ]
+        if not found:
+            which = "" if given.device is None else f" of {printable(given.device)}"
+            raise BlklabError(f"{file.where}: no summary of blkparse's{which}")
+        done = []
+        for one in found:
+            try:
+                done.append(_run(file, one))
+            except BlklabError as error:
+                notes.append(f"{error}: left out")
+        if not done:
+            raise BlklabError(notes[-len(found)].removesuffix(": left out"))
+        runs += done
+    return Found(runs, notes)
+
+
+def _summaries(file: File) -> Iterator[_Device]:
+    """Yields devices as their summaries end, with `Events (…)`."""
+    now: _Device | None = None
+    span: tuple[float, float] | None = None
+    ended = False
+    for at, whole in enumerate(file.text.split("\n"), 1):
+        line = whole.rstrip()[:400]
+        bare = line.strip()
+        if event := _EVENT.match(line):
+            stamp = float(event[1])
+            first, last = span if span is not None and not ended else (stamp, stamp)
+            span, ended = (min(first, stamp), max(last, stamp)), False
+        elif section := _SECTION.fullmatch(bare):
+            name = printable(section[2])
+            if now is None or now.name != name:
+                now = _Device(name, at)
+            if section[1] == "Total":
+                now.figures = {}
+        elif now is not None and (throughput := _THROUGHPUT.fullmatch(bare)):
+            now.throughput = (
+                _number(throughput[1]) * _SCALES[throughput[2]],
+                _number(throughput[3]) * _SCALES[throughput[4]],
+            )
+        elif now is not None and (events := _EVENTS.match(bare)):
+            now.events = _number(events[2])
+            if span is not None:
+                now.span_ns = round((span[1] - span[0]) * 1e9)
+            yield now
+            now, ended = None, True
+        elif now is not None:
+            for side, what, count, size, unit in _FIGURE.findall(line):
+                _add(now, side, what, _number(count), size and _number(size) * _SCALES[unit])
+    if now is not None:
+        raise BlklabError(
+            f"{file.where}:{now.line}: the summary of {now.name} is cut off: Throughput (R/W) and"
+            " Events are expected"
+        )
+
+
+def _number(text: str) -> int:
+    digits = text.replace(",", "")
+    return int(digits) if digits else 0
+
+
+def _add(found: _Device, side: str, what: str, count: int, size: int | str) -> None:
+    if side in {"IO", "Timer"} or what == "depth":
+        return
+    at = 0 if side.startswith("Read") else 1
+    found.figures.setdefault(what, [0, 0])[at] += count
+    if isinstance(size, int):
+        found.figures.setdefault(f"{what} bytes", [0, 0])[at] += size
+
+
+def _run(file: File, found: _Device) -> Imported:
+    where = f"{file.where}:{found.line}"
+    completed = found.figures.get("Completed")
+    if completed is None or not any(completed):
+        raise BlklabError(f"{where}: {found.name} completed nothing: reads or writes are expected")
+    size = found.figures.get("Completed bytes", [0, 0])
+    runtime = found.span_ns or _runtime(size, found.throughput)
+    if not runtime:
+        raise BlklabError(
+            f"{where}: how long {found.name} was traced is not said: the throughput is 0, and"
+            " there are no events above the summary"
+        )
+    queued = found.figures.get("Queued", [0, 0])
+    merges = found.figures.get("Merges", [0, 0])
+    disk = device(
+        found.name,
+        completed,
+        merges=merges,
+        sectors=[one // 512 for one in size],
+        kind=_kind(found),
+    )
+    ways = [way(completed[at], size[at], runtime) for at in (0, 1)]
+    result: dict[str, Any] = outcome(found.name, runtime, ways, [disk])
+    result["blkparse"] = {
+        "queued": queued,
+        "queued_bytes": found.figures.get("Queued bytes", [0, 0]),
+        "dispatched": found.figures.get("Dispatches", [0, 0]),
+        "requeued": found.figures.get("Requeued", [0, 0]),
+        "completed": completed,
+        "throughput_bytes": list(found.throughput),
+        "events": found.events,
+    }
+    return Imported(where, "trace", {}, result, labels={"device": found.name})
+
+
+def _kind(found: _Device) -> str:
+    return next((kind for start, kind in _KINDS.items() if found.name.startswith(start)), "disk")
+
+
+_KINDS: Final[Mapping[str, str]] = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}
+
+
+def _runtime(size: list[int], throughput: tuple[int, int]) -> int:
+    """Returns ns, from the direction whose throughput is the least rounded."""
+    at = max((0, 1), key=lambda at: throughput[at])
+    return round(size[at] / throughput[at] * 1e9) if throughput[at] else 0

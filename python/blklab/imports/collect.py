@@ -1,0 +1,293 @@
+"""From files to campaigns: recognised, read, and given the labels that tell runs apart."""
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from blklab import __version__
+from blklab.errors import BlklabError, UsageError
+from blklab.imports import fio_log, registry
+from blklab.imports.base import MOST_RUNS, File, Format, Found, Given, Imported
+from blklab.spec.cells import Cell, Plan
+from blklab.store.finished import Finished
+from blklab.text import printable
+from blklab.units import parse_size
+
+LARGEST: Final = 256 << 20
+"""Bytes of one file; fio's largest outputs are a tenth of that."""
+
+LIMIT: Final = 1 << 63
+
+STDIN: Final = "-"
+
+TOLD: Final = ("rw", "bs", "iodepth", "numjobs", "rwmixread")
+"""Options that become labels."""
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What runs are called."""
+
+    name: str | None = None
+    title: str = ""
+    labels: Mapping[str, str] | None = None
+    """Labels of all runs, whatever the source says."""
+
+    renamed: Mapping[tuple[str, str], str] | None = None
+    """Another value of a label, by the label and what the source says; `device` is one as well."""
+
+
+class Sources(Plan):
+    """Runs that have a name of their own: no experiment file gives them one."""
+
+    @property
+    def name(self) -> str:
+        """What the campaign is called."""
+        return str(self.raw["import"]["name"])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A campaign to be stored: what one tool measured."""
+
+    plan: Plan
+    finished: Mapping[str, Finished]
+    """By the key of the cell."""
+
+    environment: Mapping[str, Any]
+
+
+def batches(
+    paths: Sequence[str], given: Given, naming: Naming, form: str | None = None
+) -> tuple[list[Batch], list[str]]:
+    """Returns one campaign a tool, and what is to be said of it. Raises BlklabError, UsageError."""
+    files = [file for path in paths for file in _files(path)]
+    full = [file for file in files if file.text.strip() or file.path.is_dir()]
+    if not full:
+        raise UsageError(f"{files[0].where}: is empty: results are expected")
+    found, notes = _read(full, given, form)
+    notes[:0] = [f"{file.where}: is empty: left out" for file in files if file not in full]
+    if not any(found.values()):
+        raise BlklabError(notes[0] if notes else "no runs in what was given")
+    first = full[0]
+    return [_batch(runner, runs, first, naming) for runner, runs in found.items() if runs], notes
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def _files(name: str) -> list[File]:
+    path = Path(name)
+    if name == STDIN:
+        return [File(path, _text(path, sys.stdin.buffer.read(LARGEST + 1)))]
+    try:
+        if path.is_dir():
+            folder = File(path, "")
+            if any(each.matches(folder) for each in registry.FOLDERS):
+                return [folder]
+            inside = sorted(one for one in path.iterdir() if one.is_file())
+            if not inside:
+                raise UsageError(f"{printable(name)}: there is no file in it")
+            found = [file for one in inside for file in _files(str(one))]
+            return [replace(file, named=False) for file in found]
+        with path.open("rb") as stream:
+            return [File(path, _text(path, stream.read(LARGEST + 1)))]
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{printable(name)}: cannot be read: {reason}") from None
+
+
+def _text(path: Path, content: bytes) -> str:
+    if len(content) > LARGEST:
+        raise UsageError(f"{printable(str(path))}: is larger than 256 MiB: this is no result")
+    if b"\0" in content[:8192]:
+        raise UsageError(f"{printable(str(path))}: is no text")
+    return content.decode("utf-8-sig", errors="replace")
+
+
+def _read(
+    files: Sequence[File], given: Given, form: str | None
+) -> tuple[dict[str, list[Imported]], list[str]]:
+    """Returns the runs by the tool that measured them."""
+    by_format: dict[str, list[File]] = {}
+    folders = []
+    notes: list[str] = []
+    for file in files:
+        if file.path.is_dir():
+            folders.append(file)
+        elif (name := form or _recognised(file)) is not None:
+            by_format.setdefault(name, []).append(file)
+        else:
+            notes.append(f"{file.where}: of no format that is known: left out")
+    companions = _companions(by_format.get("fio", []), by_format.get("fio-log", []))
+    joined = {log.path for logs in companions.values() for log in logs}
+    found: dict[str, list[Imported]] = {}
+
+    def take(each: Format, chosen: Sequence[File]) -> None:
+        read = _each(each, replace(given, files=chosen, logs=companions))
+        runs = found.setdefault(each.runner, [])
+        runs += read.runs
+        notes.extend(read.notes)
+        if len(runs) > MOST_RUNS:
+            raise BlklabError(f"{len(runs):,} runs: {MOST_RUNS:,} are the most")
+
+    if folders:
+        for each in registry.FOLDERS:
+            take(each, folders)
+    for name, each in registry.FORMATS.items():
+        chosen = [file for file in by_format.get(name, []) if file.path not in joined]
+        if chosen:
+            take(each, chosen)
+    return found, notes
+
+
+def _each(each: Format, given: Given) -> Found:
+    """Returns what a format makes of files; those that only lay in a folder may be broken."""
+    if each.name == "fio-log" or all(file.named for file in given.files):
+        return each.read(given)
+    runs: list[Imported] = []
+    notes: list[str] = []
+    for file in given.files:
+        try:
+            found = each.read(replace(given, files=[file]))
+        except BlklabError as error:
+            if file.named:
+                raise
+            notes.append(f"{error}: left out")
+            continue
+        runs += found.runs
+        notes += found.notes
+    return Found(runs, notes)
+
+
+def _recognised(file: File) -> str | None:
+    """Returns the name of a format; None of a file that nobody named. Raises UsageError."""
+    for name, each in registry.FORMATS.items():
+        if each.matches(file):
+            return name
+    if not file.named:
+        return None
+    known = "; ".join(f"{name}: {each.what}" for name, each in registry.FORMATS.items())
+    raise UsageError(f"{file.where}: of no format that is known ({known})")
+
+
+def _companions(documents: Sequence[File], logs: Sequence[File]) -> dict[Path, list[File]]:
+    """Returns the logs of each JSON: those in its folder, if it is the only one there."""
+    found = {}
+    for document in documents:
+        beside = [other for other in documents if other.path.parent == document.path.parent]
+        own = [log for log in logs if log.path.parent == document.path.parent]
+        if len(beside) == 1 and own:
+            found[document.path] = own
+    return found
+
+
+# --- labels --------------------------------------------------------------------------------------
+
+
+def _batch(runner: str, runs: Sequence[Imported], first: File, naming: Naming) -> Batch:
+    labels = _labels(runs, naming)
+    cells, finished = [], {}
+    for number, (run, own) in enumerate(zip(runs, labels, strict=True), 1):
+        if _too_large(run.outcome) or any(_too_large(vars(point)) for point in run.points):
+            raise BlklabError(f"{run.where}: has figures of 2^63 and more: this is no result")
+        cell = Cell(number, own, _document(run), 0)
+        cells.append(cell)
+        outcome = _renamed(run.outcome, naming)
+        seconds = run.outcome["runtime_ns"] / 1e9
+        finished[cell.key] = Finished(outcome, seconds, run.points, run.raw)
+    varied = [label for label in labels[0] if len({own.get(label) for own in labels}) > 1]
+    log = fio_log.NAME.fullmatch(first.path.name)
+    default = "published" if first.path.is_dir() else log["prefix"] if log else first.path.stem
+    # What a campaign is chosen with cannot be in its name.
+    name = naming.name or re.sub(r"[@:~]", "-", default).strip("-") or "stdin"
+    files = list(dict.fromkeys(run.where for run in runs))
+    raw = {"import": {"name": name, "files": files[:1000]}}
+    plan = Sources(naming.title, cells, varied, runner, first.path, raw)
+    return Batch(plan, finished, {"blklab": __version__, "imported": True})
+
+
+def _too_large(value: object) -> bool:
+    """Tells whether there is a number that the store cannot keep."""
+    match value:
+        case Mapping():
+            return any(_too_large(inner) for inner in value.values())
+        case list() | tuple():
+            return any(_too_large(inner) for inner in value)
+        case int() | float():
+            return not -LIMIT < value < LIMIT  # NaN is neither
+    return False
+
+
+def _document(run: Imported) -> dict[str, Any]:
+    """Returns the cell's document: the jobs as far as they are known, and where they stood."""
+    options = {key: str(value) for key, value in run.options.items()}
+    for key in ("numjobs", "iodepth"):
+        value = options.get(key, "1")
+        if not (value.isascii() and value.isdigit() and len(value) < 10):
+            del options[key]
+    return {"jobs": [{"name": run.workload, "options": options}], "source": run.where}
+
+
+def _labels(runs: Sequence[Imported], naming: Naming) -> list[dict[str, str]]:
+    """Returns the labels of each run.
+
+    An option is one if it is the same in all runs or tells runs of one workload apart: what goes
+    with the workload's name says nothing, and would part it from an experiment that has no such
+    label.
+    """
+    renamed, extra = naming.renamed or {}, dict(naming.labels or {})
+    told = [{key: _short(run.options[key]) for key in TOLD if key in run.options} for run in runs]
+    kept = [key for key in TOLD if _tells(key, runs, told)]
+    counts: dict[tuple[tuple[str, str], ...], int] = {}
+    found = []
+    for run, options in zip(runs, told, strict=True):
+        labels = {**run.labels, "workload": run.workload}
+        labels |= {key: options[key] for key in kept if key in options}
+        labels = {key: renamed.get((key, value), value) for key, value in labels.items()} | extra
+        labels.pop("repeat", None)
+        same = tuple(sorted(labels.items()))
+        counts[same] = counts.get(same, 0) + 1
+        found.append({**labels, "repeat": str(counts[same])})
+    return found
+
+
+def _tells(key: str, runs: Sequence[Imported], told: Sequence[Mapping[str, str]]) -> bool:
+    if len({options.get(key) for options in told}) == 1:
+        return key in told[0]
+    by_workload: dict[tuple[str, ...], set[str | None]] = {}
+    for run, options in zip(runs, told, strict=True):
+        around = (run.workload, *run.labels.values())
+        by_workload.setdefault(around, set()).add(options.get(key))
+    return any(len(values) > 1 for values in by_workload.values())
+
+
+def _short(value: str) -> str:
+    """Returns an option's value as people write it: `4k` for 4096."""
+    sizes = []
+    for part in str(value).split(","):
+        try:
+            size = parse_size(part)
+        except ValueError:
+            return str(value)
+        for unit, scale in (("m", 1 << 20), ("k", 1 << 10)):
+            if size >= scale and size % scale == 0:
+                sizes.append(f"{size // scale}{unit}")
+                break
+        else:
+            sizes.append(str(size))
+    return ",".join(sizes)
+
+
+def _renamed(outcome: Mapping[str, Any], naming: Naming) -> Mapping[str, Any]:
+    names = {old: new for (label, old), new in (naming.renamed or {}).items() if label == "device"}
+    if not names:
+        return outcome
+    devices = [
+        {**device, "name": names.get(device["name"], device["name"])}
+        for device in outcome["devices"]
+    ]
+    return {**outcome, "devices": devices}

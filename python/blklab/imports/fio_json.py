@@ -1,0 +1,60 @@
+"""fio's JSON and JSON+: a run for each group, with the interval logs that were given beside it."""
+
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.fio import output
+from blklab.imports import fio_log
+from blklab.imports.base import File, Found, Given, Imported
+
+
+def matches(file: File) -> bool:
+    """Tells whether there is a document of fio's in a text."""
+    return "{" in file.text and ('"jobs"' in file.text or '"client_stats"' in file.text)
+
+
+def read(given: Given) -> Found:
+    """Returns the runs in fio's JSON."""
+    runs: list[Imported] = []
+    for file in given.files:
+        try:
+            runs += _runs(file, given)
+        except BlklabError as error:
+            raise BlklabError(f"{file.where}: {error}") from None
+    return Found(runs)
+
+
+def _runs(file: File, given: Given) -> list[Imported]:
+    document = output.document(file.text)
+    found = output.outcomes(document)
+    logs = given.logs.get(file.path, ())
+    if logs and len(found) > 1:
+        raise BlklabError(
+            f"{len(found)} groups ran one after another: interval logs go with a run of one"
+        )
+    points = fio_log.with_totals(logs, output.jobs(document)) if logs else []
+    return [Imported(file.where, name(one), asked(one), one, points, file.text) for one in found]
+
+
+def name(outcome: dict[str, Any]) -> str:
+    """Returns what to call the workload of a run: its jobs."""
+    return "+".join(group["name"] for group in outcome["groups"])
+
+
+def asked(outcome: dict[str, Any]) -> dict[str, str]:
+    """Returns the options that all jobs of a run share, and how many jobs there were in all."""
+    by_job = list(outcome["fio"]["options"].values())
+    if not by_job:
+        return {}
+    common = {
+        key: value
+        for key, value in by_job[0].items()
+        if all(options.get(key) == value for options in by_job)
+    }
+    counts = [str(options.get("numjobs") or 1) for options in by_job]
+    if len(by_job) > 1 and all(count.isascii() and count.isdigit() for count in counts):
+        common["numjobs"] = str(sum(map(int, counts)))
+    return {**common, **{key: common[alias] for alias, key in _ALIASES.items() if alias in common}}
+
+
+_ALIASES: Final = {"blocksize": "bs", "readwrite": "rw"}

@@ -1,0 +1,238 @@
+"""fio's interval logs (`NAME_iops.1.log` …): a run with a series, or the series of a JSON's run.
+
+With `log_avg_msec` a line is an interval, and `blklab.fio.logs` merges the jobs. Without, it is an
+I/O; its bytes are in the fourth column, and quantiles are exact. Logs of submission (`slat`) are
+not used, and those of both together (`lat`) only where there is none of completion (`clat`).
+"""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from blklab.errors import BlklabError
+from blklab.fio import latency, logs
+from blklab.fio.output import Job
+from blklab.imports.base import File, Found, Given, Imported, outcome, times
+from blklab.store.series import JOBS, Point
+
+NAME: Final = re.compile(
+    r"(?P<prefix>.{0,200})_(?P<kind>iops|bw|clat|slat|lat)(?:\.(?P<job>\d{1,9}))?\.log", re.S
+)
+_FIRST: Final = re.compile(
+    r"\s{0,9}\d{1,18}\s{0,9},\s{0,9}\d{1,19}\s{0,9},\s{0,9}\d\s{0,9}(?:,\s{0,9}\d|\s*$)"
+)
+
+SECOND: Final = 10**9
+
+
+def matches(file: File) -> bool:
+    """Tells whether a text is a log of fio's: times, values and directions."""
+    first = file.text[:4000].lstrip().partition("\n")[0]
+    return _FIRST.match(first) is not None
+
+
+class _Log(NamedTuple):
+    file: File
+    prefix: str
+    kind: str
+    job: int
+
+
+def _named(file: File) -> _Log:
+    match = NAME.fullmatch(file.path.name)
+    if match is None:
+        raise BlklabError(
+            f"{file.where}: what it has of fio's is not known: NAME_iops.1.log, …_bw…, …_clat… or"
+            " …_lat… is expected"
+        )
+    return _Log(file, match["prefix"], match["kind"], int(match["job"] or 1))
+
+
+def read(given: Given) -> Found:
+    """Returns one run for each folder and name before `_iops`, `_bw`, `_clat`."""
+    runs: dict[tuple[str, str], list[_Log]] = defaultdict(list)
+    for log in map(_named, given.files):
+        runs[str(log.file.path.parent), log.prefix].append(log)
+    return Found([_run(members) for members in runs.values()])
+
+
+def with_totals(files: Sequence[File], jobs: Sequence[Job]) -> list[Point]:
+    """Returns the series of a run whose JSON says what each job did in all."""
+    chosen = _chosen([_named(file) for file in files])
+    if _each(chosen):
+        return _counted(chosen)[0]
+    return _points(logs.gather(_texts(chosen), "log", jobs))
+
+
+def _chosen(members: Sequence[_Log]) -> list[_Log]:
+    """Returns the logs that are used, one a kind and job."""
+    completions = any(log.kind == "clat" for log in members)
+    used = []
+    for log in members:
+        if log.kind == "lat" and not completions:
+            used.append(log._replace(kind="clat"))
+        elif log.kind in {"iops", "bw", "clat"}:
+            used.append(log)
+    seen: dict[tuple[str, int], str] = {}
+    for log in used:
+        other = seen.setdefault((log.kind, log.job), log.file.where)
+        if other != log.file.where:
+            raise BlklabError(f"{other} and {log.file.where}: both are the {log.kind} of one job")
+    if not used:
+        raise BlklabError(
+            f"{members[0].file.where}: logs of I/Os, bandwidth or completion are expected beside"
+        )
+    return used
+
+
+def _texts(chosen: Sequence[_Log]) -> dict[str, str]:
+    return {f"log_{log.kind}.{log.job}.log": log.file.text for log in chosen}
+
+
+def _points(jobs: Sequence[logs.JobLog]) -> list[Point]:
+    return [Point(JOBS, *part) for part in logs.merge(jobs, SECOND)]
+
+
+def _run(members: Sequence[_Log]) -> Imported:
+    chosen = _chosen(members)
+    jobs = len({log.job for log in chosen})
+    name = chosen[0].prefix or "fio"
+    if _each(chosen):
+        points, latencies = _counted(chosen)
+        found = [_exact(values) for values in latencies]
+    else:
+        try:
+            points = _points(logs.gather(_texts(chosen), "log"))
+        except BlklabError as error:
+            raise BlklabError(f"{chosen[0].file.where}: {error}") from None
+        found = [{}, {}]
+    if not any(point.read_ios or point.write_ios for point in points):
+        raise BlklabError(
+            f"{chosen[0].file.where}: no I/Os: {name}_iops.….log is expected among the logs"
+        )
+    runtime = points[-1].time_ns + points[-1].width_ns
+    ways = [_way(points, at, runtime, known) for at, known in enumerate(found)]
+    return Imported(
+        chosen[0].file.where,
+        name,
+        {"numjobs": str(jobs)},
+        outcome(name, runtime, ways),
+        points,
+    )
+
+
+def _way(
+    points: Sequence[Point], at: int, runtime_ns: int, known: Mapping[str, float]
+) -> dict[str, Any]:
+    parts = [
+        (point.read_ios, point.read_bytes, point.read_clat_ns)
+        if at == 0
+        else (point.write_ios, point.write_bytes, point.write_clat_ns)
+        for point in points
+    ]
+    ios, size = sum(part[0] for part in parts), sum(part[1] for part in parts)
+    timed = [(part[0], part[2]) for part in parts if part[2] is not None and part[0]]
+    weight = sum(count for count, _ in timed)
+    mean = math.fsum(count * value for count, value in timed) / weight if weight else None
+    latencies = {"mean": mean, **known} if mean is not None else None
+    seconds = runtime_ns / 1e9
+    return {
+        "total_ios": ios,
+        "io_bytes": size,
+        "iops": ios / seconds,
+        "bw_bytes": size / seconds,
+        "clat_ns": times(ios, latencies),
+    }
+
+
+# --- a line for each I/O -------------------------------------------------------------------------
+
+
+class _Io(NamedTuple):
+    time_ms: int
+    value: int
+    way: int
+    size: int
+
+
+def _each(chosen: Sequence[_Log]) -> bool:
+    """Tells whether lines are I/Os: of an interval there is no block size."""
+    for log in chosen:
+        fields = log.file.text[:4000].lstrip().partition("\n")[0].split(",")
+        size = fields[3].strip() if len(fields) > 3 else ""
+        if not (size.isascii() and size.isdigit()) or not size.strip("0"):
+            return False
+    return True
+
+
+def _counted(chosen: Sequence[_Log]) -> tuple[list[Point], list[list[int]]]:
+    """Returns the series by the second, and the latencies of reads and of writes."""
+    kind = "iops" if any(log.kind == "iops" for log in chosen) else chosen[0].kind
+    counted = [io for log in chosen if log.kind == kind for io in _ios(log.file)]
+    timed = [io for log in chosen if log.kind == "clat" for io in _ios(log.file)]
+    if not counted:
+        return [], [[], []]
+    end = max(io.time_ms for io in (*counted, *timed)) + 1
+    slices = math.ceil(end / 1000)
+    if slices > logs.MOST_SLICES:
+        raise BlklabError(
+            f"{chosen[0].file.where}: {slices:,} s: {logs.MOST_SLICES:,} at most are expected"
+        )
+    ios = [[0, 0] for _ in range(slices)]
+    size = [[0, 0] for _ in range(slices)]
+    lasted: list[list[list[int]]] = [[[], []] for _ in range(slices)]
+    for io in counted:
+        ios[io.time_ms // 1000][io.way] += 1
+        size[io.time_ms // 1000][io.way] += io.size
+    for io in timed:
+        lasted[io.time_ms // 1000][io.way].append(io.value)
+    points = [
+        Point(
+            JOBS,
+            at * SECOND,
+            SECOND if at < slices - 1 else end * 10**6 - at * SECOND,
+            *ios[at],
+            *size[at],
+            *(math.fsum(values) / len(values) if values else None for values in lasted[at]),
+        )
+        for at in range(slices)
+    ]
+    return points, [sorted(io.value for io in timed if io.way == way) for way in (0, 1)]
+
+
+def _ios(file: File) -> list[_Io]:
+    found = []
+    for number, line in enumerate(file.text.splitlines(), 1):
+        if not line.strip():
+            continue
+        fields = [part.strip() for part in line.split(",", 5)[:4]]
+        if len(fields) < 4 or not all(f.isascii() and f.isdigit() and len(f) < 19 for f in fields):
+            raise BlklabError(
+                f"{file.where}:{number}: found {line[:60]!r}, time, value, direction, size of an"
+                " I/O are expected"
+            )
+        time, value, way, size = map(int, fields)
+        if way < 2:
+            found.append(_Io(time, value, way, size))
+    return found
+
+
+def _exact(values: Sequence[int]) -> dict[str, float]:
+    """Returns a latency's figures from the sorted latencies of all I/Os."""
+    if not values:
+        return {}
+    mean = math.fsum(values) / len(values)
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    ranks = {
+        name: values[max(1, math.ceil(percent / 100 * len(values) - 1e-9)) - 1]
+        for name, percent in latency.QUANTILES.items()
+    }
+    return {
+        "mean": mean,
+        "stddev": math.sqrt(squares / max(1, len(values) - 1)),
+        "min": values[0],
+        "max": values[-1],
+        **ranks,
+    }

@@ -1,0 +1,47 @@
+"""fio's normal output: a run for each group of each going of fio in a text."""
+
+import re
+from typing import Final
+
+from blklab.errors import BlklabError
+from blklab.fio import text
+from blklab.imports.base import File, Found, Given, Imported
+from blklab.imports.fio_json import asked, name
+
+_SIGN: Final = re.compile(r"\(groupid=\d{1,9}, ?jobs=\d{1,9}\)|Run status group \d")
+
+
+def matches(file: File) -> bool:
+    """Tells whether fio's normal output is in a text."""
+    return _SIGN.search(file.text) is not None
+
+
+def read(given: Given) -> Found:
+    """Returns the runs in fio's normal output; what failed or did nothing is left out and noted."""
+    runs: list[Imported] = []
+    notes: list[str] = []
+    for file in given.files:
+        try:
+            found = text.read(file.text)
+        except BlklabError as error:
+            raise BlklabError(f"{file.where}: {error}") from None
+        if not found:
+            raise BlklabError(
+                f"{file.where}: no results of fio: NAME: (groupid=…, jobs=…): … is expected"
+            )
+        lines = file.text.split("\n")
+        ends = [run.line - 1 for run in found[1:]] + [len(lines)]
+        for run, end in zip(found, ends, strict=True):
+            where = f"{file.where}:{run.line}"
+            try:
+                outcomes = run.outcomes()
+            except BlklabError as error:
+                said = str(error)
+                at = f"{file.where}: " if said.startswith("line ") else f"{where}: "
+                notes.append(f"{at}{said}: left out")
+                continue
+            raw = "\n".join(lines[run.line - 1 : end])
+            runs += [Imported(where, name(one), asked(one), one, (), raw) for one in outcomes]
+    if not runs and notes:
+        raise BlklabError(notes[0].removesuffix(": left out"))
+    return Found(runs, notes)

@@ -1,0 +1,248 @@
+"""`iostat -x` of any sysstat: a run of the device that was meant, and a series for each device.
+
+Columns are found by name, whatever their order; decimals may have commas. Of every device the I/Os
+are rates times the interval, summed over the reports; latencies are `await`, in queue and device,
+and of means only. The interval is what lies between timestamps (`-t`), else what was asked for on
+a command line in the text, else a second. The first report is of the time since boot and left out,
+unless the text shows `iostat -y`, or `--keep-first` says so.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.imports.base import File, Found, Given, Imported, device, outcome, times
+from blklab.imports.iostat_reports import Report, Text, parse
+from blklab.store.series import JOBS, Point
+
+SECOND: Final = 10**9
+_STACKED: Final = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}
+
+
+def matches(file: File) -> bool:
+    """Tells whether there is a table of `iostat -x` in a text."""
+    return any(
+        "%util" in line and ("r/s" in line or "aqu-sz" in line) and "|" not in line
+        for line in file.text.split("\n")
+    )
+
+
+def read(given: Given) -> Found:
+    """Returns one run a file."""
+    runs, notes = [], []
+    for file in given.files:
+        text = parse(file)
+        run, said = _run(file, text, given)
+        runs.append(run)
+        notes += said
+    return Found(runs, notes)
+
+
+def _run(file: File, text: Text, given: Given) -> tuple[Imported, list[str]]:
+    reports, notes = list(text.reports), []
+    if not (text.skips_boot or given.keep_first):
+        if len(reports) == 1:
+            raise BlklabError(
+                f"{file.where}: one report, which is of the time since boot: a second is expected"
+                " (or --keep-first, if it was made with iostat -y)"
+            )
+        line = reports.pop(0).line
+        notes.append(f"{file.where}:{line}: the first report is of the time since boot: left out")
+    widths, said = _widths(reports, text, given)
+    notes += [f"{file.where}: {one}" for one in said]
+    names = list(dict.fromkeys(name for report in reports for name in report.devices))
+    if not names:
+        raise BlklabError(f"{file.where}: no device in the reports behind the first")
+    points = {name: _points(name, reports, widths) for name in names}
+    chosen = _chosen(file, points, given.device)
+    runtime = sum(widths)
+    devices = [_device(name, names, reports, widths) for name in names]
+    own = points[chosen]
+    ways = [_way(own, at, runtime) for at in (0, 1)]
+    if not any(way["total_ios"] for way in ways):
+        raise BlklabError(f"{file.where}: {chosen} did no I/O")
+    result = outcome(chosen, runtime, ways, devices, [one.partition(": ")[2] for one in notes])
+    result["cpu"] = _cpu(reports, widths)
+    jobs = [replace(point, source=JOBS) for point in own]
+    every = [point for series in points.values() for point in series]
+    run = Imported(file.where, "iostat", {}, result, [*jobs, *every], file.text, {"device": chosen})
+    return run, notes
+
+
+def _widths(reports: Sequence[Report], text: Text, given: Given) -> tuple[list[int], list[str]]:
+    """Returns the interval of each report, ns, and what is to be said of it."""
+    usual = given.interval_ns or (text.interval_s or 0) * SECOND
+    notes = []
+    gaps = [
+        (later.time_s - sooner.time_s) % 86400
+        if later.time_s is not None and sooner.time_s is not None
+        else 0
+        for sooner, later in zip(text.reports, text.reports[1:], strict=False)
+    ]
+    # Of a report, the time before it; the first one has none.
+    before = dict(zip([report.line for report in text.reports[1:]], gaps, strict=True))
+    known = sorted(gap for gap in gaps if gap)
+    if given.interval_ns is None and known:
+        usual = known[len(known) // 2] * SECOND
+    elif not usual:
+        usual = SECOND
+        notes.append("no times and no interval: reports a second apart are assumed (--interval)")
+    widths = []
+    for report in reports:
+        gap = before.get(report.line, 0) * SECOND
+        widths.append(gap if gap and given.interval_ns is None else usual)
+    return widths, notes
+
+
+def _chosen(file: File, points: Mapping[str, Sequence[Point]], wanted: str | None) -> str:
+    """Returns the device that the run is of: named, the only one with I/O, the only array."""
+    if wanted is not None:
+        if wanted not in points:
+            raise BlklabError(
+                f"{file.where}: there is no device {wanted!r}; it has {', '.join(points)}"
+            )
+        return wanted
+    busy = [
+        name
+        for name, series in points.items()
+        if any(point.read_ios or point.write_ios for point in series)
+    ] or list(points)
+    for some in (busy, [name for name in busy if _kind(name) == "md"]):
+        if len(some) == 1:
+            return some[0]
+    raise BlklabError(
+        f"{file.where}: {len(busy)} devices: --device says which is meant: {', '.join(busy[:40])}"
+    )
+
+
+def _kind(name: str, names: Sequence[str] = ()) -> str:
+    if any(name != other and _is_part(name, other) for other in names):
+        return "partition"
+    return next((kind for start, kind in _STACKED.items() if name.startswith(start)), "disk")
+
+
+def _is_part(name: str, whole: str) -> bool:
+    rest = name.removeprefix(whole)
+    return rest != name and (rest.isdigit() or (rest[:1] == "p" and rest[1:].isdigit()))
+
+
+class _Row:
+    """A device in a report, in blklab's units."""
+
+    def __init__(self, row: Mapping[str, float], width_ns: int) -> None:
+        seconds = width_ns / SECOND
+        self.ios = [row.get(f"{way}/s", 0.0) * seconds for way in "rw"]
+        self.bytes = [self._bytes(row, way) * seconds for way in "rw"]
+        self.merges = [row.get(f"{way}rqm/s", 0.0) * seconds for way in "rw"]
+        waits = [row.get(f"{way}_await", row.get("await")) for way in "rw"]
+        self.waits = [
+            None if wait is None or not ios else wait * 1e6
+            for wait, ios in zip(waits, self.ios, strict=True)
+        ]
+        self.busy = row.get("%util", 0.0) / 100 * width_ns
+        queue = row.get("aqu-sz", row.get("avgqu-sz"))
+        self.queue = None if queue is None else queue * width_ns
+        self.flushes = row["f/s"] * seconds if "f/s" in row else None
+        self.flush_ns = (self.flushes or 0) * row.get("f_await", 0.0) * 1e6
+        self.discards = row["d/s"] * seconds if "d/s" in row else None
+
+    @staticmethod
+    def _bytes(row: Mapping[str, float], way: str) -> float:
+        for unit, scale in (("sec", 512), ("kB", 1024), ("MB", 1 << 20), ("B", 1)):
+            if f"{way}{unit}/s" in row:
+                return row[f"{way}{unit}/s"] * scale
+        return 0.0
+
+
+def _points(name: str, reports: Sequence[Report], widths: Sequence[int]) -> list[Point]:
+    found, time = [], 0
+    for report, width in zip(reports, widths, strict=True):
+        row = _Row(report.devices.get(name, {}), width)
+        found.append(
+            Point(name, time, width, *map(round, row.ios), *map(round, row.bytes), *row.waits)
+        )
+        time += width
+    return found
+
+
+def _way(points: Sequence[Point], at: int, runtime_ns: int) -> dict[str, Any]:
+    parts = [
+        (point.read_ios, point.read_bytes, point.read_clat_ns)
+        if at == 0
+        else (point.write_ios, point.write_bytes, point.write_clat_ns)
+        for point in points
+    ]
+    ios, size = sum(part[0] for part in parts), sum(part[1] for part in parts)
+    timed = [(part[0], part[2]) for part in parts if part[2] is not None and part[0]]
+    weight = sum(count for count, _ in timed)
+    mean = math.fsum(count * wait for count, wait in timed) / weight if weight else None
+    seconds = runtime_ns / SECOND
+    return {
+        "total_ios": ios,
+        "io_bytes": size,
+        "iops": ios / seconds,
+        "bw_bytes": size / seconds,
+        "clat_ns": times(ios, None if mean is None else {"mean": mean}),
+    }
+
+
+def _device(
+    name: str, names: Sequence[str], reports: Sequence[Report], widths: Sequence[int]
+) -> dict[str, Any]:
+    """Returns what a device did in all reports."""
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    single: dict[str, float | None] = defaultdict(float)
+    for report, width in zip(reports, widths, strict=True):
+        if name not in report.devices:
+            continue
+        row = _Row(report.devices[name], width)
+        for at in (0, 1):
+            sums["ios"][at] += row.ios[at]
+            sums["merges"][at] += row.merges[at]
+            sums["sectors"][at] += row.bytes[at] / 512
+            sums["ticks_ns"][at] += row.ios[at] * (row.waits[at] or 0.0)
+        single["busy_ns"] = (single["busy_ns"] or 0.0) + row.busy
+        for key, value in (
+            ("queue_ns", row.queue),
+            ("flushes", row.flushes),
+            ("flush_ns", row.flush_ns if row.flushes is not None else None),
+            ("discards", row.discards),
+        ):
+            single[key] = None if value is None else (single[key] or 0.0) + value
+    kind = _kind(name, names)
+    found = {key: [round(one) for one in pair] for key, pair in sums.items()}
+    return device(
+        name,
+        found.pop("ios"),
+        **found,
+        **{key: None if value is None else round(value) for key, value in single.items()},
+        kind=kind,
+        leaf=kind in {"disk", "loop"},
+    )
+
+
+def _cpu(reports: Sequence[Report], widths: Sequence[int]) -> dict[str, float] | None:
+    """Returns shares of all CPUs, the mean over the reports; None without `avg-cpu`."""
+    told = [
+        (report.cpu, width) for report, width in zip(reports, widths, strict=True) if report.cpu
+    ]
+    whole = sum(width for _, width in told)
+    if not whole:
+        return None
+
+    def share(*columns: str) -> float:
+        return sum(
+            sum(cpu.get(column, 0.0) for column in columns) * width for cpu, width in told
+        ) / (100 * whole)
+
+    return {
+        "user": share("%user", "%nice"),
+        "system": share("%system"),
+        "iowait": share("%iowait"),
+        # iostat counts interrupts as system time.
+        "irq": 0.0,
+        "idle": share("%idle"),
+    }

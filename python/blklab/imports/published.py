@@ -1,0 +1,81 @@
+"""A folder of published figures (reference/README.md), to compare predictions with.
+
+`stack` is the target and `workload` the test, as in an experiment's results. What fio measured
+has no latency but in the runs of randomio, and devices have the I/Os of `fio_device_io.csv`.
+"""
+
+from blklab.analysis import reference
+from blklab.analysis.reference import FioRun, RandomioRun, Reference
+from blklab.imports.base import File, Found, Given, Imported, device, outcome, times
+from blklab.units import parse_size
+
+
+def matches(file: File) -> bool:
+    """Tells whether a folder has tables of published figures."""
+    return (file.path / reference.TARGETS).is_file()
+
+
+def read(given: Given) -> Found:
+    """Returns fio's runs of each folder."""
+    runs = []
+    for file in given.files:
+        tables = reference.read(file.path)
+        runs += [_fio(tables, run) for run in tables.runs]
+    return Found(runs)
+
+
+def read_randomio(given: Given) -> Found:
+    """Returns randomio's runs of each folder."""
+    runs = []
+    for file in given.files:
+        tables = reference.read(file.path)
+        where = str(file.path / reference.RANDOMIO)
+        runs += [_randomio(where, run) for run in tables.randomio]
+    return Found(runs)
+
+
+def _fio(tables: Reference, run: FioRun) -> Imported:
+    # Without a run time, figures are of a second.
+    seconds = run.runtime_ms / 1000 or 1.0
+    asked = {
+        key: str(value)
+        for key, value in {**tables.common, **tables.tests[run.test]}.items()
+        if key in {"rw", "bs", "iodepth", "numjobs", "rwmixread"}
+    }
+    size = parse_size(asked.get("bs", "4k"))
+    ways = []
+    for counted, iops in zip(run.ios, (run.read_iops, run.write_iops), strict=True):
+        ios = counted or (max(1, round(iops * seconds)) if iops else 0)
+        ways.append(
+            {
+                "total_ios": ios,
+                "io_bytes": ios * size,
+                "iops": iops,
+                "bw_bytes": iops * size,
+                "clat_ns": times(0, None),
+            }
+        )
+    disks = [
+        device(name, ios) for name, ios in tables.device_io.get((run.target, run.test), {}).items()
+    ]
+    result = outcome(run.test, round(seconds * 10**9), ways, disks)
+    return Imported(run.where, run.test, asked, result, labels={"stack": run.target})
+
+
+def _randomio(where: str, run: RandomioRun) -> Imported:
+    ways = [
+        {
+            "total_ios": max(1, round(iops)) if iops else 0,
+            "io_bytes": max(1, round(iops)) * run.io_bytes if iops else 0,
+            "iops": iops,
+            "bw_bytes": iops * run.io_bytes,
+            "clat_ns": times(round(iops), {"mean": milliseconds * 1e6}),
+        }
+        for iops, milliseconds in (
+            (run.read_iops, run.read_ms),
+            (run.write_iops, run.write_ms),
+        )
+    ]
+    options = {"rw": "randrw", "bs": str(run.io_bytes), "numjobs": str(run.threads)}
+    result = outcome("randomio", 10**9, ways)
+    return Imported(where, "randomio", options, result, labels={"stack": run.config})

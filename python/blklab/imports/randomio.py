@@ -1,0 +1,162 @@
+r"""randomio's tables, as the program prints them and as `blklab runs show --randomio` does.
+
+A table has rates and latencies only: I/Os are those rates over the seconds of an interval, which
+the command line says (`randomio FILE THREADS WRITES FSYNCS BYTES SECONDS`), else over one second.
+A line between the tables that names threads or sizes is of all that follows it:
+
+    randomio /dev/sdb 16 0.2 0.1 4096 60
+    16 threads, 64 KiB    stack=near bs=4k    Threads: 16
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.imports.base import File, Found, Given, Imported, number, outcome, times
+from blklab.text import printable
+from blklab.units import parse_size
+
+_HEAD: Final = re.compile(r"iops\s+min\s+avg\s+max\s+sdev\s*\|\s*iops\s+min\s+avg\s+max\s+sdev")
+_ROW: Final = re.compile(r"\s{0,20}(-?[\d.,]{1,20})\s{0,9}\|([^|]{1,200})\|(.{0,400})")
+_COMMAND: Final = re.compile(
+    r"\brandomio\s+(\S{1,200})\s+(\d{1,6})\s+([\d.]{1,12})\s+([\d.]{1,12})\s+(\d{1,12})\s+"
+    r"(\d{1,9})\b"
+)
+_PAIR: Final = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w.-]{0,60})=(\S{1,200})")
+_THREADS: Final = re.compile(
+    r"\b(?:threads?|jobs)\s{0,3}[:=]\s{0,3}(\d{1,6})\b|\b(\d{1,6})[ -]?(?:threads?\b|jobs\b)", re.I
+)
+_SIZE: Final = re.compile(r"\b(\d{1,12})\s?(bytes\b|[KMG](?:i?B)?\b|B\b)", re.I)
+_LABEL: Final = {"threads": "numjobs", "thread": "numjobs", "size": "bs", "iosize": "bs"}
+
+
+def matches(file: File) -> bool:
+    """Tells whether there is a table of randomio's in a text."""
+    return any(_HEAD.search(line[:400]) for line in file.text.split("\n"))
+
+
+def read(given: Given) -> Found:
+    """Returns a run for each line of each table."""
+    runs = [run for file in given.files for run in _tables(file)]
+    return Found(runs)
+
+
+def _tables(file: File) -> Iterator[Imported]:
+    said: dict[str, str] = {}
+    seconds, inside, fresh = 1, False, True
+    found = False
+    for at, whole in enumerate(file.text.split("\n"), 1):
+        line = whole.rstrip("\r")[:2000]
+        if _HEAD.search(line):
+            inside, fresh = True, True
+            continue
+        row = _ROW.fullmatch(line) if inside else None
+        if row is None:
+            if not line.strip() or set(line.strip()) <= set("-+|") or "latency (ms)" in line:
+                continue
+            if inside and line.lstrip()[:1].isdigit() and "|" in line:
+                raise BlklabError(_wrong(file, at, line))
+            named, lasting = _named(line)
+            if named:
+                # What one of our own tables is about replaces what the one before was about.
+                said = named if fresh or _PAIR.match(line) else {**said, **named}
+                fresh = False
+            seconds = lasting or seconds
+            continue
+        found = True
+        reads, writes, rest = _figures(file, at, line, row)
+        yield _run(file, at, reads, writes, seconds, {**said, **_named(rest)[0]})
+    if not found:
+        raise BlklabError(f"{file.where}: no line of randomio's table: iops | iops … is expected")
+
+
+def _wrong(file: File, at: int, line: str) -> str:
+    return (
+        f"{file.where}:{at}: found {printable(line.strip()[:60])!r}, total | 5 figures of reads |"
+        " 5 of writes are expected"
+    )
+
+
+def _figures(
+    file: File, at: int, line: str, row: "re.Match[str]"
+) -> tuple[list[float], list[float], str]:
+    reads = row[2].split()
+    writes = row[3].split(None, 5)
+    if len(reads) != 5 or len(writes) < 5:
+        raise BlklabError(_wrong(file, at, line))
+    where = f"{file.where}:{at}"
+    return (
+        [number(text, where, 1e12) for text in reads],
+        [number(text, where, 1e12) for text in writes[:5]],
+        writes[5] if len(writes) > 5 else "",
+    )
+
+
+def _named(line: str) -> tuple[dict[str, str], int | None]:
+    """Returns the labels that a line has, and the seconds of an interval if it says them."""
+    if command := _COMMAND.search(line):
+        share = float(command[3]) if command[3].count(".") < 2 else 0.0
+        mix = {"rwmixread": f"{100 - 100 * share:g}"} if 0 <= share <= 1 else {}
+        return {"numjobs": command[2], "bs": command[5], **mix}, int(command[6])
+    found = {}
+    for key, value in _PAIR.findall(line):
+        found[_LABEL.get(key.lower(), key)] = value
+    if not found:
+        if threads := _THREADS.search(line):
+            found["numjobs"] = threads[1] or threads[2]
+        if size := _SIZE.search(line):
+            unit = size[2].upper()
+            found["bs"] = size[1] + ("" if unit in {"BYTES", "B"} else unit[0].lower())
+    return {printable(key): printable(value) for key, value in found.items()}, None
+
+
+def _run(
+    file: File,
+    at: int,
+    reads: list[float],
+    writes: list[float],
+    seconds: int,
+    said: dict[str, str],
+) -> Imported:
+    try:
+        size = parse_size(said["bs"]) if "bs" in said else 0
+    except ValueError:
+        size = 0
+    labels = {key: value for key, value in said.items() if key not in _ASKED}
+    options: dict[str, str] = {
+        key: said[key] for key in _ASKED if key in said and key != "workload"
+    }
+    done = "randrw" if reads[0] and writes[0] else "randread" if reads[0] else "randwrite"
+    options.setdefault("rw", done)
+    name = said.get("workload", "randomio")
+    ways = [_way(figures, seconds, size) for figures in (reads, writes)]
+    return Imported(
+        f"{file.where}:{at}",
+        name,
+        options,
+        outcome(name, seconds * 10**9, ways),
+        labels={key: value for key, value in labels.items() if key != "repeat"},
+    )
+
+
+_ASKED: Final[tuple[str, ...]] = ("workload", "rw", "bs", "numjobs", "iodepth", "rwmixread")
+
+
+def _way(figures: list[float], seconds: int, size: int) -> dict[str, Any]:
+    iops, low, mean, high, deviation = figures
+    # A rate below one in the interval is still of an I/O.
+    ios = max(1, round(iops * seconds)) if iops else 0
+    latency = {
+        "mean": mean * 1e6,
+        "stddev": deviation * 1e6,
+        "min": round(low * 1e6),
+        "max": round(high * 1e6),
+    }
+    return {
+        "total_ios": ios,
+        "io_bytes": ios * size,
+        "iops": iops,
+        "bw_bytes": iops * size,
+        "clat_ns": times(ios, latency),
+    }

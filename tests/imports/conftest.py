@@ -1,0 +1,32 @@
+"""Samples to import: tests/data/imports/README.md says what they are."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from blklab.imports.base import Given
+from blklab.imports.collect import Batch, Naming, batches
+
+DATA = Path(__file__).parents[1] / "data" / "imports"
+FIO = Path(__file__).parents[1] / "data" / "fio"
+ROOT = Path(__file__).parents[2]
+
+
+def imported(
+    *paths: Path | str, form: str | None = None, naming: Naming | None = None, **given: Any
+) -> tuple[Batch, list[str]]:
+    """Returns the only batch of files, and the notes."""
+    found, notes = batches([str(p) for p in paths], Given((), **given), naming or Naming(), form)
+    (batch,) = found
+    return batch, notes
+
+
+def runs(batch: Batch) -> list[tuple[Mapping[str, str], Mapping[str, Any]]]:
+    """Returns labels and outcome of each run."""
+    return [(cell.labels, batch.finished[cell.key].outcome) for cell in batch.plan.cells]
+
+
+def outcome(*paths: Path | str, **given: Any) -> Mapping[str, Any]:
+    """Returns the outcome of the only run in files."""
+    ((_, found),) = runs(imported(*paths, **given)[0])
+    return found

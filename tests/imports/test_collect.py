@@ -1,0 +1,201 @@
+"""Files to campaigns: recognised, labelled, bounded; and whatever is wrong is one line."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blklab.errors import BlklabError, UsageError
+from blklab.imports import collect, registry
+from blklab.imports.base import File, Given
+from blklab.imports.collect import Naming, batches
+from tests.imports.conftest import DATA, FIO, ROOT, imported, runs
+
+DESCRIBED = ("result", "imported result")
+"""Sections of docs/formats.md."""
+
+SAMPLES = {
+    **{path.name: "fio-text" for path in DATA.glob("*fio*.txt")},
+    **{path.name: "iostat" for path in DATA.glob("*iostat*.txt")},
+    "fio-3.33.json": "fio",
+    "form-randomio.txt": "randomio",
+    "form-blkparse.txt": "blkparse",
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_format_is_recognised_by_no_other(name: str) -> None:
+    file = File(DATA / name, (DATA / name).read_text())
+    matching = [key for key, each in registry.FORMATS.items() if each.matches(file)]
+    assert matching == [SAMPLES[name]]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_field_is_documented(name: str) -> None:
+    text = (ROOT / "docs" / "formats.md").read_text()
+    sections = "".join(text.split(f"## {title}")[1].split("\n## ")[0] for title in DESCRIBED)
+    said = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", sections))))
+    device = "sda" if "iostat" in name else None
+    batch, _ = imported(DATA / name, device=device, keep_first=True, interval_ns=10**10)
+    for _, outcome in runs(batch):
+        devices = [key for device in outcome["devices"] for key in device]
+        inner = [key for part in ("fio", "blkparse") for key in outcome.get(part, {})]
+        assert {*outcome, *devices, *inner, *outcome["read"]} - said == set()
+
+
+def test_a_folder_is_all_that_is_in_it(tmp_path: Path) -> None:
+    for name in ("fio-3.25.txt", "form-randomio.txt", "README.md"):
+        (tmp_path / name).write_text((DATA / name).read_text())
+    (tmp_path / "broken.json").write_text('{"jobs": [')
+    found, notes = batches([str(tmp_path)], Given(()), Naming(name="all"))
+    assert [(one.plan.runner, len(one.plan.cells)) for one in found] == [
+        ("fio", 3),
+        ("randomio", 3),
+    ]
+    assert {one.plan.name for one in found} == {"all"}
+    assert sorted(notes) == [
+        f"{tmp_path}/README.md: of no format that is known: left out",
+        f"{tmp_path}/broken.json: fio's JSON is broken: it is cut off in line 1: left out",
+    ]
+
+
+def test_labels_are_given_and_renamed() -> None:
+    naming = Naming(
+        labels={"stack": "near", "repeat": "9"},
+        renamed={("workload", "mytest"): "sync", ("device", "nvme1n1"): "nvme"},
+    )
+    batch, _ = imported(DATA / "fio-3.25.txt", naming=naming)
+    (first, _), (second, raw), _ = runs(batch)
+    assert first["stack"] == "near"
+    assert [first["repeat"], second["repeat"]] == ["1", "2"]
+    assert second["workload"] == "sync"
+    assert raw["devices"][0]["name"] == "nvme"
+
+
+def test_names_can_be_chosen_with(tmp_path: Path) -> None:
+    path = tmp_path / "run@12:30~.out"
+    path.write_text((DATA / "form-randomio.txt").read_text())
+    assert imported(path)[0].plan.name == "run-12-30"
+    assert imported(path, naming=Naming(name="v1.2"))[0].plan.name == "v1.2"
+
+
+def test_published_figures() -> None:
+    naming = Naming(renamed={("stack", "fast-raid10"): "near", ("device", "sdc"): "ssd"})
+    found, notes = batches([str(ROOT / "reference")], Given(()), naming)
+    assert notes == []
+    randomio, fio = found  # the newer of the name is fio's
+    assert (randomio.plan.runner, fio.plan.runner) == ("randomio", "fio")
+    assert {randomio.plan.name, fio.plan.name} == {"published"}
+    by_labels = {(one["stack"], one["workload"]): run for one, run in runs(fio)}
+    near = by_labels["near", "randread"]
+    assert near["read"]["iops"] == 207520.7
+    assert (near["read"]["total_ios"], near["runtime_ns"]) == (8388608, 40423 * 10**6)
+    assert [(d["name"], d["ios"]) for d in near["devices"]] == [
+        ("nvme0n1", [4420890, 10]),
+        ("ssd", [3963871, 11]),
+    ]
+    labels, run = runs(randomio)[1]
+    assert labels["stack"] == "md10fs"
+    assert (labels["numjobs"], labels["bs"]) == ("8", "512")
+    assert run["read"]["clat_ns"]["mean"] == 18.4e6
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty: results are expected"),
+        (b"\n \n", "is empty: results are expected"),
+        (b"hello\n", "of no format that is known (fio: fio's JSON, JSON+; fio-log:"),
+        (b"a\0b", "is no text"),
+    ],
+)
+def test_what_is_no_result(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(UsageError) as caught:
+        imported(path)
+    assert str(caught.value).startswith(f"{path}: {said}")
+
+
+def test_files_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "LARGEST", 100)
+    path = tmp_path / "file"
+    path.write_text("x" * 101)
+    with pytest.raises(UsageError, match="is larger than 256 MiB"):
+        imported(path)
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        imported(tmp_path / "nothing")
+
+
+TEXTS = {
+    **{name: (DATA / name).read_text() for name in SAMPLES},
+    "one_iops.1.log": (FIO / "one_iops.1.log").read_text(),
+}
+
+
+@given(
+    st.sampled_from(sorted(TEXTS)),
+    st.floats(0, 1),
+    st.integers(0, 300),
+    st.text(max_size=30),
+    st.booleans(),
+)
+def test_mangled_files_are_one_line_or_a_result(
+    tmp_path_factory: pytest.TempPathFactory,
+    name: str,
+    place: float,
+    length: int,
+    new: str,
+    twice: bool,
+) -> None:
+    content = TEXTS[name]
+    at = round(place * len(content))
+    path = tmp_path_factory.mktemp("mangled") / name
+    path.write_text(
+        content[:at] + new + content[at + length :] + (content if twice else ""), errors="replace"
+    )
+    try:
+        found, _ = batches([str(path)], Given((), None, None, True), Naming())
+    except BlklabError as error:
+        assert str(path) in str(error)
+        assert len(str(error).splitlines()) == 1
+    else:
+        for batch in found:
+            for labels, outcome in runs(batch):
+                assert json.dumps([dict(labels), outcome], allow_nan=False)
+
+
+@pytest.mark.parametrize("name", registry.FORMATS)
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("x" * 100_000, "1, 2, 3, " * 10_000, "r/s w/s %util " * 10_000, "iops min avg " * 9000),
+        *("12 | " * 20_000, "Reads Queued: 1, " * 9000, "randomio /dev/x " * 9000, "=" * 99_999),
+    ],
+)
+def test_long_lines_are_soon_refused(tmp_path: Path, name: str, line: str) -> None:
+    path = tmp_path / "x_iops.1.log"
+    path.write_text("\n".join([line] * 5))
+    with pytest.raises(BlklabError):
+        imported(path, form=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x_iops.1.log", "1000, 9999999999999999999, 0, 0\n2000, 9999999999999999999, 0, 0\n"),
+        ("x_iops.1.log", "0, 1, 0, 999999999999999999\n" * 20),
+        (
+            "table.txt",
+            "iops min avg max sdev | iops min avg max sdev\n9 | 9 0 1e15 1 1 | 0 0 0 0 0",
+        ),
+    ],
+)
+def test_what_the_store_cannot_keep_is_refused(tmp_path: Path, name: str, content: str) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(BlklabError, match=r"figures of 2\^63 and more|a number is expected"):
+        imported(path)

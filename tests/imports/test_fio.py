@@ -1,0 +1,127 @@
+"""fio's JSON, text and interval logs as runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from blklab.errors import BlklabError
+from blklab.store.series import JOBS
+from tests.imports.conftest import DATA, FIO, imported, outcome, runs
+
+
+def test_a_run_a_group() -> None:
+    batch, _ = imported(DATA / "fio-3.33.json")
+    assert batch.plan.runner == "fio"
+    labels = [labels for labels, _ in runs(batch)]
+    assert [one["workload"] for one in labels] == ["clones", "mixed", "together", "ranged"]
+    # What goes with the workload is no label: an experiment's results have none such.
+    assert labels[0].keys() == {"workload", "repeat"}
+    clones = batch.plan.cells[0].document["jobs"][0]["options"]
+    assert (clones["rw"], clones["iodepth"], clones["numjobs"]) == ("randread", "4", "2")
+    text, _ = imported(DATA / "fio-3.33.txt")
+    assert [one for one, _ in runs(text)] == labels
+    for (_, said), (_, known) in zip(runs(text), runs(batch), strict=True):
+        assert said["read"]["total_ios"] == known["read"]["total_ios"]
+
+
+def test_what_tells_runs_of_one_job_apart_is_a_label() -> None:
+    batch, _ = imported(DATA / "fio-3.25.txt")
+    assert [labels for labels, _ in runs(batch)] == [
+        {"workload": "mytest", "rw": "write", "bs": bs, "iodepth": "1", "numjobs": "1"}
+        | {"repeat": repeat}
+        for bs, repeat in (("4k", "1"), ("4k", "2"), ("2300", "1"))
+    ]
+    assert batch.plan.varied == ["bs", "repeat"]
+    raw = batch.finished[batch.plan.cells[1].key].raw
+    assert raw.startswith("mytest: (g=0)")
+    assert "nvme1n1: ios=0/2568" in raw
+    assert "bs=2300" in raw  # the prompt before the next run
+
+
+def test_runs_that_failed_are_left_out_and_said(tmp_path: Path) -> None:
+    content = (DATA / "fio-3.25.txt").read_text().replace("err= 0: pid=1683564", "err= 5: pid=1")
+    path = tmp_path / "runs.txt"
+    path.write_text(content)
+    batch, notes = imported(path)
+    assert len(batch.plan.cells) == 2
+    assert notes == [f"{path}: line 41: job 'mytest' failed: err=5: left out"]
+    path.write_text(content.replace("err= 0", "err= 5"))
+    with pytest.raises(BlklabError, match=r"runs\.txt: line 5: job 'mytest' failed: err=5$"):
+        imported(path)
+
+
+# --- logs ----------------------------------------------------------------------------------------
+
+
+def test_logs_are_the_series_of_the_json_beside_them() -> None:
+    logs = sorted(FIO.glob("one_*.log"))
+    batch, notes = imported(FIO / "one.json", *logs)
+    assert notes == []
+    (cell,) = batch.plan.cells
+    finished = batch.finished[cell.key]
+    assert finished.points
+    assert sum(point.read_ios for point in finished.points) == finished.outcome["read"]["total_ios"]
+    assert {point.source for point in finished.points} == {JOBS}
+
+
+def test_logs_alone_are_a_run() -> None:
+    batch, _ = imported(*sorted(FIO.glob("four_*.log")))
+    ((labels, run),) = runs(batch)
+    assert batch.plan.name == "four"
+    assert labels["workload"] == "four"
+    known = json.loads((FIO / "four.json").read_text())["jobs"]
+    for way in ("read", "write"):
+        total = sum(job[way]["total_ios"] for job in known)
+        # fio loses what came after the last interval.
+        assert run[way]["total_ios"] == pytest.approx(total, rel=0.2)
+    assert run["read"]["clat_ns"]["p99"] is None
+
+
+def test_logs_of_every_io_are_exact(tmp_path: Path) -> None:
+    (tmp_path / "raw_iops.1.log").write_text(
+        "0, 1, 0, 4096, 0\n500, 1, 0, 4096, 0\n1500, 1, 1, 8192, 0\n"
+    )
+    (tmp_path / "raw_clat.1.log").write_text(
+        "0, 1000, 0, 4096, 0\n500, 3000, 0, 4096, 0\n1500, 7000, 1, 8192, 0\n"
+    )
+    (tmp_path / "raw_slat.1.log").write_text("")
+    batch, notes = imported(*tmp_path.iterdir())
+    assert notes == [f"{tmp_path}/raw_slat.1.log: is empty: left out"]
+    ((_, run),) = runs(batch)
+    assert run["runtime_ns"] == 1501 * 10**6
+    assert (run["read"]["total_ios"], run["read"]["io_bytes"]) == (2, 8192)
+    assert (run["write"]["total_ios"], run["write"]["io_bytes"]) == (1, 8192)
+    latency = run["read"]["clat_ns"]
+    assert (latency["mean"], latency["min"], latency["p50"], latency["p99"]) == (
+        (2000, 1000, 1000, 3000)
+    )
+    points = batch.finished[batch.plan.cells[0].key].points
+    assert [(p.time_ns, p.width_ns, p.read_ios, p.write_ios) for p in points] == [
+        (0, 10**9, 2, 0),
+        (10**9, 501 * 10**6, 0, 1),
+    ]
+
+
+def test_the_latency_of_both_stands_in_for_that_of_completion(tmp_path: Path) -> None:
+    (tmp_path / "x_iops.1.log").write_text("1000, 10, 0, 0, 0\n2000, 20, 0, 0, 0\n")
+    (tmp_path / "x_lat.1.log").write_text("1000, 500, 0, 0, 0\n2000, 800, 0, 0, 0\n")
+    run = outcome(*tmp_path.iterdir())
+    assert run["read"]["total_ios"] == 30
+    assert run["read"]["clat_ns"]["mean"] == pytest.approx((10 * 500 + 20 * 800) / 30)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("x.log", "1000, 10, 0, 0\n", r"x\.log: what it has of fio's is not known"),
+        ("x_bw.1.log", "1000, 10, 0, 0\n", "no I/Os: x_iops.….log is expected among the logs"),
+        ("x_slat.1.log", "1000, 10, 0, 0\n", "logs of I/Os, bandwidth or completion"),
+        ("x_iops.1.log", "1000, 10, 0, 0\nnonsense\n", "line 2: found 'nonsense', time, value"),
+        ("x_iops.1.log", "1000, 1, 0, 512\n1001, 1, 0\n", r"iops\.1\.log:2: found '1001, 1, 0'"),
+    ],
+)
+def test_logs_that_are_wrong(tmp_path: Path, name: str, content: str, said: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(BlklabError, match=said):
+        imported(tmp_path / name)
