@@ -156,6 +156,15 @@ def test_a_doubtful_failure_is_none_when_it_must_be_sure() -> None:
     assert fail_if.failures(pair(100, 50), condition, sure=True)
 
 
+def test_nothing_to_judge_is_no_success() -> None:
+    one, two = three(100, stack="raid1"), three(100, stack="near")
+    rows = [*one, *three(100, stack="far")]
+    found = compare([Side("a", rows), Side("b", two)], ["iops"], no_points)
+    with pytest.raises(UsageError, match="no cell has iops on both sides; they are told apart by"):
+        fail_if.failures(found, fail_if.parse("iops < 0.95*baseline"), sure=False)
+    assert fail_if.failures(found, fail_if.parse("iops < 200"), sure=False)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

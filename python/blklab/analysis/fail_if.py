@@ -70,12 +70,22 @@ def failures(comparison: Comparison, condition: Condition, *, sure: bool) -> lis
     """Returns a line for each cell and side that the condition holds of.
 
     With `sure`, a relative bound must lie outside the confidence interval as well, on the wrong
-    side of it.
+    side of it. Raises UsageError if there is nothing to judge: that is no success.
     """
     found = []
-    for row in comparison.rows:
-        if row.metric != condition.metric:
-            continue
+    rows = [row for row in comparison.rows if row.metric == condition.metric]
+    judged = [
+        value
+        for row in rows
+        for value in row.values[1:]
+        if value is not None and (row.values[0] is not None or not condition.relative)
+    ]
+    if not judged:
+        raise UsageError(
+            f"--fail-if {condition.text!r}: no cell has {condition.metric} on both sides; they"
+            f" are told apart by {', '.join(comparison.by) or 'nothing'}: see blklab runs show"
+        )
+    for row in rows:
         for at in range(1, len(row.values)):
             if _holds(row, at, condition, sure=sure):
                 labels = " ".join(f"{label}={value}" for label, value in row.labels.items())

@@ -87,7 +87,10 @@ def compare(
 
     wanted = [fail_if.parse(text) for text in conditions]
     kept = Store(store)
-    chosen = [(words, query.selected(kept, words).runs) for words in campaigns]
+    chosen = [
+        (name, query.selected(kept, words).runs)
+        for name, words in zip(_short(campaigns), campaigns, strict=True)
+    ]
     names = [*(name.strip() for name in metrics.split(",")), *(one.metric for one in wanted)]
     found = analysis.compare(
         analysis.sides(chosen, between),
@@ -105,3 +108,9 @@ def compare(
     if failed:
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         raise BlklabError(f"{failed[0]}{more}")
+
+
+def _short(campaigns: tuple[str, ...]) -> list[str]:
+    """Returns what to call the sides: without labels, if that tells them apart."""
+    names = [words.partition(":")[0].strip() for words in campaigns]
+    return names if len(set(names)) == len(names) else list(campaigns)
