@@ -1,5 +1,6 @@
 """What a format takes and gives."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -174,4 +175,29 @@ def device(name: str, ios: Sequence[int], **known: Any) -> dict[str, Any]:
         "above": [],
         "leaf": True,
         **known,
+    }
+
+
+def of_points(
+    points: Sequence[Point], at: int, runtime_ns: int, known: Mapping[str, float]
+) -> dict[str, Any]:
+    """Returns what a series is in all: its reads (`at` 0) or writes; `known` are more latencies."""
+    parts = [
+        (point.read_ios, point.read_bytes, point.read_clat_ns)
+        if at == 0
+        else (point.write_ios, point.write_bytes, point.write_clat_ns)
+        for point in points
+    ]
+    ios, size = sum(part[0] for part in parts), sum(part[1] for part in parts)
+    timed = [(part[0], part[2]) for part in parts if part[2] is not None and part[0]]
+    weight = sum(count for count, _ in timed)
+    mean = math.fsum(count * value for count, value in timed) / weight if weight else None
+    latencies = {"mean": mean, **known} if mean is not None else None
+    seconds = runtime_ns / 1e9
+    return {
+        "total_ios": ios,
+        "io_bytes": size,
+        "iops": ios / seconds,
+        "bw_bytes": size / seconds,
+        "clat_ns": times(ios, latencies),
     }

@@ -8,13 +8,13 @@ not used, and those of both together (`lat`) only where there is none of complet
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from blklab.errors import BlklabError
 from blklab.fio import latency, logs
 from blklab.fio.output import Job
-from blklab.imports.base import File, Found, Given, Imported, outcome, times
+from blklab.imports.base import File, Found, Given, Imported, of_points, outcome
 from blklab.store.series import JOBS, Point
 
 NAME: Final = re.compile(
@@ -113,7 +113,7 @@ def _run(members: Sequence[_Log]) -> Imported:
             f"{chosen[0].file.where}: no I/Os: {name}_iops.….log is expected among the logs"
         )
     runtime = points[-1].time_ns + points[-1].width_ns
-    ways = [_way(points, at, runtime, known) for at, known in enumerate(found)]
+    ways = [of_points(points, at, runtime, known) for at, known in enumerate(found)]
     return Imported(
         chosen[0].file.where,
         name,
@@ -121,30 +121,6 @@ def _run(members: Sequence[_Log]) -> Imported:
         outcome(name, runtime, ways),
         points,
     )
-
-
-def _way(
-    points: Sequence[Point], at: int, runtime_ns: int, known: Mapping[str, float]
-) -> dict[str, Any]:
-    parts = [
-        (point.read_ios, point.read_bytes, point.read_clat_ns)
-        if at == 0
-        else (point.write_ios, point.write_bytes, point.write_clat_ns)
-        for point in points
-    ]
-    ios, size = sum(part[0] for part in parts), sum(part[1] for part in parts)
-    timed = [(part[0], part[2]) for part in parts if part[2] is not None and part[0]]
-    weight = sum(count for count, _ in timed)
-    mean = math.fsum(count * value for count, value in timed) / weight if weight else None
-    latencies = {"mean": mean, **known} if mean is not None else None
-    seconds = runtime_ns / 1e9
-    return {
-        "total_ios": ios,
-        "io_bytes": size,
-        "iops": ios / seconds,
-        "bw_bytes": size / seconds,
-        "clat_ns": times(ios, latencies),
-    }
 
 
 # --- a line for each I/O -------------------------------------------------------------------------

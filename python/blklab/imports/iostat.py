@@ -7,14 +7,13 @@ a command line in the text, else a second. The first report is of the time since
 unless the text shows `iostat -y`, or `--keep-first` says so.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from blklab.errors import BlklabError
-from blklab.imports.base import File, Found, Given, Imported, device, outcome, times
+from blklab.imports.base import File, Found, Given, Imported, device, of_points, outcome
 from blklab.imports.iostat_reports import Report, Text, parse
 from blklab.store.series import JOBS, Point
 
@@ -61,7 +60,7 @@ def _run(file: File, text: Text, given: Given) -> tuple[Imported, list[str]]:
     runtime = sum(widths)
     devices = [_device(name, names, reports, widths) for name in names]
     own = points[chosen]
-    ways = [_way(own, at, runtime) for at in (0, 1)]
+    ways = [of_points(own, at, runtime, {}) for at in (0, 1)]
     if not any(way["total_ios"] for way in ways):
         raise BlklabError(f"{file.where}: {chosen} did no I/O")
     result = outcome(chosen, runtime, ways, devices, [one.partition(": ")[2] for one in notes])
@@ -166,27 +165,6 @@ def _points(name: str, reports: Sequence[Report], widths: Sequence[int]) -> list
         )
         time += width
     return found
-
-
-def _way(points: Sequence[Point], at: int, runtime_ns: int) -> dict[str, Any]:
-    parts = [
-        (point.read_ios, point.read_bytes, point.read_clat_ns)
-        if at == 0
-        else (point.write_ios, point.write_bytes, point.write_clat_ns)
-        for point in points
-    ]
-    ios, size = sum(part[0] for part in parts), sum(part[1] for part in parts)
-    timed = [(part[0], part[2]) for part in parts if part[2] is not None and part[0]]
-    weight = sum(count for count, _ in timed)
-    mean = math.fsum(count * wait for count, wait in timed) / weight if weight else None
-    seconds = runtime_ns / SECOND
-    return {
-        "total_ios": ios,
-        "io_bytes": size,
-        "iops": ios / seconds,
-        "bw_bytes": size / seconds,
-        "clat_ns": times(ios, None if mean is None else {"mean": mean}),
-    }
 
 
 def _device(
