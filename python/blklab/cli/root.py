@@ -58,14 +58,17 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     help="Print the version and exit.",
 )
 def blklab() -> None:
-    """A laboratory for Linux block storage: what a server asks of its disks, and which
-    arrangement of them would suit it.
+    """A laboratory for Linux block storage: what a server asks of its disks, which arrangement of
+    them would suit it, and how fast it is.
 
     \b
     First commands to type:
       blklab trace record /dev/md4 -w 60 -o md4   record a minute of an array, as root
       blklab trace stat md4                       what the workload is, in the terminal
       blklab trace report md4 -o md4.html         the same as a page to pass on
+      blklab run exp.toml                         an experiment, simulated
+      blklab run exp.toml --on host               the same, measured with fio
+      blklab compare exp@sim exp@host             one beside the other
       blklab COMMAND --help                       what a command takes, with examples
 
     \b
@@ -86,6 +89,8 @@ def blklab() -> None:
     Environment:
       NO_COLOR      if set, no colours
       COLUMNS       the width to print for, instead of the terminal's
+      BLKLAB_STORE  where results are kept, instead of your data directory
+      BLKLAB_STATE  where what must be undone after a crash is written down
       BLKLAB_DEBUG  if 1, a failure shows its traceback
     """
 

@@ -119,6 +119,9 @@ def run(
     checked before the first one runs: a mistake is one line with file, key, what was found and what
     is allowed. docs/experiments.md describes the file.
 
+    On a host nothing is written but into directories that blklab makes, and to devices that the
+    experiment names in `destroy` by stable name (docs/howto-measure.md).
+
     Results are kept: `blklab runs list` shows them, `blklab compare` and `blklab report` use them.
     A campaign that was interrupted, however rudely, goes on with --resume.
 
@@ -128,11 +131,13 @@ def run(
       blklab run unbalanced.toml --only 'stack=near,workload=rand*'
       blklab run unbalanced.toml --only stack=near --explain
       blklab run unbalanced.toml --set kernel=6.1 --set iodepth='[1, 8, 64]'
+      blklab run directory.toml --on host --target /srv        with fio, on this machine
       blklab run unbalanced.toml --dry-run --json | jq .cells[0].cell
       blklab run --schema > experiment.schema.json   completion and checks in your editor
 
     \b
-    Exit status: 0 done, 1 a cell failed, 2 the experiment makes no sense.
+    Exit status: 0 done, 1 a cell failed or was refused, 2 the experiment makes no sense, 3 something
+    is missing, such as fio.
     """
     if schema:
         from blklab.spec.schema import text
