@@ -332,8 +332,8 @@ def _predictions(runs: Sequence[Run], points: Points) -> Iterator[Notice]:
             assert difference.low is not None and difference.high is not None  # noqa: S101  # judged
             yield Notice(
                 "Prediction",
-                f"of {pairs} cells that were predicted and measured, {len(off)} are off by more than"
-                f" {OFF:.0%} and the interval; the most{f', {name},' if name else ''} by"
+                f"of {pairs} cells that were predicted and measured, {len(off)} are off by more"
+                f" than {OFF:.0%} and the interval; the most{f', {name},' if name else ''} by"
                 f" {difference.change:+.0%} ({difference.low:+.0%} to {difference.high:+.0%}).",
                 [run.id for run in runs if run.campaign == sim],
                 True,

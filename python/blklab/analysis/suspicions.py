@@ -131,10 +131,11 @@ def _unseen(outcome: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             continue
         seen = sum(device["sectors"][way] for device in found) * 512
         if seen < UNSEEN * asked["io_bytes"]:
+            asked_for = "read" if name == "read" else "wrote"
             what = "read from" if name == "read" else "written to"
             yield (
                 "The page cache answered",
-                f"of {format_size(asked['io_bytes'])} that the jobs {'read' if not way else 'wrote'},"
+                f"of {format_size(asked['io_bytes'])} that the jobs {asked_for},"
                 f" {format_size(seen)} were {what} the devices",
             )
 

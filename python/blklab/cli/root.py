@@ -17,6 +17,7 @@ COMMANDS = {
         "blklab.cli.tune:tune", "Say which setting of a sweep mattered, and how to keep it"
     ),
     "compare": Entry("blklab.cli.compare:compare", "Compare results, and say whether they differ"),
+    "report": Entry("blklab.cli.report:report", "Write results as a page: charts, tables, doubts"),
     "runs": Entry("blklab.cli.runs:runs", "See, export and remove results that were kept"),
     "trace": Entry("blklab.cli.trace:trace", "Read block traces and say what the workload is"),
     "calibrate": Entry(

@@ -290,6 +290,13 @@ class View:
         )
 
 
+def best(view: View, cells: Sequence[Cell], metric: str) -> list[Cell]:
+    """Returns of cells that differ only in their load the one that brings the most."""
+    others = [label for label in view.labels if label not in view.loads]
+    found = grouped(cells, others, series=True)
+    return [max(members, key=lambda cell: cell.mean(metric) or 0.0) for members in found.values()]
+
+
 def grouped(
     cells: Sequence[Cell], by: Sequence[str], *, series: bool = False
 ) -> dict[tuple[str, ...], list[Cell]]:

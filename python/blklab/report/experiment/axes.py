@@ -1,0 +1,382 @@
+"""Any parameter on any axis: lines over what has numbers, the knee of a load, and a free choice."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from blklab.analysis.metrics import METRICS
+from blklab.analysis.saturation import LOADS, Curve, curves, in_flight
+from blklab.errors import UsageError
+from blklab.report import words
+from blklab.report.charts.base import (
+    Chart,
+    Spec,
+    chart_spec,
+    duration_label,
+    quantity,
+    size_label,
+    tip,
+)
+from blklab.report.comparison import figure
+from blklab.report.experiment.layout import colour, dash, line_label, panels, titled
+from blklab.report.experiment.view import NAMES, STACK, WORKLOAD, Cell, View, numeric
+from blklab.report.saturation import sentence
+from blklab.report.shell import Chooser, Fold, Item, Points, Section
+from blklab.report.tables.base import Table, figures, text
+from blklab.spec.problems import near
+
+SIZES: Final = frozenset({"bs", "size", "chunk", "io_size", "offset", "blockalign"})
+"""Labels that are bytes, by the last part of their names."""
+
+DRAWN: Final = ("iops", "bw", "mean")
+"""Figures of which there may be charts."""
+
+OPEN: Final = 6
+"""Charts that are not folded away."""
+
+CHOICES: Final = ("iops", "bw", "read_iops", "write_iops", "read_bw", "write_bw")
+CHOICES_MORE: Final = ("mean", "p50", "p99", "p99_9", "max", "wall", "user", "system")
+
+WIDE: Final = 20.0
+"""Ratio of the largest to the least from which on an axis is logarithmic."""
+
+
+def section(view: View, x: str | None, metric: str | None) -> Section:
+    """Returns the section, with `x` and `metric` chosen at first. Raises UsageError for others."""
+    charts = [chart for label in view.axes for chart in _over(view, label)]
+    folds = [Fold(f"{len(charts) - OPEN} more", charts[OPEN:])] if len(charts) > OPEN else []
+    knees = _knees(view)
+    items: list[Item] = [Points(knees)] if knees else []
+    chosen = chooser(view, x, metric)
+    if len(chosen.rows) > 1:
+        items.append(chosen)
+    items += charts[:OPEN]
+    return Section("axes", "Axes", "What depends on what", items, "", folds)
+
+
+def _curves(view: View) -> list[tuple[str, Curve]]:
+    found = []
+    for series in view.series:
+        if not any(label in LOADS for label in view.labels):
+            continue
+        measured = [(run.labels, run.cell, run.outcome or {}) for run in series.runs]
+        found += [(series.name, curve) for curve in curves(measured)]
+    return found
+
+
+def _knees(view: View) -> list[tuple[str, str]]:
+    """Where more load no longer pays, for each curve."""
+    every = _curves(view)
+    return [
+        (name if view.several else ("Knee" if at == 0 else ""), _capital(sentence(curve)))
+        for at, (name, curve) in enumerate(every[:8])
+    ]
+
+
+def _capital(said: str) -> str:
+    return said[:1].upper() + said[1:] if said.startswith("the ") else said
+
+
+def is_size(label: str) -> bool:
+    """Tells whether a label is of bytes."""
+    return label.rpartition(".")[2] in SIZES
+
+
+def _figures_of(label: str) -> tuple[str, ...]:
+    if label in LOADS:
+        return ("iops", "mean")
+    return ("bw", "iops", "mean") if is_size(label) else ("iops", "mean")
+
+
+def _over(view: View, label: str) -> list[Chart]:
+    line = line_label(view, [label])
+    found = []
+    for at, cells in enumerate(panels(view, line, [label]).values()):
+        for metric in _figures_of(label):
+            mine = [cell for cell in cells if label in cell.labels and cell.value(metric)]
+            if len({cell.labels[label] for cell in mine}) > 2:
+                found.append(_lines(view, mine, label, line, metric, at))
+    return found
+
+
+def axis(values: Sequence[float], label: str, *, zero: bool = False) -> Spec:
+    """Returns scale and axis of a label's values: each is a tick, if they are few."""
+    low, high = min(values), max(values)
+    spec: Spec = {"scale": {"type": "linear", "nice": False, "zero": zero}, "axis": {"grid": False}}
+    if low > 0 and high / low >= WIDE:
+        spec["scale"] = {"type": "log", "base": 2, "nice": False, "domain": [low, high]}
+    if len(values) <= 16:
+        spec["axis"]["values"] = sorted(values)
+    spec["axis"]["labelExpr"] = label_of(label)
+    return spec
+
+
+def label_of(label: str) -> str:
+    """Returns the Vega expression of a tick."""
+    return size_label("datum.value") if is_size(label) else "format(datum.value, '~r')"
+
+
+def metric_label(metric: str, value: str) -> str:
+    """Returns the Vega expression that writes a figure with its unit."""
+    match METRICS[metric].kind:
+        case "time":
+            return duration_label(value)
+        case "bandwidth":
+            return f"{size_label(value)} + '/s'"
+    written = f"{value} < 1000 ? format({value}, '.3~r') : format({value}, '.3~s')"
+    return f"({value} == null ? '–' : {written})"
+
+
+def _lines(
+    view: View, cells: Sequence[Cell], label: str, line: str | None, metric: str, number: int
+) -> Chart:
+    data = [_row(cell, label, line, metric) for cell in cells]
+    xs = sorted({row["x"] for row in data})
+    lines = list(dict.fromkeys(row["line"] for row in data))
+    ys = [row["v"] for row in data]
+    wide = metric == "mean" and max(ys) / min(ys) >= WIDE
+    y: Spec = {
+        "title": METRICS[metric].what,
+        "axis": {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5},
+        "scale": {"type": "log", "nice": True} if wide else {"zero": True},
+    }
+    texts = [
+        {"calculate": metric_label(metric, f"datum.{key}"), "as": f"{key}_text"}
+        for key in ("v", "low", "high")
+    ]
+    tips = [
+        *([tip("line", line)] if line else []),
+        *([tip("series", "campaign")] if view.several else []),
+        tip("value", label),
+        tip("v_text", METRICS[metric].what),
+        tip("low_text", "at least (95 %)"),
+        tip("high_text", "at most (95 %)"),
+    ]
+    x = {**quantity("x", label), **axis(xs, label)}
+    hue = colour("line", lines, symbolType="stroke")
+    layers: list[Spec] = [
+        {
+            "transform": [{"filter": "datum.low != null"}],
+            "mark": {"type": "rule", "strokeWidth": 4, "opacity": 0.25},
+            "encoding": {"y": quantity("low", **y), "y2": {"field": "high"}, "color": hue},
+        },
+        {
+            "mark": {"type": "line", "point": {"size": 34}, "strokeWidth": 1.8},
+            "encoding": {
+                "y": quantity("v", **y),
+                "color": hue,
+                "strokeDash": dash(view),
+                "tooltip": tips,
+            },
+        },
+    ]
+    note = "Bars: the 95 % interval of the mean."
+    if label in LOADS and (knees := _marked(cells, data)):
+        layers.append(
+            {
+                "data": {"values": knees},
+                "transform": texts[:1],
+                "mark": {
+                    "type": "point",
+                    "shape": "diamond",
+                    "size": 190,
+                    "strokeWidth": 2,
+                    "fill": None,
+                },
+                "encoding": {
+                    "y": quantity("v", **y),
+                    "color": hue,
+                    "tooltip": [tip("knee", "knee"), *tips[:-2]],
+                },
+            }
+        )
+        note += " Diamonds: the knee, where throughput over latency is largest."
+    if not any(row["low"] is not None for row in data):
+        note = note.removeprefix("Bars: the 95 % interval of the mean.").strip()
+    spec = chart_spec(data, transform=texts, encoding={"x": x}, layer=layers)
+    around = titled(view, cells, line, [label])
+    title = f"{METRICS[metric].what[:1].upper()}{METRICS[metric].what[1:]} by {label}"
+    title += f": {around}" if around else ""
+    at = view.labels.index(label)
+    return Chart(
+        f"axis-{at}-{number}-{metric}", title, spec, _table(view, data, label, line, metric), note
+    )
+
+
+def _row(cell: Cell, label: str, line: str | None, metric: str) -> dict[str, Any]:
+    found = cell.value(metric)
+    assert found is not None  # noqa: S101  # chosen for having it
+    return {
+        "x": numeric(cell.labels[label]),
+        "value": cell.labels[label],
+        "v": found.mean,
+        "low": None if found.low is None else max(0.0, found.low) or None,
+        "high": found.high,
+        "line": cell.labels.get(line, "") if line else "",
+        "series": cell.series.name,
+    }
+
+
+def _marked(cells: Sequence[Cell], data: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the points of a chart that are the knees of its lines."""
+    lines: dict[tuple[str, str], list[tuple[Cell, Mapping[str, Any]]]] = {}
+    for cell, row in zip(cells, data, strict=True):
+        lines.setdefault((row["line"], row["series"]), []).append((cell, row))
+    found = []
+    for members in lines.values():
+        measured = [
+            (run.labels, run.cell, run.outcome or {}) for cell, _ in members for run in cell.runs
+        ]
+        for curve in curves(measured)[:1]:
+            found += [
+                {**row, "knee": f"{curve.knee.in_flight} in flight"}
+                for cell, row in members
+                if in_flight(cell.runs[0].cell) == curve.knee.in_flight
+            ]
+    return found
+
+
+def _table(
+    view: View, data: Sequence[Mapping[str, Any]], label: str, line: str | None, metric: str
+) -> Table:
+    columns = [text(line)] if line else []
+    columns += [text("campaign")] if view.several else []
+    columns += figures(label, METRICS[metric].what, "95 % interval")
+    body = [
+        [
+            *([row["line"]] if line else []),
+            *([row["series"]] if view.several else []),
+            row["value"],
+            figure(metric, row["v"]),
+            words.NONE
+            if row["low"] is None
+            else f"{figure(metric, row['low'])} to {figure(metric, row['high'])}",
+        ]
+        for row in data
+    ]
+    return Table(f"{METRICS[metric].what} by {label}", columns, body)
+
+
+# --- the reader's choice --------------------------------------------------------------------------
+
+
+def chooser(view: View, x: str | None, metric: str | None) -> Chooser:
+    """Returns the chart of which the reader chooses the axes. Raises UsageError."""
+    labels = list(view.labels)
+    metrics = [name for name in (*CHOICES, *CHOICES_MORE) if any(c.value(name) for c in view.cells)]
+    if metric is not None and metric not in metrics:
+        raise UsageError(f"--metric: no run has {metric!r}; {near(metric, metrics)}")
+    if x is not None and x not in labels and x not in metrics:
+        raise UsageError(f"--x: no label is called {x!r}; {near(x, [*labels, *metrics])}")
+    names = {name: f"f{at}" for at, name in enumerate([*labels, *metrics])}
+    across = x or _telling(view, labels, metric or metrics[0])
+    up = metric or ("bw" if is_size(across) and "bw" in metrics else metrics[0])
+    rest = [label for label in labels if label != across]
+    hue = next(
+        (one for one in (STACK, WORKLOAD, *rest) if one in rest and len(view.values(one)) <= 8), ""
+    )
+    if view.several and len(view.values(hue or across)) < 2:
+        hue = ""
+    rows = []
+    for cell in view.order(view.cells):
+        row: dict[str, Any] = {"s": cell.series.name}
+        for label in labels:
+            value = cell.labels.get(label, "")
+            number = numeric(value) if label in view.axes or label in LOADS else None
+            row[names[label]] = value if number is None else number
+            row[f"{names[label]}t"] = value
+        for one in metrics:
+            found = cell.value(one)
+            if found is not None:
+                low, high = found.low, found.high
+                row[names[one]] = _digits(found.mean)
+                if low is not None and high is not None:
+                    row |= {
+                        f"{names[one]}l": _digits(max(0.0, low)),
+                        f"{names[one]}h": _digits(high),
+                    }
+        rows.append(row)
+    fields: list[Mapping[str, Any]] = [
+        {
+            "name": names[label],
+            "title": label,
+            "kind": "label",
+            "numeric": label in view.axes,
+            "values": view.values(label),
+            "label": label_of(label),
+        }
+        for label in labels
+    ]
+    fields += [
+        {
+            "name": names[one],
+            "title": METRICS[one].what,
+            "kind": "figure",
+            "numeric": True,
+            "label": metric_label(one, "datum.value"),
+        }
+        for one in metrics
+    ]
+    filters = [
+        {
+            "name": names[label],
+            "title": label,
+            "values": view.values(label),
+            "chosen": "" if label in {across, hue} else view.values(label)[0],
+        }
+        for label in labels
+        if len(view.values(label)) > 1
+    ]
+    if view.several:
+        series = [one.name for one in view.series]
+        filters.append({"name": "s", "title": "campaign", "values": series, "chosen": ""})
+        fields.insert(
+            len(labels),
+            {
+                "name": "s",
+                "title": "campaign",
+                "kind": "label",
+                "numeric": False,
+                "values": series,
+                "label": "",
+            },
+        )
+    start = {
+        "x": names[across],
+        "y": names[up],
+        "colour": names.get(hue, "s" if view.several else ""),
+    }
+    note = "Choose what stands across and up, what is coloured, and which cells are shown."
+    return Chooser("Any figure against any parameter", note, fields, filters, start, rows)
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.5g}")
+
+
+def _telling(view: View, labels: Sequence[str], metric: str) -> str:
+    """Returns the label that decides most, numbers before names: by its share of the variance.
+
+    Of the logarithm, as figures differ by factors (η², Fisher's correlation ratio).
+    """
+
+    def ratio(label: str) -> float:
+        groups: dict[str, list[float]] = {}
+        for cell in view.cells:
+            if value := cell.mean(metric):
+                groups.setdefault(cell.labels.get(label, ""), []).append(math.log(value))
+        every = [value for values in groups.values() for value in values]
+        if not every:
+            return 0.0
+        mean = sum(every) / len(every)
+        total = sum((value - mean) ** 2 for value in every)
+        between = sum(len(v) * (sum(v) / len(v) - mean) ** 2 for v in groups.values())
+        return between / total if total else 0.0
+
+    order = [
+        [label for label in labels if label in view.axes],
+        [label for label in labels if label == STACK],
+        [label for label in labels if label in NAMES],
+        labels,
+    ]
+    return max(next(filter(None, order)), key=ratio)

@@ -1,0 +1,171 @@
+"""The result in a few sentences: who is fastest, by how much, how sure; what was predicted."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from blklab.analysis.metrics import METRICS
+from blklab.analysis.oddities import median
+from blklab.analysis.resampling import difference
+from blklab.report import words
+from blklab.report.comparison import change, figure, interval
+from blklab.report.experiment.layout import line_label
+from blklab.report.experiment.view import STACK, Cell, Series, View, best, grouped
+
+Sentence = tuple[str, str]
+
+MOST: Final = 8
+"""Sentences about who is fastest."""
+
+UNSURE: Final = 0.05
+"""Probability of a difference by chance from which on it is not called one."""
+
+
+def sentences(view: View) -> list[Sentence]:
+    """Returns pairs of a topic and what is said of it."""
+    leading = _leading(view)
+    return [*_fastest(view, leading), *_predicted(view)]
+
+
+def _leading(view: View) -> Series:
+    """Returns the series to speak of: a measured one before a predicted one."""
+    return next((one for one in view.series if not one.predicts), view.series[0])
+
+
+def metric_of(cell: Cell) -> str:
+    """Returns what tells how fast a cell is: bandwidth if it is sequential, else IOPS."""
+    if cell.order == "sequential" and cell.value("bw"):
+        return "bw"
+    return next((name for name in ("iops", "wall") if cell.value(name)), "iops")
+
+
+def _rate(metric: str, value: float) -> str:
+    said = figure(metric, value)
+    return f"{said} IOPS" if metric == "iops" else said
+
+
+def _fastest(view: View, series: Series) -> Iterator[Sentence]:
+    cells = [cell for cell in view.order(view.cells) if cell.series is series]
+    subject = (
+        STACK
+        if len({cell.labels.get(STACK) for cell in cells}) > 1
+        else line_label(view, view.loads)
+    )
+    if subject is None or len({cell.labels.get(subject) for cell in cells}) < 2:
+        yield from _alone(view, cells)
+        return
+    others = [label for label in view.labels if label not in {subject, *view.loads}]
+    groups = list(grouped(cells, others).values())
+    said = 0
+    wins: dict[str, int] = {}
+    for members in groups:
+        metric = metric_of(members[0])
+        there = [cell for cell in best(view, members, metric) if cell.value(metric)]
+        if len(there) < 2:
+            continue
+        better = METRICS[metric].more_is_better
+        there.sort(key=lambda cell: cell.mean(metric) or 0.0, reverse=better)
+        first = there[0].labels.get(subject, "")
+        wins[first] = wins.get(first, 0) + 1
+        if said < MOST:
+            said += 1
+            yield (
+                view.name(members[0], [subject, *view.loads]),
+                _ranking(view, there, subject, metric),
+            )
+    if len(groups) > MOST and wins:
+        parts = [f"{name} in {count}" for name, count in sorted(wins.items(), key=lambda w: -w[1])]
+        yield "All together", f"Of {len(groups)} combinations, fastest is {words.listing(parts)}."
+
+
+def _ranking(view: View, there: Sequence[Cell], subject: str, metric: str) -> str:
+    first, second, last = there[0], there[1], there[-1]
+    top = first.mean(metric) or 0.0
+    name = first.labels.get(subject, "")
+    shown = name if subject == STACK else f"{subject} {name}"
+    said = f"{shown} is fastest with {_rate(metric, top)}"
+    if view.loads:
+        said += f" ({' '.join(f'{one}={first.labels.get(one, words.NONE)}' for one in view.loads)})"
+    found = difference(second.samples(metric), first.samples(metric))
+    rival = second.labels.get(subject, "")
+    if found is not None:
+        if found.p is None:
+            said += f", {change(found.change)} against {rival} (run once: how sure is not known)"
+        elif (
+            found.p >= UNSURE
+            or found.low is None
+            or found.high is None
+            or found.low <= 0 <= found.high
+        ):
+            said += f"; {rival} may be as fast ({change(-found.change)}, no difference seen)"
+        else:
+            said += f", {change(found.change)} against {rival} (95 % interval {interval(found)})"
+    if len(there) > 2:
+        least = last.mean(metric) or 0.0
+        said += f"; slowest is {last.labels.get(subject, '')} with {_rate(metric, least)}"
+    return said + "."
+
+
+def _alone(view: View, cells: Sequence[Cell]) -> Iterator[Sentence]:
+    """What each of a few cells brought, if nothing is there to be compared with."""
+    for cell in best(view, cells, "iops")[:MOST]:
+        metric = metric_of(cell)
+        value = cell.value(metric)
+        if value is None:
+            continue
+        said = f"{_rate(metric, value.mean)}"
+        if value.low is not None and value.high is not None:
+            said += f" (95 % interval {figure(metric, value.low)} to {figure(metric, value.high)})"
+        mean, p99 = cell.mean("mean"), cell.mean("p99")
+        if mean is not None and p99 is not None:
+            said += (
+                f"; an I/O takes {words.duration(mean)}, 99 % of them at most {words.duration(p99)}"
+            )
+        load = " ".join(f"{one}={cell.labels.get(one, words.NONE)}" for one in view.loads)
+        yield view.name(cell, view.loads), f"{said}{f', at {load}' if load else ''}."
+
+
+def _predicted(view: View) -> Iterator[Sentence]:
+    predicted = [one for one in view.series if one.predicts]
+    measured = [one for one in view.series if not one.predicts]
+    for sim in predicted:
+        for real in measured:
+            yield from _against(view, sim, real)
+
+
+def _against(view: View, sim: Series, real: Series) -> Iterator[Sentence]:
+    pairs: list[tuple[float, Cell, Cell]] = []
+    ranked: list[bool] = []
+    by_case: dict[tuple[str, ...], list[tuple[Cell, Cell]]] = {}
+    others = [label for label in view.labels if label != STACK]
+    for members in grouped(view.cells, view.labels).values():
+        one = next((cell for cell in members if cell.series is sim), None)
+        other = next((cell for cell in members if cell.series is real), None)
+        if one is None or other is None:
+            continue
+        metric = metric_of(other)
+        expected, found = one.mean(metric), other.mean(metric)
+        if expected and found:
+            pairs.append((expected / found - 1, one, other))
+            key = tuple(other.labels.get(label, "") for label in others)
+            by_case.setdefault(key, []).append((one, other))
+    if not pairs:
+        return
+    off = median([abs(error) for error, *_ in pairs])
+    error, one, other = max(pairs, key=lambda pair: abs(pair[0]))
+    metric = metric_of(other)
+    for case in by_case.values():
+        if len(case) > 1:
+            name = metric_of(case[0][1])
+            expected_first = max(case, key=lambda pair: pair[0].mean(name) or 0.0)
+            found_first = max(case, key=lambda pair: pair[1].mean(name) or 0.0)
+            ranked.append(expected_first is found_first)
+    topic = "Prediction" if len(view.series) == 2 else f"{sim.name} and {real.name}"
+    said = (
+        f"{words.plural(len(pairs), 'cell was', 'cells were')} both predicted and measured:"
+        f" predictions are off by {words.share(off)} in the median, and by {change(error)} at the"
+        f" worst ({view.name(other)}: {_rate(metric, one.mean(metric) or 0)} predicted,"
+        f" {_rate(metric, other.mean(metric) or 0)} measured)"
+    )
+    if ranked:
+        said += f"; the fastest was predicted in {sum(ranked)} of {len(ranked)} comparisons"
+    yield topic, said + "."
