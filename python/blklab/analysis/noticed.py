@@ -175,8 +175,8 @@ def _course(run: Run, points: Sequence[Point]) -> Iterator[_Found]:
         yield _Found(
             "Two levels",
             run,
-            f"{levels.share_low:.0%} of the time about {levels.low:,.0f} IOPS and else about"
-            f" {levels.high:,.0f}, nothing between: the mean is neither",
+            f"{levels.share_low * 100:.0f} % of the time about {levels.low:,.0f} IOPS and else"
+            f" about {levels.high:,.0f}, nothing between: the mean is neither",
             weight=levels.high / max(1.0, levels.low),
         )
     if stalls := oddities.stalls(values, counts):
@@ -197,14 +197,16 @@ def _limits(run: Run) -> Iterator[_Found]:
         yield _Found(
             "Processor",
             run,
-            f"each job keeps its CPU busy for {min(1.0, cores):.0%} of the time: the CPU is"
+            f"each job keeps its CPU busy for {min(1.0, cores) * 100:.0f} % of the time: the CPU is"
             " measured, not the device",
             weight=cores,
         )
     cpu = (run.outcome or {}).get("cpu") or {}
     if cpu and cpu.get("idle", 1) + cpu.get("iowait", 0) < MACHINE:
         left = cpu.get("idle", 0) + cpu.get("iowait", 0)
-        yield _Found("Processor", run, f"{left:.0%} of the machine's CPUs were left", weight=1.0)
+        yield _Found(
+            "Processor", run, f"{left * 100:.0f} % of the machine's CPUs were left", weight=1.0
+        )
 
 
 def _busy(runs: Sequence[Run]) -> Iterator[Notice]:
@@ -233,7 +235,7 @@ def _busy(runs: Sequence[Run]) -> Iterator[Notice]:
     ]
     if parts:
         rest = f", and {len(parts) - 8} more" if len(parts) > 8 else ""
-        text = f"worked without pause: {', '.join(parts[:8])}{rest}."
+        text = f"Worked without pause: {', '.join(parts[:8])}{rest}."
         if any(part == "never idle" for *_, part in counted):
             text += " A disk that rotates is at its limit then; flash, only if nothing is gained by"
             text += " more in flight."
@@ -302,7 +304,7 @@ def _campaigns(runs: Sequence[Run]) -> Iterator[Notice]:
         if change is not None:
             yield Notice(
                 "Drift of the campaign",
-                f"campaign {campaign}: its later runs brought {change:+.1%} IOPS compared with"
+                f"Campaign {campaign}: its later runs brought {_percent(change)} IOPS compared with"
                 " earlier repeats of the same, whatever was run: something else changed meanwhile.",
                 [run.id for run in runs if run.campaign == campaign],
                 True,
@@ -328,16 +330,21 @@ def _predictions(runs: Sequence[Run], points: Points) -> Iterator[Notice]:
             if not off:
                 continue
             labels, difference = max(off, key=lambda one: abs(one[1].change))
-            name = " ".join(labels.values())
+            of = f", {' '.join(labels.values())}," if labels else ""
             assert difference.low is not None and difference.high is not None  # noqa: S101  # judged
             yield Notice(
                 "Prediction",
-                f"of {pairs} cells that were predicted and measured, {len(off)} are off by more"
-                f" than {OFF:.0%} and the interval; the most{f', {name},' if name else ''} by"
-                f" {difference.change:+.0%} ({difference.low:+.0%} to {difference.high:+.0%}).",
+                f"Of {pairs} cells that were predicted and measured, {len(off)} are off by more"
+                f" than {OFF * 100:.0f} % and the interval; the most{of}"
+                f" by {_percent(difference.change)} ({_percent(difference.low)} to"
+                f" {_percent(difference.high)}).",
                 [run.id for run in runs if run.campaign == sim],
                 True,
             )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:+.0f} %".replace("-", "−")
 
 
 def _off(

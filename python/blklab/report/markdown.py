@@ -62,6 +62,8 @@ def _fold(fold: Fold) -> Iterator[str]:
 def _item(item: Item) -> Iterator[str]:
     match item:
         case Points():
+            if item.title:
+                yield from (f"### {escaped(item.title)}", "")
             yield from sentences(item.sentences)
         case Text():
             yield from (f"### {escaped(item.title)}", "")

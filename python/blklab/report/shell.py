@@ -45,6 +45,7 @@ class Points:
     """Sentences, one below the other: a topic each, and what is said of it."""
 
     sentences: Sequence[tuple[str, str]]
+    title: str = ""
 
 
 @dataclass(frozen=True)

@@ -81,12 +81,34 @@
 
   const palette = page.config.range.series || [];
 
+  // Decades and their thirds, or powers of two.
+  function logTicks(low, high, bytes) {
+    const found = [];
+    if (bytes) {
+      const step = Math.max(1, Math.ceil(Math.log2(high / low) / 8));
+      for (let power = Math.floor(Math.log2(low)); power <= Math.log2(high) + 1; power += step) found.push(2 ** power);
+      return found;
+    }
+    const steps = high / low < 50 ? [1, 2, 5] : high / low < 400 ? [1, 3] : [1];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high) + 1; power++) {
+      for (const step of steps) found.push(step * 10 ** power);
+    }
+    return found;
+  }
+
   function axis(field, rows) {
     const numbers = rows.map((row) => row[field.name]).filter((value) => typeof value === "number");
     if (!field.numeric) return { type: "nominal", sort: field.values, axis: { labelAngle: 0, labelLimit: 90 } };
     const low = Math.min(...numbers), high = Math.max(...numbers);
+    const bytes = field.unit === "bandwidth";
     const made = { type: "quantitative", scale: { zero: field.kind === "figure", nice: true }, axis: { labelExpr: field.label } };
-    if (low > 0 && high / low >= 20) made.scale = { type: "log", nice: field.kind === "figure" };
+    if (low > 0 && high / low >= 20) {
+      made.scale = { type: "log", nice: false, domain: field.kind === "figure" ? [low * 0.85, high * 1.15] : [low, high] };
+      made.axis.values = logTicks(low, high, bytes);
+    } else if (bytes && high > 0) {
+      const step = 2 ** Math.ceil(Math.log2(high / 5));
+      made.axis.values = Array.from({ length: Math.floor(high / step) + 2 }, (_, at) => at * step);
+    }
     if (field.kind === "label") {
       made.axis.values = [...new Set(numbers)].sort((a, b) => a - b).slice(0, 20);
       made.scale.nice = false;
@@ -112,7 +134,7 @@
       return {
         x: row[x.name], y: row[y.name], low: row[y.name + "l"] ?? null, high: row[y.name + "h"] ?? null,
         c: colour ? text(colour) : "", line: ways.map(text).join(" "),
-        name: labels.map(text).join(" "),
+        name: labels.map(text).join(" "), series: row.s,
       };
     });
     const named = (field, as) => ({ ...field, name: as });
@@ -124,7 +146,13 @@
       const seen = new Set(data.map((row) => row.c));
       const domain = colour.values.map(String).filter((value) => seen.has(value));
       const range = domain.map((_, at) => palette[Math.min(at, palette.length - 1)]);
-      shared.color = { field: "c", type: "nominal", scale: { domain, range }, legend: domain.length > 1 ? { title: colour.title, columns: 4 } : null };
+      shared.color = { field: "c", type: "nominal", scale: { domain, range }, legend: domain.length > 1 ? { title: colour.title, columns: 4, symbolOpacity: 1 } : null };
+    }
+    const several = fields.find((field) => field.name === "s");
+    if (several && several !== x && several !== colour) {
+      const domain = several.values.filter((value) => data.some((row) => row.series === value));
+      const range = [[1, 0], [5, 3], [2, 2], [8, 3, 2, 3]].slice(0, domain.length);
+      if (domain.length > 1) shared.strokeDash = { field: "series", type: "nominal", scale: { domain, range }, legend: { title: null, symbolType: "stroke", symbolSize: 250, symbolOpacity: 1 } };
     }
     const up = { ...axis(named(y, "y"), data), title: y.title };
     const tooltip = [

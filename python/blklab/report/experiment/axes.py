@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from blklab.analysis.metrics import METRICS
-from blklab.analysis.saturation import LOADS, Curve, curves, in_flight
+from blklab.analysis.saturation import LOADS, Curve, Load, curves, in_flight
 from blklab.errors import UsageError
 from blklab.report import words
 from blklab.report.charts.base import (
@@ -13,17 +13,19 @@ from blklab.report.charts.base import (
     Spec,
     chart_spec,
     duration_label,
+    log_ticks,
     quantity,
     size_label,
+    size_ticks,
     tip,
 )
 from blklab.report.comparison import figure
 from blklab.report.experiment.layout import colour, dash, line_label, panels, titled
 from blklab.report.experiment.view import NAMES, STACK, WORKLOAD, Cell, View, numeric
-from blklab.report.saturation import sentence
-from blklab.report.shell import Chooser, Fold, Item, Points, Section
+from blklab.report.shell import Chooser, Fold, Item, Section
 from blklab.report.tables.base import Table, figures, text
 from blklab.spec.problems import near
+from blklab.text import printable
 
 SIZES: Final = frozenset({"bs", "size", "chunk", "io_size", "offset", "blockalign"})
 """Labels that are bytes, by the last part of their names."""
@@ -46,11 +48,9 @@ def section(view: View, x: str | None, metric: str | None) -> Section:
     charts = [chart for label in view.axes for chart in _over(view, label)]
     folds = [Fold(f"{len(charts) - OPEN} more", charts[OPEN:])] if len(charts) > OPEN else []
     knees = _knees(view)
-    items: list[Item] = [Points(knees)] if knees else []
     chosen = chooser(view, x, metric)
-    if len(chosen.rows) > 1:
-        items.append(chosen)
-    items += charts[:OPEN]
+    items: list[Item] = [chosen] if len(chosen.rows) > 1 else []
+    items += [*([knees] if knees else []), *charts[:OPEN]]
     return Section("axes", "Axes", "What depends on what", items, "", folds)
 
 
@@ -64,17 +64,32 @@ def _curves(view: View) -> list[tuple[str, Curve]]:
     return found
 
 
-def _knees(view: View) -> list[tuple[str, str]]:
+def _knees(view: View) -> Table:
     """Where more load no longer pays, for each curve."""
     every = _curves(view)
-    return [
-        (name if view.several else ("Knee" if at == 0 else ""), _capital(sentence(curve)))
-        for at, (name, curve) in enumerate(every[:8])
+    labels = list(dict.fromkeys(label for _, curve in every for label in curve.labels))
+    columns = [*([text("campaign")] if view.several else []), *(text(label) for label in labels)]
+    columns += figures("knee at", "IOPS", "latency", "saturated at", "IOPS", "latency", "less from")
+    body = [
+        [
+            *([name] if view.several else []),
+            *(printable(curve.labels.get(label, "")) for label in labels),
+            *_load(curve.knee),
+            *_load(curve.saturated),
+            str(curve.overloaded.in_flight) if curve.overloaded else words.NONE,
+        ]
+        for name, curve in every
     ]
+    note = (
+        "In I/Os in flight. The knee is where throughput over latency is largest: before it, the"
+        " device waits, behind it mostly the jobs. Saturated: 95 % of the most. Less from: where"
+        " more in flight bring less again."
+    )
+    return Table("Where more load no longer pays", columns, body, note)
 
 
-def _capital(said: str) -> str:
-    return said[:1].upper() + said[1:] if said.startswith("the ") else said
+def _load(load: Load) -> list[str]:
+    return [str(load.in_flight), words.number(load.iops), words.duration(load.latency_ns)]
 
 
 def is_size(label: str) -> bool:
@@ -138,8 +153,15 @@ def _lines(
     y: Spec = {
         "title": METRICS[metric].what,
         "axis": {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5},
-        "scale": {"type": "log", "nice": True} if wide else {"zero": True},
+        "scale": {"zero": True},
     }
+    if wide:
+        low, high = min(ys) * 0.85, max(ys) * 1.15
+        ticks = [tick for tick in log_ticks(low, high) if low <= tick <= high]
+        y["scale"] = {"type": "log", "nice": False, "domain": [low, high]}
+        y["axis"]["values"] = ticks
+    elif metric == "bw":
+        y["axis"]["values"] = size_ticks(max(ys))
     texts = [
         {"calculate": metric_label(metric, f"datum.{key}"), "as": f"{key}_text"}
         for key in ("v", "low", "high")
@@ -153,7 +175,7 @@ def _lines(
         tip("high_text", "at most (95 %)"),
     ]
     x = {**quantity("x", label), **axis(xs, label)}
-    hue = colour("line", lines, symbolType="stroke")
+    hue = colour("line", lines, title=line, symbolType="stroke")
     layers: list[Spec] = [
         {
             "transform": [{"filter": "datum.low != null"}],
@@ -165,7 +187,7 @@ def _lines(
             "encoding": {
                 "y": quantity("v", **y),
                 "color": hue,
-                "strokeDash": dash(view),
+                "strokeDash": dash(view, cells),
                 "tooltip": tips,
             },
         },
@@ -314,6 +336,7 @@ def chooser(view: View, x: str | None, metric: str | None) -> Chooser:
             "kind": "figure",
             "numeric": True,
             "label": metric_label(one, "datum.value"),
+            "unit": METRICS[one].kind,
         }
         for one in metrics
     ]

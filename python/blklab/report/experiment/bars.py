@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from blklab.report import words
-from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, size_label, tip
+from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, size_label, size_ticks, tip
 from blklab.report.experiment.layout import MOST_ROWS, fewer, opacity, rows
 from blklab.report.experiment.view import Cell, View, best
 from blklab.report.tables.base import Table, figures, text
@@ -108,6 +108,8 @@ def _spec(view: View, data: Sequence[Spec], metric: str) -> Spec:
         "scale": {"domain": [0, most * 1.13], "nice": False},
         "axis": {"labelExpr": _label("datum.value", metric), "tickCount": 5, "grid": True},
     }
+    if metric == "bw":
+        x["axis"]["values"] = size_ticks(most)
     bars = {
         "mark": {"type": "bar", "cornerRadiusEnd": 0},
         "encoding": {

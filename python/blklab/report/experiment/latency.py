@@ -29,7 +29,6 @@ QUANTILES: Final = {
 }
 
 TICKS: Final = {
-    "p1": "1",
     "p50": "50",
     "p90": "90",
     "p99": "99",
@@ -123,8 +122,8 @@ def _percentiles(
                 axis={"values": list(places), "labelExpr": f"{shown} : ''", "grid": True},
             ),
             "y": {**quantity("v"), **y},
-            "color": colour("line", lines, symbolType="stroke"),
-            "strokeDash": dash(view),
+            "color": colour("line", lines, title=line, symbolType="stroke"),
+            "strokeDash": dash(view, cells),
             "tooltip": tips,
         },
     )
@@ -150,6 +149,7 @@ def _histogram(
     view: View, cells: Sequence[Cell], line: str | None, way: str, name: str, title: str
 ) -> Chart | None:
     data: list[Spec] = []
+    counted: list[Cell] = []
     for cell in cells:
         counts: dict[int, int] = {}
         for clat in _clat(cell, way):
@@ -158,6 +158,7 @@ def _histogram(
                     at = math.floor(BINS * math.log10(value))
                     counts[at] = counts.get(at, 0) + count
         total = sum(counts.values())
+        counted += [cell] if total else []
         for at in range(min(counts, default=0), max(counts, default=-1) + 1):
             data.append(
                 {
@@ -185,7 +186,7 @@ def _histogram(
     shared: Spec = {
         "x": {**quantity("middle"), **x},
         "y": quantity("share", "share of the I/Os", axis={"format": "%"}, stack=None),
-        "color": colour("line", lines, symbolType="stroke"),
+        "color": colour("line", lines, title=line, symbolType="stroke"),
         "detail": {"field": "series", "type": "nominal"},
     }
     spec = chart_spec(
@@ -193,7 +194,12 @@ def _histogram(
         transform=[middle, {"calculate": bin_text, "as": "bin"}],
         layer=[
             {
-                "mark": {"type": "area", "interpolate": "step", "fillOpacity": 0.13, "clip": True},
+                "mark": {
+                    "type": "area",
+                    "interpolate": "step",
+                    "fillOpacity": 0.2 / len(lines),
+                    "clip": True,
+                },
                 "encoding": shared,
                 "params": [zoom("x")],
             },
@@ -205,7 +211,7 @@ def _histogram(
                     "clip": True,
                     "point": {"size": 12, "opacity": 0},
                 },
-                "encoding": {**shared, "strokeDash": dash(view), "tooltip": tips},
+                "encoding": {**shared, "strokeDash": dash(view, counted), "tooltip": tips},
             },
         ],
     )

@@ -90,7 +90,8 @@ def opacity(view: View) -> Spec:
         levels = [PREDICTED if one else next(full) for one in predicts]
     return {
         "field": "series",
-        "type": "nominal",
+        "type": "ordinal",
+        "sort": None,
         "scale": {"domain": names, "range": levels[: len(names)]},
         "legend": {"title": None, "symbolFillColor": "@soft", "symbolType": "square"}
         if view.several
@@ -101,7 +102,8 @@ def opacity(view: View) -> Spec:
 def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
     """Returns the colour of names; all beyond the last colour share it."""
     palette = [SERIES[min(at, MOST_LINES - 1)] for at in range(len(names))]
-    shown = {"title": None, "columns": 4, "labelLimit": 150, **legend} if len(names) > 1 else None
+    look = {"symbolOpacity": 1, "symbolStrokeWidth": 2, "columns": 4, "labelLimit": 150}
+    shown = {"title": None, **look, **legend} if len(names) > 1 else None
     return {
         "field": field,
         "type": "nominal",
@@ -110,9 +112,10 @@ def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
     }
 
 
-def dash(view: View) -> Spec:
+def dash(view: View, cells: Sequence[Cell]) -> Spec:
     """Returns the dashes of the field `series`: what was predicted is dashed."""
     names = [series.name for series in view.series]
+    seen = {cell.series.name for cell in cells}
     styles = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3]]
     if any(series.predicts for series in view.series) and view.several:
         rest = iter([[1, 0], [8, 3, 2, 3], [12, 3], [2, 2], [1, 3], [10, 2]])
@@ -122,8 +125,14 @@ def dash(view: View) -> Spec:
         "field": "series",
         "type": "nominal",
         "scale": {"domain": names, "range": styles[: len(names)]},
-        "legend": {"title": None, "symbolType": "stroke", "symbolSize": 250}
-        if view.several
+        "legend": {
+            "title": None,
+            "symbolType": "stroke",
+            "symbolSize": 250,
+            "symbolOpacity": 1,
+            "values": [name for name in names if name in seen],
+        }
+        if len(seen) > 1
         else None,
     }
 

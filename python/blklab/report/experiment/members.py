@@ -192,7 +192,6 @@ def _trees(view: View) -> Iterator[Table]:
             text("kind"),
             *figures("reads", "writes", "each took", "in its queue"),
         ]
-        columns += [text("stable id")]
         body = list(_branches(devices, cell.runs[0].outcome or {}))
         yield Table(title, columns, body, f"I/Os in {view.name(cell)}, run {cell.runs[0].id}.")
 
@@ -222,7 +221,6 @@ def _branches(
                 words.count(ios[1]),
                 words.duration(sum(ticks) / sum(ios) if sum(ios) else None),
                 words.number(sum(ticks) / runtime),
-                printable(str(one.get("id") or words.NONE)),
             ]
             yield from below(one["name"], depth + 1, seen | {one["name"]})
 

@@ -125,21 +125,20 @@ def _chart(view: View, cells: Sequence[Cell], number: int, most: int) -> Chart |
     high = max(max(row.get("h", 0), row["v"]) for row in data) or 1.0
     positive = [row["s"] for row in data if row["s"] > 0]
     low = min(positive, default=1.0)
+    names = [one.name for one in view.series if any(cell.series is one for cell in cells)]
     spec = chart_spec(
         data,
         usermeta={"log": [_below(min(low, high / 10)), high * 1.15], "linear": [0, high * 1.05]},
         encoding={
             "x": quantity("t", "seconds", scale={"nice": False}),
-            "color": colour(
-                "c", [s.name for s in view.series if any(c.series is s for c in cells)]
-            ),
+            "color": colour("c", names, symbolType="stroke"),
             "detail": {"field": "r", "type": "nominal"},
         },
         layer=_layers(view, high, bucketed),
     )
     spec["height"] = 170
-    per = max(found.intervals / len(found.values) for _, found in drawn)
-    note = f"Means of {per:.0f} intervals each, the band from least to most." if bucketed else ""
+    per = max(math.ceil(found.intervals / len(found.values)) for _, found in drawn)
+    note = f"Up to {per} intervals in a point; the band: least to most." if bucketed else ""
     title = view.name(cells[0])
     return Chart(f"time-{number}", title, spec, _table(view, drawn), note)
 
@@ -171,7 +170,7 @@ def _layers(view: View, high: float, bucketed: bool) -> list[Spec]:
     y: Spec = {
         "title": "I/Os a second",
         "scale": {"type": "linear", "domain": [0, high * 1.05], "nice": False, "clamp": True},
-        "axis": {"format": "~s", "tickCount": 4, "minExtent": 44},
+        "axis": {"labelExpr": "format(datum.value, '~s')", "tickCount": 4, "minExtent": 44},
     }
     tips = [tip("t", "seconds", ".4~r"), tip("v", "I/Os a second", ",.3~r"), tip("r", "run")]
     if view.several:

@@ -129,8 +129,8 @@ RAN: Final = {"sim": "simulated", "host": "measured"}
 
 def _noticed(notices: Sequence[Notice]) -> Section:
     items = [
-        shell.Points([(one.topic, one.text) for one in notices if one.grave is grave])
-        for grave in (True, False)
+        shell.Points([(one.topic, one.text) for one in notices if one.grave is grave], title)
+        for grave, title in ((True, "Casts doubt on the figures"), (False, "Good to know"))
         if any(one.grave is grave for one in notices)
     ]
     return Section("noticed", "Noticed", "What was noticed", items)

@@ -8,13 +8,15 @@ from blklab.analysis.oddities import median
 from blklab.analysis.resampling import difference
 from blklab.report import words
 from blklab.report.comparison import change, figure, interval
-from blklab.report.experiment.layout import line_label
-from blklab.report.experiment.view import STACK, Cell, Series, View, best, grouped
+from blklab.report.experiment.view import STACK, WORKLOAD, Cell, Series, View, best, grouped
 
 Sentence = tuple[str, str]
 
 MOST: Final = 8
 """Sentences about who is fastest."""
+
+MOST_NAMES: Final = 12
+"""Values of a label that a sentence ranks."""
 
 UNSURE: Final = 0.05
 """Probability of a difference by chance from which on it is not called one."""
@@ -45,12 +47,8 @@ def _rate(metric: str, value: float) -> str:
 
 def _fastest(view: View, series: Series) -> Iterator[Sentence]:
     cells = [cell for cell in view.order(view.cells) if cell.series is series]
-    subject = (
-        STACK
-        if len({cell.labels.get(STACK) for cell in cells}) > 1
-        else line_label(view, view.loads)
-    )
-    if subject is None or len({cell.labels.get(subject) for cell in cells}) < 2:
+    subject = _subject(view, cells)
+    if subject is None:
         yield from _alone(view, cells)
         return
     others = [label for label in view.labels if label not in {subject, *view.loads}]
@@ -77,6 +75,15 @@ def _fastest(view: View, series: Series) -> Iterator[Sentence]:
         yield "All together", f"Of {len(groups)} combinations, fastest is {words.listing(parts)}."
 
 
+def _subject(view: View, cells: Sequence[Cell]) -> str | None:
+    """Returns the label whose values compete; None if there are none but numbers."""
+    names = [label for label in view.labels if label not in {WORKLOAD, *view.axes}]
+    for label in (STACK, *names):
+        if 1 < len({cell.labels.get(label) for cell in cells}) <= MOST_NAMES:
+            return label
+    return None
+
+
 def _ranking(view: View, there: Sequence[Cell], subject: str, metric: str) -> str:
     first, second, last = there[0], there[1], there[-1]
     top = first.mean(metric) or 0.0
@@ -98,7 +105,7 @@ def _ranking(view: View, there: Sequence[Cell], subject: str, metric: str) -> st
         ):
             said += f"; {rival} may be as fast ({change(-found.change)}, no difference seen)"
         else:
-            said += f", {change(found.change)} against {rival} (95 % interval {interval(found)})"
+            said += f", {change(found.change)} against {rival} (interval {interval(found)})"
     if len(there) > 2:
         least = last.mean(metric) or 0.0
         said += f"; slowest is {last.labels.get(subject, '')} with {_rate(metric, least)}"
@@ -114,7 +121,7 @@ def _alone(view: View, cells: Sequence[Cell]) -> Iterator[Sentence]:
             continue
         said = f"{_rate(metric, value.mean)}"
         if value.low is not None and value.high is not None:
-            said += f" (95 % interval {figure(metric, value.low)} to {figure(metric, value.high)})"
+            said += f" (interval {figure(metric, value.low)} to {figure(metric, value.high)})"
         mean, p99 = cell.mean("mean"), cell.mean("p99")
         if mean is not None and p99 is not None:
             said += (

@@ -30,7 +30,7 @@ WIDTH: Final = 96
 
 def section(view: View, experiments: Mapping[str, Any]) -> Section:
     """Returns the section. `experiments` are the tables of the experiment files, by series."""
-    tables = [_machines(view), _devices(view), _md(view), _settings(view)]
+    tables = [_machines(view), _md(view), _devices(view), _settings(view)]
     listings = [*_builds(view), *_jobs(view)]
     files = [
         Text(
@@ -56,27 +56,29 @@ def _environments(view: View) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _machines(view: View) -> Table:
-    body: list[list[str]] = []
+    """One column an environment: kernel, CPUs, versions, how memory is written back."""
     found = list(_environments(view))
-    for name, environment in found:
-        kernel, cpu = environment.get("kernel") or {}, environment.get("cpu") or {}
-        programs = environment.get("programs") or {}
-        facts = {
-            "kernel": " ".join(filter(None, (kernel.get("system"), kernel.get("release")))),
-            "machine": kernel.get("machine"),
-            "CPU": f"{cpu.get('count')} × {cpu.get('model') or 'unknown'}" if cpu else None,
-            "governor": ", ".join(cpu.get("governor") or []),
-            "memory": words.size(environment["memory_bytes"])
-            if environment.get("memory_bytes")
-            else None,
-            **{str(program): version for program, version in programs.items()},
-            "blklab": environment.get("blklab"),
-        }
-        facts |= {f"vm.{key}": value for key, value in (environment.get("vm") or {}).items()}
-        rows = [[printable(key), printable(str(value))] for key, value in facts.items() if value]
-        body += [[name, *row] for row in rows] if view.several else rows
-    columns = [*([text("campaign")] if view.several else []), text(""), text("")]
-    return Table("Machine and versions", columns, list(dict.fromkeys(map(tuple, body))))
+    every = [_facts(environment) for _, environment in found]
+    keys = dict.fromkeys(key for facts in every for key in facts)
+    names = [name if view.several or len(found) > 1 else "" for name, _ in found]
+    body = [[key, *(facts.get(key, words.NONE) for facts in every)] for key in keys]
+    return Table("Machine and versions", [text(""), *map(text, names)], body)
+
+
+def _facts(environment: Mapping[str, Any]) -> dict[str, str]:
+    kernel, cpu = environment.get("kernel") or {}, environment.get("cpu") or {}
+    memory = environment.get("memory_bytes")
+    facts = {
+        "kernel": " ".join(filter(None, (kernel.get("system"), kernel.get("release")))),
+        "machine": kernel.get("machine"),
+        "CPU": f"{cpu.get('count')} × {cpu.get('model') or 'unknown'}" if cpu else None,
+        "governor": ", ".join(cpu.get("governor") or []),
+        "memory": words.size(memory) if memory else None,
+        **(environment.get("programs") or {}),
+        "blklab": environment.get("blklab"),
+        **{f"vm.{key}": value for key, value in (environment.get("vm") or {}).items()},
+    }
+    return {printable(str(key)): printable(str(value)) for key, value in facts.items() if value}
 
 
 def _devices(view: View) -> Table:
@@ -127,8 +129,11 @@ def _md(view: View) -> Table:
     body: dict[tuple[str, ...], None] = {}
     for name, environment in _environments(view):
         for device in environment.get("devices") or []:
-            for key, value in (device.get("md") or {}).items():
+            md = device.get("md") or {}
+            for key, value in md.items():
                 said = _members(value) if isinstance(value, Mapping) else str(value)
+                if key == "layout" and (word := _layout(str(md.get("level")), said)):
+                    said = f"{said} ({word})"
                 row = (str(device.get("name")), key, said)
                 body[(*([name] if view.several else []), *map(printable, row))] = None
     return Table("Arrays", columns, [list(row) for row in body])
