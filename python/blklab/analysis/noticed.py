@@ -168,7 +168,8 @@ def _course(run: Run, points: Sequence[Point]) -> Iterator[_Found]:
         yield _Found(
             "Drift",
             run,
-            f"from {first:,.0f} IOPS in the first third to {last:,.0f} in the last ({change:+.0%})",
+            f"from {first:,.0f} IOPS in the first third to {last:,.0f} in the last"
+            f" ({_percent(change)})",
             weight=abs(change),
         )
     elif levels := oddities.levels(values, counts):
@@ -204,9 +205,7 @@ def _limits(run: Run) -> Iterator[_Found]:
     cpu = (run.outcome or {}).get("cpu") or {}
     if cpu and cpu.get("idle", 1) + cpu.get("iowait", 0) < MACHINE:
         left = cpu.get("idle", 0) + cpu.get("iowait", 0)
-        yield _Found(
-            "Processor", run, f"{left * 100:.0f} % of the machine's CPUs were left", weight=1.0
-        )
+        yield _Found("CPUs", run, f"{left * 100:.0f} % of the machine's CPUs were left", weight=1.0)
 
 
 def _busy(runs: Sequence[Run]) -> Iterator[Notice]:

@@ -95,13 +95,13 @@ def stalls(values: Sequence[float], counts: Sequence[float]) -> list[Outlier]:
         return []
     middle = median(values)
     spread = median([abs(value - middle) for value in values]) / NORMAL
-    found = []
-    for at in range(1, len(values) - 1):
-        off = abs(values[at] - middle)
-        usual = median(counts)
-        noise = CHANCE * math.sqrt(usual) / usual * middle if usual else math.inf
-        if off > max(SCORE * spread, STALL * middle, noise):
-            found.append(Outlier(at, values[at], middle))
+    usual = median(counts)
+    noise = CHANCE / math.sqrt(usual) * middle if usual else math.inf
+    found = [
+        Outlier(at, values[at], middle)
+        for at in range(1, len(values) - 1)
+        if abs(values[at] - middle) > max(SCORE * spread, STALL * middle, noise)
+    ]
     if len(found) > RARE * len(values):
         return []
     return sorted(found, key=lambda one: -abs(one.value - one.median))

@@ -34,12 +34,13 @@
     });
   }
 
-  // A chart that can be either has the domains of both scales with it.
+  // A chart that can be either has the other scale with it.
   function scaled(spec) {
     if (!spec.usermeta || !spec.usermeta.log || !logarithmic) return spec;
     const made = JSON.parse(JSON.stringify(spec));
     for (const layer of made.layer) {
-      Object.assign(layer.encoding.y.scale, { type: "log", domain: spec.usermeta.log });
+      Object.assign(layer.encoding.y.scale, { type: "log", domain: spec.usermeta.log.domain });
+      layer.encoding.y.axis.values = spec.usermeta.log.values;
     }
     return made;
   }
@@ -146,7 +147,7 @@
       const seen = new Set(data.map((row) => row.c));
       const domain = colour.values.map(String).filter((value) => seen.has(value));
       const range = domain.map((_, at) => palette[Math.min(at, palette.length - 1)]);
-      shared.color = { field: "c", type: "nominal", scale: { domain, range }, legend: domain.length > 1 ? { title: colour.title, columns: 4, symbolOpacity: 1 } : null };
+      shared.color = { field: "c", type: "nominal", scale: { domain, range }, legend: domain.length > 1 ? { title: colour.title, columns: 4, symbolOpacity: 1, titleOrient: "left", titleFontWeight: "normal" } : null };
     }
     const several = fields.find((field) => field.name === "s");
     if (several && several !== x && several !== colour) {

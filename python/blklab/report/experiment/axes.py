@@ -45,7 +45,8 @@ WIDE: Final = 20.0
 
 def section(view: View, x: str | None, metric: str | None) -> Section:
     """Returns the section, with `x` and `metric` chosen at first. Raises UsageError for others."""
-    charts = [chart for label in view.axes for chart in _over(view, label)]
+    order = sorted(view.axes, key=lambda label: label not in LOADS)
+    charts = [chart for label in order for chart in _over(view, label)]
     folds = [Fold(f"{len(charts) - OPEN} more", charts[OPEN:])] if len(charts) > OPEN else []
     knees = _knees(view)
     chosen = chooser(view, x, metric)

@@ -102,7 +102,13 @@ def opacity(view: View) -> Spec:
 def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
     """Returns the colour of names; all beyond the last colour share it."""
     palette = [SERIES[min(at, MOST_LINES - 1)] for at in range(len(names))]
-    look = {"symbolOpacity": 1, "symbolStrokeWidth": 2, "columns": 4, "labelLimit": 150}
+    look: dict[str, object] = {
+        "symbolOpacity": 1,
+        "symbolStrokeWidth": 2,
+        "columns": 4,
+        "labelLimit": 150,
+    }
+    look |= {"titleOrient": "left", "titleFontWeight": "normal"}
     shown = {"title": None, **look, **legend} if len(names) > 1 else None
     return {
         "field": field,
@@ -144,7 +150,8 @@ def line_label(view: View, without: Sequence[str] = ()) -> str | None:
         for label in view.labels
         if label not in without and 1 < len(view.values(label)) <= MOST_LINES
     ]
-    for label in (STACK, *(one for one in fit if one not in NAMES), *fit):
+    axes = [label for label in fit if label not in NAMES]
+    for label in (STACK, *(label for label in view.loads if label in axes), *axes, *fit):
         if label in fit:
             return label
     return None

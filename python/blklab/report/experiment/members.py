@@ -14,7 +14,7 @@ from blklab.text import printable
 
 WAYS: Final = ("read", "write")
 
-MOST_DEVICES: Final = 8
+MOST_DEVICES: Final = 7
 """Devices with a colour of their own; more of them are one."""
 
 
@@ -72,6 +72,9 @@ def _chart(view: View, cells: Sequence[Cell], way: str) -> Chart | None:
     order = list(dict.fromkeys(row["device"] for row in data))
     for row in data:
         row["at"] = order.index(row["device"])
+    hue = colour("device", order)
+    if len(names) > MOST_DEVICES:
+        hue["scale"]["range"] = [*hue["scale"]["range"][:MOST_DEVICES], "@soft"]
     offset: Spec = {}
     if view.several:
         series = [one.name for one in view.series]
@@ -94,7 +97,7 @@ def _chart(view: View, cells: Sequence[Cell], way: str) -> Chart | None:
                 scale={"domain": [0, 1]},
                 axis={"format": "%", "tickCount": 4},
             ),
-            "color": colour("device", order),
+            "color": hue,
             "order": {"field": "at", "type": "quantitative"},
             "opacity": opacity(view),
             "tooltip": [

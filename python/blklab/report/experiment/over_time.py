@@ -12,7 +12,7 @@ from typing import Any, Final
 from blklab.analysis.compare import over_time
 from blklab.analysis.oddities import median
 from blklab.report import words
-from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tip, zoom
+from blklab.report.charts.base import Chart, Spec, chart_spec, log_ticks, quantity, tip, zoom
 from blklab.report.experiment.layout import colour
 from blklab.report.experiment.view import WORKLOAD, Cell, View, grouped
 from blklab.report.shell import Fold, Section
@@ -34,6 +34,10 @@ OPEN: Final = 6
 
 SMOOTH: Final = 0.03
 """Standard deviation of the smoothing kernel, as a share of the run."""
+
+
+DECADES: Final = 1e4
+"""Ratio of the most to the least on a logarithmic axis."""
 
 
 @dataclass(frozen=True)
@@ -123,12 +127,10 @@ def _chart(view: View, cells: Sequence[Cell], number: int, most: int) -> Chart |
     bucketed = any(found.intervals > len(found.values) for _, found in drawn)
     data = [row for cell, found in drawn for row in _rows(cell, found, bucketed)]
     high = max(max(row.get("h", 0), row["v"]) for row in data) or 1.0
-    positive = [row["s"] for row in data if row["s"] > 0]
-    low = min(positive, default=1.0)
     names = [one.name for one in view.series if any(cell.series is one for cell in cells)]
     spec = chart_spec(
         data,
-        usermeta={"log": [_below(min(low, high / 10)), high * 1.15], "linear": [0, high * 1.05]},
+        usermeta={"log": _logarithmic(data, high)},
         encoding={
             "x": quantity("t", "seconds", scale={"nice": False}),
             "color": colour("c", names, symbolType="stroke"),
@@ -143,8 +145,13 @@ def _chart(view: View, cells: Sequence[Cell], number: int, most: int) -> Chart |
     return Chart(f"time-{number}", title, spec, _table(view, drawn), note)
 
 
-def _below(value: float) -> float:
-    return 10.0 ** math.floor(math.log10(value)) if value > 0 else 0.1
+def _logarithmic(data: Sequence[Spec], high: float) -> Spec:
+    """Returns domain and ticks of a logarithmic axis, for the page's switch."""
+    positive = [row["v"] for row in data if row["v"] > 0]
+    # What is further down is drawn at the lower end.
+    low = min(max(min(positive, default=high) * 0.8, high / DECADES), high / 4)
+    ticks = [tick for tick in log_ticks(low, high * 1.15) if low <= tick <= high * 1.15]
+    return {"domain": [low, high * 1.15], "values": ticks}
 
 
 def _rows(cell: Cell, found: Course, bucketed: bool) -> list[dict[str, Any]]:
@@ -213,7 +220,7 @@ def _table(view: View, drawn: Sequence[tuple[Cell, Course]]) -> Table:
                 str(found.run.id),
                 *([cell.series.name] if view.several else []),
                 f"{(found.run.outcome or {}).get('runtime_ns', 0) / 1e9:.3g}",
-                str(found.intervals),
+                words.count(found.intervals),
                 words.number(mean),
                 words.number(median(values)),
                 words.number(min(values)),

@@ -156,7 +156,7 @@ def _raw(view: View, raw: Raw) -> Section:
                     f" blklab runs show '{run.campaign}:{selection}' --raw"
                 )
             title = printable(f"run {run.id}: {labels}")
-            text = "\n".join(printable(line) for line in shown.splitlines())
+            text = setup.printable_lines(shown.split("\n"))
             texts.append(Text(title, text, printable(note), folded=True))
         if texts:
             name = f"Of {series.name}: " if view.several else ""

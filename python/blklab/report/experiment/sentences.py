@@ -121,7 +121,8 @@ def _alone(view: View, cells: Sequence[Cell]) -> Iterator[Sentence]:
             continue
         said = f"{_rate(metric, value.mean)}"
         if value.low is not None and value.high is not None:
-            said += f" (interval {figure(metric, value.low)} to {figure(metric, value.high)})"
+            ends = [figure(metric, end) for end in (value.low, value.high)]
+            said += f" (interval {ends[0]} to {ends[1]})" if ends[0] != ends[1] else ""
         mean, p99 = cell.mean("mean"), cell.mean("p99")
         if mean is not None and p99 is not None:
             said += (

@@ -35,7 +35,7 @@ def section(view: View, experiments: Mapping[str, Any]) -> Section:
     files = [
         Text(
             f"The experiment{f' ({name})' if len(experiments) > 1 else ''}",
-            json.dumps(table, indent=2, ensure_ascii=False),
+            printable_lines(json.dumps(table, indent=2, ensure_ascii=False).split("\n")),
             "As JSON; the file's comments are not kept.",
         )
         for name, table in experiments.items()
@@ -281,7 +281,7 @@ def _jobs(view: View) -> Iterator[Text]:
     for members in grouped(view.order(view.cells), view.labels, series=True).values():
         text_ = _job(view, members[0])
         if text_:
-            said[printable_lines(text_.splitlines())] = None
+            said[printable_lines(text_.split("\n"))] = None
         command = ((members[0].runs[0].outcome or {}).get("fio") or {}).get("command")
         if command:
             ways[shlex.join(map(str, command))] = None
