@@ -49,7 +49,7 @@ def test_csv(run: Run) -> None:
 def test_markdown(run: Run, reported: Reported) -> None:
     text = run("report", "1", "2", "--as", "markdown", "-o", "-").out
     assert text.startswith("# A database server's mirror\n\n2 campaigns · 18 cells · 54 runs")
-    assert "- **randread:** near is fastest with 122,400 IOPS" in text
+    assert "- **randread:** host: near is fastest with 122,400 IOPS" in text
     assert "**Doubts about the figures:** Prediction (27 runs)." in text
     assert "| raid1 | seqread | host | 3 |" in text
     assert "Raw output" not in text
@@ -96,4 +96,11 @@ def test_mistakes_are_one_line(run: Run, tmp_path: Path) -> None:
 def test_the_same_campaign_twice(store: Store) -> None:
     chosen = [query.selected(store, "1"), query.selected(store, "1")]
     view = View(chosen, lambda run: query.points(store, run))
-    assert len({series.name for series in view.series}) == 2
+    assert [series.name for series in view.series] == ["1 (1)", "1 (2)"]
+
+
+@pytest.mark.usefixtures("both")
+def test_parts_of_a_campaign_are_called_by_their_labels(store: Store) -> None:
+    chosen = [query.selected(store, f"1:stack={stack}") for stack in ("raid1", "far")]
+    view = View(chosen, lambda run: query.points(store, run))
+    assert [series.name for series in view.series] == ["stack=raid1", "stack=far"]

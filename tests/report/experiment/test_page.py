@@ -36,8 +36,8 @@ def test_prediction_and_measurement_stand_side_by_side(reported: Reported) -> No
     ]
     assert [series.name for series in report.view.series] == ["host", "sim"]
     said = dict(report.sentences)
-    assert said["randread"].startswith("near is fastest with 122,400 IOPS, +20.0 % against raid1")
-    assert said["seqread"].startswith("near is fastest with 478 MiB/s")
+    assert said["randread"].startswith("host: near is fastest with 122,400 IOPS, +20.0 %")
+    assert said["seqread"].startswith("host: near is fastest with 478 MiB/s")
     assert "9 cells were both predicted and measured" in said["Prediction"]
     assert "off by 8 % in the median, and by +100.0 % at the worst" in said["Prediction"]
     assert "the fastest was predicted in 2 of 3 comparisons" in said["Prediction"]
@@ -45,6 +45,31 @@ def test_prediction_and_measurement_stand_side_by_side(reported: Reported) -> No
     assert "1 are off by more than 10 %" in prediction.text
     assert prediction.grave
     assert report.doubts == ["Prediction (27 runs)"]
+
+
+def test_before_and_after(store: Store, reported: Reported) -> None:
+    def later(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        outcome, points = host(found)
+        if found["stack"] == "far":
+            outcome["read"] = {**outcome["read"], "iops": outcome["read"]["iops"] * 1.5}
+        return outcome, points
+
+    made.add(store, labels(), host)
+    made.add(store, labels(), later, name="after")
+    said = dict(reported("1", "2").sentences)
+    assert said["Change"] == (
+        "after against unbalanced, of 9 cells: faster in 2 (most: far randread, +50.0 %) and no"
+        " difference seen in 7."
+    )
+
+
+def test_stacks_that_are_alike(store: Store, reported: Reported) -> None:
+    def alike(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        return made.measured(found, 1e5 + 100 * int(found["repeat"])), made.series(1e5)
+
+    made.add(store, labels(), alike)
+    said = dict(reported("1").sentences)["randread"]
+    assert said == "no difference seen between raid1, near and far: about 100,200 IOPS."
 
 
 @pytest.mark.usefixtures("both")
@@ -255,3 +280,41 @@ def test_a_page_of_long_runs_stays_small(store: Store, reported: Reported) -> No
     assert "15 intervals in a point" in chart.note
     assert chart.table.rows[0][2] == "3,600"
     assert len(report.html()) < 3_000_000
+
+
+def test_imported_runs_say_less(store: Store, reported: Reported) -> None:
+    def imported(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        outcome = made.measured(found)
+        for way in ("read", "write"):
+            clat = dict(outcome[way]["clat_ns"])
+            clat.pop("bins", None)
+            outcome[way] = {**outcome[way], "clat_ns": clat | {"p99_9": None, "p99_99": None}}
+        for device in outcome["devices"]:
+            device |= {"sectors": None, "merges": [0, 0], "id": None}
+        for key in ("cpu", "settings", "steady"):
+            del outcome[key]
+        return outcome, []
+
+    made.add(store, labels(), imported, runner="fio", environment={}, raw="")
+    report = reported("1")
+    assert "imported" in report.facts
+    assert report.notices == []
+    assert {"result", "cells", "latency", "members"} <= {one.anchor for one in report.sections}
+    for chart in report.charts:
+        altair.Chart.from_dict(export.standalone(chart), validate=True)
+    assert "<html" in report.html()
+
+
+def test_commands_have_their_time(store: Store, reported: Reported) -> None:
+    def command(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        outcome = made.measured(found, 0)
+        took = 10**9 * (1 if found["stack"] == "near" else 2) + 10**6 * int(found["repeat"])
+        one = {"wall_ns": took, "user_ns": 10**8, "system_ns": 10**8, "status": 0}
+        outcome |= {"command": {"argv": ["git", "grep"], "runs": [one, one]}, "devices": []}
+        return outcome, []
+
+    made.add(store, labels(), command)
+    report = reported("1")
+    text = plain(report.html())
+    assert "near is fastest with 1.00 s, −50.0 % against raid1" in text
+    assert "Commands" in text

@@ -104,7 +104,7 @@
     const bytes = field.unit === "bandwidth";
     const made = { type: "quantitative", scale: { zero: field.kind === "figure", nice: true }, axis: { labelExpr: field.label } };
     if (low > 0 && high / low >= 20) {
-      made.scale = { type: "log", nice: false, domain: field.kind === "figure" ? [low * 0.85, high * 1.15] : [low, high] };
+      made.scale = { type: "log", nice: false, domain: [low * 0.85, high * 1.15] };
       made.axis.values = logTicks(low, high, bytes);
     } else if (bytes && high > 0) {
       const step = 2 ** Math.ceil(Math.log2(high / 5));
@@ -112,7 +112,7 @@
     }
     if (field.kind === "label") {
       made.axis.values = [...new Set(numbers)].sort((a, b) => a - b).slice(0, 20);
-      made.scale.nice = false;
+      made.scale = made.scale.type ? { type: "log", nice: false, padding: 10 } : { zero: false, nice: false, padding: 10 };
     }
     return made;
   }

@@ -41,7 +41,7 @@ def _chart(view: View, cells: Sequence[Cell], order: str, title: str, metric: st
     headings = len(laid.names) - len({*laid.of.values()})
     spec = _spec(view, data, metric)
     spec["encoding"]["y"] = laid.encoding()
-    spec["height"] = max(70, height + 20 * headings + 6 * len(laid.names))
+    spec["height"] = max(48, height + 20 * headings + 6 * len(laid.names))
     what = "Bandwidth" if metric == "bw" else "I/Os a second"
     notes = [f"{what}."]
     if view.loads:

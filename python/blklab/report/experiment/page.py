@@ -41,8 +41,8 @@ class Report:
         titles = dict.fromkeys(printable(row.title or row.name) for row in view.campaigns)
         self.title = title or " and ".join(titles)
         self.sentences: list[Sentence] = sentences(view)
-        every = [*view.runs, *view.failed]
-        self.notices: list[Notice] = noticed(every, view.points)
+        every = {run.id: run for run in [*view.runs, *view.failed]}
+        self.notices: list[Notice] = noticed(list(every.values()), view.points)
         experiments: dict[str, Any] = {}
         for row in view.campaigns:
             if row.experiment and row.experiment not in experiments.values():
@@ -76,7 +76,7 @@ class Report:
         begun = ", ".join(dict.fromkeys(runs.when(row.created) for row in rows))
         ran = words.listing(list(dict.fromkeys(RAN.get(row.runner, "imported") for row in rows)))
         facts = [
-            words.plural(len(rows), "campaign"),
+            words.plural(len({row.number for row in rows}), "campaign"),
             words.plural(len(view.cells), "cell"),
             words.plural(len(view.runs), "run"),
             ran,

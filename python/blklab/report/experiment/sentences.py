@@ -5,7 +5,7 @@ from typing import Final
 
 from blklab.analysis.metrics import METRICS
 from blklab.analysis.oddities import median
-from blklab.analysis.resampling import difference
+from blklab.analysis.resampling import Difference, difference
 from blklab.report import words
 from blklab.report.comparison import change, figure, interval
 from blklab.report.experiment.view import STACK, WORKLOAD, Cell, Series, View, best, grouped
@@ -25,7 +25,9 @@ UNSURE: Final = 0.05
 def sentences(view: View) -> list[Sentence]:
     """Returns pairs of a topic and what is said of it."""
     leading = _leading(view)
-    return [*_fastest(view, leading), *_predicted(view)]
+    name = f"{leading.name}: " if view.several else ""
+    fastest = [(topic, f"{name}{said}") for topic, said in _fastest(view, leading)]
+    return [*fastest, *_predicted(view), *_changed(view)]
 
 
 def _leading(view: View) -> Series:
@@ -75,6 +77,13 @@ def _fastest(view: View, series: Series) -> Iterator[Sentence]:
         yield "All together", f"Of {len(groups)} combinations, fastest is {words.listing(parts)}."
 
 
+def same(found: Difference | None) -> bool:
+    """Tells whether no difference is seen where one could be."""
+    if found is None or found.p is None or found.low is None or found.high is None:
+        return False
+    return found.p >= UNSURE or found.low <= 0 <= found.high
+
+
 def _subject(view: View, cells: Sequence[Cell]) -> str | None:
     """Returns the label whose values compete; None if there are none but numbers."""
     names = [label for label in view.labels if label not in {WORKLOAD, *view.axes}]
@@ -87,6 +96,9 @@ def _subject(view: View, cells: Sequence[Cell]) -> str | None:
 def _ranking(view: View, there: Sequence[Cell], subject: str, metric: str) -> str:
     first, second, last = there[0], there[1], there[-1]
     top = first.mean(metric) or 0.0
+    if same(difference(last.samples(metric), first.samples(metric))):
+        names = words.listing([cell.labels.get(subject, "") for cell in there])
+        return f"no difference seen between {names}: about {_rate(metric, top)}."
     name = first.labels.get(subject, "")
     shown = name if subject == STACK else f"{subject} {name}"
     said = f"{shown} is fastest with {_rate(metric, top)}"
@@ -97,12 +109,7 @@ def _ranking(view: View, there: Sequence[Cell], subject: str, metric: str) -> st
     if found is not None:
         if found.p is None:
             said += f", {change(found.change)} against {rival} (run once: how sure is not known)"
-        elif (
-            found.p >= UNSURE
-            or found.low is None
-            or found.high is None
-            or found.low <= 0 <= found.high
-        ):
+        elif same(found):
             said += f"; {rival} may be as fast ({change(-found.change)}, no difference seen)"
         else:
             said += f", {change(found.change)} against {rival} (interval {interval(found)})"
@@ -177,3 +184,41 @@ def _against(view: View, sim: Series, real: Series) -> Iterator[Sentence]:
     if ranked:
         said += f"; the fastest was predicted in {sum(ranked)} of {len(ranked)} comparisons"
     yield topic, said + "."
+
+
+def _changed(view: View) -> Iterator[Sentence]:
+    """How series of one kind differ from the first of that kind: before and after."""
+    for predicts in (False, True):
+        kind = [one for one in view.series if one.predicts is predicts]
+        for other in kind[1:]:
+            yield from _since(view, kind[0], other)
+
+
+def _since(view: View, base: Series, other: Series) -> Iterator[Sentence]:
+    faster: list[tuple[float, Difference, str]] = []
+    slower: list[tuple[float, Difference, str]] = []
+    alike = 0
+    for members in grouped(view.cells, view.labels).values():
+        before = next((cell for cell in members if cell.series is base), None)
+        after = next((cell for cell in members if cell.series is other), None)
+        if before is None or after is None:
+            continue
+        metric = metric_of(after)
+        found = difference(before.samples(metric), after.samples(metric))
+        if found is None or found.p is None:
+            continue
+        gain = found.change if METRICS[metric].more_is_better else -found.change
+        if same(found):
+            alike += 1
+        else:
+            (faster if gain > 0 else slower).append((abs(gain), found, view.name(after)))
+    parts = []
+    for cells, word in ((faster, "faster"), (slower, "slower")):
+        if cells:
+            _, found, name = max(cells, key=lambda one: one[0])
+            parts.append(f"{word} in {len(cells)} (most: {name}, {change(found.change)})")
+    parts += [f"no difference seen in {alike}"] if alike else []
+    total = len(faster) + len(slower) + alike
+    if total:
+        of = words.plural(total, "cell")
+        yield "Change", f"{other.name} against {base.name}, of {of}: {words.listing(parts)}."

@@ -326,15 +326,15 @@ def _sides(
 
 
 def _names(selections: Sequence[Selection]) -> list[str]:
-    """Returns short names that differ: by runner, else by experiment, else by number."""
+    """Returns short names that differ: runners, else experiments, else the labels chosen."""
     rows = [one.campaign for one in selections]
-    for name in (
-        lambda row: row.runner,
-        lambda row: row.name,
-        lambda row: f"{row.name} {row.runner}",
-        lambda row: f"{row.name} {row.runner} {row.number}",
+    for names in (
+        [row.runner for row in rows],
+        [row.name for row in rows],
+        [one.words.partition(":")[2] for one in selections],
+        [f"{row.name} {row.runner}" for row in rows],
+        [f"{row.name} {row.runner} {row.number}" for row in rows],
     ):
-        names = [printable(name(row)) for row in rows]
-        if len(set(names)) == len(names):
-            return names
+        if all(names) and len(set(names)) == len(names):
+            return [printable(name) for name in names]
     return [f"{printable(one.words)} ({at})" for at, one in enumerate(selections, start=1)]
