@@ -22,6 +22,9 @@ SETTLE_NS: Final = 0.5e6
 """A seek to a neighbouring track, at the least (data sheets of 15,000 rpm disks: 0.2 ms and the
 settling behind it)."""
 
+DEEPEST: Final = 256
+"""I/Os that a disk can choose from: SCSI's queues; SATA's have 32."""
+
 BUSES: Final = {
     "SATA": 600e6,
     "one rotating disk": 600e6,
@@ -92,7 +95,8 @@ def _impossible(run: Run, outcome: Mapping[str, Any]) -> Iterator[tuple[str, str
         reads = device["ios"][0]
         if not seconds:
             continue
-        depth = min(in_flight(run.cell) or 1, 256)
+        known_depth = all("iodepth" in words for words in words_of(run))
+        depth = min(in_flight(run.cell) or 1, DEEPEST) if known_depth else DEEPEST
         most = most_random_reads(depth)
         if spins and random and reads >= ENOUGH and reads / seconds > most:
             yield (
@@ -170,7 +174,7 @@ def _twins(run: Run, outcome: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         known = hardware(run, device["name"])
         model = (known.get("hardware") or {}).get("model")
         above = device.get("above") or []
-        if model and above:
+        if model and above and device.get("ticks_ns"):
             key = (str(model), str(known.get("size")), *map(str, above))
             found.setdefault(key, []).append(device)
     for twins in found.values():

@@ -157,26 +157,33 @@ def _figures(cell: Cell) -> Iterator[list[str]]:
     outcomes = [run.outcome or {} for run in cell.runs]
     for name, (reads, writes) in split.items():
         mine = [
-            (one, outcome["runtime_ns"] or 1)
+            (one, outcome.get("runtime_ns") or 1)
             for outcome in outcomes
             for one in leaves(outcome)
             if one["name"] == name
         ]
         runtime = sum(time for _, time in mine)
         ios = sum(sum(one["ios"]) for one, _ in mine)
-        ticks = sum(sum(one["ticks_ns"]) for one, _ in mine)
-        merged = sum(sum(one.get("merges") or [0]) for one, _ in mine)
-        busy = sum(one.get("busy_ns") or 0 for one, _ in mine)
+        ticks, merged, busy = (
+            None
+            if any(one.get(key) is None for one, _ in mine)
+            else sum(_sum(one[key]) for one, _ in mine)
+            for key in ("ticks_ns", "merges", "busy_ns")
+        )
         yield [
             printable(name),
             words.share(reads),
             words.share(writes),
             words.number(ios * 1e9 / runtime),
-            words.duration(ticks / ios if ios else None),
-            words.number(ticks / runtime),
-            words.number(merged / ios if ios else None),
-            words.share(min(1.0, busy / runtime)),
+            words.duration(ticks / ios if ios and ticks is not None else None),
+            words.number(None if ticks is None else ticks / runtime),
+            words.number(merged / ios if ios and merged is not None else None),
+            words.share(None if busy is None else min(1.0, busy / runtime)),
         ]
+
+
+def _sum(value: float | Sequence[float]) -> float:
+    return value if isinstance(value, int | float) else sum(value)
 
 
 def _trees(view: View) -> Iterator[Table]:
@@ -214,7 +221,7 @@ def _branches(
                 or (name is not None and name not in above)
             ):
                 continue
-            ios, ticks = one["ios"], one["ticks_ns"]
+            ios, ticks = one["ios"], one.get("ticks_ns")
             yield [
                 f"{'  ' * (depth - 1)}└ {printable(one['name'])}"
                 if depth
@@ -222,8 +229,8 @@ def _branches(
                 printable(str(one.get("kind") or "")),
                 words.count(ios[0]),
                 words.count(ios[1]),
-                words.duration(sum(ticks) / sum(ios) if sum(ios) else None),
-                words.number(sum(ticks) / runtime),
+                words.duration(sum(ticks) / sum(ios) if ticks and sum(ios) else None),
+                words.number(sum(ticks) / runtime if ticks else None),
             ]
             yield from below(one["name"], depth + 1, seen | {one["name"]})
 
