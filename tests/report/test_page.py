@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.report import page
+from blklab.report import page, shell
 from blklab.report.view import View
 
 
@@ -75,20 +75,20 @@ def test_it_is_the_same_every_time(pgbench: View) -> None:
 
 @given(st.text())
 def test_json_is_inert_and_itself(text: str) -> None:
-    made = str(page.inert_json({text: [text]}))
+    made = str(shell.inert_json({text: [text]}))
     assert not set("<>&\u2028\u2029") & set(made)
     assert json.loads(made) == {text: [text]}
 
 
 @given(st.text())
 def test_sentences_are_escaped(text: str) -> None:
-    made = str(page.emphasised(text))
+    made = str(shell.emphasised(text))
     left = made.replace("<b>", "").replace("</b>", "")
     assert not set("<>\"'") & set(left)
 
 
 def test_figures_are_set_off() -> None:
-    assert str(page.emphasised("md127 took 3.4 ms (<0.1 %)")) == (
+    assert str(shell.emphasised("md127 took 3.4 ms (<0.1 %)")) == (
         "md127 took <b>3.4\u00a0ms</b> (<b>&lt;0.1\u00a0%</b>)"
     )
 

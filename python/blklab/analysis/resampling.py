@@ -109,6 +109,25 @@ def difference(
     return Difference(change, float(low), float(high), p)
 
 
+def interval(samples: Sequence[Sample], confidence: float = 0.95) -> tuple[float, float] | None:
+    """Returns the confidence interval of the mean of a side's runs; None if nothing tells it."""
+    import numpy as np
+
+    if not samples or (spread := _spread(samples)) is None:
+        return None
+    variance, degrees = spread
+    if 1 < len(samples) < ENOUGH:
+        from scipy.special import stdtrit
+
+        mean = float(np.mean([sample.value for sample in samples]))
+        reach = float(stdtrit(degrees, (1 + confidence) / 2)) * math.sqrt(variance)
+        return mean - reach, mean + reach
+    share = _expanded((1 - confidence) / 2, degrees)
+    drawn = _draws(samples, np.random.default_rng(SEED))
+    low, high = np.quantile(drawn, [share, 1 - share])
+    return float(low), float(high)
+
+
 def _spread(side: Sequence[Sample]) -> tuple[float, float] | None:
     """Returns (variance of the mean, degrees of freedom); None for one run without a series."""
     import numpy as np

@@ -18,6 +18,7 @@ COMMANDS = {
     ),
     "compare": Entry("blklab.cli.compare:compare", "Compare results, and say whether they differ"),
     "import": Entry("blklab.cli.import_:import_", "Keep what others measured as runs of your own"),
+    "report": Entry("blklab.cli.report:report", "Write results as a page: charts, tables, doubts"),
     "runs": Entry("blklab.cli.runs:runs", "See, export and remove results that were kept"),
     "restore": Entry(
         "blklab.cli.restore:restore", "Put back what a run that was killed has left changed"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from blklab.report import markdown as gfm
 from blklab.report.tables.base import Column, Table, figures, text
 from blklab.text import printable
 
@@ -126,8 +127,8 @@ def _markdown(
     for kind, one in found.calibrations.items():
         yield f"## Calibration of `{kind}`"
         yield ""
-        yield from _table(fitted(one))
-        yield from _table(residuals(one))
+        yield from gfm.table(fitted(one))
+        yield from gfm.table(residuals(one))
     if answers:
         yield from ("## Six questions that the publisher left open", "")
         for answer in answers:
@@ -138,12 +139,4 @@ def _section(table: Table) -> Iterator[str]:
     yield from (f"## {table.title}", "")
     if table.note:
         yield from (table.note, "")
-    yield from _table(table)
-
-
-def _table(table: Table) -> Iterator[str]:
-    yield "| " + " | ".join(column.heading for column in table.columns) + " |"
-    yield "|" + "|".join(" ---: " if column.numeric else " --- " for column in table.columns) + "|"
-    for entry in table.rows:
-        yield "| " + " | ".join(entry) + " |"
-    yield ""
+    yield from gfm.table(table)

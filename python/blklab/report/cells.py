@@ -92,7 +92,8 @@ def workload(cell: "Cell") -> str:
     document = cell.document
     jobs = document["jobs"]
     parts = [
-        f"[{printable(job['name'])}] {_job(job)}" if len(jobs) > 1 else _job(job) for job in jobs
+        f"[{printable(job['name'])}] {simulated_job(job)}" if len(jobs) > 1 else simulated_job(job)
+        for job in jobs
     ]
     if cell.replay is not None:
         replay = document["replay"]
@@ -107,7 +108,8 @@ def workload(cell: "Cell") -> str:
     return line
 
 
-def _job(job: Mapping[str, Any]) -> str:
+def simulated_job(job: Mapping[str, Any]) -> str:
+    """Returns a simulated job in fio's words, a blank between them."""
     reads, writes = job["read_share"] > 0, job["read_share"] < 1
     mixed = "rw" if reads and writes else "read" if reads else "write"
     parts = [f"rw={'rand' if job['random'] else ''}{mixed}"]

@@ -1,58 +1,19 @@
-"""The report: one self-contained HTML page about a trace."""
+"""The report on a trace: one self-contained HTML page."""
 
-import base64
-import hashlib
-import json
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
-from blklab import __version__
-from blklab.report import words
-from blklab.report.charts import groups, latency, over_time, pattern, sizes, theme
+from blklab.report import shell, words
+from blklab.report.charts import groups, latency, over_time, pattern, sizes
 from blklab.report.charts.base import Chart
 from blklab.report.diagram import Diagram, diagram
 from blklab.report.sentences import Sentence, sentences
+from blklab.report.shell import Section, Tile
 from blklab.report.tables import devices as device_tables
 from blklab.report.tables import life, load, trace
 from blklab.report.tables import pattern as pattern_tables
 from blklab.report.tables.base import Table
 from blklab.report.view import Device, View
-
-FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One key figure."""
-
-    name: str
-    figure: str
-    more: str = ""
-
-
-@dataclass(frozen=True)
-class Section:
-    """One section of the page."""
-
-    anchor: str
-    short: str
-    """Its name in the navigation."""
-    title: str
-    items: Sequence[Chart | Table]
-    """Shown two beside each other, or one if it is wide."""
-
-    def __bool__(self) -> bool:
-        """Whether there is anything in it."""
-        return bool(self.items)
-
-    @property
-    def charts(self) -> list[Chart]:
-        """The charts in it."""
-        return [item for item in self.items if isinstance(item, Chart)]
 
 
 @dataclass(frozen=True)
@@ -71,22 +32,7 @@ def charts(view: View) -> list[Chart]:
 
 def render(view: View, *, title: str | None = None, command: str = "") -> str:
     """Returns the page; `command` is how it was made. Raises BlklabError if there is no I/O."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("blklab.report", "assets"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["figures"] = emphasised
-    environment.filters["short"] = lambda table: len(table.rows) <= SHORT
     device = view.focus
-    sections = _sections(view)
-    scripts = [asset("vendor/vega.js"), asset("assets/report.js")]
-    shown = [chart for section in sections for chart in section.charts]
     context: dict[str, Any] = {
         "title": title or f"The workload of {device.label}",
         "device": device,
@@ -98,23 +44,11 @@ def render(view: View, *, title: str | None = None, command: str = "") -> str:
         "remarks": trace.remarks(view),
         "stack": _stack(view),
         "overview": device_tables.overview(view),
-        "sections": sections,
         "others": _others(view),
         "made": _made(view),
         "command": command,
-        "version": __version__,
-        "light": theme.LIGHT,
-        "dark": theme.DARK,
-        "style": asset("assets/report.css"),
-        "scripts": scripts,
-        "policy": _policy(scripts),
-        "charts": inert_json(_drawn(shown)),
     }
-    return environment.get_template("report.html.j2").render(context)
-
-
-SHORT: Final = 24
-"""Rows up to which a folded table is unfolded on paper."""
+    return shell.render("trace.html.j2", _sections(view), **context)
 
 
 def _sections(view: View) -> list[Section]:
@@ -230,63 +164,3 @@ def _made(view: View) -> list[Table]:
     return _some(
         trace.facts(view), trace.files(view), trace.events(view.focus), *feeds, trace.counts(view)
     )
-
-
-def _drawn(shown: list[Chart]) -> dict[str, Any]:
-    colours = theme.variables()
-    return {
-        "config": theme.config(colours, FONT),
-        "specs": {
-            chart.name: {
-                **theme.coloured(chart.spec, colours),
-                "width": "container",
-                "autosize": {"type": "fit-x", "contains": "padding"},
-            }
-            for chart in shown
-        },
-    }
-
-
-@cache
-def asset(name: str) -> str:
-    """Returns a file of this package as text."""
-    return files("blklab.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _policy(scripts: list[str]) -> str:
-    """Returns a Content Security Policy: these scripts run and nothing else; nothing is fetched."""
-    digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
-    sources = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
-    return (
-        f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:;"
-        " base-uri 'none'; form-action 'none'"
-    )
-
-
-ESCAPES: Final = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
-
-
-def inert_json(document: Any) -> Any:
-    """Returns JSON that a script element may hold, whatever the names in it."""
-    from markupsafe import Markup
-
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Markup(text.translate(ESCAPES))  # noqa: S704  # nothing that HTML looks at is left
-
-
-CLOCK: Final = r"\d+m \d\ds|\d+h \d\dm|\d+d \d\dh"
-UNITS: Final = r"(?: (?:%|ns|µs|ms|s|B|[KMGTPE]iB(?:/s)?|IOPS|I/Os?)(?!\w))?"
-FIGURE: Final = re.compile(rf"(?<![\w/.,-])(?:{CLOCK}|[<>]?\d[\d,]*(?:\.\d+)?{UNITS})(?![\w/-])")
-
-
-def emphasised(text: str) -> Any:
-    """Returns a sentence as HTML with its figures set off, each on one line with its unit."""
-    from markupsafe import Markup, escape
-
-    parts, at = [], 0
-    for match in FIGURE.finditer(text):
-        parts.append(escape(text[at : match.start()]))
-        parts.append(Markup("<b>{}</b>").format(match[0].replace(" ", "\u00a0")))
-        at = match.end()
-    parts.append(escape(text[at:]))
-    return Markup("").join(parts)

@@ -78,11 +78,11 @@ def report(
             for number, path in enumerate(export(found, Path(charts)), start=1):
                 written.append(str(path))
                 done(number)
-    _tell(written, len(html.encode()), as_json=as_json, to_stdout=to_stdout)
+    tell(written, len(html.encode()), as_json=as_json, to_stdout=to_stdout)
 
 
-def _tell(written: list[str], size: int, *, as_json: bool, to_stdout: bool) -> None:
-    """Says what was written: to stderr if the page itself went to stdout."""
+def tell(written: list[str], size: int, *, as_json: bool, to_stdout: bool) -> None:
+    """Says what was written: to stderr if the page itself went to stdout; pictures in short."""
     import json
 
     from blklab.text import printable

@@ -4,6 +4,7 @@
   const page = JSON.parse(document.getElementById("charts").textContent);
   const views = [];
   let zooming = false;
+  let logarithmic = false;
 
   // Charts over time zoom together.
   function follow(view) {
@@ -23,21 +24,174 @@
     });
   }
 
+  function embed(place, spec) {
+    return vegaEmbed(place, spec, {
+      actions: false,
+      ast: true, // expressions are interpreted: the page's policy forbids making code of text
+      config: page.config,
+      defaultStyle: false,
+      renderer: "svg",
+    });
+  }
+
+  // A chart that can be either has the other scale with it.
+  function scaled(spec) {
+    if (!spec.usermeta || !spec.usermeta.log || !logarithmic) return spec;
+    const made = JSON.parse(JSON.stringify(spec));
+    for (const layer of made.layer) {
+      Object.assign(layer.encoding.y.scale, { type: "log", domain: spec.usermeta.log.domain });
+      layer.encoding.y.axis.values = spec.usermeta.log.values;
+    }
+    return made;
+  }
+
   async function draw(place) {
-    const spec = page.specs[place.dataset.chart];
+    place.dataset.drawn = "yes";
     try {
-      const drawn = await vegaEmbed(place, spec, {
-        actions: false,
-        ast: true, // expressions are interpreted: the page's policy forbids making code of text
-        config: page.config,
-        defaultStyle: false,
-        renderer: "svg",
-      });
-      follow(drawn.view);
+      const drawn = await embed(place, scaled(page.specs[place.dataset.chart]));
+      if (!page.specs[place.dataset.chart].usermeta) follow(drawn.view);
     } catch (error) {
       place.textContent = "This chart could not be drawn; its table is below.";
       console.error(place.dataset.chart, error);
     }
+  }
+
+  const waiting = (within) => within.querySelectorAll("[data-chart]:not([data-drawn])");
+
+  // What is folded away is drawn when it is opened.
+  const folds = document.querySelectorAll("details.fold");
+  for (const fold of folds) {
+    fold.addEventListener("toggle", async function () {
+      if (fold.open) for (const place of waiting(fold)) await draw(place);
+    });
+  }
+
+  const log = document.getElementById("log");
+  if (log) {
+    log.addEventListener("change", async function () {
+      logarithmic = log.checked;
+      for (const place of document.querySelectorAll("[data-chart][data-drawn]")) {
+        const spec = page.specs[place.dataset.chart];
+        if (spec.usermeta && spec.usermeta.log) await draw(place);
+      }
+    });
+    log.checked = false; // browsers remember it over a reload
+  }
+
+  // --- the chart whose axes the reader chooses ---
+
+  const palette = page.config.range.series || [];
+
+  // Decades and their thirds, or powers of two.
+  function logTicks(low, high, bytes) {
+    const found = [];
+    if (bytes) {
+      const step = Math.max(1, Math.ceil(Math.log2(high / low) / 8));
+      for (let power = Math.floor(Math.log2(low)); power <= Math.log2(high) + 1; power += step) found.push(2 ** power);
+      return found;
+    }
+    const steps = high / low < 50 ? [1, 2, 5] : high / low < 400 ? [1, 3] : [1];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high) + 1; power++) {
+      for (const step of steps) found.push(step * 10 ** power);
+    }
+    return found;
+  }
+
+  function axis(field, rows) {
+    const numbers = rows.map((row) => row[field.name]).filter((value) => typeof value === "number");
+    if (!field.numeric) return { type: "nominal", sort: field.values, axis: { labelAngle: 0, labelLimit: 90 } };
+    const low = Math.min(...numbers), high = Math.max(...numbers);
+    const bytes = field.unit === "bandwidth";
+    const made = { type: "quantitative", scale: { zero: field.kind === "figure", nice: true }, axis: { labelExpr: field.label } };
+    if (low > 0 && high / low >= 20) {
+      made.scale = { type: "log", nice: false, domain: [low * 0.85, high * 1.15] };
+      made.axis.values = logTicks(low, high, bytes);
+    } else if (bytes && high > 0) {
+      const step = 2 ** Math.ceil(Math.log2(high / 5));
+      made.axis.values = Array.from({ length: Math.floor(high / step) + 2 }, (_, at) => at * step);
+    }
+    if (field.kind === "label") {
+      made.axis.values = [...new Set(numbers)].sort((a, b) => a - b).slice(0, 20);
+      made.scale = made.scale.type ? { type: "log", nice: false, padding: 10 } : { zero: false, nice: false, padding: 10 };
+    }
+    return made;
+  }
+
+  function chosen(form) {
+    const { fields, rows } = page.chooser;
+    const find = (name) => fields.find((field) => field.name === name);
+    const x = find(form.elements.x.value), y = find(form.elements.y.value), colour = find(form.elements.colour.value);
+    const shown = rows.filter(function (row) {
+      if (row[x.name] == null || row[y.name] == null) return false;
+      return [...form.querySelectorAll("[data-filter]")].every(function (filter) {
+        const name = filter.dataset.filter;
+        return !filter.value || String(row[name + "t"] ?? row[name]) === filter.value;
+      });
+    });
+    const labels = fields.filter((field) => field.kind === "label");
+    const ways = labels.filter((field) => field !== x && field !== colour);
+    const data = shown.map(function (row) {
+      const text = (field) => String(row[field.name + "t"] ?? row[field.name]);
+      return {
+        x: row[x.name], y: row[y.name], low: row[y.name + "l"] ?? null, high: row[y.name + "h"] ?? null,
+        c: colour ? text(colour) : "", line: ways.map(text).join(" "),
+        name: labels.map(text).join(" "), series: row.s,
+      };
+    });
+    const named = (field, as) => ({ ...field, name: as });
+    const shared = {
+      x: { field: "x", title: x.title, ...axis(named(x, "x"), data) },
+      detail: { field: "line", type: "nominal" },
+    };
+    if (colour) {
+      const seen = new Set(data.map((row) => row.c));
+      const domain = colour.values.map(String).filter((value) => seen.has(value));
+      const range = domain.map((_, at) => palette[Math.min(at, palette.length - 1)]);
+      shared.color = { field: "c", type: "nominal", scale: { domain, range }, legend: domain.length > 1 ? { title: colour.title, columns: 4, symbolOpacity: 1, titleOrient: "left", titleFontWeight: "normal" } : null };
+    }
+    const several = fields.find((field) => field.name === "s");
+    if (several && several !== x && several !== colour) {
+      const domain = several.values.filter((value) => data.some((row) => row.series === value));
+      const range = [[1, 0], [5, 3], [2, 2], [8, 3, 2, 3]].slice(0, domain.length);
+      if (domain.length > 1) shared.strokeDash = { field: "series", type: "nominal", scale: { domain, range }, legend: { title: null, symbolType: "stroke", symbolSize: 250, symbolOpacity: 1 } };
+    }
+    const up = { ...axis(named(y, "y"), data), title: y.title };
+    const tooltip = [
+      { field: "name", type: "nominal", title: "cell" },
+      { field: "x_text", type: "nominal", title: x.title },
+      { field: "y_text", type: "nominal", title: y.title },
+    ];
+    const written = (field, as) =>
+      field.numeric ? field.label.replaceAll("datum.value", "datum." + as) : "datum." + as;
+    const layer = [
+      { transform: [{ filter: "datum.low != null && datum.low > 0" }], mark: { type: "rule", strokeWidth: 4, opacity: 0.25 }, encoding: { y: { ...up, field: "low" }, y2: { field: "high" } } },
+    ];
+    if (x.kind === "label") layer.push({ mark: { type: "line", strokeWidth: 1.7 }, encoding: { y: { ...up, field: "y" } } });
+    layer.push({ mark: { type: "point", filled: true, size: 46, opacity: 1 }, encoding: { y: { ...up, field: "y" }, tooltip } });
+    return {
+      data: { values: data },
+      transform: [{ calculate: written(x, "x"), as: "x_text" }, { calculate: written(y, "y"), as: "y_text" }],
+      height: 320, width: "container", autosize: { type: "fit-x", contains: "padding" },
+      encoding: shared, layer,
+    };
+  }
+
+  async function choose() {
+    const form = document.querySelector("form.choose");
+    if (!form) return;
+    const place = document.querySelector("[data-chooser]");
+    const redraw = async function () {
+      try {
+        await embed(place, chosen(form));
+      } catch (error) {
+        place.textContent = "This chart could not be drawn.";
+        console.error("chooser", error);
+      }
+    };
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("change", redraw);
+    form.reset();
+    await redraw();
   }
 
   // On paper, short tables are unfolded.
@@ -53,7 +207,8 @@
   });
 
   (async function () {
-    for (const place of document.querySelectorAll(".chart")) await draw(place);
+    for (const place of waiting(document)) if (!place.closest("details.fold:not([open])")) await draw(place);
+    await choose();
     document.documentElement.dataset.drawn = "yes";
   })();
 })();

@@ -85,6 +85,25 @@ def size_axis(high: float, title: str | None) -> Spec:
     }
 
 
+def size_ticks(high: float, few: int = 4) -> list[float]:
+    """Returns ticks from 0 to at least `high` bytes: multiples of a power of two."""
+    step = 2.0 ** math.ceil(math.log2(max(high, 1) / few))
+    return [step * at for at in range(int(high / step) + 2)]
+
+
+def log_ticks(low: float, high: float, *, sizes: bool = False) -> list[float]:
+    """Returns ticks of a logarithmic axis: decades and their thirds, or powers of two of bytes."""
+    if sizes:
+        span = math.log2(high / low)
+        step = max(1, math.ceil(span / 7))
+        first = math.floor(math.log2(low))
+        return [2.0**power for power in range(first, math.ceil(math.log2(high)) + 1, step)]
+    span = math.log10(high / low)
+    steps = (1, 2, 5) if span < 1.7 else (1, 3) if span < 2.6 else (1,)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [step * 10.0**power for power in powers for step in steps]
+
+
 def zoom(*channels: str) -> Spec:
     """Returns the parameter that drags and zooms; the wheel alone scrolls the page."""
     return {

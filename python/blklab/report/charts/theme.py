@@ -17,6 +17,14 @@ LIGHT: Final = {
     "flush": "#2f9466",
     "error": "#c4302b",
     "doubt": "#fff6dd",
+    "s1": "#1f6fc4",
+    "s2": "#e07b16",
+    "s3": "#2f9466",
+    "s4": "#8a5fc0",
+    "s5": "#c4302b",
+    "s6": "#0c97ab",
+    "s7": "#a3771b",
+    "s8": "#d6589f",
 }
 DARK: Final = {
     "ink": "#e6eaf0",
@@ -32,8 +40,23 @@ DARK: Final = {
     "flush": "#5cc795",
     "error": "#ff7a70",
     "doubt": "#2e2812",
+    "s1": "#5aa9f7",
+    "s2": "#f39a45",
+    "s3": "#5cc795",
+    "s4": "#b796e8",
+    "s5": "#ff7a70",
+    "s6": "#4fc9da",
+    "s7": "#d9b35a",
+    "s8": "#f08cc4",
 }
 """The same hues at night; blue and orange stay apart for the colour-blind in both."""
+
+
+SERIES: Final = tuple(f"@s{number}" for number in range(1, 9))
+"""Colours of things that have no colour of their own, in the order in which they are used."""
+
+NAMES: Final = frozenset({"data", "domain", "sort", "values"})
+"""Keys of a specification below which names of the data stand."""
 
 
 def variables(names: Mapping[str, str] = LIGHT) -> dict[str, str]:
@@ -44,14 +67,14 @@ def variables(names: Mapping[str, str] = LIGHT) -> dict[str, str]:
 def coloured(spec: Any, colours: Mapping[str, str]) -> Any:
     """Returns a specification with `@name`, wherever a whole string is that, as the colour.
 
-    Only what blklab wrote is looked at: rows of data are left as they are.
+    Only what blklab wrote is looked at: rows of data and names in them are left as they are.
     """
     if isinstance(spec, dict):
-        return {key: spec[key] if key == "data" else coloured(spec[key], colours) for key in spec}
+        return {key: spec[key] if key in NAMES else coloured(spec[key], colours) for key in spec}
     if isinstance(spec, list):
         return [coloured(part, colours) for part in spec]
     if isinstance(spec, str) and spec[:1] == "@":
-        return colours[spec[1:]]
+        return colours.get(spec[1:], spec)
     return spec
 
 
@@ -97,6 +120,6 @@ def config(colours: Mapping[str, str], font: str) -> dict[str, Any]:
         "area": {"line": False, "fillOpacity": 0.75},
         "bar": {"cornerRadiusEnd": 1.5},
         "line": {"strokeWidth": 1.8},
-        "range": {"category": ops},
+        "range": {"category": ops, "series": [colours[name[1:]] for name in SERIES]},
         "mark": {"color": colours["read"]},
     }

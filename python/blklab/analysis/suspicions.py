@@ -1,0 +1,206 @@
+"""What makes a single measured run doubtful: caches, impossible figures, unequal twins.
+
+All of it is about measurements: a simulation has no page cache, and its disks keep their data
+sheets.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from blklab.analysis.metrics import leaves
+from blklab.analysis.saturation import in_flight
+from blklab.store.query import Run
+from blklab.units import format_duration, format_rate, format_size
+
+ENOUGH: Final = 1000
+"""I/Os below which a rate says little."""
+
+ROTATION_NS: Final = 4e6
+"""A revolution at 15,000 rpm, the fastest that disks were made."""
+
+SETTLE_NS: Final = 0.5e6
+"""A seek to a neighbouring track, at the least (data sheets of 15,000 rpm disks: 0.2 ms and the
+settling behind it)."""
+
+DEEPEST: Final = 256
+"""I/Os that a disk can choose from: SCSI's queues; SATA's have 32."""
+
+BUSES: Final = {
+    "SATA": 600e6,
+    "one rotating disk": 600e6,
+    "PCIe 5.0 ×4": 15.8e9,
+}
+"""Bytes a second: SATA 3.x at 6 Gbit/s 8b/10b; two actuators' outermost tracks (data sheets: 550
+MB/s); four lanes of 32 GT/s 128b/130b."""
+
+UNSEEN: Final = 0.5
+"""Share of the jobs' bytes that has to reach the devices. Mirrors and parity make it more, nothing
+but a cache makes it less: merging makes fewer I/Os of the same bytes."""
+
+TWICE: Final = 2
+"""Data have to be so much larger than a cache that misses it by half at most."""
+
+ALIKE: Final = 1.2
+"""Ratio of twins' I/Os up to which they had the same to do."""
+
+UNEQUAL: Final = 1.5
+"""Ratio of twins' times for the same work: temperature, a firmware or a dying head; two samples of
+a model differ by less than a tenth."""
+
+
+def suspicions(run: Run) -> Iterator[tuple[str, str]]:
+    """Returns pairs of a kind and a sentence without its subject (the run)."""
+    outcome = run.outcome or {}
+    yield from _impossible(run, outcome)
+    yield from _unseen(outcome)
+    yield from _small(run)
+    yield from _twins(run, outcome)
+
+
+def words_of(run: Run) -> list[Mapping[str, Any]]:
+    """Returns fio's options of each job of a measured run, as far as they are known."""
+    jobs = [job["options"] for job in run.cell.get("jobs") or [] if "options" in job]
+    return jobs or list(((run.outcome or {}).get("fio") or {}).get("options", {}).values())
+
+
+def most_random_reads(in_flight: float) -> float:
+    """Returns the random reads a second that no disk reaches with so many in its queue.
+
+    Of that many, the one that comes by next can be chosen: it is 1 / (n + 1) of a revolution away
+    on average, and a seek at the least. At a depth of 1 that is 400, at 32 it is 1,600; real disks
+    reach less than half of it.
+    """
+    return 1e9 / (SETTLE_NS + ROTATION_NS / (max(1.0, in_flight) + 1))
+
+
+def hardware(run: Run, name: str) -> Mapping[str, Any]:
+    """Returns what the environment knows of a device, or of the disk that it is a partition of."""
+    known = {one.get("name"): one for one in run.environment.get("devices") or []}
+    found = known.get(name) or {}
+    if found.get("kind") == "partition" or not found:
+        for other, one in known.items():
+            rest = name.removeprefix(str(other))
+            if other and rest != name and rest.lstrip("p").isdigit():
+                return {**one, "size": found.get("size", one.get("size"))}
+    return found
+
+
+def _impossible(run: Run, outcome: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    seconds = (outcome.get("runtime_ns") or 0) / 1e9
+    every = [str(words.get("rw", words.get("readwrite", ""))) for words in words_of(run)]
+    random = bool(every) and all(rw.startswith("rand") for rw in every)
+    for device in leaves(outcome):
+        known = hardware(run, device["name"])
+        spins = (known.get("queue") or {}).get("rotational") == "1"
+        reads = device["ios"][0]
+        if not seconds:
+            continue
+        known_depth = all("iodepth" in words for words in words_of(run))
+        depth = min(in_flight(run.cell) or 1, DEEPEST) if known_depth else DEEPEST
+        most = most_random_reads(depth)
+        if spins and random and reads >= ENOUGH and reads / seconds > most:
+            yield (
+                "A cache, or no such disk",
+                f"{reads / seconds:,.0f} random reads a second from {device['name']}, which says"
+                f" that it rotates: with {depth} in flight, {most:,.0f} are more than any disk"
+                " reaches, so that a cache answered, or it is a virtual disk",
+            )
+        bus = _bus(known, str(device["name"]), spins)
+        sectors = device.get("sectors")
+        if bus and sectors and sectors[0] * 512 / seconds > BUSES[bus]:
+            yield (
+                "A cache, or no such disk",
+                f"{format_rate(sectors[0] * 512 / seconds)} read from {device['name']}, more than"
+                f" the {format_rate(BUSES[bus])} of {bus}",
+            )
+
+
+def _bus(known: Mapping[str, Any], name: str, spins: bool) -> str | None:
+    if spins:
+        return "one rotating disk"
+    if name.startswith("nvme"):
+        return "PCIe 5.0 ×4"
+    ata = any(str(known_id).startswith("ata-") for known_id in known.get("ids") or [])
+    return "SATA" if ata or (known.get("hardware") or {}).get("vendor") == "ATA" else None
+
+
+def _unseen(outcome: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """A read that no device saw came from memory; so did a write that none saw yet go there."""
+    found = leaves(outcome)
+    if not found or any(device.get("sectors") is None for device in found):
+        return
+    for way, name in ((0, "read"), (1, "write")):
+        asked = outcome.get(name) or {}
+        if (asked.get("total_ios") or 0) < ENOUGH or not asked.get("io_bytes"):
+            continue
+        seen = sum(device["sectors"][way] for device in found) * 512
+        if seen < UNSEEN * asked["io_bytes"]:
+            asked_for = "read" if name == "read" else "wrote"
+            what = "read from" if name == "read" else "written to"
+            yield (
+                "The page cache answered",
+                f"of {format_size(asked['io_bytes'])} that the jobs {asked_for},"
+                f" {format_size(seen)} were {what} the devices",
+            )
+
+
+def _small(run: Run) -> Iterator[tuple[str, str]]:
+    target = run.cell.get("target") or {}
+    memory = run.environment.get("memory_bytes")
+    sizes = [str(words.get("size", "")) for words in words_of(run)]
+    if not sizes or not all(size.isdigit() for size in sizes):
+        return
+    data = int(run.cell.get("file_bytes") or sum(map(int, sizes)))
+    buffered = any(str(words.get("direct", "0")) == "0" for words in words_of(run))
+    if buffered and memory and data < TWICE * memory:
+        yield (
+            "Data set too small",
+            f"{format_size(data)} of data, I/O through the page cache (direct=0), and"
+            f" {format_size(memory)} of memory: twice as much data as memory is wanted",
+        )
+    cache = target.get("cache_bytes")
+    if cache and data < TWICE * cache:
+        yield (
+            "Data set too small",
+            f"{format_size(data)} of data, and a cache of {format_size(cache)} before it: twice as"
+            " much is wanted",
+        )
+
+
+def _twins(run: Run, outcome: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Equal members of one array that took unequal times for the same work."""
+    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for device in leaves(outcome):
+        known = hardware(run, device["name"])
+        model = (known.get("hardware") or {}).get("model")
+        above = device.get("above") or []
+        if model and above and device.get("ticks_ns"):
+            key = (str(model), str(known.get("size")), *map(str, above))
+            found.setdefault(key, []).append(device)
+    for twins in found.values():
+        for way, name in ((0, "reads"), (1, "writes")):
+            yield from _unequal([one for one in twins if one["ios"][way] >= ENOUGH], way, name)
+
+
+def _unequal(twins: Sequence[Mapping[str, Any]], way: int, name: str) -> Iterator[tuple[str, str]]:
+    if len(twins) < 2:
+        return
+    ios = [one["ios"][way] for one in twins]
+    slow = max(twins, key=lambda one: one["ticks_ns"][way] / one["ios"][way])
+    fast = min(twins, key=lambda one: one["ticks_ns"][way] / one["ios"][way])
+    times = [one["ticks_ns"][way] / one["ios"][way] for one in (slow, fast)]
+    if max(ios) <= ALIKE * min(ios) and times[0] > UNEQUAL * times[1]:
+        yield (
+            "Unequal twins",
+            f"{slow['name']} took {format_duration(times[0])} for its {name}, {fast['name']}"
+            f" {format_duration(times[1])} for as many: they are the same model",
+        )
+    most, least = (
+        max(twins, key=lambda one: one["ios"][way]),
+        min(twins, key=lambda one: one["ios"][way]),
+    )
+    if way == 1 and max(ios) > ALIKE * min(ios):
+        yield (
+            "Unequal twins",
+            f"{most['name']} had {max(ios):,} writes, its twin {least['name']} {min(ios):,}",
+        )

@@ -1,0 +1,249 @@
+"""Any parameter on any axis: lines over what has numbers, the knee of a load, and a free choice."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from blklab.analysis.metrics import METRICS
+from blklab.analysis.saturation import LOADS, Curve, Load, curves, in_flight
+from blklab.report import words
+from blklab.report.charts.base import (
+    Chart,
+    Spec,
+    chart_spec,
+    log_ticks,
+    quantity,
+    size_ticks,
+    tip,
+)
+from blklab.report.comparison import figure
+from blklab.report.experiment.choice import chooser, is_size, label_of, metric_label
+from blklab.report.experiment.layout import colour, dash, line_label, panels, titled
+from blklab.report.experiment.view import Cell, View, numeric
+from blklab.report.shell import Fold, Item, Section
+from blklab.report.tables.base import Table, figures, text
+from blklab.text import printable
+
+OPEN: Final = 6
+"""Charts that are not folded away."""
+
+WIDE: Final = 20.0
+"""Ratio of the largest to the least from which on an axis is logarithmic."""
+
+
+def section(view: View, x: str | None, metric: str | None) -> Section:
+    """Returns the section, with `x` and `metric` chosen at first. Raises UsageError for others."""
+    order = sorted(view.axes, key=lambda label: label not in LOADS)
+    charts = [chart for label in order for chart in _over(view, label)]
+    folds = [Fold(f"{len(charts) - OPEN} more", charts[OPEN:])] if len(charts) > OPEN else []
+    knees = _knees(view)
+    chosen = chooser(view, x, metric)
+    items: list[Item] = [chosen] if len(chosen.rows) > 1 else []
+    items += [*([knees] if knees else []), *charts[:OPEN]]
+    return Section("axes", "Axes", "What depends on what", items, "", folds)
+
+
+def _curves(view: View) -> list[tuple[str, Curve]]:
+    found = []
+    for series in view.series:
+        if not any(label in LOADS for label in view.labels):
+            continue
+        measured = [(run.labels, run.cell, run.outcome or {}) for run in series.runs]
+        found += [(series.name, curve) for curve in curves(measured)]
+    return found
+
+
+def _knees(view: View) -> Table:
+    """Where more load no longer pays, for each curve."""
+    every = _curves(view)
+    labels = list(dict.fromkeys(label for _, curve in every for label in curve.labels))
+    columns = [*([text("campaign")] if view.several else []), *(text(label) for label in labels)]
+    columns += figures("knee at", "IOPS", "latency", "saturated at", "IOPS", "latency", "less from")
+    body = [
+        [
+            *([name] if view.several else []),
+            *(printable(curve.labels.get(label, "")) for label in labels),
+            *_load(curve.knee),
+            *_load(curve.saturated),
+            str(curve.overloaded.in_flight) if curve.overloaded else words.NONE,
+        ]
+        for name, curve in every
+    ]
+    note = (
+        "In I/Os in flight. The knee is where throughput over latency is largest: before it, the"
+        " device waits, behind it mostly the jobs. Saturated: 95 % of the most. Less from: where"
+        " more in flight bring less again."
+    )
+    return Table("Where more load no longer pays", columns, body, note)
+
+
+def _load(load: Load) -> list[str]:
+    return [str(load.in_flight), words.number(load.iops), words.duration(load.latency_ns)]
+
+
+def _figures_of(label: str) -> tuple[str, ...]:
+    if label in LOADS:
+        return ("iops", "mean")
+    return ("bw", "iops", "mean") if is_size(label) else ("iops", "mean")
+
+
+def _over(view: View, label: str) -> list[Chart]:
+    line = line_label(view, [label])
+    found = []
+    for at, cells in enumerate(panels(view, line, [label]).values()):
+        for metric in _figures_of(label):
+            mine = [cell for cell in cells if label in cell.labels and cell.value(metric)]
+            if len({cell.labels[label] for cell in mine}) > 2:
+                found.append(_lines(view, mine, label, line, metric, at))
+    return found
+
+
+def axis(values: Sequence[float], label: str) -> Spec:
+    """Returns scale and axis of a label's values: each is a tick, if they are few."""
+    low, high = min(values), max(values)
+    spec: Spec = {
+        "scale": {"type": "linear", "nice": False, "zero": False, "padding": 10},
+        "axis": {"grid": False},
+    }
+    if low > 0 and high / low >= WIDE:
+        spec["scale"] = {"type": "log", "base": 2, "nice": False, "padding": 10}
+    if len(values) <= 16:
+        spec["axis"]["values"] = sorted(values)
+    spec["axis"]["labelExpr"] = label_of(label)
+    return spec
+
+
+def _lines(
+    view: View, cells: Sequence[Cell], label: str, line: str | None, metric: str, number: int
+) -> Chart:
+    data = [_row(cell, label, line, metric) for cell in cells]
+    xs = sorted({row["x"] for row in data})
+    lines = list(dict.fromkeys(row["line"] for row in data))
+    ys = [row["v"] for row in data]
+    wide = metric == "mean" and max(ys) / min(ys) >= WIDE
+    y: Spec = {
+        "title": METRICS[metric].what,
+        "axis": {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5},
+        "scale": {"zero": True},
+    }
+    if wide:
+        low, high = min(ys) * 0.85, max(ys) * 1.15
+        ticks = [tick for tick in log_ticks(low, high) if low <= tick <= high]
+        y["scale"] = {"type": "log", "nice": False, "domain": [low, high]}
+        y["axis"]["values"] = ticks
+    elif metric == "bw":
+        y["axis"]["values"] = size_ticks(max(ys))
+    texts = [
+        {"calculate": metric_label(metric, f"datum.{key}"), "as": f"{key}_text"}
+        for key in ("v", "low", "high")
+    ]
+    tips = [
+        *([tip("line", line)] if line else []),
+        *([tip("series", "campaign")] if view.several else []),
+        tip("value", label),
+        tip("v_text", METRICS[metric].what),
+        tip("low_text", "at least (95 %)"),
+        tip("high_text", "at most (95 %)"),
+    ]
+    x = {**quantity("x", label), **axis(xs, label)}
+    hue = colour("line", lines, title=line, symbolType="stroke")
+    layers: list[Spec] = [
+        {
+            "transform": [{"filter": "datum.low != null"}],
+            "mark": {"type": "rule", "strokeWidth": 4, "opacity": 0.25},
+            "encoding": {"y": quantity("low", **y), "y2": {"field": "high"}, "color": hue},
+        },
+        {
+            "mark": {"type": "line", "point": {"size": 34}, "strokeWidth": 1.8},
+            "encoding": {
+                "y": quantity("v", **y),
+                "color": hue,
+                "strokeDash": dash(view, cells),
+                "tooltip": tips,
+            },
+        },
+    ]
+    note = "Bars: the 95 % interval of the mean."
+    if label in LOADS and (knees := _marked(cells, data)):
+        layers.append(
+            {
+                "data": {"values": knees},
+                "transform": texts[:1],
+                "mark": {
+                    "type": "point",
+                    "shape": "diamond",
+                    "size": 190,
+                    "strokeWidth": 2,
+                    "fill": None,
+                },
+                "encoding": {
+                    "y": quantity("v", **y),
+                    "color": hue,
+                    "tooltip": [tip("knee", "knee"), *tips[:-2]],
+                },
+            }
+        )
+        note += " Diamonds: the knee, where throughput over latency is largest."
+    if not any(row["low"] is not None for row in data):
+        note = note.removeprefix("Bars: the 95 % interval of the mean.").strip()
+    spec = chart_spec(data, transform=texts, encoding={"x": x}, layer=layers)
+    around = titled(view, cells, line, [label])
+    title = f"{METRICS[metric].what[:1].upper()}{METRICS[metric].what[1:]} by {label}"
+    title += f": {around}" if around else ""
+    at = view.labels.index(label)
+    return Chart(
+        f"axis-{at}-{number}-{metric}", title, spec, _table(view, data, label, line, metric), note
+    )
+
+
+def _row(cell: Cell, label: str, line: str | None, metric: str) -> dict[str, Any]:
+    found = cell.value(metric)
+    assert found is not None  # noqa: S101  # chosen for having it
+    return {
+        "x": numeric(cell.labels[label]),
+        "value": cell.labels[label],
+        "v": found.mean,
+        "low": None if found.low is None else max(0.0, found.low) or None,
+        "high": found.high,
+        "line": cell.labels.get(line, "") if line else "",
+        "series": cell.series.name,
+    }
+
+
+def _marked(cells: Sequence[Cell], data: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the points of a chart that are the knees of its lines."""
+    lines: dict[tuple[str, str], list[tuple[Cell, Mapping[str, Any]]]] = {}
+    for cell, row in zip(cells, data, strict=True):
+        lines.setdefault((row["line"], row["series"]), []).append((cell, row))
+    found = []
+    for members in lines.values():
+        measured = [
+            (run.labels, run.cell, run.outcome or {}) for cell, _ in members for run in cell.runs
+        ]
+        for curve in curves(measured)[:1]:
+            found += [
+                {**row, "knee": f"{curve.knee.in_flight} in flight"}
+                for cell, row in members
+                if in_flight(cell.runs[0].cell) == curve.knee.in_flight
+            ]
+    return found
+
+
+def _table(
+    view: View, data: Sequence[Mapping[str, Any]], label: str, line: str | None, metric: str
+) -> Table:
+    columns = [text(line)] if line else []
+    columns += [text("campaign")] if view.several else []
+    columns += figures(label, METRICS[metric].what, "95 % interval")
+    body = [
+        [
+            *([row["line"]] if line else []),
+            *([row["series"]] if view.several else []),
+            row["value"],
+            figure(metric, row["v"]),
+            words.NONE
+            if row["low"] is None
+            else f"{figure(metric, row['low'])} to {figure(metric, row['high'])}",
+        ]
+        for row in data
+    ]
+    return Table(f"{METRICS[metric].what} by {label}", columns, body)

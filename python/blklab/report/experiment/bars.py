@@ -1,0 +1,193 @@
+"""Who is fastest: IOPS or bandwidth of every cell as bars, reads and writes in one."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from blklab.report import words
+from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, size_label, size_ticks, tip
+from blklab.report.experiment.layout import MOST_ROWS, fewer, opacity, rows
+from blklab.report.experiment.view import Cell, View, best
+from blklab.report.tables.base import Table, figures, text
+
+ORDERS: Final = {
+    "sequential": "Sequential I/O",
+    "random": "Random I/O",
+    "mixed": "Sequential and random I/O",
+    "other": "I/O",
+}
+
+WAYS: Final = ("read", "write")
+
+
+def charts(view: View) -> list[Chart]:
+    """Returns a chart for sequential and one for random I/O."""
+    found = []
+    for order, title in ORDERS.items():
+        cells = [cell for cell in view.order(view.cells) if cell.order == order]
+        metric = "bw" if order == "sequential" else "iops"
+        cells = [cell for cell in cells if cell.value(metric)]
+        if cells:
+            found.append(_chart(view, cells, order, title, metric))
+    return found
+
+
+def _chart(view: View, cells: Sequence[Cell], order: str, title: str, metric: str) -> Chart:
+    chosen = view.order(best(view, cells, metric))
+    drawn = fewer(chosen)
+    loads = words.listing(view.loads)
+    laid = rows(view, drawn, view.loads)
+    data = [row for cell in drawn for row in _rows(view, cell, laid.of[id(cell)], metric)]
+    height = (13 if view.several else 17) * len({*laid.of.values()}) * len(view.series)
+    headings = len(laid.names) - len({*laid.of.values()})
+    spec = _spec(view, data, metric)
+    spec["encoding"]["y"] = laid.encoding()
+    spec["height"] = max(48, height + 20 * headings + 6 * len(laid.names))
+    what = "Bandwidth" if metric == "bw" else "I/Os a second"
+    notes = [f"{what}."]
+    if view.loads:
+        notes.append(f"Each at the {loads} that brings the most.")
+    if any(row["least"] is not None for row in data):
+        notes.append("Thin whiskers: the range of repeats; thick: the 95 % interval of the mean.")
+    elif any(row["low"] is not None for row in data):
+        notes.append("Whiskers: the 95 % interval of the mean.")
+    if len(chosen) > len(drawn):
+        notes.append(f"The first {MOST_ROWS} of {len(chosen)}; the table below has all.")
+    return Chart(
+        f"fastest-{order}", title, spec, _table(view, chosen, metric), " ".join(notes), wide=True
+    )
+
+
+def _rows(view: View, cell: Cell, row: str, metric: str) -> list[Spec]:
+    total = cell.value(metric)
+    assert total is not None  # noqa: S101  # charts() chose those that have it
+    repeated = len(cell.runs) > 1 and total.most > total.least
+    ends = [total.mean, total.most, total.high or 0.0]
+    around: dict[str, Any] = {
+        "row": row,
+        "series": cell.series.name,
+        "name": view.name(cell),
+        "total": _round(total.mean),
+        "least": _round(total.least) if repeated else None,
+        "most": _round(total.most) if repeated else None,
+        "low": None if total.low is None else _round(max(0.0, total.low)),
+        "high": None if total.high is None else _round(total.high),
+        "end": _round(max(ends)),
+    }
+    parts = [(way, cell.mean(f"{way}_{metric}")) for way in WAYS]
+    there = [(way, value) for way, value in parts if value]
+    return [
+        {**around, "op": way, "v": _round(value), "first": at == 0}
+        for at, (way, value) in enumerate(there)
+    ]
+
+
+def _round(value: float) -> float:
+    return round(value, 1) if value < 1000 else round(value)
+
+
+def _spec(view: View, data: Sequence[Spec], metric: str) -> Spec:
+    most = max((row["end"] for row in data), default=1.0) or 1.0
+    label = _label("datum.total", metric)
+    only = [{"filter": "datum.first"}]
+    ops = [way for way in WAYS if any(row["op"] == way for row in data)]
+    shared: Spec = {}
+    if view.several:
+        names = [series.name for series in view.series]
+        offset = {"field": "series", "type": "nominal", "sort": None, "scale": {"domain": names}}
+        shared["yOffset"] = offset
+    tips = [
+        tip("name", "cell"),
+        *([tip("series", "campaign")] if view.several else []),
+        tip("op", "direction"),
+        tip("v_text", "mean"),
+        tip("range_text", "repeats"),
+        tip("interval_text", "95 % interval"),
+    ]
+    x: Spec = {
+        "title": None,
+        "scale": {"domain": [0, most * 1.13], "nice": False},
+        "axis": {"labelExpr": _label("datum.value", metric), "tickCount": 5, "grid": True},
+    }
+    if metric == "bw":
+        x["axis"]["values"] = size_ticks(most)
+    bars = {
+        "mark": {"type": "bar", "cornerRadiusEnd": 0},
+        "encoding": {
+            **shared,
+            "x": {**quantity("v", stack="zero"), **x},
+            "color": {
+                "field": "op",
+                "type": "nominal",
+                "scale": {"domain": ["read", "write"], "range": ["@read", "@write"]},
+                "legend": {"title": None, "values": ops} if len(ops) > 1 or view.several else None,
+            },
+            "order": {"field": "op", "type": "nominal", "sort": "ascending"},
+            "opacity": opacity(view),
+            "tooltip": tips,
+        },
+    }
+    layers: list[Spec] = [bars]
+    for ends, width, see in ((("low", "high"), 5.0, 0.45), (("least", "most"), 1.2, 0.9)):
+        layers.append(
+            {
+                "transform": [*only, {"filter": f"datum.{ends[0]} != null"}],
+                "mark": {"type": "rule", "strokeWidth": width, "opacity": see, "color": "@ink"},
+                "encoding": {
+                    **shared,
+                    "x": quantity(ends[0], **x),
+                    "x2": {"field": ends[1]},
+                },
+            }
+        )
+    layers.append(
+        {
+            "transform": [*only, {"calculate": label, "as": "label"}],
+            "mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 11, "fill": "@ink"},
+            "encoding": {
+                **shared,
+                "x": quantity("end", **x),
+                "text": {"field": "label", "type": "nominal"},
+            },
+        }
+    )
+    texts = [
+        {"calculate": _label("datum.v", metric), "as": "v_text"},
+        {"calculate": _between("least", "most", metric), "as": "range_text"},
+        {"calculate": _between("low", "high", metric), "as": "interval_text"},
+    ]
+    return chart_spec(data, transform=texts, encoding={}, layer=layers)
+
+
+def _label(value: str, metric: str) -> str:
+    if metric == "bw":
+        return f"{size_label(value)} + '/s'"
+    return f"{value} < 1000 ? format({value}, '.3~r') : format({value}, '.3~s')"
+
+
+def _between(low: str, high: str, metric: str) -> str:
+    texts = [f"({_label(f'datum.{one}', metric)})" for one in (low, high)]
+    return f"datum.{low} == null ? '–' : {texts[0]} + ' to ' + {texts[1]}"
+
+
+def _table(view: View, cells: Sequence[Cell], metric: str) -> Table:
+    form = words.rate if metric == "bw" else words.number
+    columns = [text("cell"), *([text("campaign")] if view.several else [])]
+    columns += figures("reads", "writes", "together", "range of repeats", "95 % interval")
+    body = []
+    for cell in cells:
+        total = cell.value(metric)
+        if total is None:
+            continue
+        spread = len(cell.runs) > 1
+        sure = total.low is not None and total.high is not None
+        body.append(
+            [
+                view.name(cell),
+                *([cell.series.name] if view.several else []),
+                *(form(cell.mean(f"{way}_{metric}")) for way in WAYS),
+                form(total.mean),
+                f"{form(total.least)} to {form(total.most)}" if spread else words.NONE,
+                f"{form(total.low)} to {form(total.high)}" if sure else words.NONE,
+            ]
+        )
+    return Table("Fastest", columns, body)

@@ -1,0 +1,225 @@
+"""Response times: percentiles on an axis of nines, and histograms."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from blklab.report import words
+from blklab.report.charts.base import (
+    Chart,
+    Spec,
+    chart_spec,
+    duration_label,
+    log_durations,
+    quantity,
+    tip,
+    zoom,
+)
+from blklab.report.experiment.layout import colour, dash, line_label, panels, titled
+from blklab.report.experiment.view import Cell, View
+from blklab.report.shell import Fold, Section
+from blklab.report.tables.base import Table, figures, text
+
+WAYS: Final = ("read", "write")
+
+QUANTILES: Final = {
+    **{f"p{percent}": percent / 100 for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99)},
+    "p99_9": 0.999,
+    "p99_99": 0.9999,
+}
+
+TICKS: Final = {
+    "p50": "50",
+    "p90": "90",
+    "p99": "99",
+    "p99_9": "99.9",
+    "p99_99": "99.99",
+}
+
+BINS: Final = 12
+"""Of a decade, in histograms."""
+
+OPEN: Final = 4
+"""Charts that are not folded away."""
+
+
+def section(view: View) -> Section:
+    """Returns the section."""
+    line = line_label(view)
+    found: list[Chart] = []
+    for at, cells in enumerate(panels(view, line).values()):
+        for way in WAYS:
+            mine = [cell for cell in cells if _clat(cell, way)]
+            if not mine:
+                continue
+            name = titled(view, mine, line)
+            both = len([w for w in WAYS if any(_clat(cell, w) for cell in cells)]) > 1
+            title = f"{name}, {way}s" if name and both else name or f"{way}s"
+            found.append(_percentiles(view, mine, line, way, f"percentiles-{at}-{way}", title))
+            histogram = _histogram(view, mine, line, way, f"histogram-{at}-{way}", title)
+            found += [histogram] if histogram else []
+    folds = [Fold(f"{len(found) - OPEN} more", found[OPEN:])] if len(found) > OPEN else []
+    intro = "From submission to completion, as the jobs saw it. Repeats are put together."
+    return Section("latency", "Latency", "Latency", found[:OPEN], intro, folds)
+
+
+def _clat(cell: Cell, way: str) -> list[Mapping[str, Any]]:
+    """Returns the latencies of the runs that have any."""
+    found = [((run.outcome or {}).get(way) or {}).get("clat_ns") or {} for run in cell.runs]
+    return [clat for clat in found if clat.get("count") and clat.get("p50") is not None]
+
+
+def _line(view: View, cell: Cell, line: str | None) -> str:
+    return cell.labels.get(line, "") if line else view.name(cell)
+
+
+def _quantile(cell: Cell, way: str, key: str) -> float | None:
+    values = [clat[key] for clat in _clat(cell, way) if clat.get(key)]
+    return sum(values) / len(values) if values else None
+
+
+def nines(share: float) -> float:
+    """Returns where a quantile lies: 1 at 90 %, 2 at 99 %, 3 at 99.9 %."""
+    return -math.log10(1 - share)
+
+
+def _percentiles(
+    view: View, cells: Sequence[Cell], line: str | None, way: str, name: str, title: str
+) -> Chart:
+    data: list[Spec] = []
+    for cell in cells:
+        for key, share in QUANTILES.items():
+            if (value := _quantile(cell, way, key)) is not None:
+                data.append(
+                    {
+                        "x": round(nines(share), 4),
+                        "q": f"{100 * share:.6g} %",
+                        "v": value,
+                        "line": _line(view, cell, line),
+                        "series": cell.series.name,
+                    }
+                )
+    lines = list(dict.fromkeys(row["line"] for row in data))
+    values = [row["v"] for row in data]
+    places = {round(nines(QUANTILES[key]), 4): label for key, label in TICKS.items()}
+    shown = " : ".join(f"abs(datum.value - {at}) < 0.001 ? '{t} %'" for at, t in places.items())
+    y = log_durations(min(values) * 0.9, max(values) * 1.1, None)
+    tips = [
+        tip("line", line or "cell"),
+        *([tip("series", "campaign")] if view.several else []),
+        tip("q", "percentile"),
+        tip("v_text", "latency"),
+    ]
+    spec = chart_spec(
+        data,
+        transform=[{"calculate": duration_label("datum.v"), "as": "v_text"}],
+        mark={"type": "line", "point": {"size": 22}, "strokeWidth": 1.7, "clip": True},
+        encoding={
+            "x": quantity(
+                "x",
+                None,
+                scale={"domain": [0, 4.08], "nice": False},
+                axis={"values": list(places), "labelExpr": f"{shown} : ''", "grid": True},
+            ),
+            "y": {**quantity("v"), **y},
+            "color": colour("line", lines, title=line, symbolType="stroke"),
+            "strokeDash": dash(view, cells),
+            "tooltip": tips,
+        },
+    )
+    note = f"Latency that so many of the {way}s do not exceed."
+    return Chart(name, f"{title}: percentiles", spec, _table(view, cells, line, way), note)
+
+
+def _table(view: View, cells: Sequence[Cell], line: str | None, way: str) -> Table:
+    columns = [text(line or ""), *([text("campaign")] if view.several else [])]
+    columns += figures("mean", *(f"{100 * share:.6g} %" for share in QUANTILES.values()))
+    body = [
+        [
+            _line(view, cell, line),
+            *([cell.series.name] if view.several else []),
+            *(words.duration(_quantile(cell, way, key)) for key in ("mean", *QUANTILES)),
+        ]
+        for cell in cells
+    ]
+    return Table("Percentiles", columns, body)
+
+
+def _histogram(
+    view: View, cells: Sequence[Cell], line: str | None, way: str, name: str, title: str
+) -> Chart | None:
+    data: list[Spec] = []
+    counted: list[Cell] = []
+    for cell in cells:
+        counts: dict[int, int] = {}
+        for clat in _clat(cell, way):
+            for value, count in clat.get("bins") or []:
+                if value > 0:
+                    at = math.floor(BINS * math.log10(value))
+                    counts[at] = counts.get(at, 0) + count
+        total = sum(counts.values())
+        counted += [cell] if total else []
+        for at in range(min(counts, default=0), max(counts, default=-1) + 1):
+            data.append(
+                {
+                    "low": round(10 ** (at / BINS), 1),
+                    "high": round(10 ** ((at + 1) / BINS), 1),
+                    "share": counts.get(at, 0) / total,
+                    "n": counts.get(at, 0),
+                    "line": _line(view, cell, line),
+                    "series": cell.series.name,
+                }
+            )
+    if not data:
+        return None
+    x = log_durations(min(row["low"] for row in data), max(row["high"] for row in data), None)
+    lines = list(dict.fromkeys(row["line"] for row in data))
+    middle = {"calculate": "sqrt(datum.low * datum.high)", "as": "middle"}
+    bin_text = f"{duration_label('datum.low')} + ' – ' + {duration_label('datum.high')}"
+    tips = [
+        tip("line", line or "cell"),
+        *([tip("series", "campaign")] if view.several else []),
+        tip("bin", "took"),
+        tip("n", "I/Os", ","),
+        tip("share", "share", ".2%"),
+    ]
+    shared: Spec = {
+        "x": {**quantity("middle"), **x},
+        "y": quantity("share", "share of the I/Os", axis={"format": "%"}, stack=None),
+        "color": colour("line", lines, title=line, symbolType="stroke"),
+        "detail": {"field": "series", "type": "nominal"},
+    }
+    spec = chart_spec(
+        data,
+        transform=[middle, {"calculate": bin_text, "as": "bin"}],
+        layer=[
+            {
+                "mark": {
+                    "type": "area",
+                    "interpolate": "step",
+                    "fillOpacity": 0.2 / len(lines),
+                    "clip": True,
+                },
+                "encoding": shared,
+                "params": [zoom("x")],
+            },
+            {
+                "mark": {
+                    "type": "line",
+                    "interpolate": "step",
+                    "strokeWidth": 1.4,
+                    "clip": True,
+                    "point": {"size": 12, "opacity": 0},
+                },
+                "encoding": {**shared, "strokeDash": dash(view, counted), "tooltip": tips},
+            },
+        ],
+    )
+    body = [
+        [row["line"], row["series"], words.duration(row["low"]), words.count(row["n"])]
+        for row in data
+        if row["n"]
+    ]
+    columns = [text(line or ""), text("campaign"), *figures("from", "I/Os")]
+    note = f"Twelve bins a decade; shares of each one's {way}s."
+    return Chart(name, f"{title}: distribution", spec, Table("Distribution", columns, body), note)

@@ -1,0 +1,173 @@
+"""How cells are laid out in charts: rows under headings, colours of lines, panels."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from blklab.report.charts.base import Spec
+from blklab.report.charts.theme import SERIES
+from blklab.report.experiment.view import NAMES, STACK, WORKLOAD, Cell, View, grouped
+
+MOST_LINES: Final = len(SERIES)
+"""Lines of one chart that can be told apart."""
+
+MOST_ROWS: Final = 60
+"""Rows of one chart."""
+
+PAPER: Final = (1.0, 0.62, 0.42, 0.3, 0.22, 0.16)
+"""Opacity of the series beside each other."""
+
+PREDICTED: Final = 0.42
+"""Opacity of what was predicted, beside what was measured."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a chart: cells under the names of their workloads."""
+
+    names: Sequence[str]
+    """What stands in the data: unique, with what is shown behind `|`; headings begin with #."""
+
+    of: Mapping[int, str]
+    """The row of each cell, by `id`."""
+
+    def encoding(self) -> Spec:
+        """Returns the vertical axis."""
+        heading = "indexof(datum.value, '#') == 0"
+        return {
+            "field": "row",
+            "type": "nominal",
+            "title": None,
+            "sort": None,
+            "scale": {"domain": list(self.names), "paddingInner": 0.22, "paddingOuter": 0.1},
+            "axis": {
+                "labelExpr": "slice(datum.value, indexof(datum.value, '|') + 1)",
+                "labelFontSize": 12,
+                "labelLimit": 190,
+                "labelFontWeight": {
+                    "condition": {"test": heading, "value": "bold"},
+                    "value": "normal",
+                },
+                "labelColor": {"condition": {"test": heading, "value": "@ink"}, "value": "@soft"},
+                "ticks": False,
+                "domain": False,
+                "grid": False,
+            },
+        }
+
+
+def rows(view: View, cells: Sequence[Cell], without: Sequence[str] = ()) -> Rows:
+    """Lays cells out; those that differ only in their series share a row."""
+    shown = [label for label in view.labels if label not in {WORKLOAD, *without}]
+    names: list[str] = []
+    of: dict[int, str] = {}
+    headed = WORKLOAD in view.labels and any(
+        cell.labels.get(label) for cell in cells for label in shown
+    )
+    for (workload,), members in grouped(cells, [WORKLOAD]).items():
+        if headed:
+            names.append(f"#{len(names)}|{workload}")
+        for members_ in grouped(members, shown).values():
+            text = view.name(members_[0], [*without, *([WORKLOAD] if headed else [])])
+            row = f"{len(names)}|{text}"
+            names.append(row)
+            of |= {id(cell): row for cell in members_}
+    return Rows(names, of)
+
+
+def fewer(cells: Sequence[Cell]) -> list[Cell]:
+    """Returns as many cells as a chart has rows for."""
+    return list(cells[:MOST_ROWS])
+
+
+def opacity(view: View) -> Spec:
+    """Returns the opacity of the field `series`, with its legend."""
+    predicts = [series.predicts for series in view.series]
+    names = [series.name for series in view.series]
+    levels = list(PAPER)
+    if True in predicts and False in predicts:
+        full = iter(PAPER)
+        levels = [PREDICTED if one else next(full) for one in predicts]
+    return {
+        "field": "series",
+        "type": "ordinal",
+        "sort": None,
+        "scale": {"domain": names, "range": levels[: len(names)]},
+        "legend": {"title": None, "symbolFillColor": "@soft", "symbolType": "square"}
+        if view.several
+        else None,
+    }
+
+
+def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
+    """Returns the colour of names; all beyond the last colour share it."""
+    palette = [SERIES[min(at, MOST_LINES - 1)] for at in range(len(names))]
+    look: dict[str, object] = {
+        "symbolOpacity": 1,
+        "symbolStrokeWidth": 2,
+        "columns": 4,
+        "labelLimit": 150,
+    }
+    look |= {"titleOrient": "left", "titleFontWeight": "normal"}
+    shown = {"title": None, **look, **legend} if len(names) > 1 else None
+    return {
+        "field": field,
+        "type": "nominal",
+        "scale": {"domain": list(names), "range": palette},
+        "legend": shown,
+    }
+
+
+def dash(view: View, cells: Sequence[Cell]) -> Spec:
+    """Returns the dashes of the field `series`: what was predicted is dashed."""
+    names = [series.name for series in view.series]
+    seen = {cell.series.name for cell in cells}
+    styles = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3]]
+    if any(series.predicts for series in view.series) and view.several:
+        rest = iter([[1, 0], [8, 3, 2, 3], [12, 3], [2, 2], [1, 3], [10, 2]])
+        dashed = iter([[5, 3], [2, 2], [1, 3], [8, 2, 1, 2], [3, 3], [4, 1]])
+        styles = [next(dashed) if series.predicts else next(rest) for series in view.series]
+    return {
+        "field": "series",
+        "type": "nominal",
+        "scale": {"domain": names, "range": styles[: len(names)]},
+        "legend": {
+            "title": None,
+            "symbolType": "stroke",
+            "symbolSize": 250,
+            "symbolOpacity": 1,
+            "values": [name for name in names if name in seen],
+        }
+        if len(seen) > 1
+        else None,
+    }
+
+
+def line_label(view: View, without: Sequence[str] = ()) -> str | None:
+    """Returns the label whose values are best lines of one chart; None if there is none."""
+    fit = [
+        label
+        for label in view.labels
+        if label not in without and 1 < len(view.values(label)) <= MOST_LINES
+    ]
+    axes = [label for label in fit if label not in NAMES]
+    for label in (STACK, *(label for label in view.loads if label in axes), *axes, *fit):
+        if label in fit:
+            return label
+    return None
+
+
+def panels(
+    view: View, line: str | None, without: Sequence[str] = ()
+) -> dict[tuple[str, ...], list[Cell]]:
+    """Returns the cells of each chart, by what its lines have in common."""
+    around = [label for label in view.labels if label not in {line, *without}]
+    return grouped(view.order(view.cells), around)
+
+
+def titled(view: View, cells: Sequence[Cell], line: str | None, without: Sequence[str] = ()) -> str:
+    """Returns what the cells of a panel have in common."""
+    hidden = [*without, *([line] if line else [])]
+    if set(cells[0].labels) <= set(hidden):
+        return ""
+    return view.name(cells[0], hidden)

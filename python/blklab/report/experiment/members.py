@@ -1,0 +1,237 @@
+"""Who served what: the share of each lowest device, and the tree of devices above them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from blklab.analysis.metrics import leaves, shares
+from blklab.report import words
+from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tip
+from blklab.report.experiment.layout import colour, fewer, opacity, rows
+from blklab.report.experiment.view import STACK, Cell, View, best, grouped
+from blklab.report.shell import Section
+from blklab.report.tables.base import Column, Table, figures, text
+from blklab.text import printable
+
+WAYS: Final = ("read", "write")
+
+MOST_DEVICES: Final = 7
+"""Devices with a colour of their own; more of them are one."""
+
+
+def section(view: View) -> Section:
+    """Returns the section; empty if nobody counted what the devices did."""
+    cells = [cell for cell in view.order(view.cells) if _devices(cell)]
+    several = [cell for cell in cells if len(leaves(cell.runs[0].outcome or {})) > 1]
+    shown = view.order(best(view, several, "iops"))
+    charts = [chart for way in WAYS if (chart := _chart(view, shown, way))]
+    tables = [
+        table
+        for table in (*_trees(view), _table(view, view.order(best(view, cells, "iops"))))
+        if table
+    ]
+    intro = "I/Os that reached the lowest devices: merged ones are one."
+    return Section("members", "Members", "Who served what", [*charts, *tables], intro)
+
+
+def _devices(cell: Cell) -> list[Mapping[str, Any]]:
+    return [dict(one) for one in leaves(cell.runs[0].outcome or {})]
+
+
+def share(cell: Cell) -> dict[str, tuple[float | None, float | None]]:
+    """Returns each device's share of a cell's reads and writes, the mean of its runs."""
+    every = [shares(run.outcome or {}) for run in cell.runs]
+    found = {}
+    for name in dict.fromkeys(name for one in every for name in one):
+        pairs = [one[name] for one in every if name in one]
+        found[name] = (_mean([read for read, _ in pairs]), _mean([write for _, write in pairs]))
+    return found
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _chart(view: View, cells: Sequence[Cell], way: str) -> Chart | None:
+    at = WAYS.index(way)
+    kept = [cell for cell in cells if any(pair[at] for pair in share(cell).values())]
+    if not kept:
+        return None
+    drawn = fewer(kept)
+    laid = rows(view, drawn, view.loads)
+    names = sorted({name for cell in drawn for name in share(cell)})
+    data: list[Spec] = []
+    for cell in drawn:
+        parts = {name: pair[at] or 0.0 for name, pair in share(cell).items()}
+        for name in names[:MOST_DEVICES]:
+            if name in parts:
+                data.append(_row(view, cell, laid.of[id(cell)], printable(name), parts[name]))
+        rest = sum(parts.get(name, 0.0) for name in names[MOST_DEVICES:])
+        if rest:
+            data.append(_row(view, cell, laid.of[id(cell)], "others", rest))
+    order = list(dict.fromkeys(row["device"] for row in data))
+    for row in data:
+        row["at"] = order.index(row["device"])
+    hue = colour("device", order)
+    if len(names) > MOST_DEVICES:
+        hue["scale"]["range"] = [*hue["scale"]["range"][:MOST_DEVICES], "@soft"]
+    offset: Spec = {}
+    if view.several:
+        series = [one.name for one in view.series]
+        offset["yOffset"] = {
+            "field": "series",
+            "type": "nominal",
+            "sort": None,
+            "scale": {"domain": series},
+        }
+    spec = chart_spec(
+        data,
+        mark={"type": "bar", "cornerRadiusEnd": 0},
+        encoding={
+            "y": laid.encoding(),
+            **offset,
+            "x": quantity(
+                "share",
+                None,
+                stack="zero",
+                scale={"domain": [0, 1]},
+                axis={"format": "%", "tickCount": 4},
+            ),
+            "color": hue,
+            "order": {"field": "at", "type": "quantitative"},
+            "opacity": opacity(view),
+            "tooltip": [
+                tip("name", "cell"),
+                *([tip("series", "campaign")] if view.several else []),
+                tip("device", "device"),
+                tip("share", f"of the {way}s", ".1%"),
+            ],
+        },
+    )
+    height = (12 if view.several else 15) * len({*laid.of.values()}) * len(view.series)
+    spec["height"] = max(
+        60, height + 16 * (len(laid.names) - len({*laid.of.values()})) + 5 * len(laid.names)
+    )
+    body = [
+        [view.name(cell, series=True), printable(name), words.share(pair[at])]
+        for cell in kept
+        for name, pair in share(cell).items()
+    ]
+    table = Table("Shares", [text("cell"), text("device"), *figures("share")], body)
+    return Chart(f"members-{way}", f"{way.capitalize()}s", spec, table)
+
+
+def _row(view: View, cell: Cell, row: str, device: str, amount: float) -> Spec:
+    return {
+        "row": row,
+        "series": cell.series.name,
+        "name": view.name(cell),
+        "device": device,
+        "share": round(amount, 4),
+    }
+
+
+def _table(view: View, cells: Sequence[Cell]) -> Table:
+    columns = [text("cell"), *([text("campaign")] if view.several else []), text("device")]
+    columns += figures("reads", "writes", "IOPS", "each took", "in its queue", "merged into each")
+    columns += [Column("busy")]
+    body = [
+        [
+            view.name(cell),
+            *([cell.series.name] if view.several else []),
+            *figures_of,
+        ]
+        for cell in cells
+        for figures_of in _figures(cell)
+    ]
+    note = (
+        "reads and writes: share of all that the lowest devices did. each took: from dispatch to"
+        " completion. in its queue: requests in the device and its queue, on average. Means of"
+        " repeats."
+    )
+    return Table("Devices", columns, body, note)
+
+
+def _figures(cell: Cell) -> Iterator[list[str]]:
+    split = share(cell)
+    outcomes = [run.outcome or {} for run in cell.runs]
+    for name, (reads, writes) in split.items():
+        mine = [
+            (one, outcome.get("runtime_ns") or 1)
+            for outcome in outcomes
+            for one in leaves(outcome)
+            if one["name"] == name
+        ]
+        runtime = sum(time for _, time in mine)
+        ios = sum(sum(one["ios"]) for one, _ in mine)
+        ticks, merged, busy = (
+            None
+            if any(one.get(key) is None for one, _ in mine)
+            else sum(_sum(one[key]) for one, _ in mine)
+            for key in ("ticks_ns", "merges", "busy_ns")
+        )
+        yield [
+            printable(name),
+            words.share(reads),
+            words.share(writes),
+            words.number(ios * 1e9 / runtime),
+            words.duration(ticks / ios if ios and ticks is not None else None),
+            words.number(None if ticks is None else ticks / runtime),
+            words.number(merged / ios if ios and merged is not None else None),
+            words.share(None if busy is None else min(1.0, busy / runtime)),
+        ]
+
+
+def _sum(value: float | Sequence[float]) -> float:
+    return value if isinstance(value, int | float) else sum(value)
+
+
+def _trees(view: View) -> Iterator[Table]:
+    """What each target stands on, where the kernel said: md over partitions over disks."""
+    for members in grouped(view.cells, [STACK], series=True).values():
+        cell = members[0]
+        devices = (cell.runs[0].outcome or {}).get("devices") or []
+        if not any(one.get("above") for one in devices):
+            continue
+        stack = cell.runs[0].labels.get(STACK, cell.series.name)
+        title = f"What {printable(str(stack))} stands on"
+        if view.several:
+            title += f" ({cell.series.name})"
+        columns = [
+            text("device"),
+            text("kind"),
+            *figures("reads", "writes", "each took", "in its queue"),
+        ]
+        body = list(_branches(devices, cell.runs[0].outcome or {}))
+        yield Table(title, columns, body, f"I/Os in {view.name(cell)}, run {cell.runs[0].id}.")
+
+
+def _branches(
+    devices: Sequence[Mapping[str, Any]], outcome: Mapping[str, Any]
+) -> Iterator[list[str]]:
+    runtime = outcome.get("runtime_ns") or 1
+    names = {one["name"] for one in devices}
+
+    def below(name: str | None, depth: int, seen: frozenset[str]) -> Iterator[list[str]]:
+        for one in devices:
+            above = [upper for upper in one.get("above") or [] if upper in names]
+            if (
+                one["name"] in seen
+                or (name is None and above)
+                or (name is not None and name not in above)
+            ):
+                continue
+            ios, ticks = one["ios"], one.get("ticks_ns")
+            yield [
+                f"{'  ' * (depth - 1)}└ {printable(one['name'])}"
+                if depth
+                else printable(one["name"]),
+                printable(str(one.get("kind") or "")),
+                words.count(ios[0]),
+                words.count(ios[1]),
+                words.duration(sum(ticks) / sum(ios) if ticks and sum(ios) else None),
+                words.number(sum(ticks) / runtime if ticks else None),
+            ]
+            yield from below(one["name"], depth + 1, seen | {one["name"]})
+
+    yield from below(None, 0, frozenset())

@@ -1,0 +1,232 @@
+"""IOPS over time, a chart a cell: every interval faint, smoothed lines over them.
+
+A long series is drawn in buckets of equal length: their mean, and a band from their least to their
+most. All charts of a page together have a fixed number of points; the store keeps the series.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from blklab.analysis.compare import over_time
+from blklab.analysis.oddities import median
+from blklab.report import words
+from blklab.report.charts.base import Chart, Spec, chart_spec, log_ticks, quantity, tip, zoom
+from blklab.report.experiment.layout import colour
+from blklab.report.experiment.view import WORKLOAD, Cell, View, grouped
+from blklab.report.shell import Fold, Section
+from blklab.report.tables.base import Table, figures, text
+from blklab.store.query import Run
+from blklab.store.series import JOBS
+
+POINTS: Final = 24_000
+"""Points of all charts together: about 1.3 MB of the page."""
+
+MOST: Final = 240
+"""Points of a run: more than that, a chart of this width has no pixels for."""
+
+LEAST: Final = 24
+"""Points of a run that are drawn however many runs there are."""
+
+OPEN: Final = 6
+"""Charts that are not folded away."""
+
+SMOOTH: Final = 0.03
+"""Standard deviation of the smoothing kernel, as a share of the run."""
+
+
+DECADES: Final = 1e4
+"""Ratio of the most to the least on a logarithmic axis."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """A run over time, as it is drawn."""
+
+    run: Run
+    seconds: Sequence[float]
+    values: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    smooth: Sequence[float]
+    intervals: int
+    """How many there were, before they became buckets."""
+
+
+def section(view: View) -> Section:
+    """Returns the section; of many cells, those of other workloads than the first are folded."""
+    runs = sum(len(cell.runs) for cell in view.cells)
+    most = max(LEAST, min(MOST, POINTS // max(1, runs)))
+    charts: dict[str, list[Chart]] = {}
+    for at, members in enumerate(grouped(view.order(view.cells), view.labels).values()):
+        chart = _chart(view, members, at, most)
+        if chart is not None:
+            head = members[0].labels.get(WORKLOAD, "")
+            charts.setdefault(head, []).append(chart)
+    every = [chart for found in charts.values() for chart in found]
+    title = "Over time"
+    intro = "Each point is an interval of a run, each line a run smoothed. All jobs together."
+    if len(every) <= OPEN:
+        return Section("time", "Over time", title, every, intro)
+    if len(charts) == 1:
+        rest = Fold(f"{len(every) - OPEN} more", every[OPEN:])
+        return Section("time", "Over time", title, every[:OPEN], intro, [rest])
+    (_, first), *others = charts.items()
+    folds = [Fold(f"{name} ({len(found)})", found) for name, found in others]
+    if len(first) > OPEN:
+        folds.insert(0, Fold(f"{len(first) - OPEN} more", first[OPEN:]))
+    return Section("time", "Over time", title, first[:OPEN], intro, folds)
+
+
+def course(cell: Cell, run: Run, most: int) -> Course | None:
+    """Returns a run in `most` points at most; None of a run without a course."""
+    points = cell.points(run)
+    values = over_time("iops", points)
+    times = [point.time_ns for point in points if point.source == JOBS and point.width_ns > 0]
+    if len(values) < 3:
+        return None
+    size = math.ceil(len(values) / most)
+    buckets = [values[at : at + size] for at in range(0, len(values), size)]
+    seconds = [round(times[at] / 1e9, 3) for at in range(0, len(values), size)]
+    means = [sum(bucket) / len(bucket) for bucket in buckets]
+    return Course(
+        run,
+        seconds,
+        means,
+        [min(bucket) for bucket in buckets],
+        [max(bucket) for bucket in buckets],
+        smoothed(means),
+        len(values),
+    )
+
+
+def smoothed(values: Sequence[float]) -> list[float]:
+    """Returns the local mean of each point, weighted by a bell that is cut at the ends."""
+    import numpy as np
+
+    array = np.asarray(values, dtype=float)
+    width = max(0.8, SMOOTH * len(array))
+    reach = math.ceil(3 * width)
+    kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / width) ** 2)
+    total = np.convolve(array, kernel)[reach:-reach]
+    weight = np.convolve(np.ones(len(array)), kernel)[reach:-reach]
+    found: list[float] = (total / weight).tolist()
+    return found
+
+
+def _chart(view: View, cells: Sequence[Cell], number: int, most: int) -> Chart | None:
+    drawn = [
+        (cell, found)
+        for cell in cells
+        for run in cell.runs
+        if (found := course(cell, run, most)) is not None
+    ]
+    if not drawn:
+        return None
+    bucketed = any(found.intervals > len(found.values) for _, found in drawn)
+    data = [row for cell, found in drawn for row in _rows(cell, found, bucketed)]
+    high = max(max(row.get("h", 0), row["v"]) for row in data) or 1.0
+    names = [one.name for one in view.series if any(cell.series is one for cell in cells)]
+    spec = chart_spec(
+        data,
+        usermeta={"log": _logarithmic(data, high)},
+        encoding={
+            "x": quantity("t", "seconds", scale={"nice": False}),
+            "color": colour("c", names, symbolType="stroke"),
+            "detail": {"field": "r", "type": "nominal"},
+        },
+        layer=_layers(view, high, bucketed),
+    )
+    spec["height"] = 170
+    per = max(math.ceil(found.intervals / len(found.values)) for _, found in drawn)
+    note = f"Up to {per} intervals in a point; the band: least to most." if bucketed else ""
+    title = view.name(cells[0])
+    return Chart(f"time-{number}", title, spec, _table(view, drawn), note)
+
+
+def _logarithmic(data: Sequence[Spec], high: float) -> Spec:
+    """Returns domain and ticks of a logarithmic axis, for the page's switch."""
+    positive = [row["v"] for row in data if row["v"] > 0]
+    # What is further down is drawn at the lower end.
+    low = min(max(min(positive, default=high) * 0.8, high / DECADES), high / 4)
+    ticks = [tick for tick in log_ticks(low, high * 1.15) if low <= tick <= high * 1.15]
+    return {"domain": [low, high * 1.15], "values": ticks}
+
+
+def _rows(cell: Cell, found: Course, bucketed: bool) -> list[dict[str, Any]]:
+    columns = zip(found.seconds, found.values, found.low, found.high, found.smooth, strict=True)
+    return [
+        {
+            "t": t,
+            "v": _short(v),
+            **({"l": _short(low), "h": _short(high)} if bucketed else {}),
+            "s": _short(smooth),
+            "r": found.run.id,
+            "c": cell.series.name,
+        }
+        for t, v, low, high, smooth in columns
+    ]
+
+
+def _short(value: float) -> float:
+    return round(value) if value >= 100 else round(value, 2)
+
+
+def _layers(view: View, high: float, bucketed: bool) -> list[Spec]:
+    y: Spec = {
+        "title": "I/Os a second",
+        "scale": {"type": "linear", "domain": [0, high * 1.05], "nice": False, "clamp": True},
+        "axis": {"labelExpr": "format(datum.value, '~s')", "tickCount": 4, "minExtent": 44},
+    }
+    tips = [tip("t", "seconds", ".4~r"), tip("v", "I/Os a second", ",.3~r"), tip("r", "run")]
+    if view.several:
+        tips.append(tip("c", "campaign"))
+    layers: list[Spec] = []
+    if bucketed:
+        layers.append(
+            {
+                "mark": {"type": "area", "fillOpacity": 0.16, "clip": True},
+                "encoding": {"y": quantity("l", **y), "y2": {"field": "h"}},
+            }
+        )
+    layers.append(
+        {
+            "mark": {"type": "point", "filled": True, "size": 9, "opacity": 0.33, "clip": True},
+            "encoding": {"y": quantity("v", **y), "tooltip": tips},
+        }
+    )
+    layers.append(
+        {
+            "mark": {"type": "line", "strokeWidth": 1.7, "clip": True},
+            "encoding": {"y": quantity("s", **y)},
+        }
+    )
+    layers[-1]["params"] = [zoom("x")]
+    return layers
+
+
+def _table(view: View, drawn: Sequence[tuple[Cell, Course]]) -> Table:
+    """What each run was like: the series itself is in the store."""
+    columns = [text("run"), *([text("campaign")] if view.several else [])]
+    columns += figures("seconds", "intervals", "mean", "median", "least", "most", "variation")
+    body = []
+    for cell, found in drawn:
+        values = over_time("iops", cell.points(found.run))
+        mean = sum(values) / len(values)
+        deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values))
+        body.append(
+            [
+                str(found.run.id),
+                *([cell.series.name] if view.several else []),
+                f"{(found.run.outcome or {}).get('runtime_ns', 0) / 1e9:.3g}",
+                words.count(found.intervals),
+                words.number(mean),
+                words.number(median(values)),
+                words.number(min(values)),
+                words.number(max(values)),
+                words.share(deviation / mean if mean else None),
+            ]
+        )
+    note = "IOPS by interval; variation is their standard deviation over their mean."
+    return Table("Over time", columns, body, note)

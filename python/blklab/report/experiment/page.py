@@ -1,0 +1,164 @@
+"""The report on campaigns: sections, as one self-contained HTML page or as Markdown."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from blklab.analysis.noticed import Notice, noticed
+from blklab.report import markdown, runs, shell, words
+from blklab.report.charts.base import Chart
+from blklab.report.experiment import axes, bars, latency, members, over_time, setup, tables
+from blklab.report.experiment.sentences import Sentence, sentences
+from blklab.report.experiment.view import View
+from blklab.report.shell import Fold, Section, Text
+from blklab.text import printable
+
+RAW: Final = 48 << 10
+"""Characters of a run's raw output on the page."""
+
+RAW_ALL: Final = 1 << 20
+"""Characters of all raw output on the page."""
+
+Raw = Callable[[int], str]
+"""What gives the raw output of a run."""
+
+
+class Report:
+    """A report, ready to be written in any form."""
+
+    def __init__(
+        self,
+        view: View,
+        raw: Raw,
+        *,
+        title: str | None = None,
+        command: str = "",
+        x: str | None = None,
+        metric: str | None = None,
+    ) -> None:
+        """Takes what the chart of free choice begins with. Raises UsageError."""
+        self.view = view
+        self.command = command
+        titles = dict.fromkeys(printable(row.title or row.name) for row in view.campaigns)
+        self.title = title or " and ".join(titles)
+        self.sentences: list[Sentence] = sentences(view)
+        every = {run.id: run for run in [*view.runs, *view.failed]}
+        self.notices: list[Notice] = noticed(list(every.values()), view.points)
+        experiments: dict[str, Any] = {}
+        for row in view.campaigns:
+            if row.experiment and row.experiment not in experiments.values():
+                experiments[printable(f"{row.name}, campaign {row.number}")] = row.experiment
+        self.sections = [
+            section
+            for section in (
+                Section("result", "Result", "Who is fastest", bars.charts(view)),
+                tables.section(view),
+                over_time.section(view),
+                latency.section(view),
+                members.section(view),
+                axes.section(view, x, metric),
+                _noticed(self.notices),
+                setup.section(view, experiments),
+                _raw(view, raw),
+            )
+            if section
+        ]
+
+    @property
+    def charts(self) -> list[Chart]:
+        """Every chart, in the order of the page."""
+        return [chart for section in self.sections for chart in section.charts]
+
+    @property
+    def facts(self) -> list[str]:
+        """What was run, in short."""
+        view = self.view
+        rows = view.campaigns
+        begun = ", ".join(dict.fromkeys(runs.when(row.created) for row in rows))
+        ran = words.listing(list(dict.fromkeys(RAN.get(row.runner, "imported") for row in rows)))
+        facts = [
+            words.plural(len({row.number for row in rows}), "campaign"),
+            words.plural(len(view.cells), "cell"),
+            words.plural(len(view.runs), "run"),
+            ran,
+            begun,
+            *(f"{label} {value}" for label, value in view.fixed.items()),
+        ]
+        return [fact for fact in facts if fact]
+
+    @property
+    def doubts(self) -> list[str]:
+        """What casts doubt on the figures, to be read before them: topics and how many runs."""
+        grave: dict[str, set[int]] = {}
+        for one in self.notices:
+            if one.grave:
+                grave.setdefault(one.topic, set()).update(one.runs)
+        return [f"{topic} ({words.plural(len(of), 'run')})" for topic, of in grave.items()]
+
+    def html(self) -> str:
+        """Returns the page."""
+        return shell.render(
+            "experiment.html.j2",
+            self.sections,
+            title=self.title,
+            facts=self.facts,
+            sentences=self.sentences,
+            doubts=self.doubts,
+            command=self.command,
+        )
+
+    def markdown(self) -> str:
+        """Returns sentences, tables and commands, as GitHub reads them."""
+        lines = [
+            f"# {markdown.escaped(self.title)}",
+            "",
+            markdown.escaped(" · ".join(self.facts)),
+            "",
+        ]
+        lines += markdown.sentences(self.sentences)
+        if self.doubts:
+            doubts = markdown.escaped("; ".join(self.doubts))
+            lines += [f"**Doubts about the figures:** {doubts}.", ""]
+        for section in self.sections:
+            if section.anchor != "raw":
+                lines += markdown.section(section)
+        return "\n".join(lines).rstrip() + "\n"
+
+
+RAN: Final = {"sim": "simulated", "host": "measured"}
+
+
+def _noticed(notices: Sequence[Notice]) -> Section:
+    items = [
+        shell.Points([(one.topic, one.text) for one in notices if one.grave is grave], title)
+        for grave, title in ((True, "Casts doubt on the figures"), (False, "Good to know"))
+        if any(one.grave is grave for one in notices)
+    ]
+    return Section("noticed", "Noticed", "What was noticed", items)
+
+
+def _raw(view: View, raw: Raw) -> Section:
+    folds = []
+    left = RAW_ALL
+    for series in view.series:
+        texts = []
+        for run in series.runs:
+            said = raw(run.id)
+            if not said:
+                continue
+            shown = said[: max(0, min(RAW, left))]
+            left -= len(shown)
+            labels = " ".join(f"{key}={value}" for key, value in run.labels.items())
+            note = ""
+            if len(shown) < len(said):
+                selection = ",".join(f"{key}={value}" for key, value in run.labels.items())
+                note = (
+                    f"{words.size(len(shown))} of {words.size(len(said))}; the rest:"
+                    f" blklab runs show '{run.campaign}:{selection}' --raw"
+                )
+            title = printable(f"run {run.id}: {labels}")
+            text = setup.printable_lines(shown.split("\n"))
+            texts.append(Text(title, text, printable(note), folded=True))
+        if texts:
+            name = f"Of {series.name}: " if view.several else ""
+            folds.append(Fold(f"{name}{words.plural(len(texts), 'run')}", texts))
+    return Section("raw", "Raw output", "Raw output of fio", [], "", folds)

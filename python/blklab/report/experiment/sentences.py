@@ -1,0 +1,224 @@
+"""The result in a few sentences: who is fastest, by how much, how sure; what was predicted."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from blklab.analysis.metrics import METRICS
+from blklab.analysis.oddities import median
+from blklab.analysis.resampling import Difference, difference
+from blklab.report import words
+from blklab.report.comparison import change, figure, interval
+from blklab.report.experiment.view import STACK, WORKLOAD, Cell, Series, View, best, grouped
+
+Sentence = tuple[str, str]
+
+MOST: Final = 8
+"""Sentences about who is fastest."""
+
+MOST_NAMES: Final = 12
+"""Values of a label that a sentence ranks."""
+
+UNSURE: Final = 0.05
+"""Probability of a difference by chance from which on it is not called one."""
+
+
+def sentences(view: View) -> list[Sentence]:
+    """Returns pairs of a topic and what is said of it."""
+    leading = _leading(view)
+    name = f"{leading.name}: " if view.several else ""
+    fastest = [(topic, f"{name}{said}") for topic, said in _fastest(view, leading)]
+    return [*fastest, *_predicted(view), *_changed(view)]
+
+
+def _leading(view: View) -> Series:
+    """Returns the series to speak of: a measured one before a predicted one."""
+    return next((one for one in view.series if not one.predicts), view.series[0])
+
+
+def metric_of(cell: Cell) -> str:
+    """Returns what tells how fast a cell is: bandwidth if it is sequential, else IOPS."""
+    if cell.order == "sequential" and cell.value("bw"):
+        return "bw"
+    return next((name for name in ("iops", "wall") if cell.value(name)), "iops")
+
+
+def _rate(metric: str, value: float) -> str:
+    said = figure(metric, value)
+    return f"{said} IOPS" if metric == "iops" else said
+
+
+def _fastest(view: View, series: Series) -> Iterator[Sentence]:
+    cells = [cell for cell in view.order(view.cells) if cell.series is series]
+    subject = _subject(view, cells)
+    if subject is None:
+        yield from _alone(view, cells)
+        return
+    others = [label for label in view.labels if label not in {subject, *view.loads}]
+    groups = list(grouped(cells, others).values())
+    said = 0
+    wins: dict[str, int] = {}
+    for members in groups:
+        metric = metric_of(members[0])
+        there = [cell for cell in best(view, members, metric) if cell.value(metric)]
+        if len(there) < 2:
+            continue
+        better = METRICS[metric].more_is_better
+        there.sort(key=lambda cell: cell.mean(metric) or 0.0, reverse=better)
+        first = there[0].labels.get(subject, "")
+        wins[first] = wins.get(first, 0) + 1
+        if said < MOST:
+            said += 1
+            yield (
+                view.name(members[0], [subject, *view.loads]),
+                _ranking(view, there, subject, metric),
+            )
+    if len(groups) > MOST and wins:
+        parts = [f"{name} in {count}" for name, count in sorted(wins.items(), key=lambda w: -w[1])]
+        yield "All together", f"Of {len(groups)} combinations, fastest is {words.listing(parts)}."
+
+
+def same(found: Difference | None) -> bool:
+    """Tells whether no difference is seen where one could be."""
+    if found is None or found.p is None or found.low is None or found.high is None:
+        return False
+    return found.p >= UNSURE or found.low <= 0 <= found.high
+
+
+def _subject(view: View, cells: Sequence[Cell]) -> str | None:
+    """Returns the label whose values compete; None if there are none but numbers."""
+    names = [label for label in view.labels if label not in {WORKLOAD, *view.axes}]
+    for label in (STACK, *names):
+        if 1 < len({cell.labels.get(label) for cell in cells}) <= MOST_NAMES:
+            return label
+    return None
+
+
+def _ranking(view: View, there: Sequence[Cell], subject: str, metric: str) -> str:
+    first, second, last = there[0], there[1], there[-1]
+    top = first.mean(metric) or 0.0
+    if same(difference(last.samples(metric), first.samples(metric))):
+        names = words.listing([cell.labels.get(subject, "") for cell in there])
+        return f"no difference seen between {names}: about {_rate(metric, top)}."
+    name = first.labels.get(subject, "")
+    shown = name if subject == STACK else f"{subject} {name}"
+    said = f"{shown} is fastest with {_rate(metric, top)}"
+    if view.loads:
+        said += f" ({' '.join(f'{one}={first.labels.get(one, words.NONE)}' for one in view.loads)})"
+    found = difference(second.samples(metric), first.samples(metric))
+    rival = second.labels.get(subject, "")
+    if found is not None:
+        if found.p is None:
+            said += f", {change(found.change)} against {rival} (run once: how sure is not known)"
+        elif same(found):
+            said += f"; {rival} may be as fast ({change(-found.change)}, no difference seen)"
+        else:
+            said += f", {change(found.change)} against {rival} (interval {interval(found)})"
+    if len(there) > 2:
+        least = last.mean(metric) or 0.0
+        said += f"; slowest is {last.labels.get(subject, '')} with {_rate(metric, least)}"
+    return said + "."
+
+
+def _alone(view: View, cells: Sequence[Cell]) -> Iterator[Sentence]:
+    """What each of a few cells brought, if nothing is there to be compared with."""
+    for cell in best(view, cells, "iops")[:MOST]:
+        metric = metric_of(cell)
+        value = cell.value(metric)
+        if value is None:
+            continue
+        said = f"{_rate(metric, value.mean)}"
+        if value.low is not None and value.high is not None:
+            ends = [figure(metric, end) for end in (value.low, value.high)]
+            said += f" (interval {ends[0]} to {ends[1]})" if ends[0] != ends[1] else ""
+        mean, p99 = cell.mean("mean"), cell.mean("p99")
+        if mean is not None and p99 is not None:
+            said += (
+                f"; an I/O takes {words.duration(mean)}, 99 % of them at most {words.duration(p99)}"
+            )
+        load = " ".join(f"{one}={cell.labels.get(one, words.NONE)}" for one in view.loads)
+        yield view.name(cell, view.loads), f"{said}{f', at {load}' if load else ''}."
+
+
+def _predicted(view: View) -> Iterator[Sentence]:
+    predicted = [one for one in view.series if one.predicts]
+    measured = [one for one in view.series if not one.predicts]
+    for sim in predicted:
+        for real in measured:
+            yield from _against(view, sim, real)
+
+
+def _against(view: View, sim: Series, real: Series) -> Iterator[Sentence]:
+    pairs: list[tuple[float, Cell, Cell]] = []
+    ranked: list[bool] = []
+    by_case: dict[tuple[str, ...], list[tuple[Cell, Cell]]] = {}
+    others = [label for label in view.labels if label != STACK]
+    for members in grouped(view.cells, view.labels).values():
+        one = next((cell for cell in members if cell.series is sim), None)
+        other = next((cell for cell in members if cell.series is real), None)
+        if one is None or other is None:
+            continue
+        metric = metric_of(other)
+        expected, found = one.mean(metric), other.mean(metric)
+        if expected and found:
+            pairs.append((expected / found - 1, one, other))
+            key = tuple(other.labels.get(label, "") for label in others)
+            by_case.setdefault(key, []).append((one, other))
+    if not pairs:
+        return
+    off = median([abs(error) for error, *_ in pairs])
+    error, one, other = max(pairs, key=lambda pair: abs(pair[0]))
+    metric = metric_of(other)
+    for case in by_case.values():
+        if len(case) > 1:
+            name = metric_of(case[0][1])
+            expected_first = max(case, key=lambda pair: pair[0].mean(name) or 0.0)
+            found_first = max(case, key=lambda pair: pair[1].mean(name) or 0.0)
+            ranked.append(expected_first is found_first)
+    topic = "Prediction" if len(view.series) == 2 else f"{sim.name} and {real.name}"
+    said = (
+        f"{words.plural(len(pairs), 'cell was', 'cells were')} both predicted and measured:"
+        f" predictions are off by {words.share(off)} in the median, and by {change(error)} at the"
+        f" worst ({view.name(other)}: {_rate(metric, one.mean(metric) or 0)} predicted,"
+        f" {_rate(metric, other.mean(metric) or 0)} measured)"
+    )
+    if ranked:
+        said += f"; the fastest was predicted in {sum(ranked)} of {len(ranked)} comparisons"
+    yield topic, said + "."
+
+
+def _changed(view: View) -> Iterator[Sentence]:
+    """How series of one kind differ from the first of that kind: before and after."""
+    for predicts in (False, True):
+        kind = [one for one in view.series if one.predicts is predicts]
+        for other in kind[1:]:
+            yield from _since(view, kind[0], other)
+
+
+def _since(view: View, base: Series, other: Series) -> Iterator[Sentence]:
+    faster: list[tuple[float, Difference, str]] = []
+    slower: list[tuple[float, Difference, str]] = []
+    alike = 0
+    for members in grouped(view.cells, view.labels).values():
+        before = next((cell for cell in members if cell.series is base), None)
+        after = next((cell for cell in members if cell.series is other), None)
+        if before is None or after is None:
+            continue
+        metric = metric_of(after)
+        found = difference(before.samples(metric), after.samples(metric))
+        if found is None or found.p is None:
+            continue
+        gain = found.change if METRICS[metric].more_is_better else -found.change
+        if same(found):
+            alike += 1
+        else:
+            (faster if gain > 0 else slower).append((abs(gain), found, view.name(after)))
+    parts = []
+    for cells, word in ((faster, "faster"), (slower, "slower")):
+        if cells:
+            _, found, name = max(cells, key=lambda one: one[0])
+            parts.append(f"{word} in {len(cells)} (most: {name}, {change(found.change)})")
+    parts += [f"no difference seen in {alike}"] if alike else []
+    total = len(faster) + len(slower) + alike
+    if total:
+        of = words.plural(total, "cell")
+        yield "Change", f"{other.name} against {base.name}, of {of}: {words.listing(parts)}."

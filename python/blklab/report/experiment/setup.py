@@ -1,0 +1,311 @@
+"""The set-up: machine, devices, settings, and the commands that build and measure it again."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from blklab.report import cells as cell_words
+from blklab.report import words
+from blklab.report.experiment.view import Cell, View, grouped
+from blklab.report.shell import Fold, Section, Text
+from blklab.report.tables.base import Table, only, text
+from blklab.text import printable
+
+QUEUE: Final = (
+    "scheduler",
+    "nr_requests",
+    "read_ahead_kb",
+    "max_sectors_kb",
+    "rotational",
+    "write_cache",
+    "wbt_lat_usec",
+)
+"""Of the queue, what decides; the store has the rest."""
+
+WIDTH: Final = 96
+"""Columns at which a command is broken."""
+
+
+def section(view: View, experiments: Mapping[str, Any]) -> Section:
+    """Returns the section. `experiments` are the tables of the experiment files, by series."""
+    tables = [_machines(view), _md(view), _devices(view), _settings(view)]
+    listings = [*_builds(view), *_jobs(view)]
+    files = [
+        Text(
+            f"The experiment{f' ({name})' if len(experiments) > 1 else ''}",
+            printable_lines(json.dumps(table, indent=2, ensure_ascii=False).split("\n")),
+            "As JSON; the file's comments are not kept.",
+        )
+        for name, table in experiments.items()
+    ]
+    folds = [Fold("Commands to build and to measure it again", listings)] if listings else []
+    folds += [Fold("The experiment files", files)] if files else []
+    return Section("setup", "Set-up", "Set-up", [table for table in tables if table], "", folds)
+
+
+def _environments(view: View) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Returns each different environment once, with the name of the first series that had it."""
+    seen: list[Mapping[str, Any]] = []
+    for series in view.series:
+        for run in series.runs:
+            if run.environment and run.environment not in seen:
+                seen.append(run.environment)
+                yield series.name, run.environment
+
+
+def _machines(view: View) -> Table:
+    """One column an environment: kernel, CPUs, versions, how memory is written back."""
+    found = list(_environments(view))
+    every = [_facts(environment) for _, environment in found]
+    keys = dict.fromkeys(key for facts in every for key in facts)
+    names = [name if view.several or len(found) > 1 else "" for name, _ in found]
+    body = [[key, *(facts.get(key, words.NONE) for facts in every)] for key in keys]
+    return Table("Machine and versions", [text(""), *map(text, names)], body)
+
+
+def _facts(environment: Mapping[str, Any]) -> dict[str, str]:
+    kernel, cpu = environment.get("kernel") or {}, environment.get("cpu") or {}
+    memory = environment.get("memory_bytes")
+    facts = {
+        "kernel": " ".join(filter(None, (kernel.get("system"), kernel.get("release")))),
+        "machine": kernel.get("machine"),
+        "CPU": f"{cpu.get('count')} × {cpu.get('model') or 'unknown'}" if cpu else None,
+        "governor": ", ".join(cpu.get("governor") or []),
+        "memory": words.size(memory) if memory else None,
+        **(environment.get("programs") or {}),
+        "blklab": environment.get("blklab"),
+        **{f"vm.{key}": value for key, value in (environment.get("vm") or {}).items()},
+    }
+    return {printable(str(key)): printable(str(value)) for key, value in facts.items() if value}
+
+
+def _devices(view: View) -> Table:
+    columns = [
+        *([text("campaign")] if view.several else []),
+        *(text(h) for h in ("device", "kind", "model")),
+    ]
+    columns += [text("size"), text("on"), *(text(key) for key in QUEUE), text("stable id")]
+    body: dict[tuple[str, ...], None] = {}
+    for name, environment in _environments(view):
+        for device in environment.get("devices") or []:
+            hardware, queue = device.get("hardware") or {}, device.get("queue") or {}
+            model = " ".join(
+                str(hardware[key]) for key in ("vendor", "model", "rev") if hardware.get(key)
+            )
+            size = device.get("size")
+            row = (
+                str(device.get("name")),
+                str(device.get("kind")),
+                model,
+                words.size(size) if isinstance(size, int) else "",
+                ", ".join(map(str, device.get("above") or [])),
+                *(_chosen(str(queue.get(key, ""))) for key in QUEUE),
+                next(iter(map(str, device.get("ids") or [])), ""),
+            )
+            body[(*([name] if view.several else []), *map(printable, row))] = None
+    return _without_empty(Table("Devices and their queues", columns, [list(row) for row in body]))
+
+
+def _chosen(value: str) -> str:
+    """`none [mq-deadline] kyber` is mq-deadline."""
+    match = re.search(r"\[([^\]]+)\]", value)
+    return match[1] if match else value
+
+
+def _without_empty(table: Table) -> Table:
+    kept = [at for at in range(len(table.columns)) if any(row[at] for row in table.rows)]
+    return only(table, kept) if table else table
+
+
+def _md(view: View) -> Table:
+    columns = [
+        *([text("campaign")] if view.several else []),
+        text("array"),
+        text("attribute"),
+        text("value"),
+    ]
+    body: dict[tuple[str, ...], None] = {}
+    for name, environment in _environments(view):
+        for device in environment.get("devices") or []:
+            md = device.get("md") or {}
+            for key, value in md.items():
+                said = _members(value) if isinstance(value, Mapping) else str(value)
+                if key == "layout" and (word := _layout(str(md.get("level")), said)):
+                    said = f"{said} ({word})"
+                row = (str(device.get("name")), key, said)
+                body[(*([name] if view.several else []), *map(printable, row))] = None
+    return Table("Arrays", columns, [list(row) for row in body])
+
+
+def _members(members: Mapping[str, Any]) -> str:
+    parts = [
+        (str(of.get("slot", "")), f"{name} ({of.get('state', '?')})")
+        for name, of in members.items()
+    ]
+    return ", ".join(f"{slot}: {said}" for slot, said in sorted(parts))
+
+
+def _settings(view: View) -> Table:
+    """What blklab changed for the runs, and what it found."""
+    body: dict[tuple[str, ...], set[int]] = {}
+    for series in view.series:
+        for run in series.runs:
+            for one in (run.outcome or {}).get("settings") or []:
+                row = tuple(
+                    printable(str(one.get(key, ""))) for key in ("where", "key", "found", "set")
+                )
+                body.setdefault((*([series.name] if view.several else []), *row), set()).add(run.id)
+    columns = [
+        *([text("campaign")] if view.several else []),
+        *(text(h) for h in ("device", "setting")),
+    ]
+    columns += [text("found"), text("set to"), text("in")]
+    rows = [[*row, words.plural(len(runs), "run")] for row, runs in body.items()]
+    return Table("Settings that were changed, and put back", columns, rows)
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+def _builds(view: View) -> Iterator[Text]:
+    said: set[str] = set()
+    for series in view.series:
+        lines = [line for run in series.runs[:1] for line in _kernel_built(run.environment)]
+        if not lines:
+            stacks = series.campaign.experiment.get("stacks") or {}
+            lines = list(_spec_built(stacks if isinstance(stacks, Mapping) else {}))
+        wanted = printable_lines(lines)
+        if wanted and wanted not in said:
+            said.add(wanted)
+            yield Text(
+                f"Building the stacks{f' ({series.name})' if view.several else ''}",
+                wanted,
+                "They overwrite the devices: read before use. Devices of the experiment stand as"
+                " /dev/NAME.",
+            )
+
+
+def printable_lines(lines: Sequence[str]) -> str:
+    """Returns lines in which nothing hides."""
+    return "\n".join(printable(line) for line in lines)
+
+
+def _kernel_built(environment: Mapping[str, Any]) -> Iterator[str]:
+    """Returns mdadm's and mkfs's commands for what the kernel told of the arrays (md.rst)."""
+    for device in environment.get("devices") or []:
+        md = device.get("md") or {}
+        members = md.get("members") or {}
+        if md.get("level") and members:
+            slots = sorted(members.items(), key=lambda one: _slot(one[1]))
+            words_ = ["mdadm", "--create", f"/dev/{device['name']}", f"--level={md['level']}"]
+            words_.append(f"--raid-devices={md.get('raid_disks', len(members))}")
+            if layout := _layout(str(md["level"]), str(md.get("layout", ""))):
+                words_.append(f"--layout={layout}")
+            chunk = str(md.get("chunk_size", "0"))
+            if chunk.isdigit() and int(chunk):
+                words_.append(f"--chunk={int(chunk) // 1024}K")
+            if (bitmap := str(md.get("bitmap/location", ""))) and bitmap != "none":
+                words_.append("--bitmap=internal")
+            elif bitmap:
+                words_.append("--bitmap=none")
+            if str(md.get("metadata_version", ""))[:1].isdigit():
+                words_.append(f"--metadata={md['metadata_version']}")
+            yield shlex.join([*words_, *(f"/dev/{name}" for name, _ in slots)])
+        for mount in device.get("mounts") or []:
+            kind, point = str(mount.get("type")), str(mount.get("point"))
+            if kind and not kind.startswith(("tmpfs", "overlay")) and md:
+                yield shlex.join([f"mkfs.{kind}", f"/dev/{device['name']}"])
+                yield shlex.join(
+                    ["mount", "-o", str(mount.get("options")), f"/dev/{device['name']}", point]
+                )
+
+
+def _slot(member: Mapping[str, Any]) -> tuple[int, str]:
+    slot = str(member.get("slot", ""))
+    return (int(slot), "") if slot.isdigit() else (1 << 16, slot)
+
+
+def _layout(level: str, layout: str) -> str:
+    """Returns md's number as mdadm's word: near + far << 8 + offset << 16 (drivers/md/raid10.c)."""
+    if not layout.isdigit() or level in {"raid0", "raid1", "linear"}:
+        return ""
+    number = int(layout)
+    if level == "raid10":
+        near, far, offset = number & 255, number >> 8 & 255, number >> 16 & 1
+        return f"{'o' if offset else 'f'}{far}" if far > 1 else f"n{near}"
+    names = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")
+    return names[number] if number < len(names) else layout
+
+
+def _spec_built(stacks: Mapping[str, Any]) -> Iterator[str]:
+    """Returns mdadm's commands for the stacks of an experiment (docs/experiments.md)."""
+    for name, stack in stacks.items():
+        if not isinstance(stack, Mapping) or "level" not in stack:
+            continue
+        level = str(stack["level"]).lower().removeprefix("raid").lstrip("-")
+        members = [str(one) for one in stack.get("members") or []]
+        arguments = ["mdadm", "--create", f"/dev/md/{name}", f"--level={level}"]
+        arguments.append(f"--raid-devices={len(members)}")
+        if level == "10":
+            arguments.append(f"--layout={stack.get('layout', 'n2')}")
+        if level in {"0", "10", "4", "5", "6"}:
+            arguments.append(f"--chunk={stack.get('chunk', '512K')}")
+        arguments.append(f"--bitmap={'internal' if stack.get('bitmap') else 'none'}")
+        mostly = {str(one) for one in stack.get("write_mostly") or []}
+        for member in [
+            *(m for m in members if m not in mostly),
+            *(m for m in members if m in mostly),
+        ]:
+            if member in mostly and "--write-mostly" not in arguments:
+                arguments.append("--write-mostly")
+            arguments.append(_path(member, stacks))
+        yield shlex.join(arguments)
+
+
+def _path(member: str, stacks: Mapping[str, Any]) -> str:
+    if member == "missing":
+        return member
+    nested = stacks.get(member)
+    if isinstance(nested, Mapping) and "level" in nested:
+        return f"/dev/md/{member}"
+    if isinstance(nested, Mapping) and "device" in nested:
+        return f"/dev/{nested['device']}"
+    return f"/dev/{member}"
+
+
+def _jobs(view: View) -> Iterator[Text]:
+    said: dict[str, None] = {}
+    ways: dict[str, None] = {}
+    for members in grouped(view.order(view.cells), view.labels, series=True).values():
+        text_ = _job(view, members[0])
+        if text_:
+            said[printable_lines(text_.split("\n"))] = None
+        command = ((members[0].runs[0].outcome or {}).get("fio") or {}).get("command")
+        if command:
+            ways[shlex.join(map(str, command))] = None
+    if said:
+        note = "As fio job files, one a cell; the seed is that of the first repeat."
+        yield Text("Jobs of fio", "\n\n".join(said), note)
+    if ways:
+        yield Text(
+            "How fio was called", printable_lines(list(ways)), "The paths are private to a run."
+        )
+
+
+def _job(view: View, cell: Cell) -> str:
+    run = cell.runs[0]
+    lines = [f"# {view.name(cell, series=True)}"]
+    for job in run.cell.get("jobs") or []:
+        lines.append(f"[{job.get('name', 'job')}]")
+        if "options" in job:
+            lines += [f"{key}={value}" for key, value in job["options"].items()]
+        elif "read_share" in job:
+            lines += cell_words.simulated_job(job).split()
+    if run.cell.get("runtime_ns"):
+        lines.append(f"runtime={run.cell['runtime_ns'] / 1e9:g}s")
+    command = run.cell.get("command")
+    if command:
+        lines.append(f"# {shlex.join(map(str, command.get('argv') or []))}")
+    return "\n".join(lines) if len(lines) > 1 else ""

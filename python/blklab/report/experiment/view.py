@@ -1,0 +1,340 @@
+"""What a report on campaigns looks at: cells with their repeats folded, side by side.
+
+A series is a campaign (or what was selected of it); a cell is what its runs have in common but for
+the repeat. Cells of several series that have the same labels stand side by side.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from blklab import units
+from blklab.analysis import compare
+from blklab.analysis.compare import REPEAT, over_time
+from blklab.analysis.metrics import METRICS
+from blklab.analysis.resampling import Sample, interval
+from blklab.analysis.saturation import LOADS
+from blklab.errors import UsageError
+from blklab.store.query import CampaignRow, Run, Selection
+from blklab.store.series import Point
+from blklab.text import printable
+
+Labels = Mapping[str, str]
+
+STACK: Final = "stack"
+WORKLOAD: Final = "workload"
+
+NAMES: Final = frozenset({STACK, WORKLOAD, "kernel"})
+"""Labels that are names, whatever their values look like: 4.19 is more than 4.2."""
+
+MOST_SIDES: Final = 6
+"""Series that can be told apart."""
+
+AXIS: Final = 3
+"""Numeric values that make a label an axis: two are a comparison."""
+
+PREDICTIONS: Final = frozenset({"sim"})
+"""Runners that predict; all others measure."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One campaign, or what was selected of it."""
+
+    name: str
+    """Printable, and different from that of the others."""
+
+    campaign: CampaignRow
+    runs: Sequence[Run]
+    """Those that are done."""
+
+    @property
+    def predicts(self) -> bool:
+        """Whether it was simulated."""
+        return self.campaign.runner in PREDICTIONS
+
+
+@dataclass(frozen=True)
+class Value:
+    """A figure of a cell: the mean of its runs, their range, and how sure the mean is."""
+
+    mean: float
+    least: float
+    most: float
+    low: float | None
+    high: float | None
+    """The 95 % interval; None where nothing tells the spread."""
+
+
+class Cell:
+    """The runs of one series that differ in nothing but the repeat."""
+
+    def __init__(
+        self, series: Series, labels: Labels, runs: Sequence[Run], points: "Points"
+    ) -> None:
+        self.series = series
+        self.labels = labels
+        self.runs = runs
+        self._points = points
+        self._values: dict[str, Value | None] = {}
+
+    def samples(self, metric: str) -> list[Sample]:
+        """Returns a figure of each run that has it, with the same over time."""
+        found = []
+        for run in self.runs:
+            value = METRICS[metric].of(run.outcome or {})
+            if value is not None:
+                found.append(Sample(value, over_time(metric, self._points(run.id))))
+        return found
+
+    def value(self, metric: str) -> Value | None:
+        """Returns a figure, None if no run has it."""
+        if metric not in self._values:
+            self._values[metric] = _value(self.samples(metric))
+        return self._values[metric]
+
+    def mean(self, metric: str) -> float | None:
+        """Returns the mean of a figure."""
+        found = self.value(metric)
+        return None if found is None else found.mean
+
+    def points(self, run: Run) -> Sequence[Point]:
+        """Returns the series of one of its runs."""
+        return self._points(run.id)
+
+    @cached_property
+    def order(self) -> str:
+        """Whether its I/O is `sequential`, `random`, `mixed` or `other` (unknown, commands)."""
+        kinds = {_order(rw) for rw in patterns(self.runs[0])}
+        if not kinds or None in kinds:
+            return "other"
+        return str(kinds.pop()) if len(kinds) == 1 else "mixed"
+
+
+Points = Callable[[int], Sequence[Point]]
+
+
+def _value(samples: Sequence[Sample]) -> Value | None:
+    if not samples:
+        return None
+    values = [sample.value for sample in samples]
+    low, high = interval(samples) or (None, None)
+    return Value(sum(values) / len(values), min(values), max(values), low, high)
+
+
+def patterns(run: Run) -> list[str]:
+    """Returns fio's `rw` of each job of a run, as far as it is known."""
+    found = []
+    for job in run.cell.get("jobs") or []:
+        if "options" in job:
+            found.append(_rw(job["options"]))
+        elif "random" in job:
+            found.append("randrw" if job["random"] else "rw")
+    if not found:
+        options = ((run.outcome or {}).get("fio") or {}).get("options") or {}
+        found = [_rw(words_) for words_ in options.values()]
+    return [rw for rw in found if rw]
+
+
+def _rw(options: Mapping[str, Any]) -> str:
+    return str(options.get("rw", options.get("readwrite", "")))
+
+
+def _order(rw: str) -> str | None:
+    name = rw.partition(":")[0]
+    if name not in {"read", "write", "rw", "readwrite", "randread", "randwrite", "randrw"}:
+        return None
+    return "random" if name.startswith("rand") else "sequential"
+
+
+def numeric(text: str) -> float | None:
+    """Returns a label's value as a number: `32`, `4k`, `1.5`, `10GiB`, `60s` (ns); None if none."""
+    for parse in (float, units.parse_size, units.parse_duration):
+        try:
+            number = float(parse(text))
+        except ValueError:
+            continue
+        return number if math.isfinite(number) else None
+    return None
+
+
+class View:
+    """Everything that a report is about."""
+
+    def __init__(self, selections: Sequence[Selection], points: Points) -> None:
+        """Takes the campaigns in order. Raises UsageError if no run of one is done."""
+        kept: dict[int, Sequence[Point]] = {}
+
+        def remembered(run: int) -> Sequence[Point]:
+            if run not in kept:
+                kept[run] = points(run)
+            return kept[run]
+
+        self.points: Points = remembered
+        names = _names(selections)
+        for one in selections:
+            if not any(run.outcome for run in one.runs):
+                raise UsageError(f"{one.words}: none of its runs is done")
+        self.campaigns = [one.campaign for one in selections]
+        self.failed = [run for one in selections for run in one.runs if run.state == "failed"]
+        self.series = [
+            Series(printable(name), campaign, runs)
+            for name, campaign, runs in _sides(names, selections)
+        ]
+        self.labels = self._telling()
+        self.cells = [cell for series in self.series for cell in self._folded(series)]
+
+    def _telling(self) -> list[str]:
+        """Returns the labels of which some series has several values, stack and workload first."""
+        every = dict.fromkeys(label for s in self.series for run in s.runs for label in run.labels)
+        told = [
+            label
+            for label in every
+            if label != REPEAT
+            and any(len({run.labels.get(label) for run in s.runs}) > 1 for s in self.series)
+        ]
+        first = [label for label in (STACK, WORKLOAD) if label in told]
+        if not told:
+            first = [label for label in (WORKLOAD, STACK) if label in every][:1]
+        return [*first, *(label for label in told if label not in first)]
+
+    def _folded(self, series: Series) -> list[Cell]:
+        found: dict[tuple[str, ...], list[Run]] = {}
+        # Labels that a series has none of are as good as its only value.
+        own = [label for label in series.runs[0].labels if label != REPEAT]
+        for run in series.runs:
+            found.setdefault(tuple(run.labels.get(label, "") for label in own), []).append(run)
+        return [
+            Cell(
+                series,
+                {
+                    label: printable(value)
+                    for label in self.labels
+                    if (value := runs[0].labels.get(label)) is not None
+                },
+                runs,
+                self.points,
+            )
+            for runs in found.values()
+        ]
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """Every run that is done."""
+        return [run for series in self.series for run in series.runs]
+
+    @property
+    def several(self) -> bool:
+        """Whether campaigns stand beside each other."""
+        return len(self.series) > 1
+
+    @cached_property
+    def fixed(self) -> dict[str, str]:
+        """Labels with one value for all."""
+        found: dict[str, set[str]] = {}
+        for run in self.runs:
+            for label, value in run.labels.items():
+                found.setdefault(label, set()).add(value)
+        return {
+            label: printable(values.pop())
+            for label, values in found.items()
+            if len(values) == 1 and label != REPEAT and label not in self.labels
+        }
+
+    def values(self, label: str) -> list[str]:
+        """Returns the values of a label: numbers in their order, others in that of the data."""
+        found = list(dict.fromkeys(c.labels[label] for c in self.cells if label in c.labels))
+        if label not in NAMES and all(numeric(value) is not None for value in found):
+            found.sort(key=lambda value: numeric(value) or 0.0)
+        return found
+
+    @cached_property
+    def axes(self) -> list[str]:
+        """Labels that are numbers, and of which there are enough to draw a line."""
+        return [
+            label
+            for label in self.labels
+            if label not in NAMES
+            and len(values := self.values(label)) >= AXIS
+            and all(numeric(value) is not None for value in values)
+        ]
+
+    @cached_property
+    def loads(self) -> list[str]:
+        """Those of the axes that are the load, not what is loaded."""
+        return [label for label in self.axes if label in LOADS]
+
+    def name(self, cell: Cell, without: Sequence[str] = (), *, series: bool = False) -> str:
+        """Returns what tells a cell from the others: `raid1 randread bs=4k`."""
+        parts = [
+            value if label in {STACK, WORKLOAD} else f"{label}={value}"
+            for label, value in cell.labels.items()
+            if label not in without
+        ]
+        if series and self.several:
+            parts.append(f"({cell.series.name})")
+        return " ".join(parts) or cell.series.name
+
+    def order(self, cells: "Sequence[Cell]") -> "list[Cell]":
+        """Returns cells by their labels, in the order of the labels' values."""
+        ranks = {label: {v: at for at, v in enumerate(self.values(label))} for label in self.labels}
+        rank = {series.name: at for at, series in enumerate(self.series)}
+        return sorted(
+            cells,
+            key=lambda cell: (
+                *(ranks[label].get(cell.labels.get(label, ""), -1) for label in self.labels),
+                rank[cell.series.name],
+            ),
+        )
+
+
+def best(view: View, cells: Sequence[Cell], metric: str) -> list[Cell]:
+    """Returns of cells that differ only in their load the one that brings the most."""
+    others = [label for label in view.labels if label not in view.loads]
+    found = grouped(cells, others, series=True)
+    return [max(members, key=lambda cell: cell.mean(metric) or 0.0) for members in found.values()]
+
+
+def grouped(
+    cells: Sequence[Cell], by: Sequence[str], *, series: bool = False
+) -> dict[tuple[str, ...], list[Cell]]:
+    """Returns cells by the values of labels, and by their series."""
+    found: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        key = tuple(cell.labels.get(label, "") for label in by)
+        found.setdefault((*key, cell.series.name) if series else key, []).append(cell)
+    return found
+
+
+def _sides(
+    names: Sequence[str], selections: Sequence[Selection]
+) -> "list[tuple[str, CampaignRow, list[Run]]]":
+    """Returns the series: a campaign with a label that another has not is one for each value."""
+    done = [[run for run in one.runs if run.outcome] for one in selections]
+    whole = [
+        (name, one.campaign, runs) for name, one, runs in zip(names, selections, done, strict=True)
+    ]
+    if len(whole) < 2:
+        return whole
+    split = compare.sides(list(zip(names, done, strict=True)))
+    if len(split) > max(MOST_SIDES, len(whole)):
+        return whole
+    rows = {one.campaign.number: one.campaign for one in selections}
+    return [(side.name, rows[side.runs[0].campaign], list(side.runs)) for side in split]
+
+
+def _names(selections: Sequence[Selection]) -> list[str]:
+    """Returns short names that differ: runners, else experiments, else the labels chosen."""
+    rows = [one.campaign for one in selections]
+    for names in (
+        [row.runner for row in rows],
+        [row.name for row in rows],
+        [one.words.partition(":")[2] for one in selections],
+        [f"{row.name} {row.runner}" for row in rows],
+        [f"{row.name} {row.runner} {row.number}" for row in rows],
+    ):
+        if all(names) and len(set(names)) == len(names):
+            return [printable(name) for name in names]
+    return [f"{printable(one.words)} ({at})" for at, one in enumerate(selections, start=1)]

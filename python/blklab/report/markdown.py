@@ -1,0 +1,82 @@
+"""Sentences and tables as GitHub flavoured Markdown."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from blklab.report.charts.base import Chart
+from blklab.report.shell import Fold, Item, Points, Section, Text
+from blklab.report.tables.base import Table
+
+SPECIAL: Final = re.compile(r"([\\`*\[\]|~#])")
+
+
+def escaped(text: str) -> str:
+    """Returns text that is no markup, whatever is in it."""
+    plain = " ".join(text.split())
+    plain = SPECIAL.sub(r"\\\1", plain)
+    plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    # An underscore within a word is none, as in p99_9.
+    return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", plain)
+
+
+def table(shown: Table) -> Iterator[str]:
+    """Returns the lines of a table, a blank one behind them; bars are left out."""
+    kept = [at for at, column in enumerate(shown.columns) if not column.bar]
+    columns = [shown.columns[at] for at in kept]
+    yield "| " + " | ".join(escaped(column.heading) for column in columns) + " |"
+    yield "|" + "|".join(" ---: " if column.numeric else " --- " for column in columns) + "|"
+    for row in shown.rows:
+        yield "| " + " | ".join(_cell(row[at]) for at in kept) + " |"
+    yield ""
+
+
+def _cell(text: str) -> str:
+    indent = len(text) - len(text.lstrip(" "))
+    return "&nbsp;" * indent + escaped(text)
+
+
+def sentences(said: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Returns a list of topics and what is said of them, a blank line behind it."""
+    for topic, text in said:
+        yield f"- **{escaped(topic)}:** {escaped(text)}" if topic else f"- {escaped(text)}"
+    yield ""
+
+
+def section(shown: Section) -> Iterator[str]:
+    """Returns a section; of charts, the tables behind them."""
+    yield from (f"## {escaped(shown.title)}", "")
+    for item in shown.items:
+        yield from _item(item)
+    for fold in shown.folds:
+        yield from _fold(fold)
+
+
+def _fold(fold: Fold) -> Iterator[str]:
+    yield from ("<details>", f"<summary>{escaped(fold.title)}</summary>", "")
+    for item in fold.items:
+        yield from _item(item)
+    yield from ("</details>", "")
+
+
+def _item(item: Item) -> Iterator[str]:
+    match item:
+        case Points():
+            if item.title:
+                yield from (f"### {escaped(item.title)}", "")
+            yield from sentences(item.sentences)
+        case Text():
+            yield from (f"### {escaped(item.title)}", "")
+            if item.note:
+                yield from (escaped(item.note), "")
+            fence = "`" * max(
+                3, 1 + max((len(run) for run in re.findall("`+", item.text)), default=0)
+            )
+            yield from (fence, item.text, fence, "")
+        case Chart() | Table():
+            shown = item.table if isinstance(item, Chart) else item
+            yield from (f"### {escaped(item.title)}", "")
+            yield from table(shown)
+            note = shown.note
+            if note:
+                yield from (escaped(note), "")

@@ -1,0 +1,200 @@
+"""What every page is: one self-contained HTML file, its sections, styles, scripts and policy."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from blklab import __version__
+from blklab.report.charts import theme
+from blklab.report.charts.base import Chart
+from blklab.report.tables.base import Table
+
+FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+SHORT: Final = 24
+"""Rows up to which a folded table is unfolded on paper."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One key figure."""
+
+    name: str
+    figure: str
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Text:
+    """Text as it is, such as commands or a program's output."""
+
+    title: str
+    text: str
+    note: str = ""
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Points:
+    """Sentences, one below the other: a topic each, and what is said of it."""
+
+    sentences: Sequence[tuple[str, str]]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """A chart whose axes the reader chooses."""
+
+    title: str
+    note: str
+    fields: Sequence[Mapping[str, Any]]
+    """`name`, `title`, `kind` (`label` or `figure`), and what the page's script wants."""
+
+    filters: Sequence[Mapping[str, Any]]
+    """Labels to choose a value of: `name`, `title`, `values`, `chosen`."""
+
+    start: Mapping[str, str]
+    """Fields by axis: `x`, `y`, `colour`."""
+
+    rows: Sequence[Mapping[str, Any]]
+
+
+Item = Chart | Table | Text | Points | Chooser
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Items behind one line, shown when that is opened."""
+
+    title: str
+    items: Sequence[Item]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section of the page."""
+
+    anchor: str
+    short: str
+    """Its name in the navigation."""
+    title: str
+    items: Sequence[Item]
+    """Shown two beside each other, or one if it is wide."""
+    intro: str = ""
+    folds: Sequence[Fold] = ()
+    """What comes behind, folded."""
+
+    def __bool__(self) -> bool:
+        """Whether there is anything in it."""
+        return bool(self.items or self.folds)
+
+    @property
+    def everything(self) -> list[Item]:
+        """What is in it, folded or not."""
+        return [*self.items, *(item for fold in self.folds for item in fold.items)]
+
+    @property
+    def charts(self) -> list[Chart]:
+        """The charts in it."""
+        return [item for item in self.everything if isinstance(item, Chart)]
+
+
+def render(template: str, sections: Sequence[Section], **context: Any) -> str:
+    """Returns a page: a template of `assets`, filled."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("blklab.report", "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["figures"] = emphasised
+    environment.filters["short"] = lambda table: len(table.rows) <= SHORT
+    scripts = [asset("vendor/vega.js"), asset("assets/report.js")]
+    return environment.get_template(template).render(
+        sections=sections,
+        version=__version__,
+        light=theme.LIGHT,
+        dark=theme.DARK,
+        style=asset("assets/report.css"),
+        scripts=scripts,
+        policy=policy(scripts),
+        charts=inert_json(_drawn(sections)),
+        **context,
+    )
+
+
+def _drawn(sections: Sequence[Section]) -> dict[str, Any]:
+    colours = theme.variables()
+    drawn: dict[str, Any] = {
+        "config": theme.config(colours, FONT),
+        "specs": {
+            chart.name: {
+                **theme.coloured(chart.spec, colours),
+                "width": "container",
+                "autosize": {"type": "fit-x", "contains": "padding"},
+            }
+            for section in sections
+            for chart in section.charts
+        },
+    }
+    choosers = [item for section in sections for item in section.items if isinstance(item, Chooser)]
+    if choosers:
+        (chooser,) = choosers
+        drawn["chooser"] = {"fields": chooser.fields, "rows": chooser.rows}
+    return drawn
+
+
+@cache
+def asset(name: str) -> str:
+    """Returns a file of this package as text."""
+    return files("blklab.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def policy(scripts: list[str]) -> str:
+    """Returns a Content Security Policy: these scripts run and nothing else; nothing is fetched."""
+    digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
+    sources = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:;"
+        " base-uri 'none'; form-action 'none'"
+    )
+
+
+ESCAPES: Final = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+
+
+def inert_json(document: Any) -> Any:
+    """Returns JSON that a script element may hold, whatever the names in it."""
+    from markupsafe import Markup
+
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.translate(ESCAPES))  # noqa: S704  # nothing that HTML looks at is left
+
+
+CLOCK: Final = r"\d+m \d\ds|\d+h \d\dm|\d+d \d\dh"
+UNITS: Final = r"(?: (?:%|ns|µs|ms|s|B|[KMGTPE]iB(?:/s)?|IOPS|I/Os?)(?!\w))?"
+FIGURE: Final = re.compile(rf"(?<![\w/.,-])(?:{CLOCK}|[<>]?\d[\d,]*(?:\.\d+)?{UNITS})(?![\w/-])")
+
+
+def emphasised(text: str) -> Any:
+    """Returns a sentence as HTML with its figures set off, each on one line with its unit."""
+    from markupsafe import Markup, escape
+
+    parts, at = [], 0
+    for match in FIGURE.finditer(text):
+        parts.append(escape(text[at : match.start()]))
+        parts.append(Markup("<b>{}</b>").format(match[0].replace(" ", "\u00a0")))
+        at = match.end()
+    parts.append(escape(text[at:]))
+    return Markup("").join(parts)

@@ -1,0 +1,220 @@
+"""What is noticed about runs, and that nothing is about those that are clean."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from blklab.analysis.noticed import Notice, noticed
+from blklab.analysis.suspicions import most_random_reads
+from blklab.store import query
+from blklab.store.campaigns import Store
+from blklab.store.query import Run
+from blklab.store.series import Point
+from tests.conftest import Run as RunCommand
+from tests.report.experiment import made
+
+LABELS = {"stack": "raid1", "workload": "randread", "repeat": "1"}
+Change = Callable[[dict[str, Any]], object]
+
+
+def one(number: int = 1, **rest: Any) -> Run:
+    """Returns a clean run on a host; `rest` are fields of a Run."""
+    values: dict[str, Any] = {
+        "campaign": 1,
+        "name": "exp",
+        "runner": "host",
+        "number": number,
+        "labels": LABELS,
+        "cell": {"jobs": [made.job("randread")], "target": {"name": "raid1"}},
+        "state": "done",
+        "started": f"2026-01-01T00:00:{number:02}",
+        "finished": None,
+        "seconds": 10.0,
+        "outcome": made.measured(LABELS),
+        "message": None,
+        "environment": made.ENVIRONMENT,
+        **rest,
+    }
+    return Run(number, **values)
+
+
+def of(runs: Sequence[Run], points: Mapping[int, Sequence[Point]] | None = None) -> list[Notice]:
+    return noticed(runs, lambda run: (points or {}).get(run, []))
+
+
+def said(runs: Sequence[Run], topic: str, **rest: Any) -> str:
+    (found,) = [notice for notice in of(runs, **rest) if notice.topic == topic]
+    return found.text
+
+
+def with_outcome(change: Change, **rest: Any) -> Run:
+    run = one(**rest)
+    outcome = dict(run.outcome or {})
+    change(outcome)
+    return replace(run, outcome=outcome)
+
+
+def environment(name: str, **rest: Any) -> dict[str, Any]:
+    devices = [
+        {**device, **rest} if device["name"] == name else device
+        for device in made.ENVIRONMENT["devices"]
+    ]
+    return {**made.ENVIRONMENT, "devices": devices}
+
+
+def test_nothing_is_noticed_about_a_clean_run() -> None:
+    points = {1: made.series(1e5, 100)}
+    assert of([one()], points) == []
+
+
+@pytest.mark.parametrize("workload", ["randread", "read", "randrw"])
+def test_nothing_is_doubted_of_clean_simulations(
+    run: RunCommand, tmp_path: Any, workload: str
+) -> None:
+    path = tmp_path / "clean.toml"
+    path.write_text(
+        f"""
+        repeats = 4
+        [devices]
+        ssd = {{ model = "sm883", size = "1GiB", count = 2 }}
+        hdd = {{ model = "wd10eacs", size = "1GiB", count = 2 }}
+        [stacks]
+        flash = {{ level = 1, members = ["ssd"] }}
+        disks = {{ level = 10, members = ["hdd"] }}
+        [workloads]
+        work = {{ rw = "{workload}", iodepth = 8 }}
+        [settings]
+        max_ios = 5_000
+        """
+    )
+    assert run("run", path).status == 0
+    store = Store(None)
+    found = noticed(query.selected(store, "1").runs, lambda number: query.points(store, number))
+    assert [notice for notice in found if notice.grave] == []
+
+
+def test_a_disk_that_is_too_fast() -> None:
+    spins = environment("sda", queue={"rotational": "1"})
+    text = said([one(environment=spins)], "A cache, or no such disk")
+    assert "40,000 random reads a second from sda, which says that it rotates" in text
+    assert "with 128 in flight, 1,883 are more than any disk reaches" in text
+    assert most_random_reads(1) == 400
+    assert 1_500 < most_random_reads(32) < 1_700
+
+
+def test_a_bus_that_is_too_slow_for_it() -> None:
+    def change(outcome: dict[str, Any]) -> None:
+        outcome["devices"] = made.mirror(made.way(4e5, 1e6), made.way(0, 1e6), 0.9)
+
+    text = said([with_outcome(change)], "A cache, or no such disk")
+    assert "1.37 GiB/s read from sda, more than the 572 MiB/s of SATA" in text
+
+
+def test_the_page_cache() -> None:
+    def change(outcome: dict[str, Any]) -> None:
+        outcome["devices"] = made.mirror(made.way(1e4, 1e6), made.way(0, 1e6), 0.5)
+
+    text = said([with_outcome(change)], "The page cache answered")
+    assert "of 3.81 GiB that the jobs read, 391 MiB were read from the devices" in text
+
+
+def test_data_that_are_too_small() -> None:
+    job = made.job("randread", direct="0")
+    text = said([one(cell={"jobs": [job], "target": {}})], "Data set too small")
+    assert "2 GiB of data, I/O through the page cache (direct=0), and 128 GiB of memory" in text
+    target = {"name": "raid1", "cache_bytes": 4 << 30}
+    text = said(
+        [one(cell={"jobs": [made.job("randread")], "target": target})], "Data set too small"
+    )
+    assert "a cache of 4 GiB before it" in text
+
+
+def twins(times: Sequence[float], ios: Sequence[int]) -> Run:
+    hardware = {"hardware": {"model": "X"}, "size": 1}
+    devices = [
+        made.device(name, [count, 0], [each, 0], above=["md0"])
+        for name, each, count in zip(("sda", "sdb"), times, ios, strict=True)
+    ]
+    known = {"devices": [{"name": name, **hardware} for name in ("sda", "sdb")]}
+    return with_outcome(lambda outcome: outcome.update(devices=devices), environment=known)
+
+
+def test_unequal_twins() -> None:
+    text = said([twins((9e6, 3e6), (500_000, 500_000))], "Unequal twins")
+    assert "sda took 9 ms for its reads, sdb 3 ms for as many: they are the same model" in text
+    assert of([twins((3.2e6, 3e6), (500_000, 500_000))]) == []
+    # Who has more to do has a longer queue: that is the balancer's, not the disk's.
+    assert of([twins((9e6, 3e6), (900_000, 100_000))]) == []
+
+
+def test_drift_stalls_and_levels() -> None:
+    base = made.series(1e5, 100)
+    sinking = [
+        replace(p, read_ios=round(p.read_ios * (1.5 - at / 100))) for at, p in enumerate(base)
+    ]
+    text = said([one()], "Drift", points={1: sinking})
+    assert "raid1" not in text
+    assert "run 1: from" in text
+    assert "(−5" in text
+    stalled = [*base[:40], replace(base[40], read_ios=10), *base[41:]]
+    assert "10 IOPS 40 s after its start" in said([one()], "Outliers", points={1: stalled})
+    switching = [
+        replace(p, read_ios=p.read_ios // (1 + at // 3 % 2 * 3)) for at, p in enumerate(base)
+    ]
+    assert "IOPS and else about" in said([one()], "Two levels", points={1: switching})
+
+
+def test_what_runs_say_of_themselves() -> None:
+    def change(outcome: dict[str, Any]) -> None:
+        outcome["warnings"] = ["sda: it is warm", "no steady state after 5 rounds: as it is"]
+        outcome["forced"] = ["device-busy"]
+        outcome["steady"] = {"reached": False, "rounds": [100.0, 200.0], "range": 1, "slope": 1}
+
+    runs = [with_outcome(change, number=number) for number in (1, 2, 3, 4)]
+    assert said(runs, "Warning") == "sda: it is warm (4 runs)."
+    assert said(runs, "Forced") == "measured in spite of: device-busy (4 runs)."
+    text = said(runs, "Not steady")
+    assert "no steady state in 2 rounds (the last ones: 100, 200 IOPS)" in text
+    assert text.endswith("and the like in 3 more runs.")
+
+
+def test_failed_runs() -> None:
+    failed = one(2, state="failed", outcome=None, message="fio: no space")
+    (found,) = of([one(), failed])
+    assert (found.topic, found.runs) == ("Failed", [2])
+    assert "fio: no space" in found.text
+
+
+def test_limits() -> None:
+    def change(outcome: dict[str, Any]) -> None:
+        outcome["devices"] = [made.device("sda", [100_000, 0], [1e5, 0], busy_ns=99 * 10**8)]
+        outcome["fio"] = {"usr_cpu": 150.0, "sys_cpu": 242.0}  # of four jobs
+        outcome["cpu"] = {"user": 0.6, "system": 0.38, "iowait": 0.0, "idle": 0.02}
+
+    run = with_outcome(change)
+    busy = next(notice for notice in of([run]) if notice.topic == "Busy devices")
+    assert "sda in 1 of 1 runs (never idle)" in busy.text
+    assert not busy.grave
+    assert "each job keeps its CPU busy for 98 % of the time" in said([run], "Processor")
+    assert said([run], "CPUs") == "run 1: 2 % of the machine's CPUs were left."
+
+
+def repeats(figures: Sequence[float]) -> list[Run]:
+    runs = []
+    for number, iops in enumerate(figures, start=1):
+        labels = {**LABELS, "repeat": str(number)}
+        runs.append(replace(one(number, labels=labels), outcome=made.measured(labels, iops)))
+    return runs
+
+
+def test_an_odd_repeat() -> None:
+    text = said(repeats([1e5, 1.01e5, 0.99e5, 1e5, 5e4]), "Odd one out")
+    assert "50,000 IOPS, where its 5 repeats have 100,000 in the median" in text
+    assert of(repeats([1e5, 1.01e5, 0.99e5, 1.02e5])) == []
+
+
+def test_a_campaign_that_drifts() -> None:
+    text = said(repeats([1e5 * (1 - at / 100) for at in range(12)]), "Drift of the campaign")
+    assert text.startswith("Campaign 1: its later runs brought −6 % IOPS")

@@ -1,0 +1,323 @@
+"""The report on campaigns as text: sections as the data are, hostile labels inert."""
+
+import json
+import re
+from typing import Any
+
+import altair
+import pytest
+
+from blklab.errors import UsageError
+from blklab.report import export
+from blklab.report.shell import Chooser
+from blklab.report.tables.base import Table
+from blklab.store.campaigns import Store
+from tests.report.experiment import made
+from tests.report.experiment.conftest import Reported, host, labels
+from tests.report.test_page import Parsed
+
+HOSTILE = '</script><img src=x onerror=alert(1)>"\u2028|@read'
+
+
+def plain(html: str) -> str:
+    """Returns the page's words."""
+    return re.sub(r"<[^>]+>", "", html).replace("\u00a0", " ")
+
+
+def charts_of(report: Any) -> set[str]:
+    return {chart.name for chart in report.charts}
+
+
+@pytest.mark.usefixtures("both")
+def test_prediction_and_measurement_stand_side_by_side(reported: Reported) -> None:
+    report = reported("1", "2")
+    assert [section.anchor for section in report.sections] == [
+        *("result", "cells", "time", "latency", "members", "axes", "noticed", "setup", "raw")
+    ]
+    assert [series.name for series in report.view.series] == ["host", "sim"]
+    said = dict(report.sentences)
+    assert said["randread"].startswith("host: near is fastest with 122,400 IOPS, +20.0 %")
+    assert said["seqread"].startswith("host: near is fastest with 478 MiB/s")
+    assert "9 cells were both predicted and measured" in said["Prediction"]
+    assert "off by 8 % in the median, and by +100.0 % at the worst" in said["Prediction"]
+    assert "the fastest was predicted in 2 of 3 comparisons" in said["Prediction"]
+    (prediction,) = [one for one in report.notices if one.topic == "Prediction"]
+    assert "1 are off by more than 10 %" in prediction.text
+    assert prediction.grave
+    assert report.doubts == ["Prediction (27 runs)"]
+
+
+def test_before_and_after(store: Store, reported: Reported) -> None:
+    def later(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        outcome, points = host(found)
+        if found["stack"] == "far":
+            outcome["read"] = {**outcome["read"], "iops": outcome["read"]["iops"] * 1.5}
+        return outcome, points
+
+    made.add(store, labels(), host)
+    made.add(store, labels(), later, name="after")
+    said = dict(reported("1", "2").sentences)
+    assert said["Change"] == (
+        "after against unbalanced, of 9 cells: faster in 2 (most: far randread, +50.0 %) and no"
+        " difference seen in 7."
+    )
+
+
+def test_stacks_that_are_alike(store: Store, reported: Reported) -> None:
+    def alike(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        return made.measured(found, 1e5 + 100 * int(found["repeat"])), made.series(1e5)
+
+    made.add(store, labels(), alike)
+    said = dict(reported("1").sentences)["randread"]
+    assert said == "no difference seen between raid1, near and far: about 100,200 IOPS."
+
+
+@pytest.mark.usefixtures("both")
+def test_every_chart_follows_the_schema(reported: Reported) -> None:
+    report = reported("1", "2")
+    assert len(report.charts) == len(charts_of(report)) > 20
+    for chart in report.charts:
+        spec = export.standalone(chart)
+        json.dumps(spec, allow_nan=False)
+        altair.Chart.from_dict(spec, validate=True)
+        assert chart.table.rows, chart.name
+        assert chart.title
+
+
+@pytest.mark.usefixtures("sweep")
+def test_charts_of_a_sweep_follow_the_schema(reported: Reported) -> None:
+    report = reported("1")
+    for chart in report.charts:
+        altair.Chart.from_dict(export.standalone(chart), validate=True)
+    axes = {name for name in charts_of(report) if name.startswith("axis-")}
+    assert axes == {
+        *("axis-0-0-bw", "axis-0-0-iops", "axis-0-0-mean"),
+        *("axis-1-0-iops", "axis-1-0-mean"),
+    }
+    by_depth = next(chart for chart in report.charts if chart.name == "axis-1-0-iops")
+    assert "Diamonds" in by_depth.note
+    assert len(by_depth.table.rows) == 12
+
+
+@pytest.mark.usefixtures("both")
+def test_reads_and_writes_of_a_mix_are_in_one_bar(reported: Reported) -> None:
+    report = reported("1")
+    random = next(chart for chart in report.charts if chart.name == "fastest-random")
+    rows = random.spec["data"]["values"]
+    mixed = [row for row in rows if row["name"] == "raid1 rand75read"]
+    assert [row["op"] for row in mixed] == ["read", "write"]
+    assert mixed[0]["v"] + mixed[1]["v"] == mixed[0]["total"] == 102_000
+    assert (mixed[0]["least"], mixed[0]["most"]) == (101_000, 103_000)
+    assert mixed[0]["low"] < 101_500
+    assert mixed[0]["high"] > 102_500
+    assert {row["name"].split()[1] for row in rows} == {"randread", "rand75read"}
+    assert "fastest-sequential" in charts_of(report)
+
+
+@pytest.mark.usefixtures("both")
+def test_figures_that_were_not_measured_have_no_section(reported: Reported) -> None:
+    anchors = {section.anchor for section in reported("2").sections}
+    assert {"raw", "members"}.isdisjoint(anchors)
+    assert {"result", "cells", "time", "latency", "axes"} <= anchors
+
+
+def test_a_run_without_a_series_is_not_drawn_over_time(store: Store, reported: Reported) -> None:
+    def bare(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        return made.measured(found), []
+
+    made.add(store, labels()[:1], bare, environment={}, raw="")
+    report = reported("1")
+    assert [s.anchor for s in report.sections if s.anchor in {"time", "raw"}] == []
+    ((topic, said),) = report.sentences
+    assert topic == "seqread"
+    assert said == "391 MiB/s; an I/O takes 1.05 ms, 99 % of them at most 3.50 ms."
+
+
+@pytest.mark.usefixtures("both")
+def test_who_served_what(reported: Reported) -> None:
+    report = reported("1")
+    (section,) = [section for section in report.sections if section.anchor == "members"]
+    tables = [item for item in section.items if isinstance(item, Table)]
+    tree = next(table for table in tables if table.title == "What raid1 stands on")
+    assert [row[0] for row in tree.rows] == [
+        "md4",
+        "└ sda3",
+        "  └ sda",
+        "└ nvme0n1p3",
+        "  └ nvme0n1",
+    ]
+    reads = next(chart for chart in report.charts if chart.name == "members-read")
+    shares = {row["device"]: row["share"] for row in reads.spec["data"]["values"]}
+    assert shares == {"nvme0n1": 0.6, "sda": 0.4}
+
+
+@pytest.mark.usefixtures("both")
+def test_set_up(reported: Reported) -> None:
+    text = plain(reported("1").html())
+    assert "32 × AMD EPYC 7302P" in text
+    assert (
+        "mdadm --create /dev/md4 --level=raid10 --raid-devices=2 --layout=n2 --chunk=512K"
+        " --bitmap=none --metadata=1.2 /dev/nvme0n1p3 /dev/sda3" in text
+    )
+    assert "mkfs.ext4 /dev/md4" in text
+    assert "rw=randrw\nbs=4k\niodepth=32" in text
+    assert "sdaschedulermq-deadlinenone27 runs" in re.sub(r"\n\s*", "", text)
+
+
+def test_commands_of_simulated_stacks(store: Store, reported: Reported) -> None:
+    stacks = {
+        "near": {"level": 10, "members": ["a", "b"], "layout": "o2", "bitmap": True},
+        "outer": {"level": 1, "members": ["near", "c", "missing"], "write_mostly": ["c"]},
+    }
+    made.add(store, labels()[:3], host, runner="sim", environment={}, experiment={"stacks": stacks})
+    text = plain(reported("1").html())
+    assert (
+        "mdadm --create /dev/md/near --level=10 --raid-devices=2 --layout=o2 --chunk=512K"
+        " --bitmap=internal /dev/a /dev/b" in text
+    )
+    assert "--bitmap=none /dev/md/near missing --write-mostly /dev/c" in text
+
+
+def hostile(store: Store) -> None:
+    def outcome(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        figures, points = host({**found, "workload": "randread", "stack": "raid1"})
+        figures["devices"][1]["name"] = figures["devices"][2]["name"] = HOSTILE
+        figures["warnings"] = [HOSTILE]
+        return figures, points
+
+    every = [{**one, "stack": HOSTILE + one["stack"], HOSTILE: "1"} for one in labels()]
+    environment = {**made.ENVIRONMENT, "programs": {HOSTILE: HOSTILE}}
+    made.add(
+        store,
+        every,
+        outcome,
+        title=HOSTILE,
+        raw=HOSTILE,
+        environment=environment,
+        experiment={"stacks": {HOSTILE: {"level": 1, "members": [HOSTILE]}}},
+        options=lambda found: {"rw": "randread" if found["stack"] else "", "name": HOSTILE},
+    )
+
+
+def test_hostile_labels_are_text(store: Store, reported: Reported) -> None:
+    hostile(store)
+    report = reported("1", title=HOSTILE, command=HOSTILE)
+    found = Parsed(report.html())
+    assert "img" not in {tag for tag, _ in found.elements}
+    assert len(found.scripts) == 3
+    data = json.loads(found.scripts[0])
+    assert data.keys() == {"config", "specs", "chooser"}
+    for tag, attributes in found.elements:
+        assert tag not in {"link", "iframe", "base", "object"}
+        assert not attributes.keys() & {"src", "srcset", "action"}
+        assert not any(name.startswith("on") for name in attributes)
+    for chart in report.charts:
+        altair.Chart.from_dict(export.standalone(chart), validate=True)
+    lines = report.markdown().splitlines()
+    assert "\u2028" not in report.markdown()
+    fenced = False
+    for line in lines:
+        fenced ^= line.startswith("```")
+        assert fenced or "<img" not in line
+
+
+@pytest.mark.usefixtures("both")
+def test_what_the_chooser_begins_with(reported: Reported) -> None:
+    def chooser(**rest: str) -> Chooser:
+        (section,) = [s for s in reported("1", **rest).sections if s.anchor == "axes"]
+        (item,) = [item for item in section.items if isinstance(item, Chooser)]
+        return item
+
+    names = {field["name"]: field["title"] for field in chooser().fields}
+    assert names[chooser().start["x"]] == "stack"
+    assert names[chooser(metric="p99").start["y"]] == "99th percentile of the latency"
+    assert names[chooser(x="workload").start["x"]] == "workload"
+    assert len(chooser().rows) == 9
+    with pytest.raises(UsageError, match="--x: no label is called 'iodepht'"):
+        reported("1", x="iodepht")
+    with pytest.raises(UsageError, match="--metric: no run has 'iosp'; did you mean"):
+        reported("1", metric="iosp")
+
+
+@pytest.mark.usefixtures("both")
+def test_a_label_that_only_one_campaign_has_makes_series_of_it(
+    store: Store, reported: Reported
+) -> None:
+    every = [{**one, "kernel": kernel} for one in labels() for kernel in ("4.19", "5.3")]
+    made.add(store, every, host, runner="sim", raw="")
+    report = reported("1", "3")
+    assert [series.name for series in report.view.series] == [
+        "host",
+        "sim kernel=4.19",
+        "sim kernel=5.3",
+    ]
+
+
+def test_raw_output_is_cut(store: Store, reported: Reported) -> None:
+    made.add(store, labels()[:1], host, raw="x" * 100_000)
+    html = reported("1").html()
+    assert html.count("x" * 40_000) == 1
+    assert "x" * 50_000 not in html
+    assert "--raw" in plain(html)
+
+
+def test_a_page_of_long_runs_stays_small(store: Store, reported: Reported) -> None:
+    def long(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        return made.measured(found, 1e5), made.series(1e5, 3600)
+
+    every = [
+        {"stack": stack, "workload": f"randread{n}", "repeat": str(repeat)}
+        for stack in ("raid1", "near")
+        for n in range(8)
+        for repeat in (1, 2)
+    ]
+    made.add(store, every, long, options=lambda _: {"rw": "randread"}, raw="")
+    report = reported("1")
+    chart = next(chart for chart in report.charts if chart.name == "time-0")
+    rows = chart.spec["data"]["values"]
+    assert len(rows) == 2 * 240
+    assert all(row["l"] <= row["v"] <= row["h"] for row in rows)
+    assert "15 intervals in a point" in chart.note
+    assert chart.table.rows[0][2] == "3,600"
+    assert len(report.html()) < 3_000_000
+
+
+def test_imported_runs_say_less(store: Store, reported: Reported) -> None:
+    def imported(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        outcome = made.measured(found)
+        for way in ("read", "write"):
+            clat = dict(outcome[way]["clat_ns"])
+            clat.pop("bins", None)
+            few = {"p99_9": None, "p99_99": None}
+            if found["workload"] == "randread":  # only a mean is known
+                few |= dict.fromkeys(made.QUANTILES)
+            outcome[way] = {**outcome[way], "clat_ns": clat | few}
+        for device in outcome["devices"]:
+            device.update(dict.fromkeys(("sectors", "merges", "ticks_ns", "busy_ns", "queue_ns")))
+        for key in ("cpu", "settings", "steady"):
+            del outcome[key]
+        return outcome, []
+
+    made.add(store, labels(), imported, runner="fio", environment={}, raw="")
+    report = reported("1")
+    assert "imported" in report.facts
+    assert report.notices == []
+    assert {"result", "cells", "latency", "members"} <= {one.anchor for one in report.sections}
+    for chart in report.charts:
+        altair.Chart.from_dict(export.standalone(chart), validate=True)
+    assert "<html" in report.html()
+
+
+def test_commands_have_their_time(store: Store, reported: Reported) -> None:
+    def command(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        outcome = made.measured(found, 0)
+        took = 10**9 * (1 if found["stack"] == "near" else 2) + 10**6 * int(found["repeat"])
+        one = {"wall_ns": took, "user_ns": 10**8, "system_ns": 10**8, "status": 0}
+        outcome |= {"command": {"argv": ["git", "grep"], "runs": [one, one]}, "devices": []}
+        return outcome, []
+
+    made.add(store, labels(), command)
+    report = reported("1")
+    text = plain(report.html())
+    assert "near is fastest with 1.00 s, −50.0 % against raid1" in text
+    assert "Commands" in text
