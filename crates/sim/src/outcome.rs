@@ -12,6 +12,8 @@ use blklab_stats::{Merge, Quantiles, QuantilesSummary, Timeline};
 pub struct Outcome {
     /// Simulated time that counts: without the ramp.
     pub runtime_ns: u64,
+    /// Simulated time that devices were watched: all of it, the ramp included.
+    pub watched_ns: u64,
     /// The jobs' reads.
     pub read: Direction,
     /// The jobs' writes.

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from blklab.analysis.metrics import watched
 from blklab.units import format_count, format_duration
 
 BUSY: Final = 0.95
@@ -44,7 +45,7 @@ def saturation(device: Mapping[str, Any], runtime_ns: int) -> tuple[float, str]:
 
 
 def _limits(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> Iterator[str]:
-    runtime = max(1, outcome["runtime_ns"])
+    runtime = watched(outcome)
     saturated = []
     for device in outcome["devices"]:
         share, part = saturation(device, runtime)
@@ -78,11 +79,11 @@ def _is_throttled(device: Mapping[str, Any]) -> bool:
 def _processor(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> float:
     """Returns the share of the time for which a job's processor works."""
     jobs = sum(job["numjobs"] for job in document["jobs"]) + bool(document["replay"])
-    return float(outcome["processor_ns"] / (max(1, jobs) * max(1, outcome["runtime_ns"])))
+    return float(outcome["processor_ns"] / (max(1, jobs) * watched(outcome)))
 
 
 def _shares(outcome: Mapping[str, Any]) -> Iterator[str]:
-    runtime = max(1, outcome["runtime_ns"])
+    runtime = watched(outcome)
     if len(outcome["devices"]) < 2:
         return
     for way, name in ((0, "reads"), (1, "writes")):
@@ -127,7 +128,7 @@ def _balancers(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> Itera
 
 
 def _waits(outcome: Mapping[str, Any]) -> Iterator[str]:
-    runtime = max(1, outcome["runtime_ns"])
+    runtime = watched(outcome)
     for device in outcome["devices"]:
         ios = max(1, sum(device["ios"]))
         if _is_throttled(device):

@@ -114,6 +114,11 @@ def flat(outcome: Outcome) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def watched(outcome: Outcome) -> int:
+    """Returns the time that devices' counts are of, ns: with the ramp, in a simulation."""
+    return max(1, outcome.get("watched_ns") or outcome.get("runtime_ns") or 1)
+
+
 def leaves(outcome: Outcome) -> list[Mapping[str, Any]]:
     """Returns the devices that share the I/O out among them: those with nothing below them."""
     return [device for device in outcome.get("devices") or [] if device.get("leaf", True)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from blklab.analysis import compare, explain, oddities
-from blklab.analysis.metrics import METRICS, leaves
+from blklab.analysis.metrics import METRICS, leaves, watched
 from blklab.analysis.resampling import Difference
 from blklab.analysis.suspicions import suspicions
 from blklab.errors import UsageError
@@ -214,7 +214,7 @@ def _busy(runs: Sequence[Run]) -> Iterator[Notice]:
     used: dict[tuple[str, str], int] = {}
     for run in runs:
         outcome = run.outcome or {}
-        runtime = max(1, outcome.get("runtime_ns") or 1)
+        runtime = watched(outcome)
         for device in leaves(outcome):
             where = (run.runner, str(device["name"]))
             used[where] = used.get(where, 0) + bool(sum(device["ios"]))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from blklab.analysis import experiments
+from blklab.analysis.metrics import watched
 from blklab.analysis.reference import Reference
 from blklab.analysis.validate import Validation
 from blklab.runners import sim
@@ -170,7 +171,7 @@ def _random_hdd(lab: _Lab) -> Answer:
 
 def _twins(lab: _Lab) -> Answer:
     found = lab.outcome("slow-raid1", "randwrite")
-    runtime = max(1, found["runtime_ns"])
+    runtime = watched(found)
     ticks = [disk["ticks_ns"][1] / max(1, disk["ios"][1]) / 1e6 for disk in found["devices"]]
     busy = [disk["busy_ns"] / runtime for disk in found["devices"]]
     return Answer(

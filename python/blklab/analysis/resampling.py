@@ -168,16 +168,23 @@ def _of_pairs(
     change: float,
     confidence: float,
 ) -> tuple[float, float]:
-    """Returns the interval of Student's t: two runs can only be resampled into themselves."""
+    """Returns the interval of Student's t: two runs can only be resampled into themselves.
+
+    Of the logarithm of the ratio, whose spread is the relative one (the delta method): a ratio is
+    never negative, and a large one is as sure as a small one.
+    """
     from scipy.special import stdtrit
 
+    if min(means) <= 0:
+        return change, change
     relative = [
-        spread / mean**2 if mean else 0.0 for mean, (spread, _) in zip(means, spreads, strict=True)
+        (spread / mean**2, degrees) for mean, (spread, degrees) in zip(means, spreads, strict=True)
     ]
-    scaled = [(part, degrees) for part, (_, degrees) in zip(relative, spreads, strict=True)]
-    t = float(stdtrit(_degrees(scaled), (1 + confidence) / 2))
-    reach = t * (1 + change) * math.sqrt(sum(relative))
-    return change - reach, change + reach
+    t = float(stdtrit(_degrees(relative), (1 + confidence) / 2))
+    reach = t * math.sqrt(sum(spread for spread, _ in relative))
+    # Beyond e^50 it is as good as unknown, and no number.
+    factor = math.exp(min(reach, 50.0))
+    return (1 + change) / factor - 1, (1 + change) * factor - 1
 
 
 def _expanded(share: float, degrees: float) -> float:

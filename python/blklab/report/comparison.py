@@ -98,7 +98,9 @@ def interval(found: "Difference") -> str:
 
 
 def change(share: float) -> str:
-    """Returns a change in percent, with its sign."""
+    """Returns a change in percent, with its sign; what is a hundredfold or more, as that."""
+    if share >= 100:
+        return ">+10,000 %"
     return f"{100 * share:+.1f} %".replace("-", "−")
 
 

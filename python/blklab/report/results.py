@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from blklab.analysis.metrics import METRICS, leaves
+from blklab.analysis.metrics import METRICS, leaves, watched
 from blklab.report import cells, terminal, words
 from blklab.report.tables.base import Column, Table, text
 from blklab.text import printable
@@ -67,14 +67,12 @@ def _pairs(plan: "Plan", results: "Sequence[Result]") -> "list[tuple[Cell, Resul
 
 def _row(cell: "Cell", result: "Result", varied: Sequence[str]) -> list[str]:
     outcome = result.outcome
-    # Devices of a host are watched a little longer than the jobs run.
-    watched = max(1, outcome.get("watched_ns") or outcome["runtime_ns"])
     disks = leaves(outcome)
     total = max(1, sum(sum(disk["ios"]) for disk in disks))
     shares = [
         f"{printable(disk['name'])} {words.share(sum(disk['ios']) / total)}" for disk in disks
     ]
-    depths = [f"{sum(disk['ticks_ns']) / watched:.0f}" for disk in disks]
+    depths = [f"{sum(disk['ticks_ns']) / watched(outcome):.0f}" for disk in disks]
     if len(disks) > 4:
         shares, depths = [f"{len(disks)} disks"], [depths[0], "…", depths[-1]]
     return [

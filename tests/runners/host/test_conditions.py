@@ -73,7 +73,7 @@ def test_arrays_that_sync_or_lack_a_member(mirror: Machine) -> None:
     assert (syncing.name, syncing.refuse) == ("array-syncing", True)
     assert "md0: found sync_action recover (25.0%), expected idle" in syncing.message
     assert (degraded.name, degraded.refuse) == ("array-degraded", True)
-    assert "found 1 members missing" in degraded.message
+    assert "found 1 of its members missing" in degraded.message
 
 
 @pytest.mark.parametrize(

@@ -303,6 +303,17 @@ impl World {
         let simulated_ios = self.gathering.ios + self.disk_ios;
         let (runtime_ns, groups, [read, write], series) = self.gathering.finish(end);
         let processor_ns = self.processor;
-        Outcome { runtime_ns, read, write, groups, devices, arrays, series, processor_ns, simulated_ios }
+        Outcome {
+            runtime_ns,
+            watched_ns: end,
+            read,
+            write,
+            groups,
+            devices,
+            arrays,
+            series,
+            processor_ns,
+            simulated_ios,
+        }
     }
 }

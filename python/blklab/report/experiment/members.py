@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from blklab.analysis.metrics import leaves, shares
+from blklab.analysis.metrics import leaves, shares, watched
 from blklab.report import words
 from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tip
 from blklab.report.experiment.layout import colour, fewer, opacity, rows
@@ -157,7 +157,7 @@ def _figures(cell: Cell) -> Iterator[list[str]]:
     outcomes = [run.outcome or {} for run in cell.runs]
     for name, (reads, writes) in split.items():
         mine = [
-            (one, outcome.get("runtime_ns") or 1)
+            (one, watched(outcome))
             for outcome in outcomes
             for one in leaves(outcome)
             if one["name"] == name
@@ -209,7 +209,7 @@ def _trees(view: View) -> Iterator[Table]:
 def _branches(
     devices: Sequence[Mapping[str, Any]], outcome: Mapping[str, Any]
 ) -> Iterator[list[str]]:
-    runtime = outcome.get("runtime_ns") or 1
+    runtime = watched(outcome)
     names = {one["name"] for one in devices}
 
     def below(name: str | None, depth: int, seen: frozenset[str]) -> Iterator[list[str]]:

@@ -119,8 +119,8 @@ def _arrays(beneath: Sequence[Layer]) -> Iterator[Finding]:
         if degraded not in {None, "", "0"}:
             yield Finding(
                 "array-degraded",
-                f"{layer.name}: found {degraded} members missing, expected none: it reads and"
-                f" writes otherwise than whole; see mdadm --detail /dev/{layer.name}",
+                f"{layer.name}: found {degraded} of its members missing, expected none: it reads"
+                f" and writes otherwise than whole; see mdadm --detail /dev/{layer.name}",
                 True,
             )
 
