@@ -163,10 +163,10 @@
     ];
     const written = (field, as) =>
       field.numeric ? field.label.replaceAll("datum.value", "datum." + as) : "datum." + as;
-    const layer = [
-      { transform: [{ filter: "datum.low != null && datum.low > 0" }], mark: { type: "rule", strokeWidth: 4, opacity: 0.25 }, encoding: { y: { ...up, field: "low" }, y2: { field: "high" } } },
-    ];
-    if (x.kind === "label") layer.push({ mark: { type: "line", strokeWidth: 1.7 }, encoding: { y: { ...up, field: "y" } } });
+    const layer = [];
+    const bounded = data.filter((row) => row.low != null && row.low > 0);  // a scale may be logarithmic
+    if (bounded.length) layer.push({ data: { values: bounded }, mark: { type: "rule", strokeWidth: 4, opacity: 0.25 }, encoding: { y: { ...up, field: "low" }, y2: { field: "high" } } });
+    if (x.kind === "label" && x.numeric) layer.push({ mark: { type: "line", strokeWidth: 1.7 }, encoding: { y: { ...up, field: "y" } } });
     layer.push({ mark: { type: "point", filled: true, size: 46, opacity: 1 }, encoding: { y: { ...up, field: "y" }, tooltip } });
     return {
       data: { values: data },

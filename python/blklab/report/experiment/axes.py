@@ -184,6 +184,7 @@ def _lines(
         )
         note += " Diamonds: the knee, where throughput over latency is largest."
     if not any(row["low"] is not None for row in data):
+        del layers[0]
         note = note.removeprefix("Bars: the 95 % interval of the mean.").strip()
     spec = chart_spec(data, transform=texts, encoding={"x": x}, layer=layers)
     around = titled(view, cells, line, [label])

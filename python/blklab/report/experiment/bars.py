@@ -46,10 +46,12 @@ def _chart(view: View, cells: Sequence[Cell], order: str, title: str, metric: st
     notes = [f"{what}."]
     if view.loads:
         notes.append(f"Each at the {loads} that brings the most.")
-    if any(row["least"] is not None for row in data):
+    repeated, sure = (any(row[key] is not None for row in data) for key in ("least", "low"))
+    if repeated and sure:
         notes.append("Thin whiskers: the range of repeats; thick: the 95 % interval of the mean.")
-    elif any(row["low"] is not None for row in data):
-        notes.append("Whiskers: the 95 % interval of the mean.")
+    elif repeated or sure:
+        what = "the range of repeats" if repeated else "the 95 % interval of the mean"
+        notes.append(f"Whiskers: {what}.")
     if len(chosen) > len(drawn):
         notes.append(f"The first {MOST_ROWS} of {len(chosen)}; the table below has all.")
     return Chart(
@@ -128,6 +130,8 @@ def _spec(view: View, data: Sequence[Spec], metric: str) -> Spec:
     }
     layers: list[Spec] = [bars]
     for ends, width, see in ((("low", "high"), 5.0, 0.45), (("least", "most"), 1.2, 0.9)):
+        if all(row[ends[0]] is None for row in data):
+            continue
         layers.append(
             {
                 "transform": [*only, {"filter": f"datum.{ends[0]} != null"}],
