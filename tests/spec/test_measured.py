@@ -197,6 +197,13 @@ def test_a_key_is_the_same_for_the_same_cell(expand: Expand) -> None:
             "workloads.w.options: exec_prerun: no such option, or none that is passed on to fio",
         ),
         ("[workloads.w]\noptions = { verify = \"a\\nb=c\" }", "verify: found 'a\\nb=c', printable"),
+        ("[targets.x]\ndirectory = \"/tmp\\u0000x\"", "a path is wanted"),
+        ("[targets.x]\ndirectory = ''", "targets.x.directory: found '', a path is wanted"),
+        ("[sweep]\nstack = ['a']", "sweep.stack: is no setting: matrix chooses stacks"),
+        (
+            "[workloads.w]\ncommand = ['ls']\ndirectory = '../x'",
+            "workloads.w.directory: found '../x', a directory below the target is wanted",
+        ),
         ("[settings]\nmax_ios = 5", "settings.max_ios: only simulations count I/Os"),
         ("[workloads.w]\nsize = '1m'\nfsync_share = 0.5", "fio has no such word"),
     ],
@@ -206,6 +213,11 @@ def test_mistakes_are_named(expand: Expand, more: str, said: str) -> None:
         expand(more)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_name_to_destroy_is_a_name(expand: Expand) -> None:
+    with pytest.raises(UsageError, match=r"destroy\[0\]: found '', the stable name of a device"):
+        expand(old='destroy = ["wwn-0x5000"]', new='destroy = [""]')
 
 
 def test_each_runner_says_what_it_needs(expand: Expand) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from blklab.report import terminal, words
 from blklab.report.tables.base import Column, Table, text
+from blklab.spec.measured import writes
 from blklab.text import printable
 from blklab.units import format_size
 
@@ -91,8 +92,12 @@ def consequences(plan: "Plan") -> list[str]:
     for document in _first_of_each(plan):
         target = document["target"]
         if "device" in target:
+            written = any(
+                writes(cell.document) for cell in plan.cells if cell.document["target"] == target
+            )
+            would = "would be OVERWRITTEN" if written else "would only be read"
             named = ", ".join(document["destroy"]) or "nothing"
-            lines.append(f"{target['device']} would be used as it is; `destroy` names {named}")
+            lines.append(f"{target['device']} {would}; `destroy` names {named}")
         elif document["file_bytes"]:
             where = target.get("filesystem") or target["directory"]
             lines.append(f"{format_size(document['file_bytes'])} would be written below {where}")

@@ -29,12 +29,17 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 @contextmanager
 def started(
-    arguments: Sequence[str], directory: Path, *, apart: bool = False
+    arguments: Sequence[str],
+    directory: Path,
+    *,
+    apart: bool = False,
+    descriptors: Sequence[int] = (),
 ) -> Iterator[tuple[Process, list[int]]]:
     """Runs a command for the block, in a session of its own, and stops it should it be left early.
 
     Gives the process and the pipes to read its output from: one for stdout and stderr, or two, if
-    they are wanted `apart`. Raises BlklabError if it cannot be started.
+    they are wanted `apart`. It has these `descriptors` of ours, by the same numbers. Raises
+    BlklabError if it cannot be started.
     """
     pipes = [os.pipe() for _ in range(1 + apart)]
     try:
@@ -46,6 +51,7 @@ def started(
                 stdout=pipes[0][1],
                 stderr=pipes[-1][1],
                 start_new_session=True,
+                pass_fds=descriptors,
             )
         except OSError as error:
             name = printable(arguments[0])

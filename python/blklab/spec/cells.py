@@ -229,6 +229,10 @@ def _cells(source: load.Source, changes: Sequence[Change], runner: str) -> Itera
 def _tried(experiment: Experiment, axes: Mapping[str, object]) -> Sequence[Point]:
     """Returns the points of the sweep. Raises Problems for what the matrix varies already."""
     for key in experiment.sweep:
+        if key in OWN:
+            raise problems.fail(
+                f"sweep.{key}", "is no setting: matrix chooses stacks and workloads"
+            )
         if key in axes:
             raise problems.fail(f"sweep.{key}", "is varied by matrix as well: one of the two")
     return sweep.points(experiment.sweep)

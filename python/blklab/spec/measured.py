@@ -75,6 +75,25 @@ def document(
     }
 
 
+READING: Final = frozenset({"read", "randread"})
+"""What a job may do (`rw`) without writing."""
+
+
+def job_writes(options: Mapping[str, str]) -> bool:
+    """Tells whether a job in fio's words may write; fio's default is to read."""
+    said = options.get("rw", options.get("readwrite", "read"))
+    return said.partition(":")[0] not in READING
+
+
+def writes(document: Mapping[str, Any]) -> bool:
+    """Tells whether a cell may write to its target: a job does, or what comes before the jobs.
+
+    This is the one answer: whoever claims a device, or guards it, asks here.
+    """
+    prepared = document.get("host", {}).get("precondition", "none") != "none"
+    return prepared or any(job_writes(job["options"]) for job in document["jobs"])
+
+
 def extent(document: Mapping[str, Any]) -> int:
     """Returns how large a file the jobs of a cell want, bytes; 0 without one."""
     ends = [0]

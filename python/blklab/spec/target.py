@@ -2,25 +2,48 @@
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
-from blklab.spec.fields import NUMBER, SECTOR, Seconds, Share, Size, Table
+from blklab.spec.fields import NUMBER, SECTOR, Seconds, Share, Size, Table, shown
 from blklab.spec.stack import KeyedError
 
 PLACES: Final = ("directory", "filesystem", "device")
 """What a target is, one of them: files in a directory, a mounted filesystem, a raw device."""
 
 
+def _path(value: Any) -> str:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError(f"found {shown(value)}, a path is wanted")
+    return value
+
+
+def _stable(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise ValueError(f"found {shown(value)}, the stable name of a device is wanted")
+    return value
+
+
+Path = Annotated[str, BeforeValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})]
+
+
 class Target(Table):
     """A stack as it is on this host."""
 
-    directory: Annotated[str, Field(min_length=1)] | None = None
+    directory: Path | None = None
     """Measured in a file that blklab makes in a directory of its own below it."""
 
-    filesystem: Annotated[str, Field(min_length=1)] | None = None
+    filesystem: Path | None = None
     """The same, and it must be where a filesystem is mounted."""
 
-    device: Annotated[str, Field(min_length=1)] | None = None
+    device: Path | None = None
     """Measured as it is, without a filesystem."""
 
     size: Annotated[Size, Field(gt=0)] | None = None
@@ -87,5 +110,7 @@ class HostRun(Table):
         return Steady() if self.steady else None
 
 
-StableId = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
+StableId = Annotated[
+    str, BeforeValidator(_stable), WithJsonSchema({"type": "string", "minLength": 1})
+]
 """What a device is called wherever it is plugged in: by-id name, serial, WWN."""

@@ -221,6 +221,15 @@ class Command(Table):
 
     times: Annotated[int, Field(ge=1, le=10_000), NUMBER] = 5
 
+    @field_validator("directory")
+    @classmethod
+    def _below(cls, value: str | None) -> str | None:
+        if value is not None and (
+            value.startswith("/") or ".." in value.split("/") or "\0" in value
+        ):
+            raise ValueError(f"found {shown(value)}, a directory below the target is wanted")
+        return value
+
     @field_validator("command")
     @classmethod
     def _plain(cls, words: list[str]) -> list[str]:

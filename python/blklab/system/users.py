@@ -135,11 +135,28 @@ def _held(related: dict[str, Path]) -> Iterator[str]:
 
 
 def _looped(related: dict[str, Path], roots: Roots) -> Iterator[str]:
+    """Loop devices over the device, and those that share a loop device's file with it.
+
+    A file may have several names (hard links): it is told by its inode.
+    """
+    mine = {_inode(path) for node in related.values() if (path := loop_file(node))} - {None}
     for loop in entries(roots.sys / "block"):
         backing = loop_file(loop)
-        number = _block_device(Path(backing)) if backing else None
-        if number in related and loop.resolve() not in related.values():
+        if backing is None or loop.resolve() in related.values():
+            continue
+        number = _block_device(Path(backing))
+        if number in related:
             yield f"{name_of(number, roots)} is the file of {loop.name}"
+        elif mine and _inode(backing) in mine:
+            yield f"its file is that of {loop.name} as well"
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def openers(device: Device, roots: Roots) -> list[Opener]:

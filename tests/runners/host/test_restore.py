@@ -191,3 +191,35 @@ def test_a_loop_device_with_another_file_keeps_its_settings(loops: Loops, here: 
     assert restore(here).problems == [
         f"{name}: found file:{second}, expected file:{first}: not written to"
     ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"id": 1, "directory": {"parent": 5, "name": "x", "kind": "", "point": ""}}',
+        '{"id": 1, "directory": {"parent": "/tmp\\u0000", "name": "x", "kind": "", "point": ""}}',
+        '{"done": 1e999}',
+        "[" * 100_000,
+        '{"id": 1, "settings": {"device": {"name": 5}, "values": {}}}',
+    ],
+)
+def test_a_damaged_journal_stops_no_other(machine: Machine, disks: list[Layer], line: str) -> None:
+    path = left_by_another(machine, disks)
+    owner = path.read_text().splitlines()[0]
+    damaged = machine.roots.state / "journal-1-damaged.jsonl"
+    damaged.write_text(f"{owner}\n{line}\n")
+    (machine.roots.state / "journal-folder").mkdir()
+    restored = restore(machine.roots)
+    assert len(restored.done) == 3
+    (problem,) = restored.problems
+    assert "damaged, expected a journal of blklab" in problem
+    assert not path.exists()
+    assert damaged.exists()
+
+
+def test_what_others_may_have_written_is_not_acted_on(machine: Machine, disks: list[Layer]) -> None:
+    path = left_by_another(machine, disks)
+    machine.roots.state.chmod(0o777)
+    with pytest.raises(UsageError, match="no one else to write there"):
+        restore(machine.roots)
+    assert path.exists()

@@ -104,7 +104,7 @@ def test_a_mounted_filesystem_and_a_mount_that_is_missing(
     path = write(tmp_path, f'filesystem = "{point}"')
     refused = run("run", path, "--on", "host")
     assert refused.status == 2
-    assert f"{point}: found a directory on" in refused.err
+    assert f"{point}: found a directory" in refused.err
     assert "expected a mounted filesystem" in refused.err
     subprocess.run(["mount", device, point], check=True)
     try:

@@ -242,6 +242,19 @@ def test_a_loop_device_over_the_device(loops: Loops, journal: Journal) -> None:
     loops.detach(upper)
 
 
+def test_a_file_by_two_names(loops: Loops, journal: Journal, tmp_path: Path) -> None:
+    """Two loop devices over one file, by a hard link: the other may be mounted."""
+    backing = loops.file("disk")
+    device = loops.attach(backing)
+    (tmp_path / "other").hardlink_to(backing)
+    other = loops.attach(tmp_path / "other")
+    with (
+        pytest.raises(BlklabError, match=f"its file is that of {Path(other).name} as well"),
+        claim(device, journal, writes=True, destroy=[f"file:{backing}"]),
+    ):
+        pass
+
+
 def test_two_cannot_claim_the_same(loops: Loops, journal: Journal) -> None:
     file = loops.file()
     device = loops.attach(file)

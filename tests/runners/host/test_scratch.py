@@ -1,6 +1,7 @@
 """The directory that files are made in: made and removed without being led astray."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.host import scratch as module
+from blklab.runners.host.fio import layout
 from blklab.runners.host.journal import Directory, Journal
 from blklab.runners.host.restore import restore
 from blklab.runners.host.scratch import remove, scratch
@@ -97,6 +99,25 @@ def test_a_link_put_in_its_place_is_noticed_and_not_followed(
 
 
 @ROOT_ONLY
+def test_a_directory_put_in_its_place_is_not_written_to(
+    journal: Journal, place: Path, tmp_path: Path
+) -> None:
+    """Whoever owns the directory above renames ours away, and puts one with a link there."""
+    if shutil.which("fio") is None:
+        pytest.skip("fio is not installed")
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious" * 512)
+    with scratch(place, journal, needed=1 << 20) as made:
+        made.path.rename(place / "away")
+        made.path.mkdir()
+        (made.path / "data").symlink_to(victim)
+        layout.fill("fio", made.place("data"), 1 << 20, tmp_path, seed=1)
+        assert victim.read_bytes() == b"precious" * 512
+        assert (place / "away" / "data").stat().st_size == 1 << 20
+        with pytest.raises(BlklabError, match="put in its place"):
+            made.verify()
+
+
 def test_what_is_mounted_in_it_stays(journal: Journal, place: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.mkdir()
@@ -142,7 +163,7 @@ def test_no_room(journal: Journal, place: Path) -> None:
 
 def test_a_filesystem_that_is_not_mounted(journal: Journal, place: Path) -> None:
     with (
-        pytest.raises(UsageError, match=r"found a directory on .*, expected a mounted filesystem"),
+        pytest.raises(UsageError, match=r"found a directory.*, expected a mounted filesystem"),
         scratch(place, journal, needed=1, mounted=True),
     ):
         pass

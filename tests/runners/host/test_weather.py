@@ -94,6 +94,27 @@ def test_a_disk_that_is_not_named_by_its_stable_name(
     assert digest(backing) == before
 
 
+@pytest.mark.parametrize("kind", ["fill", "random"])
+def test_preparing_is_writing(run: Run, tmp_path: Path, loops: Loops, kind: str) -> None:
+    """A workload that only reads, on a disk that nobody named: its preparation would write."""
+    backing = loops.file("disk", 16 << 20)
+    device = loops.attach(backing)
+    before = digest(backing)
+    path = experiment(tmp_path, f'device = "{device}"', [])
+    path.write_text(path.read_text() + f'[host]\nprecondition = "{kind}"\n')
+    refused = run("run", path, *HOST, "--set", "rw=randread")
+    assert refused.status == 2
+    assert "found nothing of it in `destroy`" in refused.err
+    assert digest(backing) == before
+    named = experiment(tmp_path, f'device = "{device}"', [f"file:{backing}"])
+    named.write_text(named.read_text() + f'[host]\nprecondition = "{kind}"\n')
+    dry = run("run", named, *HOST, "--set", "rw=randread", "--dry-run")
+    assert "would be OVERWRITTEN" in dry.out
+    assert digest(backing) == before
+    assert run("run", named, *HOST, "--set", "rw=randread").status == 0
+    assert digest(backing) != before
+
+
 def test_what_is_mounted(run: Run, tmp_path: Path, loops: Loops) -> None:
     backing = loops.file("disk", 16 << 20)
     signed("ext4", backing)
@@ -248,6 +269,48 @@ def test_the_stores_disk_is_full(run: Run, tmp_path: Path, loops: Loops) -> None
     finally:
         subprocess.run(["umount", point], check=True)
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".blklab")] == []
+
+
+@pytest.mark.parametrize(
+    ("sweep", "said"),
+    [
+        ("scheduler = ['cfq-2']", "scheduler: found 'cfq-2', expected one of"),
+        ("stripe_cache_size = [512]", "stripe_cache_size: found on none of"),
+        ("'vm.drop_caches' = [3]", "found 'vm.drop_caches', expected one of"),
+        ("'vm.no_such_thing' = [3]", "this kernel has no /proc/sys/vm/no_such_thing"),
+    ],
+)
+def test_a_setting_that_is_none_is_told_before_anything_runs(
+    run: Run, tmp_path: Path, loops: Loops, sweep: str, said: str
+) -> None:
+    device = loops.attach(loops.file("disk", 16 << 20))
+    path = experiment(tmp_path, f'device = "{device}"', [])
+    path.write_text(path.read_text().replace("randwrite", "randread") + f"[sweep]\n{sweep}\n")
+    refused = run("run", path, *HOST)
+    assert refused.status == 2
+    assert said in refused.err
+    assert query.all_campaigns(Store()) == []
+
+
+def test_two_targets_on_one_disk_are_told_before_anything_runs(
+    run: Run, tmp_path: Path, loops: Loops
+) -> None:
+    backing = loops.file("disk", 16 << 20)
+    device = loops.attach(backing)
+    path = experiment(tmp_path, f'device = "{device}"', [f"file:{backing}"])
+    path.write_text(path.read_text() + f'[targets.again]\ndevice = "{device}"\n')
+    refused = run("run", path, *HOST)
+    assert refused.status == 1
+    assert "in use, so not written to" in refused.err
+    assert query.all_campaigns(Store()) == []
+
+
+def test_a_share_of_a_device(run: Run, tmp_path: Path, loops: Loops) -> None:
+    device = loops.attach(loops.file("disk", 16 << 20))
+    path = experiment(tmp_path, f'device = "{device}"', [], size="50%")
+    outcome = run("run", path, *HOST, "--set", "rw=randread", "--json")
+    assert outcome.status == 0, outcome.err
+    assert json.loads(outcome.out)[0]["read"]["total_ios"] > 0
 
 
 def test_no_room_for_the_file(run: Run, tmp_path: Path) -> None:

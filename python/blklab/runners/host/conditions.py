@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab.errors import UsageError
+from blklab.spec import fio_words
+from blklab.spec.measured import writes
 from blklab.store.series import Point
 from blklab.system import diskstats
 from blklab.system.environment import governors, memory
@@ -186,10 +188,12 @@ def _data_bytes(
     """Returns how many bytes a cell's jobs touch; None if that is not known."""
     sizes: list[int] = []
     for job in cell["jobs"]:
-        if "size" in job["options"]:
-            sizes.append(int(job["options"]["size"]))
-        elif "device" in target and beneath and beneath[0].node is not None:
-            sizes.append(_size(beneath[0].node))
+        whole = _size(beneath[0].node) if beneath and beneath[0].node is not None else None
+        size, share = fio_words.portion(job["options"].get("size", "100%"))
+        if share is None:
+            sizes.append(size)
+        elif "device" in target and whole is not None:
+            sizes.append(int(share * whole))
         else:
             return cell.get("file_bytes")
     return max(sizes, default=None)
@@ -262,13 +266,9 @@ def _shingled(beneath: Sequence[Layer], cells: Sequence[Mapping[str, Any]]) -> I
 
     Their writes collapse when what they collect them in is full: `collapse` sees that afterwards.
     """
-    writes = any(
-        not re.fullmatch(r"(rand)?read", job["options"].get("rw", "read"))
-        for cell in cells
-        for job in cell["jobs"]
-    )
+    written = any(writes(cell) for cell in cells)
     for layer in beneath:
-        if layer.kind != "disk" or layer.node is None or not writes:
+        if layer.kind != "disk" or layer.node is None or not written:
             continue
         zoned = text(layer.node / "queue/zoned") or "none"
         model = text(layer.node / "device/model") or ""

@@ -206,9 +206,9 @@ def read(path: Path) -> Left:
         return left
     try:
         _fill(left, [json.loads(line) for line in whole])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise BlklabError(
-            f"{path}: {error!r}, expected a journal of blklab; not acted on"
+            f"{path}: damaged, expected a journal of blklab; not acted on: look, and remove it"
         ) from None
     if torn and len(torn) > 1 << 20:
         raise BlklabError(f"{path}: a last line of {len(torn)} bytes, expected a journal of blklab")
@@ -229,15 +229,26 @@ def _fill(left: Left, lines: list[dict[str, Any]]) -> None:
             if known is not None:
                 known = {**known, "node": Path(known["node"]), "ids": tuple(known["ids"])}
                 device = Device(**known)
+                if not all(isinstance(one, str) for one in (device.name, device.number)):
+                    raise ValueError("no device")
             values = {str(key): str(value) for key, value in line["settings"]["values"].items()}
             left.entries[int(line["id"])] = Settings(device, values)
         else:
-            left.entries[int(line["id"])] = Directory(**line["directory"])
+            made = Directory(**line["directory"])
+            if not all(
+                isinstance(value, str) and "\0" not in value for value in vars(made).values()
+            ):
+                raise ValueError("no paths")
+            left.entries[int(line["id"])] = made
 
 
 def all_left(roots: Roots) -> list[Path]:
     """Returns the journals that are there, dead or alive, the oldest first."""
-    found = [path for path in entries(roots.state) if path.name.startswith("journal-")]
+    found = [
+        path
+        for path in entries(roots.state)
+        if path.name.startswith("journal-") and (path.is_symlink() or not path.is_dir())
+    ]
     return sorted(found, key=lambda path: (path.lstat().st_mtime_ns, path.name))
 
 

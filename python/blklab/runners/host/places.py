@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab.errors import UsageError
-from blklab.runners.host.fio import jobfile
 from blklab.runners.host.journal import Journal
 from blklab.runners.host.safety import Claim, claim
 from blklab.runners.host.scratch import Scratch, scratch
+from blklab.spec.measured import writes
 
 WORK: Final = 64 << 20
 """Bytes for fio's logs and output: an hour of points of hundreds of jobs."""
@@ -76,9 +76,13 @@ class Places:
             self._made[key] = self._make(document, same)
         return self._made[key]
 
+    def warnings(self) -> list[str]:
+        """Returns what is doubtful about the places that were made."""
+        return [warning for place in self._made.values() for warning in place.warnings]
+
     def _make(self, document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> Place:
         target = document["target"]
-        writes = any(jobfile.writes(one["jobs"]) for one in documents)
+        written = any(writes(one) for one in documents)
         if document["command"] is not None:
             directory = Path(target.get("filesystem") or target["directory"])
             if not directory.is_dir():
@@ -89,12 +93,12 @@ class Places:
                 claim(
                     target["device"],
                     self._journal,
-                    writes=writes,
+                    writes=written,
                     destroy=document["destroy"],
                     yes_destroy=self._yes_destroy,
                 )
             )
-            return Place(claimed.path, self._directory(), claimed, writes)
+            return Place(claimed.path, self._directory(), claimed, written)
         made = self._stack.enter_context(
             scratch(
                 target.get("filesystem") or target["directory"],
@@ -103,7 +107,7 @@ class Places:
                 mounted="filesystem" in target,
             )
         )
-        return Place(made.path / DATA, self._directory(), made, True)
+        return Place(made.place(DATA), self._directory(), made, True)
 
     def _directory(self) -> Path:
         """Returns the private directory for fio's own files, made when it is first needed."""

@@ -30,6 +30,8 @@ def restore(roots: Roots) -> Restored:
     time.
     """
     did = Restored()
+    if roots.state.is_dir():
+        journals.directory(roots)  # root acts on what stands there: nobody else may have written it
     for path in journals.all_left(roots):
         try:
             with journals.taken(path, roots) as left:

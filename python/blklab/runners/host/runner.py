@@ -4,7 +4,6 @@ Order: repeats are interleaved (all cells once, then all again), so that a drift
 look like a difference between cells.
 """
 
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any, Final
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.base import Ledger
-from blklab.runners.host import conditions, programs
-from blklab.runners.host.fio import jobfile
+from blklab.runners.host import conditions, programs, settings
+from blklab.runners.host.fio import jobfile, layout
 from blklab.runners.host.fio.process import Live
 from blklab.runners.host.fio.program import find_fio
 from blklab.runners.host.journal import Journal
@@ -71,25 +70,23 @@ class Host:
         documents = [cell.document for cell in plan.cells]
         if any(document["jobs"] for document in documents):
             find_fio()
-        with Journal(self._roots) as journal:
-            for of_target in _by_target(documents):
-                self._check_target(of_target, journal)
-
-    def _check_target(self, documents: Sequence[Document], journal: Journal) -> None:
-        target = documents[0]["target"]
-        self._layers += conditions.layers_of(target, self._roots)
-        for document in documents:  # so that no cell is found to be no job after hours of others
-            jobfile.render(document, Path("/"))
-        with ExitStack() as stack:
+        # All at once, as when it runs: two targets may be one disk.
+        with Journal(self._roots) as journal, ExitStack() as stack:
             places = Places(stack, journal, self._yes_destroy)
-            for place in {id(p): p for p in (places.of(d, documents) for d in documents)}.values():
-                for warning in place.warnings:
-                    self._note(warning)
+            for document in documents:
+                layers = conditions.layers_of(document["target"], self._roots)
+                self._layers += [layer for layer in layers if layer not in self._layers]
+                # So that no cell is found to be no job, or no setting, after hours of others.
+                jobfile.render(document, Path("/"))
+                settings.check(document["settings"], layers, self._roots)
+                places.of(document, documents)
+            for warning in places.warnings():
+                self._note(warning)
 
     def environment(self) -> dict[str, Any]:
         """Returns what it takes to believe the results."""
         return {
-            **environment(_unique(self._layers), self._roots),
+            **environment(self._layers, self._roots),
             "programs": programs.versions(),
             "lsblk": programs.lsblk(),
         }
@@ -141,7 +138,7 @@ class Host:
 
     def _findings(self, cell: Cell) -> list[conditions.Finding]:
         """Returns what would spoil a cell; what an earlier one left to be written is waited for."""
-        os.sync()
+        layout.sync()
         for _ in range(PATIENCE):
             findings = conditions.check(
                 cell.document["target"], [cell.document], self._roots, passed_by=self._force
@@ -153,14 +150,3 @@ class Host:
 
 def _turn(cell: Cell) -> tuple[int, int]:
     return int(cell.labels["repeat"]), cell.number
-
-
-def _by_target(documents: Sequence[Document]) -> list[list[Document]]:
-    found: dict[str, list[Document]] = {}
-    for document in documents:
-        found.setdefault(document["target"]["name"], []).append(document)
-    return list(found.values())
-
-
-def _unique(layers: Sequence[Layer]) -> list[Layer]:
-    return list({layer.name: layer for layer in layers}.values())

@@ -26,9 +26,17 @@ class Scratch:
     """A directory that blklab made."""
 
     path: Path
+    """Its name, for messages: whoever may write in the directory above can make it another's."""
     warnings: tuple[str, ...]
-    identity: tuple[int, int] = field(repr=False)
-    """Filesystem and inode."""
+    descriptor: int = field(repr=False)
+    """The directory itself, whatever is called so by now."""
+
+    def place(self, name: str) -> Path:
+        """Returns where a file in it is, for this process and for children with the descriptor.
+
+        Through the descriptor: no name that others could give to something else is resolved.
+        """
+        return Path(f"/proc/self/fd/{self.descriptor}") / name
 
     def verify(self) -> None:
         """Raises BlklabError if the path leads elsewhere by now.
@@ -36,10 +44,10 @@ class Scratch:
         Whoever may write in the directory above could have put a link in its place.
         """
         try:
-            status = self.path.lstat()
+            status, made = self.path.lstat(), os.fstat(self.descriptor)
         except OSError as error:
             raise BlklabError(f"{self.path}: {error.strerror}: it was removed in the run") from None
-        if not stat.S_ISDIR(status.st_mode) or (status.st_dev, status.st_ino) != self.identity:
+        if (status.st_dev, status.st_ino) != (made.st_dev, made.st_ino):
             raise BlklabError(
                 f"{self.path}: not the directory that was made there: put in its place"
             )
@@ -69,9 +77,13 @@ def scratch(
         warnings = [*_warnings(real, mount), *_owned_by_others(real, parent)]
         name = PREFIX + secrets.token_hex(16)
         number = journal.directory(real, name)
+        made = -1
         try:
-            yield Scratch(real / name, tuple(warnings), _made(parent, name, real))
+            made = _made(parent, name, real)
+            yield Scratch(real / name, tuple(warnings), made)
         finally:
+            if made >= 0:
+                os.close(made)
             remove_in(parent, name)
             journal.done(number)
     finally:
@@ -90,14 +102,18 @@ def _opened(directory: Path) -> tuple[int, Path]:
         raise UsageError(f"{directory}: {reason}; name a directory to make files in") from None
 
 
-def _made(parent: int, name: str, real: Path) -> tuple[int, int]:
-    """Makes the directory; mkdir follows no link and takes no name that is there."""
+def _made(parent: int, name: str, real: Path) -> int:
+    """Makes the directory and opens it; mkdir follows no link and takes no name that is there."""
     try:
         os.mkdir(name, 0o700, dir_fd=parent)
+        descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
     except OSError as error:
         raise UsageError(f"{real}: cannot make a directory there: {error.strerror}") from None
-    status = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    return status.st_dev, status.st_ino
+    status = os.fstat(descriptor)
+    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) != 0o700:
+        os.close(descriptor)
+        raise BlklabError(f"{real / name}: another's directory was put in its place")
+    return descriptor
 
 
 def _check_mounted(named: Path, real: Path, mount: Mount | None, roots: Roots) -> None:

@@ -163,6 +163,25 @@ def applied(
             journals.release(descriptor)
 
 
+def check(settings: Mapping[str, str], devices: Sequence[Layer], roots: Roots) -> None:
+    """Raises UsageError for settings that cannot be made here, as far as that is seen beforehand.
+
+    A key that no device has, or a scheduler that this kernel has not; other values are only known
+    to be right when the kernel takes them.
+    """
+    plan = _plan({key: _checked(key, value) for key, value in settings.items()}, devices, roots)
+    for device, keys in plan.items():
+        if device is None or "scheduler" not in keys:
+            continue
+        known = (text(path_of(device.node, "scheduler", roots)) or "").replace("[", "")
+        names = known.replace("]", "").split()
+        if names and settings["scheduler"] not in names:
+            raise UsageError(
+                f"settings: {device.name}: scheduler: found {settings['scheduler']!r}, expected one"
+                f" of {', '.join(names)}"
+            )
+
+
 def _checked(key: str, value: str) -> str:
     if not re.fullmatch(r"[\w.:,+-][\w.:,+ -]{0,99}", value, re.ASCII):
         raise UsageError(f"settings: {key}: found {value!r}, expected a word or a number")

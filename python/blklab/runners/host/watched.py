@@ -44,6 +44,7 @@ def measured(
                 _prepared(document, place),
                 place.path,
                 place.work,
+                may_write=place.writes,
                 progress=progress,
                 proc=roots.proc,
                 ready=lambda: watching.enter_context(sampler),

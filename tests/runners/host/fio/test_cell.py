@@ -100,9 +100,13 @@ def test_a_device_is_filled_and_written_at_random(device: Path, work: Path, make
     del document["file_bytes"]
     del document["jobs"][0]["options"]["size"]
     document["host"]["precondition"] = "random"
+    before = device.read_bytes()
+    with pytest.raises(BlklabError, match="is not to be written to, and the cell would"):
+        cell.measure(document, device, work)
+    assert device.read_bytes() == before
     phases = []
     outcome, _, _ = cell.measure(
-        document, device, work, progress=lambda live: phases.append(live.phase)
+        document, device, work, may_write=True, progress=lambda live: phases.append(live.phase)
     )
     assert outcome["read"]["total_ios"] == 100
     content = device.read_bytes()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from blklab.errors import UsageError
 from blklab.fio import output
 from blklab.runners.host.fio import jobfile, process, program
+from blklab.spec.measured import job_writes
 from tests.runners.host.fio.conftest import MAKE
 
 
@@ -59,7 +60,7 @@ def test_how_long_fio_will_take(make: MAKE) -> None:
     ],
 )
 def test_who_writes(options: dict[str, str], expected: bool) -> None:
-    assert jobfile.writes([{"options": options}]) is expected
+    assert job_writes(options) is expected
 
 
 @pytest.mark.parametrize("name", ["a]b", "a\nb", "", "global", "include", "a\x00", "$x", "é", " a"])

@@ -9,6 +9,7 @@ from blklab.fio import logs, output
 from blklab.runners.host.fio import command, jobfile, layout, process, steady
 from blklab.runners.host.fio.process import Progress, silent
 from blklab.runners.host.fio.program import find_fio
+from blklab.spec.measured import job_writes, writes
 from blklab.store.series import Point
 
 INTERVAL_NS: Final = 10**9
@@ -30,16 +31,19 @@ def measure(
     path: Path,
     directory: Path,
     *,
+    may_write: bool = False,
     progress: Progress = silent,
     proc: Path = Path("/proc"),
     ready: Callable[[], object] = lambda: None,
 ) -> Measured:
     """Measures one cell on a file or a device, or runs its command in the directory `path`.
 
-    The caller has made sure that `path` may be written. `directory` is for private files, which
-    are removed again. `ready` is called when everything is prepared and the measurement begins;
-    counters of devices should be read then. Raises BlklabError.
+    A device is written to only with `may_write`: the caller has claimed it for that. `directory`
+    is for private files, which are removed again. `ready` is called when everything is prepared
+    and the measurement begins; counters of devices should be read then. Raises BlklabError.
     """
+    if path.is_block_device() and not may_write and writes(cell):
+        raise BlklabError(f"{path}: is not to be written to, and the cell would")
     if cell.get("command"):
         return _command(cell, path, progress, proc, ready)
     return _jobs(cell, path, directory, progress, proc, ready)
@@ -118,7 +122,7 @@ def _run(
         directory,
         target=path,
         seconds=jobfile.seconds(cell, runtime_ns),
-        readonly=not jobfile.writes(cell["jobs"]),
+        readonly=not any(job_writes(job["options"]) for job in cell["jobs"]),
         progress=progress,
         phase=phase,
     )

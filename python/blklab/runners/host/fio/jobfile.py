@@ -1,7 +1,7 @@
 """The text of fio's job file for a cell."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +13,6 @@ LOG: Final = "log"
 
 OWN_TIMES: Final = frozenset({"runtime", "timeout", "ramp_time", "startdelay", "loops"})
 """fio's options with which a job takes its own time."""
-
-READING: Final = frozenset({"read", "randread"})
 
 _PLAIN: Final = re.compile(r"[\w./:+,@=-]+", re.A)
 """Paths without anything that fio's parser knows: its variables, comments, quotes, blanks."""
@@ -31,16 +29,6 @@ def filename(path: Path) -> str:
     """
     text = str(path.absolute())
     return text.replace(":", "\\:") if _PLAIN.fullmatch(text) else LINK
-
-
-def writes(jobs: Sequence[Mapping[str, Any]]) -> bool:
-    """Tells whether any job may write."""
-    return any(direction(job["options"]) not in READING for job in jobs)
-
-
-def direction(options: Mapping[str, str]) -> str:
-    """Returns what a job does, by either of fio's names for it; fio's default is to read."""
-    return options.get("rw", options.get("readwrite", "read")).partition(":")[0]
 
 
 def seconds(cell: Mapping[str, Any], runtime_ns: int | None = None) -> float | None:

@@ -3,7 +3,8 @@
 import math
 import os
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from blklab.errors import BlklabError
 from blklab.fio import output
 from blklab.runners.host.fio import jobfile, process
 from blklab.runners.host.fio.process import Progress, silent
+from blklab.spec.measured import job_writes
 
 BLOCK: Final = 1 << 20
 """Bytes; large enough for any device's full speed, and for the stripes of most arrays."""
@@ -109,13 +111,34 @@ def _write(
 
 def drop_caches(proc: Path = Path("/proc")) -> str | None:
     """Syncs and empties the page cache, as far as we may; returns a warning if we may not."""
-    os.sync()
+    sync()
     path = proc / "sys" / "vm" / "drop_caches"
-    try:
-        path.write_text("3\n")
-    except OSError as error:
-        return f"caches were not dropped: {path}: {error.strerror}"
-    return None
+    failed: list[OSError] = []
+
+    def drop() -> None:
+        try:
+            path.write_text("3\n")
+        except OSError as error:
+            failed.append(error)
+
+    _interruptibly(drop)
+    return f"caches were not dropped: {path}: {failed[0].strerror}" if failed else None
+
+
+def sync() -> None:
+    """Has everything written that is not yet."""
+    _interruptibly(os.sync)
+
+
+def _interruptibly(call: Callable[[], object]) -> None:
+    """Waits for a call that may take minutes in the kernel, so that Ctrl-C is heard meanwhile.
+
+    In the main thread no handler would run until it returns.
+    """
+    thread = threading.Thread(target=call, name="blklab-sync", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
 
 
 def precondition(
@@ -140,6 +163,6 @@ def precondition(
         fill(fio, target, size, directory, seed=seed, progress=progress)
     if kind == "random":
         jobs = [job["options"] for job in cell["jobs"]]
-        writing = [one for one in jobs if jobfile.direction(one) not in jobfile.READING]
+        writing = [one for one in jobs if job_writes(one)]
         like = (writing or jobs)[0]
         scatter(fio, target, size, directory, like=like, seed=seed, progress=progress)

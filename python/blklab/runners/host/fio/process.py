@@ -112,10 +112,18 @@ def run(
             (own / LINK).symlink_to(target.absolute())
         output = own / "job.json"
         options = ["--output-format=json+", *(["--readonly"] if readonly else [])]
-        said = play(fio, own / "job.fio", output, options, seconds, progress, phase)
+        said = play(
+            fio, own / "job.fio", output, options, seconds, progress, phase, descriptors(target)
+        )
         logs = {path.name: path.read_text(errors="replace") for path in own.glob("*.log")}
         command = ["fio", *options, "job.fio"]
         return Ran(output.read_text(errors="replace"), said, logs, command)
+
+
+def descriptors(target: Path | None) -> list[int]:
+    """Returns the descriptors that a path goes through: fio needs them to open it."""
+    match = re.match(r"/proc/self/fd/(\d+)/", str(target))
+    return [int(match[1])] if match else []
 
 
 def play(
@@ -126,6 +134,7 @@ def play(
     seconds: float | None,
     progress: Progress = silent,
     phase: str = "measure",
+    inherited: Sequence[int] = (),
 ) -> str:
     """Runs a job file in its directory and returns what fio said, its JSON being in `output`.
 
@@ -134,7 +143,7 @@ def play(
     """
     # Progress once a second, also without a terminal; the rates only once fio can tell its end.
     command = [fio, *options, f"--output={output}", "--eta=always", job.name]
-    with tied.started(command, job.parent) as (process, pipes):
+    with tied.started(command, job.parent, descriptors=inherited) as (process, pipes):
         said = _watch(process, pipes[0], seconds, progress, phase)
     written = output.read_text(errors="replace") if output.exists() else ""
     if process.returncode < 0:
