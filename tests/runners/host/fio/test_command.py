@@ -1,6 +1,7 @@
 """Commands as a workload."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,11 @@ def test_an_interrupt_stops_the_command(tmp_path: Path) -> None:
     number = int((tmp_path / "pid").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
+
+
+def test_what_a_command_leaves_running_is_not_waited_for(tmp_path: Path) -> None:
+    script = "sleep 600 & echo $! > left; echo done >&2"
+    (found,) = command.run(["sh", "-c", script], tmp_path, 1)
+    os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
+    assert found.status == 0
+    assert found.wall_ns < 300 * 10**9

@@ -83,7 +83,7 @@ def _once(
 ) -> Repeat:
     started = time.perf_counter_ns()
     with tied.started([program, *argv[1:]], directory, apart=True) as (process, pipes):
-        said = _drain(pipes, started, number, progress)
+        said = _drain(process.pid, pipes, started, number, progress)
         _, status, usage = os.wait4(process.pid, 0)
         took = time.perf_counter_ns() - started
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -97,25 +97,30 @@ def _once(
     )
 
 
-def _drain(pipes: Sequence[int], started: int, number: int, progress: Progress) -> str:
-    """Reads what a command writes until it and whoever has its output are done."""
+def _drain(pid: int, pipes: Sequence[int], started: int, number: int, progress: Progress) -> str:
+    """Reads what a command writes until it ends; what it left running may hold the pipes on."""
     err = pipes[-1]
     open_ = list(pipes)
     said = b""
     told = time.monotonic()
-    while open_:
-        ready, _, _ = select.select(open_, [], [], 1.0)
-        for descriptor in ready:
-            chunk = os.read(descriptor, 1 << 16)
-            if not chunk:
-                open_.remove(descriptor)
-            elif descriptor == err:
-                said = (said + chunk)[-MOST_SAID:]
-        if time.monotonic() - told >= 1:
-            told = time.monotonic()
-            seconds = (time.perf_counter_ns() - started) / 1e9
-            progress(Live(seconds, None, phase=f"command {number + 1}"))
-    return said.decode(errors="replace")
+    ended = os.pidfd_open(pid)
+    try:
+        while True:
+            ready, _, _ = select.select([*open_, ended], [], [], 1.0)
+            if ready == [ended]:
+                return said.decode(errors="replace")
+            for descriptor in (one for one in ready if one != ended):
+                chunk = os.read(descriptor, 1 << 16)
+                if not chunk:
+                    open_.remove(descriptor)
+                elif descriptor == err:
+                    said = (said + chunk)[-MOST_SAID:]
+            if time.monotonic() - told >= 1:
+                told = time.monotonic()
+                seconds = (time.perf_counter_ns() - started) / 1e9
+                progress(Live(seconds, None, phase=f"command {number + 1}"))
+    finally:
+        os.close(ended)
 
 
 def outcome(argv: Sequence[str], runs: Sequence[Repeat], nothing: dict[str, Any]) -> dict[str, Any]:
