@@ -18,6 +18,7 @@ SAID: Final[Mapping[str, str]] = {
     "better": "better",
     "worse": "worse",
     "same": "no difference seen",
+    "differ": "these two runs differ",
     "unknown": "not known",
 }
 """Verdicts, as they are read."""

@@ -59,23 +59,29 @@ def table(one: "Tuning") -> Table:
 def conclusion(one: "Tuning") -> str:
     """Returns what mattered, in a sentence."""
     best = one.best
-    worse = {effect.setting for effect in one.effects if effect.verdict == "worse"} - best.keys()
-    quiet = list(
-        dict.fromkeys(
-            effect.setting
-            for effect in one.effects
-            if effect.setting not in best and effect.setting not in worse
-        )
-    )
+    rest: dict[str, set[str]] = {}
+    for effect in one.effects:
+        if effect.setting not in best:
+            rest.setdefault(effect.setting, set()).add(effect.verdict)
+    worse = [setting for setting, verdicts in rest.items() if "worse" in verdicts]
+    alone = [setting for setting in rest if setting not in worse and "differ" in rest[setting]]
+    unknown = [
+        setting for setting in rest if setting not in {*worse, *alone} and rest[setting] != {"same"}
+    ]
+    quiet = [setting for setting in rest if setting not in {*worse, *alone, *unknown}]
     parts = [
         f"{printable(setting)} = {printable(effect.value)} is for the better"
         f" ({change(effect.difference.change)}, {interval(effect.difference)})"
         for setting, effect in best.items()
     ]
-    if worse:
-        parts.append(f"{_listed(sorted(worse))}: leave as it is, others are worse")
-    if quiet:
-        parts.append(f"{_listed(quiet)}: no difference seen")
+    for settings, said in (
+        (worse, "leave as it is, others are worse"),
+        (alone, "runs differ, but each was run once: repeats = 2 or more"),
+        (unknown, "not known"),
+        (quiet, "no difference seen"),
+    ):
+        if settings:
+            parts.append(f"{_listed(sorted(settings))}: {said}")
     return "; ".join(parts) + "." if parts else "Nothing was tried beside the baseline."
 
 
