@@ -110,7 +110,7 @@ def tune(
         effects = _effects(measured, settings, together=together, confidence=confidence)
         base = [sample.value for run, sample in measured if _is_baseline(run, settings)]
         mean = sum(base) / len(base) if base else None
-        note = _left_out(measured, settings) if together else ""
+        note = _left_out(measured, runs, settings) if together else ""
         found.append(Tuning(labels, metric, mean, effects, note))
     if not found:
         raise UsageError(f"campaign {campaign.number}: its runs have no {metric}")
@@ -176,16 +176,15 @@ def _paired(
     return found
 
 
-def _left_out(measured: Sequence[Measured], settings: Sequence[str]) -> str:
-    """Returns how many combinations are missing, if any."""
-    values = [dict.fromkeys(run.labels[setting] for run, _ in measured) for setting in settings]
-    every = math.prod(map(len, values))
+def _left_out(measured: Sequence[Measured], tried: Sequence[Run], settings: Sequence[str]) -> str:
+    """Returns how many combinations of what was tried are missing, if any."""
+    every = math.prod(len({run.labels[setting] for run in tried}) for setting in settings)
     missing = every - len(_groups(measured, settings))
     if not missing:
         return ""
     return (
-        f"{missing} of {every} combinations were not measured: where one value of a setting is"
-        " missing, the others are not compared with it"
+        f"{missing} of {every} combinations {'was' if missing == 1 else 'were'} not measured: a"
+        " value is compared only where that which it is compared with was"
     )
 
 

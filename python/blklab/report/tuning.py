@@ -22,6 +22,8 @@ def show(console: "Console", tunings: "Sequence[Tuning]", kept: "Kept", *, alone
     for one in tunings:
         terminal.draw(console, table(one))
         console.print(conclusion(one))
+        if one.note:
+            console.print(f"note: {one.note}")
     lines = keep(kept)
     if lines:
         console.print()
