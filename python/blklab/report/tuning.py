@@ -55,7 +55,9 @@ def table(one: "Tuning") -> Table:
     labels = " ".join(f"{key}={value}" for key, value in one.labels.items())
     base = "" if one.baseline is None else f", baseline {figure(one.metric, one.baseline)}"
     title = f"{METRICS[one.metric].what}{base}"
-    return Table(f"{printable(labels)}: {title}" if labels else title, columns, rows, spare=("p",))
+    # What was tried and the verdict are the last to go.
+    spare = ("95 % interval", "p", "runs", "against", "change")
+    return Table(f"{printable(labels)}: {title}" if labels else title, columns, rows, spare=spare)
 
 
 def conclusion(one: "Tuning") -> str:
