@@ -1,12 +1,14 @@
 """Sets of runs beside each other."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from blklab.analysis import fail_if
-from blklab.analysis.compare import Comparison, Side, compare, over_time, sides
+from blklab.analysis.compare import Comparison, Side, compare, sides
+from blklab.analysis.samples import Points, over_time
 from blklab.errors import UsageError
 from blklab.store.query import Run
 from blklab.store.series import Point
@@ -63,7 +65,7 @@ def test_the_values_of_a_label() -> None:
     runs = [*three(100, stack="raid1", bs="4k"), *three(50, stack="near", bs="4k")]
     found = sides([("x", runs)], between="stack")
     assert [side.name for side in found] == ["stack=raid1", "stack=near"]
-    (row,) = compare(found, ["iops"], no_points).rows
+    (row,) = compare(found, ["iops"], no_points, chosen={"stack"}).rows
     assert (row.labels, row.verdicts) == ({}, ["worse"])
 
 
@@ -141,7 +143,7 @@ def pair(base: float, other: float) -> Comparison:
     ],
 )
 def test_conditions(text: str, fails: bool) -> None:
-    found = fail_if.failures(pair(100, 90), fail_if.parse(text), sure=False)
+    found = fail_if.judged(pair(100, 90), fail_if.parse(text), sure=False).failed
     assert found == ([f"new: {text}"] if fails else [])
 
 
@@ -151,18 +153,128 @@ def test_a_doubtful_failure_is_none_when_it_must_be_sure() -> None:
         (100.0, 120.0, 80.0), (94.0, 110.0, 70.0)
     )]  # fmt: skip
     found = compare([Side("a", noisy[0]), Side("b", noisy[1])], ["iops"], no_points)
-    assert fail_if.failures(found, condition, sure=False)
-    assert not fail_if.failures(found, condition, sure=True)
-    assert fail_if.failures(pair(100, 50), condition, sure=True)
+    assert fail_if.judged(found, condition, sure=False).failed
+    doubtful = fail_if.judged(found, condition, sure=True)
+    assert (doubtful.failed, doubtful.unjudged(allow_missing=False)) == ([], [])
+    assert fail_if.judged(pair(100, 50), condition, sure=True).failed
 
 
 def test_nothing_to_judge_is_no_success() -> None:
     one, two = three(100, stack="raid1"), three(100, stack="near")
     rows = [*one, *three(100, stack="far")]
     found = compare([Side("a", rows), Side("b", two)], ["iops"], no_points)
-    with pytest.raises(UsageError, match="no cell has iops on both sides; they are told apart by"):
-        fail_if.failures(found, fail_if.parse("iops < 0.95*baseline"), sure=False)
-    assert fail_if.failures(found, fail_if.parse("iops < 200"), sure=False)
+    judged = fail_if.judged(found, fail_if.parse("iops < 0.95*baseline"), sure=False)
+    assert judged.failed == []
+    (said,) = judged.unjudged(allow_missing=True)
+    assert "no cell has iops on both sides; they are told apart by stack" in said
+    judged = fail_if.judged(found, fail_if.parse("iops < 200"), sure=False)
+    assert judged.failed == ["b stack=near: iops < 200"]
+
+
+@pytest.mark.parametrize("text", ["iops < 0.95*baseline", "iops < 50"])
+def test_a_cell_that_vanished_is_no_success(text: str) -> None:
+    one = [*three(100, workload="rd"), *three(100, workload="wr")]
+    two = [*three(100, workload="wr"), *three(100, workload="rw")]
+    two += [replace(run_, outcome=None, state="failed") for run_ in three(100, workload="rd")]
+    found = compare([Side("c1", one), Side("c2", two)], ["iops"], no_points)
+    judged = fail_if.judged(found, fail_if.parse(text), sure=False)
+    assert judged.failed == []
+    assert judged.unjudged(allow_missing=False) == ["iops: workload=rd: not measured on c2"]
+    assert judged.unjudged(allow_missing=True) == []
+
+
+def steady(_run: int) -> Sequence[Point]:
+    return [
+        Point("jobs", at * 10**9, 10**9, 90 + at % 3, 0, 4096, 0, 5.0, None) for at in range(60)
+    ]
+
+
+@pytest.mark.parametrize("text", ["iops < 0.95*baseline", "iops < 95", "p99 > 0.9*baseline"])
+@pytest.mark.parametrize("points", [no_points, steady])
+def test_of_one_run_nothing_is_sure(text: str, points: Points) -> None:
+    found = compare([Side("a", [run(100)]), Side("b", [run(50)])], ["iops", "p99"], points)
+    judged = fail_if.judged(found, fail_if.parse(text), sure=True)
+    assert judged.failed == []
+    assert judged.unjudged(allow_missing=True) == [
+        "--sure: b: one run says nothing of how the next would differ: repeats = 2 or more"
+    ]
+    assert fail_if.judged(found, fail_if.parse(text), sure=False).failed
+
+
+def test_being_sure_of_a_bound() -> None:
+    few = [run(value, repeat=str(value)) for value in (80.0, 100.0)]
+    many = [run(value, repeat=str(value)) for value in (80.0, 90.0, 100.0)]
+    for new in (few, many):
+        found = compare([Side("a", three(100)), Side("b", new)], ["iops"], no_points)
+        told = {
+            bound: fail_if.judged(found, fail_if.parse(f"iops < {bound}"), sure=True).failed
+            for bound in (95, 130)
+        }
+        assert (told[95], told[130]) == ([], ["b: iops < 130"])
+
+
+def test_two_single_runs_are_neither_better_nor_worse() -> None:
+    outcomes = [run(90.0), run(50.0)]
+
+    def points(number: int) -> Sequence[Point]:
+        iops = 90 if number == outcomes[0].id else 50
+        return [
+            Point("jobs", at * 10**9, 10**9, iops + at % 3, 0, 4096, 0, 5.0, None)
+            for at in range(60)
+        ]
+
+    sides_ = [Side("a", outcomes[:1]), Side("b", outcomes[1:])]
+    found = compare(sides_, ["iops"], points)
+    assert [row.verdicts for row in found.rows] == [["differ"]]
+    assert found.notes[0].startswith("some cells were run once")
+    both = [Side("a", three(90.0)), Side("b", outcomes[1:])]
+    assert [row.verdicts for row in compare(both, ["iops"], points).rows] == [["worse"]]
+
+
+def test_what_each_side_has_one_of_is_no_other_name_for_it() -> None:
+    reads, writes = three(100, workload="rd", bs="4k"), three(50, workload="wr", bs="4k")
+    found = [Side("a", reads), Side("b", writes)]
+    apart = compare(found, ["iops"], no_points)
+    assert (apart.by, [row.labels["workload"] for row in apart.rows]) == (
+        ["workload"],
+        ["rd", "wr"],
+    )
+    assert all(row.differences == [None] for row in apart.rows)
+    assert "they are told apart by workload: --by, or the label behind the colon" in apart.notes[0]
+    meant = compare(found, ["iops"], no_points, chosen={"workload"})
+    assert [row.verdicts for row in meant.rows] == [["worse"]]
+    assert [row.verdicts for row in compare(found, ["iops"], no_points, by=["bs"]).rows] == [
+        ["worse"]
+    ]
+
+
+def test_cells_that_were_asked_for_other_things_are_noted() -> None:
+    def asked(size: str, seconds: int, **rest: Any) -> list[Run]:
+        job = {"name": "rd", "options": {"bs": size, "filename": f"/{size}"}}
+        cell = {"jobs": [job], "runtime_ns": seconds * 10**9, "ramp_ns": 0}
+        return [replace(one, cell=cell, **rest) for one in three(100)]
+
+    found = [Side("a", asked("4k", 10)), Side("b", asked("64k", 60))]
+    assert compare(found, ["iops"], no_points).notes == [
+        "the cells are not the same: runtime: 10 s against 1m 00s",
+        "the cells are not the same: bs: 4k against 64k",
+    ]
+    assert len(compare(found, ["iops"], no_points, chosen={"bs"}).notes) == 1
+    assert len(compare(found, ["iops"], no_points, chosen={"workload"}).notes) == 1
+    other = [Side("a", asked("4k", 10)), Side("b", asked("64k", 60, runner="sim"))]
+    assert compare(other, ["iops"], no_points).notes == ["these are runs of host and sim"]
+
+
+def test_runs_that_were_forced_are_noted() -> None:
+    def doubtful(one: Run, **rest: Any) -> Run:
+        return replace(one, outcome={**(one.outcome or {}), **rest})
+
+    new = [doubtful(one, forced=["device-busy"]) for one in three(100)[:2]]
+    new += [doubtful(run(100), warnings=["hot"])]
+    found = compare([Side("a", three(100)), Side("X", new)], ["iops"], no_points)
+    assert found.notes == [
+        "2 runs of X were forced: device-busy; 1 run of X with warnings (blklab runs show)"
+    ]
 
 
 @pytest.mark.parametrize(

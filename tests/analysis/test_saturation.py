@@ -2,7 +2,7 @@
 
 import pytest
 
-from blklab.analysis.saturation import Measured, curves
+from blklab.analysis.saturation import Measured, curves, in_flight
 from blklab.report import saturation as report
 
 
@@ -50,6 +50,16 @@ def test_jobs_in_fios_own_words_count_as_well() -> None:
     loads = [({**labels, "numjobs": str(n)}, document, outcome) for n in range(3)]
     assert curves(loads) == []  # one load, three times
     assert curves([({}, {"command": ["x"]}, {"read": {}, "write": {}})] * 3) == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "depth"),
+    [("libaio", 64), ("io_uring", 64), ("psync", 2), ("sync", 2), ("pvsync2", 2), ("mmap", 2)],
+)
+def test_synchronous_engines_have_one_in_flight(engine: str, depth: int) -> None:
+    options = {"numjobs": "2", "iodepth": "32", "ioengine": engine}
+    assert in_flight({"jobs": [{"options": options}]}) == depth
+    assert in_flight({"jobs": [{"numjobs": 2, "iodepth": 32}]}) == 64  # simulated
 
 
 def test_the_table_is_randomios() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from blklab.analysis import keeping
 from blklab.analysis.tune import settings_of, tune
 from blklab.errors import UsageError
+from blklab.report.tuning import conclusion
 from blklab.spec.sweep import AS_IS
 from blklab.store.query import CampaignRow, Run
+from blklab.store.series import Point
 
 
 def campaign(sweep: dict[str, Any]) -> CampaignRow:
@@ -75,6 +78,42 @@ def test_every_combination_tells_the_settings_apart() -> None:
     assert changes[("scheduler", "bfq")] == pytest.approx(-0.2, abs=0.01)
     assert changes[("nr_requests", "256")] == pytest.approx(0.1, abs=0.01)
     assert [effect.verdict for effect in found.effects] == ["better", "worse"]
+
+
+def test_a_combination_that_is_missing_is_no_effect() -> None:
+    """The scheduler changes nothing; the slow half of one of its values was not measured."""
+    points = {
+        (scheduler, requests): 1000.0 if requests == "64" else 100.0
+        for scheduler in ("none", "bfq", "kyber")
+        for requests in ("64", "256")
+        if (scheduler, requests) not in {("none", "256"), ("kyber", "64")}
+    }
+    sweep = {"mode": "all", "scheduler": ["none", "bfq", "kyber"], "nr_requests": [64, 256]}
+    (found,) = tune(campaign(sweep), runs(points), "iops", lambda _run: [])
+    effects = {(e.setting, e.value): (e.difference.change, e.verdict) for e in found.effects}
+    change, verdict = effects[("scheduler", "bfq")]
+    assert change == pytest.approx(0, abs=0.01)
+    assert verdict == "same"
+    assert ("scheduler", "kyber") not in effects  # never under what "none" was
+    assert effects[("nr_requests", "256")][0] == pytest.approx(-0.9, abs=0.01)
+    assert found.as_dict()["note"].startswith("2 of 6 combinations were not measured")
+
+
+def test_settings_that_were_tried_once_are_not_kept() -> None:
+    once = [run for run in runs(ONE) if run.labels["repeat"] == "0"]
+
+    def steady(run: int) -> list[Point]:
+        iops = round(once[run].outcome["read"]["iops"])  # type: ignore[index]
+        return [
+            Point("jobs", at * 10**9, 10**9, iops + at % 3, 0, 0, 0, 1.0, None) for at in range(60)
+        ]
+
+    once = [replace(run, id=at) for at, run in enumerate(once)]
+    sweep = {"scheduler": ["none", "bfq"], "nr_requests": [64]}
+    (found,) = tune(campaign(sweep), once, "iops", steady)
+    assert found.effects[0].verdict == "differ"
+    assert settings_of([found]) == {}
+    assert "scheduler: runs differ, but each was run once: repeats = 2" in conclusion(found)
 
 
 def test_what_hurts_another_workload_is_not_kept() -> None:

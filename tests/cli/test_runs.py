@@ -93,25 +93,60 @@ def test_a_run_that_is_not_kept(run: Run, small: Path) -> None:
     assert len(json.loads(run("runs", "list", "--json").out)) == 1
 
 
-@pytest.mark.usefixtures("small")
+@pytest.fixture
+def repeated(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "repeated.toml"
+    path.write_text(f"repeats = 2\n{SMALL}")
+    assert run("run", path).status == 0
+
+
+@pytest.mark.usefixtures("repeated")
 def test_comparing_stacks(run: Run) -> None:
-    outcome = run("compare", "small", "--between", "stack", "--metric", "iops")
+    outcome = run("compare", "repeated", "--between", "stack", "--metric", "iops")
     assert outcome.status == 0
     assert "I/Os a second (iops)" in outcome.out
     assert "stack=raid1" in outcome.out
     assert "worse" in outcome.out
-    document = json.loads(run("compare", "small", "--between", "stack", "--json").out)
+    document = json.loads(run("compare", "repeated", "--between", "stack", "--json").out)
     assert [row["metric"] for row in document["rows"]] == ["iops", "mean", "p99"]
+    chosen = run("compare", "repeated:stack=raid1", "repeated:stack=near", "--metric", "iops")
+    assert "worse" in chosen.out
 
 
-@pytest.mark.usefixtures("small")
+@pytest.mark.usefixtures("repeated")
 def test_a_failed_comparison_has_status_1(run: Run) -> None:
-    words = ("compare", "small", "--between", "stack", "--fail-if")
+    words = ("compare", "repeated", "--between", "stack", "--fail-if")
     failed = run(*words, "iops < 0.95*baseline", "--sure")
     assert failed.status == 1
     assert failed.err == "blklab: error: stack=near: iops < 0.95*baseline\n"
     assert run(*words, "iops < 0.01*baseline").status == 0
     assert run(*words, "iops <> 1").status == 2
+
+
+@pytest.mark.usefixtures("repeated")
+def test_a_cell_that_vanished_has_status_2(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "fewer.toml"
+    path.write_text(f"repeats = 2\n{SMALL}")
+    assert run("run", path, "--only", "stack=raid1").status == 0
+    words = ("compare", "repeated", "fewer", "--fail-if", "iops < 0.9*baseline", "--json")
+    missing = run(*words)
+    assert missing.status == 2
+    assert "iops: stack=near: not measured on fewer" in missing.err
+    document = json.loads(missing.out)
+    assert document["failed"] == []
+    assert document["unjudged"] == ["iops: stack=near: not measured on fewer"]
+    assert run(*words, "--allow-missing").status == 0
+    other = run("compare", "fewer", "repeated", *words[3:])
+    assert (other.status, json.loads(other.out)["unjudged"]) == (0, [])
+
+
+@pytest.mark.usefixtures("small")
+def test_of_one_run_nothing_is_sure(run: Run) -> None:
+    words = ("compare", "small", "--between", "stack")
+    assert "these two runs differ" in run(*words, "--metric", "iops").out
+    outcome = run(*words, "--fail-if", "iops < 0.95*baseline", "--sure")
+    assert outcome.status == 2
+    assert "one run says nothing of how the next would differ: repeats = 2 or more" in outcome.err
 
 
 def test_an_empty_store(run: Run) -> None:

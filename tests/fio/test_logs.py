@@ -136,8 +136,11 @@ def test_totals_are_conserved(jobs: list[JobLog], interval_ms: int) -> None:
 
 @given(SAMPLES, st.sampled_from([100, 1000, 7000]))
 def test_totals_do_not_depend_on_the_interval(samples: list[Sample], interval_ms: int) -> None:
-    log = JobLog(iops=samples)
-    fine, coarse = (logs.merge([log], at * 10**6, 500) for at in (interval_ms, 20_000_000))
-    # Rates times time need not be whole: half an I/O may be rounded either way.
-    total = sum(one.read_ios for one in coarse)
-    assert sum(one.read_ios for one in fine) == pytest.approx(total, rel=0, abs=1)
+    halves = [[one for one in samples if one.value % 2 == odd] for odd in (0, 1)]
+    several = [JobLog(iops=samples), *(JobLog(iops=half, bandwidth=half) for half in halves)]
+    fine, coarse = (logs.merge(several, at * 10**6, 500) for at in (interval_ms, 20_000_000))
+    # Rates times time need not be whole: half an I/O may be rounded either way, but once.
+    for field in ("read_ios", "write_ios", "read_bytes", "write_bytes"):
+        total = sum(getattr(one, field) for one in coarse)
+        assert sum(getattr(one, field) for one in fine) == total
+        assert all(getattr(one, field) >= 0 for one in fine)

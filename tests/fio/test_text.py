@@ -227,6 +227,47 @@ def test_trims_alone_are_no_result() -> None:
         outcomes(content)
 
 
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_a_text_that_was_cut_off_has_no_wrong_run(path: Path) -> None:
+    """Wherever: a run is as in the whole text (but for the disks at its end), or left out."""
+    content = path.read_text()
+    whole = {run.line: run.outcomes() for run in text.read(content)}
+    rows = content.splitlines(keepends=True)
+    left_out = 0
+    for count in range(len(rows)):
+        for run in (found := text.read("".join(rows[:count]))):
+            try:
+                outcomes_ = run.outcomes()
+            except BlklabError as error:
+                assert str(error).endswith("the text was cut off")
+                assert run is found[-1]
+                left_out += 1
+                continue
+            assert len(outcomes_) == len(whole[run.line])
+            for one, known in zip(outcomes_, whole[run.line], strict=True):
+                disks = len(one["devices"])
+                names = [
+                    [disk["name"] for disk in each["devices"]][:disks] for each in (one, known)
+                ]
+                assert names[0] == names[1]
+                for key in ("read", "write", "groups", "runtime_ns"):
+                    assert one[key] == known[key]
+                for key in ("version", "options", "usr_cpu", "ctx"):
+                    assert one["fio"][key] == known["fio"][key]
+    assert left_out > 10
+
+
+def test_a_direction_that_is_missing_is_no_zero() -> None:
+    content = sample("form-fio-3.36.txt")
+    without = content[: content.index("  write:")] + content[content.index("  lat (nsec) ") :]
+    uncounted = re.sub(r".*issued.*\n", "", without)
+    for broken in (without, uncounted, without + content):
+        with pytest.raises(
+            BlklabError, match=r"^line 2: job 'randread' has no line of what it wrote"
+        ):
+            outcomes(broken)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -78,6 +78,19 @@ def test_logs_alone_are_a_run() -> None:
     assert run["read"]["clat_ns"]["p99"] is None
 
 
+def test_a_run_that_was_cut_off_is_left_out_and_said(tmp_path: Path) -> None:
+    content = (DATA / "fio-3.25.txt").read_text()
+    path = tmp_path / "runs.txt"
+    path.write_text(content[: content.rindex("     issued")])
+    batch, notes = imported(path)
+    assert len(batch.plan.cells) == 2
+    (note,) = notes
+    assert note == (
+        f"{path}: line 75: job 'mytest' has no line of what it issued: the text was cut off:"
+        " left out"
+    )
+
+
 def test_logs_of_every_io_are_exact(tmp_path: Path) -> None:
     (tmp_path / "raw_iops.1.log").write_text(
         "0, 1, 0, 4096, 0\n500, 1, 0, 4096, 0\n1500, 1, 1, 8192, 0\n"

@@ -1,24 +1,21 @@
 """Two or more sets of runs beside each other, cell by cell."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from blklab.analysis import remarks
 from blklab.analysis.metrics import METRICS, Metric
-from blklab.analysis.resampling import Difference, Sample, difference, holm
+from blklab.analysis.resampling import Difference, Sample, difference, holm, interval
+from blklab.analysis.samples import Points, samples
 from blklab.errors import UsageError
 from blklab.spec.problems import near
 from blklab.store.query import Run
-from blklab.store.series import JOBS, Point
 
 REPEAT: Final = "repeat"
 """The label whose values are runs of the same cell."""
 
-WAYS: Final = ("read", "write")
-
 Key = tuple[str, ...]
-Points = Callable[[int], Sequence[Point]]
-"""What gives the series of a run, by its number in the store."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +34,10 @@ class Value:
     runs: int
     least: float
     most: float
+    low: float | None
+    high: float | None
+    """The confidence interval of the mean, of two runs their range; None of one run: how much the
+    next would differ is not known."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Row:
     """Of the second side and those behind it, from the first."""
 
     verdicts: Sequence[str]
-    """`better`, `worse`, `same` (no difference seen) or `unknown`, of the same sides."""
+    """`better`, `worse`, `same` (no difference seen), `differ` (one run a side, further apart than
+    each varied within: whether others would be, is not known) or `unknown`, of the same sides."""
 
 
 @dataclass(frozen=True)
@@ -128,12 +130,14 @@ def compare(
     points: Points,
     *,
     by: Sequence[str] | None = None,
+    chosen: Collection[str] = (),
     confidence: float = 0.95,
 ) -> Comparison:
     """Compares sides cell by cell; the first is the baseline.
 
     Cells are told apart by the labels that all sides have, or by those that `by` names, the others
-    being put together. Raises UsageError for figures and labels that do not exist.
+    being put together. Of `chosen` labels, the sides may have different values: they were made by
+    them. Raises UsageError for figures and labels that do not exist.
     """
     for name in metrics:
         if name not in METRICS:
@@ -146,7 +150,7 @@ def compare(
     for label in by or ():
         if label not in shared:
             raise UsageError(f"--by: not all have a label {label!r}; {near(label, shared)}")
-    labels = _telling(usable, shared) if by is None else list(by)
+    labels = _telling(usable, shared, chosen) if by is None else list(by)
     keys = list(dict.fromkeys(_key(run, labels) for side in usable for run in side.runs))
     rows = [
         row
@@ -157,7 +161,13 @@ def compare(
     if not rows:
         raise UsageError(f"nothing can be compared: no run has {' or '.join(metrics)}")
     judged = _judged(rows, confidence)
-    return Comparison([side.name for side in usable], labels, judged, _notes(usable, judged))
+    pairs = [[_cell(side, labels, key) for side in usable] for key in keys]
+    noted = remarks.notes(usable, judged, pairs, chosen)
+    return Comparison([side.name for side in usable], labels, judged, noted)
+
+
+def _cell(side: Side, labels: Sequence[str], key: Key) -> list[Run]:
+    return [run for run in side.runs if _key(run, labels) == key]
 
 
 def _shared(found: Sequence[Side]) -> list[str]:
@@ -165,13 +175,19 @@ def _shared(found: Sequence[Side]) -> list[str]:
     return [label for label in _labels(found[0].runs) if all(label in one for one in every)]
 
 
-def _telling(found: Sequence[Side], shared: Sequence[str]) -> list[str]:
-    """Returns the labels that tell cells apart: those that have more than one value on a side."""
+def _telling(found: Sequence[Side], shared: Sequence[str], chosen: Collection[str]) -> list[str]:
+    """Returns the labels that tell cells apart: those that have more than one value.
+
+    On a side, or from one side to the next, unless the sides were chosen so.
+    """
+    values = {
+        label: [{run.labels.get(label) for run in side.runs} for side in found] for label in shared
+    }
     return [
         label
-        for label in shared
+        for label, on in values.items()
         if label != REPEAT
-        and any(len({run.labels[label] for run in side.runs}) > 1 for side in found)
+        and (any(len(one) > 1 for one in on) or (label not in chosen and on[0] != set.union(*on)))
     ]
 
 
@@ -183,57 +199,30 @@ def _row(
     points: Points,
     confidence: float,
 ) -> Row | None:
-    samples = [
-        _samples([run for run in side.runs if _key(run, labels) == key], metric, points)
+    sampled = [
+        [sample for _, sample in samples(_cell(side, labels, key), metric, points)]
         for side in found
     ]
-    values = [_value(side) for side in samples]
+    values = [_value(side, confidence) for side in sampled]
     if all(value is None for value in values):
         return None
     differences = [
-        difference(samples[0], side, confidence) if samples[0] and side else None
-        for side in samples[1:]
+        difference(sampled[0], side, confidence) if sampled[0] and side else None
+        for side in sampled[1:]
     ]
     return Row(metric.name, dict(zip(labels, key, strict=True)), values, differences, [])
 
 
-def _value(samples: Sequence[Sample]) -> Value | None:
-    values = [sample.value for sample in samples]
+def _value(found: Sequence[Sample], confidence: float) -> Value | None:
+    values = [sample.value for sample in found]
     if not values:
         return None
-    return Value(sum(values) / len(values), len(values), min(values), max(values))
-
-
-def _samples(runs: Sequence[Run], metric: Metric, points: Points) -> list[Sample]:
-    found = []
-    for run in runs:
-        value = metric.of(run.outcome or {})
-        if value is not None:
-            found.append(Sample(value, over_time(metric.name, points(run.id))))
-    return found
-
-
-def over_time(metric: str, points: Sequence[Point]) -> list[float]:
-    """Returns a figure in each interval of a run's jobs; nothing for one that has no such."""
-    mine = [point for point in points if point.source == JOBS and point.width_ns > 0]
-    if len(mine) > 1 and mine[-1].width_ns < mine[0].width_ns:
-        mine.pop()  # the run ended in it
-    way, _, figure = metric.rpartition("_")
-    if way not in {"", *WAYS}:
-        return []
-    ways = [way] if way else list(WAYS)
-    match figure:
-        case "iops" | "bw":
-            key = "ios" if figure == "iops" else "bytes"
-            return [
-                sum(getattr(point, f"{one}_{key}") for one in ways) * 1e9 / point.width_ns
-                for point in mine
-            ]
-        case "mean":
-            busiest = max(ways, key=lambda one: sum(getattr(p, f"{one}_ios") for p in mine))
-            found = (getattr(point, f"{busiest}_clat_ns") for point in mine)
-            return [latency for latency in found if latency is not None]
-    return []
+    low, high = None, None
+    if len(values) == 2:
+        low, high = min(values), max(values)
+    elif len(values) > 2:
+        low, high = interval(found, confidence) or (None, None)
+    return Value(sum(values) / len(values), len(values), min(values), max(values), low, high)
 
 
 def _judged(rows: Sequence[Row], confidence: float) -> list[Row]:
@@ -255,21 +244,6 @@ def verdict(one: Difference | None, p: float | None, more: bool, alpha: float) -
         return "unknown"
     if p >= alpha or one.low <= 0 <= one.high:
         return "same"
+    if one.once:
+        return "differ"
     return "better" if (one.change > 0) == more else "worse"
-
-
-def _notes(found: Sequence[Side], rows: Sequence[Row]) -> list[str]:
-    notes = []
-    single = any(value is not None and value.runs == 1 for row in rows for value in row.values)
-    if single and any(one is not None for row in rows for one in row.differences):
-        notes.append(
-            "some cells were run once: their intervals tell how steady a run was, not how much the"
-            " next one would differ (repeats)"
-        )
-    missing = sum(value is None for row in rows for value in row.values)
-    if missing:
-        notes.append(f"{missing} of the figures are missing on one side")
-    runners = {run.runner for side in found for run in side.runs}
-    if len(runners) > 1:
-        notes.append(f"these are runs of {' and '.join(sorted(runners))}")
-    return notes

@@ -2,7 +2,7 @@
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,45 +66,93 @@ def _absolute(text: str, kind: str) -> float:
     raise ValueError(f"found {text!r}, a number or a multiple of baseline is wanted")
 
 
-def failures(comparison: Comparison, condition: Condition, *, sure: bool) -> list[str]:
-    """Returns a line for each cell and side that the condition holds of.
+@dataclass(frozen=True)
+class Judged:
+    """What a condition says of a comparison, each a line for a cell and a side."""
 
-    With `sure`, a relative bound must lie outside the confidence interval as well, on the wrong
-    side of it. Raises UsageError if there is nothing to judge: that is no success.
+    failed: Sequence[str]
+    missing: Sequence[str]
+    """Cells of the baseline that another side lacks."""
+
+    unsure: Sequence[str]
+    """Cells whose interval is not known, if the condition must be sure."""
+
+    nothing: str = ""
+    """Why no cell at all could be judged."""
+
+    def unjudged(self, *, allow_missing: bool) -> list[str]:
+        """Returns what was not judged and would have to be, for this to be a success."""
+        if self.nothing:
+            return [self.nothing]
+        return [*([] if allow_missing else self.missing), *self.unsure]
+
+
+def judged(comparison: Comparison, condition: Condition, *, sure: bool) -> Judged:
+    """Returns of which cells and sides a condition holds, and of which nothing can be said.
+
+    With `sure`, the whole confidence interval must be beyond the bound: of the change if this is
+    relative, else of the side's own mean. A cell that the baseline lacks is no failure.
     """
-    found = []
+    failed, missing, unsure = [], [], []
     rows = [row for row in comparison.rows if row.metric == condition.metric]
-    judged = [
-        value
-        for row in rows
-        for value in row.values[1:]
-        if value is not None and (row.values[0] is not None or not condition.relative)
-    ]
-    if not judged:
-        raise UsageError(
-            f"--fail-if {condition.text!r}: no cell has {condition.metric} on both sides; they"
-            f" are told apart by {', '.join(comparison.by) or 'nothing'}: see blklab runs show"
-        )
+    count = 0
     for row in rows:
+        labels = " ".join(f"{label}={value}" for label, value in row.labels.items())
         for at in range(1, len(row.values)):
-            if _holds(row, at, condition, sure=sure):
-                labels = " ".join(f"{label}={value}" for label, value in row.labels.items())
-                found.append(
-                    f"{comparison.sides[at]}{f' {labels}' if labels else ''}: {condition.text}"
-                )
-    return found
+            side = comparison.sides[at]
+            if row.values[at] is None:
+                where = f"{condition.metric}: {labels}{': ' if labels else ''}"
+                missing.append(f"{where}not measured on {side}")
+                continue
+            if row.values[0] is None and condition.relative:
+                continue
+            count += 1
+            where = f"{side}{f' {labels}' if labels else ''}"
+            if sure and _ends(row, at, condition) is None:
+                unsure.append(f"--sure: {where}: {_why(row, at, condition)}")
+            elif _holds(row, at, condition, sure=sure):
+                failed.append(f"{where}: {condition.text}")
+    nothing = (
+        ""
+        if count
+        else f"--fail-if {condition.text!r}: no cell has {condition.metric} on both sides; they"
+        f" are told apart by {', '.join(comparison.by) or 'nothing'}: see blklab runs show"
+    )
+    return Judged(failed, missing, unsure, nothing)
 
 
 def _holds(row: Row, at: int, condition: Condition, *, sure: bool) -> bool:
-    value, baseline, change = row.values[at], row.values[0], row.differences[at - 1]
-    compare = OPERATORS[condition.sign]
+    value, baseline = row.values[at], row.values[0]
     if value is None:
         return False
+    if sure:
+        points = _ends(row, at, condition) or ()
+        bound = condition.bound
+    else:
+        points = (value.mean,)
+        bound = condition.bound
+        if condition.relative:
+            bound *= 0.0 if baseline is None else baseline.mean
+    return bool(points) and all(OPERATORS[condition.sign](one, bound) for one in points)
+
+
+def _ends(row: Row, at: int, condition: Condition) -> tuple[float, ...] | None:
+    """Returns the interval and what is in it, of the share of the baseline or of the mean."""
+    value, change = row.values[at], row.differences[at - 1]
     if not condition.relative:
-        return compare(value.mean, condition.bound)
-    if baseline is None or not compare(value.mean, condition.bound * baseline.mean):
-        return False
-    if not sure:
-        return True
-    ends = (change.low, change.high) if change is not None else (None, None)
-    return all(end is not None and compare(1 + end, condition.bound) for end in ends)
+        if value is None or value.low is None or value.high is None:
+            return None
+        return value.low, value.mean, value.high
+    if change is None or change.once or change.low is None or change.high is None:
+        return None
+    return 1 + change.low, 1 + change.change, 1 + change.high
+
+
+def _why(row: Row, at: int, condition: Condition) -> str:
+    value, baseline = row.values[at], row.values[0]
+    once = value is not None and value.runs == 1
+    if condition.relative:
+        once = once and baseline is not None and baseline.runs == 1
+    if once:
+        return "one run says nothing of how the next would differ: repeats = 2 or more"
+    return "nothing tells how sure its figure is"

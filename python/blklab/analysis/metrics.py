@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+WAYS: Final = ("read", "write")
+"""The directions of I/O, in the order of pairs."""
+
 Outcome = Mapping[str, Any]
 
 
@@ -40,7 +43,7 @@ def _rate(way: str, key: str) -> Callable[[Outcome], float | None]:
 
 def _sum(key: str) -> Callable[[Outcome], float | None]:
     def of(outcome: Outcome) -> float | None:
-        found = [_rate(way, key)(outcome) for way in ("read", "write")]
+        found = [_rate(way, key)(outcome) for way in WAYS]
         there = [value for value in found if value is not None]
         return sum(there) if there else None
 
@@ -82,7 +85,7 @@ _ALL: Final = [
     Metric("bw", "bandwidth", "bandwidth", True, _sum("bw_bytes")),
     *(
         metric
-        for way in ("read", "write")
+        for way in WAYS
         for metric in (
             Metric(f"{way}_iops", f"{way}s a second", "rate", True, _rate(way, "iops")),
             Metric(f"{way}_bw", f"{way} bandwidth", "bandwidth", True, _rate(way, "bw_bytes")),

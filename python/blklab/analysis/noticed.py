@@ -4,19 +4,18 @@ Thresholds are where the detectors are: `suspicions` (single measurements), `odd
 repeats), and here. Of the same remark about many runs one sentence is made.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from blklab.analysis import compare, explain, oddities
 from blklab.analysis.metrics import METRICS, leaves, watched
 from blklab.analysis.resampling import Difference
+from blklab.analysis.samples import Points, over_time
 from blklab.analysis.suspicions import suspicions
 from blklab.errors import UsageError
 from blklab.store.query import Run
 from blklab.store.series import JOBS, Point
-
-Points = Callable[[int], Sequence[Point]]
 
 BUSY: Final = 0.98
 """Share of the time that a device has something to do without pause: iostat's %util near 100."""
@@ -158,7 +157,7 @@ def _said(run: Run) -> Iterator[_Found]:
 
 
 def _course(run: Run, points: Sequence[Point]) -> Iterator[_Found]:
-    values = compare.over_time("iops", points)
+    values = over_time("iops", points)
     mine = [point for point in points if point.source == JOBS and point.width_ns > 0]
     counts = [float(point.read_ios + point.write_ios) for point in mine][: len(values)]
     change = oddities.drift(values)
@@ -358,6 +357,6 @@ def _off(
     off = [
         (labels, one)
         for labels, one, verdict in pairs
-        if verdict in {"better", "worse"} and abs(one.change) > OFF
+        if verdict in {"better", "worse", "differ"} and abs(one.change) > OFF
     ]
     return off, len(pairs)

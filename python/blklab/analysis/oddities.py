@@ -62,11 +62,26 @@ def drift(values: Sequence[float]) -> float | None:
     if len(values) < FEWEST:
         return None
     first, last = values[:third], values[-third:]
-    sides = [[Sample(sum(part) / len(part), part)] for part in (first, last)]
+    still = _without_line(values)
+    # How much a third varies does not count its share of the drift itself.
+    sides = [
+        [Sample(sum(part) / len(part), varies)]
+        for part, varies in ((first, still[:third]), (last, still[-third:]))
+    ]
     found = difference(sides[0], sides[1])
     if found is None or found.p is None or found.p >= CERTAIN or abs(found.change) < DRIFT:
         return None
     return found.change
+
+
+def _without_line(values: Sequence[float]) -> list[float]:
+    """Returns what is left of a series about its mean without the line that fits it best."""
+    import numpy as np
+
+    series = np.asarray(values, dtype=float)
+    place = np.arange(len(series)) - (len(series) - 1) / 2
+    slope = float(place @ series) / float(place @ place)
+    return [float(value) for value in series - slope * place]
 
 
 @dataclass(frozen=True)

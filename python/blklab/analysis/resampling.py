@@ -1,18 +1,19 @@
 """How sure a difference is: few runs, each of many samples that depend on one another.
 
 Two things vary: a run from the next, and an interval from the next within a run, where neighbours
-are alike (autocorrelation). Three runs or more are resampled as they are; within fewer, intervals
-are, in blocks longer than their memory (the circular block bootstrap: Politis and Romano, 1992).
-Intervals of few runs are widened as Hesterberg does ("What Teachers Should Know About the
-Bootstrap", The American Statistician 69(4), 2015, "expanded percentile interval"); those of two
-are Student's. The test is Welch's, on runs where there are two or more, else on as many
-independent samples as the intervals are worth.
+are alike (autocorrelation). Sides of three runs or more are resampled (the bootstrap), their
+intervals widened as Hesterberg does ("What Teachers Should Know About the Bootstrap", The American
+Statistician 69(4), 2015, "expanded percentile interval"), and tested by Welch. Fewer runs can only
+be resampled into themselves: their interval is Student's. A run that stands alone against several
+is taken to vary as those do. Of one run against one, only what varied within them is known; that
+is neither how much the next would differ nor all of what a short run hides: of 95 % intervals,
+93 % hold the truth for 30 samples with a correlation of 0.7, 90 % for 60 with 0.9.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,9 +29,6 @@ SEED: Final = 20_260
 
 ENOUGH: Final = 3
 """Runs that say by themselves how much a run varies."""
-
-MEMORY_BLOCKS: Final = 2
-"""Length of a block, in correlation times."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,17 @@ class Difference:
     p: float | None
     """Probability of such a difference if there were none."""
 
+    once: bool = False
+    """Of one run a side: all that is known is what varied within the two."""
+
 
 def correlation_time(values: Sequence[float]) -> float:
     """Returns how many samples are worth an independent one, 1 at least.
 
     `1 + 2 Σρ` up to where pairs of correlations are no longer positive (Geyer, "Practical Markov
-    Chain Monte Carlo", Statistical Science 7(4), 1992: the initial positive sequence).
+    Chain Monte Carlo", Statistical Science 7(4), 1992: the initial positive sequence). Taken from
+    the mean of `n` samples, each covariance is too small by the variance of that mean, `τ / n`
+    (Marriott and Pope, Biometrika 41, 1954): that is given back once.
     """
     import numpy as np
 
@@ -71,13 +74,20 @@ def correlation_time(values: Sequence[float]) -> float:
     size = 1 << (2 * count - 1).bit_length()
     spectrum = np.abs(np.fft.rfft(centred, size)) ** 2
     rho = np.fft.irfft(spectrum, size)[:count] / power
+    bias = min(_positive(rho), count / 2) / count
+    lost = bias * (1 - np.arange(count) / count)
+    return float(min(max(1.0, _positive((rho + lost) / (1 + bias))), count / 2))
+
+
+def _positive(rho: "Array") -> float:
+    """Returns `1 + 2 Σρ` of the initial positive sequence."""
     total = 0.0
-    for lag in range(0, count - 1, 2):
+    for lag in range(0, len(rho) - 1, 2):
         pair = float(rho[lag] + rho[lag + 1])
         if pair <= 0:
             break
         total += pair
-    return float(min(max(1.0, 2 * total - 1), count / 2))
+    return 2 * total - 1
 
 
 def difference(
@@ -90,13 +100,23 @@ def difference(
     if means[0] == 0:
         return None
     change = means[1] / means[0] - 1
-    spreads = [_spread(side) for side in (baseline, other)]
-    if None in spreads:
-        return Difference(change, None, None, None)
-    known = [spread for spread in spreads if spread is not None]
+    once = len(baseline) == len(other) == 1
+    if not once and min(len(baseline), len(other)) == 1:
+        return _alone(means, max(baseline, other, key=len), confidence)
+    known = [found for side in (baseline, other) if (found := _spread(side)) is not None]
+    if len(known) < 2:
+        return Difference(change, None, None, None, once)
     p = _welch(means, known)
-    if any(1 < len(side) < ENOUGH for side in (baseline, other)):
-        return Difference(change, *_of_pairs(means, known, change, confidence), p)
+    if min(len(baseline), len(other)) < ENOUGH:
+        if min(means) <= 0:
+            return Difference(change, None, None, p, once)
+        relative = [
+            (spread / mean**2, degrees)
+            for mean, (spread, degrees) in zip(means, known, strict=True)
+        ]
+        variance = sum(spread for spread, _ in relative)
+        low, high = _student(means, variance, _degrees(relative), confidence)
+        return Difference(change, low, high, p, once)
     generator = np.random.default_rng(SEED)
     drawn = [_draws(side, generator) for side in (baseline, other)]
     low_share = _expanded((1 - confidence) / 2, min(degrees for _, degrees in known))
@@ -105,21 +125,43 @@ def difference(
     changes = changes[np.isfinite(changes)]
     if not len(changes):
         return Difference(change, None, None, None)
-    low, high = np.quantile(changes, [low_share, 1 - low_share])
-    return Difference(change, float(low), float(high), p)
+    ends = np.quantile(changes, [low_share, 1 - low_share])
+    return Difference(change, float(ends[0]), float(ends[1]), p)
+
+
+def _alone(means: Sequence[float], several: Sequence[Sample], confidence: float) -> Difference:
+    """Compares one run with several: as Student does, with one relative spread for both sides."""
+    import numpy as np
+    from scipy.special import stdtr
+
+    change = means[1] / means[0] - 1
+    if min(means) <= 0:
+        return Difference(change, None, None, None)
+    values = [sample.value for sample in several]
+    degrees = len(values) - 1.0
+    variance = float(np.var(values, ddof=1)) / float(np.mean(values)) ** 2 * (1 + 1 / len(values))
+    low, high = _student(means, variance, degrees, confidence)
+    apart = abs(math.log(means[1] / means[0]))
+    if variance == 0:
+        return Difference(change, low, high, 1.0 if apart == 0 else 0.0)
+    return Difference(change, low, high, float(2 * stdtr(degrees, -apart / math.sqrt(variance))))
 
 
 def interval(samples: Sequence[Sample], confidence: float = 0.95) -> tuple[float, float] | None:
     """Returns the confidence interval of the mean of a side's runs; None if nothing tells it.
 
     Nor of two runs: Student's would be thirteen times as wide as they are apart, and say less than
-    the two themselves.
+    the two themselves. Of one run, it is of what varied within it.
     """
     import numpy as np
+    from scipy.special import stdtrit
 
     if not samples or 1 < len(samples) < ENOUGH or (spread := _spread(samples)) is None:
         return None
-    _, degrees = spread
+    variance, degrees = spread
+    if len(samples) == 1:
+        reach = float(stdtrit(degrees, (1 + confidence) / 2)) * math.sqrt(variance)
+        return samples[0].value - reach, samples[0].value + reach
     share = _expanded((1 - confidence) / 2, degrees)
     drawn = _draws(samples, np.random.default_rng(SEED))
     low, high = np.quantile(drawn, [share, 1 - share])
@@ -139,7 +181,8 @@ def _spread(side: Sequence[Sample]) -> tuple[float, float] | None:
     worth = len(series) / correlation_time(side[0].series)
     if worth < 2:
         return None
-    return float(np.var(series, ddof=1)) / worth, worth - 1
+    # What is left of the variance once the mean is taken from the same samples.
+    return float(np.var(series, ddof=1)) / worth / (1 - 1 / worth), worth - 1
 
 
 def _welch(means: Sequence[float], spreads: Sequence[tuple[float, float]]) -> float:
@@ -160,29 +203,21 @@ def _degrees(spreads: Sequence[tuple[float, float]]) -> float:
     return total**2 / parts if parts else min(degrees for _, degrees in spreads)
 
 
-def _of_pairs(
-    means: Sequence[float],
-    spreads: Sequence[tuple[float, float]],
-    change: float,
-    confidence: float,
+def _student(
+    means: Sequence[float], variance: float, degrees: float, confidence: float
 ) -> tuple[float, float]:
-    """Returns the interval of Student's t: two runs can only be resampled into themselves.
+    """Returns Student's interval of the change of positive means, from their relative variance.
 
     Of the logarithm of the ratio, whose spread is the relative one (the delta method): a ratio is
     never negative, and a large one is as sure as a small one.
     """
     from scipy.special import stdtrit
 
-    if min(means) <= 0:
-        return change, change
-    relative = [
-        (spread / mean**2, degrees) for mean, (spread, degrees) in zip(means, spreads, strict=True)
-    ]
-    t = float(stdtrit(_degrees(relative), (1 + confidence) / 2))
-    reach = t * math.sqrt(sum(spread for spread, _ in relative))
+    reach = float(stdtrit(degrees, (1 + confidence) / 2)) * math.sqrt(variance)
     # Beyond e^50 it is as good as unknown, and no number.
     factor = math.exp(min(reach, 50.0))
-    return (1 + change) / factor - 1, (1 + change) * factor - 1
+    ratio = means[1] / means[0]
+    return ratio / factor - 1, ratio * factor - 1
 
 
 def _expanded(share: float, degrees: float) -> float:
@@ -197,30 +232,9 @@ def _draws(side: Sequence[Sample], generator: "np.random.Generator") -> "Array":
     """Returns the means of resampled sides."""
     import numpy as np
 
-    if len(side) >= ENOUGH:  # they differ by what varies within them as well
-        within = np.stack([np.full(DRAWS, sample.value) for sample in side])
-    else:
-        within = np.stack([_within(sample, generator) for sample in side])
+    values = np.asarray([sample.value for sample in side], dtype=float)
     runs = generator.integers(len(side), size=(len(side), DRAWS))
-    which = generator.integers(DRAWS, size=(len(side), DRAWS))
-    drawn: Any = within[runs, which].mean(axis=0)
-    return np.asarray(drawn, dtype=float)
-
-
-def _within(sample: Sample, generator: "np.random.Generator") -> "Array":
-    """Returns a run's figure, as it would be with its intervals resampled in blocks."""
-    import numpy as np
-
-    series = np.asarray(sample.series, dtype=float)
-    count = len(series)
-    if count < 8 or not series.mean():
-        return np.full(DRAWS, sample.value)
-    length = min(count, math.ceil(MEMORY_BLOCKS * correlation_time(sample.series)))
-    blocks = math.ceil(count / length)
-    sums = np.concatenate([[0.0], np.cumsum(np.concatenate([series, series[:length]]))])
-    starts = generator.integers(count, size=(DRAWS, blocks))
-    means = (sums[starts + length] - sums[starts]).sum(axis=1) / (blocks * length)
-    return np.asarray(sample.value * means / series.mean(), dtype=float)
+    return np.asarray(values[runs].mean(axis=0), dtype=float)
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:

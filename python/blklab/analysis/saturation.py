@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from blklab.analysis.metrics import METRICS
+from blklab.spec.workload import SYNCHRONOUS
 
 SATURATED: Final = 0.95
 """Share of the largest throughput that is as good as all of it."""
@@ -23,7 +24,7 @@ class Load:
     """What one load brought: the mean of its runs."""
 
     in_flight: int
-    """I/Os that the jobs keep in flight: jobs × iodepth."""
+    """I/Os that the jobs keep in flight: jobs × iodepth, or × 1 of a synchronous engine."""
 
     iops: float
     latency_ns: float
@@ -102,7 +103,9 @@ def in_flight(document: Mapping[str, Any]) -> int:
     total = 0
     for job in document.get("jobs") or []:
         words = job.get("options", job)
-        total += int(words.get("numjobs", 1)) * int(words.get("iodepth", 1))
+        synchronous = words.get("ioengine") in SYNCHRONOUS
+        depth = 1 if synchronous else int(words.get("iodepth", 1))
+        total += int(words.get("numjobs", 1)) * depth
     return total
 
 

@@ -1,19 +1,18 @@
 """What a sweep says: which setting mattered, by how much, and how sure that is."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from blklab.analysis.compare import REPEAT, over_time, verdict
+from blklab.analysis.compare import REPEAT, verdict
 from blklab.analysis.metrics import METRICS, Metric
 from blklab.analysis.resampling import Difference, Sample, difference, holm
+from blklab.analysis.samples import Measured, Points, samples
 from blklab.errors import UsageError
 from blklab.spec.problems import near
 from blklab.spec.sweep import AS_IS, MODE, is_setting
 from blklab.store.query import CampaignRow, Run
-from blklab.store.series import Point
-
-Points = Callable[[int], Sequence[Point]]
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Effect:
 
     difference: Difference
     verdict: str
-    """`better`, `worse`, `same` or `unknown`, as of a comparison."""
+    """`better`, `worse`, `same`, `differ` or `unknown`, as of a comparison."""
 
     runs: int
 
@@ -41,6 +40,9 @@ class Tuning:
     baseline: float | None
     effects: Sequence[Effect]
     """The largest first, whichever way."""
+
+    note: str = ""
+    """What is missing."""
 
     @property
     def best(self) -> dict[str, Effect]:
@@ -57,6 +59,7 @@ class Tuning:
             "labels": dict(self.labels),
             "metric": self.metric,
             "baseline": self.baseline,
+            "note": self.note,
             "effects": [
                 {**vars(effect), "difference": vars(effect.difference)} for effect in self.effects
             ],
@@ -74,8 +77,8 @@ def tune(
     """Returns what a sweep says, for each workload and stack by itself.
 
     One at a time, each value is compared with the runs in which nothing was changed. Of every
-    combination, with the first value of its setting: each run over the mean of those that differ
-    only in this setting. Raises UsageError for a campaign that is no sweep.
+    combination, with the first value of its setting: each run over the mean of those with the
+    first value that differ in nothing else. Raises UsageError for a campaign that is no sweep.
     """
     if metric not in METRICS:
         raise UsageError(f"no figure is called {metric!r}; {near(metric, METRICS)}")
@@ -100,29 +103,18 @@ def tune(
     together = campaign.experiment["sweep"].get(MODE) == "all"
     found = []
     for around, mine in contexts.items():
-        samples = _samples(mine, METRICS[metric], points)
-        if not samples:
+        measured = samples(mine, METRICS[metric], points)
+        if not measured:
             continue
         labels = {label: value for label, value in around if label in varied}
-        effects = _effects(samples, settings, together=together, confidence=confidence)
-        base = [sample.value for run, sample in samples if _is_baseline(run, settings)]
+        effects = _effects(measured, settings, together=together, confidence=confidence)
+        base = [sample.value for run, sample in measured if _is_baseline(run, settings)]
         mean = sum(base) / len(base) if base else None
-        found.append(Tuning(labels, metric, mean, effects))
+        note = _left_out(measured, runs, settings) if together else ""
+        found.append(Tuning(labels, metric, mean, effects, note))
     if not found:
         raise UsageError(f"campaign {campaign.number}: its runs have no {metric}")
     return _judged(found, METRICS[metric], confidence)
-
-
-Measured = tuple[Run, Sample]
-
-
-def _samples(runs: Sequence[Run], metric: Metric, points: Points) -> list[Measured]:
-    found = []
-    for run in runs:
-        value = metric.of(run.outcome or {})
-        if value is not None:
-            found.append((run, Sample(value, over_time(metric.name, points(run.id)))))
-    return found
 
 
 def _is_baseline(run: Run, settings: Sequence[str]) -> bool:
@@ -130,44 +122,70 @@ def _is_baseline(run: Run, settings: Sequence[str]) -> bool:
 
 
 def _effects(
-    samples: Sequence[Measured], settings: Sequence[str], *, together: bool, confidence: float
+    measured: Sequence[Measured], settings: Sequence[str], *, together: bool, confidence: float
 ) -> list[Effect]:
     effects = []
     for setting in settings:
-        if together:
-            mine = _normalised(samples, setting, settings)
-        else:
-            others = [other for other in settings if other != setting]
-            mine = [(run, sample) for run, sample in samples if _is_baseline(run, others)]
-        values = list(dict.fromkeys(run.labels[setting] for run, _ in mine))
-        if not values:
-            continue
+        others = [other for other in settings if other != setting]
+        values = list(dict.fromkeys(run.labels[setting] for run, _ in measured))
         first = AS_IS if AS_IS in values else values[0]
-        base = [sample for run, sample in mine if run.labels[setting] == first]
         for value in values:
-            these = [sample for run, sample in mine if run.labels[setting] == value]
-            if value == first or (found := difference(base, these, confidence)) is None:
+            if value == first:
                 continue
-            effects.append(Effect(setting, value, first, found, "unknown", len(these)))
+            if together:
+                base, these = _paired(measured, setting, (first, value), others)
+            else:
+                base, these = (
+                    [
+                        sample
+                        for run, sample in measured
+                        if run.labels[setting] == one and _is_baseline(run, others)
+                    ]
+                    for one in (first, value)
+                )
+            if base and these and (found := difference(base, these, confidence)) is not None:
+                effects.append(Effect(setting, value, first, found, "unknown", len(these)))
     return effects
 
 
-def _normalised(
-    samples: Sequence[Measured], setting: str, settings: Sequence[str]
-) -> list[Measured]:
-    """Returns runs over the mean of those that have all other settings in common."""
+def _groups(
+    measured: Sequence[Measured], others: Sequence[str]
+) -> dict[tuple[str, ...], list[Measured]]:
+    """Returns runs by what the other settings are."""
     groups: dict[tuple[str, ...], list[Measured]] = {}
-    for run, sample in samples:
-        key = tuple(run.labels[other] for other in settings if other != setting)
-        groups.setdefault(key, []).append((run, sample))
-    found = []
-    for members in groups.values():
-        mean = sum(sample.value for _, sample in members) / len(members)
-        for run, sample in members:
-            if mean:
-                series = [value / mean for value in sample.series]
-                found.append((run, Sample(sample.value / mean, series)))
+    for run, sample in measured:
+        groups.setdefault(tuple(run.labels[other] for other in others), []).append((run, sample))
+    return groups
+
+
+def _paired(
+    measured: Sequence[Measured], setting: str, pair: tuple[str, str], others: Sequence[str]
+) -> tuple[list[Sample], list[Sample]]:
+    """Returns the runs of two values, each over the mean of the first, all else being equal.
+
+    A combination of the others that was not measured with both values tells nothing of them.
+    """
+    found: tuple[list[Sample], list[Sample]] = ([], [])
+    for members in _groups(measured, others).values():
+        sides = [[one for run, one in members if run.labels[setting] == value] for value in pair]
+        mean = sum(one.value for one in sides[0]) / len(sides[0]) if sides[0] else 0.0
+        if not mean or not sides[1]:
+            continue
+        for side, kept in zip(sides, found, strict=True):
+            kept += [Sample(one.value / mean, [x / mean for x in one.series]) for one in side]
     return found
+
+
+def _left_out(measured: Sequence[Measured], tried: Sequence[Run], settings: Sequence[str]) -> str:
+    """Returns how many combinations of what was tried are missing, if any."""
+    every = math.prod(len({run.labels[setting] for run in tried}) for setting in settings)
+    missing = every - len(_groups(measured, settings))
+    if not missing:
+        return ""
+    return (
+        f"{missing} of {every} combinations {'was' if missing == 1 else 'were'} not measured: a"
+        " value is compared only where that which it is compared with was"
+    )
 
 
 def _judged(found: Sequence[Tuning], metric: Metric, confidence: float) -> list[Tuning]:

@@ -47,7 +47,12 @@ if TYPE_CHECKING:
 @click.option(
     "--sure",
     is_flag=True,
-    help="Fail only if the confidence interval leaves no doubt.",
+    help="Fail only if the confidence interval leaves no doubt; it takes two runs or more.",
+)
+@click.option(
+    "--allow-missing",
+    is_flag=True,
+    help="Cells of the baseline that were not measured on the other side are no error.",
 )
 @store_option
 @json_option
@@ -60,14 +65,17 @@ def compare(
     confidence: float,
     conditions: tuple[str, ...],
     sure: bool,
+    allow_missing: bool,
     store: str | None,
     as_json: bool,
 ) -> None:
     """Compare CAMPAIGNS cell by cell; the first is the baseline.
 
     `blklab runs --help` says how to name a campaign. Runs of the same cell (repeats) are put
-    together. The interval is a bootstrap's over runs and blocks of each run's intervals; p is of
-    Welch's test, corrected for the number of differences where a verdict is given.
+    together. Cells are the same if all labels are that both have: to compare two workloads,
+    --between workload, or 'a:workload=x' with 'b:workload=y'. The interval is a bootstrap's over
+    runs, of fewer than three Student's; p is of Welch's test, corrected for the number of
+    differences where a verdict is given.
 
     \b
     Examples:
@@ -76,11 +84,12 @@ def compare(
       blklab compare base@host new@host --fail-if 'iops < 0.95*baseline' --sure
 
     \b
-    Exit status: 0 fine, 1 a --fail-if held, 2 there is nothing to compare.
+    Exit status: 0 fine, 1 a --fail-if held, 2 some --fail-if could not be judged: a cell of the
+    baseline was not measured, or was run once and --sure is wanted.
     """
     from blklab.analysis import compare as analysis
     from blklab.analysis import fail_if
-    from blklab.errors import BlklabError
+    from blklab.errors import BlklabError, UsageError
     from blklab.report import comparison as report
     from blklab.store import query
     from blklab.store.campaigns import Store
@@ -97,17 +106,33 @@ def compare(
         list(dict.fromkeys(names)),
         lambda run: query.points(kept, run),
         by=None if by is None else [label.strip() for label in by.split(",")],
+        chosen={*_labels(campaigns), *([between] if between else [])},
         confidence=confidence,
     )
 
     def draw(console: "Console") -> None:
         report.show(console, found)
 
-    failed = [line for one in wanted for line in fail_if.failures(found, one, sure=sure)]
-    emit({**found.as_dict(), "failed": failed}, as_json, draw)
-    if failed:
-        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-        raise BlklabError(f"{failed[0]}{more}")
+    judged = [fail_if.judged(found, one, sure=sure) for one in wanted]
+    failed = [line for one in judged for line in one.failed]
+    unjudged = list(
+        dict.fromkeys(line for one in judged for line in one.unjudged(allow_missing=allow_missing))
+    )
+    emit({**found.as_dict(), "failed": failed, "unjudged": unjudged}, as_json, draw)
+    if failed:  # whatever is with the others: this is known
+        raise BlklabError(_first(failed))
+    if unjudged:
+        raise UsageError(_first(unjudged))
+
+
+def _first(lines: list[str]) -> str:
+    return lines[0] + (f" (and {len(lines) - 1} more)" if len(lines) > 1 else "")
+
+
+def _labels(campaigns: tuple[str, ...]) -> set[str]:
+    """Returns the labels that are named behind a colon."""
+    terms = [term for words in campaigns for term in words.partition(":")[2].split(",")]
+    return {term.partition("=")[0].strip() for term in terms if term.strip()}
 
 
 def _short(campaigns: tuple[str, ...]) -> list[str]:

@@ -218,7 +218,10 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
         raise BlklabError(f"{count:,} intervals: {MOST_SLICES:,} at most are expected")
     edges = [at * width for at in range(count)] + [max(end, (count - 1) * width + RAGGED)]
     columns = [
-        _whole([pair[way].among(edges) for pair in pairs], _total(logs, way, what))
+        _whole(
+            [pair[way].among(edges) for pair in pairs],
+            _total(logs, [pair[way] for pair in pairs], way, what),
+        )
         for pairs, what in ((ios, "ios"), (size, "bytes"))
         for way in (0, 1)
     ]
@@ -251,24 +254,26 @@ def _rate(log: JobLog, samples: Sequence[Sample], way: int, every: float, what: 
     return spread.fitted(getattr(log.totals[way], what), float(log.runtime_ms))
 
 
-def _whole(parts: Sequence[Sequence[float]], total: int | None) -> list[int]:
+def _whole(parts: Sequence[Sequence[float]], total: int) -> list[int]:
     """Returns the sums in whole numbers, which add up to the total."""
     found: list[int] = []
     exact, given = 0.0, 0
     for values in zip(*parts, strict=True):
         exact += math.fsum(values)
-        found.append(round(exact) - given)
+        found.append(min(round(exact), total) - given)
         given += found[-1]
-    if total is not None:
-        # What a float could not hold of it.
-        found[found.index(max(found))] += total - given
+    # What a float could not hold of it.
+    found[found.index(max(found))] += total - given
     return found
 
 
-def _total(logs: Sequence[JobLog], way: int, what: str) -> int | None:
-    """Returns what all jobs did in all, None if it is not known of one."""
+def _total(logs: Sequence[JobLog], spreads: Sequence[_Spread], way: int, what: str) -> int:
+    """Returns what all jobs did in all: as it is known, else by their lines, whatever the edges."""
     totals = [getattr(log.totals[way], what) for log in logs if log.totals is not None]
-    return sum(totals) if len(totals) == len(logs) else None
+    if len(totals) == len(logs):
+        return sum(totals)
+    amounts = (amount for spread in spreads for _, _, amount in spread.pieces)
+    return math.floor(math.fsum(amounts) + 0.5)
 
 
 def _means(

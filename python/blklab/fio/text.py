@@ -24,6 +24,9 @@ from blklab.text import printable
 MOST_JOBS: Final = 100_000
 """Of all runs in a text."""
 
+MIXED: Final = ("rw", "readwrite", "randrw")
+"""What reads and writes; fio prints only a direction that had I/O, and then counts it."""
+
 UNITS: Final = {"nsec": 1, "usec": 1000, "msec": 10**6}
 
 _JOB: Final = re.compile(
@@ -55,6 +58,7 @@ _CPU: Final = re.compile(
 _ISSUED: Final = re.compile(
     r"total=(?:r=)?(\d{1,18})[,/](?:w=)?(\d{1,18})(?:[,/](?:[dt]=)?(\d{1,18}))?"
 )
+_STARTING: Final = re.compile(r"(\d{1,9}) (?:process|thread)")
 _DISK: Final = re.compile(r"([^\s:,]{1,100}): (.*)")
 _PAIR: Final = re.compile(r"\b(\w{2,20})=\s{0,9}(\d{1,18}(?:\.\d{1,9})?)(?:/(\d{1,18}))?")
 
@@ -125,6 +129,7 @@ class _Reader:
         self._way: _Way | None = None
         self._table: int | None = None
         self._ended = False
+        self._expected = 0
         self._version = ""
         self._disks: list[dict[str, Any]] = []
         self._notes: list[str] = []
@@ -144,6 +149,7 @@ class _Reader:
         takes: Mapping[str, Callable[[Line], None]] = {
             "header": self._read_header,
             "version": self._read_version,
+            "starting": self._read_starting,
             "job": self._read_job,
             "way": self._read_way,
             "latency": self._read_latency,
@@ -174,6 +180,9 @@ class _Reader:
     def _read_version(self, line: Line) -> None:
         self._next(line, headers=True)
         self._version = printable(line.text)
+
+    def _read_starting(self, line: Line) -> None:
+        self._expected = sum(map(int, _STARTING.findall(line.text)))
 
     def _read_job(self, line: Line) -> None:
         if self._ended:
@@ -284,9 +293,32 @@ class _Reader:
         if len(self._notes) < output.MOST_NOTES:
             self._notes.append(printable(line.text))
 
-    def close(self) -> None:
-        """Ends the last run."""
+    def _cut(self, *, last: bool) -> str | None:
+        """Returns what is missing of a run whose text was cut off, None of a whole one."""
+        for job in self._jobs:
+            header = text_header.of(self._headers, job.name, job.group)
+            mixed = header is not None and header.options["rw"] in MIXED
+            for at, way in enumerate(output.WAYS):
+                due = job.issued[at] > 0 if job.issued else mixed
+                if due and way not in job.ways:
+                    return f"job {job.name!r} has no line of what it {_DID[way]}"
+        if not last or self._ended:
+            return None
+        if self._jobs[-1].issued is None:
+            return f"job {self._jobs[-1].name!r} has no line of what it issued"
+        count = sum(job.jobs for job in self._jobs)
+        groups = {header.group for header in self._headers} - {job.group for job in self._jobs}
+        if count < self._expected or groups:
+            return f"{count} of {max(count + len(groups), self._expected)} jobs are there"
+        return None
+
+    def close(self, *, last: bool = False) -> None:
+        """Ends a run; the last one may have been cut off."""
         if not self._jobs:
+            return
+        if missing := self._cut(last=last):
+            self._failed = self._failed or f"line {self._line}: {missing}: the text was cut off"
+            self.runs.append(Run(self._line, [], {}, self._failed))
             return
         pids = [(job.name, job.group, job.pid) for job in self._jobs]
         if self.runs and pids == self._pids and all(pid for *_, pid in pids):
@@ -315,6 +347,7 @@ class _Reader:
         return Job(job.name, job.group, (read, write), trims, *job.cpu, options, ())
 
 
+_DID: Final = {"read": "read", "write": "wrote"}
 _DISK_WORDS: Final = {"ios": "ios", "sectors": "sectors", "merge": "merges", "ticks": "ticks"}
 
 
@@ -362,5 +395,5 @@ def read(text: str) -> list[Run]:
             said = str(error)
             where = "" if said.startswith("line ") else f"line {line.number}: "
             raise BlklabError(where + said) from None
-    reader.close()
+    reader.close(last=True)
     return reader.runs

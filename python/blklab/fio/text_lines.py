@@ -36,10 +36,11 @@ _KINDS: Final = {
     "disks": r"Disk stats \(read/write\)",
     "disk": r"[^\s:,]{1,100}: ios=\d",
     "said": r"(?:note|fio|warning|Warning|verify|client)\b.{0,60}?:",
+    "starting": r"Starting \d",
     "other": (
         r"(?:bw|iops|lat|IO depths|submit|complete|latency|READ|WRITE|TRIM|MIXED|steadystate)"
         r"\s{0,12}(?:\([^)]{0,12}\))?\s{0,9}:"
-        r"|Starting \d|Jobs: |fsync/|\.\.\.$|Laying out |All clients"
+        r"|Jobs: |fsync/|\.\.\.$|Laying out |All clients"
     ),
 }
 

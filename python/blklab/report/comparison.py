@@ -18,6 +18,7 @@ SAID: Final[Mapping[str, str]] = {
     "better": "better",
     "worse": "worse",
     "same": "no difference seen",
+    "differ": "these two runs differ",
     "unknown": "not known",
 }
 """Verdicts, as they are read."""
@@ -60,7 +61,9 @@ def _table(comparison: "Comparison", name: str, rows: "Sequence[Row]") -> Table:
         for row in rows
         for at in range(1, len(row.values))
     ]
-    return Table(f"{METRICS[name].what} ({name})", columns, drawn, spare=("p",))
+    # Which cell it is and the verdict are the last to go.
+    spare = ("95 % interval", "p", sides[0], "" if many else sides[1], "change")
+    return Table(f"{METRICS[name].what} ({name})", columns, drawn, spare=spare)
 
 
 def value(metric: str, found: "Value | None") -> str:

@@ -111,10 +111,10 @@ def draw(console: "Console", table: Table) -> None:
 
     shown, left_out = fitted(table, console.width)
     grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
-    for column in shown.columns:
+    whole = _whole(shown, console.width)
+    for at, column in enumerate(shown.columns):
         justify: Literal["left", "right"] = "right" if column.numeric else "left"
-        figure = column.numeric or column.bar
-        grid.add_column(Text(column.heading), justify=justify, no_wrap=figure, overflow="fold")
+        grid.add_column(Text(column.heading), justify=justify, no_wrap=at in whole, overflow="fold")
     for at, row in enumerate(shown.rows):
         cells = [
             _cell(column, cell, console.width)
@@ -144,12 +144,32 @@ def fitted(table: Table, width: int) -> tuple[Table, list[str]]:
         ]
         if sum(widths) + GAP * (len(widths) - 1) <= width:
             break
-        names = [column.heading if at else None for at, column in enumerate(table.columns)]
+        # The words that a row begins with say what it is about.
+        names = [
+            column.heading if at or column.numeric else None
+            for at, column in enumerate(table.columns)
+        ]
         if heading in names:
             place = names.index(heading)
             table = only(table, [at for at in range(len(names)) if at != place])
             left_out += [heading] if heading else []
     return table, left_out
+
+
+def _whole(table: Table, width: int) -> set[int]:
+    """Returns the columns that are not broken: figures, and names if breaking at blanks will do."""
+    from rich.cells import cell_len
+
+    figures = {at for at, column in enumerate(table.columns) if column.numeric or column.bar}
+    need = GAP * (len(table.columns) - 1)
+    for at, column in enumerate(table.columns):
+        cells = [column.heading, *(row[at] for row in table.rows)]
+        words_ = [word for cell in cells for word in ([cell] if at in figures else cell.split())]
+        need += _bar_width(width) if column.bar else max(map(cell_len, words_), default=0)
+    names = {
+        at for at in range(len(table.columns)) if not any(" " in row[at] for row in table.rows)
+    }
+    return figures | names if need <= width else figures
 
 
 def _bar_width(width: int) -> int:

@@ -22,6 +22,8 @@ def show(console: "Console", tunings: "Sequence[Tuning]", kept: "Kept", *, alone
     for one in tunings:
         terminal.draw(console, table(one))
         console.print(conclusion(one))
+        if one.note:
+            console.print(f"note: {one.note}")
     lines = keep(kept)
     if lines:
         console.print()
@@ -53,29 +55,37 @@ def table(one: "Tuning") -> Table:
     labels = " ".join(f"{key}={value}" for key, value in one.labels.items())
     base = "" if one.baseline is None else f", baseline {figure(one.metric, one.baseline)}"
     title = f"{METRICS[one.metric].what}{base}"
-    return Table(f"{printable(labels)}: {title}" if labels else title, columns, rows, spare=("p",))
+    # What was tried and the verdict are the last to go.
+    spare = ("95 % interval", "p", "runs", "against", "change")
+    return Table(f"{printable(labels)}: {title}" if labels else title, columns, rows, spare=spare)
 
 
 def conclusion(one: "Tuning") -> str:
     """Returns what mattered, in a sentence."""
     best = one.best
-    worse = {effect.setting for effect in one.effects if effect.verdict == "worse"} - best.keys()
-    quiet = list(
-        dict.fromkeys(
-            effect.setting
-            for effect in one.effects
-            if effect.setting not in best and effect.setting not in worse
-        )
-    )
+    rest: dict[str, set[str]] = {}
+    for effect in one.effects:
+        if effect.setting not in best:
+            rest.setdefault(effect.setting, set()).add(effect.verdict)
+    worse = [setting for setting, verdicts in rest.items() if "worse" in verdicts]
+    alone = [setting for setting in rest if setting not in worse and "differ" in rest[setting]]
+    unknown = [
+        setting for setting in rest if setting not in {*worse, *alone} and rest[setting] != {"same"}
+    ]
+    quiet = [setting for setting in rest if setting not in {*worse, *alone, *unknown}]
     parts = [
         f"{printable(setting)} = {printable(effect.value)} is for the better"
         f" ({change(effect.difference.change)}, {interval(effect.difference)})"
         for setting, effect in best.items()
     ]
-    if worse:
-        parts.append(f"{_listed(sorted(worse))}: leave as it is, others are worse")
-    if quiet:
-        parts.append(f"{_listed(quiet)}: no difference seen")
+    for settings, said in (
+        (worse, "leave as it is, others are worse"),
+        (alone, "runs differ, but each was run once: repeats = 2 or more"),
+        (unknown, "not known"),
+        (quiet, "no difference seen"),
+    ):
+        if settings:
+            parts.append(f"{_listed(sorted(settings))}: {said}")
     return "; ".join(parts) + "." if parts else "Nothing was tried beside the baseline."
 
 

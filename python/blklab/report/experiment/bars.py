@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from blklab.analysis.metrics import WAYS
 from blklab.report import words
 from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, size_label, size_ticks, tip
 from blklab.report.experiment.layout import MOST_ROWS, fewer, opacity, rows
@@ -15,8 +16,6 @@ ORDERS: Final = {
     "mixed": "Sequential and random I/O",
     "other": "I/O",
 }
-
-WAYS: Final = ("read", "write")
 
 
 def charts(view: View) -> list[Chart]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from blklab.analysis.metrics import WAYS
 from blklab.report import words
 from blklab.report.charts.base import (
     Chart,
@@ -19,8 +20,6 @@ from blklab.report.experiment.layout import colour, dash, line_label, panels, ti
 from blklab.report.experiment.view import Cell, View
 from blklab.report.shell import Fold, Section
 from blklab.report.tables.base import Table, figures, text
-
-WAYS: Final = ("read", "write")
 
 QUANTILES: Final = {
     **{f"p{percent}": percent / 100 for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99)},

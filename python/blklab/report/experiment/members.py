@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from blklab.analysis.metrics import leaves, shares, watched
+from blklab.analysis.metrics import WAYS, leaves, shares, watched
 from blklab.report import words
 from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tip
 from blklab.report.experiment.layout import colour, fewer, opacity, rows
@@ -11,8 +11,6 @@ from blklab.report.experiment.view import STACK, Cell, View, best, grouped
 from blklab.report.shell import Section
 from blklab.report.tables.base import Column, Table, figures, text
 from blklab.text import printable
-
-WAYS: Final = ("read", "write")
 
 MOST_DEVICES: Final = 7
 """Devices with a colour of their own; more of them are one."""

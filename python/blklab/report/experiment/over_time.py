@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from blklab.analysis.compare import over_time
 from blklab.analysis.oddities import median
+from blklab.analysis.samples import over_time
 from blklab.report import words
 from blklab.report.charts.base import Chart, Spec, chart_spec, log_ticks, quantity, tip, zoom
 from blklab.report.experiment.layout import colour

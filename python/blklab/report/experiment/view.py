@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from blklab import units
 from blklab.analysis import compare
-from blklab.analysis.compare import REPEAT, over_time
+from blklab.analysis.compare import REPEAT
 from blklab.analysis.metrics import METRICS
 from blklab.analysis.resampling import Sample, interval
+from blklab.analysis.samples import over_time
 from blklab.analysis.saturation import LOADS
 from blklab.errors import UsageError
 from blklab.store.query import CampaignRow, Run, Selection

@@ -1,0 +1,102 @@
+"""What is to be known of a comparison beside its figures."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from blklab import units
+from blklab.store.query import Run
+
+if TYPE_CHECKING:
+    from blklab.analysis.compare import Row, Side
+
+Pair = Sequence[Sequence[Run]]
+"""The runs of one cell, side by side."""
+
+TIMES: Final[Mapping[str, str]] = {"runtime_ns": "runtime", "ramp_ns": "ramp", "max_ios": "max_ios"}
+
+PLACES: Final = ("name", "filename", "directory", "size", "io_bytes", "offset_increment")
+"""Options of a job that follow from where it runs."""
+
+
+def notes(
+    found: "Sequence[Side]",
+    rows: "Sequence[Row]",
+    pairs: Sequence[Pair],
+    chosen: Collection[str],
+) -> list[str]:
+    """Returns what is to be said of sides, their rows and the cells that were paired."""
+    said = []
+    single = any(value is not None and value.runs == 1 for row in rows for value in row.values)
+    if single and any(one is not None for row in rows for one in row.differences):
+        said.append(
+            "some cells were run once: how much the next run would differ is not known (repeats)"
+        )
+    missing = sum(value is None for row in rows for value in row.values)
+    if all(one is None for row in rows for one in row.differences):
+        apart = ", ".join(rows[0].labels) or "nothing"
+        said.append(
+            f"no cell is on more than one side; they are told apart by {apart}: --by, or the label"
+            " behind the colon of a campaign, compares them all the same"
+        )
+    elif missing:
+        said.append(f"{missing} of the figures are missing on one side")
+    runners = {run.runner for side in found for run in side.runs}
+    if len(runners) > 1:
+        said.append(f"these are runs of {' and '.join(sorted(runners))}")
+    else:
+        said += _unlike(pairs, chosen)
+    return [*said, *_doubtful(found)]
+
+
+def _unlike(pairs: Sequence[Pair], chosen: Collection[str]) -> Iterator[str]:
+    """Yields in what the cells that are compared were asked for differs from side to side."""
+    differing: dict[str, tuple[str, str]] = {}
+    for base, *others in pairs:
+        for other in others:
+            for one, two in zip(base[:1], other[:1], strict=False):
+                asked = _asked(one.cell, chosen), _asked(two.cell, chosen)
+                for key in dict.fromkeys([*asked[0], *asked[1]]):
+                    values = tuple(side.get(key, "nothing") for side in asked)
+                    if values[0] != values[1]:
+                        differing.setdefault(key, (values[0], values[1]))
+    for key, (mine, theirs) in differing.items():
+        yield f"the cells are not the same: {key}: {mine} against {theirs}"
+
+
+def _asked(cell: Mapping[str, Any], chosen: Collection[str]) -> dict[str, str]:
+    """Returns what a cell was asked to do, by its words; without what follows from `chosen`."""
+    found = {word: _said(key, cell[key]) for key, word in TIMES.items() if cell.get(key)}
+    if "workload" not in chosen:
+        for at, job in enumerate(cell.get("jobs") or []):
+            options = job.get("options", job)
+            where = f"{job.get('name', at)}." if len(cell["jobs"]) > 1 else ""
+            for key, value in options.items():
+                if key not in {*PLACES, *chosen}:
+                    found[f"{where}{key}"] = _said(key, value)
+    return found
+
+
+def _said(key: str, value: Any) -> str:
+    if key.endswith("_ns") and isinstance(value, int | float):
+        return units.format_duration(value)
+    return str(value)
+
+
+def _doubtful(found: "Sequence[Side]") -> Iterator[str]:
+    """Yields how many runs of a side were forced, and why, and how many have warnings."""
+    for side in found:
+        outcomes = [run.outcome for run in side.runs if run.outcome]
+        forced = [outcome["forced"] for outcome in outcomes if outcome.get("forced")]
+        warned = [outcome for outcome in outcomes if outcome.get("warnings")]
+        parts = []
+        if forced:
+            names = sorted({str(name) for one in forced for name in one})
+            parts.append(f"{_runs(forced)} of {side.name} were forced: {', '.join(names)}")
+        if warned:
+            parts.append(f"{_runs(warned)} of {side.name} with warnings (blklab runs show)")
+        if parts:
+            yield "; ".join(parts)
+
+
+def _runs(found: Sequence[Any]) -> str:
+    return f"{len(found):,} run{'s' * (len(found) != 1)}"

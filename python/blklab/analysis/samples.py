@@ -1,0 +1,46 @@
+"""Runs as samples: a figure of each, and the same over time."""
+
+from collections.abc import Callable, Sequence
+
+from blklab.analysis.metrics import WAYS, Metric
+from blklab.analysis.resampling import Sample
+from blklab.store.query import Run
+from blklab.store.series import JOBS, Point
+
+Points = Callable[[int], Sequence[Point]]
+"""What gives the series of a run, by its number in the store."""
+
+Measured = tuple[Run, Sample]
+
+
+def samples(runs: Sequence[Run], metric: Metric, points: Points) -> list[Measured]:
+    """Returns the runs that have a figure, each with its sample."""
+    found = []
+    for run in runs:
+        value = metric.of(run.outcome or {})
+        if value is not None:
+            found.append((run, Sample(value, over_time(metric.name, points(run.id)))))
+    return found
+
+
+def over_time(metric: str, points: Sequence[Point]) -> list[float]:
+    """Returns a figure in each interval of a run's jobs; nothing for one that has no such."""
+    mine = [point for point in points if point.source == JOBS and point.width_ns > 0]
+    if len(mine) > 1 and mine[-1].width_ns < mine[0].width_ns:
+        mine.pop()  # the run ended in it
+    way, _, figure = metric.rpartition("_")
+    if way not in {"", *WAYS}:
+        return []
+    ways = [way] if way else list(WAYS)
+    match figure:
+        case "iops" | "bw":
+            key = "ios" if figure == "iops" else "bytes"
+            return [
+                sum(getattr(point, f"{one}_{key}") for one in ways) * 1e9 / point.width_ns
+                for point in mine
+            ]
+        case "mean":
+            busiest = max(ways, key=lambda one: sum(getattr(p, f"{one}_ios") for p in mine))
+            found = (getattr(point, f"{busiest}_clat_ns") for point in mine)
+            return [latency for latency in found if latency is not None]
+    return []

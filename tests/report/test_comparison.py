@@ -1,0 +1,74 @@
+"""Comparisons and sweeps where there is little room."""
+
+import io
+import re
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+
+from blklab.analysis.compare import Comparison, Row, Value
+from blklab.analysis.keeping import Kept
+from blklab.analysis.resampling import Difference
+from blklab.analysis.tune import Effect, Tuning
+from blklab.report import comparison, tuning
+
+DIFFERENCE = Difference(-0.123, -0.2, -0.01, 0.0123)
+VALUE = Value(210_696.0, 3, 200_000.0, 220_000.0, 200_000.0, 220_000.0)
+
+
+def printed(width: int, show: Callable[[Console], None]) -> str:
+    console = Console(file=io.StringIO(), width=width, markup=False, emoji=False, highlight=False)
+    show(console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def compared(*sides: str, **labels: str) -> Comparison:
+    others = len(sides) - 1
+    verdicts = ["worse", "same"]
+    rows = [
+        Row("iops", labels, [VALUE] * len(sides), [DIFFERENCE] * others, [verdict] * others)
+        for verdict in verdicts
+    ]
+    return Comparison(sides, list(labels), rows, [])
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("sides", [("base@host", "new@host"), ("a@host", "b@host", "c@host")])
+@pytest.mark.parametrize("labels", [{}, {"workload": "randread"}])
+def test_labels_and_verdicts_stand_whole(
+    width: int, sides: tuple[str, ...], labels: dict[str, str]
+) -> None:
+    text = printed(width, lambda console: comparison.show(console, compared(*sides, **labels)))
+    assert max(map(len, text.splitlines())) <= width
+    words = [*labels, *labels.values(), *sides[2:], "worse", "no difference seen"]
+    for word in words:
+        assert word in text
+
+
+def test_the_interval_goes_first_then_p() -> None:
+    def notes(width: int) -> str:
+        said = printed(
+            width, lambda console: comparison.show(console, compared("a", "b", workload="randread"))
+        )
+        found = re.search("no room here for: (.*)", said)
+        return found[1] if found else ""
+
+    told = list(dict.fromkeys(notes(width) for width in range(120, 50, -1)))
+    assert told[:4] == ["", "95 % interval", "95 % interval, p", "95 % interval, p, a"]
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_a_sweep_where_there_is_little_room(width: int) -> None:
+    effects = [
+        Effect("max_sectors_kb", "1280", "as is", DIFFERENCE, "same", 3),
+        Effect("scheduler", "mq-deadline", "as is", DIFFERENCE, "worse", 3),
+    ]
+    one = Tuning({}, "iops", 19_954.0, effects, "1 of 4 combinations was not measured")
+    nothing = Kept([], [], [])
+    text = printed(width, lambda console: tuning.show(console, [one], nothing, alone=True))
+    rows = text.split("max_sectors_kb: ")[0]
+    for word in ("max_sectors_kb", "1280", "scheduler", "mq-deadline", "worse", "difference"):
+        assert word in rows
+    assert "note: 1 of 4 combinations was not" in text
