@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from pathlib import Path
 
 import polars
@@ -114,9 +115,27 @@ def test_a_failed_comparison_has_status_1(run: Run) -> None:
     assert run(*words, "iops <> 1").status == 2
 
 
+@pytest.mark.usefixtures("small")
 def test_an_empty_store(run: Run) -> None:
+    assert run("runs", "rm", "small", "--yes").status == 0
     outcome = run("compare", "a", "b")
     assert outcome.status == 2
     assert "it is empty" in outcome.err
-    listed = run("runs", "list")
-    assert (listed.status, listed.out) == (0, "no campaigns: `blklab run EXPERIMENT` makes one\n")
+    listed = run("runs", "list", "--store", os.environ["BLKLAB_STORE"])
+    assert listed.status == 0
+    assert " ".join(listed.out.split()) == (
+        f"no campaigns in {os.environ['BLKLAB_STORE']}: `blklab run EXPERIMENT` makes one"
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [("runs", "list"), ("runs", "show", "1"), ("runs", "export", "1"), ("runs", "rm", "1"),
+              ("tune", "1"), ("report", "1")]
+)  # fmt: skip
+def test_a_mistyped_store_is_not_made(run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+    path = tmp_path / "deep" / "stroe.db"
+    outcome = run(*words, "--store", path)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert f"there is no store at {path}" in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

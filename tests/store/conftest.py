@@ -93,7 +93,7 @@ def where(
     import sqlalchemy as sa
 
     with Store(url).database.writing() as connection:
-        for table in ("runs", "campaigns", "environments", "alembic_version"):
+        for table in ("runs", "campaigns", "environments", "meta", "alembic_version"):
             connection.execute(sa.text(f"drop table if exists {table}"))
 
 

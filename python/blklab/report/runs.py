@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from blklab.store.query import CampaignRow, Run
 
 
-def show_campaigns(console: "Console", rows: "Sequence[CampaignRow]") -> None:
-    """Prints one line a campaign."""
+def show_campaigns(console: "Console", rows: "Sequence[CampaignRow]", where: str) -> None:
+    """Prints one line a campaign of the store at `where`."""
     if not rows:
-        console.print("no campaigns: `blklab run EXPERIMENT` makes one")
+        console.print(f"no campaigns in {printable(where)}: `blklab run EXPERIMENT` makes one")
         return
     terminal.draw(console, campaigns(rows))
 

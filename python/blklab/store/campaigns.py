@@ -39,9 +39,9 @@ class Campaign:
 class Store:
     """An open store."""
 
-    def __init__(self, where: str | None = None) -> None:
+    def __init__(self, where: str | None = None, *, reading: bool = False) -> None:
         """Opens it, as `blklab.store.database.opened` does."""
-        self.database: Database = opened(where)
+        self.database: Database = opened(where, reading=reading)
         self._me = owner.me()
 
     # --- campaigns -------------------------------------------------------------------------------

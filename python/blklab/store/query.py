@@ -165,7 +165,7 @@ def raw(store: Store, number: int) -> str:
 
 
 def points(store: Store, number: int) -> list[series.Point]:
-    """Returns a run's series; none for a run without. Raises BlklabError if its file is gone."""
+    """Returns a run's series; none for a run without. Raises StoreError if its file is gone."""
     with store.database.reading() as connection:
         name = connection.execute(sa.select(runs.c.series).where(runs.c.id == number)).scalar()
     return [] if name is None else series.read(store.database.series / name)
