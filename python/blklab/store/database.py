@@ -5,21 +5,33 @@ Where: `--store`, else `$BLKLAB_STORE`, else `blklab/store.db` in the user's dat
 
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from blklab.errors import EnvironmentLacks, StoreError, UsageError
 from blklab.store import file
 from blklab.store.tables import KNOWN, REVISION, meta
 from blklab.text import printable
 
+T = TypeVar("T")
+
 VARIABLE: Final = "BLKLAB_STORE"
+
+PAUSES: Final = (0.5, 1, 2, 4, 8, *[15] * 7)
+"""How long a server that is away is waited for, in seconds before each new attempt: two minutes."""
+
+AWAY: Final = ("08", "57P", "53300")
+"""How a PostgreSQL server's error codes begin that pass: no connection, a restart, too many users.
+
+PostgreSQL's manual, appendix A. Where there is no code, there was no server.
+"""
 
 READING: Final = "blklab_reading"
 """The execution option of a connection that only reads."""
@@ -52,6 +64,31 @@ class Database:
         """Gives a connection whose changes are made together, or not at all. Raises StoreError."""
         with said(self.name), self.engine.begin() as connection:
             yield connection
+
+    def insisting(self, work: Callable[[sa.Connection, bool], T]) -> T:
+        """Returns what `work` does, as `writing` would; a server that is away is waited for.
+
+        `work` is told whether it may have been done already: the answer can be what was lost.
+        """
+        for attempt, pause in enumerate((*PAUSES, None)):
+            try:
+                with self.writing() as connection:
+                    return work(connection, attempt > 0)
+            except StoreError as error:
+                if pause is None or not _passes(error.__cause__):
+                    raise
+                time.sleep(pause)
+        raise AssertionError
+
+
+def _passes(error: BaseException | None) -> bool:
+    """Tells whether a server may be there again soon; of a file, nothing is waited for."""
+    if not isinstance(error, OperationalError | InterfaceError) or error.orig is None:
+        return False
+    if not hasattr(error.orig, "sqlstate"):
+        return False
+    code = error.orig.sqlstate
+    return code is None or code.startswith(AWAY)
 
 
 def opened(where: str | None = None, *, reading: bool = False) -> Database:

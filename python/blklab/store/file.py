@@ -6,6 +6,7 @@ SQLite itself would write its database onto a disk whose name it is given, mount
 import os
 import sqlite3
 import stat
+import time
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -14,6 +15,8 @@ from blklab.errors import StoreError, UsageError
 
 PATIENCE_MS: Final = 60_000
 """How long one process waits while another writes."""
+
+WAL: Final = "pragma journal_mode = wal"
 
 READ: Final = "select count(*) from sqlite_master"
 """What fails if a file cannot be read from."""
@@ -73,12 +76,8 @@ def connected(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connectio
     if not _is_there(path, target):
         raise StoreError(f"{path}: the store is not there any more")
     if not only_read:
-        return _set(
-            _connected(target, "mode=rw"),
-            "pragma journal_mode = wal",
-            "pragma synchronous = full",
-            "pragma foreign_keys = on",
-        )
+        pragmas = ("pragma synchronous = full", "pragma foreign_keys = on")
+        return _set(_connected(target, "mode=rw"), WAL, *pragmas)
     try:
         return _set(_connected(target, "mode=ro"), READ)
     except sqlite3.OperationalError:
@@ -102,8 +101,23 @@ def _connected(target: Path, how: str) -> sqlite3.Connection:
 def _set(connection: sqlite3.Connection, *statements: str) -> sqlite3.Connection:
     try:
         for statement in (f"pragma busy_timeout = {PATIENCE_MS}", *statements):
-            connection.execute(statement)
+            _patiently(connection, statement)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _patiently(connection: sqlite3.Connection, statement: str) -> None:
+    """Executes a statement; SQLite does not wait by itself where two make a store's log at once."""
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while True:
+        try:
+            connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
