@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -53,6 +54,16 @@ def test_a_campaign_from_begin_to_end(store: Store) -> None:
     assert query.points(store, first) == POINTS
     assert query.run(store, second).message == "fio was killed"
     assert query.points(store, second) == []
+
+
+def test_many_may_claim_at_once(where: str, store: Store) -> None:
+    """In one environment, which only one of them can be the first to write."""
+    runs = list(store.begin(make_plan(24)).waiting.values())
+    for turn in range(3):
+        environment = ENVIRONMENT | {"turn": turn}
+        with ThreadPoolExecutor(8) as pool:
+            some = runs[turn * 8 : turn * 8 + 8]
+            assert all(pool.map(lambda run: Store(where).claim(run, environment), some))  # noqa: B023
 
 
 def test_resuming_redoes_what_is_not_done(store: Store) -> None:

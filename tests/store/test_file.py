@@ -151,6 +151,17 @@ def test_a_revision_that_nobody_knows_is_one_line(where: str, revision: str) -> 
         connection.exec_driver_sql("update alembic_version set version_num = '0002'")
 
 
+@pytest.mark.parametrize("revision", ["0001", "0002", "0003"])
+def test_another_programs_migrations_are_not_ours(tmp_path: Path, revision: str) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table alembic_version (version_num)")
+        connection.execute("insert into alembic_version values (?)", (revision,))
+    connection.close()
+    with pytest.raises(StoreError, match="is no store of blklab that this version knows"):
+        Store(str(path))
+
+
 def test_no_half_made_store_is_seen(tmp_path: Path) -> None:
     """A process that opens a store while another makes it waits for it, or finds it empty."""
     code = "import sys; from blklab.store.campaigns import Store; Store(sys.argv[1])"

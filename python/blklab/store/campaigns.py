@@ -304,7 +304,11 @@ def _environment(connection: sa.Connection, document: Mapping[str, Any]) -> int:
     found = connection.execute(query).scalar()
     if found is not None:
         return int(found)
-    return _inserted(connection, environments, {"digest": digest, "document": plain})
+    try:
+        with connection.begin_nested():
+            return _inserted(connection, environments, {"digest": digest, "document": plain})
+    except sa.exc.IntegrityError:  # another process was quicker, on a server
+        return int(connection.execute(query).scalar_one())
 
 
 def _plain(value: Any) -> Any:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from blklab.errors import EnvironmentLacks, StoreError, UsageError
 from blklab.store import file
-from blklab.store.tables import KNOWN, REVISION, meta
+from blklab.store.tables import KNOWN, REVISION, meta, runs
 from blklab.text import printable
 
 T = TypeVar("T")
@@ -216,9 +216,10 @@ def _revision(database: Database, connection: sa.Connection) -> str | None:
             raise StoreError(f"{database.name}: is no store of blklab: it is empty")
         return None
     found = connection.execute(sa.text("select version_num from alembic_version")).scalar()
-    if found is None or found in KNOWN:
+    ours = runs.name in tables  # Alembic is not ours alone, nor are its revisions' names
+    if found is None or (ours and found in KNOWN):
         return found
-    if str(found).isdecimal() and str(found) > REVISION:
+    if ours and str(found).isdecimal() and str(found) > REVISION:
         raise StoreError(
             f"store {database.name}: is of a newer blklab (revision {found}; this one knows"
             f" {REVISION}): use that one, or another --store"
