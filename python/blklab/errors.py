@@ -18,6 +18,15 @@ class UsageError(BlklabError):
     exit_code = 2
 
 
+class StoreError(BlklabError):
+    """The store, or a series in it, cannot be opened, read or written (exit status 3).
+
+    Not 1, which of `compare` means that a condition held: `git bisect` goes by it.
+    """
+
+    exit_code = 3
+
+
 class EnvironmentLacks(BlklabError):
     """A program, a permission or a kernel feature is missing (exit status 3)."""
 

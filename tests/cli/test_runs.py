@@ -3,12 +3,18 @@
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import polars
 import pytest
 
+from blklab.store.campaigns import Store
+from blklab.store.finished import Finished
 from tests.conftest import Run
+from tests.store.conftest import OUTCOME, make_plan
 
 SMALL = """
 title = "Two mirrors"
@@ -149,9 +155,81 @@ def test_of_one_run_nothing_is_sure(run: Run) -> None:
     assert "one run says nothing of how the next would differ: repeats = 2 or more" in outcome.err
 
 
+@pytest.mark.usefixtures("small")
 def test_an_empty_store(run: Run) -> None:
+    assert run("runs", "rm", "small", "--yes").status == 0
     outcome = run("compare", "a", "b")
     assert outcome.status == 2
     assert "it is empty" in outcome.err
-    listed = run("runs", "list")
-    assert (listed.status, listed.out) == (0, "no campaigns: `blklab run EXPERIMENT` makes one\n")
+    listed = run("runs", "list", "--store", os.environ["BLKLAB_STORE"])
+    assert listed.status == 0
+    assert " ".join(listed.out.split()) == (
+        f"no campaigns in {os.environ['BLKLAB_STORE']}: `blklab run EXPERIMENT` makes one"
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [("runs", "list"), ("runs", "show", "1"), ("runs", "export", "1"), ("runs", "rm", "1"),
+              ("tune", "1"), ("report", "1")]
+)  # fmt: skip
+def test_a_mistyped_store_is_not_made(run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+    path = tmp_path / "deep" / "stroe.db"
+    outcome = run(*words, "--store", path)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert f"there is no store at {path}" in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("small")
+def test_failures_of_the_store_are_no_answer(run: Run, tmp_path: Path) -> None:
+    """For `git bisect`, 1 would mean that the condition held."""
+    (tmp_path / "broken.db").write_bytes(b"no database at all" * 400)
+    words = ("compare", "small", "--between", "stack", "--fail-if", "iops < 0.01*baseline")
+    nobody = "postgresql://127.0.0.1:1/none"
+    for where in (tmp_path / "broken.db", nobody):
+        outcome = run(*words, "--store", where)
+        assert (outcome.status, outcome.out) == (3, "")
+        assert outcome.err.count("\n") == 1
+    for path in Path(f"{os.environ['BLKLAB_STORE']}.series").iterdir():
+        path.unlink()
+    for command in (words, ("runs", "export", "small", "--as", "series")):
+        outcome = run(*command)
+        assert (outcome.status, outcome.out) == (3, "")
+        assert "the series of this run is not there" in outcome.err
+
+
+def test_what_a_dead_process_was_at_is_interrupted(run: Run, small: Path) -> None:
+    code = (
+        "import sys; from blklab.store.campaigns import Store\n"
+        "from tests.store.conftest import make_plan\n"
+        "store = Store(); (run, *_) = store.begin(make_plan()).waiting.values()\n"
+        "store.claim(run, {})\n"
+    )
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root}/python:{root}"}
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=small.parent, env=environment)
+    assert "3 planned, 1 interrupted" in run("runs", "list").out
+    campaign = json.loads(run("runs", "list", "--json").out)[-1]
+    assert campaign["states"] == {
+        "planned": 3, "running": 0, "done": 0, "failed": 0, "interrupted": 1
+    }  # fmt: skip
+    shown = json.loads(run("runs", "show", "exp@host", "--json").out)
+    assert [one["state"] for one in shown] == ["interrupted", "planned", "planned", "planned"]
+    assert run("runs", "rm", "exp", "--yes").status == 0
+
+
+def test_doubtful_runs_are_marked(run: Run) -> None:
+    store = Store()
+    plan = make_plan(3)
+    outcomes = [
+        OUTCOME | {"forced": ["device-busy"], "warnings": ["sda: \x1b[1mhot"]},
+        OUTCOME | {"forced": [], "warnings": ["sda: \x1b[1mhot"]},
+        OUTCOME,
+    ]
+    finished = {cell.key: Finished(one, 1) for cell, one in zip(plan.cells, outcomes, strict=True)}
+    store.add(plan, finished, {})
+    shown = run("runs", "show", "exp").out
+    assert shown.count("done *") == 2
+    assert "\n* run 1: measured with --force device-busy\n" in shown
+    assert "\n* runs 1, 2: sda: \\x1b[1mhot\n" in shown

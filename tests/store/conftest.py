@@ -43,40 +43,58 @@ def program(name: str) -> str | None:
     return str(found[-1]) if found else shutil.which(name)
 
 
+class Server:
+    """A server in a folder, with no port but a socket there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = str(folder / "data")
+        self.url = f"postgresql://blklab@/postgres?host={folder}"
+        self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
+        os.chown(folder, self._user.pw_uid, self._user.pw_gid)
+
+    @classmethod
+    def of(cls, url: str) -> "Server":
+        return cls(Path(url.partition("host=")[2]))
+
+    def run(self, name: str, *arguments: str) -> None:
+        path = program(name)
+        assert path is not None
+        user = self._user
+        words = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+        # A server that pg_ctl starts would keep a pipe open.
+        with (self.folder / "said").open("w") as said:
+            subprocess.run(
+                [*(words if os.geteuid() == 0 else []), path, *arguments],
+                check=True,
+                cwd=self.folder,
+                stdout=said,
+                stderr=said,
+            )
+
+    def start(self) -> None:
+        options = f"-c listen_addresses='' -k {self.folder} -c fsync=off"
+        log = str(self.folder / "log")
+        self.run("pg_ctl", "-D", self.data, "-w", "-l", log, "-o", options, "start")
+
+    def stop(self) -> None:
+        self.run("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
+
+
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
     """Returns the URL of a server, which refuses to be root's."""
     if program("initdb") is None or shutil.which("setpriv") is None:
         pytest.skip("postgresql is not installed")
-    folder = Path(tempfile.mkdtemp(prefix="blklab-postgresql-"))
-    user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
-    as_user = (
-        ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-        if os.geteuid() == 0
-        else []
-    )
-
-    def run(name: str, *arguments: str) -> None:
-        path = program(name)
-        assert path is not None
-        # A server that pg_ctl starts would keep a pipe open.
-        with (folder / "said").open("w") as said:
-            subprocess.run(
-                [*as_user, path, *arguments], check=True, cwd=folder, stdout=said, stderr=said
-            )
-
-    os.chown(folder, user.pw_uid, user.pw_gid)
-    data = str(folder / "data")
+    server = Server(Path(tempfile.mkdtemp(prefix="blklab-postgresql-")))
     try:
-        run("initdb", "-D", data, "--auth=trust", "--username=blklab", "--no-sync")
-        # No port but the socket in this folder.
-        options = f"-c listen_addresses='' -k {folder} -c fsync=off"
-        run("pg_ctl", "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
-        yield f"postgresql://blklab@/postgres?host={folder}"
+        server.run("initdb", "-D", server.data, "--auth=trust", "--username=blklab", "--no-sync")
+        server.start()
+        yield server.url
     finally:
-        if (folder / "data/postmaster.pid").exists():
-            run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
-        shutil.rmtree(folder)
+        if Path(server.data, "postmaster.pid").exists():
+            server.stop()
+        shutil.rmtree(server.folder)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -93,7 +111,7 @@ def where(
     import sqlalchemy as sa
 
     with Store(url).database.writing() as connection:
-        for table in ("runs", "campaigns", "environments", "alembic_version"):
+        for table in ("runs", "campaigns", "environments", "meta", "alembic_version"):
             connection.execute(sa.text(f"drop table if exists {table}"))
 
 

@@ -1,19 +1,26 @@
 """What happens to runs in a store, of either kind."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
+import sqlalchemy as sa
 
-from blklab.errors import BlklabError, UsageError
-from blklab.store import query
+from blklab.errors import BlklabError, StoreError, UsageError
+from blklab.store import database, query, series
 from blklab.store.campaigns import Store
+from blklab.store.database import Database
 from blklab.store.finished import Finished
 from blklab.store.series import Point
-from tests.store.conftest import OUTCOME, make_plan
+from tests.store.conftest import OUTCOME, Server, make_plan
 
 POINTS = [
     Point("jobs", 0, 10**9, 5, 0, 20480, 0, 81000.5, None),
@@ -47,6 +54,16 @@ def test_a_campaign_from_begin_to_end(store: Store) -> None:
     assert query.points(store, first) == POINTS
     assert query.run(store, second).message == "fio was killed"
     assert query.points(store, second) == []
+
+
+def test_many_may_claim_at_once(where: str, store: Store) -> None:
+    """In one environment, which only one of them can be the first to write."""
+    runs = list(store.begin(make_plan(24)).waiting.values())
+    for turn in range(3):
+        environment = ENVIRONMENT | {"turn": turn}
+        with ThreadPoolExecutor(8) as pool:
+            some = runs[turn * 8 : turn * 8 + 8]
+            assert all(pool.map(lambda run: Store(where).claim(run, environment), some))  # noqa: B023
 
 
 def test_resuming_redoes_what_is_not_done(store: Store) -> None:
@@ -125,10 +142,155 @@ def test_a_run_under_way_is_not_removed(store: Store) -> None:
 
 def test_what_a_crash_left_is_removed(store: Store) -> None:
     store.database.series.mkdir(parents=True, exist_ok=True)
-    for name in ("run-77.parquet", ".run-78.parquet.x.part", "notes.txt"):
+    mine = {"notes.txt", "mine.parquet", "x.part", "run-7.parquet.bak", ".mine.parquet.x.part"}
+    for name in ("run-77.parquet", ".run-78.parquet.x_1.part", *mine):
         (store.database.series / name).touch()
     store.tidy()
-    assert [path.name for path in store.database.series.iterdir()] == ["notes.txt"]
+    assert {path.name for path in store.database.series.iterdir()} == mine
+
+
+def test_what_is_being_added_is_not_tidied_away(
+    where: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process tidies while a series is there, and its row is not committed yet."""
+    real = series.write
+
+    def write(path: Path, points: Sequence[Point]) -> None:
+        real(path, points)
+        Store(where).tidy()
+
+    monkeypatch.setattr(series, "write", write)
+    plan = make_plan(2)
+    number = store.add(plan, {cell.key: Finished(OUTCOME, 1, POINTS) for cell in plan.cells}, {})
+    for added in query.runs_of(store, number):
+        assert query.points(store, added.id) == POINTS
+    (run, *_) = store.begin(plan).waiting.values()
+    store.claim(run, {})
+    store.finish(run, Finished(OUTCOME, 1, POINTS))
+    assert query.points(store, run) == POINTS
+
+
+def test_two_databases_have_two_folders_of_series(
+    postgresql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    server = Server.of(postgresql)
+    stores = []
+    for _ in range(2):  # dropped and made again, it is another store
+        server.run("createdb", "-h", str(server.folder), "-U", "blklab", "other")
+        stores.append(Store(postgresql.replace("/postgres?", "/other?")))
+        assert Store(stores[-1].database.engine.url.render_as_string()).database.series == (
+            stores[-1].database.series
+        )
+        server.run("dropdb", "-h", str(server.folder), "-U", "blklab", "other")
+    one, other = (store.database.series for store in stores)
+    assert one != other
+    assert one.parent == other.parent == tmp_path / "blklab" / "series"
+
+
+def test_a_server_that_is_away_is_waited_for(
+    postgresql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    server = Server.of(postgresql)
+    server.run("createdb", "-h", str(server.folder), "-U", "blklab", "away")
+    store = Store(postgresql.replace("/postgres?", "/away?"))
+    first, second, third, fourth = store.begin(make_plan()).waiting.values()
+
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 2:
+            server.start()
+
+    monkeypatch.setattr("blklab.store.database.time.sleep", sleep)
+    server.stop()
+    assert store.claim(first, {})
+    waited.clear()
+    server.stop()
+    store.finish(first, Finished(OUTCOME, 1, POINTS))
+    assert query.points(store, first) == POINTS
+    assert store.claim(second, {})
+    waited.clear()
+    server.stop()
+    store.fail(second, "fio was killed")
+    assert query.run(store, second).message == "fio was killed"
+
+    # A server that ends between doing and saying so has done it.
+    written = Database.writing
+    answers = iter([False, True, False, True])
+
+    @contextmanager
+    def lost(self: Database) -> Iterator[sa.Connection]:
+        with written(self) as connection:
+            yield connection
+        if not next(answers):
+            try:
+                raise sa.exc.OperationalError("commit", None, psycopg.OperationalError("gone"))
+            except sa.exc.OperationalError as error:
+                raise StoreError("gone") from error
+
+    monkeypatch.setattr(Database, "writing", lost)
+    assert store.claim(third, {})
+    store.finish(third, Finished(OUTCOME, 1))
+    monkeypatch.undo()
+    assert query.run(store, third).state == "done"
+
+    # And one that stays away leaves what was measured in a file.
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert store.claim(fourth, {})
+    pauses = list(database.PAUSES)
+    waited.clear()
+    waited.append(0)
+    monkeypatch.setattr("blklab.store.database.time.sleep", waited.append)
+    server.stop()
+    try:
+        path = store.database.series / f"unkept-run-{fourth}.json"
+        with pytest.raises(StoreError, match=f"what was measured is in {path}") as caught:
+            store.finish(fourth, Finished(OUTCOME, 1, POINTS, "{}"))
+    finally:
+        server.start()
+    assert waited == [0, *pauses]
+    assert 100 < sum(pauses) < 150
+    assert "\n" not in str(caught.value)
+    assert "\\x0a" not in str(caught.value)
+    document = json.loads(path.read_text())
+    assert document["outcome"] == OUTCOME
+    assert [Point(*values) for values in document["series"]] == POINTS
+    assert document["raw"] == "{}"
+    store.release(fourth)
+    store.tidy()
+    assert path.exists()
+
+
+def test_of_a_full_disk_nothing_is_waited_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run, *_) = store.begin(make_plan()).waiting.values()
+    store.claim(run, {})
+
+    def full(path: Path, _points: Sequence[Point]) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(series, "write", full)
+    with pytest.raises(StoreError, match="No space left on device; what was measured is in"):
+        store.finish(run, Finished(OUTCOME, 1, POINTS))
+
+
+def test_a_campaign_under_way_loses_no_planned_run(store: Store) -> None:
+    first, second, third, _ = store.begin(make_plan()).waiting.values()
+    store.claim(first, {})
+    store.claim(second, {})
+    store.fail(second, "x")
+    with pytest.raises(BlklabError, match=f"run {first} is under way, of campaign"):
+        store.remove([third], whole=False)
+    assert store.remove([second], whole=False) == 1
+    number = query.all_campaigns(store)[-1].number
+    with pytest.raises(BlklabError, match=f"run {first} is under way, of campaign {number}"):
+        store.remove([number], whole=True)
+    store.release(first)
+    assert store.remove([number], whole=True) == 3
 
 
 def test_choosing(store: Store) -> None:

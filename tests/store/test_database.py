@@ -37,7 +37,7 @@ def test_a_newer_store_is_refused(where: str) -> None:
     with pytest.raises(BlklabError, match="is of a newer blklab"):
         Store(where)
     with store.database.writing() as connection:
-        connection.execute(sa.text("update alembic_version set version_num = '0001'"))
+        connection.execute(sa.text("update alembic_version set version_num = '0002'"))
 
 
 def test_many_may_open_a_new_store_at_once(where: str) -> None:

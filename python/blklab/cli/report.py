@@ -84,7 +84,7 @@ def report(
     from blklab.store import query
     from blklab.store.campaigns import Store
 
-    kept = Store(store)
+    kept = Store(store, reading=True)
     chosen = [query.selected(kept, words) for words in campaigns]
     target = output or f"{_plain(chosen[0].campaign.name)}{ENDINGS[form]}"
     out.check(target)

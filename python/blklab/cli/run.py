@@ -161,11 +161,13 @@ def run(
     if explain and runner != "sim":
         raise UsageError("--explain: what was measured is not explained: only --on sim takes it")
     chosen = _runner(runner, jobs, force, yes_destroy)
-    chosen.check(plan)
     if dry_run:
+        chosen.check(plan)
         emit(plan.as_dict(), as_json, lambda console: _draw(console, plan))
         return
-    results, failed = _measured(chosen, plan, store, keep=not no_store, resume=resume)
+    with chosen.alone():
+        chosen.check(plan)
+        results, failed = _measured(chosen, plan, store, keep=not no_store, resume=resume)
     _print(plan, results, explain=explain, as_json=as_json)
     if failed:
         from blklab.errors import BlklabError

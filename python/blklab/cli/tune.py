@@ -42,7 +42,7 @@ def tune(
     from blklab.store import query
     from blklab.store.campaigns import Store
 
-    kept = Store(store)
+    kept = Store(store, reading=True)
     found = query.selected(kept, campaign)
     tunings = analysis.tune(
         found.campaign, found.runs, metric, lambda run: query.points(kept, run), confidence

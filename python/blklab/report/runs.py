@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from blklab.store.query import CampaignRow, Run
 
 
-def show_campaigns(console: "Console", rows: "Sequence[CampaignRow]") -> None:
-    """Prints one line a campaign."""
+def show_campaigns(console: "Console", rows: "Sequence[CampaignRow]", where: str) -> None:
+    """Prints one line a campaign of the store at `where`."""
     if not rows:
-        console.print("no campaigns: `blklab run EXPERIMENT` makes one")
+        console.print(f"no campaigns in {printable(where)}: `blklab run EXPERIMENT` makes one")
         return
     terminal.draw(console, campaigns(rows))
 
@@ -59,6 +59,27 @@ def show_runs(console: "Console", campaign: "CampaignRow", found: "Sequence[Run]
     for run in found:
         if run.message:
             console.print(f"run {run.id} failed: {printable(run.message)}")
+    for line in doubts(found):
+        console.print(f"* {line}")
+
+
+def doubts(found: "Sequence[Run]") -> list[str]:
+    """Returns what makes runs doubtful, each once, with the runs that it does."""
+    said: dict[str, list[str]] = {}
+    for run in found:
+        for doubt in _doubts(run):
+            said.setdefault(doubt, []).append(str(run.id))
+    return [
+        printable(f"run{'s' * (len(of) > 1)} {', '.join(of)}: {doubt}")
+        for doubt, of in said.items()
+    ]
+
+
+def _doubts(run: "Run") -> list[str]:
+    outcome = run.outcome or {}
+    forced = " ".join(f"--force {name}" for name in outcome.get("forced") or [])
+    measured = [f"measured with {forced}"] if forced else []
+    return [*measured, *(outcome.get("warnings") or [])]
 
 
 def runs(campaign: "CampaignRow", found: "Sequence[Run]") -> Table:
@@ -66,7 +87,10 @@ def runs(campaign: "CampaignRow", found: "Sequence[Run]") -> Table:
     title = printable(campaign.title) or printable(campaign.name)
     note = f"{printable(campaign.path)}, begun {when(campaign.created)}, blklab {campaign.version}"
     title = f"Campaign {campaign.number}: {title}, on {campaign.runner}"
-    rows = [([str(run.id), run.state], run.labels, run.outcome) for run in found]
+    rows = [
+        ([str(run.id), run.state + " *" * bool(_doubts(run))], run.labels, run.outcome)
+        for run in found
+    ]
     return _table(title, [Column("run"), text("state")], rows, note)
 
 

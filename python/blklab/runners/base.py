@@ -1,6 +1,7 @@
 """What a runner is: it measures cells, and tells a ledger what becomes of each."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from blklab.spec.cells import Cell, Plan
@@ -24,6 +25,12 @@ class Runner(Protocol):
     """Something that measures cells."""
 
     name: str
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Keeps others from measuring, from before the check to after the run.
+
+        Raises BlklabError if another does.
+        """
 
     def check(self, plan: Plan) -> None:
         """Raises UsageError or EnvironmentLacks for a plan that cannot work, before it starts."""

@@ -22,7 +22,7 @@ class Outcome:
     """Of every cell that is done, in the order of the plan."""
 
     failed: list[str]
-    """What went wrong, one line a cell."""
+    """What went wrong, one line a cell, and one for all that this process did not come to."""
 
     campaign: int | None
     """Its number in the store."""
@@ -63,8 +63,20 @@ def carry_out(
     if store is not None and campaign is not None and len(results) < len(plan.cells):
         earlier = [run for run in query.runs_of(store, campaign.number) if run.outcome is not None]
         results = {run.number: of_run(store, run) for run in earlier} | results
+    missing = [
+        cell.name
+        for cell in plan.cells
+        if cell.number not in results and cell.number not in ledger.failed
+    ]
+    failed = list(ledger.failed.values())
+    if missing:
+        many = "1 cell was" if len(missing) == 1 else f"{len(missing)} cells were"
+        failed.append(
+            f"{many} taken by another process or removed meanwhile, first {missing[0]}:"
+            " --resume goes on with what is left"
+        )
     ordered = [results[cell.number] for cell in plan.cells if cell.number in results]
-    return Outcome(ordered, ledger.failed, None if campaign is None else campaign.number)
+    return Outcome(ordered, failed, None if campaign is None else campaign.number)
 
 
 def of_run(store: Store, run: query.Run) -> Result:
@@ -81,7 +93,7 @@ class _Ledger:
     environment: Mapping[str, Any]
     ended: Callable[[int], None]
     results: dict[int, Result] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
+    failed: dict[int, str] = field(default_factory=dict)
     done: int = 0
     under_way: set[int] = field(default_factory=set)
 
@@ -114,7 +126,7 @@ class _Ledger:
         if run is not None and self.store is not None:
             self.store.fail(run, message)
             self.under_way.discard(run)
-        self.failed.append(f"{cell.name}: {message}")
+        self.failed[cell.number] = f"{cell.name}: {message}"
         self._count()
 
     def release(self) -> None:

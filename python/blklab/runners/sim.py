@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from blklab import __version__, _core
@@ -78,6 +78,10 @@ class Simulator:
     def __init__(self, jobs: int | None = None) -> None:
         """`jobs` cells are simulated at a time; as many as there are CPUs, unless given."""
         self._jobs = jobs or cores()
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Does nothing: simulations do not disturb each other."""
+        return nullcontext()
 
     def check(self, plan: Plan) -> None:
         """Raises UsageError for a cell that cannot work."""

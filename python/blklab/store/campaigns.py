@@ -8,17 +8,20 @@ that dies leaves a run `running`, whose owner is found dead: it can be claimed a
 import hashlib
 import json
 import math
+import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from blklab import __version__
-from blklab.errors import BlklabError
-from blklab.store import owner, series
+from blklab import __version__, output
+from blklab.errors import BlklabError, StoreError
+from blklab.store import folder, owner, series
 from blklab.store.database import Database, opened
 from blklab.store.finished import Finished
 from blklab.store.tables import campaigns, environments, runs
@@ -39,9 +42,9 @@ class Campaign:
 class Store:
     """An open store."""
 
-    def __init__(self, where: str | None = None) -> None:
+    def __init__(self, where: str | None = None, *, reading: bool = False) -> None:
         """Opens it, as `blklab.store.database.opened` does."""
-        self.database: Database = opened(where)
+        self.database: Database = opened(where, reading=reading)
         self._me = owner.me()
 
     # --- campaigns -------------------------------------------------------------------------------
@@ -76,13 +79,15 @@ class Store:
                 sa.select(runs.c.id, runs.c.key, runs.c.state, runs.c.owner)
                 .where(runs.c.campaign == number, runs.c.state != "done")
                 .order_by(runs.c.number)
+                .with_for_update()  # SQLite is locked as a whole
             ).all()
             waiting = {}
             for row in found:
                 if row.state == "running" and owner.alive(row.owner or ""):
                     continue
-                waiting[row.key] = row.id
-                connection.execute(_update(row.id, state="planned", owner=None, message=None))
+                planned = _update(row.id, state="planned", owner=None, message=None)
+                if connection.execute(planned.where(runs.c.state == row.state)).rowcount == 1:
+                    waiting[row.key] = row.id
         return Campaign(number, waiting)
 
     def add(
@@ -92,7 +97,8 @@ class Store:
 
         `finished` has what was measured by the key of each cell.
         """
-        with self.database.writing() as connection:
+        some = any(one.points for one in finished.values())
+        with self._held(some=some), self.database.writing() as connection:
             number = self._campaign(connection, plan)
             at = _environment(connection, environment)
             now = _now()
@@ -125,8 +131,9 @@ class Store:
     # --- runs ------------------------------------------------------------------------------------
 
     def claim(self, run: int, environment: Mapping[str, Any]) -> bool:
-        """Takes a planned run for this process; False if another was quicker."""
-        with self.database.writing() as connection:
+        """Takes a planned run for this process; False if another was quicker, or removed it."""
+
+        def work(connection: sa.Connection, again: bool) -> bool:
             taken = connection.execute(
                 _update(
                     run,
@@ -136,37 +143,64 @@ class Store:
                     environment=_environment(connection, environment),
                 ).where(runs.c.state == "planned")
             )
-            return taken.rowcount == 1
+            return taken.rowcount == 1 or (again and _is(connection, run, "running", self._me))
+
+        return self.database.insisting(work)
 
     def finish(self, run: int, finished: Finished) -> None:
-        """Writes a run of this process that is done: its series first, then all else at once."""
-        values = self._written(run, finished)
-        self._end(run, state="done", message=None, **values)
+        """Writes a run of this process that is done: its series first, then all else at once.
+
+        A server that is away is waited for. What cannot be written at all is put into a file of
+        its own, and the StoreError says where.
+        """
+        try:
+            with self._held(some=bool(finished.points)):
+                self._end(run, "done", message=None, **self._written(run, finished))
+        except BaseException as error:
+            path = self._saved(run, finished)
+            if not isinstance(error, BlklabError):
+                raise
+            where = f"what was measured is in {path}" if path else "what was measured is lost"
+            raise StoreError(f"{error}; {where}") from error
 
     def fail(self, run: int, message: str) -> None:
-        """Writes that a run of this process failed, and why."""
-        self._end(run, state="failed", message=message, finished=_now())
+        """Writes that a run of this process failed, and why; waits for a server that is away."""
+        self._end(run, "failed", message=message, finished=_now())
 
     def release(self, run: int) -> None:
         """Gives back a run that was not finished: it is planned again."""
-        self._end(run, state="planned", started=None, environment=None)
-
-    def _end(self, run: int, **values: Any) -> None:
         with self.database.writing() as connection:
-            done = connection.execute(
-                _update(run, owner=None, **values).where(
-                    runs.c.state == "running", runs.c.owner == self._me
-                )
+            self._ended(connection, run, "planned", started=None, environment=None)
+
+    def _end(self, run: int, state: str, **values: Any) -> None:
+        def work(connection: sa.Connection, again: bool) -> None:
+            if not (again and _is(connection, run, state, None)):
+                self._ended(connection, run, state, **values)
+
+        self.database.insisting(work)
+
+    def _ended(self, connection: sa.Connection, run: int, state: str, **values: Any) -> None:
+        done = connection.execute(
+            _update(run, owner=None, state=state, **values).where(
+                runs.c.state == "running", runs.c.owner == self._me
             )
-            if done.rowcount != 1:
-                raise BlklabError(f"store {self.database.name}: run {run} is another process's")
+        )
+        if done.rowcount != 1:
+            raise BlklabError(f"store {self.database.name}: run {run} is another process's")
+
+    def _held(self, *, some: bool) -> AbstractContextManager[None]:
+        """Keeps series from being tidied away before their rows are there, if there are `some`."""
+        return folder.writing(self.database.series) if some else nullcontext()
 
     def _written(self, run: int, finished: Finished) -> dict[str, Any]:
         name = None
         if finished.points:
             name = f"run-{run}.parquet"
-            self._folder()
-            series.write(self.database.series / name, finished.points)
+            try:
+                series.write(self.database.series / name, finished.points)
+            except OSError as error:
+                path = self.database.series / name
+                raise StoreError(f"{path}: cannot be written: {error.strerror}") from None
         return {
             "finished": _now(),
             "seconds": finished.seconds,
@@ -175,46 +209,66 @@ class Store:
             "series": name,
         }
 
-    def _folder(self) -> None:
-        try:
-            self.database.series.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BlklabError(f"{self.database.series}: cannot be made: {error.strerror}") from None
+    def _saved(self, run: int, finished: Finished) -> Path | None:
+        """Writes what a run measured beside the series, or else into $TMPDIR; None if it cannot."""
+        document = {
+            "store": self.database.name,
+            "run": run,
+            "seconds": finished.seconds,
+            "outcome": _plain(finished.outcome),
+            "columns": list(series.NAMES),
+            "series": _plain([astuple(point) for point in finished.points]),
+            "raw": finished.raw,
+        }
+        content = json.dumps(document).encode()
+        for where in (self.database.series, Path(tempfile.gettempdir())):
+            path = where / f"unkept-run-{run}.json"
+            with suppress(OSError, BlklabError):
+                where.mkdir(parents=True, exist_ok=True)
+                output.replace(path, content)
+                return path
+        return None
 
     # --- what a crash or a removal left ----------------------------------------------------------
 
     def remove(self, numbers: Sequence[int], *, whole: bool) -> int:
-        """Removes runs, or `whole` campaigns, and returns how many runs that were."""
+        """Removes runs, or `whole` campaigns, and returns how many runs that were.
+
+        Raises BlklabError for what a living process is at, or still will be.
+        """
         column = runs.c.campaign if whole else runs.c.id
         with self.database.writing() as connection:
             where = column.in_(numbers)
-            found = connection.execute(sa.select(runs.c.id, runs.c.owner).where(where)).all()
-            for row in found:
-                if row.owner is not None and owner.alive(row.owner):
-                    raise BlklabError(f"run {row.id} is under way: stop it first")
+            found = connection.execute(
+                sa.select(runs.c.id, runs.c.campaign, runs.c.state).where(where).with_for_update()
+            ).all()
+            wanted = {row.id for row in found}
+            pending = {row.campaign for row in found if whole or row.state == "planned"}
+            for row in self._under_way(connection):
+                if row.id in wanted or row.campaign in pending:
+                    raise BlklabError(
+                        f"run {row.id} is under way, of campaign {row.campaign}: stop it first"
+                    )
             connection.execute(sa.delete(runs).where(where))
             if whole:
                 connection.execute(sa.delete(campaigns).where(campaigns.c.id.in_(numbers)))
         self.tidy()
         return len(found)
 
+    def _under_way(self, connection: sa.Connection) -> list[Any]:
+        running = sa.select(runs.c.id, runs.c.campaign, runs.c.owner)
+        found = connection.execute(running.where(runs.c.state == "running")).all()
+        return [row for row in found if owner.alive(row.owner or "")]
+
     def tidy(self) -> None:
         """Removes files of series that no run has: of removed ones, and of processes that died."""
-        if not self.database.series.is_dir():
-            return
-        # Inside the transaction nobody finishes a run: what is written just now has a living owner.
-        with self.database.writing() as connection:
-            found = connection.execute(sa.select(runs.c.id, runs.c.series, runs.c.owner)).all()
-            kept = {row.series for row in found if row.series is not None}
-            kept |= {
-                f"run-{row.id}.parquet" for row in found if row.owner and owner.alive(row.owner)
-            }
-            busy = any(row.owner and owner.alive(row.owner) for row in found)
-            for path in self.database.series.iterdir():
-                unfinished = path.name.endswith(".part") and not busy
-                stale = path.name.endswith(".parquet") and path.name not in kept
-                if unfinished or stale:
-                    path.unlink(missing_ok=True)
+
+        def known() -> set[str]:
+            with self.database.reading() as connection:
+                found = connection.execute(sa.select(runs.c.series)).scalars()
+                return {name for name in found if name is not None}
+
+        folder.tidied(self.database.series, known)
 
 
 def _planned(campaign: int, cell: "Cell") -> dict[str, Any]:
@@ -236,6 +290,12 @@ def _update(run: int, **values: Any) -> sa.Update:
     return sa.update(runs).where(runs.c.id == run).values(**values)
 
 
+def _is(connection: sa.Connection, run: int, state: str, by: str | None) -> bool:
+    """Tells whether a run is in a state, and whose it is."""
+    query = sa.select(runs.c.state, runs.c.owner).where(runs.c.id == run)
+    return connection.execute(query).one_or_none() == (state, by)
+
+
 def _environment(connection: sa.Connection, document: Mapping[str, Any]) -> int:
     plain = _plain(document)
     text = json.dumps(plain, sort_keys=True)
@@ -244,7 +304,11 @@ def _environment(connection: sa.Connection, document: Mapping[str, Any]) -> int:
     found = connection.execute(query).scalar()
     if found is not None:
         return int(found)
-    return _inserted(connection, environments, {"digest": digest, "document": plain})
+    try:
+        with connection.begin_nested():
+            return _inserted(connection, environments, {"digest": digest, "document": plain})
+    except sa.exc.IntegrityError:  # another process was quicker, on a server
+        return int(connection.execute(query).scalar_one())
 
 
 def _plain(value: Any) -> Any:

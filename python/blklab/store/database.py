@@ -5,23 +5,33 @@ Where: `--store`, else `$BLKLAB_STORE`, else `blklab/store.db` in the user's dat
 
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
-from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.store.tables import REVISION
+from blklab.errors import EnvironmentLacks, StoreError, UsageError
+from blklab.store import file
+from blklab.store.tables import KNOWN, REVISION, meta, runs
 from blklab.text import printable
+
+T = TypeVar("T")
 
 VARIABLE: Final = "BLKLAB_STORE"
 
-PATIENCE_MS: Final = 60_000
-"""How long one process waits while another writes."""
+PAUSES: Final = (0.5, 1, 2, 4, 8, *[15] * 7)
+"""How long a server that is away is waited for, in seconds before each new attempt: two minutes."""
+
+AWAY: Final = ("08", "57P", "53300")
+"""How a PostgreSQL server's error codes begin that pass: no connection, a restart, too many users.
+
+PostgreSQL's manual, appendix A. Where there is no code, there was no server.
+"""
 
 READING: Final = "blklab_reading"
 """The execution option of a connection that only reads."""
@@ -40,31 +50,65 @@ class Database:
 
     series: Path
 
+    only_read: bool = False
+    """It is a file that this user may not write."""
+
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Gives a connection to read from. Raises BlklabError."""
+        """Gives a connection to read from. Raises StoreError."""
         with said(self.name), self.engine.connect() as connection:
             yield connection.execution_options(**{READING: True})
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """Gives a connection whose changes are made together, or not at all. Raises BlklabError."""
+        """Gives a connection whose changes are made together, or not at all. Raises StoreError."""
         with said(self.name), self.engine.begin() as connection:
             yield connection
 
+    def insisting(self, work: Callable[[sa.Connection, bool], T]) -> T:
+        """Returns what `work` does, as `writing` would; a server that is away is waited for.
 
-def opened(where: str | None = None) -> Database:
+        `work` is told whether it may have been done already: the answer can be what was lost.
+        """
+        for attempt, pause in enumerate((*PAUSES, None)):
+            try:
+                with self.writing() as connection:
+                    return work(connection, attempt > 0)
+            except StoreError as error:
+                if pause is None or not _passes(error.__cause__):
+                    raise
+                time.sleep(pause)
+        raise AssertionError
+
+
+def _passes(error: BaseException | None) -> bool:
+    """Tells whether a server may be there again soon; of a file, nothing is waited for."""
+    if not isinstance(error, OperationalError | InterfaceError) or error.orig is None:
+        return False
+    if not hasattr(error.orig, "sqlstate"):
+        return False
+    code = error.orig.sqlstate
+    return code is None or code.startswith(AWAY)
+
+
+def opened(where: str | None = None, *, reading: bool = False) -> Database:
     """Opens a store, making or migrating it first.
 
-    Raises UsageError, EnvironmentLacks for a driver that is not installed, or BlklabError.
+    For `reading`, nothing is made, and a file that one may only read is left as it is. Raises
+    UsageError, EnvironmentLacks for a driver that is not installed, or StoreError.
     """
     chosen = where or os.environ.get(VARIABLE) or ""
     if "://" in chosen:
-        database = _by_url(chosen)
+        database = _by_url(chosen, reading=reading)
     else:
-        database = _file(Path(chosen).expanduser() if chosen else _data() / "store.db")
+        database = _file(Path(chosen) if chosen else _data() / "store.db", reading=reading)
     _migrated(database)
-    return database
+    if database.engine.dialect.name == "sqlite":
+        return database
+    # Two databases may have one name, and one several: the store itself says which it is.
+    with database.reading() as connection:
+        own = connection.execute(sa.select(meta.c.store)).scalar_one()
+    return replace(database, series=database.series / own)
 
 
 def _data() -> Path:
@@ -73,21 +117,24 @@ def _data() -> Path:
     try:
         return Path(platformdirs.user_data_dir("blklab"))
     except (OSError, RuntimeError, KeyError) as error:
-        raise BlklabError(f"no home directory: {error}; --store says where results go") from None
+        raise StoreError(f"no home directory: {error}; --store says where results go") from None
 
 
-def _file(path: Path) -> Database:
-    if path.is_dir():
-        raise UsageError(f"{path}: is a directory, and the store is a file")
+def _file(path: Path, *, reading: bool) -> Database:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BlklabError(f"{path}: cannot be made: {error.strerror}") from None
-    url = sa.URL.create("sqlite", database=str(path.absolute()))
-    return Database(_engine(url), str(path), path.with_name(f"{path.name}.series"))
+        path = path.expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{path}: {error}") from None
+    found = file.found(path, make=not reading)
+    only_read = reading and not file.may_write(found)
+    engine = _engine(
+        sa.URL.create("sqlite"), creator=lambda: file.connected(path, found, only_read=only_read)
+    )
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return Database(engine, str(path), found.with_name(f"{found.name}.series"), only_read)
 
 
-def _by_url(text: str) -> Database:
+def _by_url(text: str, *, reading: bool) -> Database:
     try:
         url = sa.make_url(text)
     except (SQLAlchemyError, ValueError):
@@ -99,7 +146,7 @@ def _by_url(text: str) -> Database:
     if kind == "sqlite":
         if not url.database or url.database == ":memory:":
             raise UsageError("sqlite:// without a file keeps nothing: name one")
-        return _file(Path(url.database))
+        return _file(Path(url.database), reading=reading)
     if kind != "postgresql":
         raise UsageError(f"{kind}: SQLite and PostgreSQL can be a store")
     name = url.render_as_string(hide_password=True)
@@ -111,38 +158,16 @@ def _by_url(text: str) -> Database:
         raise EnvironmentLacks(
             f"the driver {error.name} is not installed", "pip install 'psycopg[binary]'"
         ) from None
-    folder = "-".join(filter(None, (url.host, str(url.port or ""), url.database)))
-    return Database(engine, name, _data() / "series" / folder.replace("/", "_"))
+    return Database(engine, name, _data() / "series")
 
 
-def _engine(url: sa.URL) -> sa.Engine:
-    arguments: dict[str, Any] = {}
-    if url.get_backend_name() == "sqlite":
-        arguments = {"timeout": PATIENCE_MS / 1000, "check_same_thread": False}
+def _engine(url: sa.URL, **options: Any) -> sa.Engine:
     # A connection is made when it is needed: a campaign of days outlives a server's restart.
-    engine = sa.create_engine(
-        url, connect_args=arguments, json_serializer=_json, poolclass=sa.NullPool
-    )
-    if url.get_backend_name() == "sqlite":
-        sa.event.listen(engine, "connect", _prepare_sqlite)
-        sa.event.listen(engine, "begin", _begin_sqlite)
-    return engine
+    return sa.create_engine(url, json_serializer=_json, poolclass=sa.NullPool, **options)
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
-
-
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    # The driver's own idea of transactions is switched off: `begin` says when one begins.
-    connection.isolation_level = None
-    for pragma in (
-        "journal_mode = wal",
-        "synchronous = full",
-        "foreign_keys = on",
-        f"busy_timeout = {PATIENCE_MS}",
-    ):
-        connection.execute(f"pragma {pragma}")
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
@@ -153,39 +178,56 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 
 @contextmanager
 def said(name: str) -> Iterator[None]:
-    """Turns what the database says into one line. Raises BlklabError."""
+    """Turns what the database says into one line. Raises StoreError."""
     try:
         yield
     except SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
-        words = " ".join(printable(str(cause)).split()) or type(cause).__name__
-        raise BlklabError(f"store {name}: {words[:300]}") from error
+        words = printable(" ".join(str(cause).split())) or type(cause).__name__
+        raise StoreError(f"store {name}: {words[:300]}") from error
 
 
 def _migrated(database: Database) -> None:
     """Makes the tables, or brings them up to date; refuses a store that a newer blklab made."""
     with database.reading() as connection:
-        if _revision(connection) == REVISION:
+        if _revision(database, connection) == REVISION:
             return
+    if database.only_read:
+        raise StoreError(
+            f"store {database.name}: is of an older blklab, and must be brought up to date first"
+            " by a user who may write it: `blklab runs list` does so"
+        )
     with database.writing() as connection:
         if database.engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
-        found = _revision(connection)  # another process may have been quicker
-        if found == REVISION:
-            return
-        if found is not None and found > REVISION:
-            raise BlklabError(
-                f"store {database.name}: is of a newer blklab (revision {found}; this one knows"
-                f" {REVISION}): use that one, or another --store"
-            )
-        _upgrade(connection)
+        # Another process may have been quicker.
+        if _revision(database, connection) != REVISION:
+            _upgrade(connection)
 
 
-def _revision(connection: sa.Connection) -> str | None:
-    if not sa.inspect(connection).has_table("alembic_version"):
+def _revision(database: Database, connection: sa.Connection) -> str | None:
+    """Returns which migration a store has had; None for an empty one. Raises StoreError."""
+    tables = sa.inspect(connection).get_table_names()
+    if "alembic_version" not in tables:
+        # A server's database may hold other things as well; a file that does is another program's.
+        if tables and database.engine.dialect.name == "sqlite":
+            raise StoreError(f"{database.name}: is an SQLite file, and no store of blklab")
+        if database.only_read:
+            raise StoreError(f"{database.name}: is no store of blklab: it is empty")
         return None
     found = connection.execute(sa.text("select version_num from alembic_version")).scalar()
-    return None if found is None else str(found)
+    ours = runs.name in tables  # Alembic is not ours alone, nor are its revisions' names
+    if found is None or (ours and found in KNOWN):
+        return found
+    if ours and str(found).isdecimal() and str(found) > REVISION:
+        raise StoreError(
+            f"store {database.name}: is of a newer blklab (revision {found}; this one knows"
+            f" {REVISION}): use that one, or another --store"
+        )
+    raise StoreError(
+        f"{database.name}: is no store of blklab that this version knows (revision"
+        f" {printable(str(found))}; known: {', '.join(KNOWN)}): use another --store"
+    )
 
 
 def _upgrade(connection: sa.Connection) -> None:

@@ -18,9 +18,12 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from blklab.errors import UsageError
-from blklab.store import series
+from blklab.store import owner, series
 from blklab.store.campaigns import Store
 from blklab.store.tables import STATES, campaigns, environments, runs
+
+INTERRUPTED: Final = "interrupted"
+"""The state of a run that is `running` in the store, whose process is dead."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class CampaignRow:
     version: str
     created: str
     states: Mapping[str, int]
-    """How many of its runs are in each state."""
+    """How many of its runs are in each state; `interrupted` only if any are."""
 
     experiment: Mapping[str, Any]
 
@@ -83,15 +86,14 @@ class Run:
 def all_campaigns(store: Store) -> list[CampaignRow]:
     """Returns every campaign, the oldest first."""
     with store.database.reading() as connection:
-        counted = connection.execute(
-            sa.select(runs.c.campaign, runs.c.state, sa.func.count()).group_by(
-                runs.c.campaign, runs.c.state
-            )
-        ).all()
+        kind = (runs.c.campaign, runs.c.state, runs.c.owner)
+        counted = connection.execute(sa.select(*kind, sa.func.count()).group_by(*kind)).all()
         found = connection.execute(sa.select(campaigns).order_by(campaigns.c.id)).all()
     states: dict[int, dict[str, int]] = {}
-    for campaign, state, count in counted:
-        states.setdefault(campaign, dict.fromkeys(STATES, 0))[state] = count
+    for campaign, state, by, count in counted:
+        of_campaign = states.setdefault(campaign, dict.fromkeys(STATES, 0))
+        name = _state(state, by)
+        of_campaign[name] = of_campaign.get(name, 0) + count
     return [
         CampaignRow(
             row.id,
@@ -145,7 +147,7 @@ def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[Run]:
             row.number,
             row.labels,
             row.cell,
-            row.state,
+            _state(row.state, row.owner),
             row.started,
             row.finished,
             row.seconds,
@@ -157,6 +159,11 @@ def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[Run]:
     ]
 
 
+def _state(state: str, by: str | None) -> str:
+    """Returns the state of a run as it is: one that is `running` may have died."""
+    return INTERRUPTED if state == "running" and not owner.alive(by or "") else state
+
+
 def raw(store: Store, number: int) -> str:
     """Returns what the program said that measured a run; nothing for one that has none."""
     with store.database.reading() as connection:
@@ -165,7 +172,7 @@ def raw(store: Store, number: int) -> str:
 
 
 def points(store: Store, number: int) -> list[series.Point]:
-    """Returns a run's series; none for a run without. Raises BlklabError if its file is gone."""
+    """Returns a run's series; none for a run without. Raises StoreError if its file is gone."""
     with store.database.reading() as connection:
         name = connection.execute(sa.select(runs.c.series).where(runs.c.id == number)).scalar()
     return [] if name is None else series.read(store.database.series / name)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab import output
-from blklab.errors import BlklabError
+from blklab.errors import StoreError
 
 JOBS: Final = "jobs"
 """The source that all jobs together are."""
@@ -74,16 +74,16 @@ def write(path: Path, points: Sequence[Point]) -> None:
 
 
 def read(path: Path) -> list[Point]:
-    """Returns the points of a file. Raises BlklabError for one that is none."""
+    """Returns the points of a file. Raises StoreError for one that is none."""
     import polars
 
     try:
         frame = polars.read_parquet(path, columns=list(NAMES))
     except FileNotFoundError:
-        raise BlklabError(f"{path}: the series of this run is not there") from None
+        raise StoreError(f"{path}: the series of this run is not there") from None
     except Exception as error:  # polars' errors have no common class
         what = str(error).splitlines()[0]
-        raise BlklabError(f"{path}: no series: {what}") from error
+        raise StoreError(f"{path}: no series: {what}") from error
     return [Point(*row) for row in frame.iter_rows()]
 
 

@@ -16,7 +16,10 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISION: Final = "0001"
+KNOWN: Final = ("0001", "0002")
+"""The migrations, oldest first."""
+
+REVISION: Final = KNOWN[-1]
 """The newest migration: a store of another revision is migrated, or refused if it is newer."""
 
 STATES: Final = ("planned", "running", "done", "failed")
@@ -73,4 +76,11 @@ runs: Final = Table(
     UniqueConstraint("campaign", "key"),
     Index("runs_of_a_campaign", "campaign", "number"),
     sqlite_autoincrement=True,
+)
+
+meta: Final = Table(
+    "meta",
+    metadata,
+    # What tells this store from all others: a UUID, in the only row.
+    Column("store", String, primary_key=True),
 )

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from blklab.runners.host.journal import lock, release
 from blklab.store import query
 from blklab.store.campaigns import Store
+from blklab.system.roots import Roots
 from tests.conftest import Run
 from tests.report.test_documented import fields
 from tests.runners.host.conftest import Loops
@@ -232,6 +234,24 @@ def test_the_same_file_is_simulated_and_measured(run: Run, tmp_path: Path) -> No
     (row,) = (row for row in document["rows"] if row["metric"] == "iops")
     assert all(value["mean"] > 0 for value in row["values"])
     assert "these are runs of host and sim" in document["notes"]
+
+
+def test_one_host_is_measured_on_by_one(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path, f'directory = "{tmp_path}"')
+    held = lock("host", Roots())
+    try:
+        for more in ((), ("--resume",), ("--no-store",)):
+            refused = run("run", path, "--on", "host", "--force", "device-busy", *more)
+            assert (refused.status, refused.out) == (1, "")
+            assert refused.err.startswith(
+                "blklab: error: another blklab is measuring on this host: wait for it to end ("
+            )
+            assert refused.err.count("\n") == 1
+        assert query.all_campaigns(Store()) == []
+        assert run("run", path, "--on", "host", "--dry-run").status == 0
+    finally:
+        release(held)
+    measured(run, path)
 
 
 def test_a_dry_run_changes_nothing(run: Run, tmp_path: Path) -> None:

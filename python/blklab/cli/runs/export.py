@@ -31,7 +31,7 @@ def export(*, campaigns: tuple[str, ...], form: str, output: str, store: str | N
     from blklab.store.campaigns import Store
 
     files.check(output)
-    kept = Store(store)
+    kept = Store(store, reading=True)
     runs = [run for words in campaigns for run in query.selected(kept, words).runs]
     if form == "series":
         content = series.encoded_runs({run.id: query.points(kept, run.id) for run in runs})

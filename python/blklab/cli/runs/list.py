@@ -20,9 +20,10 @@ def list_(*, store: str | None, as_json: bool) -> None:
     from blklab.store import query
     from blklab.store.campaigns import Store
 
-    rows = query.all_campaigns(Store(store))
+    kept = Store(store, reading=True)
+    rows = query.all_campaigns(kept)
 
     def draw(console: "Console") -> None:
-        runs.show_campaigns(console, rows)
+        runs.show_campaigns(console, rows, kept.database.name)
 
     emit([{**asdict(row), "states": dict(row.states)} for row in rows], as_json, draw)

@@ -18,6 +18,7 @@ def rm(*, campaigns: tuple[str, ...], yes: bool, store: str | None) -> None:
     from blklab.store import query
     from blklab.store.campaigns import Store
 
+    Store(store, reading=True)  # a mistyped one is not made
     kept = Store(store)
     chosen = [query.selected(kept, words) for words in campaigns]
     runs = {run.id for one in chosen for run in one.runs}

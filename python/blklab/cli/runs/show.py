@@ -31,7 +31,7 @@ def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json
     from blklab.store import query
     from blklab.store.campaigns import Store
 
-    kept = Store(store)
+    kept = Store(store, reading=True)
     found = query.selected(kept, campaign)
     if raw:
         if len(found.runs) != 1:

@@ -4,8 +4,8 @@ Order: repeats are interleaved (all cells once, then all again), so that a drift
 look like a difference between cells.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from blklab.runners.host import conditions, programs, settings
 from blklab.runners.host.fio import jobfile, layout
 from blklab.runners.host.fio.process import Live
 from blklab.runners.host.fio.program import find_fio
-from blklab.runners.host.journal import Journal
+from blklab.runners.host.journal import Journal, lock, release
 from blklab.runners.host.places import Places
 from blklab.runners.host.restore import restore
 from blklab.runners.host.watched import measured
@@ -59,6 +59,26 @@ class Host:
 
         self._note = note
         self._layers: list[Layer] = []
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Holds this host while it measures: two would measure each other.
+
+        Raises BlklabError at once if another blklab does.
+        """
+        try:
+            held = lock("host", self._roots)
+        except (EnvironmentLacks, UsageError):
+            raise
+        except BlklabError:
+            raise BlklabError(
+                "another blklab is measuring on this host: wait for it to end"
+                f" ({self._roots.state / 'lock-host'})"
+            ) from None
+        try:
+            yield
+        finally:
+            release(held)
 
     def check(self, plan: Plan) -> None:
         """Raises an error for a plan that cannot be carried out here, and leaves no trace.

@@ -1,0 +1,123 @@
+"""The file that an SQLite store is: found, made, connected to; never a device, whatever its name.
+
+SQLite itself would write its database onto a disk whose name it is given, mounted or not.
+"""
+
+import os
+import sqlite3
+import stat
+import time
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from blklab.errors import StoreError, UsageError
+
+PATIENCE_MS: Final = 60_000
+"""How long one process waits while another writes."""
+
+WAL: Final = "pragma journal_mode = wal"
+
+READ: Final = "select count(*) from sqlite_master"
+"""What fails if a file cannot be read from."""
+
+KINDS: Final = {
+    stat.S_IFBLK: "a block device",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFLNK: "a link in a circle",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def found(path: Path, *, make: bool) -> Path:
+    """Returns the file that a name leads to, after all links, and makes it if need be.
+
+    Raises UsageError for what is no file, or is not there and not to be made, or StoreError.
+    """
+    target = Path(os.path.realpath(path))
+    if _is_there(path, target):
+        return target
+    if not make:
+        raise UsageError(f"there is no store at {path}: `blklab run EXPERIMENT` makes one")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(target, flags, 0o644))  # the mode is SQLite's
+    except FileExistsError:  # another process was quicker
+        _is_there(path, target)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be made: {error.strerror}") from None
+    return target
+
+
+def _is_there(path: Path, target: Path) -> bool:
+    """Tells whether there is a file. Raises UsageError for anything else, or StoreError."""
+    try:
+        mode = target.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be opened: {error.strerror}") from None
+    if not stat.S_ISREG(mode):
+        kind = KINDS.get(stat.S_IFMT(mode), "no file")
+        raise UsageError(f"{path}: is {kind}, and the store is a file")
+    return True
+
+
+def may_write(target: Path) -> bool:
+    """Tells whether this user may write a store: the file, and what SQLite puts beside it."""
+    return os.access(target, os.W_OK) and os.access(target.parent, os.W_OK)
+
+
+def connected(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connection:
+    """Returns a connection to a file that is there. Raises sqlite3.Error, or as `found` does."""
+    if not _is_there(path, target):
+        raise StoreError(f"{path}: the store is not there any more")
+    if not only_read:
+        pragmas = ("pragma synchronous = full", "pragma foreign_keys = on")
+        return _set(_connected(target, "mode=rw"), WAL, *pragmas)
+    try:
+        return _set(_connected(target, "mode=ro"), READ)
+    except sqlite3.OperationalError:
+        # Its write-ahead log cannot be made here, so nobody is writing who would have one.
+        if target.with_name(f"{target.name}-wal").exists():
+            raise
+        return _set(_connected(target, "mode=ro&immutable=1"), READ)
+
+
+def _connected(target: Path, how: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"file:{quote(os.fsencode(target))}?{how}",
+        uri=True,
+        timeout=PATIENCE_MS / 1000,
+        check_same_thread=False,
+        # The driver's own idea of transactions is switched off: `begin` says when one begins.
+        isolation_level=None,
+    )
+
+
+def _set(connection: sqlite3.Connection, *statements: str) -> sqlite3.Connection:
+    try:
+        for statement in (f"pragma busy_timeout = {PATIENCE_MS}", *statements):
+            _patiently(connection, statement)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _patiently(connection: sqlite3.Connection, statement: str) -> None:
+    """Executes a statement; SQLite does not wait by itself where two make a store's log at once."""
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while True:
+        try:
+            connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return

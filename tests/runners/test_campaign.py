@@ -1,0 +1,86 @@
+"""A campaign that is not alone with its store."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+
+from blklab.runners.base import Ledger
+from blklab.runners.campaign import carry_out
+from blklab.spec.cells import Cell, Plan
+from blklab.store import query
+from blklab.store.campaigns import Store
+from blklab.store.finished import Finished
+from tests.conftest import Run
+from tests.store.conftest import OUTCOME, make_plan
+
+
+class Fake:
+    """Measures cells in turn; `meanwhile` is called after the first."""
+
+    name = "host"
+
+    def __init__(self, meanwhile: Any) -> None:
+        self.meanwhile = meanwhile
+
+    def alone(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def check(self, plan: Plan) -> None:
+        pass
+
+    def environment(self) -> Mapping[str, Any]:
+        return {}
+
+    def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
+        for number, cell in enumerate(cells):
+            if ledger.begin(cell):
+                ledger.end(cell, Finished(OUTCOME, 1))
+            if number == 0:
+                self.meanwhile()
+
+
+def planned(store: Store) -> list[int]:
+    (campaign,) = query.all_campaigns(store)
+    return [run.id for run in query.runs_of(store, campaign.number) if run.state == "planned"]
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 cell was"), (2, "2 cells were")])
+def test_what_was_removed_meanwhile_is_not_done(count: int, said: str) -> None:
+    store = Store()
+    runner = Fake(lambda: store.remove(planned(store)[:count], whole=False))
+    outcome = carry_out(runner, make_plan(), store)
+    assert len(outcome.results) == 4 - count
+    (line,) = outcome.failed
+    assert line.startswith(f"{said} taken by another process or removed meanwhile, first cell 2")
+
+
+def test_what_another_process_has_done_is_done() -> None:
+    store = Store()
+
+    def meanwhile() -> None:
+        for run in planned(store):
+            store.claim(run, {})
+            store.finish(run, Finished(OUTCOME, 1))
+
+    outcome = carry_out(Fake(meanwhile), make_plan(), store)
+    assert [result.number for result in outcome.results] == [1, 2, 3, 4]
+    assert outcome.failed == []
+
+
+def test_the_command_says_so_with_status_1(
+    run: Run, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(
+        """devices.disk = { model = "sm883", size = "1GiB" }
+        stacks.one = { device = "disk" }
+        workloads.randread = { rw = "randread", iodepth = 2 }
+        settings.max_ios = 500"""
+    )
+    monkeypatch.setattr(Store, "claim", lambda *_: False)
+    outcome = run("run", path, "--json")
+    assert outcome.status == 1
+    assert "1 cell was taken by another process or removed meanwhile" in outcome.err
+    assert outcome.err.count("\n") == 1

@@ -1,0 +1,170 @@
+"""What may be a store, and what never: devices, FIFOs, other programs' files."""
+
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from blklab.errors import StoreError, UsageError
+from blklab.store import query
+from blklab.store.campaigns import Store
+from blklab.store.database import VARIABLE
+from tests.runners.host.conftest import Loops, loops
+from tests.store.conftest import make_plan
+
+__all__ = ["loops"]
+
+SIZE = 1 << 20
+
+
+@pytest.mark.parametrize("how", ["{}", "sqlite:///{}", "link", "variable", "sqlite:///link"])
+@pytest.mark.parametrize("reading", [False, True])
+def test_a_block_device_is_not_written_to(
+    tmp_path: Path, loops: Loops, monkeypatch: pytest.MonkeyPatch, how: str, *, reading: bool
+) -> None:
+    device = loops.attach(loops.file("disk", SIZE))
+    link = tmp_path / "store.db"
+    link.symlink_to(device)
+    where = how.format(device) if "{" in how else how.replace("link", str(link))
+    if how == "variable":
+        monkeypatch.setenv(VARIABLE, device)
+    with pytest.raises(UsageError, match="is a block device, and the store is a file"):
+        Store(None if how == "variable" else where, reading=reading)
+    assert Path(device).read_bytes() == bytes(SIZE)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "probe", "store.db"]
+
+
+def test_other_things_are_no_store(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+    for path, kind in (
+        ("/dev/null", "a character device"),
+        (tmp_path / "fifo", "a FIFO"),
+        (tmp_path / "socket", "a socket"),
+        (tmp_path, "a directory"),
+    ):
+        with pytest.raises(UsageError, match=f"is {kind}, and the store is a file"):
+            Store(str(path))
+    (tmp_path / "round").symlink_to("round")
+    with pytest.raises(UsageError, match="is a link in a circle"):
+        Store(str(tmp_path / "round"))
+    with pytest.raises(UsageError, match="~nobody-here"):
+        Store("~nobody-here/store.db")
+
+
+def test_what_becomes_a_device_later_is_not_written_to(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "store.db"))
+    (tmp_path / "store.db").rename(tmp_path / "moved.db")
+    with pytest.raises(StoreError, match="the store is not there any more"):
+        store.begin(make_plan(1))
+    os.mkfifo(tmp_path / "store.db")
+    with pytest.raises(UsageError, match="is a FIFO"):
+        store.begin(make_plan(1))
+
+
+def test_a_link_is_the_store_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to("store ?#%41.db")
+    Store(str(tmp_path / "link.db")).begin(make_plan(1))
+    store = Store(str(tmp_path / "store ?#%41.db"))
+    assert len(query.all_campaigns(store)) == 1
+    assert store.database.series == Store(str(tmp_path / "link.db")).database.series
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+class TestOnlyRead:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Iterator[Path]:
+        """Gives a folder that is seen at `seen` too, where nothing can be written."""
+        (tmp_path / "own").mkdir()
+        (tmp_path / "seen").mkdir()
+        own, seen = str(tmp_path / "own"), str(tmp_path / "seen")
+        if subprocess.run(["mount", "--bind", own, seen], check=False).returncode:
+            pytest.skip("no mounting here")
+        try:
+            subprocess.run(["mount", "-o", "remount,bind,ro", seen], check=True)
+            yield tmp_path
+        finally:
+            subprocess.run(["umount", seen], check=True)
+
+    def test_it_can_be_read(self, folder: Path) -> None:
+        Store(str(folder / "own/store.db")).begin(make_plan(3))
+        store = Store(str(folder / "seen/store.db"), reading=True)
+        assert len(query.runs_of(store, query.all_campaigns(store)[0].number)) == 3
+        assert [path.name for path in (folder / "own").iterdir()] == ["store.db"]
+        with pytest.raises(StoreError, match=r"readonly|unable to open"):
+            Store(str(folder / "seen/store.db")).begin(make_plan(1))
+
+    def test_it_can_be_read_while_another_writes(self, folder: Path) -> None:
+        other = Store(str(folder / "own/store.db"))
+        with other.database.writing():
+            store = Store(str(folder / "seen/store.db"), reading=True)
+            assert query.all_campaigns(store) == []
+
+    def test_an_old_one_says_that_it_must_be_brought_up_to_date(self, folder: Path) -> None:
+        store = Store(str(folder / "own/store.db"))
+        back_to_0001(store)
+        with pytest.raises(StoreError, match="is of an older blklab"):
+            Store(str(folder / "seen/store.db"), reading=True)
+        Store(str(folder / "own/store.db"), reading=True)
+        Store(str(folder / "seen/store.db"), reading=True)
+
+
+def back_to_0001(store: Store) -> None:
+    with store.database.writing() as connection:
+        connection.exec_driver_sql("drop table meta")
+        connection.exec_driver_sql("update alembic_version set version_num = '0001'")
+
+
+def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "places.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table places (id)")
+    connection.close()
+    content = path.read_bytes()
+    for reading in (True, False):
+        with pytest.raises(StoreError, match="is an SQLite file, and no store of blklab"):
+            Store(str(path), reading=reading)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("select name from sqlite_master").fetchall() == [("places",)]
+    connection.close()
+    assert len(path.read_bytes()) == len(content)
+
+
+@pytest.mark.parametrize("revision", ["0000", "ae12bc", "", "0001x\n"])
+def test_a_revision_that_nobody_knows_is_one_line(where: str, revision: str) -> None:
+    store = Store(where)
+    with store.database.writing() as connection:
+        connection.execute(
+            sa.text("update alembic_version set version_num = :new"), {"new": revision}
+        )
+    with pytest.raises(StoreError, match="is no store of blklab that this version knows") as caught:
+        Store(where)
+    assert "\n" not in str(caught.value)
+    with store.database.writing() as connection:
+        connection.exec_driver_sql("update alembic_version set version_num = '0002'")
+
+
+@pytest.mark.parametrize("revision", ["0001", "0002", "0003"])
+def test_another_programs_migrations_are_not_ours(tmp_path: Path, revision: str) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table alembic_version (version_num)")
+        connection.execute("insert into alembic_version values (?)", (revision,))
+    connection.close()
+    with pytest.raises(StoreError, match="is no store of blklab that this version knows"):
+        Store(str(path))
+
+
+def test_no_half_made_store_is_seen(tmp_path: Path) -> None:
+    """A process that opens a store while another makes it waits for it, or finds it empty."""
+    code = "import sys; from blklab.store.campaigns import Store; Store(sys.argv[1])"
+    path = str(tmp_path / "store.db")
+    others = [subprocess.Popen([sys.executable, "-c", code, path]) for _ in range(3)]
+    assert [other.wait() for other in others] == [0, 0, 0]
