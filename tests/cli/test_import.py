@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def test_nothing_is_kept_of_a_dry_run(run: Run) -> None:
     (batch,) = json.loads(run("import", DATA / "form-randomio.txt", "--dry-run", "--json").out)
     assert (batch["experiment"], batch["runner"]) == ("form-randomio", "randomio")
     assert batch["runs"][2]["labels"]["numjobs"] == "64"
-    assert json.loads(run("runs", "list", "--json").out) == []
+    assert not Path(os.environ["BLKLAB_STORE"]).exists()
 
 
 def test_randomio_goes_round(run: Run, tmp_path: Path) -> None:

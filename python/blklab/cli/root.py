@@ -82,7 +82,7 @@ def blklab() -> None:
       0    done
       1    it could not be done, or a check or comparison failed
       2    the command line makes no sense
-      3    something is missing here; the message says what to install
+      3    something is missing here, the message says what to install; or the store fails
       70   a bug in blklab
       130  interrupted; 141, 143 and so on: 128 + the signal that ended it
 

@@ -136,8 +136,8 @@ def run(
       blklab run --schema > experiment.schema.json   completion and checks in your editor
 
     \b
-    Exit status: 0 done, 1 a cell failed or was refused, 2 the experiment makes no sense, 3
-    something is missing, such as fio.
+    Exit status: 0 done, 1 a cell failed, was refused or is missing, 2 the experiment makes no
+    sense, 3 something is missing, such as fio, or the store fails.
     """
     if schema:
         from blklab.spec.schema import text

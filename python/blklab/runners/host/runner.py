@@ -60,26 +60,6 @@ class Host:
         self._note = note
         self._layers: list[Layer] = []
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Holds this host while it measures: two would measure each other.
-
-        Raises BlklabError at once if another blklab does.
-        """
-        try:
-            held = lock("host", self._roots)
-        except (EnvironmentLacks, UsageError):
-            raise
-        except BlklabError:
-            raise BlklabError(
-                "another blklab is measuring on this host: wait for it to end"
-                f" ({self._roots.state / 'lock-host'})"
-            ) from None
-        try:
-            yield
-        finally:
-            release(held)
-
     def check(self, plan: Plan) -> None:
         """Raises an error for a plan that cannot be carried out here, and leaves no trace.
 
@@ -110,6 +90,26 @@ class Host:
             "programs": programs.versions(),
             "lsblk": programs.lsblk(),
         }
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Holds this host while it measures: two would measure each other.
+
+        Raises BlklabError at once if another blklab does.
+        """
+        try:
+            held = lock("host", self._roots)
+        except (EnvironmentLacks, UsageError):
+            raise
+        except BlklabError:
+            raise BlklabError(
+                "another blklab is measuring on this host: wait for it to end"
+                f" ({self._roots.state / 'lock-host'})"
+            ) from None
+        try:
+            yield
+        finally:
+            release(held)
 
     def _clean(self) -> None:
         """Undoes what a blklab that was killed has left: else it would be measured with."""
