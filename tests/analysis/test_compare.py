@@ -183,6 +183,21 @@ def test_a_cell_that_vanished_is_no_success(text: str) -> None:
     assert judged.unjudged(allow_missing=True) == []
 
 
+def test_a_cell_that_vanished_among_others_is_no_success() -> None:
+    one = [*three(100, stack="x", workload="rd"), *three(50, stack="x", workload="wr")]
+    two = three(100, stack="x", workload="rd")
+    found = compare([Side("c1", one), Side("c2", two)], ["iops"], no_points, by=["stack"])
+    condition = fail_if.parse("iops < 0.95*baseline")
+    judged = fail_if.judged(found, condition, sure=False)
+    assert judged.failed == []
+    assert judged.unjudged(allow_missing=False) == ["iops: stack=x workload=wr: not measured on c2"]
+    assert "of what was put together, 1 of the first side's cells are not on another" in found.notes
+    # One of each is no loss: it was named so.
+    other = [Side("c1", two), Side("c2", three(90, stack="x", workload="wr"))]
+    found = compare(other, ["iops"], no_points, by=["stack"])
+    assert fail_if.judged(found, condition, sure=False).unjudged(allow_missing=False) == []
+
+
 def steady(_run: int) -> Sequence[Point]:
     return [
         Point("jobs", at * 10**9, 10**9, 90 + at % 3, 0, 4096, 0, 5.0, None) for at in range(60)

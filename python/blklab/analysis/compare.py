@@ -1,7 +1,7 @@
 """Two or more sets of runs beside each other, cell by cell."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from blklab.analysis import remarks
@@ -53,6 +53,10 @@ class Row:
     verdicts: Sequence[str]
     """`better`, `worse`, `same` (no difference seen), `differ` (one run a side, further apart than
     each varied within: whether others would be, is not known) or `unknown`, of the same sides."""
+
+    lacks: Sequence[Sequence[str]] = ()
+    """Of the second side and those behind it: which cells of the baseline's are not among those
+    that were put together."""
 
 
 @dataclass(frozen=True)
@@ -152,11 +156,13 @@ def compare(
             raise UsageError(f"--by: not all have a label {label!r}; {near(label, shared)}")
     labels = _telling(usable, shared, chosen) if by is None else list(by)
     keys = list(dict.fromkeys(_key(run, labels) for side in usable for run in side.runs))
+    within = [label for label in _telling(usable, shared, shared) if label not in labels]
     rows = [
         row
         for name in metrics
         for key in keys
-        if (row := _row(usable, METRICS[name], labels, key, points, confidence)) is not None
+        if (row := _row(usable, METRICS[name], (labels, within), key, points, confidence))
+        is not None
     ]
     if not rows:
         raise UsageError(f"nothing can be compared: no run has {' or '.join(metrics)}")
@@ -194,15 +200,14 @@ def _telling(found: Sequence[Side], shared: Sequence[str], chosen: Collection[st
 def _row(
     found: Sequence[Side],
     metric: Metric,
-    labels: Sequence[str],
+    by: tuple[Sequence[str], Sequence[str]],
     key: Key,
     points: Points,
     confidence: float,
 ) -> Row | None:
-    sampled = [
-        [sample for _, sample in samples(_cell(side, labels, key), metric, points)]
-        for side in found
-    ]
+    labels, within = by
+    measured = [samples(_cell(side, labels, key), metric, points) for side in found]
+    sampled = [[sample for _, sample in side] for side in measured]
     values = [_value(side, confidence) for side in sampled]
     if all(value is None for value in values):
         return None
@@ -210,7 +215,16 @@ def _row(
         difference(sampled[0], side, confidence) if sampled[0] and side else None
         for side in sampled[1:]
     ]
-    return Row(metric.name, dict(zip(labels, key, strict=True)), values, differences, [])
+    cells = [dict.fromkeys(_key(run, within) for run, _ in side) for side in measured]
+    lacks = [
+        [
+            " ".join(f"{label}={value}" for label, value in zip(within, cell, strict=True))
+            for cell in cells[0]
+            if side and cell not in side
+        ]
+        for side in cells[1:]
+    ]
+    return Row(metric.name, dict(zip(labels, key, strict=True)), values, differences, [], lacks)
 
 
 def _value(found: Sequence[Sample], confidence: float) -> Value | None:
@@ -234,7 +248,7 @@ def _judged(rows: Sequence[Row], confidence: float) -> list[Row]:
     for row in rows:
         better = METRICS[row.metric].more_is_better
         verdicts = [verdict(one, next(adjusted), better, 1 - confidence) for one in row.differences]
-        judged.append(Row(row.metric, row.labels, row.values, row.differences, verdicts))
+        judged.append(replace(row, verdicts=verdicts))
     return judged
 
 

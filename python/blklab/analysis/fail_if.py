@@ -100,6 +100,9 @@ def judged(comparison: Comparison, condition: Condition, *, sure: bool) -> Judge
         labels = " ".join(f"{label}={value}" for label, value in row.labels.items())
         for at in range(1, len(row.values)):
             side = comparison.sides[at]
+            for cell in row.lacks[at - 1] if row.lacks else ():
+                where = " ".join(filter(None, (labels, cell)))
+                missing.append(f"{condition.metric}: {where}: not measured on {side}")
             if row.values[at] is None:
                 where = f"{condition.metric}: {labels}{': ' if labels else ''}"
                 missing.append(f"{where}not measured on {side}")

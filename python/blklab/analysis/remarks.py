@@ -40,6 +40,11 @@ def notes(
         )
     elif missing:
         said.append(f"{missing} of the figures are missing on one side")
+    lacking = sum(len(cells) for row in rows for cells in row.lacks)
+    if lacking:
+        said.append(
+            f"of what was put together, {lacking} of the first side's cells are not on another"
+        )
     runners = {run.runner for side in found for run in side.runs}
     if len(runners) > 1:
         said.append(f"these are runs of {' and '.join(sorted(runners))}")

@@ -28,6 +28,20 @@ def charts_of(report: Any) -> set[str]:
     return {chart.name for chart in report.charts}
 
 
+def test_what_was_run_once_is_not_ranked_as_if_it_were_known(
+    store: Store, reported: Reported
+) -> None:
+    once = [found for found in labels() if found["repeat"] == "1"]
+
+    def steady(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        iops = {"raid1": 1e5, "near": 1.2e5, "far": 0.8e5}[found["stack"]]
+        return made.measured(found, iops), made.series(iops)
+
+    made.add(store, once, steady)
+    said = dict(reported("1").sentences)["randread"]
+    assert "+20.0 % against raid1 (run once: how sure is not known)" in said
+
+
 @pytest.mark.usefixtures("both")
 def test_prediction_and_measurement_stand_side_by_side(reported: Reported) -> None:
     report = reported("1", "2")

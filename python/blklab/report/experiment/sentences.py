@@ -107,7 +107,7 @@ def _ranking(view: View, there: Sequence[Cell], subject: str, metric: str) -> st
     found = difference(second.samples(metric), first.samples(metric))
     rival = second.labels.get(subject, "")
     if found is not None:
-        if found.p is None:
+        if found.p is None or (found.once and not same(found)):
             said += f", {change(found.change)} against {rival} (run once: how sure is not known)"
         elif same(found):
             said += f"; {rival} may be as fast ({change(-found.change)}, no difference seen)"
@@ -197,7 +197,7 @@ def _changed(view: View) -> Iterator[Sentence]:
 def _since(view: View, base: Series, other: Series) -> Iterator[Sentence]:
     faster: list[tuple[float, Difference, str]] = []
     slower: list[tuple[float, Difference, str]] = []
-    alike = 0
+    alike = once = 0
     for members in grouped(view.cells, view.labels).values():
         before = next((cell for cell in members if cell.series is base), None)
         after = next((cell for cell in members if cell.series is other), None)
@@ -211,6 +211,7 @@ def _since(view: View, base: Series, other: Series) -> Iterator[Sentence]:
         if same(found):
             alike += 1
         else:
+            once += found.once
             (faster if gain > 0 else slower).append((abs(gain), found, view.name(after)))
     parts = []
     for cells, word in ((faster, "faster"), (slower, "slower")):
@@ -221,4 +222,6 @@ def _since(view: View, base: Series, other: Series) -> Iterator[Sentence]:
     total = len(faster) + len(slower) + alike
     if total:
         of = words.plural(total, "cell")
-        yield "Change", f"{other.name} against {base.name}, of {of}: {words.listing(parts)}."
+        unsure = f" ({once} of them run once: how sure is not known)" if once else ""
+        said = f"{other.name} against {base.name}, of {of}: {words.listing(parts)}{unsure}."
+        yield "Change", said
