@@ -85,7 +85,7 @@ def compare(
 
     \b
     Exit status: 0 fine, 1 a --fail-if held, 2 some --fail-if could not be judged: a cell of the
-    baseline was not measured, or was run once and --sure is wanted.
+    baseline was not measured, or was run once and --sure is wanted; 3 the store fails.
     """
     from blklab.analysis import compare as analysis
     from blklab.analysis import fail_if
@@ -95,7 +95,7 @@ def compare(
     from blklab.store.campaigns import Store
 
     wanted = [fail_if.parse(text) for text in conditions]
-    kept = Store(store)
+    kept = Store(store, reading=True)
     chosen = [
         (name, query.selected(kept, words).runs)
         for name, words in zip(_short(campaigns), campaigns, strict=True)

@@ -100,8 +100,11 @@ def opened(where: str | None = None, *, reading: bool = False) -> Database:
     chosen = where or os.environ.get(VARIABLE) or ""
     if "://" in chosen:
         database = _by_url(chosen, reading=reading)
-    else:
-        database = _file(Path(chosen) if chosen else _data() / "store.db", reading=reading)
+    elif chosen:
+        database = _file(Path(chosen), reading=reading)
+    else:  # nobody mistyped this one: before the first run, it is empty
+        path = _data() / "store.db"
+        database = _file(path, reading=reading and path.exists())
     _migrated(database)
     if database.engine.dialect.name == "sqlite":
         return database
