@@ -21,6 +21,13 @@ WAL: Final = "pragma journal_mode = wal"
 READ: Final = "select count(*) from sqlite_master"
 """What fails if a file cannot be read from."""
 
+ROOM: Final = 1 << 20
+"""Bytes that must be free beside a store.
+
+SQLite maps its log's index into memory, and where blocks are smaller than pages and none is free,
+touching it ends the process (SIGBUS).
+"""
+
 KINDS: Final = {
     stat.S_IFBLK: "a block device",
     stat.S_IFCHR: "a character device",
@@ -67,14 +74,27 @@ def _is_there(path: Path, target: Path) -> bool:
 
 
 def may_write(target: Path) -> bool:
-    """Tells whether this user may write a store: the file, and what SQLite puts beside it."""
-    return os.access(target, os.W_OK) and os.access(target.parent, os.W_OK)
+    """Tells whether this user can write a store: the file, and what SQLite puts beside it."""
+    allowed = os.access(target, os.W_OK) and os.access(target.parent, os.W_OK)
+    return allowed and _free(target) >= ROOM
+
+
+def _free(target: Path) -> int:
+    status = os.statvfs(target.parent)
+    return status.f_bavail * status.f_frsize
 
 
 def connected(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connection:
     """Returns a connection to a file that is there. Raises sqlite3.Error, or as `found` does."""
     if not _is_there(path, target):
         raise StoreError(f"{path}: the store is not there any more")
+    full = (free := _free(target)) < ROOM
+    if full and (not only_read or _log(target).exists()):
+        raise StoreError(
+            f"{path}: the disk is full: found {free} bytes free beside the store, expected {ROOM}"
+        )
+    if full:
+        return _set(_connected(target, "mode=ro&immutable=1"), READ)
     if not only_read:
         pragmas = ("pragma synchronous = full", "pragma foreign_keys = on")
         return _set(_connected(target, "mode=rw"), WAL, *pragmas)
@@ -82,9 +102,14 @@ def connected(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connectio
         return _set(_connected(target, "mode=ro"), READ)
     except sqlite3.OperationalError:
         # Its write-ahead log cannot be made here, so nobody is writing who would have one.
-        if target.with_name(f"{target.name}-wal").exists():
+        if _log(target).exists():
             raise
         return _set(_connected(target, "mode=ro&immutable=1"), READ)
+
+
+def _log(target: Path) -> Path:
+    """Returns where SQLite's write-ahead log is while somebody has the store open."""
+    return target.with_name(f"{target.name}-wal")
 
 
 def _connected(target: Path, how: str) -> sqlite3.Connection:
