@@ -47,7 +47,7 @@ def test_labels_and_verdicts_stand_whole(
         assert word in text
 
 
-def test_the_interval_goes_first_then_p() -> None:
+def test_p_goes_first_then_the_interval() -> None:
     def notes(width: int) -> str:
         said = printed(
             width, lambda console: comparison.show(console, compared("a", "b", workload="randread"))
@@ -56,7 +56,7 @@ def test_the_interval_goes_first_then_p() -> None:
         return found[1] if found else ""
 
     told = list(dict.fromkeys(notes(width) for width in range(120, 50, -1)))
-    assert told[:4] == ["", "95 % interval", "95 % interval, p", "95 % interval, p, a"]
+    assert told[:4] == ["", "p", "p, 95 % interval", "p, 95 % interval, a"]
 
 
 @pytest.mark.parametrize("width", [40, 60])

@@ -62,7 +62,7 @@ def _table(comparison: "Comparison", name: str, rows: "Sequence[Row]") -> Table:
         for at in range(1, len(row.values))
     ]
     # Which cell it is and the verdict are the last to go.
-    spare = ("95 % interval", "p", sides[0], "" if many else sides[1], "change")
+    spare = ("p", "95 % interval", sides[0], "" if many else sides[1], "change")
     return Table(f"{METRICS[name].what} ({name})", columns, drawn, spare=spare)
 
 

@@ -56,7 +56,7 @@ def table(one: "Tuning") -> Table:
     base = "" if one.baseline is None else f", baseline {figure(one.metric, one.baseline)}"
     title = f"{METRICS[one.metric].what}{base}"
     # What was tried and the verdict are the last to go.
-    spare = ("95 % interval", "p", "runs", "against", "change")
+    spare = ("p", "95 % interval", "runs", "against", "change")
     return Table(f"{printable(labels)}: {title}" if labels else title, columns, rows, spare=spare)
 
 
