@@ -7,7 +7,7 @@ from typing import Any, Final
 from blklab.analysis import remarks
 from blklab.analysis.metrics import METRICS, Metric
 from blklab.analysis.resampling import Difference, Sample, difference, holm, interval
-from blklab.analysis.samples import Points, samples
+from blklab.analysis.samples import Points, remembered, samples
 from blklab.errors import UsageError
 from blklab.spec.problems import near
 from blklab.store.query import Run
@@ -157,6 +157,7 @@ def compare(
     labels = _telling(usable, shared, chosen) if by is None else list(by)
     keys = list(dict.fromkeys(_key(run, labels) for side in usable for run in side.runs))
     within = [label for label in _telling(usable, shared, shared) if label not in labels]
+    points = remembered(points)
     rows = [
         row
         for name in metrics

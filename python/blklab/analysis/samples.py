@@ -13,6 +13,18 @@ Points = Callable[[int], Sequence[Point]]
 Measured = tuple[Run, Sample]
 
 
+def remembered(points: Points) -> Points:
+    """Returns what gives the series of runs and reads each only once: several figures need it."""
+    kept: dict[int, Sequence[Point]] = {}
+
+    def read(run: int) -> Sequence[Point]:
+        if run not in kept:
+            kept[run] = points(run)
+        return kept[run]
+
+    return read
+
+
 def samples(runs: Sequence[Run], metric: Metric, points: Points) -> list[Measured]:
     """Returns the runs that have a figure, each with its sample."""
     found = []

@@ -79,6 +79,17 @@ def store_option(command: F) -> F:
     )(command)
 
 
+def confidence_option(command: F) -> F:
+    """Decorator: adds `--confidence`, of every interval and verdict that a command prints."""
+    return click.option(
+        "--confidence",
+        type=click.FloatRange(0.5, 0.999),
+        default=0.95,
+        show_default=True,
+        help="Of the intervals, and of what is called a difference.",
+    )(command)
+
+
 def emit(result: object, as_json: bool, render: Callable[["Console"], None]) -> None:
     """Prints `result` as JSON, or lets `render` draw it on a console over stdout."""
     if as_json:

@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from blklab.runners.base import Runner
+    from blklab.runners.host.runner import Host
     from blklab.runners.result import Result
     from blklab.spec.cells import Plan
 
@@ -232,13 +233,11 @@ def _measured(
 @contextmanager
 def _watched(runner: "Runner", plan: "Plan") -> "Iterator[Callable[[int], None]]":
     """Shows on a terminal how far a campaign is; gives what takes the number of cells done."""
-    from blklab.runners.host.runner import Host
-
-    if isinstance(runner, Host):
+    if plan.runner == "host":
         from blklab.report.live import shown
 
         with shown(notes(), plan) as campaign:
-            runner.progress = campaign.update
+            cast("Host", runner).progress = campaign.update
             yield campaign.ended
         return
     with progress(f"running on {runner.name}", len(plan.cells)) as advance:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import emit, json_option, store_option
+from blklab.cli.common import confidence_option, emit, json_option, store_option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -13,13 +13,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("campaign")
 @click.option("--metric", default="iops", show_default=True, help="What is to become better.")
-@click.option(
-    "--confidence",
-    type=click.FloatRange(0.5, 0.999),
-    default=0.95,
-    show_default=True,
-    help="Of the intervals, and of what is called a difference.",
-)
+@confidence_option
 @store_option
 @json_option
 def tune(

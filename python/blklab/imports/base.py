@@ -10,8 +10,6 @@ from blklab.errors import BlklabError
 from blklab.store.series import Point
 from blklab.text import printable
 
-WAYS: Final = ("read", "write")
-
 MOST_RUNS: Final = 100_000
 """Of one import."""
 

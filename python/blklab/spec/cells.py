@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,7 +53,7 @@ class Cell:
         label = " ".join(f"{key}={value}" for key, value in self.labels.items())
         return f"cell {self.number} ({label})"
 
-    @property
+    @cached_property
     def key(self) -> str:
         """What is the same for the same cell of the same experiment, at any time: a digest."""
         content = [dict(self.labels), self.document, self.replay and asdict(self.replay)]

@@ -108,6 +108,11 @@ def test_a_mounted_filesystem_and_a_mount_that_is_missing(
     assert refused.status == 2
     assert f"{point}: found a directory" in refused.err
     assert "expected a mounted filesystem" in refused.err
+    command = "[workloads.ls]\ncommand = ['ls']\n[matrix]\nworkload = ['ls']"
+    refused = run("run", write(tmp_path, f'filesystem = "{point}"', command), "--on", "host")
+    assert refused.status == 2
+    assert "expected a mounted filesystem" in refused.err
+    path = write(tmp_path, f'filesystem = "{point}"')
     subprocess.run(["mount", device, point], check=True)
     try:
         (result,) = measured(run, path)

@@ -5,7 +5,7 @@ the repeat. Cells of several series that have the same labels stand side by side
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -15,7 +15,7 @@ from blklab.analysis import compare
 from blklab.analysis.compare import REPEAT
 from blklab.analysis.metrics import METRICS
 from blklab.analysis.resampling import Sample, interval
-from blklab.analysis.samples import over_time
+from blklab.analysis.samples import Points, remembered, samples
 from blklab.analysis.saturation import LOADS
 from blklab.errors import UsageError
 from blklab.store.query import CampaignRow, Run, Selection
@@ -83,12 +83,7 @@ class Cell:
 
     def samples(self, metric: str) -> list[Sample]:
         """Returns a figure of each run that has it, with the same over time."""
-        found = []
-        for run in self.runs:
-            value = METRICS[metric].of(run.outcome or {})
-            if value is not None:
-                found.append(Sample(value, over_time(metric, self._points(run.id))))
-        return found
+        return [sample for _, sample in samples(self.runs, METRICS[metric], self._points)]
 
     def value(self, metric: str) -> Value | None:
         """Returns a figure, None if no run has it."""
@@ -112,9 +107,6 @@ class Cell:
         if not kinds or None in kinds:
             return "other"
         return str(kinds.pop()) if len(kinds) == 1 else "mixed"
-
-
-Points = Callable[[int], Sequence[Point]]
 
 
 def _value(samples: Sequence[Sample]) -> Value | None:
@@ -166,14 +158,7 @@ class View:
 
     def __init__(self, selections: Sequence[Selection], points: Points) -> None:
         """Takes the campaigns in order. Raises UsageError if no run of one is done."""
-        kept: dict[int, Sequence[Point]] = {}
-
-        def remembered(run: int) -> Sequence[Point]:
-            if run not in kept:
-                kept[run] = points(run)
-            return kept[run]
-
-        self.points: Points = remembered
+        self.points: Points = remembered(points)
         names = _names(selections)
         for one in selections:
             if not any(run.outcome for run in one.runs):

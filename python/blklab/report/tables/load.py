@@ -64,17 +64,6 @@ def sizes(device: Device) -> Table:
     return Table("Request sizes", columns, rows)
 
 
-def size_quantiles(device: Device) -> Table:
-    """Mean, mode, median and percentiles of the sizes of each operation."""
-    keys = ("mean", "mode", "min", "p5", "p25", "median", "p75", "p95", "p99", "max")
-    rows = [
-        [op, *(words.size(device.op(op)["sizes"][f"{key}_bytes"]) for key in keys)]
-        for op in ("read", "write", "discard")
-        if device.op(op)["sizes"]["count"]
-    ]
-    return Table("Size percentiles", [text(""), *figures(*keys)], rows, spare=("p5", "p25", "p75"))
-
-
 def groups(device: Device, kind: str, most: int = MOST_GROUPS) -> Table:
     """I/Os by `processes`, `sources` or `cpus`, with their response times."""
     found = device.groups(kind)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from blklab.errors import UsageError
 from blklab.runners.host.journal import Journal
 from blklab.runners.host.safety import Claim, claim
-from blklab.runners.host.scratch import Scratch, scratch
+from blklab.runners.host.scratch import Scratch, check_mounted, scratch
 from blklab.spec.measured import writes
 
 WORK: Final = 64 << 20
@@ -87,6 +87,8 @@ class Places:
             directory = Path(target.get("filesystem") or target["directory"])
             if not directory.is_dir():
                 raise UsageError(f"{directory}: no such directory")
+            if "filesystem" in target:
+                check_mounted(directory, self._journal.roots)
             return Place(directory, self._directory(), None, False)
         if "device" in target:
             claimed = self._stack.enter_context(

@@ -73,13 +73,18 @@ class Host:
         # All at once, as when it runs: two targets may be one disk.
         with Journal(self._roots) as journal, ExitStack() as stack:
             places = Places(stack, journal, self._yes_destroy)
+            beneath: dict[str, list[Layer]] = {}
             for document in documents:
-                layers = conditions.layers_of(document["target"], self._roots)
-                self._layers += [layer for layer in layers if layer not in self._layers]
+                target = document["target"]
+                if target["name"] not in beneath:
+                    beneath[target["name"]] = conditions.layers_of(target, self._roots)
+                layers = beneath[target["name"]]
                 # So that no cell is found to be no job, or no setting, after hours of others.
                 jobfile.render(document, Path("/"))
                 settings.check(document["settings"], layers, self._roots)
                 places.of(document, documents)
+            every = (layer for layers in beneath.values() for layer in layers)
+            self._layers = list(dict.fromkeys(every))
             for warning in places.warnings():
                 self._note(warning)
 

@@ -72,7 +72,7 @@ def scratch(
     try:
         mount = holding(real, roots)
         if mounted:
-            _check_mounted(Path(directory), real, mount, roots)
+            check_mounted(Path(directory), roots)
         _check_room(real, parent, needed)
         warnings = [*_warnings(real, mount), *_owned_by_others(real, parent)]
         name = PREFIX + secrets.token_hex(16)
@@ -116,12 +116,15 @@ def _made(parent: int, name: str, real: Path) -> int:
     return descriptor
 
 
-def _check_mounted(named: Path, real: Path, mount: Mount | None, roots: Roots) -> None:
+def check_mounted(directory: Path, roots: Roots) -> None:
+    """Raises UsageError if no filesystem is mounted there: its mount is missing."""
+    real = directory.resolve()
     if str(real) in {mount.point for mount in mounts(roots)}:
         return
+    mount = holding(real, roots)
     found = f"a directory on {mount.source} ({mount.point})" if mount else "a directory"
     raise UsageError(
-        f"{named}: found {found}, expected a mounted filesystem: mount it there first, or say"
+        f"{directory}: found {found}, expected a mounted filesystem: mount it there first, or say"
         " `directory` instead of `filesystem`"
     )
 
