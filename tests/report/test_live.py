@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from blklab.report.live import Campaign, expected, shown, sparkline
-from blklab.runners.host.fio.process import Live
+from blklab.runners.fio.process import Live
 from blklab.spec.cells import Cell, Plan
 
 

@@ -59,7 +59,7 @@ class Campaign:
         self.began = self.clock()
 
     def update(self, cell: "Cell", live: Any) -> None:
-        """Takes what the runner says of a cell: `runners.host.fio.process.Live`."""
+        """Takes what the runner says of a cell: `runners.fio.process.Live`."""
         if cell is not self.cell or live.phase != self.phase:
             self.cell, self.phase = cell, live.phase
             self.rates.clear()

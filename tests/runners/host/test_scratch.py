@@ -10,7 +10,7 @@ import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.host import scratch as module
-from blklab.runners.host.fio import layout
+from blklab.runners.fio import layout
 from blklab.runners.host.journal import Directory, Journal
 from blklab.runners.host.restore import restore
 from blklab.runners.host.scratch import remove, scratch

@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from blklab.errors import BlklabError
+from blklab.runners.tally import Tally
 from blklab.store.series import Point
 from blklab.system import diskstats
-from blklab.system.diskstats import SECTOR, Activity, Counters, Cpu
+from blklab.system.diskstats import Activity, Cpu
 from blklab.system.roots import Roots
 
 LONGEST_NS: Final = 10_000_000_000
@@ -39,32 +40,48 @@ class Sampler:
 
         What happens in its first `lead_ns` is not counted: fio's `ramp_time`.
         """
-        self.points: list[Point] = []
-        self.total: dict[str, Activity] = {}
         self.cpu: dict[str, float] = {}
-        self.problems: list[str] = []
-        self.began_ns = 0
-        self.watched_ns = 0
-        self._names = list(dict.fromkeys(names))
+        self._names = names
         self._roots = roots
         self._interval_ns = interval_ns
         self._clock = clock
         self._lead_ns = lead_ns
-        self._bits = diskstats.long_bits()
-        self._before: dict[str, Counters] = {}
-        self._read_ns = 0
-        self._interval: dict[str, Activity] = {}
-        self._interval_began_ns = 0
+        self._tally: Tally
         self._cpu_before: Cpu | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="blklab-sampler", daemon=True)
 
+    @property
+    def points(self) -> list[Point]:
+        """A point a device and interval."""
+        return self._tally.points
+
+    @property
+    def total(self) -> dict[str, Activity]:
+        """What each device did in all."""
+        return self._tally.total
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read."""
+        return self._tally.problems
+
+    @property
+    def began_ns(self) -> int:
+        """When counting began."""
+        return self._tally.began_ns
+
+    @property
+    def watched_ns(self) -> int:
+        """For how long."""
+        return self._tally.watched_ns
+
     def __enter__(self) -> Self:
         """Reads for the first time. Raises BlklabError for a device that is not counted."""
         counters = diskstats.read(self._roots)
-        self._before = {name: diskstats.of(counters, name) for name in self._names}
-        self._cpu_before = diskstats.cpu(self._roots)
-        self.began_ns = self._read_ns = self._interval_began_ns = self._clock()
+        cpu = diskstats.cpu(self._roots)
+        self._tally = Tally(self._names, counters, self._clock(), diskstats.long_bits())
+        self._cpu_before = cpu
         self._thread.start()
         return self
 
@@ -77,14 +94,13 @@ class Sampler:
         """Reads for the last time; the last point is as wide as what was left."""
         self._stop.set()
         self._thread.join()
-        self._take(self._clock())
-        self._emit()
-        self.watched_ns = self._read_ns - self.began_ns
+        self._take()
+        self._tally.emit()
         try:
             if self._cpu_before is not None:
                 self.cpu = self._cpu_before.shares(diskstats.cpu(self._roots))
         except BlklabError as failure:
-            self._say(str(failure))
+            self._tally.say(str(failure))
 
     def _run(self) -> None:
         if self._lead_ns and not self._lead():
@@ -97,11 +113,11 @@ class Sampler:
                 if self._stop.wait(min(left, LONGEST_NS) / 1e9):
                     return
                 if due - self._clock() > 0:
-                    self._take(self._clock())
+                    self._take()
             if self._stop.is_set():
                 return
-            self._take(self._clock())
-            self._emit()
+            self._take()
+            self._tally.emit()
             # Intervals that were slept through (a suspended machine) are one wide point.
             number = max(number + 1, (self._clock() - self.began_ns) // self._interval_ns + 1)
 
@@ -111,57 +127,15 @@ class Sampler:
         while (left := due - self._clock()) > 0:
             if self._stop.wait(min(left, LONGEST_NS) / 1e9):
                 return False
-            self._take(self._clock())
-        self.total, self._interval, self.points = {}, {}, []
+            self._take()
         with suppress(BlklabError):  # it is said at the end
             self._cpu_before = diskstats.cpu(self._roots)
-        self.began_ns = self._interval_began_ns = self._read_ns
+        self._tally.forget()
         return True
 
-    def _take(self, now_ns: int) -> None:
-        """Reads, and adds to the interval and to the sums. A device that is gone is said once."""
+    def _take(self) -> None:
+        now_ns = self._clock()
         try:
-            counters = diskstats.read(self._roots)
+            self._tally.take(diskstats.read(self._roots), now_ns)
         except BlklabError as error:
-            self._say(str(error))
-            return
-        seconds = (now_ns - self._read_ns) / 1e9
-        self._read_ns = now_ns
-        for name in list(self._before):
-            try:
-                after = diskstats.of(counters, name)
-                done = diskstats.difference(self._before[name], after, seconds, bits=self._bits)
-            except BlklabError as error:
-                self._say(str(error))
-                del self._before[name]
-                continue
-            self._before[name] = after
-            for sums in (self._interval, self.total):
-                sums[name] = sums[name] + done if name in sums else done
-
-    def _emit(self) -> None:
-        width = self._read_ns - self._interval_began_ns
-        if width > 0:
-            start = self._interval_began_ns - self.began_ns
-            self.points += [_point(name, start, width, it) for name, it in self._interval.items()]
-        self._interval_began_ns = self._read_ns
-        self._interval = {}
-
-    def _say(self, problem: str) -> None:
-        if problem not in self.problems:
-            self.problems.append(problem)
-
-
-def _point(name: str, start_ns: int, width_ns: int, did: Activity) -> Point:
-    reads, writes = did.ios
-    return Point(
-        source=name,
-        time_ns=start_ns,
-        width_ns=width_ns,
-        read_ios=reads,
-        write_ios=writes,
-        read_bytes=did.sectors[0] * SECTOR,
-        write_bytes=did.sectors[1] * SECTOR,
-        read_clat_ns=did.ticks_ns[0] / reads if reads else None,
-        write_clat_ns=did.ticks_ns[1] / writes if writes else None,
-    )
+            self._tally.say(str(error))

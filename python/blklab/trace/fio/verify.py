@@ -13,9 +13,9 @@ from typing import Any, Final, NoReturn
 from blklab import _core
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import output
-from blklab.runners.host.fio.layout import direct_works
-from blklab.runners.host.fio.process import play
-from blklab.runners.host.fio.program import find_fio
+from blklab.runners.fio.layout import direct_works
+from blklab.runners.fio.process import play
+from blklab.runners.fio.program import find_fio
 from blklab.trace.fio.compare import TOLERANCE, Row, mix_rows, pace_rows, shape_rows
 from blklab.trace.fio.jobfile import Target, Trial, processes, render
 from blklab.trace.fio.plan import Plan, focus_device

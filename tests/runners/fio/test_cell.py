@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, UsageError
-from blklab.runners.host.fio import cell, layout
-from blklab.runners.host.fio.process import Live
-from tests.runners.host.fio.conftest import MAKE
+from blklab.runners.fio import cell, layout
+from blklab.runners.fio.process import Live
+from tests.runners.fio.conftest import MAKE
 
 
 def test_a_file_that_is_read_has_been_written(work: Path, make: MAKE) -> None:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from blklab.errors import BlklabError, UsageError
 from blklab.runners import tied
-from blklab.runners.host.fio.process import Live, Progress, silent
-from blklab.runners.host.fio.program import ending
+from blklab.runners.fio.process import Live, Progress, silent
+from blklab.runners.fio.program import ending
 from blklab.text import printable
 
 MOST_SAID: Final = 1 << 16

@@ -6,9 +6,9 @@ from typing import Any, Final, NamedTuple
 
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import logs, output
-from blklab.runners.host.fio import command, jobfile, layout, process, steady
-from blklab.runners.host.fio.process import Progress, silent
-from blklab.runners.host.fio.program import find_fio
+from blklab.runners.fio import command, jobfile, layout, process, steady
+from blklab.runners.fio.process import Progress, silent
+from blklab.runners.fio.program import find_fio
 from blklab.spec.measured import job_writes, writes
 from blklab.store.series import Point
 

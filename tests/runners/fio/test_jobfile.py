@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from blklab.errors import UsageError
 from blklab.fio import output
-from blklab.runners.host.fio import jobfile, process, program
+from blklab.runners.fio import jobfile, process, program
 from blklab.spec.measured import job_writes
-from tests.runners.host.fio.conftest import MAKE
+from tests.runners.fio.conftest import MAKE
 
 
 def test_options_are_kept_and_ours_come_last(make: MAKE) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.runners import tied
-from blklab.runners.host.fio.program import complaint, ending
+from blklab.runners.fio.program import complaint, ending
 from blklab.text import printable
 
 PATIENCE: Final = 300.0

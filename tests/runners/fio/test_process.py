@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.fio import output
 from blklab.runners import tied
-from blklab.runners.host.fio import process, program
-from blklab.runners.host.fio.process import Live
+from blklab.runners.fio import process, program
+from blklab.runners.fio.process import Live
 
 JOB = """[slow]
 thread=1
@@ -119,7 +119,7 @@ def test_no_fio_survives_blklab(work: Path) -> None:
     script = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from blklab.runners.host.fio import process\n"
+        "from blklab.runners.fio import process\n"
         "process.run(sys.argv[1], sys.argv[2], Path(sys.argv[3]))\n"
     )
     fio, _ = program.find_fio()

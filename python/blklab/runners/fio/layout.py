@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from blklab.errors import BlklabError
 from blklab.fio import output
-from blklab.runners.host.fio import jobfile, process
-from blklab.runners.host.fio.process import Progress, silent
+from blklab.runners.fio import jobfile, process
+from blklab.runners.fio.process import Progress, silent
 from blklab.spec.measured import job_writes
 
 BLOCK: Final = 1 << 20

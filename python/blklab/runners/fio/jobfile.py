@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab.errors import UsageError
-from blklab.runners.host.fio.process import LINK
+from blklab.runners.fio.process import LINK
 
 LOG: Final = "log"
 """Prefix of the logs' names."""

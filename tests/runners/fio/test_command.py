@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, UsageError
-from blklab.runners.host.fio import command
-from blklab.runners.host.fio.process import Live
+from blklab.runners.fio import command
+from blklab.runners.fio.process import Live
 
 
 def test_what_a_command_takes(tmp_path: Path) -> None:
