@@ -13,6 +13,9 @@ from blklab.spec.stack import FEWEST, short
 PARITY: Final = {"raid4": 1, "raid5": 1, "raid6": 2}
 """Members' worth of parity."""
 
+EXTENT: Final = 4 << 20
+"""Bytes of a physical extent: LVM's default."""
+
 MOST: Final = 255
 """Members of an array that are simulated."""
 
@@ -54,6 +57,26 @@ def _striped(size: int, chunk: int) -> int:
     """
     sectors = size // chunk * chunk // SECTOR
     return (sectors & ~(chunk // SECTOR - 1)) * SECTOR
+
+
+def volume(members: Sequence[int], stripes: int) -> int:
+    """Returns the bytes of a logical volume over all of some physical ones.
+
+    Each loses its header, and what is left is whole extents (lvm.conf(5), physical_extent_size);
+    stripes are as long as the shortest one.
+    """
+    extents = [max(0, size // EXTENT - 1) for size in members]
+    if stripes > 1:
+        return min(extents) * stripes * EXTENT
+    return sum(extents) * EXTENT
+
+
+def backing(size: int) -> int:
+    """Returns the bytes of a bcache over a backing device.
+
+    Its superblock takes 16 sectors (include/uapi/linux/bcache.h, BDEV_DATA_START_DEFAULT).
+    """
+    return max(0, size - 16 * SECTOR) // 4096 * 4096
 
 
 def too_many(level: str, members: int) -> str | None:

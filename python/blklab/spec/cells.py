@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab.errors import UsageError
-from blklab.spec import load, measured, problems, replays, simulated, stacking, sweep
+from blklab.spec import laboratory, load, measured, problems, replays, simulated, stacking, sweep
 from blklab.spec.experiment import Experiment
 from blklab.spec.fields import shown
 from blklab.spec.overrides import Change, applied, only_simulated
@@ -25,7 +25,9 @@ OWN: Final = ("stack", "workload", "repeat")
 """Axes that every experiment has."""
 
 SIM: Final = "sim"
-"""The runner that takes models instead of targets."""
+HOST: Final = "host"
+LAB: Final = "lab"
+"""Runners: a host has targets, the others build stacks; the simulator has no fio."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Cell:
     """What tells it from the others: stack, workload, each key of matrix and sweep, repeat."""
 
     document: Mapping[str, Any]
-    """What its runner takes: crates/sim/src/cell, or `blklab.spec.measured`."""
+    """What its runner takes: crates/sim/src/cell, `blklab.spec.measured`, `laboratory`."""
 
     capacity: int
     """Bytes of the stack, or of the file on a target; 0 of a device, which has what it has."""
@@ -80,7 +82,7 @@ class Plan:
     """Labels that are not the same in all cells of the whole experiment."""
 
     runner: str
-    """What it is for: `sim`, `host`."""
+    """What it is for: `sim`, `lab`, `host`."""
 
     path: Path
     raw: Mapping[str, Any]
@@ -133,7 +135,7 @@ def expand(
     extra = [*changes] if seed is None else [*changes, Change("seed", seed, "--seed")]
     try:
         found = list(_cells(source, extra, runner))
-        if runner != SIM:
+        if runner == HOST:
             found = _sized(found)
     except Problems as problem:
         raise problems.usage_error(str(source.path), problem.found) from None
@@ -182,7 +184,7 @@ def _cells(source: load.Source, changes: Sequence[Change], runner: str) -> Itera
     stacks = _chosen(base, "stack", axes, chosen, runner)
     workloads = _chosen(base, "workload", axes, chosen, runner)
     axes = {key: values for key, values in axes.items() if key not in OWN}
-    if runner != SIM:
+    if runner == HOST:
         axes = {key: axis for key, axis in axes.items() if not only_simulated(source.raw, axis[0])}
     tried = _tried(base, axes)
     count = base.repeats * len(stacks) * len(workloads) * len(tried)
@@ -243,7 +245,7 @@ def _changes(swept: Point, runner: str) -> list[Change]:
     """Returns what a point of the sweep changes in the file itself."""
     for key in swept.values:
         if runner == SIM and sweep.is_setting(key) and key not in sweep.SIMULATED:
-            raise problems.fail(f"sweep.{key}", "is not simulated: --on host changes it")
+            raise problems.fail(f"sweep.{key}", "is not simulated: --on lab, --on host change it")
     return [
         Change(sweep.SIMULATED.get(key, key) if runner == SIM else key, value, f"sweep.{key}")
         for key, value in swept.values.items()
@@ -262,6 +264,8 @@ def _document(
     if runner == SIM:
         return simulated.document(source, experiment, stack, workload)
     settings = {key: value for key, value in swept.values.items() if sweep.is_setting(key)}
+    if runner == LAB:
+        return *laboratory.document(experiment, stack, workload, settings), None
     return measured.document(source, experiment, stack, workload, settings), 0, None
 
 
@@ -298,9 +302,9 @@ def _chosen(
     runner: str,
 ) -> list[str]:
     """Returns the stacks (on a host: targets) or workloads to run, by name."""
-    stacks = experiment.stacks if runner == SIM else experiment.targets
+    stacks = experiment.targets if runner == HOST else experiment.stacks
     if axis == "stack" and not stacks:
-        if runner == SIM:
+        if runner != HOST:
             raise problems.fail("stacks", "is missing: one at least is wanted")
         raise problems.fail(
             "targets", "is missing: say where each stack is on this host, or with --target"

@@ -52,6 +52,11 @@ class Disk(Queue):
     max_hw_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303), NUMBER] | None = None
     """The largest request that it takes."""
 
+    logical_block_size: Literal[512, 4096] = 512
+    physical_block_size: Literal[512, 4096] = 512
+    discard: bool = True
+    """What the lab's virtual disk says of itself."""
+
     source: str = ""
     """Where the figures come from."""
 

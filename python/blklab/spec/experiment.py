@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema,
 
 from blklab.spec import kernels
 from blklab.spec.device import Device
-from blklab.spec.fields import NAME, NUMBER, Nanoseconds, Seconds, Table, shown
+from blklab.spec.fields import NAME, NUMBER, Nanoseconds, Seconds, Size, Table, shown
 from blklab.spec.kernels import Scheduler
 from blklab.spec.stack import MISSING, Stack
 from blklab.spec.sweep import Sweep
@@ -17,6 +17,8 @@ COMMITS: Final = {"ext3": 5 * 10**9, "ext4": 5 * 10**9, "xfs": 30 * 10**9}
 """ns between journal commits: ext4's `commit=5` (ext4(5)); XFS's `fs.xfs.xfssyncd_centisecs`."""
 
 NO_FILESYSTEM: Final = "none"
+
+AUTO: Final = "auto"
 
 
 def _kernel(value: Any) -> str:
@@ -76,6 +78,12 @@ class Settings(Table):
     host: Host = Host()
 
     @property
+    def filesystem_type(self) -> str | None:
+        """The filesystem's type; None without one."""
+        kind = getattr(self.filesystem, "type", self.filesystem)
+        return None if kind == NO_FILESYSTEM else str(kind)
+
+    @property
     def commit_ns(self) -> int | None:
         """The time between the filesystem's commits, ns; None without one."""
         match self.filesystem:
@@ -83,6 +91,33 @@ class Settings(Table):
                 return commit or COMMITS[kind]
             case kind:
                 return COMMITS.get(kind)
+
+
+def _scale(value: Any) -> Any:
+    if isinstance(value, str) and value != AUTO:
+        return float(value)
+    return value
+
+
+class Lab(Table):
+    """The guest that the lab boots, and how its devices' rates are scaled."""
+
+    scale: Annotated[
+        float | Literal["auto"],
+        BeforeValidator(_scale),
+        WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1}, {"const": AUTO}]}),
+    ] = AUTO
+    """All rates are divided by it; `auto` brings them within what emulation reaches."""
+
+    cpus: Annotated[int, Field(ge=1, le=64), NUMBER] = 2
+    memory: Annotated[Size, Field(ge=512 << 20, le=1 << 40)] = 1 << 30
+
+    @field_validator("scale")
+    @classmethod
+    def _at_least_one(cls, value: float | str) -> float | str:
+        if isinstance(value, float) and not 1 <= value <= 1e9:
+            raise ValueError(f"found {value:g}, 1 or more is wanted, or 'auto'")
+        return value
 
 
 class Experiment(Table):
@@ -100,6 +135,7 @@ class Experiment(Table):
     workloads: Annotated[dict[str, Workload], Field(min_length=1)]
     settings: Settings = Settings()
     host: HostRun = HostRun()
+    lab: Lab = Lab()
     sweep: Sweep = Field(default_factory=dict)
     matrix: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
 

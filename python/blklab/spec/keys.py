@@ -25,7 +25,9 @@ KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
     ("devices", "*", "hdd"): _of(device.Hdd),
     ("devices", "*", "throttled"): _of(device.Throttled),
     ("stacks", "*", "<bare>"): _of(stack.Bare),
-    ("stacks", "*", "<md>"): ["device", *_of(stack.Md)],
+    ("stacks", "*", "<md>", "fail", "*"): _of(stack.Failure),
+    ("stacks", "*", "<md>"): ["device", "kind", *_of(stack.Md)],
+    **{("stacks", "*", kind): _of(table) for kind, table in stack.VOLUMES.items()},
     ("workloads", "*", "<jobs>", "jobs", "*"): _of(workload.Job),
     ("workloads", "*", "<jobs>"): _of(workload.Jobs),
     ("workloads", "*", "<job file>"): _of(workload.JobFile),
@@ -35,6 +37,7 @@ KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
     ("targets", "*"): _of(target.Target),
     ("host", "steady", "<table>"): _of(target.Steady),
     ("host",): _of(target.HostRun),
+    ("lab",): _of(experiment.Lab),
     ("sweep",): [sweep.MODE, *sweep.QUEUE, *sweep.MD],
 }
 """The keys of a table, by its path as pydantic gives it; `*` is any name."""
@@ -42,7 +45,7 @@ KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
 ROOT: Final = _of(experiment.Experiment)
 """Keys of the file itself."""
 
-STACK: Final = _of(stack.Bare, stack.Md)
+STACK: Final = _of(stack.Bare, stack.Md, *stack.VOLUMES.values())
 """Keys of a stack of any kind."""
 
 WORKLOAD: Final = _of(workload.Job, workload.Replay)

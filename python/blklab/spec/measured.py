@@ -62,7 +62,7 @@ def document(
     return {
         "target": _place(source, target, place),
         "jobs": [
-            {"name": name, "options": _options(job, place, where)}
+            {"name": name, "options": options(job, place, where)}
             for name, (where, job) in tables.items()
         ],
         "command": command,
@@ -136,7 +136,7 @@ def _command(table: Command, place: Target, path: str) -> dict[str, Any]:
     return {"argv": list(table.command), "directory": table.directory, "times": table.times}
 
 
-def _options(job: Job, place: Target, path: str) -> dict[str, str]:
+def options(job: Job, place: Target, path: str) -> dict[str, str]:
     """Returns a job in fio's words. Raises Problems for what fio has no word for."""
     if job.fsync_share:
         raise problems.fail(f"{path}.fsync_share", "fio has no such word: fsync is allowed")

@@ -15,6 +15,8 @@ def document(
 ) -> tuple[dict[str, Any], int, replays.Source | None]:
     """Returns a cell's document but for the seed, its capacity, and the trace to replay."""
     built = stacking.build(experiment, stack)
+    if built.real is not None:
+        raise problems.fail(built.real, "is not simulated: --on lab builds it on a real kernel")
     settings = experiment.settings
     table = experiment.workloads[workload]
     path = f"workloads.{workload}"

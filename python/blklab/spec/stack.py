@@ -1,4 +1,4 @@
-"""A stack table: a bare device, or an md array of devices and other stacks."""
+"""A stack table: a bare device, an md array, a volume, a cache; of devices and other stacks."""
 
 import re
 from typing import Annotated, Any, Final, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from blklab import units
-from blklab.spec.fields import NUMBER, Count, Size, Table
+from blklab.spec.fields import NUMBER, Count, Seconds, Size, Table, shown
 
 CHUNK: Final = 512 << 10
 """Bytes; mdadm's default since 3.1 (mdadm(8), --chunk)."""
@@ -84,6 +84,16 @@ class Bare(Table):
     device: str
 
 
+class Failure(Table):
+    """A member that fails while the load runs, and perhaps comes back."""
+
+    member: str
+    at: Seconds
+    """From the load's beginning, its ramp included."""
+
+    re_add: Seconds | None = None
+
+
 class Md(Table):
     """An md array."""
 
@@ -99,6 +109,8 @@ class Md(Table):
     stripe_cache_size: Annotated[int, Field(ge=17, le=32_768), NUMBER] = 256
     sync_speed_min: Count = 1_000
     sync_speed_max: Count = 200_000
+    fail: list[Failure] = Field(default_factory=list)
+    """Members that fail; only runners with a real kernel have them."""
 
     @model_validator(mode="after")
     def _together(self) -> "Md":
@@ -167,7 +179,10 @@ def _others(md: Md, given: set[str]) -> tuple[str, str] | None:
             f"{md.sync_speed_min} KiB/s is more than sync_speed_max, {md.sync_speed_max} KiB/s"
         )
     plain = md.level in {"linear", "raid0"}
-    for key in ("bitmap", "rebuilding", "sync"):
+    for failure in md.fail:
+        if failure.re_add is not None and failure.re_add <= failure.at:
+            return "fail", f"{failure.member!r} would be re-added before it has failed"
+    for key in ("bitmap", "rebuilding", "sync", "fail"):
         if plain and getattr(md, key) and md.sync != "idle":
             return key, f"level {short(md.level)} has no redundancy to keep"
     return None
@@ -178,11 +193,119 @@ def short(level: str) -> str:
     return level.removeprefix("raid")
 
 
+State = Literal["empty", "junk", "warm"]
+"""What a cache holds at first: nothing, blocks that the workload does not use, or those it does."""
+
+
+class Lvm(Table):
+    """A logical volume over one or several physical volumes."""
+
+    kind: Literal["lvm"]
+    members: Annotated[list[str], Field(min_length=1, max_length=64)]
+    stripes: Annotated[int, Field(ge=1, le=64), NUMBER] = 1
+    stripe_size: Annotated[Size, Field(ge=PAGE)] = 64 << 10
+
+    @model_validator(mode="after")
+    def _together(self) -> "Lvm":
+        if self.stripe_size & (self.stripe_size - 1):
+            raise KeyedError(
+                "stripe_size", f"{units.format_size(self.stripe_size)} is no power of two"
+            )
+        return self
+
+
+class LvmCache(Table):
+    """A logical volume with a dm-cache before it, as lvmcache(7) has it."""
+
+    kind: Literal["lvmcache"]
+    origin: str
+    cache: str
+    policy: Literal["smq"] = "smq"
+    mode: Literal["writethrough", "writeback", "passthrough"] = "writethrough"
+    chunk: Annotated[Size, Field(ge=32 << 10, le=1 << 30)] = 64 << 10
+    metadata: Annotated[Size, Field(ge=8 << 20)] | None = None
+    migration_threshold: Annotated[int, Field(ge=0, le=2**31), NUMBER] | None = None
+    """Sectors; the kernel's default is 2048."""
+
+    state: State = "empty"
+
+    @model_validator(mode="after")
+    def _together(self) -> "LvmCache":
+        if self.chunk % (32 << 10):
+            raise KeyedError("chunk", f"{units.format_size(self.chunk)} is no multiple of 32 KiB")
+        return self
+
+
+class Bcache(Table):
+    """A cache device before a backing one. Defaults are make-bcache's and the kernel's."""
+
+    kind: Literal["bcache"]
+    backing: str
+    cache: str
+    mode: Literal["writethrough", "writeback", "writearound", "none"] = "writethrough"
+    sequential_cutoff: Size = 4 << 20
+    bucket: Annotated[Size, Field(ge=PAGE, le=1 << 30)] = 512 << 10
+    block: Annotated[Size, Field(ge=512, le=PAGE)] = PAGE
+    writeback_percent: Annotated[int, Field(ge=0, le=40), NUMBER] = 10
+    congested_read_threshold_us: Annotated[int, Field(ge=0, le=2**31), NUMBER] = 2_000
+    congested_write_threshold_us: Annotated[int, Field(ge=0, le=2**31), NUMBER] = 20_000
+    state: State = "empty"
+
+    @model_validator(mode="after")
+    def _together(self) -> "Bcache":
+        for key in ("bucket", "block"):
+            value = getattr(self, key)
+            if value & (value - 1):
+                raise KeyedError(key, f"{units.format_size(value)} is no power of two")
+        return self
+
+
+VOLUMES: Final[dict[str, type[Table]]] = {"lvm": Lvm, "lvmcache": LvmCache, "bcache": Bcache}
+"""What only a real kernel has, by `kind`."""
+
+
+def parts(stack: "Stack") -> list[str]:
+    """Returns the names of what a stack is directly made of."""
+    match stack:
+        case Bare():
+            return [stack.device]
+        case LvmCache():
+            return [stack.origin, stack.cache]
+        case Bcache():
+            return [stack.backing, stack.cache]
+        case _:
+            return stack.members
+
+
 def _kind(value: Any) -> str:
-    if isinstance(value, Bare) or (isinstance(value, dict) and "device" in value):
+    if isinstance(value, dict):
+        if "device" in value:
+            return "<bare>"
+        kind = value.get("kind")
+        if kind is None:
+            return "<md>"
+        return str(kind)
+    if isinstance(value, Bare):
         return "<bare>"
-    return "<md>"
+    return str(getattr(value, "kind", "<md>"))
 
 
-Stack = Annotated[Annotated[Bare, Tag("<bare>")] | Annotated[Md, Tag("<md>")], Discriminator(_kind)]
+def _known(value: Any) -> Any:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind is not None and kind not in VOLUMES:
+        raise KeyedError(
+            "kind", f"found {shown(kind)}, allowed: {', '.join(VOLUMES)}; an md array has a level"
+        )
+    return value
+
+
+Stack = Annotated[
+    Annotated[Bare, Tag("<bare>")]
+    | Annotated[Md, Tag("<md>")]
+    | Annotated[Lvm, Tag("lvm")]
+    | Annotated[LvmCache, Tag("lvmcache")]
+    | Annotated[Bcache, Tag("bcache")],
+    Discriminator(_kind),
+    BeforeValidator(_known),
+]
 """What a table below [stacks] is."""

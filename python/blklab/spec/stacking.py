@@ -8,16 +8,34 @@ from blklab import units
 from blklab.spec import capacity, kernels, problems
 from blklab.spec.device import Disk, kind_of, model_document
 from blklab.spec.experiment import Experiment, Settings
-from blklab.spec.stack import MISSING, Bare, Md, short
+from blklab.spec.stack import (
+    MISSING,
+    Bare,
+    Bcache,
+    Lvm,
+    LvmCache,
+    Md,
+    Stack,
+    parts,
+    short,
+)
 
 
 @dataclass
 class Built:
-    """A stack as the simulator takes it."""
+    """A stack, resolved: a tree of arrays and volumes over devices."""
 
     node: dict[str, Any] = field(default_factory=dict)
     capacity: int = 0
     devices: list[dict[str, Any]] = field(default_factory=list)
+    tables: list[Disk] = field(default_factory=list)
+    """Of each device, its table."""
+
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    """Members that fail during the load."""
+
+    real: str | None = None
+    """The place of what only a real kernel has, if there is any."""
 
 
 def inner(experiment: Experiment) -> set[str]:
@@ -25,26 +43,24 @@ def inner(experiment: Experiment) -> set[str]:
     found = {
         member
         for stack in experiment.stacks.values()
-        if isinstance(stack, Md)
-        for member in stack.members
+        if not isinstance(stack, Bare)
+        for member in parts(stack)
     }
     return found & experiment.stacks.keys()
 
 
 def build(experiment: Experiment, name: str) -> Built:
     """Puts a stack together. Raises Problems."""
-    builder = _Builder(experiment)
-    built = Built(devices=builder.devices)
-    built.node, built.capacity = builder.stack(name, ())
+    built = Built()
+    built.node, built.capacity = _Builder(experiment, built).stack(name, ())
     return built
 
 
 class _Builder:
-    def __init__(self, experiment: Experiment) -> None:
+    def __init__(self, experiment: Experiment, built: Built) -> None:
         self.experiment = experiment
-        self.version = kernels.parse(experiment.settings.kernel)
+        self.built = built
         self.disks = dict(_units(experiment))
-        self.devices: list[dict[str, Any]] = []
         self.used: dict[str, str] = {}
 
     def stack(self, name: str, above: tuple[str, ...]) -> tuple[dict[str, Any], int]:
@@ -56,7 +72,9 @@ class _Builder:
             if len(device) > 1 or device[0] not in self.disks:
                 raise problems.fail(path, f"{table.device!r} is not one device: {self._known()}")
             return self.disk(device[0], name, path)
-        return self.array(name, table, (*above, name))
+        if isinstance(table, Md):
+            return self.array(name, table, (*above, name))
+        return self.volume(name, table, (*above, name))
 
     def disk(self, name: str, of: str, path: str) -> tuple[dict[str, Any], int]:
         """Returns a device's node and how much of it there is."""
@@ -65,8 +83,49 @@ class _Builder:
             raise problems.fail(path, f"{name!r} is used twice{where}")
         self.used[name] = of
         table, disk = self.disks[name]
-        self.devices.append(device_document(name, table, disk, self.experiment.settings))
-        return {"device": len(self.devices) - 1}, self.devices[-1]["bytes"]
+        self.built.devices.append(device_document(name, table, disk, self.experiment.settings))
+        self.built.tables.append(disk)
+        return {"device": len(self.built.devices) - 1}, self.built.devices[-1]["bytes"]
+
+    def volume(self, name: str, table: Stack, above: tuple[str, ...]) -> tuple[dict[str, Any], int]:
+        """Returns the node of a logical volume or a cache, and its capacity."""
+        path = f"stacks.{name}"
+        self.built.real = self.built.real or f"{path}.kind"
+        found: dict[str, Any] = {"name": name, **table.model_dump()}
+        del found["kind"]
+        sizes: dict[str, list[int]] = {}
+        for key in ("members", "origin", "backing", "cache"):
+            if key not in found:
+                continue
+            names = found[key] if key == "members" else [found[key]]
+            every = [one for part in names for one in self._expanded(part, f"{path}.{key}")]
+            if MISSING in every or (key != "members" and len(every) > 1):
+                raise problems.fail(f"{path}.{key}", "one device or stack is wanted")
+            made = [self._member(one, name, above, key) for one in every]
+            found[key] = [node for node, _ in made] if key == "members" else made[0][0]
+            sizes[key] = [size or 0 for _, size in made]
+        match table:
+            case Lvm():
+                if table.stripes > len(sizes["members"]):
+                    raise problems.fail(
+                        f"{path}.stripes", f"{table.stripes} are more than there are members"
+                    )
+                total = capacity.volume(sizes["members"], table.stripes)
+                return self._volume("lvm", found, total, path)
+            case LvmCache():
+                total = capacity.volume(sizes["origin"], 1)
+                return self._volume("lvmcache", found, total, path)
+            case Bcache():
+                total = capacity.backing(sizes["backing"][0])
+                return self._volume("bcache", found, total, path)
+        raise AssertionError(table)
+
+    def _volume(
+        self, kind: str, found: dict[str, Any], total: int, path: str
+    ) -> tuple[dict[str, Any], int]:
+        if total <= 0:
+            raise problems.fail(path, "is too small: nothing is left for data")
+        return {kind: found}, total
 
     def array(self, name: str, md: Md, above: tuple[str, ...]) -> tuple[dict[str, Any], int]:
         """Returns an array's node and its capacity."""
@@ -102,15 +161,36 @@ class _Builder:
                 f"level {short(md.level)} cannot run with {away} of {len(present)} members missing"
                 " or rebuilding",
             )
+        self._failures(name, md, members)
         total = capacity.array(md.level, sizes, md.chunk, copies)
         if total <= 0:
             raise problems.fail(f"{path}.members", "are too small: nothing is left for the array")
         return {"md": self._document(name, md, slots, copies)}, total
 
+    def _failures(self, name: str, md: Md, members: list[str]) -> None:
+        path = f"stacks.{name}.fail"
+        for at, failure in enumerate(md.fail):
+            where = f"{path}[{at}].member"
+            (member, *others) = self._expanded(failure.member, where)
+            if others or member not in members or member == MISSING:
+                listed = ", ".join(one for one in members if one != MISSING)
+                raise problems.fail(
+                    where, f"{failure.member!r} is not one member of the array: {listed} are"
+                )
+            self.built.real = self.built.real or path
+            self.built.failures.append(
+                {
+                    "array": name,
+                    "slot": members.index(member),
+                    "at_ns": failure.at,
+                    "re_add_ns": failure.re_add,
+                }
+            )
+
     def _member(
-        self, member: str, of: str, above: tuple[str, ...]
+        self, member: str, of: str, above: tuple[str, ...], key: str = "members"
     ) -> tuple[dict[str, Any] | None, int | None]:
-        path = f"stacks.{of}.members"
+        path = f"stacks.{of}.{key}"
         if member == MISSING:
             return None, None
         if member in self.disks:

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.base import Ledger
-from blklab.runners.host import conditions, programs, settings
 from blklab.runners.fio import jobfile, layout
 from blklab.runners.fio.process import Live
 from blklab.runners.fio.program import find_fio
+from blklab.runners.host import conditions, programs, settings
 from blklab.runners.host.journal import Journal, lock, release
 from blklab.runners.host.places import Places
 from blklab.runners.host.restore import restore

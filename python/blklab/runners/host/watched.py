@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from blklab.runners.host import conditions
 from blklab.runners.fio import cell as fio_cell
 from blklab.runners.fio.process import Live
+from blklab.runners.host import conditions
 from blklab.runners.host.journal import Journal
 from blklab.runners.host.places import Place
 from blklab.runners.host.sampler import Sampler

@@ -1,0 +1,95 @@
+"""A cell as the lab takes it: virtual disks, a tree of what is built of them, jobs in fio's words.
+
+    {kernel, lab: {scale, cpus, memory}, devices: [...], stack: node, failures: [...],
+     filesystem: {type} | None, jobs: [{name, options}], runtime_ns, ramp_ns, interval_ns, settings}
+
+Devices, nodes and `failures` are those of `blklab.spec.stacking`; a device has what its virtual
+disk is like beside it (`virtual`). `settings` are those of `blklab.spec.sweep`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from blklab.spec import measured, problems, simulated, stacking, sweep
+from blklab.spec.device import Disk
+from blklab.spec.experiment import Experiment
+from blklab.spec.target import Target
+from blklab.spec.workload import Command, Job, Jobs, Replay
+
+FILE_SHARE: Final = 0.9
+"""Of a filesystem's device, what a file in it may take: the rest is the filesystem's."""
+
+QUEUE: Final = ("scheduler", "nr_requests", "max_sectors_kb", "wbt_lat_usec")
+"""Keys of a device that are changed in its queue only if they are given."""
+
+
+def document(
+    experiment: Experiment,
+    stack: str,
+    workload: str,
+    swept: Mapping[str, Any],
+) -> tuple[dict[str, Any], int]:
+    """Returns a cell's document but for the seed, and the bytes that jobs may use."""
+    built = stacking.build(experiment, stack)
+    settings, table = experiment.settings, experiment.workloads[workload]
+    if settings.max_ios is not None:
+        raise problems.fail("settings.max_ios", "only simulations count I/Os: runtime is allowed")
+    path = f"workloads.{workload}"
+    match table:
+        case Job():
+            tables = {workload: (path, table)}
+        case Jobs():
+            tables = {name: (f"{path}.jobs.{name}", job) for name, job in table.jobs.items()}
+        case Command():
+            raise problems.fail(f"{path}.command", "is not in the lab's guest: --on host runs it")
+        case Replay():
+            raise problems.fail(
+                f"{path}.replay",
+                "is simulated only: `blklab trace fio` writes a job of the trace, for job_file",
+            )
+    runtime, ramp = simulated.times(list(tables.values()), settings.runtime, settings.ramp_time)
+    filesystem = settings.filesystem_type
+    if filesystem == "ext3":
+        raise problems.fail("settings.filesystem", "'ext3' is not in the lab: ext4, xfs are")
+    room = built.capacity
+    if filesystem is not None:
+        room = int(room * FILE_SHARE) >> 20 << 20
+    place = Target(directory="/", size=room // 512 * 512)
+    changed = {
+        key: sweep.text(value)
+        for key in ("max_sectors_kb", "nr_requests", "scheduler", "read_ahead")
+        if (value := getattr(settings, key)) is not None
+    }
+    if "read_ahead" in changed:
+        changed["read_ahead_kb"] = changed.pop("read_ahead")
+    return {
+        "kernel": settings.kernel,
+        "lab": experiment.lab.model_dump(),
+        "devices": [
+            {**device, "virtual": _virtual(disk)}
+            for device, disk in zip(built.devices, built.tables, strict=True)
+        ],
+        "stack": built.node,
+        "failures": built.failures,
+        "filesystem": None if filesystem is None else {"type": filesystem},
+        "jobs": [
+            {"name": name, "options": measured.options(job, place, where)}
+            for name, (where, job) in tables.items()
+        ],
+        "runtime_ns": runtime,
+        "ramp_ns": ramp,
+        "interval_ns": settings.series or measured.INTERVAL,
+        "settings": changed | {key: sweep.text(value) for key, value in swept.items()},
+    }, room
+
+
+def _virtual(disk: Disk) -> dict[str, Any]:
+    """Returns what a virtual disk says of itself, and what of its queue is changed."""
+    return {
+        "logical_block_size": disk.logical_block_size,
+        "physical_block_size": max(disk.physical_block_size, disk.logical_block_size),
+        "discard": disk.discard,
+        "queue": {
+            key: sweep.text(value) for key in QUEUE if (value := getattr(disk, key)) is not None
+        },
+    }
