@@ -1,16 +1,19 @@
 """A cell as the lab takes it: virtual disks, a tree of what is built of them, jobs in fio's words.
 
     {kernel, lab: {scale, cpus, memory}, devices: [...], stack: node, failures: [...],
-     filesystem: {type} | None, jobs: [{name, options}], runtime_ns, ramp_ns, interval_ns, settings}
+     filesystem: {type} | None, jobs: [{name, options}], alone: [...], runtime_ns, ramp_ns,
+     interval_ns, settings}
 
 Devices, nodes and `failures` are those of `blklab.spec.stacking`; a device has what its virtual
-disk is like beside it (`virtual`). `settings` are those of `blklab.spec.sweep`.
+disk is like beside it (`virtual`). `alone` are the jobs as the simulator takes them, within the
+smallest device: what a modelled device does with them alone is what its disk is throttled to.
+`settings` are those of `blklab.spec.sweep`.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from blklab.spec import measured, problems, simulated, stacking, sweep
+from blklab.spec import jobs, measured, problems, simulated, stacking, sweep
 from blklab.spec.device import Disk
 from blklab.spec.experiment import Experiment
 from blklab.spec.target import Target
@@ -76,11 +79,28 @@ def document(
             {"name": name, "options": measured.options(job, place, where)}
             for name, (where, job) in tables.items()
         ],
+        "alone": _alone(tables, stack, built),
         "runtime_ns": runtime,
         "ramp_ns": ramp,
         "interval_ns": settings.series or measured.INTERVAL,
         "settings": changed | {key: sweep.text(value) for key, value in swept.items()},
     }, room
+
+
+def _alone(
+    tables: Mapping[str, tuple[str, Job]], stack: str, built: stacking.Built
+) -> list[dict[str, Any]]:
+    """Returns the jobs as the simulator takes them; none if no device is a model."""
+    if all(device["model"]["kind"] == "throttled" for device in built.devices):
+        return []
+    smallest = min(device["bytes"] for device in built.devices)
+    found = []
+    for name, (path, job) in tables.items():
+        bare = job.model_copy(update={"options": {}, "direct": True})
+        document = jobs.job_document(name, bare, path, stack, built.capacity)
+        document["size"] = min(document["size"], smallest) // document["align"] * document["align"]
+        found.append({**document, "offset": 0, "offset_increment": 0, "io_bytes": jobs.ENDLESS})
+    return found
 
 
 def _virtual(disk: Disk) -> dict[str, Any]:

@@ -91,14 +91,21 @@ def _jobs(
     log_ms = max(1, interval_ns // 10**6)
     ready()
     ran = _run(fio, cell, path, directory, progress, "measure", None, log_ms)
+    measured = figures(ran, interval_ns, log_ms)
+    measured.outcome["steady"] = found
+    measured.outcome["warnings"] = [*warnings, *measured.outcome["warnings"]]
+    return measured
+
+
+def figures(ran: process.Ran, interval_ns: int, log_ms: int) -> Measured:
+    """Returns what a fio run measured, its logs as slices of `interval_ns`. Raises BlklabError."""
     document = output.document(ran.output)
     notes = [line.strip() for line in ran.said.splitlines() if line.strip()]
     document["notes"] = [*document["notes"], *notes]
     outcome = output.outcome(document)
     outcome["fio"]["command"] = ran.command
     outcome["devices"] = []
-    outcome["steady"] = found
-    outcome["warnings"] = [*warnings, *outcome["warnings"]]
+    outcome["steady"] = None
     slices = logs.merge(
         logs.gather(ran.logs, jobfile.LOG, output.jobs(document)), interval_ns, float(log_ms)
     )

@@ -1,0 +1,1 @@
+"""The virtual machine that the lab's guest runs in."""

@@ -1,0 +1,242 @@
+"""A guest: booted, watched, and gone without a trace when the block ends."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from blklab.errors import BlklabError
+from blklab.runners import tied
+from blklab.runners.lab.agent import Agent, Hello
+from blklab.runners.lab.image.build import Image
+from blklab.runners.lab.machine import accel, qemu
+from blklab.runners.lab.machine.console import Console
+from blklab.runners.lab.machine.disks import Disk, Disks, Shape
+from blklab.runners.lab.machine.qmp import Qmp
+from blklab.text import printable
+
+HEARTBEAT: Final = 5.0
+"""Seconds between two questions whether the guest is alive."""
+
+HANGS: Final = 90.0
+"""Seconds without an answer after which it is not: a busy host starves an emulated guest."""
+
+Limits = Mapping[str, int]
+"""QEMU's limits by name: `iops_total`, `iops_read`, `iops_write`, `bps_total`, …; 0 is none."""
+
+NAMES: Final = {
+    "iops_total": "iops",
+    "iops_read": "iops_rd",
+    "iops_write": "iops_wr",
+    "bps_total": "bps",
+    "bps_read": "bps_rd",
+    "bps_write": "bps_wr",
+}
+"""What `block_set_io_throttle` calls them."""
+
+
+class Silent(BlklabError):
+    """The guest did not say hello in time."""
+
+
+class GuestLost(BlklabError):
+    """The guest has ended, or was ended, in the midst of something."""
+
+
+class Machine:
+    """A running guest. Use `boot`."""
+
+    def __init__(self, image: Image, shapes: Sequence[Shape], *, cpus: int, memory: int) -> None:
+        self.image = image
+        self.accel = ""
+        self.qemu_version = ""
+        self.hello: Hello
+        self.agent: Agent
+        self.boot_seconds = 0.0
+        self._cpus, self._memory = cpus, memory
+        self._disks = Disks(shapes)
+        self._stack = ExitStack()
+        self._qmp: Qmp
+        self._console: Console
+        self._process: tied.Process
+        self._ended_by: str | None = None
+        self._stop = threading.Event()
+
+    def start(self, chosen: str) -> None:
+        """Boots with an accelerator and waits for the agent's hello. Raises BlklabError."""
+        self.accel = chosen
+        program, self.qemu_version = qemu.find()
+        began = time.monotonic()
+        self._stack.enter_context(self._disks)
+        pairs = [socket.socketpair() for _ in range(2)]
+        try:
+            (agent, agents), (monitor, monitors) = pairs
+            disks = self._disks.every()
+            command = qemu.arguments(
+                program,
+                self.image,
+                disks,
+                accel=chosen,
+                cpus=self._cpus,
+                memory=self._memory,
+                agent=agents.fileno(),
+                monitor=monitors.fileno(),
+            )
+            inherited = [*(disk.descriptor for disk in disks), agents.fileno(), monitors.fileno()]
+            self._process, pipes = self._stack.enter_context(
+                tied.started(command, Path("/"), apart=True, descriptors=inherited)
+            )
+        except BaseException:
+            for ours, _ in pairs:
+                ours.close()
+            raise
+        finally:
+            for _, theirs in pairs:
+                theirs.close()
+        self._console, self._errors = Console(pipes[0]), Console(pipes[1])
+        self._stack.callback(self._listened)
+        self._qmp = Qmp(monitor, self._heard)
+        self._stack.callback(self._qmp.close)
+        self.agent = Agent(agent)
+        self._stack.callback(self.agent.close)
+        self._stack.callback(self._stop.set)
+        self._greet(accel.PATIENCE[chosen])
+        self.boot_seconds = time.monotonic() - began
+        threading.Thread(target=self._watch, name="blklab-watchdog", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ends the guest: at once, for nothing in it is to be kept."""
+        self.end()
+
+    def end(self) -> None:
+        """Ends the guest."""
+        self._stop.set()
+        if hasattr(self, "_process") and not tied.ended(self._process):
+            with suppress(BlklabError):
+                self._qmp.call("quit")
+        self._stack.close()
+
+    def disk(self, shape: Shape) -> Disk:
+        """Returns the disk of a shape."""
+        return self._disks.disks[shape]
+
+    @property
+    def results(self) -> Disk:
+        """The disk on which files come out."""
+        return self._disks.results
+
+    def throttle(self, disk: Disk, limits: Limits) -> None:
+        """Sets a disk's limits; what is not named has none. Bursts are QEMU's least: a tenth of a
+        second's worth (util/throttle.c, `throttle_compute_wait`)."""
+        wanted = {theirs: int(limits.get(ours, 0)) for ours, theirs in NAMES.items()}
+        self._qmp.call("block_set_io_throttle", id=disk.id, **wanted)
+
+    def lost(self, error: BlklabError) -> GuestLost:
+        """Returns why the guest ended, with the console's last lines, after `error` of its agent."""
+        if self._ended_by is None:
+            deadline = time.monotonic() + 10
+            while not tied.ended(self._process) and time.monotonic() < deadline:
+                time.sleep(0.05)
+        reason = self._ended_by or self._console.reason() or self._said() or str(error)
+        return GuestLost(f"the guest is lost: {reason}{self._last_lines()}")
+
+    def _greet(self, patience: float) -> None:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                self.hello = self.agent.hello(0.5)
+                return
+            except TimeoutError:
+                pass
+            except BlklabError as error:
+                if self.agent.alive_connection:
+                    raise
+                raise self.lost(error) from None
+            if tied.ended(self._process):
+                raise self.lost(BlklabError("QEMU has ended"))
+            if time.monotonic() > deadline:
+                raise Silent(
+                    f"the guest did not answer within {patience:.0f} s ({self.accel})"
+                    f"{self._last_lines()}"
+                )
+
+    def _watch(self) -> None:
+        """Ends a guest that does not answer. A suspended host is no hang: this clock stops too."""
+        answered = time.monotonic()
+        while not self._stop.wait(HEARTBEAT):
+            if self.agent.alive(HEARTBEAT):
+                answered = time.monotonic()
+            elif tied.ended(self._process):
+                return
+            elif time.monotonic() - answered > HANGS:
+                self._kill(f"it did not answer for {HANGS:.0f} s")
+                return
+
+    def _heard(self, event: Mapping[str, Any]) -> None:
+        if event.get("event") == "BLOCK_IO_ERROR":
+            data = event.get("data") or {}
+            if data.get("nospace"):
+                self._kill(f"no space is left in {self._disks.directory} for its disks")
+            else:
+                reason = printable(str(data.get("reason", "unknown")))
+                self._kill(f"its disks cannot be read or written: {reason}")
+
+    def _kill(self, reason: str) -> None:
+        self._ended_by = self._ended_by or reason
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    def _said(self) -> str | None:
+        """Returns what QEMU itself complained of."""
+        self._errors.join()
+        lines = [line for line in self._errors.lines() if "warning:" not in line]
+        return lines[-1] if lines else None
+
+    def _last_lines(self) -> str:
+        lines = self._console.lines()
+        return "".join(f"\n  | {line}" for line in lines)
+
+    def _listened(self) -> None:
+        self._console.join()
+        self._errors.join()
+
+
+def boot(
+    image: Image,
+    shapes: Sequence[Shape],
+    *,
+    asked: str | None,
+    cpus: int,
+    memory: int,
+    note: Callable[[str], object],
+) -> Machine:
+    """Boots a guest, with KVM if that works. Raises BlklabError; the caller leaves the block."""
+    choices = accel.candidates(asked)
+    for at, chosen in enumerate(choices):
+        machine = Machine(image, shapes, cpus=cpus, memory=memory)
+        try:
+            machine.start(chosen)
+        except (Silent, GuestLost):
+            machine.end()
+            if at == len(choices) - 1:
+                raise
+            accel.remember()
+            note(f"KVM does not work here: guests are emulated ({choices[at + 1]}), and slower")
+        except BaseException:
+            machine.end()
+            raise
+        else:
+            return machine
+    raise AssertionError(choices)

@@ -1,0 +1,149 @@
+"""The guest's disks: files without a name, so that nothing is left of them however we end."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import platformdirs
+
+from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.units import format_size
+
+MOST: Final = 160
+"""Disks of a guest: 8 functions in each of 20 PCI slots."""
+
+SERIAL: Final = 20
+"""Characters of a virtio disk's serial number (include/uapi/linux/virtio_blk.h)."""
+
+RESULTS: Final = "blklab-results"
+"""The serial number of the disk on which files come out of the guest."""
+
+RESULTS_BYTES: Final = 4 << 30
+
+LEAST_FREE: Final = 256 << 20
+"""Bytes that must be free for the guest's disks; sparse, they take what is written."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a virtual disk is, for as long as a guest runs."""
+
+    name: str
+    """The device's; its serial number as far as that goes."""
+
+    bytes: int
+    logical_block_size: int = 512
+    physical_block_size: int = 512
+    discard: bool = True
+    write_back: bool = True
+
+
+@dataclass
+class Disk:
+    """A virtual disk and the file behind it."""
+
+    number: int
+    serial: str
+    shape: Shape
+    descriptor: int
+
+    @property
+    def id(self) -> str:
+        """QEMU's name of it."""
+        return f"disk{self.number}"
+
+    def clear(self) -> None:
+        """Makes it as new: zeros. The guest must have closed it."""
+        os.ftruncate(self.descriptor, 0)
+        os.ftruncate(self.descriptor, self.shape.bytes)
+
+    def read(self, offset: int, many: int) -> bytes:
+        """Returns bytes that the guest has written. Raises BlklabError if they are not there."""
+        parts = []
+        while many:
+            part = os.pread(self.descriptor, min(many, 1 << 24), offset)
+            if not part:
+                raise BlklabError(f"disk {self.serial}: ends at {offset}, expected {many} B more")
+            parts.append(part)
+            offset, many = offset + len(part), many - len(part)
+        return b"".join(parts)
+
+
+@dataclass
+class Disks:
+    """All disks of a guest; the files are gone after the `with` block."""
+
+    shapes: Sequence[Shape]
+    directory: Path = field(default_factory=lambda: platformdirs.user_cache_path("blklab") / "lab")
+    disks: dict[Shape, Disk] = field(default_factory=dict)
+    results: Disk = field(init=False)
+
+    def __enter__(self) -> Self:
+        """Makes the files. Raises EnvironmentLacks without room for them."""
+        if len(self.shapes) > MOST - 1:
+            raise BlklabError(f"{len(self.shapes)} disks: a guest has {MOST - 1} at most")
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            room = os.statvfs(self.directory)
+            if room.f_bavail * room.f_frsize < LEAST_FREE:
+                free = format_size(room.f_bavail * room.f_frsize)
+                raise EnvironmentLacks(
+                    f"{self.directory}: {free} are free, the guest's disks want"
+                    f" {format_size(LEAST_FREE)} at least",
+                    "make room, or set XDG_CACHE_HOME to where there is some",
+                )
+            for shape in dict.fromkeys(self.shapes):
+                self.disks[shape] = self._made(shape, _serial(shape.name, self.serials()))
+            self.results = self._made(Shape(RESULTS, RESULTS_BYTES), RESULTS)
+        except OSError as error:
+            self._close()
+            raise EnvironmentLacks(
+                f"{self.directory}: no disk can be made: {error.strerror}",
+                "set XDG_CACHE_HOME to a filesystem that takes large files with holes",
+            ) from None
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def every(self) -> list[Disk]:
+        """Returns all of them, that for results last."""
+        return [*self.disks.values(), self.results]
+
+    def serials(self) -> set[str]:
+        """Returns the serial numbers that are taken."""
+        return {disk.serial for disk in self.disks.values()}
+
+    def _made(self, shape: Shape, serial: str) -> Disk:
+        with tempfile.TemporaryFile(dir=self.directory, prefix="disk-") as file:
+            os.ftruncate(file.fileno(), shape.bytes)
+            return Disk(len(self.disks), serial, shape, os.dup(file.fileno()))
+
+    def _close(self) -> None:
+        for disk in self.disks.values():
+            os.close(disk.descriptor)
+        self.disks.clear()
+        if hasattr(self, "results"):
+            os.close(self.results.descriptor)
+            del self.results
+
+
+def _serial(name: str, taken: set[str]) -> str:
+    """Returns a serial number like a device's name that no other disk has."""
+    serial, number = name[:SERIAL], 2
+    while serial in taken or serial == RESULTS:
+        ending = f"-{number}"
+        serial, number = name[: SERIAL - len(ending)] + ending, number + 1
+    return serial

@@ -1,0 +1,80 @@
+"""QEMU's own protocol (docs/interop/qmp-spec.txt): commands and their answers, and events."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.text import printable
+
+PATIENCE: Final = 30.0
+"""Seconds that QEMU may take for an answer."""
+
+
+class Qmp:
+    """A connection to QEMU's monitor. `heard` is called with each event, from a thread."""
+
+    def __init__(
+        self, connected: socket.socket, heard: Callable[[Mapping[str, Any]], object]
+    ) -> None:
+        self._socket = connected
+        self._heard = heard
+        self._calls = threading.Lock()
+        self._answered = threading.Condition()
+        self._answer: Mapping[str, Any] | None = None
+        self._gone = False
+        self._negotiated = False
+        self._thread = threading.Thread(target=self._listen, name="blklab-qmp", daemon=True)
+        self._thread.start()
+
+    def call(self, command: str, **arguments: Any) -> Any:
+        """Returns what a command answers. Raises BlklabError with QEMU's words if it fails."""
+        with self._calls:
+            if not self._negotiated:
+                self._exchange("qmp_capabilities", {})
+                self._negotiated = True
+            return self._exchange(command, arguments)
+
+    def close(self) -> None:
+        """Ends the connection."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join(5)
+        self._socket.close()
+
+    def _exchange(self, command: str, arguments: Mapping[str, Any]) -> Any:
+        request = json.dumps({"execute": command, "arguments": dict(arguments)}) + "\n"
+        with self._answered:
+            self._answer = None
+        try:
+            self._socket.sendall(request.encode())
+        except OSError:
+            raise BlklabError(f"QEMU is gone: {command} was not heard") from None
+        with self._answered:
+            if not self._answered.wait_for(lambda: self._answer or self._gone, PATIENCE):
+                raise BlklabError(f"QEMU does not answer {command} within {PATIENCE:.0f} s")
+            answer = self._answer
+        if answer is None:
+            raise BlklabError(f"QEMU is gone: it did not answer {command}")
+        if "error" in answer:
+            said = answer["error"]
+            reason = said.get("desc", "") if isinstance(said, dict) else said
+            raise BlklabError(f"QEMU refuses {command}: {printable(str(reason))}")
+        return answer.get("return")
+
+    def _listen(self) -> None:
+        with suppress(OSError, ValueError), self._socket.makefile("rb") as lines:
+            for line in lines:
+                said = json.loads(line)
+                if "event" in said:
+                    self._heard(said)
+                elif "return" in said or "error" in said:
+                    with self._answered:
+                        self._answer = said
+                        self._answered.notify_all()
+        with self._answered:
+            self._gone = True
+            self._answered.notify_all()

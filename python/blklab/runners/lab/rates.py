@@ -1,0 +1,120 @@
+"""What each disk of a cell is throttled to, and by what all rates are scaled.
+
+A `throttled` device says its limits. For a model (`ssd`, `nvme`, `hdd`) the simulator says what the
+device alone would do with the cell's own jobs: requests a second if they are random, bytes a second
+if they are sequential, for the block layer merges those before the throttle counts them.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.runners.lab.machine.boot import NAMES
+from blklab.runners.sim import outcomes
+
+REACH_IOPS: Final = {"tcg": 2_400, "kvm": 60_000}
+"""I/Os a second of all devices together that a guest reaches: two emulated CPUs did 3,000."""
+
+REACH_BYTES: Final = {"tcg": 150 << 20, "kvm": 3 << 30}
+"""Bytes a second."""
+
+ALONE_NS: Final = 3 * 10**9
+RAMP_NS: Final = 10**9
+"""How long a device is simulated alone, and what of it does not count."""
+
+Limits = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The limits of a cell's disks, scaled."""
+
+    scale: float
+    """What the devices' own rates were divided by."""
+
+    limits: list[Limits]
+    """Of each device, in the document's order."""
+
+
+def rates(document: Mapping[str, Any], accel: str) -> Rates:
+    """Returns the limits of each device's disk. Raises BlklabError for one that comes to nothing."""
+    unscaled = [_limits(document, device) for device in document["devices"]]
+    asked = document["lab"]["scale"]
+    scale = _needed(unscaled, accel) if asked == "auto" else float(asked)
+    limits = []
+    for device, wanted in zip(document["devices"], unscaled, strict=True):
+        found = {key: round(rate / scale) for key, rate in wanted.items() if rate}
+        for key, rate in found.items():
+            if rate < 1:
+                raise BlklabError(
+                    f"device {device['name']}: {key} of {wanted[key]:g} divided by {scale:g} is"
+                    " less than 1 a second: set a smaller lab.scale"
+                )
+        limits.append(found)
+    return Rates(scale, limits)
+
+
+def _limits(document: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the rates of a device before they are scaled; 0 is no limit."""
+    if device["model"]["kind"] == "throttled":
+        return {name: float(device["model"][name]) for name in NAMES}
+    jobs = document["alone"]
+    mixed = any(0 < job["read_share"] < 1 for job in jobs) or (
+        len({job["read_share"] for job in jobs}) > 1
+    )
+    random = any(job["random"] for job in jobs)
+    if mixed:
+        (both,) = outcomes([_alone(document, device, None)])
+        total = [both["read"], both["write"]]
+        if random:
+            return {"iops_total": sum(way["iops"] for way in total)}
+        return {"bps_total": sum(way["bw_bytes"] for way in total)}
+    reads, writes = outcomes([_alone(document, device, share) for share in (1.0, 0.0)])
+    if random:
+        return {"iops_read": reads["read"]["iops"], "iops_write": writes["write"]["iops"]}
+    return {"bps_read": reads["read"]["bw_bytes"], "bps_write": writes["write"]["bw_bytes"]}
+
+
+def _alone(
+    document: Mapping[str, Any], device: Mapping[str, Any], share: float | None
+) -> dict[str, Any]:
+    """Returns the cell of one device alone, all reads, all writes, or as the jobs are."""
+    jobs = [
+        {
+            **job,
+            "read_share": job["read_share"] if share is None else share,
+            "read_sizes": job["read_sizes"] or job["write_sizes"],
+            "write_sizes": job["write_sizes"] or job["read_sizes"],
+        }
+        for job in document["alone"]
+    ]
+    return {
+        "kernel": document["kernel"],
+        "devices": [{key: value for key, value in device.items() if key != "virtual"}],
+        "stack": {"device": 0},
+        "filesystem": None,
+        "jobs": jobs,
+        "replay": None,
+        "runtime_ns": ALONE_NS,
+        "ramp_ns": RAMP_NS,
+        "max_ios": None,
+        "series_ns": 0,
+        "seed": document["seed"],
+    }
+
+
+def _needed(limits: Sequence[Mapping[str, float]], accel: str) -> float:
+    """Returns the factor that brings all devices within reach, rounded up to two digits."""
+    iops = sum(_most(one, "iops") for one in limits) / REACH_IOPS[accel]
+    bandwidth = sum(_most(one, "bps") for one in limits) / REACH_BYTES[accel]
+    factor = max(1.0, iops, bandwidth)
+    unit = 10 ** (math.floor(math.log10(factor)) - 1)
+    return max(1.0, math.ceil(factor / unit) * unit)
+
+
+def _most(limits: Mapping[str, float], what: str) -> float:
+    """Returns the largest rate of a device that its limits allow, as far as they say."""
+    total, read, write = (limits.get(f"{what}_{way}", 0.0) for way in ("total", "read", "write"))
+    return total or max(read, write)

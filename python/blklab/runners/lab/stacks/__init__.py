@@ -1,0 +1,1 @@
+"""What is built in the guest: a module for each kind of stack; `build` puts them together."""

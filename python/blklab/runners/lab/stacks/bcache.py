@@ -1,0 +1,87 @@
+"""bcache: a cache device before a backing one."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from blklab.runners.lab.stacks.guest import Guest, Layer
+
+TICK: Final = 14.0
+"""Seconds after which its statistics are of all that was done: a timer adds up what was counted,
+every 13.6 s (drivers/md/bcache/stats.c, `accounting_delay`)."""
+
+COUNTS: Final = (
+    "cache_hits",
+    "cache_misses",
+    "cache_bypass_hits",
+    "cache_bypass_misses",
+    "cache_miss_collisions",
+)
+"""Files of `stats_total` (Documentation/admin-guide/bcache.rst)."""
+
+
+def create(guest: Guest, table: Mapping[str, Any], backing: str, cache: str) -> str:
+    """Makes a bcache and returns its path. Raises BlklabError."""
+    guest.loaded("bcache")
+    guest.run(
+        *("make-bcache", "--wipe-bcache", "--block", f"{table['block']}"),
+        *("--bucket", f"{table['bucket']}", "-B", backing, "-C", cache),
+    )
+    before = set(guest.glob("/sys/block/bcache*/size"))
+    sets = set(guest.glob("/sys/fs/bcache/*/average_key_size"))
+    for path in (cache, backing):
+        guest.write("/sys/fs/bcache/register", path)
+    guest.until(
+        lambda: len(guest.glob("/sys/block/bcache*/size")) > len(before), "the bcache is there"
+    )
+    (made,) = set(guest.glob("/sys/block/bcache*/size")) - before
+    (of_set,) = set(guest.glob("/sys/fs/bcache/*/average_key_size")) - sets
+    kernel, cache_set = made.split("/")[3], of_set.rpartition("/")[0]
+    base = f"/sys/block/{kernel}/bcache"
+    guest.undoing.append(lambda: _stop(guest, kernel, cache_set))
+    guest.until(lambda: (guest.read(f"{base}/state") or "no cache") != "no cache", "it is attached")
+    guest.write(f"{base}/cache_mode", table["mode"])
+    guest.write(f"{base}/sequential_cutoff", str(table["sequential_cutoff"]))
+    guest.write(f"{base}/writeback_percent", str(table["writeback_percent"]))
+    for key in ("congested_read_threshold_us", "congested_write_threshold_us"):
+        guest.write(f"{cache_set}/{key}", str(table[key]))
+    guest.layers.append(Layer(table["name"], "bcache", kernel))
+    guest.above(table["name"], backing, cache)
+    guest.starting.append(lambda: _clear(guest, base))
+    guest.reports.append(
+        lambda: {"name": table["name"], "kind": "bcache", **_statistics(guest, base, cache_set)}
+    )
+    return f"/dev/{kernel}"
+
+
+def _clear(guest: Guest, base: str) -> None:
+    """Forgets what was counted: after a tick, for what has not been added up yet cannot be."""
+    time.sleep(TICK)
+    guest.write(f"{base}/clear_stats", "1")
+
+
+def _statistics(guest: Guest, base: str, cache_set: str) -> dict[str, Any]:
+    time.sleep(TICK)
+    said = guest.agent.read(
+        [
+            *(f"{base}/stats_total/{key}" for key in COUNTS),
+            *(f"{base}/{key}" for key in ("state", "dirty_data", "cache_mode")),
+            f"{base}/stats_total/bypassed",
+            f"{cache_set}/cache_available_percent",
+        ]
+    )
+    found: dict[str, Any] = {}
+    for path, text in said.items():
+        key, value = path.rpartition("/")[2], (text or "").strip()
+        found[key] = int(value) if value.isdigit() else value or None
+    return found
+
+
+def _stop(guest: Guest, kernel: str, cache_set: str) -> None:
+    guest.write(f"/sys/block/{kernel}/bcache/stop", "1")
+    guest.until(lambda: not guest.glob(f"/sys/block/{kernel}/size"), "the bcache is gone")
+    if guest.glob(f"{cache_set}/average_key_size"):
+        guest.write(f"{cache_set}/stop", "1")
+        guest.until(
+            lambda: not guest.glob(f"{cache_set}/average_key_size"), "the cache set is gone"
+        )

@@ -1,0 +1,106 @@
+"""A cell's stack, built in the guest from its disks upwards, and taken down again."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from blklab.errors import BlklabError
+from blklab.runners.lab.stacks import bcache, delay, filesystem, lvm, md
+from blklab.runners.lab.stacks.guest import Guest, Layer
+
+
+def build(guest: Guest, document: Mapping[str, Any], serials: Sequence[str]) -> str:
+    """Builds the stack of a cell and returns what its jobs run on: a device or a file.
+
+    `serials` are those of the devices' disks, in the document's order. Raises BlklabError; what
+    was built by then is undone by `guest.undo`.
+    """
+    disks = _disks(guest, document, serials)
+    # A member that is added, again or anew, must be one that mdadm can add.
+    adds = bool(document["failures"]) or _rebuilds(document["stack"])
+    md.configure(guest, bad_blocks=not adds)
+    path = _node(guest, document["stack"], disks, top=True)
+    if document["filesystem"] is None:
+        return path
+    kind = document["filesystem"]["type"]
+    return filesystem.create(guest, kind, path, document["stack"]) + "/data"
+
+
+def _disks(guest: Guest, document: Mapping[str, Any], serials: Sequence[str]) -> list[str]:
+    """Returns the path of each device: its disk, or the delay before that."""
+    known = {
+        serial: path.split("/")[3] for path, serial in guest.glob("/sys/block/vd*/serial").items()
+    }
+    paths = []
+    for device, serial in zip(document["devices"], serials, strict=True):
+        if serial not in known:
+            raise BlklabError(f"device {device['name']}: the guest has no disk {serial}")
+        layer = Layer(device["name"], "disk", known[serial], serial)
+        guest.layers.append(layer)
+        _queue(guest, layer, device)
+        latency = int(device["model"].get("latency_ns") or 0)
+        paths.append(delay.delayed(guest, layer, latency) if latency else layer.path)
+    return paths
+
+
+def _queue(guest: Guest, layer: Layer, device: Mapping[str, Any]) -> None:
+    """Sets a disk's queue; what an earlier cell changed is put back first."""
+    base = f"/sys/block/{layer.kernel}/queue"
+    wanted = {"rotational": str(int(device["queue"]["rotational"]))}
+    for key, value in {**wanted, **device["virtual"]["queue"]}.items():
+        changed(guest, f"{base}/{key}", value)
+
+
+def changed(guest: Guest, path: str, value: str) -> None:
+    """Writes to a file of /sys or /proc for this cell. Raises BlklabError if it is refused."""
+    before = guest.read(path)
+    if before is None:
+        raise BlklabError(f"{path}: the guest's kernel has no such setting")
+    if "[" in before:  # none [mq-deadline] kyber
+        before = before.partition("[")[2].partition("]")[0]
+    if before == value:
+        return
+    guest.write(path, value)
+
+    def back() -> None:
+        with suppress(BlklabError):  # it may be gone with its array
+            guest.write(path, before)
+
+    guest.undoing.append(back)
+
+
+def _node(guest: Guest, node: Mapping[str, Any], disks: Sequence[str], *, top: bool) -> str:
+    ((kind, table),) = node.items()
+    match kind:
+        case "device":
+            return disks[table]
+        case "md":
+            members = [
+                None if slot["node"] is None else _node(guest, slot["node"], disks, top=False)
+                for slot in table["members"]
+            ]
+            return md.create(guest, table, members, top=top)
+        case "lvm":
+            return lvm.volume(
+                guest, table, [_node(guest, one, disks, top=False) for one in table["members"]]
+            )
+        case "lvmcache":
+            origin, cache = (_node(guest, table[key], disks, top=False) for key in ("origin", "cache"))
+            return lvm.cached(guest, table, origin, cache)
+        case "bcache":
+            backing, cache = (
+                _node(guest, table[key], disks, top=False) for key in ("backing", "cache")
+            )
+            return bcache.create(guest, table, backing, cache)
+    raise BlklabError(f"{kind}: no such kind of stack")
+
+
+def _rebuilds(node: Mapping[str, Any] | None) -> bool:
+    """Tells whether a member of any array beneath is added during the load."""
+    if node is None or "device" in node:
+        return False
+    ((_, table),) = node.items()
+    slots = table.get("members", [])
+    below = [slot.get("node") if "rebuilding" in slot else slot for slot in slots]
+    below += [table[key] for key in ("origin", "cache", "backing") if key in table]
+    return any(slot.get("rebuilding") for slot in slots) or any(map(_rebuilds, below))

@@ -1,0 +1,49 @@
+"""A filesystem on top of a stack, made for the stripes of the array below it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from blklab.runners.lab.stacks.guest import Guest
+
+MOUNT: Final = "/mnt"
+
+BLOCK: Final = 4096
+
+LOST: Final = {"raid4": 1, "raid5": 1, "raid6": 2}
+"""Members' worth of parity."""
+
+
+def create(guest: Guest, kind: str, path: str, node: Mapping[str, Any]) -> str:
+    """Makes a filesystem, mounts it, and returns the directory. Raises BlklabError."""
+    guest.loaded(kind)
+    stripe = geometry(node)
+    if kind == "ext4":
+        extended = ["lazy_itable_init=1", "lazy_journal_init=1"]
+        if stripe is not None:
+            unit, many = stripe
+            extended += [f"stride={unit // BLOCK}", f"stripe_width={unit // BLOCK * many}"]
+        guest.run("mkfs.ext4", "-q", "-F", "-b", str(BLOCK), "-E", ",".join(extended), path)
+        # What mkfs left to be written in the background would be measured.
+        options = ["-o", "noinit_itable"]
+    else:
+        options = []
+        extended = [] if stripe is None else ["-d", f"su={stripe[0]},sw={stripe[1]}"]
+        guest.run("mkfs.xfs", "-q", "-f", *extended, path)
+    guest.run("mount", "-t", kind, *options, path, MOUNT)
+    guest.undoing.append(lambda: guest.run("umount", MOUNT))
+    return MOUNT
+
+
+def geometry(node: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Returns the chunk (bytes) and how many hold data in a stripe; None without stripes.
+
+    mke2fs(8), stride and stripe_width; mkfs.xfs(8), su and sw. RAID-10 has as many chunks of data
+    as members over copies.
+    """
+    md = node.get("md")
+    if md is None or not md["chunk"]:
+        return None
+    members = len(md["members"])
+    if md["level"] == "raid10":
+        return md["chunk"], max(1, members // (md["near"] * md["far"]))
+    return md["chunk"], members - LOST.get(md["level"], 0)

@@ -1,0 +1,110 @@
+"""A guest as the builders of stacks see it: its layers by the experiment's names, and the undoing."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.runners.lab.agent import Agent, Ran
+
+PATIENCE: Final = 30.0
+"""Seconds that a device may take to come or go: emulated guests are slow."""
+
+PROGRAM: Final = 300.0
+"""Seconds that a program which builds something may take."""
+
+
+@dataclass
+class Layer:
+    """A block device of the guest that belongs to the cell's stack."""
+
+    name: str
+    """The experiment's: a device's or a stack's."""
+
+    kind: str
+    """`disk`, `md`, `dm`, `bcache`."""
+
+    kernel: str
+    """The kernel's name: `vda`, `md0`."""
+
+    serial: str | None = None
+    above: list[str] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return f"/dev/{self.kernel}"
+
+
+@dataclass
+class Guest:
+    """The agent, what has been built, and what is to be undone, in order."""
+
+    agent: Agent
+    layers: list[Layer] = field(default_factory=list)
+    undoing: list[Callable[[], object]] = field(default_factory=list)
+    starting: list[Callable[[], object]] = field(default_factory=list)
+    """What begins together with the load: a resync, a recovery."""
+
+    reports: list[Callable[[], dict[str, Any]]] = field(default_factory=list)
+    """What arrays and caches have to say after the load."""
+
+    def run(self, *argv: str, check: bool = True, stdin: str | None = None) -> Ran:
+        """Runs a program in the guest. Raises BlklabError if it fails."""
+        return self.agent.run(list(argv), timeout=PROGRAM, check=check, stdin=stdin)
+
+    def read(self, path: str) -> str | None:
+        """Returns what a file says, without the line's end; None if it says nothing."""
+        text = self.agent.read([path]).get(path)
+        return None if text is None else text.strip()
+
+    def write(self, path: str, text: str) -> None:
+        """Writes to a file of /sys or /proc. Raises BlklabError."""
+        self.agent.write(path, text)
+
+    def glob(self, pattern: str) -> dict[str, str]:
+        """Returns the files that match a pattern, with what they say."""
+        found = self.agent.read([pattern])
+        return {path: text.strip() for path, text in found.items() if text is not None}
+
+    def until(self, there: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+        """Waits until something is so. Raises BlklabError when it takes too long."""
+        deadline = time.monotonic() + patience
+        while not there():
+            if time.monotonic() > deadline:
+                raise BlklabError(f"{what}: not so after {patience:.0f} s")
+            time.sleep(0.05)
+
+    def mapped(self, name: str) -> str:
+        """Returns the kernel's name of a device-mapper's: dm-0. Raises BlklabError."""
+        for path, found in self.glob("/sys/block/dm-*/dm/name").items():
+            if found == name:
+                return path.split("/")[3]
+        raise BlklabError(f"the guest has no device {name}")
+
+    def layer(self, kernel: str) -> Layer:
+        """Returns the layer of a kernel's name."""
+        return next(layer for layer in self.layers if layer.kernel == kernel)
+
+    def above(self, upper: str, *paths: str) -> None:
+        """Notes that what is at `paths` lies below the layer named `upper`."""
+        for path in paths:
+            self.layer(path.removeprefix("/dev/")).above.append(upper)
+
+    def undo(self) -> list[str]:
+        """Undoes everything, the last first, and returns what went wrong."""
+        problems = []
+        while self.undoing:
+            try:
+                self.undoing.pop()()
+            except BlklabError as error:
+                problems.append(str(error))
+        self.layers.clear()
+        return problems
+
+    def loaded(self, *modules: str) -> None:
+        """Loads modules, if they are not part of the kernel; what needs them fails otherwise."""
+        with suppress(BlklabError):
+            self.agent.run(["modprobe", "-a", "-q", *modules], timeout=PROGRAM)

@@ -1,0 +1,92 @@
+"""Logical volumes, and dm-cache before them, made by LVM."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.runners.lab.stacks.guest import Guest, Layer
+from blklab.spec.capacity import EXTENT
+
+METADATA_LEAST: Final = 8 << 20
+"""Bytes; and a thousandth of the cache (lvmcache(7), "cache pool")."""
+
+COUNTS: Final = (
+    "read_hits",
+    "read_misses",
+    "write_hits",
+    "write_misses",
+    "demotions",
+    "promotions",
+    "dirty",
+)
+"""Of a cache's status line, in this order after its blocks (device-mapper/cache.rst)."""
+
+
+def volume(guest: Guest, lvm: Mapping[str, Any], members: Sequence[str]) -> str:
+    """Makes a logical volume over all of its members and returns its path."""
+    group = _group(guest, lvm["name"], members)
+    command = ["lvcreate", "-y", "-Wn", "-Zn", "-n", "data", "-l", "100%FREE"]
+    if lvm["stripes"] > 1:
+        command += ["-i", str(lvm["stripes"]), "-I", f"{lvm['stripe_size']}b"]
+    guest.run(*command, group)
+    return _layer(guest, lvm["name"], group, members)
+
+
+def cached(guest: Guest, table: Mapping[str, Any], origin: str, cache: str) -> str:
+    """Makes a logical volume on `origin` with a cache on `cache` before it; returns its path."""
+    guest.loaded("dm-cache", "dm-cache-smq")
+    group = _group(guest, table["name"], [origin, cache])
+    guest.run("lvcreate", "-y", "-Wn", "-Zn", "-n", "data", "-l", "100%PVS", group, origin)
+    extents = int(guest.run("pvs", "--noheadings", "-o", "pv_pe_count", cache).stdout)
+    metadata = table["metadata"] or max(METADATA_LEAST, extents * EXTENT // 1000)
+    metadata = -(-metadata // EXTENT)
+    if metadata >= extents:
+        raise BlklabError(f"{table['name']}: the cache is too small for its metadata")
+    guest.run(
+        *("lvcreate", "-y", "-Wn", "-Zn", "--type", "cache-pool", "-n", "pool"),
+        *("-l", str(extents - metadata), "--poolmetadatasize", f"{metadata * EXTENT}b"),
+        *("--poolmetadataspare", "n", "--chunksize", f"{table['chunk']}b", group, cache),
+    )
+    settings = table["migration_threshold"]
+    extra = [] if settings is None else ["--cachesettings", f"migration_threshold={settings}"]
+    guest.run(
+        *("lvconvert", "-y", "--type", "cache", "--cachepool", f"{group}/pool"),
+        *("--cachemode", table["mode"], "--cachepolicy", table["policy"], *extra),
+        f"{group}/data",
+    )
+    path = _layer(guest, table["name"], group, [origin, cache])
+    mapped = f"{group}-data"
+    guest.reports.append(lambda: {"name": table["name"], "kind": "lvmcache", **status(guest, mapped)})
+    return path
+
+
+def status(guest: Guest, mapped: str) -> dict[str, Any]:
+    """Returns what dm-cache says of itself: blocks and counts. Raises BlklabError.
+
+    The line: `start length cache metadata-block-size used/total block-size used/total read-hits …`.
+    """
+    line = guest.run("dmsetup", "status", mapped).stdout.strip()
+    words = line.split()
+    try:
+        at = words.index("cache")
+        used, total = map(int, words[at + 4].split("/"))
+        counts = dict(zip(COUNTS, map(int, words[at + 5 : at + 12]), strict=True))
+    except (ValueError, IndexError):
+        raise BlklabError(f"dmsetup status {mapped}: found {line!r}, no cache's status") from None
+    return {"used_blocks": used, "blocks": total, **counts, "status": line}
+
+
+def _group(guest: Guest, name: str, members: Sequence[str]) -> str:
+    group = f"vg_{name.replace('-', '_')}"
+    guest.run("pvcreate", "-y", "-ff", *members)
+    guest.undoing.append(lambda: guest.run("pvremove", "-y", "-ff", *members))
+    guest.run("vgcreate", "-y", group, *members)
+    guest.undoing.append(lambda: guest.run("vgremove", "-y", "-ff", group))
+    return group
+
+
+def _layer(guest: Guest, name: str, group: str, members: Sequence[str]) -> str:
+    kernel = guest.mapped(f"{group}-data")
+    guest.layers.append(Layer(name, "dm", kernel))
+    guest.above(name, *members)
+    return f"/dev/{kernel}"

@@ -1,0 +1,161 @@
+"""md arrays, made by mdadm."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.runners.lab.stacks.guest import Guest, Layer
+
+MODULES: Final = {
+    "linear": "md-linear",
+    "raid0": "raid0",
+    "raid1": "raid1",
+    "raid10": "raid10",
+    "raid4": "raid456",
+    "raid5": "raid456",
+    "raid6": "raid456",
+}
+PARITY: Final = frozenset({"raid4", "raid5", "raid6"})
+REDUNDANT: Final = PARITY | {"raid1", "raid10"}
+
+CONFIGURATION: Final = "/etc/mdadm/mdadm.conf"
+
+
+def configure(guest: Guest, *, bad_blocks: bool) -> None:
+    """Writes mdadm.conf.
+
+    With bad-block lists, mdadm before 4.5 cannot add a member to an array of Linux 6.12 and later.
+    """
+    guest.write(CONFIGURATION, "" if bad_blocks else "CREATE bbl=no\n")
+
+
+def create(guest: Guest, md: Mapping[str, Any], members: Sequence[str | None], *, top: bool) -> str:
+    """Makes an array of devices (None: missing) and returns its path.
+
+    Members that are rebuilding are left out until the load starts; so is a resync, of an array
+    that nothing is built upon. Raises BlklabError with mdadm's words.
+    """
+    level, sync = md["level"], md["sync"]
+    guest.loaded(MODULES[level])
+    path = f"/dev/md{sum(layer.kind == 'md' for layer in guest.layers)}"
+    command = ["mdadm", "--create", path, "--run", "--metadata=1.2", "--homehost=any"]
+    command += [f"--name={md['name']}", f"--level={level.removeprefix('raid')}"]
+    command += [f"--raid-devices={len(members)}", *_options(md)]
+    held = sync == "resync" and top
+    if level in REDUNDANT and sync != "resync":
+        command.append("--assume-clean")
+    elif held:
+        command.append("--readonly")
+    rebuilding = [slot["rebuilding"] for slot in md["members"]]
+    for member, absent in zip(members, rebuilding, strict=True):
+        command.append("missing" if member is None or absent else member)
+    guest.run(*command)
+    kernel = path.removeprefix("/dev/")
+    guest.layers.append(Layer(md["name"], "md", kernel))
+    guest.above(md["name"], *(member for member in members if member is not None))
+    guest.undoing.append(lambda: _stop(guest, path, members))
+    _tune(guest, kernel, md, members)
+    if held:
+        guest.starting.append(lambda: guest.run("mdadm", "--readwrite", path))
+    if sync == "check":
+        guest.starting.append(lambda: guest.write(f"/sys/block/{kernel}/md/sync_action", "check"))
+    for member, absent in zip(members, rebuilding, strict=True):
+        if absent and member is not None:
+            added = member
+            guest.starting.append(lambda: guest.run("mdadm", path, "--add", added))
+    guest.reports.append(lambda: report(guest, md["name"], kernel, members))
+    return path
+
+
+def _options(md: Mapping[str, Any]) -> list[str]:
+    level, options = md["level"], []
+    if md["chunk"]:
+        options.append(f"--chunk={md['chunk'] >> 10}")
+    if level == "raid10":
+        copies = md["near"] if md["near"] > 1 else md["far"]
+        kind = "n" if md["far"] == 1 else "o" if md["offset"] else "f"
+        options.append(f"--layout={kind}{copies}")
+    if level in REDUNDANT:
+        if md["bitmap"]:
+            options += ["--bitmap=internal", f"--bitmap-chunk={md['bitmap_chunk'] >> 10}"]
+        else:
+            options.append("--bitmap=none")
+    return options
+
+
+def _tune(
+    guest: Guest, kernel: str, md: Mapping[str, Any], members: Sequence[str | None]
+) -> None:
+    base = f"/sys/block/{kernel}/md"
+    if md["level"] in PARITY:
+        guest.write(f"{base}/stripe_cache_size", str(md["stripe_cache"]))
+    if md["level"] in REDUNDANT:
+        # The smaller first: md refuses a minimum above the maximum.
+        guest.write(f"{base}/sync_speed_min", str(min(md["sync_speed_min"], md["sync_speed_max"])))
+        guest.write(f"{base}/sync_speed_max", str(md["sync_speed_max"]))
+    for slot, member in zip(md["members"], members, strict=True):
+        if slot["write_mostly"] and member is not None and not slot["rebuilding"]:
+            guest.write(f"{base}/dev-{member.removeprefix('/dev/')}/state", "writemostly")
+
+
+def fail(guest: Guest, name: str, member: str) -> None:
+    """Has a member of an array fail, and takes it out. Raises BlklabError."""
+    path = _path(guest, name)
+    guest.run("mdadm", path, "--fail", member)
+    # The member is still busy until what is in flight has come back.
+    guest.until(
+        lambda: guest.run("mdadm", path, "--remove", member, check=False).status == 0,
+        f"{name}: {member} removed",
+    )
+
+
+def re_add(guest: Guest, name: str, member: str) -> None:
+    """Puts a member back, as its events and the bitmap allow; else as a new one."""
+    path = _path(guest, name)
+    if guest.run("mdadm", path, "--re-add", member, check=False).status:
+        guest.run("mdadm", path, "--add", member)
+
+
+def _path(guest: Guest, name: str) -> str:
+    for layer in guest.layers:
+        if layer.kind == "md" and layer.name == name:
+            return layer.path
+    raise BlklabError(f"there is no array {name}")
+
+
+def report(
+    guest: Guest, name: str, kernel: str, members: Sequence[str | None]
+) -> dict[str, Any]:
+    """Returns what became of an array: its state, and each member's bad-block list."""
+    base = f"/sys/block/{kernel}/md"
+    keys = ("array_state", "degraded", "sync_action", "sync_completed", "mismatch_cnt")
+    said = guest.agent.read([f"{base}/{key}" for key in keys])
+    found: dict[str, Any] = {"name": name, "kind": "md"}
+    found |= {key: (said[f"{base}/{key}"] or "").strip() or None for key in keys}
+    found["members"] = [
+        _member(guest, base, member) for member in members if member is not None
+    ]
+    return found
+
+
+def _member(guest: Guest, base: str, member: str) -> dict[str, Any]:
+    kernel = member.removeprefix("/dev/")
+    state = guest.read(f"{base}/dev-{kernel}/state")
+    listed = guest.run("mdadm", "--examine-badblocks", member, check=False).stdout.splitlines()
+    return {
+        "name": guest.layer(kernel).name,
+        "state": state,
+        # mdadm 4.2, super1.c: "No bad-blocks list configured on D", "Bad-blocks list is empty in D",
+        # or a line "Bad-blocks on D:" and one for each range.
+        "bad_blocks": None
+        if not listed or listed[0].startswith("No ")
+        else [line.strip() for line in listed[1:]],
+    }
+
+
+def _stop(guest: Guest, path: str, members: Sequence[str | None]) -> None:
+    guest.until(
+        lambda: guest.run("mdadm", "--stop", path, check=False).status == 0, f"{path} stopped"
+    )
+    present = [member for member in members if member is not None]
+    guest.run("mdadm", "--zero-superblock", "--force", *present, check=False)
