@@ -29,6 +29,7 @@ COMMON = {"", "_core", "errors", "output", "text", "units"}
 """Modules at the root of the package: anyone may import them, and they import only one another."""
 
 CRATES = {
+    "agent": set[str](),
     "stats": set[str](),
     "trace": {"stats"},
     "sim": {"stats"},

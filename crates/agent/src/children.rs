@@ -1,0 +1,103 @@
+//! Every process that the agent started, and who waits for it; orphans of theirs are reaped too.
+//!
+//! PID 1 must wait for processes that it does not know, and so one thread waits for all of them.
+
+use crate::sync::lock;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, wait, waitid};
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// Exit statuses, or the negatives of signals, by process; `None` while one runs.
+type Statuses = HashMap<Pid, Option<i32>>;
+
+/// The processes; cheap to clone.
+#[derive(Clone, Default)]
+pub struct Children(Arc<(Mutex<Statuses>, Condvar)>);
+
+impl Children {
+    /// Starts the thread that waits.
+    pub fn new() -> io::Result<Children> {
+        let children = Children::default();
+        let reaper = children.clone();
+        std::thread::Builder::new().name("reaper".into()).spawn(move || reaper.reap())?;
+        Ok(children)
+    }
+
+    fn reap(&self) {
+        let (statuses, changed) = &*self.0;
+        loop {
+            // Only looks: `Command` waits by itself for a child whose exec failed, and must find it.
+            let ended = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            let mut statuses = lock(statuses);
+            match ended {
+                Ok(_) => {
+                    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+                        if let Some(known) = statuses.get_mut(&pid) {
+                            let signal = status.terminating_signal().map(|number| -number);
+                            *known = Some(status.exit_status().or(signal).unwrap_or(0));
+                        }
+                    }
+                    changed.notify_all();
+                }
+                // No children: then there can be no orphans either.
+                Err(rustix::io::Errno::CHILD) if statuses.values().all(Option::is_some) => {
+                    drop(changed.wait(statuses));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Starts a command in a process group of its own; end it with `forget`.
+    pub fn spawn(&self, command: &mut Command) -> io::Result<(Child, Pid)> {
+        let (statuses, changed) = &*self.0;
+        let mut statuses = lock(statuses);
+        let child = command.process_group(0).spawn()?;
+        let pid = Pid::from_child(&child);
+        statuses.insert(pid, None);
+        changed.notify_all();
+        Ok((child, pid))
+    }
+
+    /// Returns a child's exit status, or the negative of the signal that ended it; `None` if it has
+    /// not ended by then.
+    pub fn wait(&self, pid: Pid, until: Option<Instant>) -> Option<i32> {
+        let (statuses, changed) = &*self.0;
+        let mut statuses = lock(statuses);
+        loop {
+            if let Some(status) = statuses.get(&pid).copied().flatten() {
+                return Some(status);
+            }
+            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return None;
+            }
+            statuses = match until {
+                None => changed.wait(statuses).unwrap_or_else(|poisoned| poisoned.into_inner()),
+                Some(_) => {
+                    changed.wait_timeout(statuses, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0
+                }
+            };
+        }
+    }
+
+    /// Signals the process group of a child that is running; false if it has ended.
+    pub fn signal(&self, pid: Pid, signal: Signal) -> io::Result<bool> {
+        // Held, so that the number cannot become another's meanwhile.
+        let statuses = lock(&self.0.0);
+        if statuses.get(&pid) != Some(&None) {
+            return Ok(false);
+        }
+        kill_process_group(pid, signal)?;
+        Ok(true)
+    }
+
+    /// Nobody will ask for this child any more.
+    pub fn forget(&self, pid: Pid) {
+        lock(&self.0.0).remove(&pid);
+    }
+}

@@ -1,0 +1,9 @@
+//! Errors as one line.
+
+use std::io;
+
+/// What the C library says of an error, without its number.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_string()
+}

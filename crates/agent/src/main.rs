@@ -1,0 +1,52 @@
+//! The agent in a guest of the lab: it makes the guest ready and does what the host asks.
+//!
+//! As PID 1 it lives on a virtio-serial port; `--stdio` serves the same protocol on standard input
+//! and output, as an ordinary process, and changes nothing of the machine.
+
+mod call;
+mod children;
+mod decode;
+mod exchange;
+mod export;
+mod failure;
+mod files;
+mod frame;
+mod glob;
+mod guest;
+mod run;
+mod sample;
+mod server;
+mod sync;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if std::process::id() == 1 {
+        guest::live();
+        return ExitCode::FAILURE;
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments != ["--stdio"] {
+        eprintln!("usage: blklab-agent --stdio (without it, this is the PID 1 of a guest)");
+        return ExitCode::from(2);
+    }
+    match on_stdio() {
+        Ok(server::End::Closed | server::End::Asked) => ExitCode::SUCCESS,
+        Ok(server::End::Lost(why)) => failed(&why),
+        Err(error) => failed(&failure::reason(&error)),
+    }
+}
+
+fn failed(why: &str) -> ExitCode {
+    eprintln!("blklab-agent: {why}");
+    ExitCode::FAILURE
+}
+
+fn on_stdio() -> io::Result<server::End> {
+    let from = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let to = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    Ok(server::serve(from, to, &children::Children::new()?, None, &[]))
+}
