@@ -1,1 +1,1 @@
-"""Real kernels in QEMU: real md, lvm, bcache and fio on virtual disks, without root."""
+"""The runner `lab`: cells measured on a real kernel in a QEMU guest."""

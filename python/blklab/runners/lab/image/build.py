@@ -1,0 +1,154 @@
+"""An image from its parts: the programs, the kernel with its modules, and the agent."""
+
+import hashlib
+import platform
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from blklab.errors import EnvironmentLacks
+from blklab.runners.lab.image import cpio
+from blklab.runners.lab.image.cache import Cache, directory
+from blklab.runners.lab.image.debian import Debian, Note
+from blklab.runners.lab.image.kernels import Offered, Own, Packaged, in_order
+from blklab.runners.lab.image.parts import (
+    DIGITS,
+    PROGRAMS,
+    OwnKernel,
+    about,
+    describe,
+    kernel_name,
+    make_kernel,
+    make_own,
+    make_programs,
+)
+from blklab.text import printable
+
+AGENT: Final = Path(__file__).parents[3] / "_agent"
+"""The guest's /init, which scripts/setup builds."""
+
+_APT: Final = "debian"
+"""Where in the cache apt's lists are."""
+
+_REVISION: Final = 1
+"""Counts the changes in how parts are put together."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a guest boots: `packages` tells the versions of the Debian packages in it."""
+
+    kernel: Path
+    initrd: Path
+    version: str
+    packages: Mapping[str, str]
+    digest: str
+    """SHA-256 of the kernel and of the initramfs, one after the other."""
+
+
+def image(kernel: Packaged | Own, *, note: Note, anew: bool = False, agent: Path = AGENT) -> Image:
+    """Returns the image with a kernel, and builds what of it is not cached.
+
+    `6.1` stays the kernel that it was when it was first asked for, and the programs stay as they
+    were, unless they are wanted `anew`. `note` is told what takes time. Raises UsageError if no
+    such kernel is on offer, EnvironmentLacks if packages cannot be had, BlklabError if the user's
+    own kernel cannot be used.
+    """
+    _check_machine()
+    if not agent.is_file():
+        raise EnvironmentLacks("the guest's agent is not built", "run scripts/setup")
+    init = agent.read_bytes()
+    cache = Cache(directory())
+    source = OwnKernel(kernel, note) if isinstance(kernel, Own) else kernel
+    if not anew:
+        first = cache.recall(PROGRAMS)
+        second = source.key if isinstance(source, OwnKernel) else cache.recall(kernel_name(source))
+        if first is not None and second is not None:
+            found = cache.find(_key(first, second, init))
+            if found is not None:
+                return _read(found)
+    with cache.locked(note):
+        debian = Debian(cache.root / _APT, note)
+        base = make_programs(cache, debian, note, anew=anew)
+        if isinstance(source, OwnKernel):
+            part = make_own(cache, source)
+        else:
+            part = make_kernel(cache, debian, note, source, anew=anew)
+        key = _key(base.name, part.name, init)
+        return _read(cache.make(key, lambda into: _assemble(base, part, init, into)))
+
+
+def offered() -> list[Offered]:
+    """Returns the kernels that this release's packages offer, the newest first.
+
+    Raises EnvironmentLacks if this is no Debian machine.
+    """
+    _check_machine()
+    cache = Cache(directory())
+    with cache.locked(_silent):
+        debian = Debian(cache.root / _APT, _silent)
+        debian.refresh()
+        return in_order(debian.kernels())
+
+
+def prune(agent: Path = AGENT) -> int:
+    """Removes the images, and parts of them, that nothing asks for any more.
+
+    Kept is what `image` would give for the kernels asked for so far, with this agent. Returns the
+    bytes freed.
+    """
+    cache = Cache(directory())
+    if not cache.root.is_dir():
+        return 0
+    with cache.locked(_silent):
+        first = cache.recall(PROGRAMS)
+        kernels = cache.recalled(kernel_name(Packaged("")))
+        used = {_APT, *kernels, *([first] if first is not None else [])}
+        if first is not None and agent.is_file():
+            init = agent.read_bytes()
+            used |= {_key(first, second, init) for second in kernels}
+        return cache.remove_others(used)
+
+
+def _check_machine() -> None:
+    if platform.machine() != "x86_64":
+        raise EnvironmentLacks(
+            f"this machine's architecture is {printable(platform.machine())}",
+            "the guest is made for amd64: use such a machine",
+        )
+
+
+def _silent(_: str) -> None:
+    """Is told and says nothing."""
+
+
+def _key(base: str, kernel: str, init: bytes) -> str:
+    total = hashlib.sha256(f"{_REVISION}\n{base}\n{kernel}\n".encode())
+    total.update(init)
+    return f"image-{total.hexdigest()[:DIGITS]}"
+
+
+def _assemble(base: Path, part: Path, init: bytes, into: Path) -> None:
+    """Puts archives one after the other, as the kernel takes them, into one initramfs."""
+    shutil.copyfile(part / "vmlinuz", into / "vmlinuz")
+    with (into / "initrd").open("xb") as stream:
+        for archive in (base / "programs.cpio", part / "modules.cpio"):
+            with archive.open("rb") as source:
+                shutil.copyfileobj(source, stream, 1 << 20)
+        cpio.write([cpio.file("init", init, 0o755)], stream)
+    version, packages = about(part)
+    describe(into, version, {**about(base)[1], **packages})
+    total = hashlib.sha256()
+    for name in ("vmlinuz", "initrd"):
+        with (into / name).open("rb") as source:
+            while block := source.read(1 << 20):
+                total.update(block)
+    (into / "digest").write_text(total.hexdigest() + "\n")
+
+
+def _read(path: Path) -> Image:
+    version, packages = about(path)
+    digest = (path / "digest").read_text().strip()
+    return Image(path / "vmlinuz", path / "initrd", version, packages, digest)

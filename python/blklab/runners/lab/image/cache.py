@@ -1,0 +1,132 @@
+"""Where images and what they are made of are kept: by content, whole or not at all."""
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.text import printable
+
+_UNFINISHED: Final = ".unfinished-"
+
+
+def directory() -> Path:
+    """Returns the directory of the guest's images, below XDG_CACHE_HOME."""
+    import platformdirs
+
+    return platformdirs.user_cache_path("blklab") / "lab"
+
+
+class Cache:
+    """Directories by key, each complete from the moment it is there."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def find(self, key: str) -> Path | None:
+        """Returns the directory of a key, if there is one."""
+        path = self.root / key
+        return path if path.is_dir() else None
+
+    def make(self, key: str, fill: Callable[[Path], object]) -> Path:
+        """Returns the directory of a key, which `fill` fills if there is none. Locked only."""
+        if (found := self.find(key)) is not None:
+            return found
+        path = self.root / key
+        with self.scratch() as scratch:
+            made = scratch / "made"
+            made.mkdir()
+            fill(made)
+            for file in made.iterdir():
+                _synchronise(file)
+            _synchronise(made)
+            made.rename(path)
+        _synchronise(self.root)
+        return path
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Gives a directory for the block, which is gone after it. Locked only."""
+        path = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=self.root))
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+    @contextmanager
+    def locked(self, note: Callable[[str], object]) -> Iterator[None]:
+        """Keeps other processes from writing here for the block, in which errors become clear.
+
+        What a killed one left is removed. Raises BlklabError if there is no space or no access.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with (self.root / "lock").open("wb") as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    note("waiting for another blklab that makes an image")
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                for left in self.root.glob(f"{_UNFINISHED}*"):
+                    shutil.rmtree(left, ignore_errors=True)
+                yield
+        except OSError as error:
+            where = printable(str(error.filename or self.root))
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                # What is written has no name in the error.
+                raise BlklabError(
+                    f"{printable(str(self.root))}: no space is left for the guest's image, which"
+                    " takes 1 GiB while it is made; free some, or set XDG_CACHE_HOME"
+                ) from None
+            raise BlklabError(f"{where}: {error.strerror or error}") from None
+
+    def recall(self, name: str) -> str | None:
+        """Returns the key that was last kept under a name, if it is still there."""
+        key = self._pointers().get(name)
+        return key if isinstance(key, str) and self.find(key) is not None else None
+
+    def recalled(self, beginning: str) -> set[str]:
+        """Returns the keys that are kept under names with a beginning."""
+        names = [name for name in self._pointers() if name.startswith(beginning)]
+        return {key for name in names if (key := self.recall(name)) is not None}
+
+    def keep(self, name: str, key: str) -> None:
+        """Keeps a key under a name. Locked only."""
+        pointers = {**self._pointers(), name: key}
+        with self.scratch() as scratch:
+            file = scratch / "pointers"
+            file.write_text(json.dumps(pointers, indent=2, sort_keys=True) + "\n")
+            _synchronise(file)
+            file.rename(self.root / "pointers.json")
+
+    def _pointers(self) -> dict[str, Any]:
+        # Damaged or missing, it costs a question to apt: no more.
+        with suppress(OSError, ValueError):
+            found = json.loads((self.root / "pointers.json").read_text())
+            if isinstance(found, dict):
+                return found
+        return {}
+
+    def remove_others(self, used: set[str]) -> int:
+        """Removes the directories of all keys but those used. Returns the bytes freed. Locked."""
+        freed = 0
+        for path in self.root.iterdir():
+            if path.is_dir() and path.name not in used:
+                freed += sum(file.lstat().st_size for file in path.rglob("*"))
+                shutil.rmtree(path, ignore_errors=True)
+        return freed
+
+
+def _synchronise(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

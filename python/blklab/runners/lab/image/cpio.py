@@ -1,0 +1,91 @@
+"""An initramfs as the kernel unpacks it: cpio, newc format, the same bytes for the same files.
+
+The format is that of Documentation/driver-api/early-userspace/buffer-format.rst (Linux 6.1).
+"""
+
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+TRAILER: Final = "TRAILER!!!"
+_BLOCK: Final = 512
+
+
+@dataclass(frozen=True)
+class Node:
+    """A file of the archive: its path without a leading slash, and all that is kept of it."""
+
+    path: str
+    mode: int
+    content: bytes = b""
+    device: int = 0
+    """What os.makedev gives, of a device node."""
+
+
+def directory(path: str, permissions: int = 0o755) -> Node:
+    """Returns a directory."""
+    return Node(path, stat.S_IFDIR | permissions)
+
+
+def file(path: str, content: bytes, permissions: int = 0o644) -> Node:
+    """Returns a regular file."""
+    return Node(path, stat.S_IFREG | permissions, content)
+
+
+def link(path: str, target: str) -> Node:
+    """Returns a symbolic link."""
+    return Node(path, stat.S_IFLNK | 0o777, target.encode())
+
+
+def character(path: str, major: int, minor: int, permissions: int) -> Node:
+    """Returns a character device, which needs no privileges to be in an archive."""
+    return Node(path, stat.S_IFCHR | permissions, device=os.makedev(major, minor))
+
+
+def write(nodes: Iterable[Node], stream: BinaryIO) -> None:
+    """Writes an archive, sorted, with the directories that lead to what is in it.
+
+    All belongs to root and dates from 1970. It ends at a multiple of 512 bytes, so that another
+    may follow it. Raises ValueError when two nodes differ on a path.
+    """
+    found: dict[str, Node] = {}
+    for node in nodes:
+        if found.setdefault(node.path, node) != node:
+            raise ValueError(f"{node.path}: twice in one archive")
+    for path in list(found):
+        while path := path.rpartition("/")[0]:
+            found.setdefault(path, directory(path))
+    written = 0
+    # A directory's name is the beginning of those in it: it sorts before them.
+    for number, path in enumerate(sorted(found), start=1):
+        written += _one(found[path], number, stream)
+    written += _one(Node(TRAILER, 0), 0, stream)
+    stream.write(b"\0" * (-written % _BLOCK))
+
+
+def _one(node: Node, number: int, stream: BinaryIO) -> int:
+    name = os.fsencode(node.path) + b"\0"
+    fields = [
+        number,
+        node.mode,
+        0,  # user
+        0,  # group
+        2 if stat.S_ISDIR(node.mode) else 1,
+        0,  # time of change
+        len(node.content),
+        0,  # device it lies on, major and minor
+        0,
+        os.major(node.device),
+        os.minor(node.device),
+        len(name),
+        0,  # checksum: not in this format
+    ]
+    head = b"070701" + b"".join(b"%08X" % field for field in fields) + name
+    head += b"\0" * (-len(head) % 4)
+    tail = b"\0" * (-len(node.content) % 4)
+    stream.write(head)
+    stream.write(node.content)
+    stream.write(tail)
+    return len(head) + len(node.content) + len(tail)

@@ -1,0 +1,202 @@
+"""Packages of the machine's Debian release, found and downloaded without privileges.
+
+apt-get works on lists, a status and a cache of our own: as if on a machine with nothing installed.
+The sources and keys are this machine's, and apt checks the signatures.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+from urllib.parse import unquote
+
+from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.runners.tied import command
+from blklab.text import printable
+from blklab.units import format_size
+
+Note = Callable[[str], object]
+
+SUFFIX: Final = "-cloud-amd64"
+_KERNEL: Final = re.compile(r"linux-image-(\d+\.\d+\.\d+\S*" + SUFFIX + ")")
+_DAY: Final = 86_400.0
+"""Seconds after which lists are asked for again before something is downloaded."""
+
+_URI: Final = re.compile(r"'[^']*' (\S+) (\d+)(?: |$)")
+"""A line of `apt-get --print-uris`: address, file name, bytes, hash."""
+
+
+class Failed(BlklabError):
+    """A program of Debian's failed; the message is what it said last."""
+
+
+@dataclass(frozen=True)
+class Deb:
+    """A package as it is downloaded: `file` is named by apt, `bytes` its size."""
+
+    name: str
+    version: str
+    file: str
+    bytes: int
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    stdout: IO[bytes] | int = subprocess.PIPE,
+    directory: Path | None = None,
+) -> str:
+    """Runs one of Debian's programs and returns what it printed, if that is not sent elsewhere.
+
+    Raises EnvironmentLacks if this is no Debian machine, and Failed if the program fails.
+    """
+    program = arguments[0]
+    # What is in sbin is found, though PATH may leave it out.
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+    found = shutil.which(program, path=path)
+    if found is None:
+        package = {"depmod": "kmod"}.get(program)
+        raise EnvironmentLacks(
+            f"{program} is not installed",
+            f"install it: apt-get install {package}"
+            if package
+            else "the guest is made of Debian's packages: use a Debian machine",
+        )
+    done = subprocess.run(
+        command([found, *arguments[1:]]),
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        check=False,
+        env={**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
+    )
+    if done.returncode != 0:
+        raise Failed(f"{program}: {_reason(done.stderr, done.returncode)}")
+    return (done.stdout or b"").decode(errors="replace")
+
+
+def _reason(said: bytes, status: int) -> str:
+    lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+    errors = [line.removeprefix("E: ") for line in lines if line.startswith("E: ")]
+    return printable((errors or lines or [f"ended with status {status}"])[0])
+
+
+class Debian:
+    """The packages on offer, with the state that apt keeps about them in `directory`."""
+
+    def __init__(self, directory: Path, note: Note) -> None:
+        self._directory = directory
+        self._note = note
+        self._stamp = directory / "updated"
+
+    def refresh(self, *, anyway: bool = False) -> None:
+        """Asks for the packages' lists, if ours are older than a day or it is to be done `anyway`.
+
+        A source that does not answer is passed over, and old lists are better than none.
+        """
+        try:
+            age = time.time() - self._stamp.stat().st_mtime
+        except OSError:
+            age = _DAY
+        if not anyway and 0 <= age < _DAY:
+            return
+        for part in ("state/lists/partial", "cache/archives/partial"):
+            (self._directory / part).mkdir(parents=True, exist_ok=True)
+        (self._directory / "status").write_bytes(b"")
+        self._note("asking for the lists of Debian's packages")
+        try:
+            self._apt("apt-get", "update")
+        except Failed as error:
+            self._note(f"some lists are missing: {error}")
+        if self.kernels():
+            self._stamp.touch()
+
+    def kernels(self) -> dict[str, str]:
+        """Returns the kernels for virtual machines in the lists we have: name and version.
+
+        `linux-image-6.1.0-49-cloud-amd64` is named `6.1.0-49-cloud-amd64`.
+        """
+        if not (self._directory / "state" / "lists").is_dir():
+            return {}
+        names = self._apt("apt-cache", "pkgnames", "linux-image-").split()
+        packages = sorted(name for name in names if _KERNEL.fullmatch(name))
+        if not packages:
+            return {}
+        shown = self._apt("apt-cache", "show", "--no-all-versions", *packages)
+        found = re.findall(r"^Package: (\S+)\n(?:.+\n)*?Version: (\S+)$", shown, re.M)
+        return {match[1]: version for name, version in found if (match := _KERNEL.fullmatch(name))}
+
+    def with_dependencies(self, names: Collection[str]) -> list[Deb]:
+        """Returns packages and all that they depend on, as apt resolves it."""
+        return self._listed("--no-install-recommends", "install", *names)
+
+    def alone(self, name: str) -> list[Deb]:
+        """Returns a package without what it depends on."""
+        return self._listed("download", name)
+
+    def _listed(self, *arguments: str) -> list[Deb]:
+        said = self._apt("apt-get", "-qq", "--print-uris", *arguments)
+        debs = []
+        for file, size in _URI.findall(said):
+            name, version, _ = file.removesuffix(".deb").split("_")
+            debs.append(Deb(name, unquote(version), file, int(size)))
+        return debs
+
+    def download(self, debs: Sequence[Deb], into: Path) -> list[Path]:
+        """Downloads packages, which apt compares with the signed lists. Raises Failed."""
+        total = format_size(sum(deb.bytes for deb in debs))
+        self._note(f"downloading {len(debs)} package{'s' if len(debs) != 1 else ''}, {total}")
+        wanted = [f"{deb.name}={deb.version}" for deb in debs]
+        # `download` writes to the directory it is started in.
+        self._apt("apt-get", "-qq", "download", *wanted, directory=into)
+        paths = [into / deb.file for deb in debs]
+        for path in paths:
+            if not path.is_file():
+                raise Failed(f"apt-get: {printable(path.name)} was not downloaded")
+        return paths
+
+    def _apt(self, program: str, *arguments: str, directory: Path | None = None) -> str:
+        settings = {
+            "Dir::State": self._directory / "state",
+            "Dir::State::status": self._directory / "status",
+            "Dir::Cache": self._directory / "cache",
+            "Debug::NoLocking": "1",  # blklab has a lock of its own
+            # Root would hand over to a user who may not read below root's home.
+            "APT::Sandbox::User": "root",
+            "Acquire::Retries": "2",
+            "Acquire::http::Timeout": "30",
+            "Acquire::https::Timeout": "30",
+            "Acquire::Languages": "none",
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
+        }
+        options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+        return run([program, *options, *arguments], directory=directory)
+
+
+def fetch(
+    debian: Debian, choose: Callable[[], list[Deb]], into: Path
+) -> tuple[list[Deb], list[Path]]:
+    """Downloads what `choose` finds in the lists: again with new ones, should those be outdated.
+
+    Raises EnvironmentLacks if it fails then, too.
+    """
+    debian.refresh()
+    try:
+        debs = choose()
+        return debs, debian.download(debs, into)
+    except Failed:
+        debian.refresh(anyway=True)
+    try:
+        debs = choose()
+        return debs, debian.download(debs, into)
+    except Failed as error:
+        raise EnvironmentLacks(
+            f"packages cannot be downloaded: {error}",
+            "see whether `apt-get update` works on this machine",
+        ) from None

@@ -1,0 +1,172 @@
+"""The guest's modules: of all a kernel has, those for block devices and what is built on them."""
+
+import hashlib
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from blklab.errors import BlklabError
+from blklab.runners.lab.image import cpio
+from blklab.runners.lab.image.debian import Failed, run
+from blklab.text import printable
+
+DIRECTORIES: Final = (
+    "arch/x86/crypto",
+    "block",
+    "crypto",
+    "drivers/md",
+    "drivers/virtio",
+    "fs/ext4",
+    "fs/jbd2",
+    "fs/xfs",
+    "lib",
+)
+"""Below kernel/; what is asked for by an algorithm's name (crc32c, sha256) is in some of these."""
+
+SINGLE: Final = ("brd", "loop", "null_blk", "virtio_blk", "virtio_console", "virtio_rng")
+"""Modules out of directories whose others are of no use here."""
+
+BOOT: Final = ("virtio_pci", "virtio_blk", "virtio_console")
+"""Without these no guest is heard of."""
+
+STACKS: Final = (
+    *("raid0", "raid1", "raid10", "raid456"),
+    *("dm_mod", "dm_cache", "dm_cache_smq", "dm_delay"),
+    *("bcache", "ext4", "xfs"),
+)
+"""Modules that an experiment may ask for."""
+
+_LISTS: Final = ("modules.builtin", "modules.builtin.modinfo", "modules.order")
+"""What the kernel's build leaves beside the modules, and depmod reads."""
+
+_REVISION: Final = 1
+RECIPE: Final = hashlib.sha256(repr((_REVISION, DIRECTORIES, SINGLE, _LISTS)).encode()).hexdigest()
+
+
+def name_of(path: str) -> str:
+    """Returns a module's name as the kernel has it: `dm_cache` of kernel/…/dm-cache.ko.xz."""
+    return PurePosixPath(path).name.split(".", 1)[0].replace("-", "_")
+
+
+def chosen(directory: Path) -> list[str]:
+    """Returns the guest's modules, by their paths in lib/modules/VERSION.
+
+    Those of DIRECTORIES and SINGLE, and all that they depend on, softly or not, by modules.dep and
+    modules.softdep. Raises BlklabError if these cannot be read or are damaged.
+    """
+    needs = dict(_dependencies(directory))
+    by_name = {name_of(path): path for path in needs}
+    soft: dict[str, list[str]] = {}
+    for words in _lines(directory / "modules.softdep", optional=True):
+        if words[0] == "softdep":
+            soft[words[1].replace("-", "_")] = [word.replace("-", "_") for word in words[2:]]
+    waiting = [path for path in needs if _wanted(path)]
+    found: set[str] = set()
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        if path not in needs:
+            where = printable(str(directory / "modules.dep"))
+            raise BlklabError(f"{where}: {printable(path)} is needed and not listed")
+        found.add(path)
+        waiting += needs[path]
+        waiting += [by_name[name] for name in soft.get(name_of(path), []) if name in by_name]
+    return sorted(found)
+
+
+def _wanted(path: str) -> bool:
+    parent = str(PurePosixPath(path).parent)
+    listed = any(f"{parent}/".startswith(f"kernel/{folder}/") for folder in DIRECTORIES)
+    return listed or name_of(path) in SINGLE
+
+
+def _dependencies(directory: Path) -> Iterator[tuple[str, list[str]]]:
+    for words in _lines(directory / "modules.dep"):
+        path, colon = words[0][:-1], words[0][-1:]
+        for each in (path, *words[1:]):
+            if colon != ":" or each.startswith("/") or ".." in each.split("/") or not each:
+                where = printable(str(directory / "modules.dep"))
+                raise BlklabError(
+                    f"{where}: expected `module: what it needs`, by paths in that directory; found"
+                    f" {printable(' '.join(words))!r}"
+                )
+        yield path, words[1:]
+
+
+def _lines(path: Path, *, optional: bool = False) -> Iterator[list[str]]:
+    try:
+        text = path.read_text(errors="surrogateescape")
+    except OSError as error:
+        if optional and isinstance(error, FileNotFoundError):
+            return
+        raise BlklabError(f"{printable(str(path))}: {error.strerror}") from None
+    for line in text.splitlines():
+        words = line.split()
+        if words and not words[0].startswith("#"):
+            yield words
+
+
+def lacking(directory: Path, modules: Collection[str], wanted: Collection[str]) -> list[str]:
+    """Returns which of the wanted modules a kernel has neither as a module nor built in."""
+    names = {name_of(path) for path in modules}
+    names |= {name_of(words[0]) for words in _lines(directory / "modules.builtin", optional=True)}
+    return [name for name in wanted if name not in names]
+
+
+def digest(directory: Path, modules: Collection[str]) -> str:
+    """Returns a digest of what `archive` reads: the modules' contents and depmod's lists."""
+    total = hashlib.sha256()
+    for path in [*_LISTS, *modules]:
+        content = b""
+        if path not in _LISTS or (directory / path).is_file():
+            content = _read(directory / path)
+        total.update(f"{path}\0{len(content)}\0".encode(errors="surrogateescape"))
+        total.update(content)
+    return total.hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BlklabError(f"{printable(str(path))}: {error.strerror}") from None
+
+
+def index(base: Path, version: str) -> Path:
+    """Has depmod list the modules in `base`, and returns their directory.
+
+    `base` is a root directory of which /usr is merged: `lib` in it leads to usr/lib.
+    """
+    try:
+        run(["depmod", "-b", str(base), version])
+    except Failed as error:
+        raise BlklabError(f"the modules of {printable(version)}: {error}") from None
+    return base / "usr" / "lib" / "modules" / version
+
+
+def room(base: Path, version: str) -> Path:
+    """Makes the directory for a kernel's modules in `base`, where `index` looks for them."""
+    directory = base / "usr" / "lib" / "modules" / version
+    directory.mkdir(parents=True)
+    (base / "lib").symlink_to("usr/lib")
+    return directory
+
+
+def archive(source: Path, version: str, modules: Collection[str], stream: Path, base: Path) -> None:
+    """Writes the archive of some of the modules in `source`, listed anew by way of `base`."""
+    directory = room(base, version)
+    for path in _LISTS:
+        if (source / path).is_file():
+            shutil.copyfile(source / path, directory / path)
+    for path in modules:
+        target = directory / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(_read(source / path))
+    index(base, version)
+    contents: Mapping[str, Path] = {
+        path.relative_to(base).as_posix(): path for path in directory.rglob("*") if path.is_file()
+    }
+    with stream.open("xb") as opened:
+        cpio.write([cpio.file(name, path.read_bytes()) for name, path in contents.items()], opened)

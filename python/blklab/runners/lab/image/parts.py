@@ -1,0 +1,175 @@
+"""What an image is put together from: the programs' archive, and a kernel with its modules'."""
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.runners.lab.image import modules, programs
+from blklab.runners.lab.image.archive import Files
+from blklab.runners.lab.image.cache import Cache
+from blklab.runners.lab.image.debian import Deb, Debian, Note, fetch
+from blklab.runners.lab.image.kernels import Own, Packaged, choose, in_order, modules_of, version_of
+from blklab.text import printable
+
+DIGITS: Final = 16
+"""Of a digest, in the name of a directory."""
+
+PROGRAMS: Final = f"programs-{programs.RECIPE[:DIGITS]}"
+"""The name under which the programs' part is recalled."""
+
+
+def kernel_name(kernel: Packaged) -> str:
+    """Returns the name under which the part of a packaged kernel is recalled."""
+    return f"kernel-{modules.RECIPE[:DIGITS]}-{kernel.wanted}"
+
+
+def describe(into: Path, version: str, packages: Mapping[str, str]) -> None:
+    """Writes what a part or an image is, beside it."""
+    what = {"version": version, "packages": dict(sorted(packages.items()))}
+    (into / "about.json").write_text(json.dumps(what, indent=2) + "\n")
+
+
+def about(part: Path) -> tuple[str, dict[str, str]]:
+    """Returns what `describe` wrote. Raises BlklabError if it is damaged."""
+    file = part / "about.json"
+    try:
+        found: Any = json.loads(file.read_text())
+        return str(found["version"]), dict(found["packages"])
+    except (OSError, ValueError, TypeError, KeyError):
+        raise BlklabError(
+            f"{printable(str(file))}: damaged; remove {printable(str(part))}"
+        ) from None
+
+
+def make_programs(cache: Cache, debian: Debian, note: Note, *, anew: bool) -> Path:
+    """Returns the part that holds the programs: packages.cpio. With the cache locked."""
+    if not anew and (key := cache.recall(PROGRAMS)) is not None:
+        return cache.root / key
+    with cache.scratch() as scratch:
+
+        def select() -> list[Deb]:
+            found = debian.with_dependencies(sorted(programs.PROGRAMS))
+            return [deb for deb in found if programs.may_matter(deb)]
+
+        debs, paths = fetch(debian, select, scratch)
+        key = f"programs-{_digest([programs.RECIPE, *map(_sha256, paths)])}"
+
+        def fill(into: Path) -> None:
+            note("making the archive of the guest's programs")
+            programs.archive(paths, into / "programs.cpio", scratch)
+            describe(into, "", {deb.name: deb.version for deb in debs})
+
+        made = cache.make(key, fill)
+    cache.keep(PROGRAMS, key)
+    return made
+
+
+def make_kernel(cache: Cache, debian: Debian, note: Note, kernel: Packaged, *, anew: bool) -> Path:
+    """Returns the part with a packaged kernel: vmlinuz, modules.cpio. With the cache locked."""
+    name = kernel_name(kernel)
+    if not anew and (key := cache.recall(name)) is not None:
+        return cache.root / key
+    debian.refresh()
+    offers = in_order(debian.kernels())
+    if not offers:
+        raise EnvironmentLacks(
+            "no kernel is on offer",
+            "see whether `apt-get update` works, and that a Debian release is among its sources",
+        )
+    version = choose(kernel.wanted, offers).name
+    with cache.scratch() as scratch:
+        debs, (deb,) = fetch(debian, lambda: debian.alone(f"linux-image-{version}"), scratch)
+        key = f"kernel-{_digest([modules.RECIPE, _sha256(deb)])}"
+
+        def fill(into: Path) -> None:
+            note(f"choosing the modules of {version}")
+            files = Files()
+            files.add(deb, scratch)
+            (into / "vmlinuz").write_bytes(files.read(f"boot/vmlinuz-{version}"))
+            version_of(into / "vmlinuz")
+            # All of them, for depmod to tell which need which.
+            source = modules.room(scratch / "all", version)
+            below = f"usr/lib/modules/{version}"
+            for path in files.below(below):
+                target = source / path.removeprefix(f"{below}/")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(files.read(path))
+            modules.index(scratch / "all", version)
+            chosen = modules.chosen(source)
+            _check(version, modules.lacking(source, chosen, (*modules.BOOT, *modules.STACKS)))
+            modules.archive(source, version, chosen, into / "modules.cpio", scratch / "some")
+            describe(into, version, {each.name: each.version for each in debs})
+
+        made = cache.make(key, fill)
+    cache.keep(name, key)
+    return made
+
+
+class OwnKernel:
+    """A user's kernel, examined. Raises BlklabError if it cannot be used."""
+
+    def __init__(self, own: Own, note: Note) -> None:
+        self._vmlinuz = own.vmlinuz
+        stated = version_of(own.vmlinuz)
+        self._modules = modules_of(own.modules) if own.modules is not None else None
+        self._chosen: Sequence[str] = ()
+        self.version = stated or "unknown"
+        parts = [modules.RECIPE, _sha256(own.vmlinuz)]
+        if self._modules is not None:
+            self.version = self._modules.name
+            if not re.fullmatch(r"[\w.+~-]+", self.version):
+                where = printable(str(self._modules))
+                raise BlklabError(f"{where}: expected a directory named by the kernel's version")
+            if stated is not None and stated != self.version:
+                raise BlklabError(
+                    f"{printable(str(self._modules))}: modules of {printable(self.version)}, but"
+                    f" {printable(str(own.vmlinuz))} is {printable(stated)}"
+                )
+            self._chosen = modules.chosen(self._modules)
+            _check(self.version, modules.lacking(self._modules, self._chosen, modules.BOOT))
+            for name in modules.lacking(self._modules, self._chosen, modules.STACKS):
+                note(f"the kernel {self.version} has no module {name}: what needs it will fail")
+            parts.append(modules.digest(self._modules, self._chosen))
+        self.key = f"kernel-{_digest([*parts, self.version])}"
+
+    def fill(self, into: Path, scratch: Path) -> None:
+        """Makes the part, as `make_kernel` does."""
+        shutil.copyfile(self._vmlinuz, into / "vmlinuz")
+        stream = into / "modules.cpio"
+        if self._modules is None:
+            stream.write_bytes(b"")
+        else:
+            modules.archive(self._modules, self.version, self._chosen, stream, scratch / "some")
+        describe(into, self.version, {})
+
+
+def make_own(cache: Cache, own: OwnKernel) -> Path:
+    """Returns the part with a user's kernel, as `make_kernel` does. With the cache locked."""
+    with cache.scratch() as scratch:
+        fill: Callable[[Path], None] = lambda into: own.fill(into, scratch)  # noqa: E731
+        return cache.make(own.key, fill)
+
+
+def _check(version: str, lacking: Sequence[str]) -> None:
+    if lacking:
+        raise BlklabError(
+            f"the kernel {printable(version)} has no module {', '.join(lacking)}, which the guest"
+            " needs"
+        )
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise BlklabError(f"{printable(str(path))}: {error.strerror}") from None
+
+
+def _digest(parts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:DIGITS]

@@ -1,0 +1,202 @@
+"""The guest's programs: named ones out of Debian's packages, and the libraries they need."""
+
+import hashlib
+import posixpath
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from blklab.errors import BlklabError
+from blklab.runners.lab.image import cpio
+from blklab.runners.lab.image.archive import MERGED, Files
+from blklab.runners.lab.image.debian import Deb
+from blklab.runners.lab.image.elf import NotElf, linked
+
+PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
+    "bcache-tools": ("usr/sbin/bcache-super-show", "usr/sbin/make-bcache"),
+    "blktrace": ("usr/bin/blkparse", "usr/sbin/blktrace"),
+    "dmsetup": ("usr/sbin/dmsetup",),
+    "e2fsprogs": ("usr/sbin/mke2fs",),
+    "fio": ("usr/bin/fio",),
+    "kmod": ("usr/bin/kmod",),
+    "lvm2": ("usr/sbin/lvm",),
+    "mdadm": ("usr/sbin/mdadm",),
+    "mount": ("usr/bin/mount", "usr/bin/umount"),
+    "thin-provisioning-tools": ("usr/sbin/pdata_tools",),
+    "util-linux": (
+        "usr/bin/dmesg",
+        "usr/bin/lsblk",
+        "usr/sbin/blkdiscard",
+        "usr/sbin/blkid",
+        "usr/sbin/blockdev",
+        "usr/sbin/wipefs",
+    ),
+    "xfsprogs": ("usr/sbin/mkfs.xfs",),
+}
+"""Per package; the links to them (modprobe, lvcreate, cache_check, mkfs.ext4) come along."""
+
+CONFIGURATION: Final = ("etc/mke2fs.conf",)
+"""Files of the packages that those programs read."""
+
+LVM_CONF: Final = """\
+# There is no udev here, no other machine, and nobody to take care of what is left behind.
+activation {
+    monitoring = 0
+    udev_rules = 0
+    udev_sync = 0
+}
+backup {
+    archive = 0
+    backup = 0
+}
+devices {
+    dir = "/dev"
+    obtain_device_list_from_udev = 0
+    scan = [ "/dev" ]
+    use_devicesfile = 0
+}
+global {
+    cache_check_executable = "/usr/sbin/cache_check"
+    cache_dump_executable = "/usr/sbin/cache_dump"
+    cache_repair_executable = "/usr/sbin/cache_repair"
+    event_activation = 0
+    thin_check_executable = "/usr/sbin/thin_check"
+    thin_dump_executable = "/usr/sbin/thin_dump"
+    thin_repair_executable = "/usr/sbin/thin_repair"
+    use_lvmlockd = 0
+    use_lvmpolld = 0
+}
+"""
+
+DIRECTORIES: Final = {
+    "dev": 0o755,
+    "mnt": 0o755,
+    "proc": 0o755,
+    "root": 0o700,
+    "run": 0o755,
+    "sys": 0o755,
+    "tmp": 0o1777,
+    "var/lib": 0o755,
+}
+
+LINKS: Final = {
+    **{name: f"usr/{name}" for name in ("bin", "lib", "lib64", "sbin")},
+    "etc/mtab": "../proc/self/mounts",
+    "var/lock": "../run/lock",
+    "var/run": "../run",
+}
+
+_REVISION: Final = 1
+"""Counts what changes in this file without changing the constants above."""
+
+RECIPE: Final = hashlib.sha256(
+    repr((_REVISION, PROGRAMS, CONFIGURATION, LVM_CONF, DIRECTORIES, LINKS)).encode()
+).hexdigest()
+
+_SEARCHED: Final = ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib")
+"""Where the dynamic linker looks: ld.so(8), and Debian's /etc/ld.so.conf.d."""
+
+_LINKED_FROM: Final = ("usr/bin", "usr/sbin")
+
+
+def may_matter(deb: Deb) -> bool:
+    """Tells whether a package may hold a program of ours or a library that one is linked with.
+
+    The others (dpkg, perl, udev) are what a whole system would need, and half of the download.
+    """
+    if deb.name in PROGRAMS:
+        return True
+    scripts = deb.name.startswith(("libperl", "libpython")) or deb.name.endswith("-perl")
+    return deb.name.startswith(("lib", "zlib1g")) and not scripts
+
+
+def archive(debs: Sequence[Path], stream: Path, scratch: Path) -> None:
+    """Writes the archive of all that the guest has but its kernel's modules and its agent.
+
+    Raises BlklabError if the packages do not have what the guest needs.
+    """
+    files = Files()
+    for deb in debs:
+        files.add(deb, scratch)
+    nodes = [cpio.directory(path, mode) for path, mode in DIRECTORIES.items()]
+    nodes += [cpio.link(path, target) for path, target in LINKS.items()]
+    # Before devtmpfs is mounted these two must be there: PID 1 has the console as its output.
+    nodes.append(cpio.character("dev/console", 5, 1, 0o600))
+    nodes.append(cpio.character("dev/null", 1, 3, 0o666))
+    nodes.append(cpio.file("etc/lvm/lvm.conf", LVM_CONF.encode()))
+    for path in CONFIGURATION:
+        nodes.append(cpio.file(path, files.read(_there(files, path))))
+    nodes += contents(files, [path for paths in PROGRAMS.values() for path in paths])
+    with stream.open("xb") as opened:
+        cpio.write(nodes, opened)
+
+
+def contents(files: Files, programs: Iterable[str]) -> list[cpio.Node]:
+    """Returns programs with the links that lead to them and the libraries that they need.
+
+    Raises BlklabError if a program or a library is missing, or no ELF file.
+    """
+    wanted = {_there(files, program) for program in programs}
+    links = {
+        path: entry.target
+        for path, entry in files.entries.items()
+        if entry.target is not None
+        and posixpath.dirname(path) in _LINKED_FROM
+        and files.follow(path) in wanted
+    }
+    nodes: dict[str, cpio.Node] = {
+        path: cpio.link(path, f"/{target}") for path, target in links.items()
+    }
+    waiting = sorted(wanted)
+    while waiting:
+        path = waiting.pop()
+        if path in nodes:
+            continue
+        entry = files.entries[path]
+        if entry.target is not None:
+            nodes[path] = cpio.link(path, f"/{entry.target}")
+            waiting.append(entry.target)
+            continue
+        content = files.read(path)
+        # The loader and the programs are executed; what is mapped alone need not be executable.
+        nodes[path] = cpio.file(path, content, 0o755 if entry.executable else 0o644)
+        waiting += _needs(files, path, content)
+    return list(nodes.values())
+
+
+def _there(files: Files, path: str) -> str:
+    found = files.follow(path)
+    if found is None:
+        raise BlklabError(f"/{path}: in none of the packages that the guest is made of")
+    return found
+
+
+def _needs(files: Files, path: str, content: bytes) -> list[str]:
+    """Returns what the dynamic linker will look for, by where it will find it."""
+    try:
+        told = linked(content)
+    except NotElf as error:
+        raise BlklabError(f"/{path}: {error}") from None
+    needed = []
+    if told.interpreter is not None:
+        needed.append(_merged(told.interpreter))
+        if files.follow(needed[-1]) is None:
+            raise BlklabError(f"/{path}: {told.interpreter} is in none of the packages")
+    origin = f"/{posixpath.dirname(path)}"
+    own = [
+        _merged(posixpath.normpath(directory.replace("$ORIGIN", origin)))
+        for directory in told.directories
+    ]
+    for name in told.needed:
+        for directory in (*own, *_SEARCHED):
+            if files.follow(f"{directory}/{name}") is not None:
+                needed.append(f"{directory}/{name}")
+                break
+        else:
+            raise BlklabError(f"/{path}: its library {name} is in none of the packages")
+    return needed
+
+
+def _merged(path: str) -> str:
+    relative = path.lstrip("/")
+    return f"usr/{relative}" if relative.split("/", 1)[0] in MERGED else relative
