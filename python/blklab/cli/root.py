@@ -20,6 +20,7 @@ COMMANDS = {
     "import": Entry("blklab.cli.import_:import_", "Keep what others measured as runs of your own"),
     "report": Entry("blklab.cli.report:report", "Write results as a page: charts, tables, doubts"),
     "runs": Entry("blklab.cli.runs:runs", "See, export and remove results that were kept"),
+    "lab": Entry("blklab.cli.lab:lab", "Prepare the guests of `run --on lab`, and see a demo"),
     "restore": Entry(
         "blklab.cli.restore:restore", "Put back what a run that was killed has left changed"
     ),

@@ -10,12 +10,13 @@ from blklab.cli.common import emit, json_option, note, notes, progress, store_op
 from blklab.runners.registry import RUNNERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from rich.console import Console
 
     from blklab.runners.base import Runner
     from blklab.runners.host.runner import Host
+    from blklab.runners.lab.runner import Lab
     from blklab.runners.result import Result
     from blklab.spec.cells import Plan
 
@@ -88,6 +89,34 @@ def _only(_ctx: click.Context, _parameter: click.Parameter, text: str | None) ->
     metavar="ID",
     help="On a host: overwrite this device of `destroy`, whatever is on it.",
 )
+@click.option(
+    "--accel",
+    type=click.Choice(["auto", "kvm", "tcg"]),
+    help="In the lab: how the guest runs; KVM if it works, else emulated (tcg). [BLKLAB_ACCEL]",
+)
+@click.option(
+    "--kernel",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="VMLINUZ",
+    help="In the lab: a kernel of your own, instead of Debian's of the cells' generation.",
+)
+@click.option(
+    "--modules",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="In the lab: that kernel's modules, lib/modules/VERSION.",
+)
+@click.option(
+    "--trace",
+    metavar="NAME,...",
+    help="In the lab: record these devices' and stacks' events with blktrace; 'all' of them.",
+)
+@click.option(
+    "--trace-to",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="In the lab: where the traces go, a folder a cell.  [default: traces]",
+)
 @click.option("--resume", is_flag=True, help="Go on with a campaign that was interrupted.")
 @click.option("--no-store", is_flag=True, help="Keep the results nowhere: only print them.")
 @store_option
@@ -109,6 +138,11 @@ def run(
     targets: tuple[str, ...],
     force: tuple[str, ...],
     yes_destroy: tuple[str, ...],
+    accel: str | None,
+    kernel: Path | None,
+    modules: Path | None,
+    trace: str | None,
+    trace_to: Path | None,
     resume: bool,
     no_store: bool,
     store: str | None,
@@ -123,6 +157,9 @@ def run(
     On a host nothing is written but into directories that blklab makes, and to devices that the
     experiment names in `destroy` by stable name (docs/howto-measure.md).
 
+    In the lab a real kernel in a virtual machine builds the stacks on throttled disks: it needs
+    QEMU, but neither root nor a disk (docs/howto-lab.md).
+
     Results are kept: `blklab runs list` shows them, `blklab compare` and `blklab report` use them.
     A campaign that was interrupted, however rudely, goes on with --resume.
 
@@ -133,6 +170,7 @@ def run(
       blklab run unbalanced.toml --only stack=near --explain
       blklab run unbalanced.toml --set kernel=6.1 --set iodepth='[1, 8, 64]'
       blklab run directory.toml --on host --target /srv        with fio, on this machine
+      blklab run mirrors.toml --on lab                         with real md, in a virtual machine
       blklab run unbalanced.toml --dry-run --json | jq .cells[0].cell
       blklab run --schema > experiment.schema.json   completion and checks in your editor
 
@@ -161,7 +199,14 @@ def run(
     )
     if explain and runner != "sim":
         raise UsageError("--explain: what was measured is not explained: only --on sim takes it")
-    chosen = _runner(runner, jobs, force, yes_destroy)
+    lab = {
+        "--accel": accel,
+        "--kernel": kernel,
+        "--modules": modules,
+        "--trace": trace,
+        "--trace-to": trace_to,
+    }
+    chosen = _runner(runner, jobs, force, yes_destroy, lab)
     if dry_run:
         chosen.check(plan)
         emit(plan.as_dict(), as_json, lambda console: _draw(console, plan))
@@ -188,30 +233,48 @@ def _changes(settings: tuple[str, ...]) -> list[Any]:
 
 
 def _draw(console: "Console", plan: "Plan") -> None:
-    from blklab.report import cells, host_cells
+    from blklab.report import cells, host_cells, lab_cells
 
-    shown = host_cells if plan.runner == "host" else cells
+    shown = {"host": host_cells, "lab": lab_cells}.get(plan.runner, cells)
     shown.show(console, plan)
 
 
 def _runner(
-    name: str, jobs: int | None, force: tuple[str, ...], yes_destroy: tuple[str, ...]
+    name: str,
+    jobs: int | None,
+    force: tuple[str, ...],
+    yes_destroy: tuple[str, ...],
+    lab: "Mapping[str, Any]",
 ) -> "Runner":
+    """Makes a runner, and refuses the options that are another's."""
     from blklab.errors import UsageError
 
+    others = {
+        "--jobs": ("sim", jobs, "cells would disturb each other, so one at a time is measured"),
+        "--force": ("host", force, "nothing is in the way"),
+        "--yes-destroy": ("host", yes_destroy, "nothing is harmed"),
+        **{option: ("lab", value, "nothing is booted") for option, value in lab.items()},
+    }
+    for option, (whose, value, reason) in others.items():
+        if value and whose != name:
+            raise UsageError(f"{option}: {reason}: only --on {whose} takes it")
     if name == "host":
         from blklab.runners.host.runner import Host
 
-        if jobs is not None:
-            raise UsageError(
-                "--jobs: cells would disturb each other: a host measures one at a time"
-            )
         return Host(force=force, yes_destroy=yes_destroy, note=warn)
+    if name == "lab":
+        from blklab.cli.lab.common import own_kernel
+        from blklab.runners.lab.runner import Lab
+
+        return Lab(
+            kernel=own_kernel(lab["--kernel"], lab["--modules"]),
+            accelerator=lab["--accel"],
+            trace=[word.strip() for word in (lab["--trace"] or "").split(",") if word.strip()],
+            traces=lab["--trace-to"] or Path("traces"),
+            note=note,
+        )
     from blklab.runners.sim import Simulator
 
-    for option, given in (("--force", force), ("--yes-destroy", yes_destroy)):
-        if given:
-            raise UsageError(f"{option}: a simulation harms nothing: only --on host takes it")
     return Simulator(jobs)
 
 
@@ -233,11 +296,11 @@ def _measured(
 @contextmanager
 def _watched(runner: "Runner", plan: "Plan") -> "Iterator[Callable[[int], None]]":
     """Shows on a terminal how far a campaign is; gives what takes the number of cells done."""
-    if plan.runner == "host":
+    if plan.runner != "sim":
         from blklab.report.live import shown
 
         with shown(notes(), plan) as campaign:
-            cast("Host", runner).progress = campaign.update
+            cast("Host | Lab", runner).progress = campaign.update
             yield campaign.ended
         return
     with progress(f"running on {runner.name}", len(plan.cells)) as advance:

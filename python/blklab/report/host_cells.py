@@ -51,7 +51,7 @@ def place(document: Mapping[str, Any]) -> str:
 
 def workload(document: Mapping[str, Any]) -> str:
     """Returns what a cell does: its jobs in fio's words, or its command."""
-    if document["command"] is not None:
+    if document.get("command") is not None:
         return " ".join(document["command"]["argv"])
     jobs = document["jobs"]
     said = [_job(job["options"]) for job in jobs]

@@ -33,7 +33,7 @@ def expected(cells: "Sequence[Cell]") -> float:
 
 
 def _seconds(document: Mapping[str, Any]) -> float:
-    steady = document["host"]["steady"]
+    steady = document.get("host", {}).get("steady")
     rounds = steady["rounds"] * steady["round_ns"] if steady else 0
     return float((document["runtime_ns"] or 0) + document["ramp_ns"] + rounds) / 1e9
 

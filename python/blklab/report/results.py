@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from blklab.runners.result import Result
     from blklab.spec.cells import Cell, Plan
 
-RAN: Final = {"sim": "simulated", "host": "measured"}
+RAN: Final = {"sim": "simulated", "lab": "measured in the lab", "host": "measured"}
 """What a runner did with an experiment."""
 
 SPARE: Final = ("in queues", "99 %", "below")

@@ -5,6 +5,7 @@ from typing import Final
 
 RUNNERS: Final[Mapping[str, str]] = {
     "sim": "the simulator",
+    "lab": "real md and fio on a real kernel, in a virtual machine",
     "host": "real fio, on this machine",
 }
 """What each is, for the help."""

@@ -1,12 +1,13 @@
 """A cell as the lab takes it: virtual disks, a tree of what is built of them, jobs in fio's words.
 
     {kernel, lab: {scale, cpus, memory}, devices: [...], stack: node, failures: [...],
-     filesystem: {type} | None, jobs: [{name, options}], alone: [...], runtime_ns, ramp_ns,
+     filesystem: {type} | None, room, jobs: [{name, options}], alone: [...], runtime_ns, ramp_ns,
      interval_ns, settings}
 
 Devices, nodes and `failures` are those of `blklab.spec.stacking`; a device has what its virtual
-disk is like beside it (`virtual`). `alone` are the jobs as the simulator takes them, within the
-smallest device: what a modelled device does with them alone is what its disk is throttled to.
+disk is like beside it (`virtual`). `room` is what jobs may use, bytes. `alone` are the jobs as the
+simulator takes them, within the smallest device: what a modelled device does with them alone is
+what its disk is throttled to.
 `settings` are those of `blklab.spec.sweep`.
 """
 
@@ -75,6 +76,7 @@ def document(
         "stack": built.node,
         "failures": built.failures,
         "filesystem": None if filesystem is None else {"type": filesystem},
+        "room": room,
         "jobs": [
             {"name": name, "options": measured.options(job, place, where)}
             for name, (where, job) in tables.items()

@@ -250,16 +250,27 @@ class Cpu:
 
 
 def cpu(roots: Roots) -> Cpu:
-    """Returns the first line of /proc/stat; stolen time counts as the system's."""
+    """Returns what /proc/stat says of all CPUs. Raises BlklabError."""
     path = roots.proc / "stat"
     try:
-        line = path.read_text().partition("\n")[0]
+        return parse_cpu(path.read_text(errors="replace"), str(path))
+    except OSError as error:
+        raise BlklabError(f"{path}: {error.strerror}") from None
+
+
+def parse_cpu(content: str, source: str = "/proc/stat") -> Cpu:
+    """Returns the first line of /proc/stat; stolen time counts as the system's.
+
+    Raises BlklabError for anything else.
+    """
+    line = content.partition("\n")[0]
+    try:
         name, *words = line.split()
         # guest times are in user and nice already (kernel/sched/cputime.c, account_guest_time).
         numbers = [int(word) for word in words[:8]]
-    except (OSError, ValueError) as error:
-        raise BlklabError(f"{path}: {error}; expected a line 'cpu user nice system…'") from None
+    except ValueError as error:
+        raise BlklabError(f"{source}: {error}; expected a line 'cpu user nice system…'") from None
     if name != "cpu" or len(numbers) < 7:
-        raise BlklabError(f"{path}: found {line!r}, expected 'cpu' and 7 numbers or more")
+        raise BlklabError(f"{source}: found {line!r}, expected 'cpu' and 7 numbers or more")
     user, nice, system, idle, iowait, irq, softirq, *steal = numbers
     return Cpu(user + nice, system + sum(steal), iowait, irq + softirq, idle)

@@ -124,7 +124,7 @@ class Report:
         return "\n".join(lines).rstrip() + "\n"
 
 
-RAN: Final = {"sim": "simulated", "host": "measured"}
+RAN: Final = {"sim": "simulated", "lab": "measured in the lab", "host": "measured"}
 
 
 def _noticed(notices: Sequence[Notice]) -> Section:

@@ -156,6 +156,11 @@ class Agent:
         self._hello = answer
         return answer
 
+    @property
+    def connected(self) -> bool:
+        """Whether the connection is there, as far as is known."""
+        return self._lost is None
+
     def alive(self, timeout: float) -> bool:
         """Tells whether the agent answers within so many seconds."""
         try:
@@ -209,6 +214,31 @@ class Agent:
         if check and ran.status != 0:
             raise GuestFailed(_failure(argv, ran), ran)
         return ran
+
+    @contextmanager
+    def running(self, argv: Sequence[str], *, cwd: str | None = None) -> Iterator[None]:
+        """Runs a program for as long as the block takes, then interrupts it and waits for its end.
+
+        Raises GuestFailed if it has failed.
+        """
+        arguments: Message = {"argv": list(argv), "stream": False}
+        if cwd is not None:
+            arguments["cwd"] = cwd
+        call = self._begin("run", **arguments)
+        try:
+            yield
+        except BaseException:
+            self._forget(call)
+            self._tell("signal", target=call.id, signal=int(signal.SIGKILL))
+            raise
+        self._tell("signal", target=call.id, signal=int(signal.SIGINT))
+        try:
+            reply = self._reply(call, lambda _: None)
+        except _Refused as error:
+            raise GuestFailed(str(error)) from None
+        if item(reply, "status", int) not in {0, -signal.SIGINT}:
+            words = item(reply, "stderr", str).strip().splitlines()
+            raise GuestFailed(f"in the guest: {argv[0]}: {printable(words[-1] if words else '?')}")
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
         """Returns files' contents, up to 4 MiB of each; None for what cannot be read.

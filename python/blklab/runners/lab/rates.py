@@ -39,7 +39,7 @@ class Rates:
 
 
 def rates(document: Mapping[str, Any], accel: str) -> Rates:
-    """Returns the limits of each device's disk. Raises BlklabError for one that comes to nothing."""
+    """Returns the limits of each device's disk. Raises BlklabError if one comes to nothing."""
     unscaled = [_limits(document, device) for device in document["devices"]]
     asked = document["lab"]["scale"]
     scale = _needed(unscaled, accel) if asked == "auto" else float(asked)
@@ -110,8 +110,8 @@ def _needed(limits: Sequence[Mapping[str, float]], accel: str) -> float:
     iops = sum(_most(one, "iops") for one in limits) / REACH_IOPS[accel]
     bandwidth = sum(_most(one, "bps") for one in limits) / REACH_BYTES[accel]
     factor = max(1.0, iops, bandwidth)
-    unit = 10 ** (math.floor(math.log10(factor)) - 1)
-    return max(1.0, math.ceil(factor / unit) * unit)
+    unit = 10.0 ** (math.floor(math.log10(factor)) - 1)
+    return max(1.0, float(math.ceil(factor / unit) * unit))
 
 
 def _most(limits: Mapping[str, float], what: str) -> float:

@@ -15,6 +15,7 @@ from blklab.runners.lab.image.elf import NotElf, linked
 PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "bcache-tools": ("usr/sbin/bcache-super-show", "usr/sbin/make-bcache"),
     "blktrace": ("usr/bin/blkparse", "usr/sbin/blktrace"),
+    "coreutils": ("usr/bin/mkdir", "usr/bin/rm"),
     "dmsetup": ("usr/sbin/dmsetup",),
     "e2fsprogs": ("usr/sbin/mke2fs",),
     "fio": ("usr/bin/fio",),
@@ -70,6 +71,7 @@ global {
 
 DIRECTORIES: Final = {
     "dev": 0o755,
+    "etc/mdadm": 0o755,
     "mnt": 0o755,
     "proc": 0o755,
     "root": 0o700,

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from blklab.errors import BlklabError
 from blklab.runners import tied
-from blklab.runners.lab.agent import Agent, Hello
+from blklab.runners.lab.agent import Agent, GuestGone, Hello
 from blklab.runners.lab.image.build import Image
 from blklab.runners.lab.machine import accel, qemu
 from blklab.runners.lab.machine.console import Console
@@ -138,13 +138,17 @@ class Machine:
         return self._disks.results
 
     def throttle(self, disk: Disk, limits: Limits) -> None:
-        """Sets a disk's limits; what is not named has none. Bursts are QEMU's least: a tenth of a
-        second's worth (util/throttle.c, `throttle_compute_wait`)."""
+        """Sets a disk's limits; what is not named has none.
+
+        Bursts are QEMU's least: a tenth of a second's worth (util/throttle.c,
+        `throttle_compute_wait`).
+        """
         wanted = {theirs: int(limits.get(ours, 0)) for ours, theirs in NAMES.items()}
-        self._qmp.call("block_set_io_throttle", id=disk.id, **wanted)
+        where = f"/machine/peripheral/{disk.id}/virtio-backend"
+        self._qmp.call("block_set_io_throttle", id=where, **wanted)
 
     def lost(self, error: BlklabError) -> GuestLost:
-        """Returns why the guest ended, with the console's last lines, after `error` of its agent."""
+        """Returns why the guest ended, after `error` of its agent, and the console's last lines."""
         if self._ended_by is None:
             deadline = time.monotonic() + 10
             while not tied.ended(self._process) and time.monotonic() < deadline:
@@ -158,14 +162,9 @@ class Machine:
             try:
                 self.hello = self.agent.hello(0.5)
                 return
-            except TimeoutError:
-                pass
-            except BlklabError as error:
-                if self.agent.alive_connection:
-                    raise
-                raise self.lost(error) from None
-            if tied.ended(self._process):
-                raise self.lost(BlklabError("QEMU has ended"))
+            except GuestGone as error:
+                if not self.agent.connected or tied.ended(self._process):
+                    raise self.lost(error) from None
             if time.monotonic() > deadline:
                 raise Silent(
                     f"the guest did not answer within {patience:.0f} s ({self.accel})"

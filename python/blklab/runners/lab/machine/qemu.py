@@ -1,4 +1,4 @@
-"""QEMU's command line for a guest: no network, no display, nothing from the user's configuration."""
+"""QEMU's command line for a guest: no network, no display, no configuration of the user's."""
 
 import platform
 import re
@@ -54,7 +54,9 @@ def find() -> tuple[str, str]:
         raise EnvironmentLacks(f"{path} does not say its version", INSTALL)
     if (int(match[1]), int(match[2])) < OLDEST:
         wanted = ".".join(map(str, OLDEST))
-        raise EnvironmentLacks(f"{path} is {match[0]}, too old", f"QEMU {wanted} or newer is needed")
+        raise EnvironmentLacks(
+            f"{path} is {match[0]}, too old", f"QEMU {wanted} or newer is needed"
+        )
     return path, match[0].removeprefix("version ")
 
 

@@ -56,7 +56,7 @@ class Qmp:
         with self._answered:
             if not self._answered.wait_for(lambda: self._answer or self._gone, PATIENCE):
                 raise BlklabError(f"QEMU does not answer {command} within {PATIENCE:.0f} s")
-            answer = self._answer
+            answer = self._taken()
         if answer is None:
             raise BlklabError(f"QEMU is gone: it did not answer {command}")
         if "error" in answer:
@@ -64,6 +64,9 @@ class Qmp:
             reason = said.get("desc", "") if isinstance(said, dict) else said
             raise BlklabError(f"QEMU refuses {command}: {printable(str(reason))}")
         return answer.get("return")
+
+    def _taken(self) -> Mapping[str, Any] | None:
+        return self._answer
 
     def _listen(self) -> None:
         with suppress(OSError, ValueError), self._socket.makefile("rb") as lines:

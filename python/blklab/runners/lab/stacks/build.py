@@ -73,7 +73,7 @@ def _node(guest: Guest, node: Mapping[str, Any], disks: Sequence[str], *, top: b
     ((kind, table),) = node.items()
     match kind:
         case "device":
-            return disks[table]
+            return disks[int(table)]
         case "md":
             members = [
                 None if slot["node"] is None else _node(guest, slot["node"], disks, top=False)
@@ -85,7 +85,9 @@ def _node(guest: Guest, node: Mapping[str, Any], disks: Sequence[str], *, top: b
                 guest, table, [_node(guest, one, disks, top=False) for one in table["members"]]
             )
         case "lvmcache":
-            origin, cache = (_node(guest, table[key], disks, top=False) for key in ("origin", "cache"))
+            origin, cache = (
+                _node(guest, table[key], disks, top=False) for key in ("origin", "cache")
+            )
             return lvm.cached(guest, table, origin, cache)
         case "bcache":
             backing, cache = (

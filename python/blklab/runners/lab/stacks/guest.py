@@ -1,4 +1,4 @@
-"""A guest as the builders of stacks see it: its layers by the experiment's names, and the undoing."""
+"""A guest as the builders of stacks see it: its layers by name, and how they are undone."""
 
 import time
 from collections.abc import Callable

@@ -56,7 +56,9 @@ def cached(guest: Guest, table: Mapping[str, Any], origin: str, cache: str) -> s
     )
     path = _layer(guest, table["name"], group, [origin, cache])
     mapped = f"{group}-data"
-    guest.reports.append(lambda: {"name": table["name"], "kind": "lvmcache", **status(guest, mapped)})
+    guest.reports.append(
+        lambda: {"name": table["name"], "kind": "lvmcache", **status(guest, mapped)}
+    )
     return path
 
 

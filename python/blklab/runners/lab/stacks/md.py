@@ -1,6 +1,7 @@
 """md arrays, made by mdadm."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from blklab.errors import BlklabError
@@ -61,8 +62,7 @@ def create(guest: Guest, md: Mapping[str, Any], members: Sequence[str | None], *
         guest.starting.append(lambda: guest.write(f"/sys/block/{kernel}/md/sync_action", "check"))
     for member, absent in zip(members, rebuilding, strict=True):
         if absent and member is not None:
-            added = member
-            guest.starting.append(lambda: guest.run("mdadm", path, "--add", added))
+            guest.starting.append(partial(guest.run, "mdadm", path, "--add", member))
     guest.reports.append(lambda: report(guest, md["name"], kernel, members))
     return path
 
@@ -83,9 +83,7 @@ def _options(md: Mapping[str, Any]) -> list[str]:
     return options
 
 
-def _tune(
-    guest: Guest, kernel: str, md: Mapping[str, Any], members: Sequence[str | None]
-) -> None:
+def _tune(guest: Guest, kernel: str, md: Mapping[str, Any], members: Sequence[str | None]) -> None:
     base = f"/sys/block/{kernel}/md"
     if md["level"] in PARITY:
         guest.write(f"{base}/stripe_cache_size", str(md["stripe_cache"]))
@@ -116,6 +114,16 @@ def re_add(guest: Guest, name: str, member: str) -> None:
         guest.run("mdadm", path, "--add", member)
 
 
+def member(guest: Guest, name: str, slot: int) -> str:
+    """Returns the path of an array's member, by its slot as it was made. Raises BlklabError."""
+    kernel = _path(guest, name).removeprefix("/dev/")
+    found = guest.read(f"/sys/block/{kernel}/md/rd{slot}/block/dev")
+    for path, number in guest.glob("/sys/block/*/dev").items():
+        if number == found:
+            return f"/dev/{path.split('/')[3]}"
+    raise BlklabError(f"array {name} has no member in slot {slot}")
+
+
 def _path(guest: Guest, name: str) -> str:
     for layer in guest.layers:
         if layer.kind == "md" and layer.name == name:
@@ -123,18 +131,14 @@ def _path(guest: Guest, name: str) -> str:
     raise BlklabError(f"there is no array {name}")
 
 
-def report(
-    guest: Guest, name: str, kernel: str, members: Sequence[str | None]
-) -> dict[str, Any]:
+def report(guest: Guest, name: str, kernel: str, members: Sequence[str | None]) -> dict[str, Any]:
     """Returns what became of an array: its state, and each member's bad-block list."""
     base = f"/sys/block/{kernel}/md"
     keys = ("array_state", "degraded", "sync_action", "sync_completed", "mismatch_cnt")
     said = guest.agent.read([f"{base}/{key}" for key in keys])
     found: dict[str, Any] = {"name": name, "kind": "md"}
     found |= {key: (said[f"{base}/{key}"] or "").strip() or None for key in keys}
-    found["members"] = [
-        _member(guest, base, member) for member in members if member is not None
-    ]
+    found["members"] = [_member(guest, base, member) for member in members if member is not None]
     return found
 
 
@@ -145,8 +149,8 @@ def _member(guest: Guest, base: str, member: str) -> dict[str, Any]:
     return {
         "name": guest.layer(kernel).name,
         "state": state,
-        # mdadm 4.2, super1.c: "No bad-blocks list configured on D", "Bad-blocks list is empty in D",
-        # or a line "Bad-blocks on D:" and one for each range.
+        # mdadm 4.2, super1.c: "No bad-blocks list configured on D", "Bad-blocks list is empty in
+        # D", or a line "Bad-blocks on D:" and one for each range.
         "bad_blocks": None
         if not listed or listed[0].startswith("No ")
         else [line.strip() for line in listed[1:]],

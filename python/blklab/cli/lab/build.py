@@ -1,0 +1,52 @@
+"""`blklab lab build`: a guest's image, made beforehand or anew."""
+
+from pathlib import Path
+
+import click
+
+from blklab.cli.common import emit, json_option, note
+from blklab.cli.lab.common import own_kernel
+
+
+@click.command()
+@click.argument("generation", default="6.1")
+@click.option(
+    "--kernel",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="VMLINUZ",
+    help="A kernel of your own, instead of Debian's.",
+)
+@click.option(
+    "--modules",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="That kernel's modules, lib/modules/VERSION.",
+)
+@click.option("--anew", is_flag=True, help="With the newest packages, though it is there.")
+@json_option
+def build(
+    *, generation: str, kernel: Path | None, modules: Path | None, anew: bool, as_json: bool
+) -> None:
+    """Make the image of a guest with the kernel GENERATION, such as 6.1 or 6.1.0-49.
+
+    \b
+    Exit status: 0 it is there, 2 no such kernel, 3 packages cannot be had.
+    """
+    from blklab.runners.lab.image.build import image
+    from blklab.runners.lab.image.kernels import Packaged
+
+    made = image(own_kernel(kernel, modules) or Packaged(generation), note=note, anew=anew)
+    document = {
+        "kernel": made.version,
+        "digest": made.digest,
+        "vmlinuz": str(made.kernel),
+        "initrd": str(made.initrd),
+        "packages": dict(made.packages),
+    }
+    emit(
+        document,
+        as_json,
+        lambda console: console.print(
+            f"{made.version}: {made.initrd.parent}", highlight=False, soft_wrap=True
+        ),
+    )

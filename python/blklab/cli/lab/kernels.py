@@ -1,0 +1,28 @@
+"""`blklab lab kernels`: which kernels guests can have."""
+
+import click
+
+from blklab.cli.common import emit, json_option
+
+
+@click.command()
+@json_option
+def kernels(*, as_json: bool) -> None:
+    """List the kernels that Debian's packages offer for guests here, the newest first.
+
+    An experiment asks for one by its generation (kernel = "6.12") or its version ("6.1.0-49").
+    """
+    from blklab.report.tables.base import Table, text
+    from blklab.report.terminal import draw
+    from blklab.runners.lab.image.build import offered
+    from blklab.text import printable
+
+    found = offered()
+    rows = [[printable(one.name), printable(one.version)] for one in found]
+    emit(
+        [{"name": one.name, "version": one.version} for one in found],
+        as_json,
+        lambda console: draw(
+            console, Table("Kernels for guests", [text("kernel"), text("package's version")], rows)
+        ),
+    )

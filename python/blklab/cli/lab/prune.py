@@ -1,0 +1,20 @@
+"""`blklab lab prune`: images that nothing asks for any more."""
+
+import click
+
+from blklab.cli.common import emit, json_option
+
+
+@click.command()
+@json_option
+def prune(*, as_json: bool) -> None:
+    """Remove what the cache has of older packages, kernels and agents."""
+    from blklab.runners.lab.image.build import prune as remove
+    from blklab.units import format_size
+
+    freed = remove()
+    emit(
+        {"freed_bytes": freed},
+        as_json,
+        lambda console: console.print(f"{format_size(freed)} freed", highlight=False),
+    )

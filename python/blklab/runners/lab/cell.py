@@ -1,0 +1,193 @@
+"""One cell in the guest: a stack of its own on fresh disks, and a load that is watched."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.runners.fio.cell import figures
+from blklab.runners.fio.process import Live, Progress
+from blklab.runners.lab import files, load, watched
+from blklab.runners.lab.agent import GuestGone
+from blklab.runners.lab.machine.boot import Machine
+from blklab.runners.lab.machine.disks import Shape
+from blklab.runners.lab.prepare import prepare
+from blklab.runners.lab.rates import Rates, rates
+from blklab.runners.lab.stacks import md, settings
+from blklab.runners.lab.stacks.build import build
+from blklab.runners.lab.stacks.guest import Guest
+from blklab.store.finished import Finished
+
+SLACK: Final = 256 << 20
+"""Bytes that md, LVM and bcache may take of a disk: what the stack has is what it says."""
+
+TRACES: Final = "/run/blklab-trace"
+SPAN_MS: Final = 250
+"""Between two readings of the devices' statistics: so well a load's begin and end are known."""
+
+
+def shapes(document: Mapping[str, Any]) -> list[Shape]:
+    """Returns the disk of each device of a cell."""
+    slack = 0 if "device" in document["stack"] else SLACK
+    return [
+        Shape(
+            name=device["name"],
+            bytes=device["bytes"] + slack,
+            logical_block_size=device["virtual"]["logical_block_size"],
+            physical_block_size=device["virtual"]["physical_block_size"],
+            discard=device["virtual"]["discard"],
+            write_back=device["queue"]["write_back"],
+        )
+        for device in document["devices"]
+    ]
+
+
+def measure(
+    machine: Machine,
+    document: Mapping[str, Any],
+    progress: Callable[[Live], object],
+    *,
+    traced: Sequence[str] = (),
+    traces: Path | None = None,
+) -> Finished:
+    """Measures a cell. Raises BlklabError; the guest is ready for the next one then.
+
+    `traced` are layers whose events are recorded, by name (`all` for every one), into `traces`.
+    """
+    began = time.monotonic()
+    disks = [machine.disk(shape) for shape in shapes(document)]
+    wanted = rates(document, machine.accel)
+    guest = Guest(machine.agent)
+    problems: list[str] = []
+    try:
+        for disk in disks:
+            machine.throttle(disk, {})
+            disk.clear()
+        target = build(guest, document, [disk.serial for disk in disks])
+        settings.apply(guest, document["settings"])
+        prepare(machine, guest, document, target, progress)
+        for disk, limits in zip(disks, wanted.limits, strict=True):
+            machine.throttle(disk, limits)
+        finished = _load(machine, guest, document, target, progress, traced, traces, wanted)
+    finally:
+        if machine.agent.connected:
+            for disk in disks:
+                machine.throttle(disk, {})
+            problems = guest.undo()
+    if problems:
+        raise BlklabError(f"the stack cannot be taken down: {problems[0]}")
+    return Finished(finished.outcome, time.monotonic() - began, finished.points, finished.raw)
+
+
+def _load(
+    machine: Machine,
+    guest: Guest,
+    document: Mapping[str, Any],
+    target: str,
+    progress: Progress,
+    traced: Sequence[str],
+    traces: Path | None,
+    wanted: Rates,
+) -> Finished:
+    interval_ns = int(document["interval_ns"])
+    log_ms = max(1, interval_ns // 10**6)
+    span_ms = min(SPAN_MS, log_ms)
+    with ExitStack() as around:
+        if traced:
+            around.enter_context(_tracing(machine, guest, traced))
+        for start in guest.starting:
+            start()
+        failing = around.enter_context(_failing(guest, document))
+        reading = around.enter_context(
+            machine.agent.sampling(span_ms, ["/proc/diskstats", "/proc/stat"])
+        )
+        ran = load.play(machine, document, target, progress, log_ms=log_ms)
+    measured = figures(ran, interval_ns, log_ms)
+    seen = watched.watched(guest, reading.samples, document)
+    outcome = measured.outcome
+    outcome["devices"] = seen.devices
+    outcome["watched_ns"] = seen.watched_ns
+    outcome["cpu"] = seen.cpu
+    outcome["arrays"] = [report() for report in guest.reports]
+    outcome["mdstat"] = guest.read("/proc/mdstat")
+    outcome["lab"] = {
+        "accel": machine.accel,
+        "kernel": machine.hello.kernel,
+        "scale": wanted.scale,
+        "limits": {
+            device["name"]: limits
+            for device, limits in zip(document["devices"], wanted.limits, strict=True)
+        },
+    }
+    outcome["warnings"] = [*_scaled(wanted), *outcome["warnings"], *seen.problems, *failing]
+    if traced and traces is not None:
+        files.save(machine, f"{TRACES}/*", traces)
+        outcome["lab"]["traces"] = str(traces)
+    return Finished(outcome, 0.0, [*measured.series, *seen.points], ran.output)
+
+
+def _scaled(wanted: Rates) -> list[str]:
+    if wanted.scale == 1:
+        return []
+    return [
+        f"all devices' rates are divided by {wanted.scale:g}, to be within what the guest reaches:"
+        " shares, ratios and orderings hold, absolute rates do not"
+    ]
+
+
+@contextmanager
+def _failing(guest: Guest, document: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Has members fail and come back at their times, as long as the block takes."""
+    problems: list[str] = []
+    stop = threading.Event()
+    began = time.monotonic()
+
+    def play() -> None:
+        for at_ns, act, name, member in _events(guest, document):
+            if stop.wait(max(0.0, at_ns / 1e9 - (time.monotonic() - began))):
+                return
+            try:
+                act(guest, name, member)
+            except GuestGone:
+                return
+            except BlklabError as error:
+                problems.append(f"{name}: {error}")
+
+    thread = threading.Thread(target=play, name="blklab-failures", daemon=True)
+    thread.start()
+    try:
+        yield problems
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _events(
+    guest: Guest, document: Mapping[str, Any]
+) -> list[tuple[int, Callable[[Guest, str, str], None], str, str]]:
+    events = []
+    for failure in document["failures"]:
+        member = md.member(guest, failure["array"], failure["slot"])
+        events.append((failure["at_ns"], md.fail, failure["array"], member))
+        if failure["re_add_ns"] is not None:
+            events.append((failure["re_add_ns"], md.re_add, failure["array"], member))
+    return sorted(events, key=lambda event: event[0])
+
+
+@contextmanager
+def _tracing(machine: Machine, guest: Guest, traced: Sequence[str]) -> Iterator[None]:
+    """Records the events of layers while the block runs. Raises BlklabError."""
+    known = {layer.name: layer for layer in guest.layers}
+    names = list(known) if "all" in traced else list(traced)
+    for name in names:
+        if name not in known:
+            raise BlklabError(f"--trace {name}: the cell has no such layer: {', '.join(known)}")
+    guest.run("rm", "-rf", TRACES)
+    guest.run("mkdir", "-p", TRACES)
+    devices = [word for name in names for word in ("-d", known[name].path)]
+    with machine.agent.running(["blktrace", "-D", TRACES, *devices], cwd=TRACES):
+        guest.until(lambda: len(guest.glob(f"{TRACES}/*")) >= len(names), "blktrace records")
+        yield

@@ -1,0 +1,83 @@
+"""fio in the guest: the cell's own load, and what fills files and caches before it."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.runners.fio import jobfile
+from blklab.runners.fio.process import Live, Progress, Ran, iops
+from blklab.runners.fio.program import complaint
+from blklab.runners.lab.files import fetch, texts
+from blklab.runners.lab.machine.boot import Machine
+from blklab.text import printable
+
+DIRECTORY: Final = "/run/blklab"
+"""Where fio runs in the guest, and writes."""
+
+PATIENCE: Final = 300.0
+"""Seconds beyond its time that fio may take."""
+
+MOST_SAID: Final = 1 << 16
+
+
+def play(
+    machine: Machine,
+    document: Mapping[str, Any],
+    target: str,
+    progress: Progress,
+    *,
+    runtime_ns: int | None = None,
+    log_ms: int | None = None,
+    phase: str = "measure",
+) -> Ran:
+    """Runs a cell's jobs on a device or a file of the guest. Raises BlklabError."""
+    agent = machine.agent
+    text = jobfile.render(document, Path(target), runtime_ns=runtime_ns, log_ms=log_ms)
+    agent.run(["rm", "-rf", DIRECTORY])
+    agent.run(["mkdir", "-p", DIRECTORY])
+    agent.write(f"{DIRECTORY}/job.fio", text)
+    seconds = jobfile.seconds(document, runtime_ns)
+    options = ["--output-format=json+"]
+    said = _Said(seconds, progress, phase)
+    ran = agent.run(
+        ["fio", *options, "--output=job.json", "--eta=always", "job.fio"],
+        cwd=DIRECTORY,
+        timeout=None if seconds is None else seconds + PATIENCE,
+        stream=said.heard,
+        check=False,
+    )
+    written = texts(fetch(machine, [f"{DIRECTORY}/job.json", f"{DIRECTORY}/*.log"]))
+    result = written.pop(f"{DIRECTORY}/job.json", "")
+    if ran.status:
+        words = complaint(said.text + ran.stderr + result.partition("{\n")[0], ran.status)
+        raise BlklabError(f"fio failed in the guest: {printable(words)}")
+    logs = {path.rpartition("/")[2]: content for path, content in written.items()}
+    return Ran(result, said.text, logs, ["fio", *options, "job.fio"])
+
+
+class _Said:
+    """What fio says while it runs: lines of progress, and notes, which are kept."""
+
+    def __init__(self, seconds: float | None, progress: Progress, phase: str) -> None:
+        self.text = ""
+        self._rest = ""
+        self._seconds = seconds
+        self._progress = progress
+        self._phase = phase
+        self._lines = 0
+
+    def heard(self, _stream: str, chunk: str) -> None:
+        """Takes what fio said."""
+        *lines, self._rest = re.split(r"[\r\n]", self._rest + chunk)
+        for line in lines:
+            found = iops(line)
+            if found is not None or line.startswith("Jobs: "):
+                self._lines += 1  # one a second
+                read, write = found or (None, None)
+                self._progress(
+                    Live(float(self._lines), self._seconds, read, write, phase=self._phase)
+                )
+            elif line.strip() and len(self.text) < MOST_SAID:
+                self.text += line + "\n"

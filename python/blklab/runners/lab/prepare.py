@@ -1,0 +1,131 @@
+"""What a cell's load finds: a file that is written throughout, caches in the state that is wanted.
+
+All this is done before the disks are throttled.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.runners.fio.layout import BLOCK, DEPTH
+from blklab.runners.fio.process import Progress
+from blklab.runners.lab import load
+from blklab.runners.lab.machine.boot import Machine
+from blklab.runners.lab.stacks.filesystem import MOUNT
+from blklab.runners.lab.stacks.guest import Guest
+from blklab.spec.measured import extent
+
+WARM_NS: Final = 20 * 10**9
+"""How long the load runs beforehand where a cache is to be warm."""
+
+JUNK: Final = f"{MOUNT}/junk"
+"""The file that fills a cache below a filesystem with what the load does not use."""
+
+
+def prepare(
+    machine: Machine, guest: Guest, document: Mapping[str, Any], target: str, progress: Progress
+) -> None:
+    """Lays a file out, and brings caches into their state. Raises BlklabError."""
+    if document["filesystem"] is not None:
+        _write(machine, document, target, 0, extent(document), progress)
+    for kind, table in caches(document["stack"]):
+        if table["state"] == "warm":
+            load.play(machine, document, target, progress, runtime_ns=WARM_NS, phase="warm")
+        elif table["state"] == "junk":
+            _junk(machine, guest, document, target, kind, table, progress)
+    guest.write("/proc/sys/vm/drop_caches", "3")
+
+
+def caches(node: Mapping[str, Any] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields every cache of a stack, by its kind."""
+    if node is None or "device" in node:
+        return
+    ((kind, table),) = node.items()
+    for slot in table.get("members", []):
+        yield from caches(slot["node"] if kind == "md" else slot)
+    for key in ("origin", "cache", "backing"):
+        if key in table:
+            yield from caches(table[key])
+    if kind in {"lvmcache", "bcache"}:
+        yield kind, table
+
+
+def _junk(
+    machine: Machine,
+    guest: Guest,
+    document: Mapping[str, Any],
+    target: str,
+    kind: str,
+    table: Mapping[str, Any],
+    progress: Progress,
+) -> None:
+    """Fills a cache with blocks behind those that the jobs use, as many as it has.
+
+    dm-cache takes a block in when all of it is written, as long as it has free ones
+    (dm-cache-target.c, `optimisable_bio`); bcache, when it is read and missed, unless it is
+    bypassed (bcache/request.c, `check_should_bypass`).
+    """
+    many = _room(document, table)
+    if not many:
+        raise BlklabError(
+            f"{table['name']}: nothing is left behind the jobs' data to fill its cache with:"
+            " give them a smaller size"
+        )
+    begin = extent(document)
+    if document["filesystem"] is not None:
+        target, begin = JUNK, 0
+    if kind == "lvmcache":
+        options = {"rw": "write", "bs": str(table["chunk"])}
+    else:
+        options = {"rw": "randread", "bs": str(min(table["bucket"], 64 << 10))}
+        base = _base(guest, table["name"])
+        guest.write(f"{base}/sequential_cutoff", "0")
+        for key in ("congested_read_threshold_us", "congested_write_threshold_us"):
+            guest.write(f"{base}/cache/{key}", "0")
+        if document["filesystem"] is not None:
+            _write(machine, document, target, begin, many, progress)
+    _fio(machine, document, target, {**options, "offset": str(begin), "size": str(many)}, progress)
+    if kind == "bcache":
+        guest.write(f"{base}/sequential_cutoff", str(table["sequential_cutoff"]))
+        for key in ("congested_read_threshold_us", "congested_write_threshold_us"):
+            guest.write(f"{base}/cache/{key}", str(table[key]))
+
+
+def _room(document: Mapping[str, Any], table: Mapping[str, Any]) -> int:
+    """Returns how much there is behind the jobs' data, the cache's size at most; bytes."""
+    cache = table["cache"]
+    size = int(document["devices"][cache["device"]]["bytes"]) if "device" in cache else None
+    free = int(document["room"]) - extent(document)
+    many = min(free, size or free)
+    return max(0, many // BLOCK * BLOCK)
+
+
+def _base(guest: Guest, name: str) -> str:
+    kernel = next(layer.kernel for layer in guest.layers if layer.name == name)
+    return f"/sys/block/{kernel}/bcache"
+
+
+def _write(
+    machine: Machine,
+    document: Mapping[str, Any],
+    target: str,
+    begin: int,
+    many: int,
+    progress: Progress,
+) -> None:
+    size = -(-many // BLOCK) * BLOCK
+    options = {"rw": "write", "bs": str(BLOCK), "offset": str(begin), "size": str(size)}
+    _fio(machine, document, target, options, progress)
+
+
+def _fio(
+    machine: Machine,
+    document: Mapping[str, Any],
+    target: str,
+    options: Mapping[str, str],
+    progress: Progress,
+) -> None:
+    words = {"ioengine": "libaio", "direct": "1", "iodepth": str(DEPTH), "fallocate": "none"}
+    job = {"name": "fill", "options": {**words, "end_fsync": "1", **options}}
+    filling = {"seed": document["seed"], "jobs": [job]}
+    load.play(machine, filling, target, progress, phase="fill")

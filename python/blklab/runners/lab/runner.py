@@ -1,0 +1,189 @@
+"""The runner `lab`: cells measured on a real kernel, in a guest with throttled virtual disks.
+
+One guest serves all cells of a kernel; each gets fresh disks and a stack of its own.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Final
+
+from blklab import __version__
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.runners.base import Ledger
+from blklab.runners.fio import jobfile
+from blklab.runners.fio.process import Live
+from blklab.runners.lab import cell as lab_cell
+from blklab.runners.lab.agent import GuestGone
+from blklab.runners.lab.image.build import Image, image
+from blklab.runners.lab.image.kernels import Own, Packaged
+from blklab.runners.lab.machine import accel, qemu
+from blklab.runners.lab.machine.boot import GuestLost, Machine, boot
+from blklab.spec.cells import Cell, Plan
+from blklab.store.finished import Finished
+from blklab.system.environment import environment
+from blklab.system.roots import Roots
+
+SUSPENDED: Final = 2.0
+"""Seconds by which a host's clocks drift apart when it was suspended meanwhile."""
+
+
+class Lab:
+    """The runner `lab`."""
+
+    name = "lab"
+
+    def __init__(
+        self,
+        *,
+        kernel: Own | None = None,
+        accelerator: str | None = None,
+        trace: Sequence[str] = (),
+        traces: Path = Path("traces"),
+        note: Callable[[str], object] = lambda _note: None,
+    ) -> None:
+        """`kernel` is instead of every cell's own; `trace` are layers to record, into `traces`.
+
+        `note` is called with what the user should know.
+        """
+        self._kernel = kernel
+        self._accelerator = accelerator
+        self._trace = trace
+        self._traces = traces
+        self._note = note
+        self._images: dict[str, Image] = {}
+        self.progress: Callable[[Cell, Live], object] = lambda _cell, _live: None
+        """Called while a cell is measured."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Does nothing: guests do not touch each other, though they share the processor."""
+        return nullcontext()
+
+    def check(self, plan: Plan) -> None:
+        """Raises an error for a plan that cannot be carried out: QEMU, kernel, every job.
+
+        Images that are not cached are built.
+        """
+        qemu.find()
+        accel.candidates(self._accelerator)
+        for cell in plan.cells:
+            jobfile.render(cell.document, Path("/"))
+            self._image(cell.document["kernel"])
+
+    def environment(self) -> dict[str, Any]:
+        """Returns what it takes to believe the results: this machine, and the guests' contents."""
+        return {
+            **environment([], Roots()),
+            "blklab": __version__,
+            "programs": {"qemu": qemu.find()[1]},
+            "guests": {
+                wanted: {"kernel": one.version, "image": one.digest, "packages": dict(one.packages)}
+                for wanted, one in self._images.items()
+            },
+        }
+
+    def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
+        """Measures cells one after the other; one that fails is told to the ledger.
+
+        A guest that is lost takes its cell with it, and the next cell gets a new one. Raises
+        EnvironmentLacks if something is missing that the others need as well.
+        """
+        ordered = sorted(cells, key=lambda cell: (cell.document["kernel"], *_turn(cell)))
+        for kernel, group in itertools.groupby(ordered, key=lambda cell: cell.document["kernel"]):
+            waiting = list(group)
+            while waiting:
+                waiting = self._served(kernel, waiting, ledger)
+
+    def _served(self, kernel: str, cells: Sequence[Cell], ledger: Ledger) -> list[Cell]:
+        """Measures cells in one guest; returns those that are left when it is lost."""
+        machine = None
+        try:
+            for at, cell in enumerate(cells):
+                if not ledger.begin(cell):
+                    continue
+                try:
+                    machine = machine or self._booted(kernel, cells[at:])
+                    finished = self._measured(machine, cell)
+                except (EnvironmentLacks, UsageError):
+                    raise
+                except GuestLost as error:
+                    ledger.fail(cell, str(error))
+                    return list(cells[at + 1 :])
+                except BlklabError as error:
+                    ledger.fail(cell, str(error))
+                    if machine is not None and not _tidy(machine):
+                        return list(cells[at + 1 :])
+                else:
+                    ledger.end(cell, finished)
+            return []
+        finally:
+            if machine is not None:
+                machine.end()
+
+    def _booted(self, kernel: str, cells: Sequence[Cell]) -> Machine:
+        shapes = [shape for cell in cells for shape in lab_cell.shapes(cell.document)]
+        guest = cells[0].document["lab"]
+        return boot(
+            self._image(kernel),
+            list(dict.fromkeys(shapes)),
+            asked=self._accelerator,
+            cpus=max(cell.document["lab"]["cpus"] for cell in cells),
+            memory=max(guest["memory"], *(cell.document["lab"]["memory"] for cell in cells)),
+            note=self._note,
+        )
+
+    def _image(self, kernel: str) -> Image:
+        if kernel not in self._images:
+            wanted = self._kernel or Packaged(kernel)
+            self._images[kernel] = image(wanted, note=self._note)
+        return self._images[kernel]
+
+    def _measured(self, machine: Machine, cell: Cell) -> Finished:
+        try:
+            with _awake():
+                return lab_cell.measure(
+                    machine,
+                    cell.document,
+                    lambda live: self.progress(cell, live),
+                    traced=self._trace,
+                    traces=self._traces / _folder(cell),
+                )
+        except GuestGone as error:
+            raise machine.lost(error) from None
+
+
+def _turn(cell: Cell) -> tuple[int, int]:
+    return int(cell.labels["repeat"]), cell.number
+
+
+def _folder(cell: Cell) -> str:
+    words = "-".join(str(value) for value in cell.labels.values())
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in words)
+    return f"{cell.number:03}-{safe}"[:100]
+
+
+def _tidy(machine: Machine) -> bool:
+    """Tells whether a guest in which a cell failed has nothing left of it."""
+    try:
+        left = machine.agent.read(["/sys/block/md*/md/level", "/sys/block/dm-*/dm/name"])
+        left |= machine.agent.read(["/sys/block/bcache*/size"])
+    except BlklabError:
+        return False
+    return not any(left.values())
+
+
+@contextmanager
+def _awake() -> Iterator[None]:
+    """Raises BlklabError if the host was suspended while the block ran: its times are wrong."""
+    before = _asleep()
+    yield
+    slept = _asleep() - before
+    if slept > SUSPENDED:
+        raise BlklabError(f"the host was suspended for {slept:.0f} s meanwhile: measure it again")
+
+
+def _asleep() -> float:
+    """Returns for how long this machine was suspended since it booted (clock_gettime(2)); s."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)

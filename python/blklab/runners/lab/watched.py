@@ -1,0 +1,86 @@
+"""From what the agent read of the devices' statistics to what each layer did during the load."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.runners.lab.agent import Sample
+from blklab.runners.lab.stacks.guest import Guest
+from blklab.runners.tally import Reading, Tally
+from blklab.store.series import Point
+from blklab.system import diskstats
+
+DISKSTATS: Final = "/proc/diskstats"
+STAT: Final = "/proc/stat"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What the layers did."""
+
+    devices: list[dict[str, Any]]
+    points: list[Point]
+    cpu: dict[str, float]
+    watched_ns: int
+    problems: list[str]
+
+
+def watched(guest: Guest, samples: Sequence[Sample], document: Mapping[str, Any]) -> Watched:
+    """Returns what each layer of a stack did while the load ran, its ramp left out.
+
+    The load is where the stack's top had I/O: fio takes seconds to start in an emulated guest.
+    Raises BlklabError for statistics that cannot be read.
+    """
+    readings = [(sample.t_ns, _reading(sample)) for sample in samples]
+    top = guest.layers[-1].kernel
+    first, last = _load(readings, top)
+    begin_ns = readings[first][0] + int(document["ramp_ns"])
+    start = next((at for at in range(first, last) if readings[at][0] >= begin_ns), first)
+    names = [layer.kernel for layer in guest.layers]
+    tally = Tally(names, readings[start][1], readings[start][0], 64)
+    interval_ns = int(document["interval_ns"])
+    due = tally.began_ns + interval_ns
+    for now_ns, reading in readings[start + 1 : last + 1]:
+        tally.take(reading, now_ns)
+        if now_ns >= due or now_ns == readings[last][0]:
+            tally.emit()
+            due += interval_ns * max(1, -((due - now_ns - 1) // interval_ns))
+    called = {layer.kernel: layer.name for layer in guest.layers}
+    devices = [
+        {
+            "name": layer.name,
+            "kind": layer.kind,
+            "above": layer.above,
+            "leaf": layer.kind == "disk",
+            "id": layer.serial,
+            **tally.total[layer.kernel].as_dict(),
+        }
+        for layer in guest.layers
+        if layer.kernel in tally.total
+    ]
+    points = [replace(point, source=called[point.source]) for point in tally.points]
+    before, after = (_cpu(samples[at]) for at in (start, last))
+    return Watched(devices, points, before.shares(after), tally.watched_ns, tally.problems)
+
+
+def _reading(sample: Sample) -> Reading:
+    text = sample.files.get(DISKSTATS)
+    if text is None:
+        raise BlklabError(f"the guest's {DISKSTATS} cannot be read")
+    return diskstats.parse(text, f"the guest's {DISKSTATS}")
+
+
+def _cpu(sample: Sample) -> diskstats.Cpu:
+    return diskstats.parse_cpu(sample.files.get(STAT) or "", f"the guest's {STAT}")
+
+
+def _load(readings: Sequence[tuple[int, Reading]], top: str) -> tuple[int, int]:
+    """Returns the readings just before the first I/O of a device and just after its last one."""
+    counts = [_count(diskstats.of(reading, top)) for _, reading in readings]
+    moved = [at for at in range(1, len(counts)) if counts[at] != counts[at - 1]]
+    return (moved[0] - 1, moved[-1]) if moved else (0, len(counts) - 1)
+
+
+def _count(counters: diskstats.Counters) -> tuple[int, int, int]:
+    return counters.reads, counters.writes, counters.in_flight
