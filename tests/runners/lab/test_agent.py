@@ -191,6 +191,9 @@ def test_sampling_ends_with_its_block(agent: Agent) -> None:
         agent.sampling(0, ["/proc/self/comm"]),
     ):
         pytest.fail("it has not begun")
+    with agent.sampling(2**64 - 1, ["/proc/self/comm"]) as sampling:
+        pass
+    assert len(sampling.samples) == 2
     assert agent.alive(30)
 
 
