@@ -28,6 +28,7 @@ pub fn export(paths: &[String], device: &str) -> Result<Export, String> {
     let on_device = |error: io::Error| format!("{device}: {}", reason(&error));
     let mut onto = OpenOptions::new().write(true).open(device).map_err(on_device)?;
     let size = onto.seek(SeekFrom::End(0)).map_err(on_device)?;
+    let mut buffer = vec![0; 1 << 20];
     let mut done = Export { files: Vec::new(), bytes: 0 };
     for path in paths.iter().flat_map(|path| glob::expand(path)) {
         let of_file = |error: io::Error| format!("{path}: {}", reason(&error));
@@ -38,7 +39,6 @@ pub fn export(paths: &[String], device: &str) -> Result<Export, String> {
         let offset = done.bytes.next_multiple_of(ALIGNED);
         onto.seek(SeekFrom::Start(offset)).map_err(on_device)?;
         let mut bytes = 0;
-        let mut buffer = vec![0; 1 << 20];
         loop {
             let some = file.read(&mut buffer).map_err(of_file)?;
             if some == 0 {

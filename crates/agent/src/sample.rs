@@ -56,10 +56,11 @@ pub fn sample(
     let mut finished = false;
     while !finished {
         let passed = begin.elapsed().as_nanos() / interval.as_nanos() + 1;
-        let Some(due) = u32::try_from(passed).ok().and_then(|passed| interval.checked_mul(passed)) else {
-            return Err("the sampling has gone on for too many intervals".into());
+        let due = u32::try_from(passed).ok().and_then(|passed| interval.checked_mul(passed));
+        let Some(due) = due.and_then(|due| begin.checked_add(due)) else {
+            return Err("interval_ms: the next sample would be beyond what the clock counts".into());
         };
-        finished = control.finished(begin + due);
+        finished = control.finished(due);
         samples.push(Sample::take(paths));
         bytes += samples[samples.len() - 1].size();
         if samples.len() > MOST || bytes > MOST_BYTES {
