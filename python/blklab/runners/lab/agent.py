@@ -101,7 +101,7 @@ class Agent:
     @property
     def connected(self) -> bool:
         """Whether the connection is there, as far as is known."""
-        return self._lost is None
+        return self._connection.connected
 
     def alive(self, timeout: float) -> bool:
         """Tells whether the agent answers within so many seconds."""
@@ -166,17 +166,17 @@ class Agent:
         arguments: Message = {"argv": list(argv), "stream": False}
         if cwd is not None:
             arguments["cwd"] = cwd
-        call = self._begin("run", **arguments)
+        call = self._connection.begin("run", **arguments)
         try:
             yield
         except BaseException:
-            self._forget(call)
-            self._tell("signal", target=call.id, signal=int(signal.SIGKILL))
+            self._connection.forget(call)
+            self._connection.tell("signal", target=call.id, signal=int(signal.SIGKILL))
             raise
-        self._tell("signal", target=call.id, signal=int(signal.SIGINT))
+        self._connection.tell("signal", target=call.id, signal=int(signal.SIGINT))
         try:
-            reply = self._reply(call, lambda _: None)
-        except _Refused as error:
+            reply = self._connection.reply(call, lambda _: None)
+        except Refused as error:
             raise GuestFailed(str(error)) from None
         if item(reply, "status", int) not in {0, -signal.SIGINT}:
             words = item(reply, "stderr", str).strip().splitlines()

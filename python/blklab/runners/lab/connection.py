@@ -74,6 +74,11 @@ class Connection:
         self._reader.join()
         self._socket.close()
 
+    @property
+    def connected(self) -> bool:
+        """Whether the connection is there, as far as is known."""
+        return self._lost is None
+
     def hello(self, timeout: float) -> Hello:
         """Returns what the agent says when it is there, within so many seconds.
 

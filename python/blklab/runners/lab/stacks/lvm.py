@@ -43,7 +43,7 @@ def cached(guest: Guest, table: Mapping[str, Any], origin: str, cache: str) -> s
     if metadata >= extents:
         raise BlklabError(f"{table['name']}: the cache is too small for its metadata")
     guest.run(
-        *("lvcreate", "-y", "-Wn", "-Zn", "--type", "cache-pool", "-n", "pool"),
+        *("lvcreate", "-y", "--type", "cache-pool", "-n", "pool"),
         *("-l", str(extents - metadata), "--poolmetadatasize", f"{metadata * EXTENT}b"),
         *("--poolmetadataspare", "n", "--chunksize", f"{table['chunk']}b", group, cache),
     )
