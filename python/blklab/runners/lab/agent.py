@@ -253,5 +253,7 @@ def _failure(argv: Sequence[str], ran: Ran) -> str:
     else:
         ended = f"ended with status {ran.status}"
     lines = [line.strip() for line in ran.stderr.splitlines() if line.strip()]
+    # LVM's last line tells to ask for help, and it warns of what a guest does not need.
+    lines = [one for one in lines if not one.startswith(("Run `", "WARNING:"))] or lines
     why = f": {lines[-1]}" if lines else ""
     return printable(f"in the guest: {shlex.join(argv)} {ended}{why}")

@@ -21,9 +21,6 @@ from blklab.runners.lab.stacks.build import build
 from blklab.runners.lab.stacks.guest import Guest
 from blklab.store.finished import Finished
 
-SLACK: Final = 256 << 20
-"""Bytes that md, LVM and bcache may take of a disk: what the stack has is what it says."""
-
 TRACES: Final = "/run/blklab-trace"
 SPAN_MS: Final = 250
 """Between two readings of the devices' statistics: so well a load's begin and end are known."""
@@ -31,18 +28,44 @@ SPAN_MS: Final = 250
 
 def shapes(document: Mapping[str, Any]) -> list[Shape]:
     """Returns the disk of each device of a cell."""
-    slack = 0 if "device" in document["stack"] else SLACK
+    taken = dict(_taken(document["stack"], document["devices"]))
     return [
         Shape(
             name=device["name"],
-            bytes=device["bytes"] + slack,
+            bytes=device["bytes"] + taken.get(at, 0),
             logical_block_size=device["virtual"]["logical_block_size"],
             physical_block_size=device["virtual"]["physical_block_size"],
             discard=device["virtual"]["discard"],
             write_back=device["queue"]["write_back"],
         )
-        for device in document["devices"]
+        for at, device in enumerate(document["devices"])
     ]
+
+
+def _taken(
+    node: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[int, int]]:
+    """Yields what is put on a disk beside data, so that the stack has what it says it has; bytes.
+
+    A cache is as large as its disk: what it keeps of itself is part of that.
+    """
+    if "device" in node:
+        return
+    ((kind, table),) = node.items()
+    below = [slot["node"] if kind == "md" else slot for slot in table.get("members", [])]
+    below += [table[key] for key in ("origin", "backing") if key in table]
+    for one in below:
+        if one is None:
+            continue
+        if "device" in one:
+            # md leaves room for a reshape, by size (mdadm's super1.c, `choose_bm_space` and
+            # `validate_geometry1`: a thousandth, 128 MiB at most); others take less than 8 MiB.
+            size = devices[one["device"]]["bytes"]
+            yield one["device"], min(256 << 20, (8 << 20) + (size // 512 >> 20 << 20))
+        else:
+            yield from _taken(one, devices)
+    if "cache" in table:
+        yield from _taken(table["cache"], devices)
 
 
 def measure(
