@@ -70,6 +70,7 @@ def image(kernel: Packaged | Own, *, note: Note, anew: bool = False, agent: Path
             if found is not None:
                 return _read(found)
     with cache.locked(note):
+        cache.check_room()
         debian = Debian(cache.root / _APT, note)
         if anew:
             debian.refresh(anyway=True)
