@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from blklab.errors import EnvironmentLacks
+from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.lab.image import cpio
 from blklab.runners.lab.image.cache import Cache, directory
 from blklab.runners.lab.image.debian import Debian, Note
@@ -70,12 +70,15 @@ def image(kernel: Packaged | Own, *, note: Note, anew: bool = False, agent: Path
             if found is not None:
                 return _read(found)
     with cache.locked(note):
+        cache.check_room()
         debian = Debian(cache.root / _APT, note)
-        base = make_programs(cache, debian, note, anew=anew)
+        if anew:
+            debian.refresh(anyway=True)
         if isinstance(source, OwnKernel):
             part = make_own(cache, source)
         else:
             part = make_kernel(cache, debian, note, source, anew=anew)
+        base = make_programs(cache, debian, note, anew=anew)
         key = _key(base.name, part.name, init)
         return _read(cache.make(key, lambda into: _assemble(base, part, init, into)))
 
@@ -150,5 +153,8 @@ def _assemble(base: Path, part: Path, init: bytes, into: Path) -> None:
 
 def _read(path: Path) -> Image:
     version, packages = about(path)
-    digest = (path / "digest").read_text().strip()
-    return Image(path / "vmlinuz", path / "initrd", version, packages, digest)
+    files = [path / name for name in ("vmlinuz", "initrd", "digest")]
+    if not all(file.is_file() for file in files):
+        raise BlklabError(f"{printable(str(path))}: damaged; remove it")
+    kernel, initrd, digest = files
+    return Image(kernel, initrd, version, packages, digest.read_text().strip())

@@ -13,6 +13,10 @@ from typing import Any, Final
 
 from blklab.errors import BlklabError
 from blklab.text import printable
+from blklab.units import format_size
+
+ROOM: Final = 1 << 30
+"""Bytes that must be free for an image to be made: 0.6 GiB, and the lists."""
 
 _UNFINISHED: Final = ".unfinished-"
 
@@ -51,6 +55,17 @@ class Cache:
         _synchronise(self.root)
         return path
 
+    def check_room(self) -> None:
+        """Raises BlklabError if an image might not fit: apt-get hangs when its lists do not."""
+        if shutil.disk_usage(self.root).free < ROOM:
+            raise BlklabError(self._full())
+
+    def _full(self) -> str:
+        return (
+            f"{printable(str(self.root))}: no space is left for the guest's image: expected"
+            f" {format_size(ROOM)}, most of it while it is made; free some, or set XDG_CACHE_HOME"
+        )
+
     @contextmanager
     def scratch(self) -> Iterator[Path]:
         """Gives a directory for the block, which is gone after it. Locked only."""
@@ -80,11 +95,7 @@ class Cache:
         except OSError as error:
             where = printable(str(error.filename or self.root))
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                # What is written has no name in the error.
-                raise BlklabError(
-                    f"{printable(str(self.root))}: no space is left for the guest's image, which"
-                    " takes 1 GiB while it is made; free some, or set XDG_CACHE_HOME"
-                ) from None
+                raise BlklabError(self._full()) from None  # the file has no name in it
             raise BlklabError(f"{where}: {error.strerror or error}") from None
 
     def recall(self, name: str) -> str | None:

@@ -141,11 +141,14 @@ class Debian:
         return self._listed("download", name)
 
     def _listed(self, *arguments: str) -> list[Deb]:
-        said = self._apt("apt-get", "-qq", "--print-uris", *arguments)
+        # What lies in the directory it is started in counts as downloaded and is not listed.
+        said = self._apt("apt-get", "-qq", "--print-uris", *arguments, directory=self._directory)
         debs = []
         for file, size in _URI.findall(said):
             name, version, _ = file.removesuffix(".deb").split("_")
             debs.append(Deb(name, unquote(version), file, int(size)))
+        if not debs:
+            raise Failed(f"apt-get: {printable(' '.join(arguments))}: nothing is listed")
         return debs
 
     def download(self, debs: Sequence[Deb], into: Path) -> list[Path]:

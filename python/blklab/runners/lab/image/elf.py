@@ -30,7 +30,7 @@ def linked(content: bytes) -> Linked:
     """Returns what an ELF file is linked with: nothing of a static one. Raises NotElf."""
     try:
         return _linked(content)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, OverflowError, UnicodeDecodeError) as error:
         raise NotElf(f"a damaged ELF file: {error}") from None
 
 

@@ -47,8 +47,9 @@ activation {
     udev_sync = 0
 }
 backup {
+    # With neither, every command warns.
     archive = 0
-    backup = 0
+    backup = 1
 }
 devices {
     dir = "/dev"
