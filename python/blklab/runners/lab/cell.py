@@ -89,9 +89,10 @@ def measure(
         for disk in disks:
             machine.throttle(disk, {})
             disk.clear()
-        target = build(guest, document, [disk.serial for disk in disks])
-        settings.apply(guest, document["settings"])
-        prepare(machine, guest, document, target, progress)
+        with machine.told():
+            target = build(guest, document, [disk.serial for disk in disks])
+            settings.apply(guest, document["settings"])
+            prepare(machine, guest, document, target, progress)
         for disk, limits in zip(disks, wanted.limits, strict=True):
             machine.throttle(disk, limits)
         finished = _load(machine, guest, document, target, progress, traced, traces, wanted)

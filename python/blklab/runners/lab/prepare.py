@@ -11,6 +11,7 @@ from blklab.runners.fio.layout import BLOCK, DEPTH
 from blklab.runners.fio.process import Progress
 from blklab.runners.lab import load
 from blklab.runners.lab.machine.boot import Machine
+from blklab.runners.lab.stacks import lvm
 from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.runners.lab.stacks.guest import Guest
 from blklab.spec.measured import extent
@@ -61,9 +62,9 @@ def _junk(
 ) -> None:
     """Fills a cache with blocks behind those that the jobs use, as many as it has.
 
-    dm-cache takes a block in when all of it is written, as long as it has free ones
-    (dm-cache-target.c, `optimisable_bio`); bcache, when it is read and missed, unless it is
-    bypassed (bcache/request.c, `check_should_bypass`).
+    dm-cache takes a block in when all of it is written, as long as it has free ones, and if its
+    mode is writeback (dm-cache-target.c, `optimisable_bio`); bcache, when it is read and missed,
+    unless it is bypassed (bcache/request.c, `check_should_bypass`). None of it is left dirty.
     """
     many = _room(document, table)
     if not many:
@@ -76,6 +77,7 @@ def _junk(
         target, begin = JUNK, 0
     if kind == "lvmcache":
         options = {"rw": "write", "bs": str(table["chunk"])}
+        lvm.mode(guest, table["name"], "writeback")
     else:
         options = {"rw": "randread", "bs": str(min(table["bucket"], 64 << 10))}
         base = _base(guest, table["name"])
@@ -85,7 +87,10 @@ def _junk(
         if document["filesystem"] is not None:
             _write(machine, document, target, begin, many, progress)
     _fio(machine, document, target, {**options, "offset": str(begin), "size": str(many)}, progress)
-    if kind == "bcache":
+    if kind == "lvmcache":
+        lvm.mode(guest, table["name"], "writethrough")
+        lvm.mode(guest, table["name"], table["mode"])
+    else:
         guest.write(f"{base}/sequential_cutoff", str(table["sequential_cutoff"]))
         for key in ("congested_read_threshold_us", "congested_write_threshold_us"):
             guest.write(f"{base}/cache/{key}", str(table[key]))

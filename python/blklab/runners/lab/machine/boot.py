@@ -3,8 +3,8 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -61,7 +61,7 @@ class Machine:
         self._disks = Disks(shapes)
         self._stack = ExitStack()
         self._qmp: Qmp
-        self._console: Console
+        self.console: Console
         self._process: tied.Process
         self._ended_by: str | None = None
         self._stop = threading.Event()
@@ -97,7 +97,7 @@ class Machine:
         finally:
             for _, theirs in pairs:
                 theirs.close()
-        self._console, self._errors = Console(pipes[0]), Console(pipes[1])
+        self.console, self._errors = Console(pipes[0]), Console(pipes[1])
         self._stack.callback(self._listened)
         self._qmp = Qmp(monitor, self._heard)
         self._stack.callback(self._qmp.close)
@@ -137,6 +137,20 @@ class Machine:
         """The disk on which files come out."""
         return self._disks.results
 
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Adds what the guest's kernel complained of meanwhile to an error of the block."""
+        mark = self.console.mark()
+        try:
+            yield
+        except GuestGone:
+            raise
+        except BlklabError as error:
+            lines = self.console.lines(mark)
+            if not lines:
+                raise
+            raise BlklabError(f"{error} (the guest's kernel: {lines[-1]})") from error
+
     def throttle(self, disk: Disk, limits: Limits) -> None:
         """Sets a disk's limits; what is not named has none.
 
@@ -153,7 +167,7 @@ class Machine:
             deadline = time.monotonic() + 10
             while not tied.ended(self._process) and time.monotonic() < deadline:
                 time.sleep(0.05)
-        reason = self._ended_by or self._console.reason() or self._said() or str(error)
+        reason = self._ended_by or self.console.reason() or self._said() or str(error)
         return GuestLost(f"the guest is lost: {reason}{self._last_lines()}")
 
     def _greet(self, patience: float) -> None:
@@ -204,11 +218,11 @@ class Machine:
         return lines[-1] if lines else None
 
     def _last_lines(self) -> str:
-        lines = self._console.lines()
+        lines = self.console.lines()
         return "".join(f"\n  | {line}" for line in lines)
 
     def _listened(self) -> None:
-        self._console.join()
+        self.console.join()
         self._errors.join()
 
 

@@ -56,10 +56,21 @@ def cached(guest: Guest, table: Mapping[str, Any], origin: str, cache: str) -> s
     )
     path = _layer(guest, table["name"], group, [origin, cache])
     mapped = f"{group}-data"
-    guest.reports.append(
-        lambda: {"name": table["name"], "kind": "lvmcache", **status(guest, mapped)}
-    )
+    before: dict[str, Any] = {}
+    guest.starting.append(lambda: before.update(status(guest, mapped)))
+    guest.reports.append(lambda: _report(table["name"], before, status(guest, mapped)))
     return path
+
+
+def mode(guest: Guest, name: str, chosen: str) -> None:
+    """Changes the mode of a cache; what is dirty is written back first."""
+    guest.run("lvchange", "-y", "--cachemode", chosen, f"{_called(name)}/data")
+
+
+def _report(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a cache did since the load began: counts, and how it is now."""
+    grown = {key: after[key] - before[key] for key in COUNTS if key != "dirty"}
+    return {"name": name, "kind": "lvmcache", **after, **grown}
 
 
 def status(guest: Guest, mapped: str) -> dict[str, Any]:
@@ -79,12 +90,17 @@ def status(guest: Guest, mapped: str) -> dict[str, Any]:
 
 
 def _group(guest: Guest, name: str, members: Sequence[str]) -> str:
-    group = f"vg_{name.replace('-', '_')}"
+    group = _called(name)
     guest.run("pvcreate", "-y", "-ff", *members)
     guest.undoing.append(lambda: guest.run("pvremove", "-y", "-ff", *members))
     guest.run("vgcreate", "-y", group, *members)
     guest.undoing.append(lambda: guest.run("vgremove", "-y", "-ff", group))
     return group
+
+
+def _called(name: str) -> str:
+    """Returns the name of a stack's volume group: device-mapper doubles hyphens."""
+    return f"vg_{name.replace('-', '_')}"
 
 
 def _layer(guest: Guest, name: str, group: str, members: Sequence[str]) -> str:
