@@ -16,6 +16,9 @@ PARITY: Final = {"raid4": 1, "raid5": 1, "raid6": 2}
 EXTENT: Final = 4 << 20
 """Bytes of a physical extent: LVM's default."""
 
+FEWEST_BUCKETS: Final = 512
+"""Of a bcache, which wants more."""
+
 MOST: Final = 255
 """Members of an array that are simulated."""
 
@@ -77,6 +80,19 @@ def backing(size: int) -> int:
     Its superblock takes 16 sectors (include/uapi/linux/bcache.h, BDEV_DATA_START_DEFAULT).
     """
     return max(0, size - 16 * SECTOR) // 4096 * 4096
+
+
+def too_few_buckets(size: int, bucket: int) -> str | None:
+    """Says by how much a cache device has too few buckets, if it has.
+
+    drivers/md/bcache/super.c, `cache_alloc`: 1024 after rounding up to a power of two.
+    """
+    if size // bucket <= FEWEST_BUCKETS:
+        return (
+            f"{size // bucket} of them are on the cache device, and bcache wants more than"
+            f" {FEWEST_BUCKETS}: a smaller bucket or a larger cache"
+        )
+    return None
 
 
 def too_many(level: str, members: int) -> str | None:

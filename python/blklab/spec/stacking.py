@@ -116,6 +116,8 @@ class _Builder:
                 total = capacity.volume(sizes["origin"], 1)
                 return self._volume("lvmcache", found, total, path)
             case Bcache():
+                if problem := capacity.too_few_buckets(sizes["cache"][0], table.bucket):
+                    raise problems.fail(f"{path}.bucket", problem)
                 total = capacity.backing(sizes["backing"][0])
                 return self._volume("bcache", found, total, path)
         raise AssertionError(table)

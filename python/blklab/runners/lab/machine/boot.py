@@ -13,7 +13,7 @@ from blklab.errors import BlklabError
 from blklab.runners import tied
 from blklab.runners.lab.agent import Agent, GuestGone, Hello
 from blklab.runners.lab.image.build import Image
-from blklab.runners.lab.machine import accel, qemu
+from blklab.runners.lab.machine import accel, kernel_log, qemu
 from blklab.runners.lab.machine.console import Console
 from blklab.runners.lab.machine.disks import Disk, Disks, Shape
 from blklab.runners.lab.machine.qmp import Qmp
@@ -140,16 +140,21 @@ class Machine:
     @contextmanager
     def told(self) -> Iterator[None]:
         """Adds what the guest's kernel complained of meanwhile to an error of the block."""
-        mark = self.console.mark()
+        began = self._uptime()
         try:
             yield
         except GuestGone:
             raise
         except BlklabError as error:
-            lines = self.console.lines(mark)
+            lines = kernel_log.since(self.agent.run(["dmesg"], check=False).stdout, began)
             if not lines:
                 raise
-            raise BlklabError(f"{error} (the guest's kernel: {lines[-1]})") from error
+            raise BlklabError(f"{error} (the guest's kernel: {'; '.join(lines)})") from error
+
+    def _uptime(self) -> float:
+        """Returns the guest's time as its kernel log has it; s."""
+        text = self.agent.read(["/proc/uptime"])["/proc/uptime"] or ""
+        return kernel_log.seconds(text)
 
     def throttle(self, disk: Disk, limits: Limits) -> None:
         """Sets a disk's limits; what is not named has none.

@@ -22,22 +22,15 @@ class Console:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._kept = bytearray()
-        self._read_bytes = 0
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._read, name="blklab-console", daemon=True)
         self._thread.start()
 
-    def lines(self, since: int = 0) -> list[str]:
-        """Returns the last lines, harmless on a terminal; those after a `mark` only."""
+    def lines(self) -> list[str]:
+        """Returns the last lines, harmless on a terminal."""
         with self._lock:
-            begin = max(0, len(self._kept) - (self._read_bytes - since))
-            text = self._kept[begin:].decode(errors="replace")
+            text = self._kept.decode(errors="replace")
         return [printable(line.strip()) for line in text.splitlines() if line.strip()][-LINES:]
-
-    def mark(self) -> int:
-        """Returns how much has been said by now."""
-        with self._lock:
-            return self._read_bytes
 
     def reason(self) -> str | None:
         """Returns the line that says best why a guest ended, None if none does."""
@@ -62,5 +55,4 @@ class Console:
                 return
             with self._lock:
                 self._kept += chunk
-                self._read_bytes += len(chunk)
                 del self._kept[:-MOST]

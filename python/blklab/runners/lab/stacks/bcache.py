@@ -1,5 +1,6 @@
 """bcache: a cache device before a backing one."""
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -67,14 +68,20 @@ def _statistics(guest: Guest, base: str, cache_set: str) -> dict[str, Any]:
             *(f"{base}/stats_total/{key}" for key in COUNTS),
             *(f"{base}/{key}" for key in ("state", "dirty_data", "cache_mode")),
             f"{base}/stats_total/bypassed",
-            f"{cache_set}/cache_available_percent",
         ]
     )
     found: dict[str, Any] = {}
     for path, text in said.items():
         key, value = path.rpartition("/")[2], (text or "").strip()
         found[key] = int(value) if value.isdigit() else value or None
-    return found
+    return {**found, **_buckets(guest, cache_set)}
+
+
+def _buckets(guest: Guest, cache_set: str) -> dict[str, int]:
+    """Returns what the buckets are used for, in per cent: `unused`, `clean`, `dirty`, `metadata`."""
+    said = guest.read(f"{cache_set}/cache0/priority_stats") or ""
+    shares = re.findall(r"^(Unused|Clean|Dirty|Metadata):\s+(\d{1,3})%", said, re.M | re.A)
+    return {f"{name.lower()}_percent": int(share) for name, share in shares}
 
 
 def _stop(guest: Guest, kernel: str, cache_set: str) -> None:

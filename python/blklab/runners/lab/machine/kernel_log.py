@@ -1,0 +1,23 @@
+"""The guest's kernel log, for errors: why it refused what it was asked for."""
+
+import re
+from typing import Final
+
+from blklab.text import printable
+
+LINES: Final = 2
+"""Lines that an error shows."""
+
+_LINE: Final = re.compile(r"\[\s*(\d{1,9}\.\d{6})\] (.*)", re.A)
+
+
+def seconds(uptime: str) -> float:
+    """Returns the first number of /proc/uptime, 0 without one; s."""
+    match = re.match(r"\d{1,9}\.\d{1,9}", uptime, re.A)
+    return float(match[0]) if match else 0.0
+
+
+def since(log: str, began: float) -> list[str]:
+    """Returns the last lines of `dmesg` from a time on, harmless on a terminal."""
+    matches = (_LINE.fullmatch(line) for line in log.splitlines())
+    return [printable(one[2])[:200] for one in matches if one and float(one[1]) >= began][-LINES:]
