@@ -11,7 +11,7 @@ from blklab.runners.fio.layout import BLOCK, DEPTH
 from blklab.runners.fio.process import Progress
 from blklab.runners.lab import load
 from blklab.runners.lab.machine.boot import Machine
-from blklab.runners.lab.stacks import lvm
+from blklab.runners.lab.stacks import bcache, lvm
 from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.runners.lab.stacks.guest import Guest
 from blklab.spec.measured import extent
@@ -21,6 +21,17 @@ WARM_NS: Final = 20 * 10**9
 
 JUNK: Final = f"{MOUNT}/junk"
 """The file that fills a cache below a filesystem with what the load does not use."""
+
+
+READ: Final = 64 << 10
+"""Bytes of a read that fills a bcache; a bucket takes several."""
+
+BUCKETS_A_SECOND: Final = 150
+"""As fast as an emulated guest's allocator was seen to prepare them."""
+
+PASSES: Final = 5
+UNUSED: Final = 5
+"""Per cent of a bcache's buckets that may be left unused, and how often it is tried."""
 
 
 def prepare(
@@ -62,9 +73,7 @@ def _junk(
 ) -> None:
     """Fills a cache with blocks behind those that the jobs use, as many as it has.
 
-    dm-cache takes a block in when all of it is written, as long as it has free ones, and if its
-    mode is writeback (dm-cache-target.c, `optimisable_bio`); bcache, when it is read and missed,
-    unless it is bypassed (bcache/request.c, `check_should_bypass`). None of it is left dirty.
+    None of it is left dirty. Raises BlklabError if there is nothing behind them.
     """
     many = _room(document, table)
     if not many:
@@ -75,25 +84,27 @@ def _junk(
     begin = extent(document)
     if document["filesystem"] is not None:
         target, begin = JUNK, 0
+        _write(machine, document, target, begin, many, progress)
+    region = {"offset": str(begin), "size": str(many)}
     if kind == "lvmcache":
-        options = {"rw": "write", "bs": str(table["chunk"])}
+        # dm-cache takes a block in at once when all of it is written, as long as it has free ones,
+        # if its mode is writeback (dm-cache-target.c, `optimisable_bio`).
         lvm.mode(guest, table["name"], "writeback")
-    else:
-        options = {"rw": "randread", "bs": str(min(table["bucket"], 64 << 10))}
-        base = _base(guest, table["name"])
-        guest.write(f"{base}/sequential_cutoff", "0")
-        for key in ("congested_read_threshold_us", "congested_write_threshold_us"):
-            guest.write(f"{base}/cache/{key}", "0")
-        if document["filesystem"] is not None:
-            _write(machine, document, target, begin, many, progress)
-    _fio(machine, document, target, {**options, "offset": str(begin), "size": str(many)}, progress)
-    if kind == "lvmcache":
+        options = {"rw": "write", "bs": str(table["chunk"]), **region}
+        _fio(machine, document, target, options, progress)
         lvm.mode(guest, table["name"], "writethrough")
         lvm.mode(guest, table["name"], table["mode"])
-    else:
-        guest.write(f"{base}/sequential_cutoff", str(table["sequential_cutoff"]))
-        for key in ("congested_read_threshold_us", "congested_write_threshold_us"):
-            guest.write(f"{base}/cache/{key}", str(table[key]))
+        return
+    # bcache takes in what is read and missed, unless it is bypassed (bcache/request.c,
+    # `check_should_bypass`), or its allocator has no bucket ready at that moment.
+    size = min(table["bucket"], READ)
+    pace = {"iodepth": "1", "rate_iops": str(BUCKETS_A_SECOND * table["bucket"] // size)}
+    options = {"rw": "randread", "bs": str(size), **region, **pace}
+    with bcache.unbypassed(guest, table):
+        for _ in range(PASSES):
+            _fio(machine, document, target, options, progress)
+            if bcache.buckets(guest, table["name"]).get("unused_percent", 0) <= UNUSED:
+                break
 
 
 def _room(document: Mapping[str, Any], table: Mapping[str, Any]) -> int:
@@ -103,11 +114,6 @@ def _room(document: Mapping[str, Any], table: Mapping[str, Any]) -> int:
     free = int(document["room"]) - extent(document)
     many = min(free, size or free)
     return max(0, many // BLOCK * BLOCK)
-
-
-def _base(guest: Guest, name: str) -> str:
-    kernel = next(layer.kernel for layer in guest.layers if layer.name == name)
-    return f"/sys/block/{kernel}/bcache"
 
 
 def _write(

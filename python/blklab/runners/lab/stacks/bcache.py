@@ -2,7 +2,8 @@
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from blklab.runners.lab.stacks.guest import Guest, Layer
@@ -19,6 +20,13 @@ COUNTS: Final = (
     "cache_miss_collisions",
 )
 """Files of `stats_total` (Documentation/admin-guide/bcache.rst)."""
+
+BYPASS: Final = (
+    "sequential_cutoff",
+    "congested_read_threshold_us",
+    "congested_write_threshold_us",
+)
+"""What sends an I/O around the cache: the first of the device, the others of its cache set."""
 
 
 def create(guest: Guest, table: Mapping[str, Any], backing: str, cache: str) -> str:
@@ -42,15 +50,13 @@ def create(guest: Guest, table: Mapping[str, Any], backing: str, cache: str) -> 
     guest.undoing.append(lambda: _stop(guest, kernel, cache_set))
     guest.until(lambda: (guest.read(f"{base}/state") or "no cache") != "no cache", "it is attached")
     guest.write(f"{base}/cache_mode", table["mode"])
-    guest.write(f"{base}/sequential_cutoff", str(table["sequential_cutoff"]))
     guest.write(f"{base}/writeback_percent", str(table["writeback_percent"]))
-    for key in ("congested_read_threshold_us", "congested_write_threshold_us"):
-        guest.write(f"{cache_set}/{key}", str(table[key]))
     guest.layers.append(Layer(table["name"], "bcache", kernel))
+    _bypass(guest, table["name"], table)
     guest.above(table["name"], backing, cache)
     guest.starting.append(lambda: _clear(guest, base))
     guest.reports.append(
-        lambda: {"name": table["name"], "kind": "bcache", **_statistics(guest, base, cache_set)}
+        lambda: {"name": table["name"], "kind": "bcache", **_statistics(guest, base, table["name"])}
     )
     return f"/dev/{kernel}"
 
@@ -61,7 +67,7 @@ def _clear(guest: Guest, base: str) -> None:
     guest.write(f"{base}/clear_stats", "1")
 
 
-def _statistics(guest: Guest, base: str, cache_set: str) -> dict[str, Any]:
+def _statistics(guest: Guest, base: str, name: str) -> dict[str, Any]:
     time.sleep(TICK)
     said = guest.agent.read(
         [
@@ -74,12 +80,29 @@ def _statistics(guest: Guest, base: str, cache_set: str) -> dict[str, Any]:
     for path, text in said.items():
         key, value = path.rpartition("/")[2], (text or "").strip()
         found[key] = int(value) if value.isdigit() else value or None
-    return {**found, **_buckets(guest, cache_set)}
+    return {**found, **buckets(guest, name)}
 
 
-def _buckets(guest: Guest, cache_set: str) -> dict[str, int]:
-    """Returns what the buckets are used for, in per cent: `unused`, `clean`, `dirty`, `metadata`."""
-    said = guest.read(f"{cache_set}/cache0/priority_stats") or ""
+@contextmanager
+def unbypassed(guest: Guest, table: Mapping[str, Any]) -> Iterator[None]:
+    """Has a bcache take everything in for as long as the block takes."""
+    _bypass(guest, table["name"], dict.fromkeys(BYPASS, 0))
+    yield
+    _bypass(guest, table["name"], table)
+
+
+def _bypass(guest: Guest, name: str, values: Mapping[str, Any]) -> None:
+    base = f"/sys/block/{guest.named(name).kernel}/bcache"
+    cutoff, *thresholds = BYPASS
+    guest.write(f"{base}/{cutoff}", str(values[cutoff]))
+    for key in thresholds:
+        guest.write(f"{base}/cache/{key}", str(values[key]))
+
+
+def buckets(guest: Guest, name: str) -> dict[str, int]:
+    """Returns what buckets are used for, in per cent: `unused`, `clean`, `dirty`, `metadata`."""
+    base = f"/sys/block/{guest.named(name).kernel}/bcache"
+    said = guest.read(f"{base}/cache/cache0/priority_stats") or ""
     shares = re.findall(r"^(Unused|Clean|Dirty|Metadata):\s+(\d{1,3})%", said, re.M | re.A)
     return {f"{name.lower()}_percent": int(share) for name, share in shares}
 

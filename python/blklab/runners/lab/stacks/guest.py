@@ -88,6 +88,13 @@ class Guest:
         """Returns the layer of a kernel's name."""
         return next(layer for layer in self.layers if layer.kernel == kernel)
 
+    def named(self, name: str) -> Layer:
+        """Returns the layer that the experiment calls so. Raises BlklabError."""
+        for layer in self.layers:
+            if layer.name == name:
+                return layer
+        raise BlklabError(f"{name}: the cell has no such layer")
+
     def above(self, upper: str, *paths: str) -> None:
         """Notes that what is at `paths` lies below the layer named `upper`."""
         for path in paths:

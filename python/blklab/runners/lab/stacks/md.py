@@ -98,7 +98,7 @@ def _tune(guest: Guest, kernel: str, md: Mapping[str, Any], members: Sequence[st
 
 def fail(guest: Guest, name: str, member: str) -> None:
     """Has a member of an array fail, and takes it out. Raises BlklabError."""
-    path = _path(guest, name)
+    path = guest.named(name).path
     guest.run("mdadm", path, "--fail", member)
     # The member is still busy until what is in flight has come back.
     guest.until(
@@ -109,26 +109,19 @@ def fail(guest: Guest, name: str, member: str) -> None:
 
 def re_add(guest: Guest, name: str, member: str) -> None:
     """Puts a member back, as its events and the bitmap allow; else as a new one."""
-    path = _path(guest, name)
+    path = guest.named(name).path
     if guest.run("mdadm", path, "--re-add", member, check=False).status:
         guest.run("mdadm", path, "--add", member)
 
 
 def member(guest: Guest, name: str, slot: int) -> str:
     """Returns the path of an array's member, by its slot as it was made. Raises BlklabError."""
-    kernel = _path(guest, name).removeprefix("/dev/")
+    kernel = guest.named(name).kernel
     found = guest.read(f"/sys/block/{kernel}/md/rd{slot}/block/dev")
     for path, number in guest.glob("/sys/block/*/dev").items():
         if number == found:
             return f"/dev/{path.split('/')[3]}"
     raise BlklabError(f"array {name} has no member in slot {slot}")
-
-
-def _path(guest: Guest, name: str) -> str:
-    for layer in guest.layers:
-        if layer.kind == "md" and layer.name == name:
-            return layer.path
-    raise BlklabError(f"there is no array {name}")
 
 
 def report(guest: Guest, name: str, kernel: str, members: Sequence[str | None]) -> dict[str, Any]:
