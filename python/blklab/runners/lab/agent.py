@@ -3,6 +3,7 @@
 Source of the calls and their answers: crates/agent/src/call.rs.
 """
 
+import re
 import shlex
 import signal
 import socket
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.connection import Connection, GuestGone, Hello, Refused
@@ -18,6 +19,12 @@ from blklab.runners.lab.frames import Message, item, items, texts
 from blklab.text import printable
 
 __all__ = ["Agent", "Exported", "GuestFailed", "GuestGone", "Hello", "Ran", "Sample", "Sampling"]
+
+COMPLAINT: Final = re.compile(
+    r"error|cannot|can't|unable|fail|must|support|invalid|no such|denied|busy|too \w+|refus|panic",
+    re.I | re.A,
+)
+"""What a line that says what is wrong has in it, of the programs and kernels that were seen."""
 
 Stream = Callable[[str, str], object]
 """Is told "stdout" or "stderr", and what came."""
@@ -253,7 +260,7 @@ def _failure(argv: Sequence[str], ran: Ran) -> str:
     else:
         ended = f"ended with status {ran.status}"
     lines = [line.strip() for line in ran.stderr.splitlines() if line.strip()]
-    # LVM's last line tells to ask for help, and it warns of what a guest does not need.
-    lines = [one for one in lines if not one.startswith(("Run `", "WARNING:"))] or lines
-    why = f": {lines[-1]}" if lines else ""
+    # Notes come before what is wrong, and how to use the program after it.
+    wrong = [line for line in lines if COMPLAINT.search(line)] or lines[-1:]
+    why = f": {wrong[0]}" if wrong else ""
     return printable(f"in the guest: {shlex.join(argv)} {ended}{why}")

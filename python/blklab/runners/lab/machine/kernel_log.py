@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from blklab.runners.lab.agent import COMPLAINT
 from blklab.text import printable
 
 LINES: Final = 2
@@ -18,6 +19,7 @@ def seconds(uptime: str) -> float:
 
 
 def since(log: str, began: float) -> list[str]:
-    """Returns the last lines of `dmesg` from a time on, harmless on a terminal."""
+    """Returns the last complaints of `dmesg` from a time on, harmless on a terminal."""
     matches = (_LINE.fullmatch(line) for line in log.splitlines())
-    return [printable(one[2])[:200] for one in matches if one and float(one[1]) >= began][-LINES:]
+    lines = [one[2] for one in matches if one and float(one[1]) >= began]
+    return [printable(line)[:200] for line in lines if COMPLAINT.search(line)][-LINES:]
