@@ -35,11 +35,12 @@ pub struct Outcome {
 /// One direction's figures in fio's words.
 #[derive(Clone, Debug, Serialize)]
 pub struct Direction {
-    /// I/Os done.
+    /// I/Os that were submitted after the ramp.
     pub total_ios: u64,
-    /// Bytes moved.
+    /// Bytes of all that were completed after the ramp.
     pub io_bytes: u64,
-    /// I/Os per second.
+    /// `total_ios` per second: what was in flight when the ramp ended has its latency counted and its bytes, as in
+    /// fio, but is no I/O (ioengines.c, `td_io_queue`; libfio.c, `reset_all_stats`).
     pub iops: f64,
     /// Bytes per second.
     pub bw_bytes: f64,
@@ -189,10 +190,18 @@ impl Merge for Moment {
     }
 }
 
+/// One direction's sums.
+#[derive(Clone, Debug, Default)]
+struct Sum {
+    latencies: Quantiles,
+    ios: u64,
+    bytes: u64,
+}
+
 /// Gathers the jobs' I/Os.
 #[derive(Debug)]
 pub struct Gathering {
-    groups: Vec<(String, [(Quantiles, u64); 2])>,
+    groups: Vec<(String, [Sum; 2])>,
     series: Timeline<Moment>,
     ramp: Time,
     /// I/Os counted so far.
@@ -214,9 +223,10 @@ impl Gathering {
         }
         let index = op as usize;
         self.ios += 1;
-        let (latencies, sum) = &mut self.groups[group].1[index];
-        latencies.record(now - start);
-        *sum += u64::from(bytes);
+        let sum = &mut self.groups[group].1[index];
+        sum.latencies.record(now - start);
+        sum.ios += u64::from(start >= self.ramp);
+        sum.bytes += u64::from(bytes);
         let moment = self.series.at(now - self.ramp);
         moment.ios[index] += 1;
         moment.bytes[index] += u64::from(bytes);
@@ -226,12 +236,13 @@ impl Gathering {
     /// The figures of a run that ended at `end`.
     pub fn finish(self, end: Time) -> (u64, Vec<Group>, [Direction; 2], Vec<Point>) {
         let runtime = end.saturating_sub(self.ramp).max(1);
-        let mut all: [(Quantiles, u64); 2] = Default::default();
+        let mut all: [Sum; 2] = Default::default();
         let mut groups = Vec::new();
         for (name, directions) in &self.groups {
             for (sum, one) in all.iter_mut().zip(directions) {
-                sum.0.merge(&one.0);
-                sum.1 += one.1;
+                sum.latencies.merge(&one.latencies);
+                sum.ios += one.ios;
+                sum.bytes += one.bytes;
             }
             let [read, write] = directions.each_ref().map(|d| direction(d, runtime));
             groups.push(Group { name: name.clone(), read, write });
@@ -245,18 +256,18 @@ impl Gathering {
             clat_ns: [0, 1].map(|i| (m.ios[i] > 0).then(|| m.latency[i] as f64 / m.ios[i] as f64)),
         };
         let series = self.series.iter().map(point).collect();
-        (runtime, groups, all.each_ref().map(|d| binned(&d.0, direction(d, runtime))), series)
+        (runtime, groups, all.each_ref().map(|d| binned(&d.latencies, direction(d, runtime))), series)
     }
 }
 
-fn direction((latencies, bytes): &(Quantiles, u64), runtime: u64) -> Direction {
+fn direction(sum: &Sum, runtime: u64) -> Direction {
     let seconds = runtime as f64 / 1e9;
     Direction {
-        total_ios: latencies.count(),
-        io_bytes: *bytes,
-        iops: latencies.count() as f64 / seconds,
-        bw_bytes: *bytes as f64 / seconds,
-        clat_ns: Latency { summary: latencies.summary(), bins: Vec::new() },
+        total_ios: sum.ios,
+        io_bytes: sum.bytes,
+        iops: sum.ios as f64 / seconds,
+        bw_bytes: sum.bytes as f64 / seconds,
+        clat_ns: Latency { summary: sum.latencies.summary(), bins: Vec::new() },
     }
 }
 

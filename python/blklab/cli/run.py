@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from blklab.spec.cells import Plan
 
 
-def _only(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> dict[str, str]:
+def only_cells(
+    _ctx: click.Context, _parameter: click.Parameter, text: str | None
+) -> dict[str, str]:
     """Reads `stack=raid1,workload=rand*`."""
     wanted: dict[str, str] = {}
     for term in text.split(",") if text is not None else []:
@@ -46,7 +48,7 @@ def _only(_ctx: click.Context, _parameter: click.Parameter, text: str | None) ->
 @click.option(
     "--only",
     metavar="LABEL=PATTERN,...",
-    callback=_only,
+    callback=only_cells,
     help="Only these cells: 'stack=raid1,workload=rand*'.",
 )
 @click.option(
@@ -192,7 +194,7 @@ def run(
 
     plan = expand(
         placed(load.read(experiment), targets),
-        changes=_changes(settings),
+        changes=changes(settings),
         seed=seed,
         only=only,
         runner=runner,
@@ -213,7 +215,7 @@ def run(
         return
     with chosen.alone():
         chosen.check(plan)
-        results, failed = _measured(chosen, plan, store, keep=not no_store, resume=resume)
+        results, failed = measured(chosen, plan, store, keep=not no_store, resume=resume)
     _print(plan, results, explain=explain, as_json=as_json)
     if failed:
         from blklab.errors import BlklabError
@@ -222,7 +224,8 @@ def run(
         raise BlklabError(f"{failed[0]}{more}")
 
 
-def _changes(settings: tuple[str, ...]) -> list[Any]:
+def changes(settings: tuple[str, ...]) -> list[Any]:
+    """Reads what `--set` was given. Raises UsageError."""
     from blklab.errors import UsageError
     from blklab.spec.overrides import parse_set
 
@@ -278,7 +281,7 @@ def _runner(
     return Simulator(jobs)
 
 
-def _measured(
+def measured(
     runner: "Runner", plan: "Plan", where: str | None, *, keep: bool, resume: bool
 ) -> "tuple[list[Result], list[str]]":
     """Runs what is to be run; returns the results, and what went wrong."""

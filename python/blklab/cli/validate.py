@@ -1,13 +1,16 @@
-"""`blklab validate`: the simulator beside published measurements."""
+"""`blklab validate`: the simulator beside published measurements, or beside the lab."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import emit, json_option
+from blklab.cli.common import emit, json_option, store_option
+from blklab.cli.run import only_cells
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from blklab.analysis.questions import Answer
@@ -21,9 +24,11 @@ _DIRECTORY = click.Path(path_type=Path)
     "--reference",
     "directory",
     type=_DIRECTORY,
-    required=True,
+    default=Path("reference"),
+    show_default=True,
     metavar="DIR",
-    help="Published tables: targets.toml, fio_runs.csv, fio_device_io.csv, randomio_runs.csv.",
+    help="Published tables: targets.toml, fio_runs.csv, fio_device_io.csv, randomio_runs.csv; and"
+    " the lab's experiments, lab/*.toml.",
 )
 @click.option(
     "--calibration",
@@ -41,6 +46,40 @@ _DIRECTORY = click.Path(path_type=Path)
     metavar="FILE",
     help="Write the accuracy report, in Markdown; docs/accuracy.md is made so.",
 )
+@click.option(
+    "--lab",
+    is_flag=False,
+    flag_value="all",
+    metavar="[SUITE]",
+    help="Measure DIR/lab/SUITE.toml on real kernels and simulate the same; all but 'short', if no"
+    " suite is given.",
+)
+@click.option(
+    "--recorded", is_flag=True, help="With --lab: boot nothing; take what was measured once."
+)
+@click.option(
+    "--record", is_flag=True, help="With --lab: keep what is measured in DIR/lab/measured."
+)
+@click.option(
+    "--only",
+    metavar="LABEL=PATTERN,...",
+    callback=only_cells,
+    help="With --lab: only these cells: 'stack=raid1*,workload=rand*'.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="With --lab: change a key in every suite: kernel=6.12.",
+)
+@click.option(
+    "--accel",
+    type=click.Choice(["auto", "kvm", "tcg"]),
+    help="With --lab: how the guest runs. [BLKLAB_ACCEL]",
+)
+@click.option("--resume", is_flag=True, help="With --lab: go on with what was interrupted.")
+@store_option
 @click.option("--check", is_flag=True, help="Exit with 1 if a row is outside its bound.")
 @json_option
 def validate(
@@ -49,6 +88,14 @@ def validate(
     calibration: Path | None,
     explain: bool,
     output: Path | None,
+    lab: str | None,
+    recorded: bool,
+    record: bool,
+    only: dict[str, str],
+    settings: tuple[str, ...],
+    accel: str | None,
+    resume: bool,
+    store: str | None,
     check: bool,
     as_json: bool,
 ) -> None:
@@ -56,15 +103,44 @@ def validate(
 
     Arrays are never fitted: what differs between them must follow from the kernel's rules.
 
+    With --lab, arrays of throttled virtual disks are measured on a real kernel and simulated: nine
+    of ten cells must agree. Results are kept in the store, as those of `blklab run` are.
+
     \b
     Examples:
       blklab validate --reference reference/
       blklab validate --reference held-back/ --calibration reference/ --json
       blklab validate --reference reference/ --explain -o docs/accuracy.md
+      blklab validate --lab short --check                 a minute and a half
+      blklab validate --lab published --set kernel=6.12
+      blklab validate --lab --recorded                    what was measured once
 
     \b
-    Exit status: 0 done, 1 with --check if a row is outside its bound, 2 the tables make no sense.
+    Exit status: 0 done, 1 with --check if a row is outside its bound, 2 the tables make no sense,
+    3 something is missing, such as QEMU.
     """
+    lab_options = {
+        "--recorded": recorded,
+        "--record": record,
+        "--only": only,
+        "--set": settings,
+        "--accel": accel,
+        "--resume": resume,
+        "--store": store,
+    }
+    if lab is not None:
+        _refuse({"--calibration": calibration, "--explain": explain}, "it is not of the lab")
+        if recorded:
+            measuring = {name: lab_options[name] for name in lab_options if name != "--recorded"}
+            _refuse(measuring, "--recorded measures nothing")
+        from blklab.cli.lab import agreement
+
+        asked = agreement.Wanted(
+            directory, lab, only, settings, accel, resume=resume, record=record, store=store
+        )
+        agreement.show(asked, recorded=recorded, output=output, as_json=as_json, check=check)
+        return
+    _refuse(lab_options, "only --lab takes it")
     from blklab.analysis import questions, reference
     from blklab.analysis import validate as analysis
 
@@ -75,10 +151,12 @@ def validate(
     wanted = explain or output is not None
     answers: list[Answer] = questions.answers(published, found) if wanted else []
     if output is not None:
+        from blklab.cli.lab import agreement
         from blklab.output import write
         from blklab.report import accuracy
 
-        write(output, accuracy.markdown(found, verdicts, answers).encode())
+        lines = agreement.recorded_section(directory)
+        write(output, accuracy.markdown(found, verdicts, answers, lines).encode())
     rows = [row.as_dict() for row in found.rows]
 
     def draw(console: "Console") -> None:
@@ -87,6 +165,15 @@ def validate(
     emit(rows, as_json, draw)
     if check and not all(verdict.holds for verdict in verdicts):
         raise click.exceptions.Exit(1)
+
+
+def _refuse(options: "Mapping[str, object]", reason: str) -> None:
+    """Raises UsageError for the first of options that was given."""
+    from blklab.errors import UsageError
+
+    for name, value in options.items():
+        if value:
+            raise UsageError(f"{name}: {reason}")
 
 
 def _tell(line: str) -> None:

@@ -107,9 +107,15 @@ def questions(console: "Console", answers: "Sequence[Answer]") -> None:
         console.print(Text(one.text))
 
 
-def markdown(found: "Validation", judged: "Sequence[Verdict]", answers: "Sequence[Answer]") -> str:
-    """Returns the accuracy report."""
-    return "\n".join(_markdown(found, judged, answers)) + "\n"
+def markdown(
+    found: "Validation",
+    judged: "Sequence[Verdict]",
+    answers: "Sequence[Answer]",
+    lab: Sequence[str] = (),
+) -> str:
+    """Returns the accuracy report; `lab` are the lines of its section on the lab."""
+    lines = [*_markdown(found, judged, answers), *lab]
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _markdown(

@@ -161,7 +161,7 @@ pub enum Order {
     Arrival,
 }
 
-/// QEMU's throttling: a leaky bucket without burst; 0 is unlimited.
+/// QEMU's throttling: leaky buckets without bursts of their own; 0 is unlimited.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Throttled {

@@ -45,7 +45,7 @@ impl Disk {
         match model {
             Model::Ssd(flash) | Model::Nvme(flash) => Self::Flash(Flash::new(flash)),
             Model::Hdd(hdd) => Self::Hdd(Box::new(Hdd::new(hdd, node))),
-            Model::Throttled(limits) => Self::Throttled(Throttled::new(limits)),
+            Model::Throttled(limits) => Self::Throttled(Throttled::new(limits, node)),
         }
     }
 
@@ -55,14 +55,16 @@ impl Disk {
         match self {
             Self::Flash(flash) => events.at(flash.completion(now, &command), Event::Done(command.request)),
             Self::Hdd(hdd) => hdd.start(now, command, events),
-            Self::Throttled(disk) => events.at(disk.completion(now, &command), Event::Done(command.request)),
+            Self::Throttled(disk) => disk.start(now, command, events),
         }
     }
 
-    /// The disk's mechanism is free: an event that only it has asked for.
+    /// The disk's mechanism is free, or its timer is due: an event that only it has asked for.
     pub fn mechanism_free(&mut self, now: Time, events: &mut Events) {
-        if let Self::Hdd(hdd) = self {
-            hdd.mechanism_free(now, events);
+        match self {
+            Self::Flash(_) => {}
+            Self::Hdd(hdd) => hdd.mechanism_free(now, events),
+            Self::Throttled(disk) => disk.timer(now, events),
         }
     }
 

@@ -6,7 +6,7 @@ use super::member::Slot;
 use super::parity::Preference;
 use super::stripes::Stripes;
 use super::sync::Sync;
-use super::{Array, Layout, MAX_COPIES, map};
+use super::{Array, Layout, MAX_COPIES, balance, map};
 use crate::bio::NONE;
 use crate::cell::{self, Level, Md};
 use crate::kernel::Kernel;
@@ -125,6 +125,17 @@ impl Array {
         array.survives().map_err(error)?;
         array.gated = array.needs_gate();
         Ok(array)
+    }
+
+    /// The kernel has looked for partitions when the array was first opened: its first page was read, so a RAID-1's
+    /// first member has moved on, and a stream from sector 0 finds the next one's head there (block/partitions/core.c,
+    /// `read_balance` of raid1.c). RAID-10 has no such memory: of idle copies, it takes the first or the lowest.
+    pub fn look_for_partitions(&mut self) {
+        if matches!(self.layout, Layout::Raid1) {
+            let page = (self.sectors.min(8)) as u32;
+            let (slot, _) = balance::raid1(self.kernel, &mut self.slots, 0, page, self.synced == 0);
+            self.slots[slot].head = u64::from(page);
+        }
     }
 }
 

@@ -69,7 +69,11 @@ impl Builder<'_> {
             .map(|m| m.node.as_ref().map(|n| self.node(n)).transpose())
             .collect::<Result<_, _>>()?;
         let node = self.next_node()?;
-        let array = Array::new(md, &members, node, self.kernel).map_err(SimError::Stack)?;
+        let mut array = Array::new(md, &members, node, self.kernel).map_err(SimError::Stack)?;
+        // With a filesystem, heads are anywhere: it was made, mounted, and its file written.
+        if self.cell.filesystem.is_none() {
+            array.look_for_partitions();
+        }
         let sectors = array.sectors;
         let present = || members.iter().flatten();
         let depth = 1 + present().map(|m| m.depth).max().unwrap_or(0);

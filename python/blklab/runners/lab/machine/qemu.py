@@ -117,6 +117,8 @@ def _disk(place: int, disk: Disk) -> list[str]:
         "physical_block_size": shape.physical_block_size,
         "discard": "on" if shape.discard else "off",
         "write-cache": "on" if shape.write_back else "off",
+        # QEMU would merge what the guest has sent before it is throttled: a disk counts them all.
+        "request-merging": "off",
     }
     return [
         *("-add-fd", f"fd={disk.descriptor},set={disk.number}"),

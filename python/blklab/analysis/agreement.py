@@ -1,0 +1,182 @@
+"""The simulator beside the lab: the same cells on both, and how far they agree.
+
+What is compared are the I/Os a second and each member's share of the I/Os: of reads if a cell only
+reads, of writes if it only writes, else of both.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from blklab.runners import sim
+from blklab.spec.cells import Plan
+
+IOPS: Final = 0.10
+"""How far a prediction's IOPS may be from what was measured, as a fraction of that."""
+
+SHARE: Final = 0.05
+"""How far a member's share may be off, as a fraction of all I/Os."""
+
+ENOUGH: Final = 0.9
+"""Of all cells, how many must be within both."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one runner says of a cell."""
+
+    read_iops: float
+    write_iops: float
+    members: Mapping[str, tuple[int, int]]
+    """Reads and writes of each disk."""
+
+    @property
+    def iops(self) -> float:
+        """I/Os a second, both directions."""
+        return self.read_iops + self.write_iops
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Each member's share of the I/Os that count; all 0 if there were none."""
+        counted = {name: self._counted(ios) for name, ios in self.members.items()}
+        everything = max(1, sum(counted.values()))
+        return {name: ios / everything for name, ios in counted.items()}
+
+    def _counted(self, ios: tuple[int, int]) -> int:
+        if self.write_iops == 0:
+            return ios[0]
+        return ios[1] if self.read_iops == 0 else sum(ios)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the figures for `--json`, and to be kept."""
+        return {
+            "read_iops": self.read_iops,
+            "write_iops": self.write_iops,
+            "members": {name: list(ios) for name, ios in self.members.items()},
+        }
+
+
+def figures(outcome: Mapping[str, Any]) -> Figures:
+    """Returns the figures of a result, the lab's or the simulator's."""
+    return Figures(
+        float(outcome["read"]["iops"]),
+        float(outcome["write"]["iops"]),
+        {
+            device["name"]: (int(device["ios"][0]), int(device["ios"][1]))
+            for device in outcome["devices"]
+            if device.get("leaf", True)
+        },
+    )
+
+
+@dataclass(frozen=True)
+class Key:
+    """Which cell it is."""
+
+    suite: str
+    """The experiment's name."""
+
+    labels: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        """The labels that tell it from its suite's other cells, in short."""
+        told = {"stack", "workload", "repeat"}
+        more = " ".join(f"{name}={value}" for name, value in self.labels if name not in told)
+        known = dict(self.labels)
+        return " ".join(filter(None, [known["stack"], known["workload"], more]))
+
+
+def key(suite: str, labels: Mapping[str, str]) -> Key:
+    """Returns the key of a cell."""
+    return Key(suite, tuple(labels.items()))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A cell on both runners."""
+
+    key: Key
+    kernel: str
+    """Its generation."""
+
+    predicted: Figures
+    measured: Figures
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured IOPS, less one."""
+        return self.predicted.iops / self.measured.iops - 1 if self.measured.iops else float("inf")
+
+    @property
+    def worst_share(self) -> float:
+        """The largest difference of a member's share, as a fraction of all I/Os."""
+        predicted, measured = self.predicted.shares, self.measured.shares
+        return max(abs(predicted.get(name, 0.0) - share) for name, share in measured.items())
+
+    @property
+    def holds(self) -> bool:
+        """Whether both are within their bounds."""
+        return abs(self.error) <= IOPS and self.worst_share <= SHARE
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the row for `--json`."""
+        return {
+            "suite": self.key.suite,
+            "labels": dict(self.key.labels),
+            "kernel": self.kernel,
+            "predicted": self.predicted.as_dict(),
+            "measured": self.measured.as_dict(),
+            "error": self.error,
+            "worst_share": self.worst_share,
+            "holds": self.holds,
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How the cells of one kernel generation did."""
+
+    kernel: str
+    rows: int
+    within: int
+    median: float
+    """Of the errors' sizes."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether enough of them are within their bounds."""
+        return self.within >= ENOUGH * self.rows
+
+
+def verdicts(rows: Sequence[Row]) -> list[Verdict]:
+    """Returns how each kernel generation did, in the order of the rows."""
+    import statistics
+
+    found = []
+    for kernel in dict.fromkeys(row.kernel for row in rows):
+        own = [row for row in rows if row.kernel == kernel]
+        median = statistics.median(abs(row.error) for row in own)
+        found.append(Verdict(kernel, len(own), sum(row.holds for row in own), median))
+    return found
+
+
+def predicted(plans: Sequence[Plan], jobs: int | None = None) -> dict[Key, Figures]:
+    """Simulates all cells of plans, which are for the simulator."""
+    cells = [(plan.name, cell) for plan in plans for cell in plan.cells]
+    outcomes = sim.outcomes([cell.document for _, cell in cells], jobs)
+    return {
+        key(suite, cell.labels): figures(outcome)
+        for (suite, cell), outcome in zip(cells, outcomes, strict=True)
+    }
+
+
+def rows(
+    kernel: str, predicted: Mapping[Key, Figures], measured: Mapping[Key, Figures]
+) -> list[Row]:
+    """Returns the cells that both have, in the order of the predictions."""
+    return [
+        Row(one, kernel, figures, measured[one])
+        for one, figures in predicted.items()
+        if one in measured
+    ]

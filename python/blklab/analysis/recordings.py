@@ -1,0 +1,172 @@
+"""What the lab has measured once: kept beside the experiments, so that nothing need boot again.
+
+`DIR/lab/*.toml` are experiments, each a suite; `DIR/lab/measured/KERNEL.json` has what they gave,
+and `DIR/lab/measured/misses.toml` what is known of cells on which the two runners differ.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.analysis import agreement
+from blklab.analysis.agreement import Figures, Key, Row
+from blklab.errors import UsageError
+from blklab.output import write
+from blklab.spec import cells, problems
+from blklab.spec.overrides import Change
+
+SHORT: Final = "short"
+"""The suite for a quick check; its cells are like those of the others."""
+
+ALL: Final = "all"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What the lab measured on one kernel generation."""
+
+    kernel: str
+    """The generation: 6.1."""
+
+    around: Mapping[str, str]
+    """What it was measured with: the kernel's release, fio, mdadm, QEMU, the accelerator."""
+
+    cells: Mapping[Key, Figures]
+
+
+@dataclass(frozen=True)
+class Miss:
+    """What is known of cells on which the two differ."""
+
+    suite: str
+    kernel: str
+    cell: str
+    """Patterns, as a shell's; `cell` is one of `Key.text`."""
+
+    verdict: str
+    """`explained`, or `open`."""
+
+    text: str
+
+    def covers(self, row: Row) -> bool:
+        """Tells whether it says something of a row."""
+        pairs = [(row.key.suite, self.suite), (row.kernel, self.kernel), (row.key.text, self.cell)]
+        return all(fnmatchcase(text, pattern) for text, pattern in pairs)
+
+
+def suites(directory: Path, wanted: str = ALL) -> list[Path]:
+    """Returns the experiments of a suite; of all but the short one with `all`.
+
+    Raises UsageError if there is no such suite.
+    """
+    known = {path.stem: path for path in sorted((directory / "lab").glob("*.toml"))}
+    if not known:
+        raise UsageError(f"{directory / 'lab'}: has no experiments (*.toml)")
+    if wanted == ALL:
+        return [path for name, path in known.items() if name != SHORT]
+    if wanted not in known:
+        raise UsageError(f"--lab: there is no suite {wanted!r}; {problems.near(wanted, known)}")
+    return [known[wanted]]
+
+
+def predicted(directory: Path, recording: Recording) -> list[Row]:
+    """Simulates the cells that a recording has; returns them beside it. Raises UsageError."""
+    names = dict.fromkeys(one.suite for one in recording.cells)
+    paths = [path for name in names for path in suites(directory, name)]
+    generation = [Change("kernel", recording.kernel, "the recording")]
+    plans = [cells.plan(path, changes=generation) for path in paths]
+    return agreement.rows(recording.kernel, agreement.predicted(plans), recording.cells)
+
+
+def folder(directory: Path) -> Path:
+    """Returns where recordings are kept."""
+    return directory / "lab" / "measured"
+
+
+def read(directory: Path) -> list[Recording]:
+    """Returns all recordings, the oldest kernel first. Raises UsageError for one that is none."""
+    found = [_read(path) for path in folder(directory).glob("*.json")]
+    return sorted(found, key=lambda one: [int(part) for part in one.kernel.split(".")])
+
+
+def _read(path: Path) -> Recording:
+    try:
+        raw = json.loads(path.read_bytes())
+        kernel, around = str(raw["kernel"]), raw["measured_with"]
+        if not all(part.isdecimal() for part in kernel.split(".")):
+            raise ValueError(f"kernel: found {kernel!r}, expected a generation such as 6.1")
+        cells = {
+            agreement.key(str(one["suite"]), {str(k): str(v) for k, v in one["labels"].items()}): (
+                Figures(
+                    float(one["read_iops"]),
+                    float(one["write_iops"]),
+                    {str(k): (int(v[0]), int(v[1])) for k, v in one["members"].items()},
+                )
+            )
+            for one in raw["cells"]
+        }
+        return Recording(kernel, {str(k): str(v) for k, v in around.items()}, cells)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise UsageError(f"{path}: is no recording: {type(error).__name__}: {error}") from None
+
+
+def keep(directory: Path, recording: Recording) -> Path:
+    """Writes a recording and returns its path; of other suites, what an older one has stays."""
+    suites = {one.suite for one in recording.cells}
+    older = next((one for one in read(directory) if one.kernel == recording.kernel), None)
+    kept = older.cells if older else {}
+    merged = {one: cell for one, cell in kept.items() if one.suite not in suites}
+    merged |= recording.cells
+    head = {"kernel": recording.kernel, "measured_with": dict(recording.around)}
+    lines = [
+        json.dumps({"suite": one.suite, "labels": dict(one.labels), **_rounded(cell)})
+        for one, cell in sorted(merged.items(), key=lambda item: item[0].suite)
+    ]
+    text = json.dumps(head)[:-1] + ', "cells": [\n' + ",\n".join(lines) + "\n]}\n"
+    path = folder(directory) / f"{recording.kernel}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, text.encode())
+    return path
+
+
+def _rounded(cell: Figures) -> dict[str, Any]:
+    found = cell.as_dict()
+    return found | {way: round(found[way], 1) for way in ("read_iops", "write_iops")}
+
+
+def misses(directory: Path) -> list[Miss]:
+    """Returns what is known of cells that differ; nothing if nobody has written it down."""
+    path = folder(directory) / "misses.toml"
+    try:
+        raw = tomllib.loads(path.read_text())
+        return [
+            Miss(
+                str(one.get("suite", "*")),
+                str(one.get("kernel", "*")),
+                str(one["cell"]),
+                str(one["verdict"]),
+                " ".join(str(one["text"]).split()),
+            )
+            for one in raw["misses"]
+        ]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path}: makes no sense: {error}") from None
+
+
+def missed(found: Sequence[Miss], rows: Sequence[Row]) -> list[tuple[Row, Miss | None]]:
+    """Returns the rows that miss their bounds, each with what is known of it."""
+    return [
+        (row, next((one for one in found if one.covers(row)), None))
+        for row in rows
+        if not row.holds
+    ]

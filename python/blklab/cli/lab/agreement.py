@@ -1,0 +1,179 @@
+"""`blklab validate --lab`: the same cells in the simulator and in the lab."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from blklab.cli.common import emit, note
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from blklab.analysis.agreement import Figures, Key, Row
+    from blklab.analysis.recordings import Recording
+    from blklab.runners.lab.runner import Lab
+    from blklab.runners.result import Result
+    from blklab.spec.cells import Plan
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What was asked for."""
+
+    directory: Path
+    suite: str
+    only: dict[str, str]
+    settings: tuple[str, ...]
+    accel: str | None
+    resume: bool
+    record: bool
+    store: str | None
+
+
+def show(
+    wanted: Wanted, *, recorded: bool, output: Path | None, as_json: bool, check: bool
+) -> None:
+    """Measures, or takes what was recorded; prints it beside the simulation, and judges it."""
+    from blklab.analysis import agreement, recordings
+    from blklab.report import agreement as report
+    from blklab.report import terminal
+
+    found, failed = _recorded(wanted) if recorded else _measured(wanted)
+    rows = [row for _, own in found for row in own]
+    verdicts = agreement.verdicts(rows)
+    if output is not None:
+        from blklab.output import write
+
+        write(output, ("\n".join(_section(wanted.directory, found)) + "\n").encode())
+
+    def draw(console: "Console") -> None:
+        terminal.draw(console, report.rows(rows))
+        terminal.draw(console, report.verdicts(verdicts))
+
+    documents: dict[str, Any] = {
+        "rows": [row.as_dict() for row in rows],
+        "verdicts": [
+            {"kernel": one.kernel, "cells": one.rows, "within": one.within, "holds": one.holds}
+            for one in verdicts
+        ],
+    }
+    known = recordings.misses(wanted.directory)
+    for row, miss in recordings.missed(known, rows):
+        note(f"{row.key.suite}: {row.key.text}: {miss.verdict if miss else 'open: not explained'}")
+    emit(documents, as_json, draw)
+    if failed:
+        from blklab.errors import BlklabError
+
+        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        raise BlklabError(f"{failed[0]}{more}")
+    if check and not all(one.holds for one in verdicts):
+        raise click.exceptions.Exit(1)
+
+
+def recorded_section(directory: Path) -> list[str]:
+    """Returns the lines of the accuracy report on what the lab once measured; none without."""
+    from blklab.analysis import recordings
+
+    found = [(one, recordings.predicted(directory, one)) for one in recordings.read(directory)]
+    return _section(directory, found) if found else []
+
+
+def _section(directory: Path, found: "Sequence[tuple[Recording, Sequence[Row]]]") -> list[str]:
+    from blklab.analysis import agreement, recordings
+    from blklab.report import agreement as report
+
+    rows = [row for _, own in found for row in own]
+    missed = recordings.missed(recordings.misses(directory), rows)
+    return list(report.section([one for one, _ in found], rows, agreement.verdicts(rows), missed))
+
+
+def _recorded(wanted: Wanted) -> "tuple[list[tuple[Recording, list[Row]]], list[str]]":
+    from blklab.analysis import recordings
+    from blklab.errors import UsageError
+
+    names = {path.stem for path in recordings.suites(wanted.directory, wanted.suite)}
+    found = []
+    for one in recordings.read(wanted.directory):
+        rows = [
+            row
+            for row in recordings.predicted(wanted.directory, one)
+            if row.key.suite in names or wanted.suite == recordings.ALL
+        ]
+        if rows:
+            found.append((one, rows))
+    if not found:
+        raise UsageError(f"{recordings.folder(wanted.directory)}: nothing of it is recorded")
+    return found, []
+
+
+def _measured(wanted: Wanted) -> "tuple[list[tuple[Recording, list[Row]]], list[str]]":
+    """Runs every suite on both runners; what is within a suite is resumed, cell by cell."""
+    from blklab.analysis import agreement, recordings
+    from blklab.cli.run import changes, measured
+    from blklab.runners.lab.runner import Lab
+    from blklab.runners.sim import Simulator
+    from blklab.spec import cells
+
+    paths = recordings.suites(wanted.directory, wanted.suite)
+    extra = changes(wanted.settings)
+    plans = {
+        runner: [cells.plan(path, changes=extra, only=wanted.only, runner=runner) for path in paths]
+        for runner in (cells.LAB, cells.SIM)
+    }
+    lab = Lab(accelerator=wanted.accel, note=note)
+    for plan in plans[cells.LAB]:
+        lab.check(plan)
+    predicted: dict[str, dict[Key, Figures]] = {}
+    given: dict[str, dict[Key, Figures]] = {}
+    failed: list[str] = []
+    around: dict[str, dict[str, str]] = {}
+    for theirs, ours in zip(plans[cells.LAB], plans[cells.SIM], strict=True):
+        simulated, wrong = measured(Simulator(None), ours, wanted.store, keep=True, resume=False)
+        failed += wrong
+        results, wrong = measured(lab, theirs, wanted.store, keep=True, resume=wanted.resume)
+        failed += wrong
+        for kept, some in ((predicted, simulated), (given, results)):
+            for kernel, one, figures in _figures(ours, some):
+                kept.setdefault(kernel, {})[one] = figures
+        for result in results:
+            around.setdefault(_kernel(theirs, result), _around(lab, theirs, result))
+    found = []
+    for kernel, cells_of in given.items():
+        recording = recordings.Recording(kernel, around[kernel], cells_of)
+        if wanted.record:
+            note(f"kept in {recordings.keep(wanted.directory, recording)}")
+        found.append((recording, agreement.rows(kernel, predicted.get(kernel, {}), cells_of)))
+    return found, failed
+
+
+def _figures(plan: "Plan", results: "Sequence[Result]") -> "list[tuple[str, Key, Figures]]":
+    from blklab.analysis import agreement
+
+    return [
+        (
+            _kernel(plan, result),
+            agreement.key(plan.name, result.labels),
+            agreement.figures(result.outcome),
+        )
+        for result in results
+    ]
+
+
+def _kernel(plan: "Plan", result: "Result") -> str:
+    """Returns the kernel generation of a result."""
+    generations = {cell.number: str(cell.document["kernel"]) for cell in plan.cells}
+    return generations[result.number]
+
+
+def _around(lab: "Lab", plan: "Plan", result: "Result") -> dict[str, str]:
+    """Returns what a cell was measured with: as much of it as decides, and no date."""
+    environment = lab.environment()
+    packages = environment["guests"].get(_kernel(plan, result), {}).get("packages", {})
+    told = {"kernel": result.outcome["lab"]["kernel"]}
+    told |= {name: packages[name] for name in ("fio", "mdadm") if name in packages}
+    told["QEMU"] = environment["programs"]["qemu"]
+    told["accelerator"] = result.outcome["lab"]["accel"]
+    return {name: str(value) for name, value in told.items()}

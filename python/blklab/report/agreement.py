@@ -1,0 +1,100 @@
+"""The simulator beside the lab: tables for the terminal, and a section of docs/accuracy.md."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from blklab.report import markdown as gfm
+from blklab.report.tables.base import Column, Table, figures, text
+from blklab.text import printable
+
+if TYPE_CHECKING:
+    from blklab.analysis.agreement import Row, Verdict
+    from blklab.analysis.recordings import Miss, Recording
+
+NOTE = (
+    "IOPS, both directions. Shares, predicted → measured in %, are of reads if a cell only reads,"
+    " of writes if it only writes, else of both; of two members the first one's."
+)
+
+
+def rows(found: "Sequence[Row]") -> Table:
+    """Returns predicted beside measured figures of every cell."""
+    columns = [text("suite"), text("cell"), *figures("predicted", "measured", "error")]
+    columns += [text("share"), Column("")]
+    return Table("Prediction beside the lab", columns, [_row(row) for row in found], NOTE)
+
+
+def _row(row: "Row") -> list[str]:
+    predicted, measured = row.predicted.shares, row.measured.shares
+    shares = [
+        f"{printable(name)} {100 * predicted.get(name, 0.0):.0f} → {100 * share:.0f}"
+        for name, share in measured.items()
+    ]
+    return [
+        printable(row.key.suite),
+        printable(row.key.text),
+        f"{row.predicted.iops:,.0f}",
+        f"{row.measured.iops:,.0f}",
+        f"{row.error:+.1%}",
+        ", ".join(shares[:1] if len(shares) == 2 else shares),
+        "" if row.holds else "missed",
+    ]
+
+
+def verdicts(found: "Sequence[Verdict]") -> Table:
+    """Returns how many cells of each kernel are within the bounds."""
+    columns = [text("kernel"), *figures("cells", "within", "of all", "median error"), Column("")]
+    entries = [
+        [
+            one.kernel,
+            str(one.rows),
+            str(one.within),
+            f"{one.within / max(1, one.rows):.0%}",
+            f"{one.median:.1%}",
+            "holds" if one.holds else "does not hold",
+        ]
+        for one in found
+    ]
+    note = (
+        "Nine of ten cells are to be within ±10 % of the measured IOPS, with every member's share"
+        " of the I/Os within 5 points."
+    )
+    return Table("Agreement with the lab", columns, entries, note)
+
+
+def section(
+    recordings: "Sequence[Recording]",
+    found: "Sequence[Row]",
+    judged: "Sequence[Verdict]",
+    known: "Sequence[tuple[Row, Miss | None]]",
+) -> Iterator[str]:
+    """Returns the section of the accuracy report, as lines; `known` has every miss."""
+    table = verdicts(judged)
+    yield from (
+        "## Agreement with the lab",
+        "",
+        "The same cells in the simulator and on a real kernel in a virtual machine: arrays made by",
+        "mdadm, load by fio, disks throttled by QEMU (`blklab validate --lab`). Nothing is fitted.",
+        table.note,
+        "",
+    )
+    yield from gfm.table(table)
+    for one in recordings:
+        around = ", ".join(f"{name} {value}" for name, value in one.around.items())
+        yield from (f"Measured on {one.kernel} with {printable(around)}.", "")
+    yield from _misses(known)
+    for verdict in judged:
+        yield from (f"### Kernel {verdict.kernel}", "", NOTE, "")
+        yield from gfm.table(rows([row for row in found if row.kernel == verdict.kernel]))
+
+
+def _misses(known: "Sequence[tuple[Row, Miss | None]]") -> Iterator[str]:
+    if not known:
+        return
+    yield from ("### Cells that miss", "")
+    for row, miss in known:
+        name = f"{row.kernel}, {row.key.suite}: {row.key.text}"
+        said = f"*{miss.verdict}.* {miss.text}" if miss else "*open.* Nothing is known of it."
+        worst = f"{100 * row.worst_share:.0f} points"
+        yield f"- **{printable(name)}** ({row.error:+.0%}, {worst}): {said}"
+    yield ""
