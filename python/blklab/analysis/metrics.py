@@ -127,6 +127,11 @@ def leaves(outcome: Outcome) -> list[Mapping[str, Any]]:
     return [device for device in outcome.get("devices") or [] if device.get("leaf", True)]
 
 
+def scale(outcome: Outcome) -> float:
+    """Returns by what the rates of the run's devices were divided; 1 outside the lab."""
+    return float((outcome.get("lab") or {}).get("scale") or 1)
+
+
 def shares(outcome: Outcome) -> dict[str, tuple[float | None, float | None]]:
     """Returns the share of reads and of writes that each lowest device served; None of none.
 

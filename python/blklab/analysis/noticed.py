@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from blklab.analysis import compare, explain, oddities
-from blklab.analysis.metrics import METRICS, leaves, watched
+from blklab.analysis.metrics import METRICS, leaves, scale, watched
 from blklab.analysis.resampling import Difference
 from blklab.analysis.samples import Points, over_time
 from blklab.analysis.suspicions import suspicions
@@ -313,10 +313,12 @@ def _predictions(runs: Sequence[Run], points: Points) -> Iterator[Notice]:
     campaigns = {run.campaign: run.runner for run in runs}
     predicted = [number for number, runner in campaigns.items() if runner == "sim"]
     measured = [number for number, runner in campaigns.items() if runner != "sim"]
+    # Of scaled devices, nobody predicts the rates.
+    true = [run for run in runs if scale(run.outcome or {}) == 1]
     for sim in predicted:
         for other in measured:
             chosen = [
-                (f"{campaigns[number]} {number}", [run for run in runs if run.campaign == number])
+                (f"{campaigns[number]} {number}", [run for run in true if run.campaign == number])
                 for number in (other, sim)
             ]
             try:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from blklab import units
+from blklab.analysis.metrics import scale
 from blklab.store.query import Run
 
 if TYPE_CHECKING:
@@ -50,7 +51,19 @@ def notes(
         said.append(f"these are runs of {' and '.join(sorted(runners))}")
     else:
         said += _unlike(pairs, chosen)
-    return [*said, *_doubtful(found)]
+    return [*said, *_scaled(found), *_doubtful(found)]
+
+
+def _scaled(found: "Sequence[Side]") -> Iterator[str]:
+    """Yields which sides' rates are not those of their devices."""
+    for side in found:
+        factors = {scale(run.outcome) for run in side.runs if run.outcome} - {1.0}
+        if factors:
+            listed = ", ".join(f"{factor:g}" for factor in sorted(factors))
+            yield (
+                f"rates of {side.name} are divided by {listed}, to be within the lab's reach:"
+                " shares and orderings compare, absolute rates and latencies do not"
+            )
 
 
 def _unlike(pairs: Sequence[Pair], chosen: Collection[str]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from blklab.analysis.metrics import METRICS
+from blklab.analysis.metrics import METRICS, scale
 from blklab.analysis.oddities import median
 from blklab.analysis.resampling import Difference, difference
 from blklab.report import words
@@ -155,7 +155,7 @@ def _against(view: View, sim: Series, real: Series) -> Iterator[Sentence]:
     for members in grouped(view.cells, view.labels).values():
         one = next((cell for cell in members if cell.series is sim), None)
         other = next((cell for cell in members if cell.series is real), None)
-        if one is None or other is None:
+        if one is None or other is None or _is_scaled(other):
             continue
         metric = metric_of(other)
         expected, found = one.mean(metric), other.mean(metric)
@@ -184,6 +184,11 @@ def _against(view: View, sim: Series, real: Series) -> Iterator[Sentence]:
     if ranked:
         said += f"; the fastest was predicted in {sum(ranked)} of {len(ranked)} comparisons"
     yield topic, said + "."
+
+
+def _is_scaled(cell: Cell) -> bool:
+    """Tells whether the rates of a cell's devices were divided: nobody predicts those."""
+    return any(scale(run.outcome or {}) != 1 for run in cell.runs)
 
 
 def _changed(view: View) -> Iterator[Sentence]:

@@ -137,7 +137,25 @@ def _load(
     outcome["cpu"] = seen.cpu
     outcome["arrays"] = [report() for report in guest.reports]
     outcome["mdstat"] = guest.read("/proc/mdstat")
-    outcome["lab"] = {
+    outcome["lab"] = _circumstances(machine, guest, document, wanted)
+    outcome["warnings"] = [*_scaled(wanted), *outcome["warnings"], *seen.problems, *failing]
+    if traced and traces is not None:
+        files.save(machine, f"{TRACES}/*", traces)
+        outcome["lab"]["traces"] = str(traces)
+    return Finished(outcome, 0.0, [*measured.series, *seen.points], ran.output)
+
+
+QUEUE: Final = ("scheduler", "nr_requests", "rotational", "max_sectors_kb", "wbt_lat_usec")
+"""What of each layer's queue is kept with a result."""
+
+
+def _circumstances(
+    machine: Machine, guest: Guest, document: Mapping[str, Any], wanted: Rates
+) -> dict[str, Any]:
+    """Returns what it takes to believe a result of this guest."""
+    names = [layer.kernel for layer in guest.layers]
+    said = machine.agent.read([f"/sys/block/{name}/queue/{key}" for name in names for key in QUEUE])
+    return {
         "accel": machine.accel,
         "kernel": machine.hello.kernel,
         "scale": wanted.scale,
@@ -145,12 +163,19 @@ def _load(
             device["name"]: limits
             for device, limits in zip(document["devices"], wanted.limits, strict=True)
         },
+        "layers": {
+            layer.name: {
+                "kernel_name": layer.kernel,
+                "queue": {
+                    key: text.strip()
+                    for key in QUEUE
+                    if (text := said[f"/sys/block/{layer.kernel}/queue/{key}"]) is not None
+                },
+            }
+            for layer in guest.layers
+        },
+        "lsblk": guest.run("lsblk", "-J", "-o", "NAME,TYPE,SIZE,ROTA,FSTYPE", check=False).stdout,
     }
-    outcome["warnings"] = [*_scaled(wanted), *outcome["warnings"], *seen.problems, *failing]
-    if traced and traces is not None:
-        files.save(machine, f"{TRACES}/*", traces)
-        outcome["lab"]["traces"] = str(traces)
-    return Finished(outcome, 0.0, [*measured.series, *seen.points], ran.output)
 
 
 def _scaled(wanted: Rates) -> list[str]:
