@@ -47,8 +47,12 @@ def _queue(guest: Guest, layer: Layer, device: Mapping[str, Any]) -> None:
     """Sets a disk's queue; what an earlier cell changed is put back first."""
     base = f"/sys/block/{layer.kernel}/queue"
     wanted = {"rotational": str(int(device["queue"]["rotational"]))}
-    for key, value in {**wanted, **device["virtual"]["queue"]}.items():
+    given = device["virtual"]["queue"]
+    for key, value in {**wanted, **given}.items():
         changed(guest, f"{base}/{key}", value)
+    if "wbt_lat_usec" not in given and guest.read(f"{base}/wbt_lat_usec") is not None:
+        # Its default is of what the disk was at boot (block/blk-wbt.c): ask for it anew.
+        guest.write(f"{base}/wbt_lat_usec", "-1")
 
 
 def changed(guest: Guest, path: str, value: str) -> None:
