@@ -62,6 +62,21 @@ def verdicts(found: "Sequence[Verdict]") -> Table:
     return Table("Agreement with the lab", columns, entries, note)
 
 
+def misses(known: "Sequence[tuple[Row, Miss | None]]") -> Table:
+    """Returns the cells that miss, and whether it is known why."""
+    columns = [text("kernel"), text("suite"), text("cell"), text("why")]
+    entries = [
+        [
+            row.kernel,
+            printable(row.key.suite),
+            printable(row.key.text),
+            printable(miss.verdict) if miss else "open: nothing is known of it",
+        ]
+        for row, miss in known
+    ]
+    return Table("Cells that miss", columns, entries, "docs/accuracy.md says what is known.")
+
+
 def section(
     recordings: "Sequence[Recording]",
     found: "Sequence[Row]",
@@ -94,7 +109,11 @@ def _misses(known: "Sequence[tuple[Row, Miss | None]]") -> Iterator[str]:
     yield from ("### Cells that miss", "")
     for row, miss in known:
         name = f"{row.kernel}, {row.key.suite}: {row.key.text}"
-        said = f"*{miss.verdict}.* {miss.text}" if miss else "*open.* Nothing is known of it."
+        said = (
+            f"*{printable(miss.verdict)}.* {printable(miss.text)}"
+            if miss
+            else "*open.* Nothing is known of it."
+        )
         worst = f"{100 * row.worst_share:.0f} points"
         yield f"- **{printable(name)}** ({row.error:+.0%}, {worst}): {said}"
     yield ""

@@ -49,8 +49,12 @@ def show(
 
         write(output, ("\n".join(_section(wanted.directory, found)) + "\n").encode())
 
+    missed = recordings.missed(recordings.misses(wanted.directory), rows)
+
     def draw(console: "Console") -> None:
         terminal.draw(console, report.rows(rows))
+        if missed:
+            terminal.draw(console, report.misses(missed))
         terminal.draw(console, report.verdicts(verdicts))
 
     documents: dict[str, Any] = {
@@ -60,9 +64,6 @@ def show(
             for one in verdicts
         ],
     }
-    known = recordings.misses(wanted.directory)
-    for row, miss in recordings.missed(known, rows):
-        note(f"{row.key.suite}: {row.key.text}: {miss.verdict if miss else 'open: not explained'}")
     emit(documents, as_json, draw)
     if failed:
         from blklab.errors import BlklabError

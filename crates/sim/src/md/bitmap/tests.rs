@@ -64,8 +64,8 @@ fn parity_has_one_for_each_members_chunk() {
 
 #[test]
 fn a_write_waits_for_the_bitmap() {
-    // 100 IOPS: a write to a clean chunk takes 10 ms for the bitmap, and its own 10 ms.
-    let load = Job { iodepth: 1, ..job(MEMBER, 64) };
+    // 100 IOPS: a write to a clean chunk takes 10 ms for the bitmap, and its own 10 ms. The first ten go at once.
+    let load = Job { iodepth: 1, ..job(MEMBER, 640) };
     let plain = play(&cell(md(Level::Raid1, 2), &iops(100.0), std::slice::from_ref(&load)));
     let outcome = play(&cell(with_bitmap(Level::Raid1, 2, 4096), &iops(100.0), &[load]));
     let ratio = plain.write.iops / outcome.write.iops;

@@ -46,17 +46,17 @@ fn recorded_times_are_kept_and_what_a_slow_disk_cannot_do_waits() {
     assert_eq!((fast.write.total_ios, fast.read.total_ios), (2_000, 0));
     assert!((1.999e9..2.001e9).contains(&(fast.runtime_ns as f64)), "{}", fast.runtime_ns);
     assert!(fast.write.clat_ns.summary.max.unwrap() < 1_000_000, "{:?}", fast.write.clat_ns);
-    // On disks that do five hundred it takes four, and the last one waits for two of them.
+    // On disks that do five hundred, and a tenth of a second's at once, it takes 3.9, and the last one waits for 1.9.
     let slow = play(&cell(500.0, timed), writes(2_000, 1_000_000)).unwrap();
     assert_eq!(slow.write.total_ios, 2_000);
-    assert!((3.9e9..4.1e9).contains(&(slow.runtime_ns as f64)), "{}", slow.runtime_ns);
+    assert!((3.85e9..3.95e9).contains(&(slow.runtime_ns as f64)), "{}", slow.runtime_ns);
     assert!(
-        (1.9e9..2.1e9).contains(&(slow.write.clat_ns.summary.max.unwrap() as f64)),
+        (1.85e9..1.95e9).contains(&(slow.write.clat_ns.summary.max.unwrap() as f64)),
         "{:?}",
         slow.write.clat_ns
     );
     let half = slow.write.clat_ns.summary.p50.unwrap() as f64;
-    assert!((0.9e9..1.1e9).contains(&half), "the queue grows evenly: {half}");
+    assert!((0.85e9..0.95e9).contains(&half), "the queue grows evenly: {half}");
 }
 
 #[test]

@@ -1,0 +1,155 @@
+"""The simulator agrees with what the lab has measured: reference/lab."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from blklab.analysis import agreement, recordings
+from blklab.analysis.agreement import Figures, Key, Row
+from blklab.analysis.recordings import Recording
+from blklab.errors import UsageError
+from blklab.spec import cells
+
+REFERENCE = Path(__file__).parents[2] / "reference"
+MEMBERS = {"fast": (830, 0), "slow": (170, 0)}
+KEY = Key("pairs", (("stack", "raid1"), ("workload", "reads"), ("repeat", "1")))
+
+
+@cache
+def recorded() -> list[tuple[Recording, list[Row]]]:
+    return [(one, recordings.predicted(REFERENCE, one)) for one in recordings.read(REFERENCE)]
+
+
+def test_the_simulator_agrees_with_the_lab_in_nine_of_ten_cells() -> None:
+    kernels = [one.kernel for one, _ in recorded()]
+    assert kernels == ["6.1", "6.12"]
+    for _, rows in recorded():
+        (verdict,) = agreement.verdicts(rows)
+        missed = [row.key.text for row in rows if not row.holds]
+        assert verdict.holds, missed
+
+
+def test_every_cell_is_recorded() -> None:
+    by_kernel = {one.kernel: one for one, _ in recorded()}
+    wanted = {path.stem: path for path in recordings.suites(REFERENCE)}
+    for kernel, suites in (("6.1", list(wanted)), ("6.12", ["published"])):
+        keys = {
+            agreement.key(suite, cell.labels)
+            for suite in suites
+            for cell in cells.plan(wanted[suite]).cells
+        }
+        assert keys == set(by_kernel[kernel].cells)
+
+
+def test_of_every_cell_that_misses_something_is_known() -> None:
+    known = recordings.misses(REFERENCE)
+    for _, rows in recorded():
+        for row, miss in recordings.missed(known, rows):
+            assert miss is not None, (
+                f"{row.kernel} {row.key.suite} {row.key.text}: {row.error:+.1%}"
+            )
+            assert miss.verdict in {"explained", "open"}
+
+
+def test_the_short_suite_is_short() -> None:
+    (path,) = recordings.suites(REFERENCE, recordings.SHORT)
+    found = cells.plan(path, runner=cells.LAB).cells
+    assert len(found) == 8
+    seconds = sum(cell.document["runtime_ns"] + cell.document["ramp_ns"] for cell in found) / 1e9
+    assert seconds <= 40
+    assert path not in recordings.suites(REFERENCE)
+
+
+def test_shares_are_of_what_a_cell_does() -> None:
+    members = {"fast": (60, 20), "slow": (40, 80)}
+    assert Figures(10, 0, members).shares == {"fast": 0.6, "slow": 0.4}
+    assert Figures(0, 10, members).shares == {"fast": 0.2, "slow": 0.8}
+    assert Figures(5, 5, members).shares == {"fast": 0.4, "slow": 0.6}
+    assert Figures(0, 0, {"fast": (0, 0)}).shares == {"fast": 0.0}
+
+
+def test_devices_above_disks_do_not_count() -> None:
+    way = {"iops": 5.0}
+    devices = [
+        {"name": "fast", "ios": [3, 1], "leaf": True},
+        {"name": "raid1", "ios": [3, 1], "leaf": False},
+        {"name": "simulated", "ios": [2, 2]},
+    ]
+    found = agreement.figures({"read": way, "write": way, "devices": devices})
+    assert found == Figures(5, 5, {"fast": (3, 1), "simulated": (2, 2)})
+
+
+@pytest.mark.parametrize(
+    ("iops", "members", "holds"),
+    [
+        (1090, MEMBERS, True),
+        (1110, MEMBERS, False),
+        (890, MEMBERS, False),
+        (1000, {"fast": (870, 0), "slow": (130, 0)}, True),
+        (1000, {"fast": (890, 0), "slow": (110, 0)}, False),
+    ],
+)
+def test_both_bounds_count(iops: float, members: dict[str, tuple[int, int]], holds: bool) -> None:
+    row = Row(KEY, "6.1", Figures(iops, 0, members), Figures(1000, 0, MEMBERS))
+    assert row.holds == holds
+
+
+def test_nine_of_ten_are_enough() -> None:
+    good = Row(KEY, "6.1", Figures(1000, 0, MEMBERS), Figures(1000, 0, MEMBERS))
+    bad = Row(KEY, "6.1", Figures(2000, 0, MEMBERS), Figures(1000, 0, MEMBERS))
+    idle = Row(KEY, "6.12", Figures(1000, 0, MEMBERS), Figures(0, 0, MEMBERS))
+    assert [one.holds for one in agreement.verdicts([*[good] * 9, bad, idle])] == [True, False]
+    assert not agreement.verdicts([*[good] * 8, bad])[0].holds
+
+
+def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
+    other = Key("other", KEY.labels)
+    first = Recording("6.1", {"fio": "3.33"}, {KEY: Figures(1.25, 0, MEMBERS)})
+    path = recordings.keep(tmp_path, first)
+    assert path == tmp_path / "lab" / "measured" / "6.1.json"
+    assert recordings.read(tmp_path)[0].cells[KEY] == Figures(1.2, 0, MEMBERS)
+    recordings.keep(tmp_path, Recording("6.1", {"fio": "3.39"}, {other: Figures(7, 0, MEMBERS)}))
+    recordings.keep(tmp_path, Recording("6.12", {}, {other: Figures(8, 0, MEMBERS)}))
+    old, new = recordings.read(tmp_path)
+    assert list(old.cells) == [other, KEY]
+    assert (old.around, new.kernel) == ({"fio": "3.39"}, "6.12")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is no recording: JSONDecodeError"),
+        ("[]", "is no recording: TypeError"),
+        ('{"kernel": "6.1"}', "is no recording: KeyError"),
+        ('{"kernel": "new", "measured_with": {}, "cells": []}', "expected a generation"),
+        ('{"kernel": "6.1", "measured_with": {}, "cells": [3]}', "is no recording"),
+    ],
+)
+def test_what_is_no_recording_is_said(tmp_path: Path, text: str, said: str) -> None:
+    recordings.folder(tmp_path).mkdir(parents=True)
+    (recordings.folder(tmp_path) / "6.1.json").write_text(text)
+    with pytest.raises(UsageError, match=said):
+        recordings.read(tmp_path)
+
+
+def test_misses_are_found_by_pattern(tmp_path: Path) -> None:
+    assert recordings.misses(tmp_path) == []
+    recordings.folder(tmp_path).mkdir(parents=True)
+    path = recordings.folder(tmp_path) / "misses.toml"
+    path.write_text('[[misses]]\ncell = "raid1 *"\nverdict = "open"\ntext = """\ntwo\nlines"""\n')
+    good = Row(KEY, "6.1", Figures(1000, 0, MEMBERS), Figures(1000, 0, MEMBERS))
+    bad = Row(KEY, "6.1", Figures(2000, 0, MEMBERS), Figures(1000, 0, MEMBERS))
+    ((row, miss),) = recordings.missed(recordings.misses(tmp_path), [good, bad])
+    assert row is bad
+    assert miss is not None
+    assert miss.text == "two lines"
+    path.write_text("misses = 3\n")
+    with pytest.raises(UsageError, match="makes no sense"):
+        recordings.misses(tmp_path)
+
+
+def test_rows_keep_what_json_can_say() -> None:
+    row = Row(KEY, "6.1", Figures(1000, 0, MEMBERS), Figures(1000, 0, MEMBERS))
+    assert json.loads(json.dumps(row.as_dict()))["holds"] is True

@@ -1,0 +1,170 @@
+"""`blklab validate --lab`, with a lab that boots nothing."""
+
+import json
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blklab.runners.base import Ledger
+from blklab.spec.cells import Cell, Plan
+from blklab.store.finished import Finished
+from tests.conftest import Run
+
+PAIR = """
+[devices.fast]
+kind = "throttled"
+iops_total = 400
+size = "64MiB"
+
+[devices.slow]
+kind = "throttled"
+iops_total = 100
+size = "64MiB"
+
+[stacks.raid1]
+level = 1
+members = ["fast", "slow"]
+
+[workloads.writes]
+rw = "randwrite"
+iodepth = 4
+time_based = true
+
+[settings]
+kernel = "6.1"
+runtime = "2s"
+ramp_time = "1s"
+"""
+
+
+class Lab:
+    """Says of every cell what a mirror's slowest member does."""
+
+    name = "lab"
+    slowest = 99.0
+    cells: list[str]
+
+    def __init__(self, **_options: Any) -> None:
+        Lab.cells = []
+
+    def alone(self) -> nullcontext[None]:
+        return nullcontext()
+
+    def check(self, plan: Plan) -> None:
+        pass
+
+    def environment(self) -> dict[str, Any]:
+        packages = {"fio": "3.33-3", "mdadm": "4.2-5", "lvm2": "2.03"}
+        guests = {kernel: {"packages": packages} for kernel in ("6.1", "6.12")}
+        return {"programs": {"qemu": "7.2.22"}, "guests": guests}
+
+    def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
+        for cell in cells:
+            ledger.begin(cell)
+            Lab.cells.append(cell.labels["stack"])
+            devices = [
+                {"name": device["name"], "ios": [0, 200], "leaf": True}
+                for device in cell.document["devices"]
+            ]
+            outcome = {
+                "read": {"iops": 0.0},
+                "write": {"iops": Lab.slowest},
+                "devices": devices,
+                "lab": {"kernel": "6.1.0-1-amd64", "accel": "tcg"},
+            }
+            ledger.end(cell, Finished(outcome, 0.1, [], ""))
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("blklab.runners.lab.runner.Lab", Lab)
+    monkeypatch.setattr(Lab, "slowest", 99.0)
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / "pair.toml").write_text(PAIR)
+    (tmp_path / "lab" / "short.toml").write_text(PAIR)
+    return tmp_path
+
+
+def test_both_runners_are_compared_and_kept(run: Run, directory: Path) -> None:
+    outcome = run("validate", "--reference", directory, "--lab", "--json", "--check")
+    assert outcome.status == 0, outcome.err
+    found = json.loads(outcome.out)
+    assert found["verdicts"] == [{"kernel": "6.1", "cells": 1, "within": 1, "holds": True}]
+    (row,) = found["rows"]
+    assert row["labels"] == {"stack": "raid1", "workload": "writes", "repeat": "1"}
+    assert row["measured"] == {
+        "read_iops": 0.0,
+        "write_iops": 99.0,
+        "members": {"fast": [0, 200], "slow": [0, 200]},
+    }
+    assert abs(row["error"]) < 0.05
+    kept = json.loads(run("runs", "list", "--json").out)
+    assert sorted(one["runner"] for one in kept) == ["lab", "sim"]
+
+
+def test_the_table_says_what_misses(run: Run, directory: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(Lab, "slowest", 200.0)
+    outcome = run("validate", "--reference", directory, "--lab", "pair", "--check")
+    assert outcome.status == 1
+    lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
+    assert any(line.startswith("pair raid1 writes ") and "missed" in line for line in lines)
+    assert any(line.startswith("6.1 1 0 0%") and "does not hold" in line for line in lines)
+    assert "6.1 pair raid1 writes open: nothing is known of it" in lines
+
+
+def test_what_was_recorded_needs_no_lab(run: Run, directory: Path, tmp_path: Path) -> None:
+    options = ("validate", "--reference", directory, "--lab", "pair")
+    assert run(*options, "--record", "--set", "kernel=6.12").status == 0
+    recorded = json.loads((directory / "lab" / "measured" / "6.12.json").read_text())
+    assert recorded["measured_with"] == {
+        "kernel": "6.1.0-1-amd64",
+        "fio": "3.33-3",
+        "mdadm": "4.2-5",
+        "QEMU": "7.2.22",
+        "accelerator": "tcg",
+    }
+    Lab.cells.clear()
+    report = tmp_path / "lab.md"
+    outcome = run(*options, "--recorded", "--check", "-o", report)
+    assert (outcome.status, Lab.cells) == (0, [])
+    text = report.read_text()
+    assert "## Agreement with the lab\n" in text
+    assert "Measured on 6.12 with kernel 6.1.0-1-amd64, fio 3.33-3, mdadm 4.2-5" in text
+    assert "| pair | raid1 writes |" in text
+
+
+def test_cells_are_resumed(run: Run, directory: Path) -> None:
+    options = ("validate", "--reference", directory, "--lab", "pair")
+    assert run(*options).status == 0
+    assert run(*options, "--resume").status == 0
+    assert Lab.cells == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--lab", "pairs"], "--lab: there is no suite 'pairs'; did you mean 'pair'"),
+        (["--lab", "--recorded"], "nothing of it is recorded"),
+        (["--lab", "--recorded", "--record"], "--record: --recorded measures nothing"),
+        (["--lab", "--explain"], "--explain: it is not of the lab"),
+        (["--recorded"], "--recorded: only --lab takes it"),
+        (["--set", "kernel=6.1"], "--set: only --lab takes it"),
+        (["--lab", "--only", "stack=raid7"], "--only stack=raid7: none of the 1 cells is so"),
+    ],
+)
+def test_what_makes_no_sense_is_said(
+    run: Run, directory: Path, options: list[str], said: str
+) -> None:
+    outcome = run("validate", "--reference", directory, *options)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert said in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_a_directory_without_experiments_is_said(run: Run, tmp_path: Path) -> None:
+    outcome = run("validate", "--reference", tmp_path, "--lab")
+    assert outcome.status == 2
+    assert "has no experiments (*.toml)" in outcome.err
