@@ -79,6 +79,16 @@ def ended(process: Process) -> bool:
         return True
 
 
+def killed_by(process: Process) -> int | None:
+    """Returns the signal that has ended a process, None if none has; before `stop` only."""
+    options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    with suppress(ChildProcessError):
+        found = os.waitid(os.P_PID, process.pid, options)
+        if found is not None and found.si_code in {os.CLD_KILLED, os.CLD_DUMPED}:
+            return found.si_status
+    return None
+
+
 def stop(process: Process) -> None:
     """Ends a process that leads a session of its own, and what is left of it: gently first.
 

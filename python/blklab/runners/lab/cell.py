@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from blklab.runners.fio.process import Live, Progress
 from blklab.runners.lab import files, load, watched
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.machine.boot import Machine
-from blklab.runners.lab.machine.disks import Shape
+from blklab.runners.lab.machine.disks import Disk, Shape
 from blklab.runners.lab.prepare import prepare
 from blklab.runners.lab.rates import Rates, rates
 from blklab.runners.lab.stacks import md, settings
@@ -84,7 +84,6 @@ def measure(
     disks = [machine.disk(shape) for shape in shapes(document)]
     wanted = rates(document, machine.accel)
     guest = Guest(machine.agent)
-    problems: list[str] = []
     try:
         for disk in disks:
             machine.throttle(disk, {})
@@ -93,17 +92,25 @@ def measure(
             target = build(guest, document, [disk.serial for disk in disks])
             settings.apply(guest, document["settings"])
             prepare(machine, guest, document, target, progress)
-        for disk, limits in zip(disks, wanted.limits, strict=True):
-            machine.throttle(disk, limits)
-        finished = _load(machine, guest, document, target, progress, traced, traces, wanted)
-    finally:
+            for disk, limits in zip(disks, wanted.limits, strict=True):
+                machine.throttle(disk, limits)
+            finished = _load(machine, guest, document, target, progress, traced, traces, wanted)
+    except BlklabError:  # if blklab is interrupted, the guest is thrown away as it is
         if machine.agent.connected:
-            for disk in disks:
-                machine.throttle(disk, {})
-            problems = guest.undo()
+            with suppress(BlklabError):
+                _take_down(machine, guest, disks)
+        raise
+    _take_down(machine, guest, disks)
+    return Finished(finished.outcome, time.monotonic() - began, finished.points, finished.raw)
+
+
+def _take_down(machine: Machine, guest: Guest, disks: Sequence[Disk]) -> None:
+    """Leaves nothing of a cell in the guest. Raises BlklabError if something stays."""
+    for disk in disks:
+        machine.throttle(disk, {})
+    problems = guest.undo()
     if problems:
         raise BlklabError(f"the stack cannot be taken down: {problems[0]}")
-    return Finished(finished.outcome, time.monotonic() - began, finished.points, finished.raw)
 
 
 def _load(

@@ -21,6 +21,7 @@ from blklab.runners.lab.image.build import Image, image
 from blklab.runners.lab.image.kernels import Own, Packaged
 from blklab.runners.lab.machine import accel, qemu
 from blklab.runners.lab.machine.boot import GuestLost, Machine, boot
+from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.spec.cells import Cell, Plan
 from blklab.store.finished import Finished
 from blklab.system.environment import environment
@@ -103,8 +104,9 @@ class Lab:
             for at, cell in enumerate(cells):
                 if not ledger.begin(cell):
                     continue
+                # Where one guest does not boot the next would not: that ends the campaign.
+                machine = machine or self._booted(kernel, cells[at:])
                 try:
-                    machine = machine or self._booted(kernel, cells[at:])
                     finished = self._measured(machine, cell)
                 except (EnvironmentLacks, UsageError):
                     raise
@@ -113,7 +115,7 @@ class Lab:
                     return list(cells[at + 1 :])
                 except BlklabError as error:
                     ledger.fail(cell, str(error))
-                    if machine is not None and not _tidy(machine):
+                    if not _tidy(machine):
                         return list(cells[at + 1 :])
                 else:
                     ledger.end(cell, finished)
@@ -150,8 +152,10 @@ class Lab:
                     traced=self._trace,
                     traces=self._traces / _folder(cell),
                 )
-        except GuestGone as error:
-            raise machine.lost(error) from None
+        except BlklabError as error:
+            if isinstance(error, GuestGone) or machine.ended:
+                raise machine.lost(error) from None
+            raise
 
 
 def _turn(cell: Cell) -> tuple[int, int]:
@@ -169,9 +173,10 @@ def _tidy(machine: Machine) -> bool:
     try:
         left = machine.agent.read(["/sys/block/md*/md/level", "/sys/block/dm-*/dm/name"])
         left |= machine.agent.read(["/sys/block/bcache*/size"])
+        mounts = machine.agent.read(["/proc/mounts"])["/proc/mounts"] or ""
     except BlklabError:
         return False
-    return not any(left.values())
+    return not any(left.values()) and f" {MOUNT} " not in mounts
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """A guest: booted, watched, and gone without a trace when the block ends."""
 
+import signal
 import socket
 import threading
 import time
@@ -24,6 +25,11 @@ HEARTBEAT: Final = 5.0
 
 HANGS: Final = 90.0
 """Seconds without an answer after which it is not: a busy host starves an emulated guest."""
+
+LAST: Final = 5.0
+"""Seconds that QEMU may take to end once its guest has."""
+
+COMPLAINTS: Final = ["dmesg", "--level=emerg,alert,crit,err,warn"]
 
 Limits = Mapping[str, int]
 """QEMU's limits by name: `iops_total`, `iops_read`, `iops_write`, `bps_total`, …; 0 is none."""
@@ -50,8 +56,18 @@ class GuestLost(BlklabError):
 class Machine:
     """A running guest. Use `boot`."""
 
-    def __init__(self, image: Image, shapes: Sequence[Shape], *, cpus: int, memory: int) -> None:
+    def __init__(
+        self,
+        image: Image,
+        shapes: Sequence[Shape],
+        *,
+        cpus: int,
+        memory: int,
+        hangs: float = HANGS,
+    ) -> None:
+        """`hangs` is for how long a guest may not answer before it is ended; s."""
         self.image = image
+        self._hangs = hangs
         self.accel = ""
         self.qemu_version = ""
         self.hello: Hello
@@ -121,16 +137,20 @@ class Machine:
         self.end()
 
     def end(self) -> None:
-        """Ends the guest."""
+        """Ends the guest: one that hangs would not even hear QEMU's own `quit`."""
         self._stop.set()
-        if hasattr(self, "_process") and not tied.ended(self._process):
-            with suppress(BlklabError):
-                self._qmp.call("quit")
+        if hasattr(self, "_process"):
+            self._process.kill()
         self._stack.close()
 
     def disk(self, shape: Shape) -> Disk:
         """Returns the disk of a shape."""
         return self._disks.disks[shape]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the guest is known to be no more."""
+        return not self.agent.connected or tied.ended(self._process)
 
     @property
     def results(self) -> Disk:
@@ -146,7 +166,7 @@ class Machine:
         except GuestGone:
             raise
         except BlklabError as error:
-            lines = kernel_log.since(self.agent.run(["dmesg"], check=False).stdout, began)
+            lines = kernel_log.since(self.agent.run(COMPLAINTS, check=False).stdout, began)
             if not lines:
                 raise
             raise BlklabError(f"{error} (the guest's kernel: {'; '.join(lines)})") from error
@@ -168,11 +188,12 @@ class Machine:
 
     def lost(self, error: BlklabError) -> GuestLost:
         """Returns why the guest ended, after `error` of its agent, and the console's last lines."""
-        if self._ended_by is None:
-            deadline = time.monotonic() + 10
-            while not tied.ended(self._process) and time.monotonic() < deadline:
-                time.sleep(0.05)
-        reason = self._ended_by or self.console.reason() or self._said() or str(error)
+        deadline = time.monotonic() + LAST
+        while not tied.ended(self._process) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        reason = (
+            self._ended_by or self.console.reason() or self._said() or self._died() or str(error)
+        )
         return GuestLost(f"the guest is lost: {reason}{self._last_lines()}")
 
     def _greet(self, patience: float) -> None:
@@ -198,8 +219,8 @@ class Machine:
                 answered = time.monotonic()
             elif tied.ended(self._process):
                 return
-            elif time.monotonic() - answered > HANGS:
-                self._kill(f"it did not answer for {HANGS:.0f} s")
+            elif time.monotonic() - answered > self._hangs:
+                self._kill(f"it did not answer for {self._hangs:.0f} s")
                 return
 
     def _heard(self, event: Mapping[str, Any]) -> None:
@@ -222,9 +243,18 @@ class Machine:
         lines = [line for line in self._errors.lines() if "warning:" not in line]
         return lines[-1] if lines else None
 
+    def _died(self) -> str | None:
+        """Returns which signal has ended QEMU, None if none has."""
+        number = tied.killed_by(self._process)
+        if number is None:
+            return None
+        name = signal.Signals(number).name
+        why = ", as the kernel does when memory runs out" if number == signal.SIGKILL else ""
+        return f"QEMU was killed by {name}{why}"
+
     def _last_lines(self) -> str:
         lines = self.console.lines()
-        return "".join(f"\n  | {line}" for line in lines)
+        return f" (its console's last lines: {' | '.join(lines)})" if lines else ""
 
     def _listened(self) -> None:
         self.console.join()

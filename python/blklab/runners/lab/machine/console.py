@@ -1,6 +1,7 @@
 """What the guest's kernel says: kept for errors, never read for results."""
 
 import os
+import re
 import threading
 from typing import Final
 
@@ -9,11 +10,23 @@ from blklab.text import printable
 MOST: Final = 256 << 10
 """Bytes that are kept: the last ones."""
 
-LINES: Final = 12
+LINES: Final = 6
 """Lines that an error shows."""
 
-WORTH: Final = ("Kernel panic", "blklab-agent:", "Out of memory", "BUG:", "Oops", "Call Trace")
-"""What a line that explains an end has in it."""
+LONGEST: Final = 160
+"""Characters of a line that it shows."""
+
+WORTH: Final = ("Kernel panic", "blklab-agent:", "Out of memory")
+"""What a line that explains an end has in it, the likeliest first."""
+
+_TIME: Final = re.compile(r"^\[\s*\d{1,9}\.\d{6}\]\s*", re.A)
+
+_DUMP: Final = re.compile(
+    r"CPU: |Hardware name: |Call Trace:|Code: |Kernel Offset: |Modules linked|---\[|</?[A-Z]+>$"
+    r"|(\? )?[\w.]+\+0x[0-9a-f]+/0x|[A-Z0-9]{2,4}: ?[0-9a-f]{4,}",
+    re.A,
+)
+"""How lines of a dump begin: registers, and what was called."""
 
 
 class Console:
@@ -27,23 +40,27 @@ class Console:
         self._thread.start()
 
     def lines(self) -> list[str]:
-        """Returns the last lines, harmless on a terminal."""
-        with self._lock:
-            text = self._kept.decode(errors="replace")
-        return [printable(line.strip()) for line in text.splitlines() if line.strip()][-LINES:]
+        """Returns the last lines, without times and dumps, harmless on a terminal."""
+        return [line for line in self._every() if not _DUMP.match(line)][-LINES:]
 
     def reason(self) -> str | None:
         """Returns the line that says best why a guest ended, None if none does."""
-        with self._lock:
-            text = self._kept.decode(errors="replace")
-        for line in text.splitlines():
-            if any(word in line for word in WORTH[:3]):
-                return printable(line.strip())[:200]
+        lines = self._every()
+        for words in WORTH:
+            for line in lines:
+                if words in line:
+                    return line
         return None
 
     def join(self) -> None:
         """Waits until everything has been read, once its writer has ended."""
         self._thread.join(5)
+
+    def _every(self) -> list[str]:
+        with self._lock:
+            text = self._kept.decode(errors="replace")
+        lines = (_TIME.sub("", line.strip()) for line in text.splitlines())
+        return [printable(line)[:LONGEST] for line in lines if line]
 
     def _read(self) -> None:
         while True:

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from blklab.errors import BlklabError
+from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.stacks import bcache, delay, filesystem, lvm, md
 from blklab.runners.lab.stacks.guest import Guest, Layer
 
@@ -19,11 +20,21 @@ def build(guest: Guest, document: Mapping[str, Any], serials: Sequence[str]) -> 
     # A member that is added, again or anew, must be one that mdadm can add.
     adds = bool(document["failures"]) or _rebuilds(document["stack"])
     md.configure(guest, bad_blocks=not adds)
-    path = _node(guest, document["stack"], disks, top=True)
-    if document["filesystem"] is None:
-        return path
-    kind = document["filesystem"]["type"]
-    return filesystem.create(guest, kind, path, document["stack"]) + "/data"
+    try:
+        path = _node(guest, document["stack"], disks, top=True)
+        if document["filesystem"] is None:
+            return path
+        kind = document["filesystem"]["type"]
+        return filesystem.create(guest, kind, path, document["stack"]) + "/data"
+    except GuestGone:
+        raise
+    except BlklabError as error:
+        if not guest.lacking:
+            raise
+        kernel = guest.agent.hello(1).kernel
+        raise BlklabError(
+            f"{error} (kernel {kernel} has no module {', '.join(guest.lacking)})"
+        ) from error
 
 
 def _disks(guest: Guest, document: Mapping[str, Any], serials: Sequence[str]) -> list[str]:

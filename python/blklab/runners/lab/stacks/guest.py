@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -44,6 +43,9 @@ class Guest:
 
     agent: Agent
     layers: list[Layer] = field(default_factory=list)
+    lacking: list[str] = field(default_factory=list)
+    """Modules that could not be loaded."""
+
     undoing: list[Callable[[], object]] = field(default_factory=list)
     starting: list[Callable[[], object]] = field(default_factory=list)
     """What begins together with the load: a resync, a recovery."""
@@ -112,6 +114,7 @@ class Guest:
         return problems
 
     def loaded(self, *modules: str) -> None:
-        """Loads modules, if they are not part of the kernel; what needs them fails otherwise."""
-        with suppress(BlklabError):
-            self.agent.run(["modprobe", "-a", "-q", *modules], timeout=PROGRAM)
+        """Loads modules; those that are not there may be part of the kernel."""
+        for module in modules:
+            if self.run("modprobe", "-q", module, check=False).status:
+                self.lacking.append(module)
