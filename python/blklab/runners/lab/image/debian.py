@@ -98,7 +98,8 @@ class Debian:
     def refresh(self, *, anyway: bool = False) -> None:
         """Asks for the packages' lists, if ours are older than a day or it is to be done `anyway`.
 
-        A source that does not answer is passed over, and old lists are better than none.
+        A source that does not answer is passed over, and old lists are better than none. Raises
+        EnvironmentLacks if there are none.
         """
         try:
             age = time.time() - self._stamp.stat().st_mtime
@@ -110,12 +111,19 @@ class Debian:
             (self._directory / part).mkdir(parents=True, exist_ok=True)
         (self._directory / "status").write_bytes(b"")
         self._note("asking for the lists of Debian's packages")
+        problem = None
         try:
             self._apt("apt-get", "update")
         except Failed as error:
+            problem = error
             self._note(f"some lists are missing: {error}")
         if self.kernels():
             self._stamp.touch()
+        elif problem is not None:
+            raise EnvironmentLacks(
+                f"the lists of Debian's packages cannot be had: {problem}",
+                "see whether `apt-get update` works on this machine",
+            )
 
     def kernels(self) -> dict[str, str]:
         """Returns the kernels for virtual machines in the lists we have: name and version.
