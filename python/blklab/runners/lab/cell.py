@@ -21,6 +21,9 @@ from blklab.runners.lab.stacks.build import build
 from blklab.runners.lab.stacks.guest import Guest
 from blklab.store.finished import Finished
 
+EVERY: Final = "all"
+"""What stands for every layer, to be traced."""
+
 TRACES: Final = "/run/blklab-trace"
 SPAN_MS: Final = 250
 """Between two readings of the devices' statistics: so well a load's begin and end are known."""
@@ -40,6 +43,23 @@ def shapes(document: Mapping[str, Any]) -> list[Shape]:
         )
         for at, device in enumerate(document["devices"])
     ]
+
+
+def layers(document: Mapping[str, Any]) -> set[str]:
+    """Returns the names of a cell's devices, arrays and volumes."""
+    return {device["name"] for device in document["devices"]} | set(_named(document["stack"]))
+
+
+def _named(node: Mapping[str, Any] | None) -> Iterator[str]:
+    if node is None or "device" in node:
+        return
+    ((kind, table),) = node.items()
+    yield table["name"]
+    for slot in table.get("members", []):
+        yield from _named(slot["node"] if kind == "md" else slot)
+    for key in ("origin", "backing", "cache"):
+        if key in table:
+            yield from _named(table[key])
 
 
 def _taken(
@@ -78,7 +98,7 @@ def measure(
 ) -> Finished:
     """Measures a cell. Raises BlklabError; the guest is ready for the next one then.
 
-    `traced` are layers whose events are recorded, by name (`all` for every one), into `traces`.
+    `traced` are layers whose events are recorded, by name or EVERY, into `traces`.
     """
     began = time.monotonic()
     disks = [machine.disk(shape) for shape in shapes(document)]
@@ -235,12 +255,12 @@ def _events(
 
 @contextmanager
 def _tracing(machine: Machine, guest: Guest, traced: Sequence[str]) -> Iterator[None]:
-    """Records the events of layers while the block runs. Raises BlklabError."""
+    """Records the events of layers while the block runs, as far as the cell has them."""
     known = {layer.name: layer for layer in guest.layers}
-    names = list(known) if "all" in traced else list(traced)
-    for name in names:
-        if name not in known:
-            raise BlklabError(f"--trace {name}: the cell has no such layer: {', '.join(known)}")
+    names = [name for name in known if name in traced or EVERY in traced]
+    if not names:
+        yield
+        return
     guest.run("rm", "-rf", TRACES)
     guest.run("mkdir", "-p", TRACES)
     devices = [word for name in names for word in ("-d", known[name].path)]

@@ -69,6 +69,11 @@ class Lab:
         """
         qemu.find()
         accel.candidates(self._accelerator)
+        known = {name for cell in plan.cells for name in lab_cell.layers(cell.document)}
+        for name in self._trace:
+            if name not in known | {lab_cell.EVERY}:
+                listed = ", ".join([lab_cell.EVERY, *sorted(known)])
+                raise UsageError(f"--trace {name}: no device or stack is called so: {listed}")
         for cell in plan.cells:
             jobfile.render(cell.document, Path("/"))
             self._image(cell.document["kernel"])
