@@ -117,12 +117,13 @@ def _read(path: Path) -> Recording:
 
 
 def keep(directory: Path, recording: Recording) -> Path:
-    """Writes a recording and returns its path; of other suites, what an older one has stays."""
-    suites = {one.suite for one in recording.cells}
+    """Writes a recording and returns its path.
+
+    Other cells of an older one stay if they were measured with the same: else they are dropped.
+    """
     older = next((one for one in read(directory) if one.kernel == recording.kernel), None)
-    kept = older.cells if older else {}
-    merged = {one: cell for one, cell in kept.items() if one.suite not in suites}
-    merged |= recording.cells
+    kept = older.cells if older is not None and older.around == recording.around else {}
+    merged = {**kept, **recording.cells}
     head = {"kernel": recording.kernel, "measured_with": dict(recording.around)}
     lines = [
         json.dumps({"suite": one.suite, "labels": dict(one.labels), **_rounded(cell)})
