@@ -229,7 +229,9 @@ def test_each_runner_says_what_it_needs(expand: Expand) -> None:
 
 def test_a_sweep_of_what_is_not_simulated(expand: Expand) -> None:
     models = "[devices.d]\nmodel = 'sm883'\n[stacks.disk]\ndevice = 'd'\n"
-    with pytest.raises(UsageError, match="nomerges: is not simulated: --on lab, --on host change it"):
+    with pytest.raises(
+        UsageError, match="nomerges: is not simulated: --on lab, --on host change it"
+    ):
         expand(models + "[sweep]\nnomerges = [2]", runner="sim")
     cells = expand(models + "[sweep]\nnr_requests = [32]\nread_ahead_kb = [0]", runner="sim").cells
     # Read-ahead changes nothing in a simulation: it is no cell.

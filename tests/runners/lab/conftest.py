@@ -1,3 +1,5 @@
+import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -6,7 +8,14 @@ from pathlib import Path
 import pytest
 
 import blklab
+from blklab.errors import BlklabError
 from blklab.runners.lab.agent import Agent
+from blklab.runners.lab.image import Image, Packaged, image
+from blklab.runners.lab.image.cache import directory
+from blklab.runners.lab.machine import qemu
+
+KERNEL = "6.1"
+"""That of the guests in these tests: all use one image."""
 
 BINARY = Path(str(blklab.__file__)).with_name("_agent")
 
@@ -44,3 +53,64 @@ def agent(
     with Agent(serving()[1]) as client:
         client.hello(30)
         yield client
+
+
+@pytest.fixture(autouse=True)
+def _emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has guests emulated, which works everywhere and is the same everywhere."""
+    monkeypatch.setenv("BLKLAB_ACCEL", "tcg")
+
+
+@pytest.fixture(scope="session")
+def guest_image() -> Image:
+    """The image of real guests, out of the user's cache, or made once for all tests."""
+    try:
+        qemu.find()
+        return image(Packaged(KERNEL), note=lambda _: None)
+    except BlklabError as error:
+        pytest.skip(f"no guest can be had: {error}")
+
+
+@pytest.fixture
+def cache(guest_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Makes a cache of the test's own, with the image in it, and returns the lab's part of it."""
+    assert guest_image.kernel.is_file()
+    root = tmp_path / "cache"
+    filled(root / "blklab" / "lab")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(root))
+    return root / "blklab" / "lab"
+
+
+def filled(ours: Path) -> None:
+    """Has a cache lead to what is in the user's."""
+    ours.mkdir(parents=True)
+    theirs = directory()
+    shutil.copyfile(theirs / "pointers.json", ours / "pointers.json")
+    for path in theirs.iterdir():
+        if path.is_dir():
+            (ours / path.name).symlink_to(path)
+
+
+def left(ours: Path) -> list[str]:
+    """Returns what is in a cache beside images, and what they are made of and found by."""
+    known = {"debian", "pointers.json", "lock"}
+    return [
+        path.name
+        for path in ours.iterdir()
+        if path.name not in known and path.name.split("-")[0] not in {"image", "kernel", "programs"}
+    ]
+
+
+def guests(ours: Path) -> list[int]:
+    """Returns the processes that run QEMU with an image of a cache of ours, by their ids."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if os.fsencode(qemu.PROGRAM) in words[0] and any(
+            word.startswith(os.fsencode(ours)) for word in words
+        ):
+            found.append(int(path.parent.name))
+    return found

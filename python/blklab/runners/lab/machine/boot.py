@@ -63,11 +63,8 @@ class Machine:
         *,
         cpus: int,
         memory: int,
-        hangs: float = HANGS,
     ) -> None:
-        """`hangs` is for how long a guest may not answer before it is ended; s."""
         self.image = image
-        self._hangs = hangs
         self.accel = ""
         self.qemu_version = ""
         self.hello: Hello
@@ -207,7 +204,7 @@ class Machine:
                     raise self.lost(error) from None
             if time.monotonic() > deadline:
                 raise Silent(
-                    f"the guest did not answer within {patience:.0f} s ({self.accel})"
+                    f"the guest did not answer within {patience:g} s ({self.accel})"
                     f"{self._last_lines()}"
                 )
 
@@ -219,8 +216,8 @@ class Machine:
                 answered = time.monotonic()
             elif tied.ended(self._process):
                 return
-            elif time.monotonic() - answered > self._hangs:
-                self._kill(f"it did not answer for {self._hangs:.0f} s")
+            elif time.monotonic() - answered > HANGS:
+                self._kill(f"it did not answer for {HANGS:g} s")
                 return
 
     def _heard(self, event: Mapping[str, Any]) -> None:

@@ -71,12 +71,12 @@ class Guest:
         found = self.agent.read([pattern])
         return {path: text.strip() for path, text in found.items() if text is not None}
 
-    def until(self, there: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+    def until(self, there: Callable[[], bool], what: str) -> None:
         """Waits until something is so. Raises BlklabError when it takes too long."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + PATIENCE
         while not there():
             if time.monotonic() > deadline:
-                raise BlklabError(f"{what}: not so after {patience:.0f} s")
+                raise BlklabError(f"{what}: not so after {PATIENCE:g} s")
             time.sleep(0.05)
 
     def mapped(self, name: str) -> str:

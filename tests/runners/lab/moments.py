@@ -1,0 +1,39 @@
+"""`python -m tests.runners.lab.moments ARGUMENTS…`: blklab, which says on stderr where it is."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from blklab.cli import main
+from blklab.runners.fio.process import Live
+from blklab.runners.lab import cell, load, runner
+
+
+def said(moment: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*arguments: Any, **named: Any) -> Any:
+        say(moment)
+        return function(*arguments, **named)
+
+    return called
+
+
+def say(moment: str) -> None:
+    print(f"at: {moment}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    setattr(runner, "boot", said("boot", runner.boot))  # noqa: B010
+    setattr(cell, "build", said("build", cell.build))  # noqa: B010
+    playing = load.play
+
+    def play(machine: Any, document: Any, target: Any, progress: Any, **named: Any) -> Any:
+        def told(live: Live) -> None:
+            say(live.phase)
+            progress(live)
+
+        if "phase" in named:  # which may be over before fio says anything
+            say(named["phase"])
+        return playing(machine, document, target, told, **named)
+
+    setattr(load, "play", play)  # noqa: B010
+    main(sys.argv[1:])
