@@ -21,6 +21,7 @@ from blklab.runners.lab.image.build import Image, image
 from blklab.runners.lab.image.kernels import Own, Packaged
 from blklab.runners.lab.machine import accel, qemu
 from blklab.runners.lab.machine.boot import GuestLost, Machine, boot
+from blklab.runners.lab.machine.disks import MOST, Shape
 from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.spec.cells import Cell, Plan
 from blklab.store.finished import Finished
@@ -100,7 +101,9 @@ class Lab:
         for kernel, group in itertools.groupby(ordered, key=lambda cell: cell.document["kernel"]):
             waiting = list(group)
             while waiting:
-                waiting = self._served(kernel, waiting, ledger)
+                many = _fitting(waiting)
+                left = self._served(kernel, waiting[:many], ledger)
+                waiting = left + waiting[many:]
 
     def _served(self, kernel: str, cells: Sequence[Cell], ledger: Ledger) -> list[Cell]:
         """Measures cells in one guest; returns those that are left when it is lost."""
@@ -120,24 +123,25 @@ class Lab:
                     return list(cells[at + 1 :])
                 except BlklabError as error:
                     ledger.fail(cell, str(error))
-                    if not _tidy(machine):
-                        return list(cells[at + 1 :])
                 else:
                     ledger.end(cell, finished)
+                if not _tidy(machine):
+                    return list(cells[at + 1 :])
             return []
         finally:
             if machine is not None:
                 machine.end()
 
     def _booted(self, kernel: str, cells: Sequence[Cell]) -> Machine:
-        shapes = [shape for cell in cells for shape in lab_cell.shapes(cell.document)]
-        guest = cells[0].document["lab"]
+        guest = cells[0].document["lab"]  # which nothing varies
         return boot(
             self._image(kernel),
-            list(dict.fromkeys(shapes)),
+            list(
+                dict.fromkeys(shape for cell in cells for shape in lab_cell.shapes(cell.document))
+            ),
             asked=self._accelerator,
-            cpus=max(cell.document["lab"]["cpus"] for cell in cells),
-            memory=max(guest["memory"], *(cell.document["lab"]["memory"] for cell in cells)),
+            cpus=guest["cpus"],
+            memory=guest["memory"],
             note=self._note,
         )
 
@@ -161,6 +165,16 @@ class Lab:
             if isinstance(error, GuestGone) or machine.ended:
                 raise machine.lost(error) from None
             raise
+
+
+def _fitting(cells: Sequence[Cell]) -> int:
+    """Returns how many cells, from the first on, one guest has disks for; one at least."""
+    shapes: set[Shape] = set()
+    for at, cell in enumerate(cells):
+        shapes |= set(lab_cell.shapes(cell.document))
+        if at and len(shapes) >= MOST:
+            return at
+    return len(cells)
 
 
 def _turn(cell: Cell) -> tuple[int, int]:

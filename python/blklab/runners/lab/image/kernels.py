@@ -65,7 +65,9 @@ def choose(wanted: str, offers: Collection[Offered]) -> Offered:
     near = sorted(offers, key=lambda offer: _distance(name, offer.name))[:_SHOWN]
     listed = ", ".join(offer.name.removesuffix(SUFFIX) for offer in near)
     more = ", …" if len(offers) > len(near) else ""
-    raise UsageError(f"no kernel {printable(wanted)!r} is on offer; there are {listed}{more}, or your own: --kernel")
+    raise UsageError(
+        f"no kernel {printable(wanted)!r} is on offer; there are {listed}{more}, or your own: --kernel"
+    )
 
 
 def _numbers(name: str) -> tuple[int, ...]:
