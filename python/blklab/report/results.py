@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from blklab.analysis.metrics import METRICS, leaves, watched
-from blklab.report import cells, terminal, words
+from blklab.report import cells, terminal, volumes, words
 from blklab.report.tables.base import Column, Table, text
 from blklab.text import printable
 
@@ -24,7 +24,10 @@ SPARE: Final = ("in queues", "99 %", "below")
 def show(console: "Console", plan: "Plan", results: "Sequence[Result]") -> None:
     """Prints the results of an experiment."""
     terminal.draw(console, table(plan, results))
-    for line in warnings(results):
+    rows = [(words.cells([result.number]), result.outcome) for result in results]
+    if (caches := volumes.caches(rows)) is not None:
+        terminal.draw(console, caches)
+    for line in [*warnings(results), *volumes.arrays(rows)]:
         console.print(f"note: {line}")
 
 

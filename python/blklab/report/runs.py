@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from blklab.report import terminal, words
+from blklab.report import terminal, volumes, words
 from blklab.report.tables.base import Column, Table, text
 from blklab.text import printable
 
@@ -56,6 +56,11 @@ def _states(row: "CampaignRow") -> str:
 def show_runs(console: "Console", campaign: "CampaignRow", found: "Sequence[Run]") -> None:
     """Prints a campaign: one line a run."""
     terminal.draw(console, runs(campaign, found))
+    rows = [(f"run {run.id}", run.outcome or {}) for run in found]
+    if (caches := volumes.caches(rows)) is not None:
+        terminal.draw(console, caches)
+    for line in volumes.arrays(rows):
+        console.print(f"* {line}")
     for run in found:
         if run.message:
             console.print(f"run {run.id} failed: {printable(run.message)}")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from blklab.analysis.metrics import WAYS, leaves, shares, watched
-from blklab.report import words
+from blklab.report import volumes, words
 from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tip
 from blklab.report.experiment.layout import colour, fewer, opacity, rows
 from blklab.report.experiment.view import STACK, Cell, View, best, grouped
@@ -24,7 +24,13 @@ def section(view: View) -> Section:
     charts = [chart for way in WAYS if (chart := _chart(view, shown, way))]
     tables = [
         table
-        for table in (*_trees(view), _table(view, view.order(best(view, cells, "iops"))))
+        for table in (
+            *_trees(view),
+            _table(view, view.order(best(view, cells, "iops"))),
+            volumes.caches(
+                [(view.name(cell), cell.runs[0].outcome or {}) for cell in view.order(view.cells)]
+            ),
+        )
         if table
     ]
     intro = "I/Os that reached the lowest devices: merged ones are one."

@@ -170,11 +170,31 @@ def _load(
     outcome["arrays"] = [report() for report in guest.reports]
     outcome["mdstat"] = guest.read("/proc/mdstat")
     outcome["lab"] = _circumstances(machine, guest, document, wanted)
-    outcome["warnings"] = [*_scaled(wanted), *outcome["warnings"], *seen.problems, *failing]
+    outcome["warnings"] = [
+        *_scaled(wanted),
+        *_busy(seen.cpu),
+        *outcome["warnings"],
+        *seen.problems,
+        *failing,
+    ]
     if traced and traces is not None:
         files.save(machine, f"{TRACES}/*", traces)
         outcome["lab"]["traces"] = str(traces)
     return Finished(outcome, 0.0, [*measured.series, *seen.points], ran.output)
+
+
+BUSY: Final = 0.9
+"""Share of the guest's processors from which on they, and not the disks, may set the pace."""
+
+
+def _busy(cpu: Mapping[str, float]) -> list[str]:
+    busy = cpu["user"] + cpu["system"] + cpu["irq"]
+    if busy < BUSY:
+        return []
+    return [
+        f"the guest's processors were busy for {100 * busy:.0f} % of the time: these may be their"
+        " rates, not the disks'; a larger lab.scale, or more lab.cpus, tells"
+    ]
 
 
 QUEUE: Final = ("scheduler", "nr_requests", "rotational", "max_sectors_kb", "wbt_lat_usec")

@@ -66,7 +66,8 @@ def choose(wanted: str, offers: Collection[Offered]) -> Offered:
     listed = ", ".join(offer.name.removesuffix(SUFFIX) for offer in near)
     more = ", …" if len(offers) > len(near) else ""
     raise UsageError(
-        f"no kernel {printable(wanted)!r} is on offer; there are {listed}{more}, or your own: --kernel"
+        f"no kernel {printable(wanted)!r} is on offer; there are {listed}{more}, or your own"
+        " (--kernel)"
     )
 
 
