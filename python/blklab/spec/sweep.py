@@ -23,6 +23,9 @@ QUEUE: Final = (
 )
 """Of devices: /sys/block/*/queue (Documentation/ABI/stable/sysfs-block), and device/queue_depth."""
 
+OF_REQUESTS: Final = frozenset({"scheduler", "nr_requests", "wbt_lat_usec"})
+"""Those of them that mean nothing to a device without a request queue (md, most dm)."""
+
 MD: Final = ("stripe_cache_size", "group_thread_cnt", "sync_speed_min", "sync_speed_max")
 """Of arrays: /sys/block/md*/md (Documentation/admin-guide/md.rst)."""
 

@@ -16,6 +16,7 @@ from typing import Final
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.host import journal as journals
 from blklab.runners.host.journal import Journal
+from blklab.spec.sweep import OF_REQUESTS
 from blklab.system.identity import Device, of_node
 from blklab.system.layers import Layer
 from blklab.system.roots import Roots, entries, text
@@ -41,9 +42,6 @@ FILES: Final = {
     "sync_speed_max": "md/sync_speed_max",
 }
 """Keys of devices, and their files below the device's directory in sysfs."""
-
-OF_REQUESTS: Final = frozenset({"scheduler", "nr_requests", "wbt_lat_usec"})
-"""Keys that mean nothing to a device without a request queue (md, most dm)."""
 
 ALSO: Final = {
     "scheduler": ("nr_requests", "wbt_lat_usec"),

@@ -20,6 +20,7 @@ from blklab.runners.lab.stacks import md, settings
 from blklab.runners.lab.stacks.build import build
 from blklab.runners.lab.stacks.guest import Guest
 from blklab.store.finished import Finished
+from blklab.system.pressure import Waiting
 
 EVERY: Final = "all"
 """What stands for every layer, to be traced."""
@@ -157,10 +158,12 @@ def _load(
         for start in guest.starting:
             start()
         failing = around.enter_context(_failing(guest, document))
+        waiting = Waiting()
         reading = around.enter_context(
             machine.agent.sampling(span_ms, ["/proc/diskstats", "/proc/stat"])
         )
         ran = load.play(machine, document, target, progress, log_ms=log_ms)
+        waited = waiting.share()
     measured = figures(ran, interval_ns, log_ms)
     seen = watched.watched(guest, reading.samples, document)
     outcome = measured.outcome
@@ -169,7 +172,7 @@ def _load(
     outcome["cpu"] = seen.cpu
     outcome["arrays"] = [report() for report in guest.reports]
     outcome["mdstat"] = guest.read("/proc/mdstat")
-    outcome["lab"] = _circumstances(machine, guest, document, wanted)
+    outcome["lab"] = {**_circumstances(machine, guest, document, wanted), "waited": waited}
     outcome["warnings"] = [
         *_scaled(wanted),
         *_busy(seen.cpu),

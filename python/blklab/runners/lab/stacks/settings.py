@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from blklab.errors import BlklabError
 from blklab.runners.lab.stacks.build import changed
 from blklab.runners.lab.stacks.guest import Guest
-from blklab.spec.sweep import MD, QUEUE, VM
+from blklab.spec.sweep import MD, OF_REQUESTS, QUEUE, VM
 
 
 def apply(guest: Guest, settings: Mapping[str, str]) -> None:
@@ -21,7 +21,8 @@ def apply(guest: Guest, settings: Mapping[str, str]) -> None:
         if kind is None:
             raise BlklabError(f"setting {key}: not known in the lab")
         name = f"device/{key}" if key == "queue_depth" else f"{kind}/{key}"
-        paths = [f"/sys/block/{layer.kernel}/{name}" for layer in guest.layers]
+        layers = [one for one in guest.layers if one.kind == "disk" or key not in OF_REQUESTS]
+        paths = [f"/sys/block/{layer.kernel}/{name}" for layer in layers]
         there = [path for path in paths if guest.read(path) is not None]
         if not there:
             raise BlklabError(f"setting {key}: no device of the guest has it")

@@ -1,0 +1,33 @@
+"""How long something waited for a processor of this machine: pressure stall information."""
+
+import re
+import time
+
+from blklab.system.roots import Roots, text
+
+
+def waited_us(roots: Roots) -> int | None:
+    """Returns for how long a task has waited for a CPU since boot, µs.
+
+    None before 4.20 and where it is switched off. Documentation/accounting/psi.rst: the total of
+    the line `some` of /proc/pressure/cpu.
+    """
+    said = text(roots.proc / "pressure/cpu")
+    match = re.match(r"some .*?\btotal=(\d{1,20})", said or "", re.A)
+    return int(match[1]) if match else None
+
+
+class Waiting:
+    """Measures for which share of the time something waited, from when it was made."""
+
+    def __init__(self, roots: Roots | None = None) -> None:
+        self._roots = roots or Roots()
+        self._began = time.monotonic()
+        self._before = waited_us(self._roots)
+
+    def share(self) -> float | None:
+        """Returns the share so far, 0 to 1; None where the kernel does not say."""
+        after, seconds = waited_us(self._roots), time.monotonic() - self._began
+        if self._before is None or after is None or seconds <= 0:
+            return None
+        return min(1.0, (after - self._before) / 1e6 / seconds)
