@@ -136,6 +136,14 @@ def test_what_was_recorded_needs_no_lab(run: Run, directory: Path, tmp_path: Pat
     assert "| pair | raid1 writes |" in text
 
 
+def test_a_suite_without_such_cells_is_left_out(run: Run, directory: Path) -> None:
+    (directory / "lab" / "other.toml").write_text(PAIR.replace("raid1", "mirror"))
+    outcome = run("validate", "--reference", directory, "--lab", "--only", "stack=m*", "--json")
+    assert outcome.status == 0, outcome.err
+    assert [row["suite"] for row in json.loads(outcome.out)["rows"]] == ["other"]
+    assert Lab.cells == ["mirror"]
+
+
 def test_cells_are_resumed(run: Run, directory: Path) -> None:
     options = ("validate", "--reference", directory, "--lab", "pair")
     assert run(*options).status == 0

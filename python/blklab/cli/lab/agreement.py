@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from blklab.runners.lab.runner import Lab
     from blklab.runners.result import Result
     from blklab.spec.cells import Plan
+    from blklab.spec.overrides import Change
 
 
 @dataclass(frozen=True)
@@ -120,27 +121,25 @@ def _measured(wanted: Wanted) -> "tuple[list[tuple[Recording, list[Row]]], list[
 
     paths = recordings.suites(wanted.directory, wanted.suite)
     extra = changes(wanted.settings)
-    plans = {
-        runner: [cells.plan(path, changes=extra, only=wanted.only, runner=runner) for path in paths]
-        for runner in (cells.LAB, cells.SIM)
-    }
+    theirs = _plans(wanted, paths, extra, cells.LAB)
+    ours = _plans(wanted, paths, extra, cells.SIM)
     lab = Lab(accelerator=wanted.accel, note=note)
-    for plan in plans[cells.LAB]:
+    for plan in theirs:
         lab.check(plan)
     predicted: dict[str, dict[Key, Figures]] = {}
     given: dict[str, dict[Key, Figures]] = {}
     failed: list[str] = []
     around: dict[str, dict[str, str]] = {}
-    for theirs, ours in zip(plans[cells.LAB], plans[cells.SIM], strict=True):
-        simulated, wrong = measured(Simulator(None), ours, wanted.store, keep=True, resume=False)
+    for real, model in zip(theirs, ours, strict=True):
+        simulated, wrong = measured(Simulator(None), model, wanted.store, keep=True, resume=False)
         failed += wrong
-        results, wrong = measured(lab, theirs, wanted.store, keep=True, resume=wanted.resume)
+        results, wrong = measured(lab, real, wanted.store, keep=True, resume=wanted.resume)
         failed += wrong
         for kept, some in ((predicted, simulated), (given, results)):
-            for kernel, one, figures in _figures(ours, some):
+            for kernel, one, figures in _figures(model, some):
                 kept.setdefault(kernel, {})[one] = figures
         for result in results:
-            around.setdefault(_kernel(theirs, result), _around(lab, theirs, result))
+            around.setdefault(_kernel(real, result), _around(lab, real, result))
     found = []
     for kernel, cells_of in given.items():
         recording = recordings.Recording(kernel, around[kernel], cells_of)
@@ -148,6 +147,32 @@ def _measured(wanted: Wanted) -> "tuple[list[tuple[Recording, list[Row]]], list[
             note(f"kept in {recordings.keep(wanted.directory, recording)}")
         found.append((recording, agreement.rows(kernel, predicted.get(kernel, {}), cells_of)))
     return found, failed
+
+
+def _plans(
+    wanted: Wanted, paths: "Sequence[Path]", extra: "Sequence[Change]", runner: str
+) -> "list[Plan]":
+    """Returns the plan of each suite that has cells that are wanted.
+
+    Raises UsageError if none has, and for an experiment that makes no sense.
+    """
+    from blklab.errors import UsageError
+    from blklab.spec import cells
+
+    found: list[Plan] = []
+    lacking: list[UsageError] = []
+    for path in paths:
+        plan = cells.plan(path, changes=extra, runner=runner)
+        if not wanted.only:
+            found.append(plan)
+            continue
+        try:
+            found.append(cells.plan(path, changes=extra, only=wanted.only, runner=runner))
+        except UsageError as error:
+            lacking.append(error)
+    if not found:
+        raise lacking[0]
+    return found
 
 
 def _figures(plan: "Plan", results: "Sequence[Result]") -> "list[tuple[str, Key, Figures]]":
