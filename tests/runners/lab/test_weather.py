@@ -4,7 +4,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ def during(monkeypatch: pytest.MonkeyPatch) -> During:
         acted: list[threading.Thread] = []
 
         def acting(machine: Machine) -> None:
-            with pytest.MonkeyPatch.context(), ignored():
+            with suppress(BlklabError):  # the guest may end in the midst of it
                 act(machine)
 
         def play(machine: Machine, document: Any, target: Any, progress: Any, **named: Any) -> Any:
@@ -68,15 +68,6 @@ def during(monkeypatch: pytest.MonkeyPatch) -> During:
         monkeypatch.setattr(load, "play", play)
 
     return during
-
-
-@contextmanager
-def ignored() -> Iterator[None]:
-    """The guest may end in the midst of what is done to it."""
-    try:
-        yield
-    except BlklabError:
-        pass
 
 
 def experiment(tmp_path: Path, text: str) -> Path:
@@ -150,11 +141,12 @@ members = ["disk", "other"]
 [workloads.unknown]
 rw = "randread"
 size = "32MiB"
-options = { ioengine = "nosuch" }
+options = { cpus_allowed = "63" }
 [workloads.hungry]
 rw = "randread"
 bs = "1MiB"
-iodepth = 900
+iodepth = 200
+numjobs = 4
 size = "900MiB"
 [workloads.reads]
 rw = "randread"
@@ -187,7 +179,7 @@ def test_cells_that_fail_in_one_guest(
     assert cells["bare", "reads"].state == "done"
     unknown, hungry = (cells["bare", name].message or "" for name in ("unknown", "hungry"))
     assert unknown.startswith("fio failed in the guest: ")
-    assert "nosuch" in unknown
+    assert "63" in unknown
     assert "Out of memory: Killed process" in hungry
     assert "(fio)" in hungry
     for name in ("unknown", "hungry", "reads"):
@@ -205,10 +197,15 @@ def test_a_stack_that_stays_does_not_spoil_the_next(
     during(lambda machine: machine.agent.run(holding))
     path = experiment(tmp_path, MIRROR + "[matrix]\niodepth = [4, 8]\n")
     outcome = run("run", path, "--on", "lab")
-    assert outcome.status == 1
-    said = "the stack cannot be taken down: /dev/md0 stopped: not so after 2 s"
-    assert said in outcome.err
-    assert stored() == [("failed", said), ("done", None)]
+    assert outcome.status == 0, outcome.err
+    assert stored() == [("done", None), ("done", None)]
+    first, second = (
+        (one.outcome or {})["warnings"]
+        for one in query.runs_of(Store(), query.all_campaigns(Store())[0].number)
+    )
+    said = "after the load: the stack cannot be taken down: /dev/md0 stopped: not so after 2 s"
+    assert said in first
+    assert said not in second
     assert guests(cache) == []
 
 
