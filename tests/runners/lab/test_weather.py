@@ -143,7 +143,7 @@ rw = "randread"
 size = "32MiB"
 options = { cpus_allowed = "63" }
 [workloads.hungry]
-rw = "randread"
+rw = "randwrite"
 bs = "1MiB"
 iodepth = 200
 numjobs = 4
