@@ -72,6 +72,20 @@ def test_a_cell_says_where_what_and_how(expand: Expand, tmp_path: Path) -> None:
     assert cell.labels == {"stack": "disk", "workload": "reads", "repeat": "1"}
 
 
+def test_sizes_mean_the_same_to_fio(expand: Expand) -> None:
+    """To fio, `KiB` are 1000 bytes unless it is told otherwise (fio(1), kb_base)."""
+
+    def words(new: str) -> dict[str, str]:
+        (cell,) = expand(old='bs = "4k"', new=new).cells
+        found: dict[str, str] = cell.document["jobs"][0]["options"]
+        return found
+
+    assert words('bs = "4KiB,1 MiB"')["bs"] == "4K,1M"
+    assert words('bssplit = "4KiB/60:64kib/40"')["bssplit"] == "4K/60:64k/40"
+    assert words('blockalign = "8KiB"')["blockalign"] in {"8K", "8192"}
+    assert words('rate = "10MiB"')["rate"] == "10M"
+
+
 def test_one_file_serves_every_cell_on_a_target(expand: Expand) -> None:
     more = (
         "[workloads.far]\nsize = '32MiB'\noffset = '1GiB'\noffset_increment = '1GiB'\nnumjobs = 3"

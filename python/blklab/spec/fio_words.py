@@ -87,6 +87,17 @@ LARGEST_BLOCK: Final = 1 << 30
 _PERCENT: Final = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s?%", re.A)
 
 
+_BINARY: Final = re.compile(r"(\d)\s?([kmgtpe])ib", re.I | re.A)
+
+
+def sizes_for_fio(text: str) -> str:
+    """Returns sizes as fio reads them: for it `4k` is 4096 bytes and `4KiB` 4000 (fio(1), kb_base).
+
+    To experiment files both are 4096.
+    """
+    return _BINARY.sub(r"\1\2", text)
+
+
 def block_size(text: str) -> int:
     """Returns the bytes of one block size: whole sectors."""
     size = units.parse_size(text)

@@ -21,6 +21,9 @@ AS_THEY_ARE: Final = (
 )
 """Words of a job that fio has as well, with the same meaning and units."""
 
+SIZES: Final = frozenset({"bs", "bssplit", "blockalign", "rate"})
+"""Those that are sizes, or have some."""
+
 DEFAULTS: Final = {"blockalign": None, "iodepth_low": 0, "fsync": 0}
 """Words that are left to fio with this value."""
 
@@ -144,7 +147,7 @@ def options(job: Job, place: Target, path: str) -> dict[str, str]:
     for key in AS_THEY_ARE:
         value = getattr(job, key)
         if value is not None and DEFAULTS.get(key, ...) != value:
-            words[key] = str(value)
+            words[key] = fio_words.sizes_for_fio(str(value)) if key in SIZES else str(value)
     if job.bssplit is None:
         words.setdefault("bs", "4k")
     words["direct"] = str(int(job.direct))

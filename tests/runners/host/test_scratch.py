@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.runners.host import scratch as module
 from blklab.runners.fio import layout
+from blklab.runners.host import scratch as module
 from blklab.runners.host.journal import Directory, Journal
 from blklab.runners.host.restore import restore
 from blklab.runners.host.scratch import remove, scratch

@@ -18,7 +18,8 @@ def said(moment: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def say(moment: str) -> None:
-    print(f"at: {moment}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"at: {moment}\n")
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":

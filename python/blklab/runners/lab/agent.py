@@ -21,7 +21,8 @@ from blklab.text import printable
 __all__ = ["Agent", "Exported", "GuestFailed", "GuestGone", "Hello", "Ran", "Sample", "Sampling"]
 
 COMPLAINT: Final = re.compile(
-    r"error|cannot|can't|unable|fail|must|support|invalid|no such|denied|busy|too \w+|refus|panic",
+    r"error|cannot|can't|unable|fail|must|support|invalid|no such|denied|busy|too \w+|refus|panic"
+    r"|out of memory",
     re.I | re.A,
 )
 """What a line that says what is wrong has in it, of the programs and kernels that were seen."""

@@ -52,7 +52,7 @@ def pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretend:
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     made = Image(tmp_path / "vmlinuz", tmp_path / "initrd", "6.1.0-1", {}, "0")
-    monkeypatch.setattr(runner, "image", lambda _kernel, *, note: made)
+    monkeypatch.setattr(runner, "image", lambda _kernel, **_: made)
     monkeypatch.setattr("blklab.runners.lab.machine.boot.LAST", 0.2)
 
     def pretend(text: str) -> None:

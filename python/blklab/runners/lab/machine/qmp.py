@@ -55,8 +55,8 @@ class Qmp:
             raise BlklabError(f"QEMU is gone: {command} was not heard") from None
         with self._answered:
             if not self._answered.wait_for(lambda: self._answer or self._gone, PATIENCE):
-                raise BlklabError(f"QEMU does not answer {command} within {PATIENCE:.0f} s")
-            answer = self._taken()
+                raise BlklabError(f"QEMU does not answer {command} within {PATIENCE:g} s")
+            answer = self._answer
         if answer is None:
             raise BlklabError(f"QEMU is gone: it did not answer {command}")
         if "error" in answer:
@@ -65,13 +65,12 @@ class Qmp:
             raise BlklabError(f"QEMU refuses {command}: {printable(str(reason))}")
         return answer.get("return")
 
-    def _taken(self) -> Mapping[str, Any] | None:
-        return self._answer
-
     def _listen(self) -> None:
         with suppress(OSError, ValueError), self._socket.makefile("rb") as lines:
             for line in lines:
                 said = json.loads(line)
+                if not isinstance(said, dict):
+                    break
                 if "event" in said:
                     self._heard(said)
                 elif "return" in said or "error" in said:

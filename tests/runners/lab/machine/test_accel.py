@@ -1,0 +1,79 @@
+"""Which accelerator is tried, by what a machine has: made /proc and /dev trees."""
+
+from pathlib import Path
+
+import pytest
+
+from blklab.errors import EnvironmentLacks, UsageError
+from blklab.runners.lab.machine import accel
+from blklab.system.roots import Roots
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Roots:
+    """A machine on which KVM works."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("BLKLAB_ACCEL")
+    roots = Roots(proc=tmp_path / "proc", dev=tmp_path / "dev")
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "kvm").touch()
+    (tmp_path / "proc" / "sys" / "kernel" / "random").mkdir(parents=True)
+    booted(roots, "one")
+    (tmp_path / "proc" / "cpuinfo").write_text("flags\t\t: fpu vme vmx sse\n")
+    return roots
+
+
+def booted(roots: Roots, boot: str) -> None:
+    (roots.proc / "sys" / "kernel" / "random" / "boot_id").write_text(f"{boot}\n")
+
+
+def test_kvm_first_then_emulation(machine: Roots) -> None:
+    assert accel.candidates(None, machine) == ["kvm", "tcg"]
+    assert accel.candidates("auto", machine) == ["kvm", "tcg"]
+    assert accel.candidates("kvm", machine) == ["kvm"]
+    assert accel.candidates("tcg", machine) == ["tcg"]
+
+
+def test_the_environment_chooses_unless_it_is_asked(
+    machine: Roots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BLKLAB_ACCEL", "tcg")
+    assert accel.candidates(None, machine) == ["tcg"]
+    assert accel.candidates("kvm", machine) == ["kvm"]
+    monkeypatch.setenv("BLKLAB_ACCEL", "xen")
+    with pytest.raises(UsageError, match="accelerator 'xen': allowed: auto, kvm, tcg"):
+        accel.candidates(None, machine)
+
+
+def test_amds_virtualisation_does_as_well(machine: Roots) -> None:
+    (machine.proc / "cpuinfo").write_text("flags\t\t: fpu svm\n")
+    assert accel.candidates(None, machine) == ["kvm", "tcg"]
+
+
+def test_without_the_processors_virtualisation(machine: Roots) -> None:
+    (machine.proc / "cpuinfo").write_text("flags\t\t: fpu vmxnet svm_lock\n")
+    assert accel.candidates(None, machine) == ["tcg"]
+    with pytest.raises(EnvironmentLacks, match=r"virtualisation \(vmx, svm\) is not there; use --"):
+        accel.candidates("kvm", machine)
+
+
+def test_without_the_device(machine: Roots) -> None:
+    (machine.dev / "kvm").unlink()
+    assert accel.candidates(None, machine) == ["tcg"]
+    with pytest.raises(EnvironmentLacks, match=r"KVM cannot be used: there is no .*/kvm"):
+        accel.candidates("kvm", machine)
+
+
+def test_a_device_for_others(machine: Roots, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda _path, _mode: False)
+    assert accel.candidates(None, machine) == ["tcg"]
+    with pytest.raises(EnvironmentLacks, match="permission denied"):
+        accel.candidates("kvm", machine)
+
+
+def test_that_it_hangs_is_known_until_the_next_boot(machine: Roots) -> None:
+    accel.remember(machine)
+    assert accel.candidates(None, machine) == ["tcg"]
+    assert accel.candidates("kvm", machine) == ["kvm"], "who asks for it gets it"
+    booted(machine, "two")
+    assert accel.candidates(None, machine) == ["kvm", "tcg"]

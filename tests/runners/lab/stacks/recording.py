@@ -1,0 +1,77 @@
+"""A guest that records what it is asked, and has the files that a test gives it."""
+
+import fnmatch
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from blklab.errors import BlklabError
+from blklab.runners.lab.agent import Agent, GuestFailed, Hello, Ran
+from blklab.runners.lab.stacks.guest import Guest, Layer
+
+Answer = str | int | Callable[[list[str]], Ran]
+
+
+@dataclass
+class Recorder:
+    """Is asked as the agent is; `ran` are commands, `wrote` paths and texts."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    """By how a command begins: its output, or its status."""
+
+    ran: list[str] = field(default_factory=list)
+    wrote: list[tuple[str, str]] = field(default_factory=list)
+    on: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Files that come to be with a command that begins so, or a write to that path."""
+
+    def run(self, argv: Sequence[str], *, check: bool = True, **_named: Any) -> Ran:
+        """Records a command."""
+        command = " ".join(argv)
+        self.ran.append(command)
+        self._come(command)
+        for beginning, answer in self.answers.items():
+            if command.startswith(beginning):
+                status = answer if isinstance(answer, int) else 0
+                if status and check:
+                    raise GuestFailed(f"in the guest: {command} ended with status {status}")
+                return Ran(status, answer if isinstance(answer, str) else "", "", False, 1)
+        return Ran(0, "", "", False, 1)
+
+    def read(self, paths: Sequence[str]) -> dict[str, str | None]:
+        """Returns files."""
+        found: dict[str, str | None] = {}
+        for path in paths:
+            if "*" in path:
+                names = [name for name in self.files if fnmatch.fnmatchcase(name, path)]
+                same = [name for name in names if name.count("/") == path.count("/")]
+                found |= {name: self.files[name] for name in sorted(same)}
+            else:
+                found[path] = self.files.get(path)
+        return found
+
+    def write(self, path: str, text: str) -> None:
+        """Records a write."""
+        self.wrote.append((path, text))
+        if path.startswith("/sys/refused"):
+            raise BlklabError(f"{path}: Invalid argument")
+        self._come(path)
+        if path in self.files:
+            self.files[path] = text
+
+    def hello(self, _timeout: float) -> Hello:
+        """Says which kernel it is."""
+        return Hello(1, "1.0", "6.1.0-9", "x86_64", ())
+
+    def _come(self, what: str) -> None:
+        for beginning, files in self.on.items():
+            if what.startswith(beginning):
+                self.files |= files
+
+
+def guest(recorder: Recorder, *disks: str) -> Guest:
+    """Returns a guest with disks vda, vdb, … by these names."""
+    made = Guest(cast("Agent", recorder))
+    for letter, name in zip("abcdefgh", disks, strict=False):
+        made.layers.append(Layer(name, "disk", f"vd{letter}", name))
+    return made

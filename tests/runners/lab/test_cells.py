@@ -1,0 +1,209 @@
+"""The lab, briefly: one real guest measures every kind of stack."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blklab.runners.lab.image import Image
+from blklab.runners.lab.runner import Lab
+from blklab.runners.lab.stacks import filesystem
+from blklab.spec.cells import Cell, plan
+from tests.conftest import Run
+from tests.runners.collecting import Collected
+from tests.runners.conftest import reads
+from tests.runners.lab.conftest import guests, left
+
+pytestmark = pytest.mark.guest
+
+DEVICES = """
+[devices]
+fast = { kind = "throttled", iops_total = 1000, size = "64MiB" }
+slow = { kind = "throttled", iops_total = 200, size = "64MiB" }
+traced = { kind = "throttled", iops_total = 1000, size = "64MiB" }
+watched = { kind = "throttled", iops_total = 200, size = "64MiB" }
+third = { kind = "throttled", iops_total = 1000, size = "64MiB" }
+large = { kind = "throttled", iops_total = 1000, size = "256MiB" }
+"""
+
+BARE = (
+    DEVICES
+    + """
+[stacks.raid1]
+level = 1
+members = ["traced", "watched"]
+[stacks.near]
+level = 10
+layout = "n2"
+members = ["fast", "slow"]
+[stacks.frail]
+level = 1
+bitmap = true
+members = ["fast", "third"]
+fail = [{ member = "third", at = "500ms", re_add = "2s" }]
+[stacks.cached]
+kind = "lvmcache"
+origin = "slow"
+cache = "large"
+[stacks.bcached]
+kind = "bcache"
+backing = "slow"
+bucket = "128KiB"
+cache = "large"
+[workloads.reads]
+rw = "randread"
+bs = "4k"
+iodepth = 32
+size = "8MiB"
+time_based = true
+[settings]
+kernel = "6.1"
+runtime = "3s"
+"""
+)
+
+WITH_FILES = (
+    DEVICES
+    + """
+[stacks.striped]
+level = 5
+chunk = "64KiB"
+members = ["fast", "slow", "third"]
+[workloads.writes]
+rw = "randwrite"
+bs = "4KiB"
+iodepth = 4
+size = "4MiB"
+[settings]
+kernel = "6.1"
+filesystem = "ext4"
+runtime = "1s"
+"""
+)
+
+
+class Measured:
+    """What every cell measured, by its stack, and what else was seen."""
+
+    def __init__(self, folder: Path) -> None:
+        self.traces = folder / "traces"
+        self.options = ""
+        self.outcomes: dict[str, dict[str, Any]] = {}
+        self.failed: dict[str, str] = {}
+        self.guests: list[int] = []
+        self.left: list[str] = []
+
+
+@pytest.fixture(scope="module")
+def measured(guest_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """Measures all cells, in one guest."""
+    assert guest_image.kernel.is_file()
+    folder = tmp_path_factory.mktemp("cells")
+    found = Measured(folder)
+    cells: list[Cell] = []
+    for name, text in (("bare", BARE), ("files", WITH_FILES)):
+        path = folder / f"{name}.toml"
+        path.write_text(text)
+        cells += [
+            replace(cell, number=len(cells) + at + 1)
+            for at, cell in enumerate(plan(path, runner="lab").cells)
+        ]
+    create = filesystem.create
+
+    def created(guest: Any, *arguments: Any) -> str:
+        directory = create(guest, *arguments)
+        found.options = guest.read("/proc/fs/ext4/md0/options")
+        return directory
+
+    ledger = Collected()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(filesystem, "create", created)
+        Lab(accelerator="tcg", trace=["traced", "watched"], traces=found.traces).run(cells, ledger)
+    stacks = {cell.number: cell.labels["stack"] for cell in cells}
+    found.outcomes = {stacks[at]: one.outcome for at, one in ledger.ended.items()}
+    found.failed = {stacks[at]: message for at, message in ledger.failed.items()}
+    ours = guest_image.kernel.parents[1]
+    found.guests, found.left = guests(guest_image.kernel.parent), left(ours)
+    return found
+
+
+def test_every_cell_is_measured_and_nothing_is_left(measured: Measured) -> None:
+    assert measured.failed == {}
+    assert set(measured.outcomes) == {"raid1", "near", "frail", "cached", "bcached", "striped"}
+    assert measured.guests == []
+    for outcome in measured.outcomes.values():
+        assert outcome["lab"]["accel"] == "tcg"
+        assert outcome["lab"]["scale"] == 1
+        assert "after the load" not in str(outcome["warnings"])
+
+
+@pytest.mark.parametrize(("stack", "fast"), [("raid1", "traced"), ("near", "fast")])
+def test_mirrors_of_unequal_flash_share_reads_by_their_rates(
+    measured: Measured, stack: str, fast: str
+) -> None:
+    """1000 and 200 a second: 83 % and 17 %, by the shortest queue (drivers/md, 6.1)."""
+    outcome = measured.outcomes[stack]
+    leaves = {**outcome, "devices": [one for one in outcome["devices"] if one["leaf"]]}
+    assert reads(leaves)[fast] == pytest.approx(5 / 6, abs=0.05)
+
+
+def test_a_member_that_fails_comes_back(measured: Measured) -> None:
+    outcome = measured.outcomes["frail"]
+    (array,) = outcome["arrays"]
+    (stayed, returned) = array["members"]
+    assert stayed["state"] == "in_sync"
+    assert returned["name"] == "third"
+    assert returned["state"] in {"in_sync", "spare"}  # or it is being recovered
+    assert not any("frail" in warning for warning in outcome["warnings"])
+    shares = devices(outcome)
+    assert 0 < shares["third"]["ios"][0] < shares["fast"]["ios"][0]
+
+
+def test_a_cache_counts_every_read(measured: Measured) -> None:
+    outcome = measured.outcomes["cached"]
+    (cache,) = outcome["arrays"]
+    assert cache["kind"] == "lvmcache"
+    counted = cache["read_hits"] + cache["read_misses"]
+    assert counted == pytest.approx(outcome["read"]["total_ios"], rel=0.05)
+    assert cache["blocks"] > 0
+
+
+def test_a_bcache_counts_and_keeps_what_was_read(measured: Measured) -> None:
+    outcome = measured.outcomes["bcached"]
+    (cache,) = outcome["arrays"]
+    assert cache["kind"] == "bcache"
+    assert cache["cache_hits"] > 0
+    assert cache["cache_misses"] > 0
+    known = sum(
+        cache[key]
+        for key in ("cache_hits", "cache_misses", "cache_bypass_hits", "cache_bypass_misses")
+    )
+    assert known == pytest.approx(outcome["read"]["total_ios"], rel=0.1)
+
+
+def test_a_filesystem_knows_the_stripes(measured: Measured) -> None:
+    """Two of three members hold data: 2 × 64 KiB are 32 blocks."""
+    assert "stripe=32" in measured.options.splitlines()
+    outcome = measured.outcomes["striped"]
+    assert outcome["write"]["total_ios"] > 0
+    assert {one["name"] for one in outcome["devices"] if one["leaf"]} == {"fast", "slow", "third"}
+
+
+def test_a_trace_has_what_fio_did(measured: Measured, run: Run) -> None:
+    (folder,) = measured.traces.iterdir()
+    outcome = measured.outcomes["raid1"]
+    assert outcome["lab"]["traces"] == str(folder)
+    said = run("trace", "stat", folder, "--json")
+    assert said.status == 0, said.err
+    traced = json.loads(said.out)["devices"]
+    queued = {one["name"]: one["events"]["Q"] for one in traced}
+    assert sum(queued.values()) == outcome["read"]["total_ios"]
+    counted = [one["ios"][0] for one in outcome["devices"] if one["leaf"]]
+    assert sorted(queued.values()) == sorted(counted)
+
+
+def devices(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    return {one["name"]: one for one in outcome["devices"]}
