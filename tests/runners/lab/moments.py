@@ -7,6 +7,8 @@ from typing import Any
 from blklab.cli import main
 from blklab.runners.fio.process import Live
 from blklab.runners.lab import cell, load, runner
+from blklab.runners.lab.machine import boot
+from blklab.runners.lab.stacks import build
 
 
 def said(moment: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,8 +25,8 @@ def say(moment: str) -> None:
 
 
 if __name__ == "__main__":
-    setattr(runner, "boot", said("boot", runner.boot))  # noqa: B010
-    setattr(cell, "build", said("build", cell.build))  # noqa: B010
+    setattr(runner, "boot", said("boot", boot.boot))  # noqa: B010
+    setattr(cell, "build", said("build", build.build))  # noqa: B010
     playing = load.play
 
     def play(machine: Any, document: Any, target: Any, progress: Any, **named: Any) -> Any:

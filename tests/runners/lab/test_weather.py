@@ -14,6 +14,7 @@ from blklab.errors import BlklabError
 from blklab.runners.fio.process import Live
 from blklab.runners.lab import load, runner
 from blklab.runners.lab.image import Image
+from blklab.runners.lab.machine import boot as booting
 from blklab.runners.lab.machine.boot import Machine
 from blklab.store import query
 from blklab.store.campaigns import Store
@@ -162,7 +163,7 @@ def test_cells_that_fail_in_one_guest(
     cache: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     booted = []
-    boot = runner.boot
+    boot = booting.boot
 
     def counted(*arguments: Any, **named: Any) -> Machine:
         booted.append(boot(*arguments, **named))

@@ -18,7 +18,7 @@ from blklab.runners.lab.prepare import prepare
 from blklab.runners.lab.rates import Rates, rates
 from blklab.runners.lab.stacks import md, settings
 from blklab.runners.lab.stacks.build import build
-from blklab.runners.lab.stacks.guest import Guest
+from blklab.runners.lab.stacks.guest import Guest, Layer
 from blklab.store.finished import Finished
 from blklab.system.pressure import Waiting
 
@@ -152,9 +152,10 @@ def _load(
     interval_ns = int(document["interval_ns"])
     log_ms = max(1, interval_ns // 10**6)
     span_ms = min(SPAN_MS, log_ms)
+    recorded = [layer for layer in guest.layers if layer.name in traced or EVERY in traced]
     with ExitStack() as around:
-        if traced:
-            around.enter_context(_tracing(machine, guest, traced))
+        if recorded:
+            around.enter_context(_tracing(machine, guest, recorded))
         for start in guest.starting:
             start()
         failing = around.enter_context(_failing(guest, document))
@@ -180,8 +181,9 @@ def _load(
         *seen.problems,
         *failing,
     ]
-    if traced and traces is not None:
+    if recorded and traces is not None:
         files.save(machine, f"{TRACES}/*", traces)
+        guest.run("rm", "-rf", TRACES)  # out of the guest's memory
         outcome["lab"]["traces"] = str(traces)
     return Finished(outcome, 0.0, [*measured.series, *seen.points], ran.output)
 
@@ -282,16 +284,11 @@ def _events(
 
 
 @contextmanager
-def _tracing(machine: Machine, guest: Guest, traced: Sequence[str]) -> Iterator[None]:
-    """Records the events of layers while the block runs, as far as the cell has them."""
-    known = {layer.name: layer for layer in guest.layers}
-    names = [name for name in known if name in traced or EVERY in traced]
-    if not names:
-        yield
-        return
+def _tracing(machine: Machine, guest: Guest, layers: Sequence[Layer]) -> Iterator[None]:
+    """Records the events of layers while the block runs. Raises BlklabError."""
     guest.run("rm", "-rf", TRACES)
     guest.run("mkdir", "-p", TRACES)
-    devices = [word for name in names for word in ("-d", known[name].path)]
+    devices = [word for layer in layers for word in ("-d", layer.path)]
     with machine.agent.running(["blktrace", "-D", TRACES, *devices], cwd=TRACES):
-        guest.until(lambda: len(guest.glob(f"{TRACES}/*")) >= len(names), "blktrace records")
+        guest.until(lambda: len(guest.glob(f"{TRACES}/*")) >= len(layers), "blktrace records")
         yield

@@ -12,7 +12,7 @@ from blklab.errors import BlklabError
 from blklab.runners.lab.machine import qmp
 from blklab.runners.lab.machine.qmp import Qmp
 
-GREETING = {"QMP": {"version": {}, "capabilities": []}}
+GREETING: dict[str, Any] = {"QMP": {"version": {}, "capabilities": []}}
 
 Answers = Callable[[dict[str, Any]], list[Any] | None]
 Connect = Callable[[Answers], Qmp]

@@ -56,7 +56,7 @@ class Qmp:
         with self._answered:
             if not self._answered.wait_for(lambda: self._answer or self._gone, PATIENCE):
                 raise BlklabError(f"QEMU does not answer {command} within {PATIENCE:g} s")
-            answer = self._answer
+            answer = self._taken()
         if answer is None:
             raise BlklabError(f"QEMU is gone: it did not answer {command}")
         if "error" in answer:
@@ -65,10 +65,13 @@ class Qmp:
             raise BlklabError(f"QEMU refuses {command}: {printable(str(reason))}")
         return answer.get("return")
 
+    def _taken(self) -> Mapping[str, Any] | None:
+        return self._answer
+
     def _listen(self) -> None:
         with suppress(OSError, ValueError), self._socket.makefile("rb") as lines:
             for line in lines:
-                said = json.loads(line)
+                said: object = json.loads(line)
                 if not isinstance(said, dict):
                     break
                 if "event" in said:

@@ -1,0 +1,90 @@
+"""What disks are throttled to."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blklab.errors import BlklabError
+from blklab.runners.lab.rates import REACH_BYTES, REACH_IOPS, rates
+from blklab.spec.cells import plan
+
+
+def document(
+    tmp_path: Path, devices: str, *, workload: str = "rw = 'randread'", lab: str = ""
+) -> dict[str, Any]:
+    path = tmp_path / "exp.toml"
+    path.write_text(
+        f"[devices]\n{devices}\n"
+        '[stacks.mirror]\nlevel = 1\nmembers = ["a", "b"]\n'
+        f'[workloads.load]\nsize = "64MiB"\nruntime = "1s"\n{workload}\n'
+        f"[lab]\n{lab}\n"
+    )
+    (cell,) = plan(path, runner="lab").cells
+    return dict(cell.document)
+
+
+def throttled(name: str, **limits: int) -> str:
+    words = "".join(f", {key} = {value}" for key, value in limits.items())
+    return f'{name} = {{ kind = "throttled", size = "1GiB"{words} }}\n'
+
+
+def test_limits_are_as_they_are_said(tmp_path: Path) -> None:
+    found = rates(
+        document(tmp_path, throttled("a", iops_total=1000, bps_write=1 << 20) + throttled("b")),
+        "tcg",
+    )
+    assert found.scale == 1
+    assert found.limits == [{"iops_total": 1000, "bps_write": 1 << 20}, {}]
+
+
+def test_rates_beyond_reach_are_divided_by_one_factor(tmp_path: Path) -> None:
+    devices = throttled("a", iops_read=60_000, iops_write=10_000) + throttled("b", iops_read=3_000)
+    found = rates(document(tmp_path, devices), "tcg")
+    assert found.scale == 21  # 63,000 over 3,000
+    assert found.limits == [{"iops_read": 2857, "iops_write": 476}, {"iops_read": 143}]
+    assert rates(document(tmp_path, devices), "kvm").scale == pytest.approx(1.1)
+
+
+def test_bandwidth_beyond_reach(tmp_path: Path) -> None:
+    devices = throttled("a", bps_total=REACH_BYTES["tcg"] * 3) + throttled("b", iops_total=100)
+    found = rates(document(tmp_path, devices), "tcg")
+    assert found.scale == 3
+    assert found.limits == [{"bps_total": REACH_BYTES["tcg"]}, {"iops_total": 33}]
+
+
+def test_a_factor_is_rounded_up_to_two_digits(tmp_path: Path) -> None:
+    devices = throttled("a", iops_total=REACH_IOPS["tcg"] * 100 + 1) + throttled("b", iops_total=1)
+    with pytest.raises(BlklabError, match="device b: iops_total of 1 divided by 110 is less than"):
+        rates(document(tmp_path, devices), "tcg")
+
+
+def test_a_factor_of_the_users(tmp_path: Path) -> None:
+    devices = throttled("a", iops_total=1000) + throttled("b", iops_total=200)
+    found = rates(document(tmp_path, devices, lab="scale = 2.5"), "tcg")
+    assert found.scale == 2.5
+    assert found.limits == [{"iops_total": 400}, {"iops_total": 80}]
+
+
+MODELS = 'a = { model = "pm983", size = "4GiB" }\nb = { model = "wd10eacs", size = "4GiB" }\n'
+
+
+def test_a_models_random_rates_are_what_it_does_alone(tmp_path: Path) -> None:
+    found = rates(document(tmp_path, MODELS, workload="rw = 'randread'\niodepth = 8"), "kvm")
+    flash, disk = found.limits
+    assert flash.keys() == disk.keys() == {"iops_read", "iops_write"}
+    assert 30 < disk["iops_read"] * found.scale < 400
+    assert flash["iops_read"] / disk["iops_read"] > 100
+
+
+def test_a_models_sequential_rates_are_bytes(tmp_path: Path) -> None:
+    found = rates(document(tmp_path, MODELS, workload="rw = 'read'\nbs = '1MiB'"), "tcg")
+    flash, disk = found.limits
+    assert flash.keys() == disk.keys() == {"bps_read", "bps_write"}
+    assert 50e6 < disk["bps_read"] * found.scale < 150e6
+    assert flash["bps_read"] > 5 * disk["bps_read"]
+
+
+def test_a_models_mixed_rates_are_of_both_together(tmp_path: Path) -> None:
+    found = rates(document(tmp_path, MODELS, workload="rw = 'randrw'\nrwmixread = 70"), "kvm")
+    assert [set(limits) for limits in found.limits] == [{"iops_total"}, {"iops_total"}]
