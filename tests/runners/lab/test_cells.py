@@ -58,7 +58,7 @@ cache = "large"
 rw = "randread"
 bs = "4k"
 iodepth = 32
-size = "8MiB"
+size = "1MiB"
 time_based = true
 [settings]
 kernel = "6.1"

@@ -1,0 +1,175 @@
+"""Which guest serves which cell, when guests and cells fail: guests are made up."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.runners.lab import runner
+from blklab.runners.lab.agent import GuestGone
+from blklab.runners.lab.machine.boot import GuestLost
+from blklab.spec.cells import Cell, plan
+from blklab.store.finished import Finished
+from tests.runners.collecting import Collected, collected
+from tests.runners.lab.stacks.recording import Recorder
+
+EXPERIMENT = """
+[devices]
+a = { kind = "throttled", size = "1GiB" }
+[stacks.bare]
+device = "a"
+[workloads.reads]
+rw = "randread"
+runtime = "1s"
+size = "64MiB"
+[matrix]
+kernel = ["6.1", "6.12"]
+iodepth = [1, 2, 3]
+"""
+
+
+class Guest:
+    """Does what a test wants, cell by cell."""
+
+    def __init__(self) -> None:
+        self.agent = Recorder({"/proc/mounts": "none / rootfs rw 0 0\n"})
+        self.ended = False
+
+    def end(self) -> None:
+        self.ended = True
+
+    def lost(self, error: BlklabError) -> GuestLost:
+        return GuestLost(f"the guest is lost: {error}")
+
+
+class Lab:
+    """The runner, with guests that are made up; `acts` by cell number."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        path = tmp_path / "exp.toml"
+        path.write_text(EXPERIMENT)
+        self.cells: list[Cell] = list(plan(path, runner="lab").cells)
+        self.guests: list[Guest] = []
+        self.served: list[tuple[int, int]] = []
+        self.acts: dict[int, Callable[[Guest], object]] = {}
+        self.boots: Callable[[], object] = lambda: None
+        monkeypatch.setattr(runner, "image", lambda _kernel, **_: None)
+        monkeypatch.setattr(runner, "boot", self._boot)
+        monkeypatch.setattr(runner.lab_cell, "measure", self._measure)
+
+    def run(self) -> Collected:
+        return collected(runner.Lab(), self.cells)
+
+    def _boot(self, *_: Any, **__: Any) -> Guest:
+        self.boots()
+        self.guests.append(Guest())
+        return self.guests[-1]
+
+    def _measure(self, machine: Guest, document: Any, *_: Any, **__: Any) -> Finished:
+        (number,) = [cell.number for cell in self.cells if cell.document is document]
+        self.served.append((len(self.guests), number))
+        self.acts.get(number, lambda _guest: None)(machine)
+        return cast("Finished", f"cell {number}")
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
+    return Lab(monkeypatch, tmp_path)
+
+
+def raising(error: BaseException) -> Callable[[Guest], object]:
+    def act(_guest: Guest) -> None:
+        raise error
+
+    return act
+
+
+def kernels(lab: Lab) -> list[str]:
+    return [cell.document["kernel"] for cell in lab.cells]
+
+
+def test_one_guest_for_the_cells_of_a_kernel(lab: Lab) -> None:
+    assert kernels(lab) == ["6.1"] * 3 + ["6.12"] * 3
+    found = lab.run()
+    assert lab.served == [(1, 1), (1, 2), (1, 3), (2, 4), (2, 5), (2, 6)]
+    assert all(guest.ended for guest in lab.guests)
+    assert (len(found.ended), found.failed) == (6, {})
+
+
+def test_a_cell_that_fails_leaves_the_guest_to_the_next(lab: Lab) -> None:
+    lab.acts[2] = raising(BlklabError("refused"))
+    found = lab.run()
+    assert [guest for guest, _ in lab.served] == [1, 1, 1, 2, 2, 2]
+    assert found.failed == {2: "refused"}
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/sys/block/md0/md/level", "raid1\n"),
+        ("/sys/block/dm-0/dm/name", "vg-data\n"),
+        ("/sys/block/bcache0/size", "8\n"),
+        ("/proc/mounts", "/dev/vda /mnt ext4 rw 0 0\n"),
+    ],
+)
+def test_what_a_cell_left_is_not_found_by_the_next(lab: Lab, path: str, text: str) -> None:
+    lab.acts[1] = lambda guest: guest.agent.files.update({path: text})
+    found = lab.run()
+    assert [guest for guest, _ in lab.served] == [1, 2, 2, 3, 3, 3]
+    assert found.failed == {}, "what was measured counts all the same"
+
+
+@pytest.mark.parametrize("error", [GuestGone("closed"), GuestLost("the guest is lost: closed")])
+def test_a_guest_that_is_lost_costs_its_cell(lab: Lab, error: BlklabError) -> None:
+    lab.acts[2] = raising(error)
+    found = lab.run()
+    assert [guest for guest, _ in lab.served] == [1, 1, 2, 3, 3, 3]
+    assert found.failed == {2: "the guest is lost: closed"}
+
+
+def test_an_error_of_a_guest_that_has_ended_is_its_end(lab: Lab) -> None:
+    def act(guest: Guest) -> None:
+        guest.ended = True
+        raise BlklabError("QEMU is gone")
+
+    lab.acts[3] = act
+    assert lab.run().failed == {3: "the guest is lost: QEMU is gone"}
+
+
+def test_no_guest_can_be_had(lab: Lab) -> None:
+    lab.boots = lambda: raising(GuestLost("no"))(Guest())
+    with pytest.raises(GuestLost):
+        lab.run()
+    assert lab.served == []
+
+
+@pytest.mark.parametrize("error", [EnvironmentLacks("x", "y"), KeyboardInterrupt(), SystemExit(1)])
+def test_what_ends_a_campaign_ends_the_guest(lab: Lab, error: BaseException) -> None:
+    lab.acts[2] = raising(error)
+    with pytest.raises(type(error)):
+        lab.run()
+    assert [number for _, number in lab.served] == [1, 2]
+    assert lab.guests[0].ended
+
+
+def test_a_host_that_was_suspended(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    asleep = 100.0
+    monkeypatch.setattr(runner, "_asleep", lambda: asleep)
+
+    def act(_guest: Guest) -> None:
+        nonlocal asleep
+        asleep += 3600
+
+    lab.acts[1] = act
+    found = lab.run()
+    assert found.failed == {1: "the host was suspended for 3600 s meanwhile: measure it again"}
+    assert len(found.ended) == 5
+
+
+def test_a_cell_that_another_process_took(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Collected, "begin", lambda _self, cell: cell.number > 3)
+    lab.run()
+    assert [number for _, number in lab.served] == [4, 5, 6]
+    assert len(lab.guests) == 1, "for nothing, none is booted"
