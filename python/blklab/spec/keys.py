@@ -27,7 +27,7 @@ KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
     ("stacks", "*", "<bare>"): _of(stack.Bare),
     ("stacks", "*", "<md>", "fail", "*"): _of(stack.Failure),
     ("stacks", "*", "<md>"): ["device", "kind", *_of(stack.Md)],
-    **{("stacks", "*", kind): _of(table) for kind, table in stack.VOLUMES.items()},
+    **{("stacks", "*", f"<{kind}>"): _of(table) for kind, table in stack.VOLUMES.items()},
     ("workloads", "*", "<jobs>", "jobs", "*"): _of(workload.Job),
     ("workloads", "*", "<jobs>"): _of(workload.Jobs),
     ("workloads", "*", "<job file>"): _of(workload.JobFile),

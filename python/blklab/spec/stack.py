@@ -284,10 +284,10 @@ def _kind(value: Any) -> str:
         kind = value.get("kind")
         if kind is None:
             return "<md>"
-        return str(kind)
+        return f"<{kind}>"
     if isinstance(value, Bare):
         return "<bare>"
-    return str(getattr(value, "kind", "<md>"))
+    return f"<{getattr(value, 'kind', 'md')}>"
 
 
 def _known(value: Any) -> Any:
@@ -302,9 +302,9 @@ def _known(value: Any) -> Any:
 Stack = Annotated[
     Annotated[Bare, Tag("<bare>")]
     | Annotated[Md, Tag("<md>")]
-    | Annotated[Lvm, Tag("lvm")]
-    | Annotated[LvmCache, Tag("lvmcache")]
-    | Annotated[Bcache, Tag("bcache")],
+    | Annotated[Lvm, Tag("<lvm>")]
+    | Annotated[LvmCache, Tag("<lvmcache>")]
+    | Annotated[Bcache, Tag("<bcache>")],
     Discriminator(_kind),
     BeforeValidator(_known),
 ]

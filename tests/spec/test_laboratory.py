@@ -1,0 +1,247 @@
+"""Cells for the lab: virtual disks, stacks that only a real kernel has, jobs in fio's words."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blklab.errors import UsageError
+from blklab.spec.cells import Plan, plan
+
+EXPERIMENT = """
+[devices.fast]
+kind = "throttled"
+iops_total = 1000
+size = "1GiB"
+
+[devices.slow]
+kind = "throttled"
+size = "2GiB"
+
+[stacks.top]
+level = 1
+members = ["fast", "slow"]
+
+[workloads.reads]
+rw = "randread"
+bs = "4k"
+size = "64MiB"
+runtime = "1s"
+"""
+
+ARRAY = 'level = 1\nmembers = ["fast", "slow"]'
+VOLUME = 'kind = "lvm"\nmembers = ["fast", "slow"]'
+CACHE = 'kind = "lvmcache"\norigin = "slow"\ncache = "fast"'
+BCACHE = 'kind = "bcache"\nbacking = "slow"\ncache = "fast"'
+
+Expand = Callable[..., Plan]
+
+
+@pytest.fixture
+def expand(tmp_path: Path) -> Expand:
+    def expand(old: str = "", new: str = "", *, more: str = "", runner: str = "lab") -> Plan:
+        assert old in EXPERIMENT
+        path = tmp_path / "exp.toml"
+        path.write_text((EXPERIMENT.replace(old, new, 1) if old else EXPERIMENT) + more)
+        return plan(path, runner=runner)
+
+    return expand
+
+
+@pytest.fixture
+def document(expand: Expand) -> Callable[..., dict[str, Any]]:
+    def document(*arguments: str, **named: str) -> dict[str, Any]:
+        (cell,) = expand(*arguments, **named).cells
+        return dict(cell.document)
+
+    return document
+
+
+Document = Callable[..., dict[str, Any]]
+
+
+def test_a_cell(document: Document) -> None:
+    found = document()
+    assert found["lab"] == {"scale": "auto", "cpus": 2, "memory": 1 << 30}
+    assert [device["name"] for device in found["devices"]] == ["fast", "slow"]
+    assert found["devices"][0]["virtual"] == {
+        "logical_block_size": 512,
+        "physical_block_size": 512,
+        "discard": True,
+        "queue": {},
+    }
+    assert found["stack"]["md"]["level"] == "raid1"
+    assert found["failures"] == []
+    assert found["filesystem"] is None
+    assert found["room"] <= 1 << 30
+    assert (found["runtime_ns"], found["ramp_ns"]) == (10**9, 0)
+    ((options, name),) = [(job["options"], job["name"]) for job in found["jobs"]]
+    assert name == "reads"
+    assert (options["size"], options["direct"]) == (str(64 << 20), "1")
+    assert found["alone"] == [], "throttled disks say their rates themselves"
+    assert found["settings"] == {}
+
+
+def test_a_disk_says_what_it_is(document: Document) -> None:
+    found = document(
+        'kind = "throttled"\niops_total = 1000',
+        'kind = "throttled"\nlogical_block_size = 4096\ndiscard = false\nrotational = true\n'
+        'scheduler = "none"\nnr_requests = 32\nwbt_lat_usec = 0\nwrite_cache = "write through"\n'
+        "latency_ns = 2_000_000",
+    )["devices"][0]
+    assert found["virtual"] == {
+        "logical_block_size": 4096,
+        "physical_block_size": 4096,
+        "discard": False,
+        "queue": {"scheduler": "none", "nr_requests": "32", "wbt_lat_usec": "0"},
+    }
+    assert found["queue"]["rotational"] is True
+    assert found["queue"]["write_back"] is False
+    assert found["model"]["latency_ns"] == 2_000_000
+
+
+def test_settings_are_changed_in_the_guest(document: Document) -> None:
+    found = document(
+        more='[settings]\nread_ahead = 128\nscheduler = "none"\nkernel = "6.12"\n'
+        '[lab]\nscale = 3\ncpus = 4\nmemory = "2GiB"\n'
+    )
+    assert found["kernel"] == "6.12"
+    assert found["settings"] == {"read_ahead_kb": "128", "scheduler": "none"}
+    assert found["lab"] == {"scale": 3.0, "cpus": 4, "memory": 2 << 30}
+
+
+def test_a_volume(document: Document) -> None:
+    found = document(ARRAY, VOLUME + '\nstripes = 2\nstripe_size = "128KiB"')["stack"]
+    assert found == {
+        "lvm": {
+            "name": "top",
+            "members": [{"device": 0}, {"device": 1}],
+            "stripes": 2,
+            "stripe_size": 128 << 10,
+        }
+    }
+
+
+def test_caches(document: Document) -> None:
+    found = document(ARRAY, CACHE + '\nmode = "writeback"\nstate = "warm"')["stack"]["lvmcache"]
+    assert (found["origin"], found["cache"]) == ({"device": 0}, {"device": 1})
+    assert (found["mode"], found["state"], found["chunk"]) == ("writeback", "warm", 64 << 10)
+    found = document(ARRAY, BCACHE + '\nsequential_cutoff = "0"')["stack"]["bcache"]
+    assert (found["backing"], found["cache"]) == ({"device": 0}, {"device": 1})
+    assert (found["sequential_cutoff"], found["mode"]) == (0, "writethrough")
+
+
+def test_members_that_fail(document: Document) -> None:
+    fail = '\nbitmap = true\nfail = [{ member = "slow", at = "500ms", re_add = "2s" }]'
+    assert document(ARRAY, ARRAY + fail)["failures"] == [
+        {"array": "top", "slot": 1, "at_ns": 5 * 10**8, "re_add_ns": 2 * 10**9}
+    ]
+
+
+def test_a_file_leaves_room_for_its_filesystem(document: Document) -> None:
+    found = document(more='[settings]\nfilesystem = "xfs"\n')
+    assert found["filesystem"] == {"type": "xfs"}
+    assert 0.85 < found["room"] / (1 << 30) < 0.9
+
+
+def test_models_are_simulated_alone_within_the_smallest(document: Document) -> None:
+    found = document('kind = "throttled"\niops_total = 1000', 'model = "pm983"')
+    (alone,) = found["alone"]
+    assert alone["name"] == "reads"
+    assert alone["size"] == 64 << 20
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (ARRAY, VOLUME + "\nstripes = 3", "stacks.top.stripes: 3 are more than there are members"),
+        (
+            ARRAY,
+            VOLUME + '\nstripe_size = "12KiB"',
+            "stacks.top.stripe_size: 12 KiB is no power of two",
+        ),
+        (ARRAY, CACHE + '\nchunk = "40KiB"', "stacks.top.chunk: 40 KiB is no multiple of 32 KiB"),
+        (ARRAY, CACHE + '\nmode = "writearound"', "stacks.top.mode: "),
+        (
+            ARRAY,
+            CACHE + '\nmetdata = "8MiB"',
+            "stacks.top.metdata: no such key; did you mean 'metadata'?",
+        ),
+        (ARRAY, CACHE.replace("slow", "missing"), "stacks.top.origin: one device or stack is"),
+        (ARRAY, CACHE.replace("slow", "fast"), "stacks.top.cache: 'fast' is used twice"),
+        (ARRAY, CACHE.replace("slow", "slwo"), "no device or stack 'slwo'; did you mean 'slow'?"),
+        (ARRAY, CACHE.replace("slow", "top"), "'top' would contain itself: top → top"),
+        (ARRAY, BCACHE + '\nbucket = "96KiB"', "stacks.top.bucket: 96 KiB is no power of two"),
+        (ARRAY, BCACHE + '\nbucket = "4MiB"', "stacks.top.bucket: 256 of them are on the cache"),
+        (ARRAY, BCACHE + "\nwriteback_percent = 41", "stacks.top.writeback_percent: "),
+        (
+            ARRAY,
+            ARRAY.replace("level = 1", 'kind = "zfs"'),
+            "stacks.top.kind: found 'zfs', allowed: lvm, lvmcache, bcache; an md array has a level",
+        ),
+        (
+            ARRAY,
+            ARRAY + '\nfail = [{ member = "other", at = "1s" }]',
+            "stacks.top.fail[0].member: there is no device or stack 'other'",
+        ),
+        (
+            ARRAY,
+            ARRAY + '\nfail = [{ member = "slow", at = "2s", re_add = "1s" }]',
+            "stacks.top.fail: 'slow' would be re-added before it has failed",
+        ),
+        (
+            ARRAY,
+            ARRAY.replace("1", "0") + '\nfail = [{ member = "slow", at = "2s" }]',
+            "stacks.top.fail: level 0 has no redundancy to keep",
+        ),
+        ("[stacks.top]", "[lab]\nscale = 0.5\n[stacks.top]", "lab.scale: found 0.5, 1 or more is"),
+        ("[stacks.top]", '[lab]\nscale = "big"\n[stacks.top]', "lab.scale: "),
+        ("[stacks.top]", "[lab]\ncpus = 0\n[stacks.top]", "lab.cpus: "),
+        ("[stacks.top]", '[lab]\nmemory = "64MiB"\n[stacks.top]', "lab.memory: "),
+        ("[stacks.top]", "[lab]\nspeed = 1\n[stacks.top]", "lab.speed: no such key"),
+        (
+            "[stacks.top]",
+            '[settings]\nfilesystem = "ext3"\n[stacks.top]',
+            "settings.filesystem: 'ext3' is not in the lab: ext4, xfs are",
+        ),
+        (
+            "[stacks.top]",
+            "[settings]\nmax_ios = 10\n[stacks.top]",
+            "settings.max_ios: only simulations count I/Os: runtime is allowed",
+        ),
+        ('size = "2GiB"', 'size = "2GiB"\nlogical_block_size = 1000', "devices.slow.logical_block"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(
+    expand: Expand, old: str, new: str, said: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        expand(old, new)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("new", "place"),
+    [
+        (VOLUME, "stacks.top.kind"),
+        (CACHE, "stacks.top.kind"),
+        (BCACHE, "stacks.top.kind"),
+        (ARRAY + '\nfail = [{ member = "slow", at = "1s" }]', "stacks.top.fail"),
+    ],
+)
+def test_the_simulator_refuses_what_only_a_kernel_has(expand: Expand, new: str, place: str) -> None:
+    with pytest.raises(UsageError, match=rf"{place}: .*--on lab"):
+        expand(ARRAY, new, runner="sim")
+
+
+def test_a_replay_is_no_load_for_the_lab(expand: Expand) -> None:
+    trace = Path(__file__).parents[1] / "data" / "traces" / "pgbench-raid1"
+    with pytest.raises(UsageError, match=r"workloads\.reads\.replay: is simulated only"):
+        expand('rw = "randread"\nbs = "4k"\nsize = "64MiB"\nruntime = "1s"', f'replay = "{trace}"')
+
+
+def test_commands_are_not_in_the_guest(expand: Expand) -> None:
+    with pytest.raises(UsageError, match=r"workloads\.reads\.command: is not in the lab's guest"):
+        expand('rw = "randread"\nbs = "4k"\nsize = "64MiB"\nruntime = "1s"', 'command = ["true"]')
