@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.runners.lab import runner
+from blklab.runners.lab import cell, runner
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.machine.boot import GuestLost
 from blklab.spec.cells import Cell, plan
@@ -57,7 +57,7 @@ class Lab:
         self.boots: Callable[[], object] = lambda: None
         monkeypatch.setattr(runner, "image", lambda _kernel, **_: None)
         monkeypatch.setattr(runner, "boot", self._boot)
-        monkeypatch.setattr(runner.lab_cell, "measure", self._measure)
+        monkeypatch.setattr(cell, "measure", self._measure)
 
     def run(self) -> Collected:
         return collected(runner.Lab(), self.cells)
@@ -68,9 +68,10 @@ class Lab:
         return self.guests[-1]
 
     def _measure(self, machine: Guest, document: Any, *_: Any, **__: Any) -> Finished:
-        (number,) = [cell.number for cell in self.cells if cell.document is document]
+        (number,) = [one.number for one in self.cells if one.document is document]
         self.served.append((len(self.guests), number))
-        self.acts.get(number, lambda _guest: None)(machine)
+        if number in self.acts:
+            self.acts[number](machine)
         return cast("Finished", f"cell {number}")
 
 
@@ -87,7 +88,7 @@ def raising(error: BaseException) -> Callable[[Guest], object]:
 
 
 def kernels(lab: Lab) -> list[str]:
-    return [cell.document["kernel"] for cell in lab.cells]
+    return [one.document["kernel"] for one in lab.cells]
 
 
 def test_one_guest_for_the_cells_of_a_kernel(lab: Lab) -> None:
@@ -139,7 +140,10 @@ def test_an_error_of_a_guest_that_has_ended_is_its_end(lab: Lab) -> None:
 
 
 def test_no_guest_can_be_had(lab: Lab) -> None:
-    lab.boots = lambda: raising(GuestLost("no"))(Guest())
+    def boots() -> None:
+        raise GuestLost("no")
+
+    lab.boots = boots
     with pytest.raises(GuestLost):
         lab.run()
     assert lab.served == []
@@ -169,7 +173,7 @@ def test_a_host_that_was_suspended(lab: Lab, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_cell_that_another_process_took(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Collected, "begin", lambda _self, cell: cell.number > 3)
+    monkeypatch.setattr(Collected, "begin", lambda _self, one: one.number > 3)
     lab.run()
     assert [number for _, number in lab.served] == [4, 5, 6]
     assert len(lab.guests) == 1, "for nothing, none is booted"
