@@ -266,9 +266,13 @@ def _failing(guest: Guest, document: Mapping[str, Any]) -> Iterator[list[str]]:
     thread.start()
     try:
         yield problems
-    finally:
+    except BaseException as error:
         stop.set()
-        thread.join()
+        if isinstance(error, Exception):  # else blklab is told to end, and the guest with it
+            thread.join()
+        raise
+    stop.set()
+    thread.join()
 
 
 def _events(

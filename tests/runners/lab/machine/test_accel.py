@@ -77,3 +77,11 @@ def test_that_it_hangs_is_known_until_the_next_boot(machine: Roots) -> None:
     assert accel.candidates("kvm", machine) == ["kvm"], "who asks for it gets it"
     booted(machine, "two")
     assert accel.candidates(None, machine) == ["kvm", "tcg"]
+    accel.remember(machine)
+    assert len(list((machine.proc.parent / "cache" / "blklab" / "lab").iterdir())) == 1
+
+
+def test_what_cannot_be_noted_is_found_out_again(machine: Roots) -> None:
+    (machine.proc.parent / "cache").touch()
+    accel.remember(machine)
+    assert accel.candidates(None, machine) == ["kvm", "tcg"]

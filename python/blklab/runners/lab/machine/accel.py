@@ -6,6 +6,7 @@ the machine boots again.
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,8 @@ CHOICES: Final = ("auto", "kvm", "tcg")
 
 PATIENCE: Final = {"kvm": 15.0, "tcg": 180.0}
 """Seconds until a guest must have said hello: emulated on a busy machine it may take a minute."""
+
+_NOTED: Final = "no-kvm-"
 
 
 def candidates(asked: str | None, roots: Roots | None = None) -> list[str]:
@@ -40,15 +43,18 @@ def candidates(asked: str | None, roots: Roots | None = None) -> list[str]:
 
 
 def remember(roots: Roots | None = None) -> None:
-    """Notes that KVM did not answer, for as long as this kernel runs."""
+    """Notes that KVM did not answer, for as long as this kernel runs; if it can be noted."""
     path = _remembered(roots or Roots())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for old in path.parent.glob(f"{_NOTED}*"):
+            old.unlink()
+        path.touch()
 
 
 def _remembered(roots: Roots) -> Path:
     boot = text(roots.proc / "sys/kernel/random/boot_id") or "unknown"
-    return platformdirs.user_cache_path("blklab") / "lab" / f"no-kvm-{boot}"
+    return platformdirs.user_cache_path("blklab") / "lab" / f"{_NOTED}{boot}"
 
 
 def _without_kvm(roots: Roots) -> str | None:
