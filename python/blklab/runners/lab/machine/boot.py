@@ -188,9 +188,9 @@ class Machine:
         deadline = time.monotonic() + LAST
         while not tied.ended(self._process) and time.monotonic() < deadline:
             time.sleep(0.05)
-        reason = (
-            self._ended_by or self.console.reason() or self._said() or self._died() or str(error)
-        )
+        died = self._died()
+        self._process.kill()  # one that is still there would have us wait for what it says
+        reason = self._ended_by or self.console.reason() or self._said() or died or str(error)
         return GuestLost(f"the guest is lost: {reason}{self._last_lines()}")
 
     def _greet(self, patience: float) -> None:
