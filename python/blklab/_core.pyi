@@ -5,6 +5,7 @@ Every function that reads a trace raises `blklab.errors.UsageError` for what was
 """
 
 from collections.abc import Callable, Sequence
+from os import PathLike
 
 VERSION: str
 """blklab's version, as Cargo.toml states it."""
@@ -36,6 +37,14 @@ class Stop:
     def __init__(self) -> None: ...
     def set(self) -> None:
         """Ends every simulation that was given this."""
+
+def examine_md(path: str | PathLike[str], offset: int = 0, size: int | None = None) -> str:
+    """Reads md's metadata of a file or a device, and returns them as JSON text (crates/mdmeta,
+    `Examined`). The member begins at `offset` and has `size` bytes, all behind it unless given.
+
+    Nothing is written. Raises `UsageError` for what cannot be opened, `BlklabError` for what cannot
+    be read.
+    """
 
 def check_cell(cell: str) -> None:
     """Builds one cell without simulating it: raises `UsageError` for what cannot work."""

@@ -1,6 +1,7 @@
 //! The Python extension module `blklab._core`: thin conversions, nothing else.
 
 mod failures;
+mod mdmeta;
 mod replay;
 mod simulate;
 mod trace;
@@ -24,6 +25,9 @@ mod _core {
         blklab_trace::interrupt::on_signal(super::failures::ask_python);
         Ok(())
     }
+
+    #[pymodule_export]
+    use super::mdmeta::examine_md;
 
     #[pymodule_export]
     use super::simulate::{Stop, check_cell, simulate};

@@ -1,0 +1,203 @@
+//! Superblocks made up: what is written is read, and nothing that could be on a disk is a panic.
+
+use blklab_mdmeta::{Region, Role, Source, Superblock, examine};
+use proptest::prelude::*;
+
+const DISK: usize = 256 << 10;
+
+/// What a test chooses of a superblock 1.2.
+#[derive(Clone, Debug)]
+struct Chosen {
+    uuid: [u8; 16],
+    level: i32,
+    layout: u32,
+    size: u64,
+    chunk: u32,
+    disks: u32,
+    events: u64,
+    number: u16,
+    roles: Vec<u16>,
+    shift: u8,
+    entries: Vec<(u64, u64)>,
+}
+
+fn chosen() -> impl Strategy<Value = Chosen> {
+    let entries = prop::collection::vec((0..1_u64 << 40, 1..512_u64), 0..=512);
+    let first = (any::<[u8; 16]>(), -4..=10_i32, any::<u32>(), any::<u64>(), any::<u32>());
+    let second =
+        (1..=1920_u32, any::<u64>(), prop::collection::vec(any::<u16>(), 1..=1920), 0..=3_u8, entries);
+    (first, second, any::<prop::sample::Index>()).prop_map(
+        |((uuid, level, layout, size, chunk), (disks, events, roles, shift, entries), index)| Chosen {
+            uuid,
+            level,
+            layout,
+            size,
+            chunk,
+            disks,
+            events,
+            number: index.index(roles.len()) as u16,
+            roles,
+            shift,
+            entries,
+        },
+    )
+}
+
+/// A disk with that superblock, 1.2, and its list 16 sectors behind it.
+fn written(chosen: &Chosen) -> Vec<u8> {
+    let mut disk = vec![0_u8; DISK];
+    let mut put = |at: usize, bytes: &[u8]| disk[4096 + at..4096 + at + bytes.len()].copy_from_slice(bytes);
+    put(0, &0xa92b_4efc_u32.to_le_bytes());
+    put(4, &1_u32.to_le_bytes());
+    put(8, &8_u32.to_le_bytes());
+    put(16, &chosen.uuid);
+    put(32, b"host:name");
+    put(72, &chosen.level.to_le_bytes());
+    put(76, &chosen.layout.to_le_bytes());
+    put(80, &chosen.size.to_le_bytes());
+    put(88, &chosen.chunk.to_le_bytes());
+    put(92, &chosen.disks.to_le_bytes());
+    put(144, &8_u64.to_le_bytes());
+    put(160, &u32::from(chosen.number).to_le_bytes());
+    put(185, &[chosen.shift]);
+    put(186, &8_u16.to_le_bytes());
+    put(188, &16_i32.to_le_bytes());
+    put(200, &chosen.events.to_le_bytes());
+    put(208, &u64::MAX.to_le_bytes());
+    put(220, &(chosen.roles.len() as u32).to_le_bytes());
+    for (slot, role) in chosen.roles.iter().enumerate() {
+        put(256 + 2 * slot, &role.to_le_bytes());
+    }
+    for at in 0..512 {
+        let word = chosen.entries.get(at).map_or(u64::MAX, |(sector, many)| sector << 10 | many);
+        // The roles of more than 1,920 members would reach into the list.
+        put(8192 + 8 * at, &word.to_le_bytes());
+    }
+    let end = 4096 + 256 + 2 * chosen.roles.len();
+    // As the kernel has it: word by word, an odd one added.
+    let mut sum = 0_u64;
+    let words = disk[4096..end].chunks(4);
+    for word in words {
+        let mut whole = [0; 4];
+        whole[..word.len()].copy_from_slice(word);
+        sum += u64::from(u32::from_le_bytes(whole));
+    }
+    let checksum = (sum as u32).wrapping_add((sum >> 32) as u32);
+    disk[4096 + 216..4096 + 220].copy_from_slice(&checksum.to_le_bytes());
+    disk
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(chosen in chosen()) {
+        let disk = written(&chosen);
+        let found = examine(&disk[..]).unwrap();
+        let [member] = &found.members[..] else { panic!("{found:?}") };
+        prop_assert!(member.checksum.holds());
+        let Superblock::V1(superblock) = &member.superblock else { panic!("{member:?}") };
+        prop_assert_eq!(superblock.uuid.0, chosen.uuid);
+        prop_assert_eq!(&superblock.name, "host:name");
+        prop_assert_eq!((superblock.level, superblock.layout, superblock.chunk), (chosen.level, chosen.layout, chosen.chunk));
+        prop_assert_eq!((superblock.size, superblock.raid_disks, superblock.events), (chosen.size, chosen.disks, chosen.events));
+        prop_assert_eq!(superblock.roles.len(), chosen.roles.len());
+        let expected = match chosen.roles[usize::from(chosen.number)] {
+            0xffff => Role::Spare,
+            0xfffe => Role::Faulty,
+            0xfffd => Role::Journal,
+            slot => Role::Active(slot),
+        };
+        prop_assert_eq!(superblock.role, expected);
+        let list = member.bad_blocks.as_ref().unwrap();
+        let scaled: Vec<_> = chosen.entries.iter().map(|(sector, many)| (sector << chosen.shift, many << chosen.shift)).collect();
+        let read: Vec<_> = list.entries.iter().map(|range| (range.sector, range.sectors)).collect();
+        prop_assert_eq!(read, scaled);
+    }
+
+    #[test]
+    fn a_bit_that_flips_is_told_or_harmless(chosen in chosen(), bit in 0..256_usize * 8) {
+        let mut disk = written(&chosen);
+        disk[4096 + bit / 8] ^= 1 << (bit % 8);
+        let found = examine(&disk[..]).unwrap();
+        // Magic, version and its own place decide whether it is one at all; the rest is summed.
+        if let [member] = &found.members[..] {
+            prop_assert!(!member.checksum.holds());
+            prop_assert!(!member.problems.is_empty());
+        }
+    }
+
+    #[test]
+    fn noise_is_no_panic(noise in prop::collection::vec(any::<u8>(), 0..20_000), at in 0..70_000_usize, length in 0..DISK) {
+        let mut disk = vec![0_u8; length];
+        for (byte, place) in noise.iter().zip(at..) {
+            if let Some(there) = disk.get_mut(place) {
+                *there = *byte;
+            }
+        }
+        examine(&disk[..]).unwrap();
+    }
+
+    #[test]
+    fn a_superblock_with_noise_in_it_is_no_panic(chosen in chosen(), noise in prop::collection::vec((0..16_384_usize, any::<u8>()), 0..60)) {
+        let mut disk = written(&chosen);
+        for (at, byte) in noise {
+            disk[at] = byte;
+        }
+        examine(&disk[..]).unwrap();
+    }
+}
+
+#[test]
+fn a_partition_is_read_where_it_is() {
+    let chosen = Chosen {
+        uuid: [7; 16],
+        level: 1,
+        layout: 0,
+        size: 100,
+        chunk: 0,
+        disks: 2,
+        events: 5,
+        number: 1,
+        roles: vec![0, 1],
+        shift: 0,
+        entries: vec![(4096, 8)],
+    };
+    let mut disk = vec![0xff; 1 << 20];
+    disk.extend(written(&chosen));
+    assert!(examine(&disk[..]).unwrap().members.is_empty());
+    let partition = Region { source: &disk[..], offset: 1 << 20, bytes: DISK as u64 };
+    assert_eq!(examine(&partition).unwrap().members.len(), 1);
+    assert!(partition.read_at(DISK as u64, &mut [0; 1]).is_err());
+}
+
+#[test]
+fn others_metadata_are_named() {
+    let mut disk = vec![0_u8; DISK];
+    disk[DISK - 512..DISK - 508].copy_from_slice(&0xde11_de11_u32.to_be_bytes());
+    let json = serde_json::to_value(examine(&disk[..]).unwrap()).unwrap();
+    assert_eq!(json["foreign"], serde_json::json!(["ddf"]));
+    let mut disk = vec![0_u8; DISK];
+    disk[DISK - 1024..DISK - 1000].copy_from_slice(b"Intel Raid ISM Cfg Sig. ");
+    let json = serde_json::to_value(examine(&disk[..]).unwrap()).unwrap();
+    assert_eq!(json["foreign"], serde_json::json!(["imsm"]));
+}
+
+#[test]
+fn a_list_that_is_not_on_the_device_is_told() {
+    let chosen = Chosen {
+        uuid: [1; 16],
+        level: 1,
+        layout: 0,
+        size: 1,
+        chunk: 0,
+        disks: 2,
+        events: 1,
+        number: 0,
+        roles: vec![0],
+        shift: 0,
+        entries: vec![],
+    };
+    let mut disk = written(&chosen);
+    disk[4096 + 188..4096 + 192].copy_from_slice(&i32::MAX.to_le_bytes());
+    let found = examine(&disk[..]).unwrap();
+    assert!(found.members[0].problems.iter().any(|problem| problem.contains("not on the device")));
+}

@@ -1,0 +1,178 @@
+//! Superblocks that real kernels wrote, against what mdadm said of the same members.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use blklab_mdmeta::{Examined, Member, Role, Source, Superblock, Superblock1, examine};
+use flate2::read::GzDecoder;
+
+/// Bytes of the disks that were recorded.
+const DISK: u64 = 256 << 20;
+
+/// A disk of which only the beginning and the end are known; the rest is zeros.
+struct Recorded {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+impl Source for Recorded {
+    fn bytes(&self) -> u64 {
+        DISK
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let tail = DISK - self.tail.len() as u64;
+        for (at, byte) in (offset..).zip(buffer) {
+            *byte = match at.checked_sub(tail) {
+                Some(at) => self.tail[at as usize],
+                None => self.head.get(at as usize).copied().unwrap_or(0),
+            };
+        }
+        Ok(())
+    }
+}
+
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/md")
+}
+
+fn part(name: &str, which: &str) -> Vec<u8> {
+    let mut found = Vec::new();
+    if let Ok(file) = File::open(data().join("sb").join(format!("{name}.{which}.gz"))) {
+        GzDecoder::new(file).read_to_end(&mut found).unwrap();
+    }
+    found
+}
+
+fn examined(name: &str) -> Examined {
+    let recorded = Recorded { head: part(name, "head64k"), tail: part(name, "tail128k") };
+    assert!(!recorded.head.is_empty(), "{name}");
+    examine(&recorded).unwrap()
+}
+
+fn member(name: &str) -> Member {
+    let found = examined(name);
+    assert_eq!(found.foreign, []);
+    let [member] = found.members.try_into().unwrap();
+    member
+}
+
+fn v1(member: &Member) -> &Superblock1 {
+    match &member.superblock {
+        Superblock::V1(superblock) => superblock,
+        Superblock::V0(_) => panic!("0.90"),
+    }
+}
+
+/// `Key : value` of each device in what `mdadm --examine` printed.
+fn text(array: &str, device: &str) -> BTreeMap<String, String> {
+    let said = std::fs::read_to_string(data().join(format!("text/{array}.examine.txt"))).unwrap();
+    let (_, rest) = said.split_once(&format!("\n/dev/{device}:\n")).unwrap();
+    let lines = rest.lines().take_while(|line| !line.starts_with("rc="));
+    lines
+        .filter_map(|line| line.split_once(" : "))
+        .map(|(key, value)| (key.trim().to_owned(), value.to_owned()))
+        .collect()
+}
+
+#[test]
+fn every_member_is_what_mdadm_says_that_it_is() {
+    for (array, minor) in [
+        ("raid1-10", 0),
+        ("raid1-11", 1),
+        ("raid1-12", 2),
+        ("raid1-12-bitmap", 2),
+        ("raid10-n2", 2),
+        ("raid10-f2", 2),
+        ("raid10-o2", 2),
+    ] {
+        for (slot, device) in ["vda", "vdb"].into_iter().enumerate() {
+            let member = member(&format!("{array}.{device}"));
+            let superblock = v1(&member);
+            assert_eq!(member.problems, Vec::<String>::new(), "{array} {device}");
+            assert!(member.checksum.holds());
+            assert_eq!(superblock.minor_version, minor);
+            assert_eq!(superblock.role, Role::Active(slot as u16));
+            if !data().join(format!("text/{array}.examine.txt")).exists() {
+                continue;
+            }
+            let said = text(array, device);
+            assert_eq!(superblock.uuid.to_string(), said["Array UUID"]);
+            assert_eq!(superblock.device_uuid.to_string(), said["Device UUID"]);
+            assert_eq!(said["Raid Devices"], superblock.raid_disks.to_string());
+            assert_eq!(said["Events"], superblock.events.to_string());
+            assert!(said["Name"].starts_with(&superblock.name));
+            assert!(said["Avail Dev Size"].starts_with(&format!("{} sectors", superblock.data_size)));
+            assert_eq!(said["Checksum"], format!("{:x} - correct", member.checksum.stored));
+            assert_eq!(said["Super Offset"], format!("{} sectors", superblock.super_offset));
+            let log = format!("512 entries available at offset {} sectors", superblock.bblog_offset);
+            assert_eq!(said["Bad Block Log"], log);
+        }
+    }
+}
+
+#[test]
+fn version_0_90() {
+    for (slot, device) in ["vda", "vdb"].into_iter().enumerate() {
+        let member = member(&format!("raid1-090.{device}"));
+        let Superblock::V0(superblock) = &member.superblock else { panic!("{:?}", member.superblock) };
+        let said = text("raid1-090", device);
+        assert!(member.checksum.holds());
+        assert!(said["UUID"].starts_with(&superblock.uuid.to_string()));
+        assert_eq!(said["Checksum"], format!("{:x} - correct", member.checksum.stored));
+        assert_eq!(said["Events"], superblock.events.to_string());
+        assert!(said["Used Dev Size"].starts_with(&superblock.size.to_string()));
+        assert_eq!((superblock.level, superblock.raid_disks, superblock.clean), (1, 2, true));
+        assert_eq!((superblock.this.raid_disk as usize, superblock.this.major), (slot, 254));
+        assert_eq!(superblock.disks.len(), 2);
+        assert_eq!(superblock.this.state, ["active", "sync"]);
+        assert_eq!(member.bad_blocks, None);
+    }
+}
+
+#[test]
+fn bad_blocks_none_empty_some_and_full() {
+    assert_eq!(member("raid1-12-conf-bblno.vda").bad_blocks, None);
+    let empty = member("raid1-12.vda").bad_blocks.unwrap();
+    assert_eq!((empty.active, empty.entries.len(), empty.sector, empty.room()), (false, 0, 24, 512));
+    let some = member("raid1-12-populated.vda").bad_blocks.unwrap();
+    let found: Vec<_> = some.entries.iter().map(|range| (range.sector, range.sectors)).collect();
+    assert_eq!(found, [(4096, 8), (10000, 100), (21024, 476), (20512, 512), (20000, 512)]);
+    let full = member("raid1-12-full.vda").bad_blocks.unwrap();
+    assert_eq!((full.entries.len(), full.entries[511].sector), (512, 10000 + 511 * 16));
+    let twin = member("raid1-12-populated.vdb").bad_blocks.unwrap();
+    assert_eq!((twin.active, twin.entries.len()), (false, 0));
+}
+
+#[test]
+fn bitmaps() {
+    let member = member("raid1-12-bitmap.vda");
+    let bitmap = member.bitmap.clone().unwrap();
+    assert_eq!(bitmap.uuid, v1(&member).uuid);
+    assert_eq!((bitmap.version, bitmap.chunk, bitmap.daemon_sleep), (4, 64 << 20, 5));
+    assert_eq!((bitmap.sync_size, bitmap.state), (522_240, 0));
+    assert!(self::member("raid1-12.vda").bitmap.is_none());
+}
+
+#[test]
+fn an_add_that_failed_leaves_a_spare_with_zeros_for_a_list() {
+    let member = member("raid1-12-add-failed-6.12-zero-bbl.vdc");
+    assert_eq!(v1(&member).role, Role::Spare);
+    let list = member.bad_blocks.unwrap();
+    assert!(list.active);
+    assert_eq!(list.entries.len(), 512);
+    assert!(list.entries.iter().all(|range| (range.sector, range.sectors) == (0, 0)));
+}
+
+#[test]
+fn every_file_that_was_recorded_is_read() {
+    let names: Vec<_> =
+        std::fs::read_dir(data().join("sb")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let heads = names.iter().filter_map(|name| name.to_str()?.strip_suffix(".head64k.gz"));
+    for name in heads {
+        assert!(member(name).checksum.holds(), "{name}");
+    }
+    assert!(names.len() >= 25);
+}
