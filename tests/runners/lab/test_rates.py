@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.rates import REACH_BYTES, REACH_IOPS, rates
+from blklab.runners.lab.rates import REACH_BYTES, REACH_IOPS, Rates, factor
+from blklab.runners.lab.rates import rates as scaled
 from blklab.spec.cells import plan
 
 
@@ -27,6 +28,10 @@ def document(
 def throttled(name: str, **limits: int) -> str:
     words = "".join(f", {key} = {value}" for key, value in limits.items())
     return f'{name} = {{ kind = "throttled", size = "1GiB"{words} }}\n'
+
+
+def rates(found: dict[str, Any], accel: str) -> Rates:
+    return scaled(found, factor([found], accel))
 
 
 def test_limits_are_as_they_are_said(tmp_path: Path) -> None:
@@ -88,3 +93,12 @@ def test_a_models_sequential_rates_are_bytes(tmp_path: Path) -> None:
 def test_a_models_mixed_rates_are_of_both_together(tmp_path: Path) -> None:
     found = rates(document(tmp_path, MODELS, workload="rw = 'randrw'\nrwmixread = 70"), "kvm")
     assert [set(limits) for limits in found.limits] == [{"iops_total"}, {"iops_total"}]
+
+
+def test_all_cells_have_one_factor(tmp_path: Path) -> None:
+    fast = document(tmp_path, throttled("a", iops_total=60_000) + throttled("b"))
+    slow = document(tmp_path, throttled("a", iops_total=600) + throttled("b"))
+    assert factor([slow], "tcg") == 1
+    found = factor([slow, fast], "tcg")
+    assert found == 20
+    assert scaled(slow, found).limits == [{"iops_total": 30}, {}]

@@ -36,6 +36,7 @@ class Guest:
     def __init__(self) -> None:
         self.agent = Recorder({"/proc/mounts": "none / rootfs rw 0 0\n"})
         self.ended = False
+        self.accel = "tcg"
 
     def end(self) -> None:
         self.ended = True

@@ -94,16 +94,19 @@ def measure(
     document: Mapping[str, Any],
     progress: Callable[[Live], object],
     *,
+    scale: float = 1,
     traced: Sequence[str] = (),
     traces: Path | None = None,
 ) -> Finished:
-    """Measures a cell. Raises BlklabError; whether the guest is fit for another one is to be seen.
+    """Measures a cell, its devices' rates divided by `scale`. Raises BlklabError.
+
+    Whether the guest is fit for another one is to be seen after that.
 
     `traced` are layers whose events are recorded, by name or EVERY, into `traces`.
     """
     began = time.monotonic()
     disks = [machine.disk(shape) for shape in shapes(document)]
-    wanted = rates(document, machine.accel)
+    wanted = rates(document, scale)
     guest = Guest(machine.agent)
     try:
         for disk in disks:

@@ -1,11 +1,16 @@
 """Files out of the guest: over a disk of their own, which takes any size."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.machine.boot import Machine
 from blklab.runners.lab.machine.disks import RESULTS
+
+_NAME: Final = re.compile(r"[\w-][\w.-]{0,120}", re.A)
+"""What files that come out may be called: the guest is not trusted."""
 
 
 def fetch(machine: Machine, paths: Sequence[str]) -> dict[str, bytes]:
@@ -38,7 +43,7 @@ def save(machine: Machine, pattern: str, directory: Path) -> list[Path]:
         directory.mkdir(parents=True, exist_ok=True)
         for path, content in fetch(machine, [pattern]).items():
             name = path.rpartition("/")[2]
-            if not name or name in {".", ".."}:
+            if not _NAME.fullmatch(name):
                 raise BlklabError(f"the guest calls a file {path!r}")
             (directory / name).write_bytes(content)
             written.append(directory / name)

@@ -95,6 +95,8 @@ def item(message: Message, key: str, kind: type[T]) -> T:
     # A bool is an int to Python, and not to us.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise Malformed(f"{_shown(value)} as {key}, where a {kind.__name__} was expected")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise Malformed(f"{_shown(value)} as {key}, where a number of 64 bits was expected")
     return value
 
 

@@ -5,9 +5,11 @@ device alone would do with the cell's own jobs: requests a second if they are ra
 if they are sequential, for the block layer merges those before the throttle counts them.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from blklab.errors import BlklabError
@@ -24,6 +26,8 @@ ALONE_NS: Final = 3 * 10**9
 RAMP_NS: Final = 10**9
 """How long a device is simulated alone, and what of it does not count."""
 
+WAYS: Final = ("read", "write")
+
 Limits = dict[str, int]
 
 
@@ -38,11 +42,20 @@ class Rates:
     """Of each device, in the document's order."""
 
 
-def rates(document: Mapping[str, Any], accel: str) -> Rates:
+def factor(documents: Sequence[Mapping[str, Any]], accel: str) -> float:
+    """Returns by what all rates of an experiment are divided: one factor for all of its cells.
+
+    So cells can be put in order: a stack of fast devices stays faster than one of slow ones.
+    """
+    asked = documents[0]["lab"]["scale"]  # which nothing varies
+    if asked != "auto":
+        return float(asked)
+    return max(_needed(_unscaled(document), accel) for document in documents)
+
+
+def rates(document: Mapping[str, Any], scale: float) -> Rates:
     """Returns the limits of each device's disk. Raises BlklabError if one comes to nothing."""
-    unscaled = [_limits(document, device) for device in document["devices"]]
-    asked = document["lab"]["scale"]
-    scale = _needed(unscaled, accel) if asked == "auto" else float(asked)
+    unscaled = _unscaled(document)
     limits = []
     for device, wanted in zip(document["devices"], unscaled, strict=True):
         found = {key: round(rate / scale) for key, rate in wanted.items() if rate}
@@ -56,6 +69,10 @@ def rates(document: Mapping[str, Any], accel: str) -> Rates:
     return Rates(scale, limits)
 
 
+def _unscaled(document: Mapping[str, Any]) -> list[dict[str, float]]:
+    return [_limits(document, device) for device in document["devices"]]
+
+
 def _limits(document: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str, float]:
     """Returns the rates of a device before they are scaled; 0 is no limit."""
     if device["model"]["kind"] == "throttled":
@@ -66,15 +83,27 @@ def _limits(document: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str,
     )
     random = any(job["random"] for job in jobs)
     if mixed:
-        (both,) = outcomes([_alone(document, device, None)])
+        (both,) = _simulated(_alone(document, device, None))
         total = [both["read"], both["write"]]
         if random:
             return {"iops_total": sum(way["iops"] for way in total)}
         return {"bps_total": sum(way["bw_bytes"] for way in total)}
-    reads, writes = outcomes([_alone(document, device, share) for share in (1.0, 0.0)])
+    reads, writes = _simulated(*(_alone(document, device, share) for share in (1.0, 0.0)))
     if random:
         return {"iops_read": reads["read"]["iops"], "iops_write": writes["write"]["iops"]}
     return {"bps_read": reads["read"]["bw_bytes"], "bps_write": writes["write"]["bw_bytes"]}
+
+
+def _simulated(*documents: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns outcomes; equal disks under equal loads, of any cell, are simulated once."""
+    texts = [json.dumps(document, sort_keys=True) for document in documents]
+    return [_outcome(text) for text in texts]
+
+
+@cache
+def _outcome(text: str) -> dict[str, Any]:
+    (found,) = outcomes([json.loads(text)])
+    return {way: {key: found[way][key] for key in ("iops", "bw_bytes")} for way in WAYS}
 
 
 def _alone(
@@ -92,7 +121,9 @@ def _alone(
     ]
     return {
         "kernel": document["kernel"],
-        "devices": [{key: value for key, value in device.items() if key != "virtual"}],
+        "devices": [
+            {**{key: value for key, value in device.items() if key != "virtual"}, "name": "alone"}
+        ],
         "stack": {"device": 0},
         "filesystem": None,
         "jobs": jobs,
@@ -101,7 +132,7 @@ def _alone(
         "ramp_ns": RAMP_NS,
         "max_ios": None,
         "series_ns": 0,
-        "seed": document["seed"],
+        "seed": 1,
     }
 
 

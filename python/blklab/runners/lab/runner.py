@@ -5,7 +5,7 @@ One guest serves all cells of a kernel; each gets fresh disks and a stack of its
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,7 @@ from blklab.runners.lab.image.kernels import Own, Packaged
 from blklab.runners.lab.machine import accel, qemu
 from blklab.runners.lab.machine.boot import GuestLost, Machine, boot
 from blklab.runners.lab.machine.disks import MOST, Shape
+from blklab.runners.lab.rates import factor
 from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.spec.cells import Cell, Plan
 from blklab.store.finished import Finished
@@ -56,6 +57,8 @@ class Lab:
         self._traces = traces
         self._note = note
         self._images: dict[str, Image] = {}
+        self._documents: list[Mapping[str, Any]] = []
+        self._scales: dict[str, float] = {}
         self.progress: Callable[[Cell, Live], object] = lambda _cell, _live: None
         """Called while a cell is measured."""
 
@@ -75,6 +78,8 @@ class Lab:
             if name not in known | {lab_cell.EVERY}:
                 listed = ", ".join([lab_cell.EVERY, *sorted(known)])
                 raise UsageError(f"--trace {name}: no device or stack is called so: {listed}")
+        self._documents = [cell.document for cell in plan.cells]
+        self._scales = {}
         for cell in plan.cells:
             jobfile.render(cell.document, Path("/"))
             self._image(cell.document["kernel"])
@@ -97,6 +102,7 @@ class Lab:
         A guest that is lost takes its cell with it, and the next cell gets a new one. Raises
         EnvironmentLacks if something is missing that the others need as well.
         """
+        self._documents = self._documents or [cell.document for cell in cells]
         ordered = sorted(cells, key=lambda cell: (cell.document["kernel"], *_turn(cell)))
         for kernel, group in itertools.groupby(ordered, key=lambda cell: cell.document["kernel"]):
             waiting = list(group)
@@ -145,6 +151,12 @@ class Lab:
             note=self._note,
         )
 
+    def _scale(self, accelerator: str) -> float:
+        """Returns by what the rates of the whole plan are divided."""
+        if accelerator not in self._scales:
+            self._scales[accelerator] = factor(self._documents, accelerator)
+        return self._scales[accelerator]
+
     def _image(self, kernel: str) -> Image:
         if kernel not in self._images:
             wanted = self._kernel or Packaged(kernel)
@@ -158,6 +170,7 @@ class Lab:
                     machine,
                     cell.document,
                     lambda live: self.progress(cell, live),
+                    scale=self._scale(machine.accel),
                     traced=self._trace,
                     traces=self._traces / _folder(cell),
                 )

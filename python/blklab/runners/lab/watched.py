@@ -33,6 +33,9 @@ def watched(guest: Guest, samples: Sequence[Sample], document: Mapping[str, Any]
     Raises BlklabError for statistics that cannot be read.
     """
     readings = [(sample.t_ns, _reading(sample)) for sample in samples]
+    times = [time_ns for time_ns, _ in readings]
+    if len(times) < 2 or times != sorted(times):
+        raise BlklabError("the guest's statistics are not in order: two readings at least")
     top = guest.layers[-1].kernel
     first, last = _load(readings, top)
     begin_ns = readings[first][0] + int(document["ramp_ns"])
