@@ -69,7 +69,7 @@ def test_a_cell(document: Document) -> None:
         "logical_block_size": 512,
         "physical_block_size": 512,
         "discard": True,
-        "queue": {},
+        "queue": {"rotational": "1"},
     }
     assert found["stack"]["md"]["level"] == "raid1"
     assert found["failures"] == []
@@ -94,7 +94,12 @@ def test_a_disk_says_what_it_is(document: Document) -> None:
         "logical_block_size": 4096,
         "physical_block_size": 4096,
         "discard": False,
-        "queue": {"scheduler": "none", "nr_requests": "32", "wbt_lat_usec": "0"},
+        "queue": {
+            "rotational": "1",
+            "scheduler": "none",
+            "nr_requests": "32",
+            "wbt_lat_usec": "0",
+        },
     }
     assert found["queue"]["rotational"] is True
     assert found["queue"]["write_back"] is False
@@ -107,8 +112,41 @@ def test_settings_are_changed_in_the_guest(document: Document) -> None:
         '[lab]\nscale = 3\ncpus = 4\nmemory = "2GiB"\n'
     )
     assert found["kernel"] == "6.12"
-    assert found["settings"] == {"read_ahead_kb": "128", "scheduler": "none"}
+    assert found["settings"] == {"read_ahead_kb": "128"}
+    queues = [device["virtual"]["queue"] for device in found["devices"]]
+    assert queues == [{"rotational": "1", "scheduler": "none"}] * 2
     assert found["lab"] == {"scale": 3.0, "cpus": 4, "memory": 2 << 30}
+
+
+def test_a_devices_own_setting_goes_before_all_devices_and_its_order_is_kept(
+    document: Document,
+) -> None:
+    found = document(
+        'kind = "throttled"\niops_total = 1000',
+        'kind = "throttled"\niops_total = 1000\nnr_requests = 32\nrotational = false',
+        more='[settings]\nnr_requests = 64\nscheduler = "mq-deadline"\n',
+    )
+    own, other = (device["virtual"]["queue"] for device in found["devices"])
+    # A scheduler that is changed sets nr_requests anew: it comes before.
+    assert list(own.items()) == [
+        ("rotational", "0"),
+        ("scheduler", "mq-deadline"),
+        ("nr_requests", "32"),
+    ]
+    assert other["nr_requests"] == "64"
+
+
+def test_what_is_tried_replaces_what_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "exp.toml"
+    path.write_text(
+        '[devices.a]\nkind = "throttled"\nsize = "1GiB"\nscheduler = "none"\n'
+        '[stacks.bare]\ndevice = "a"\n[workloads.r]\nrw = "randread"\n'
+        '[sweep]\nscheduler = ["mq-deadline"]\nnomerges = [2]\n'
+    )
+    usual, scheduler, merges = (cell.document for cell in plan(path, runner="lab").cells)
+    assert usual["devices"][0]["virtual"]["queue"]["scheduler"] == "none"
+    assert scheduler["devices"][0]["virtual"]["queue"]["scheduler"] == "mq-deadline"
+    assert (scheduler["settings"], merges["settings"]) == ({}, {"nomerges": "2"})
 
 
 def test_a_volume(document: Document) -> None:

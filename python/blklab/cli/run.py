@@ -209,6 +209,8 @@ def run(
         "--trace-to": trace_to,
     }
     chosen = _runner(runner, jobs, force, yes_destroy, lab)
+    if runner == "lab":
+        plan = cast("Lab", chosen).planned(plan)
     if dry_run:
         chosen.check(plan)
         emit(plan.as_dict(), as_json, lambda console: _draw(console, plan))

@@ -16,15 +16,16 @@ from typing import Any, Final
 
 from blklab.spec import jobs, measured, problems, simulated, stacking, sweep
 from blklab.spec.device import Disk
-from blklab.spec.experiment import Experiment
+from blklab.spec.experiment import Experiment, Settings
 from blklab.spec.target import Target
 from blklab.spec.workload import Command, Job, Jobs, Replay
 
 FILE_SHARE: Final = 0.9
 """Of a filesystem's device, what a file in it may take: the rest is the filesystem's."""
 
-QUEUE: Final = ("scheduler", "nr_requests", "max_sectors_kb", "wbt_lat_usec")
-"""Keys of a device that are changed in its queue only if they are given."""
+QUEUE: Final = ("scheduler", "max_sectors_kb", "nr_requests", "wbt_lat_usec")
+"""Keys of a device's queue that are changed only if they are given; a scheduler sets those anew
+that come after it (block/elevator.c, `elevator_switch`)."""
 
 
 def document(
@@ -59,18 +60,14 @@ def document(
     if filesystem is not None:
         room = int(room * FILE_SHARE) >> 20 << 20
     place = Target(directory="/", size=room // 512 * 512)
-    changed = {
-        key: sweep.text(value)
-        for key in ("max_sectors_kb", "nr_requests", "scheduler", "read_ahead")
-        if (value := getattr(settings, key)) is not None
-    }
-    if "read_ahead" in changed:
-        changed["read_ahead_kb"] = changed.pop("read_ahead")
+    tried = {key: sweep.text(value) for key, value in swept.items()}
+    others = {} if settings.read_ahead is None else {"read_ahead_kb": str(settings.read_ahead)}
+    others |= {key: value for key, value in tried.items() if key not in (*QUEUE, "rotational")}
     return {
         "kernel": settings.kernel,
         "lab": experiment.lab.model_dump(),
         "devices": [
-            {**device, "virtual": _virtual(disk)}
+            {**device, "virtual": _virtual(device, disk, settings, tried)}
             for device, disk in zip(built.devices, built.tables, strict=True)
         ],
         "stack": built.node,
@@ -85,7 +82,7 @@ def document(
         "runtime_ns": runtime,
         "ramp_ns": ramp,
         "interval_ns": settings.series or measured.INTERVAL,
-        "settings": changed | {key: sweep.text(value) for key, value in swept.items()},
+        "settings": others,
     }, room
 
 
@@ -105,13 +102,26 @@ def _alone(
     return found
 
 
-def _virtual(disk: Disk) -> dict[str, Any]:
-    """Returns what a virtual disk says of itself, and what of its queue is changed."""
+def _virtual(
+    device: Mapping[str, Any], disk: Disk, settings: Settings, tried: Mapping[str, str]
+) -> dict[str, Any]:
+    """Returns what a virtual disk says of itself, and what of its queue is changed, in that order.
+
+    What is tried replaces what the device says, and that what all devices have.
+    """
+    queue = {"rotational": str(int(device["queue"]["rotational"]))}
+    for key in QUEUE:
+        given = getattr(disk, key)
+        value = getattr(settings, key, None) if given is None else given
+        if value is not None:
+            queue[key] = sweep.text(value)
     return {
         "logical_block_size": disk.logical_block_size,
         "physical_block_size": max(disk.physical_block_size, disk.logical_block_size),
         "discard": disk.discard,
         "queue": {
-            key: sweep.text(value) for key in QUEUE if (value := getattr(disk, key)) is not None
+            key: tried.get(key, queue.get(key, ""))
+            for key in ("rotational", *QUEUE)
+            if key in tried or key in queue
         },
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import blklab
-from blklab.errors import BlklabError
+from blklab.errors import EnvironmentLacks
 from blklab.runners.lab.agent import Agent
 from blklab.runners.lab.image import Image, Packaged, image
 from blklab.runners.lab.image.cache import directory
@@ -67,7 +67,7 @@ def guest_image() -> Image:
     try:
         qemu.find()
         return image(Packaged(KERNEL), note=lambda _: None)
-    except BlklabError as error:
+    except EnvironmentLacks as error:
         pytest.skip(f"no guest can be had: {error}")
 
 

@@ -102,3 +102,29 @@ def test_all_cells_have_one_factor(tmp_path: Path) -> None:
     found = factor([slow, fast], "tcg")
     assert found == 20
     assert scaled(slow, found).limits == [{"iops_total": 30}, {}]
+
+
+TWINS = """
+a = { model = "st5000lm000", size = "100GiB" }
+b = { model = "st5000lm000", size = "100GiB" }
+"""
+
+
+def test_a_stack_that_turns_writes_into_reads_has_one_limit_for_both(tmp_path: Path) -> None:
+    writes = document(tmp_path, TWINS, workload="rw = 'randwrite'\niodepth = 32")
+    (mirror, _) = rates(writes, "tcg").limits
+    assert set(mirror) == {"iops_read", "iops_write"}
+    parity = {**writes, "stack": {"md": {**writes["stack"]["md"], "level": "raid5"}}}
+    (member, _) = rates(parity, "tcg").limits
+    assert set(member) == {"iops_total"}
+    assert member["iops_total"] < mirror["iops_read"] + mirror["iops_write"]
+
+
+def test_a_load_that_waits_for_latency_is_doubted(tmp_path: Path) -> None:
+    alone = document(tmp_path, TWINS, workload="rw = 'randread'\niodepth = 1")
+    (doubt,) = rates(alone, "tcg").doubts
+    assert doubt.startswith("the load leaves each hdd waiting for its latency")
+    deep = document(tmp_path, TWINS, workload="rw = 'randread'\niodepth = 256")
+    assert rates(deep, "tcg").doubts == []
+    said = document(tmp_path, throttled("a", iops_total=100) + throttled("b"))
+    assert rates(said, "tcg").doubts == []

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.lab import cell, runner
 from blklab.runners.lab.agent import GuestGone
+from blklab.runners.lab.image.build import Image
+from blklab.runners.lab.image.kernels import Own
 from blklab.runners.lab.machine.boot import GuestLost
 from blklab.spec.cells import Cell, plan
 from blklab.store.finished import Finished
@@ -56,7 +59,8 @@ class Lab:
         self.served: list[tuple[int, int]] = []
         self.acts: dict[int, Callable[[Guest], object]] = {}
         self.boots: Callable[[], object] = lambda: None
-        monkeypatch.setattr(runner, "image", lambda _kernel, **_: None)
+        made = Image(tmp_path / "vmlinuz", tmp_path / "initrd", "6.1", {}, "digest")
+        monkeypatch.setattr(runner, "image", lambda _kernel, **_: made)
         monkeypatch.setattr(runner, "boot", self._boot)
         monkeypatch.setattr(cell, "measure", self._measure)
 
@@ -178,3 +182,19 @@ def test_a_cell_that_another_process_took(lab: Lab, monkeypatch: pytest.MonkeyPa
     lab.run()
     assert [number for _, number in lab.served] == [4, 5, 6]
     assert len(lab.guests) == 1, "for nothing, none is booted"
+
+
+def test_a_kernel_of_the_users_is_part_of_what_a_cell_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "exp.toml"
+    path.write_text(EXPERIMENT.replace('kernel = ["6.1", "6.12"]\n', ""))
+    planned = plan(path, runner="lab")
+    monkeypatch.setattr(runner, "OwnKernel", lambda *_: SimpleNamespace(key="kernel-1"))
+    own = runner.Lab(kernel=Own(tmp_path / "vmlinuz")).planned(planned)
+    assert {cell.document["own_kernel"] for cell in own.cells} == {"kernel-1"}
+    assert not {cell.key for cell in own.cells} & {cell.key for cell in planned.cells}
+    assert runner.Lab().planned(planned) is planned
+    path.write_text(EXPERIMENT)
+    with pytest.raises(UsageError, match="--kernel: the matrix varies kernel"):
+        runner.Lab(kernel=Own(tmp_path / "vmlinuz")).planned(plan(path, runner="lab"))

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab.errors import BlklabError
+from blklab.runners.fio import jobfile
 from blklab.runners.fio.cell import figures
 from blklab.runners.fio.process import Live, Progress
 from blklab.runners.lab import files, load, watched
 from blklab.runners.lab.agent import GuestGone
+from blklab.runners.lab.circumstances import circumstances, doubts
 from blklab.runners.lab.machine.boot import Machine
 from blklab.runners.lab.machine.disks import Disk, Shape
 from blklab.runners.lab.prepare import prepare
@@ -24,6 +26,15 @@ from blklab.system.pressure import Waiting
 
 EVERY: Final = "all"
 """What stands for every layer, to be traced."""
+
+SLOW_MS: Final = 1_000
+"""The same where nobody knows how long the load takes."""
+
+READINGS: Final = 15_000
+"""Of the 20,000 that the agent keeps (crates/agent/src/sample.rs)."""
+
+STARTING: Final = 300.0
+"""Seconds that fio may take besides."""
 
 TRACES: Final = "/run/blklab-trace"
 SPAN_MS: Final = 250
@@ -107,6 +118,7 @@ def measure(
     began = time.monotonic()
     disks = [machine.disk(shape) for shape in shapes(document)]
     wanted = rates(document, scale)
+    document = _slowed(document, scale)
     guest = Guest(machine.agent)
     try:
         for disk in disks:
@@ -154,7 +166,7 @@ def _load(
 ) -> Finished:
     interval_ns = int(document["interval_ns"])
     log_ms = max(1, interval_ns // 10**6)
-    span_ms = min(SPAN_MS, log_ms)
+    span_ms = _span_ms(document, log_ms)
     recorded = [layer for layer in guest.layers if layer.name in traced or EVERY in traced]
     with ExitStack() as around:
         if recorded:
@@ -176,10 +188,9 @@ def _load(
     outcome["cpu"] = seen.cpu
     outcome["arrays"] = [report() for report in guest.reports]
     outcome["mdstat"] = guest.read("/proc/mdstat")
-    outcome["lab"] = {**_circumstances(machine, guest, document, wanted), "waited": waited}
+    outcome["lab"] = {**circumstances(machine, guest, document, wanted), "waited": waited}
     outcome["warnings"] = [
-        *_scaled(wanted),
-        *_busy(seen.cpu),
+        *doubts(document, wanted, seen.cpu),
         *outcome["warnings"],
         *seen.problems,
         *failing,
@@ -191,60 +202,22 @@ def _load(
     return Finished(outcome, 0.0, [*measured.series, *seen.points], ran.output)
 
 
-BUSY: Final = 0.9
-"""Share of the guest's processors from which on they, and not the disks, may set the pace."""
+def _slowed(document: Mapping[str, Any], scale: float) -> Mapping[str, Any]:
+    """Returns a cell whose latencies are scaled as its rates are."""
+    devices = []
+    for device in document["devices"]:
+        latency = int((device["model"].get("latency_ns") or 0) * scale)
+        model = {**device["model"], "latency_ns": latency} if latency else device["model"]
+        devices.append({**device, "model": model})
+    return {**document, "devices": devices}
 
 
-def _busy(cpu: Mapping[str, float]) -> list[str]:
-    busy = cpu["user"] + cpu["system"] + cpu["irq"]
-    if busy < BUSY:
-        return []
-    return [
-        f"the guest's processors were busy for {100 * busy:.0f} % of the time: these may be their"
-        " rates, not the disks'; a larger lab.scale, or more lab.cpus, tells"
-    ]
-
-
-QUEUE: Final = ("scheduler", "nr_requests", "rotational", "max_sectors_kb", "wbt_lat_usec")
-"""What of each layer's queue is kept with a result."""
-
-
-def _circumstances(
-    machine: Machine, guest: Guest, document: Mapping[str, Any], wanted: Rates
-) -> dict[str, Any]:
-    """Returns what it takes to believe a result of this guest."""
-    names = [layer.kernel for layer in guest.layers]
-    said = machine.agent.read([f"/sys/block/{name}/queue/{key}" for name in names for key in QUEUE])
-    return {
-        "accel": machine.accel,
-        "kernel": machine.hello.kernel,
-        "scale": wanted.scale,
-        "limits": {
-            device["name"]: limits
-            for device, limits in zip(document["devices"], wanted.limits, strict=True)
-        },
-        "layers": {
-            layer.name: {
-                "kernel_name": layer.kernel,
-                "queue": {
-                    key: text.strip()
-                    for key in QUEUE
-                    if (text := said[f"/sys/block/{layer.kernel}/queue/{key}"]) is not None
-                },
-            }
-            for layer in guest.layers
-        },
-        "lsblk": guest.run("lsblk", "-J", "-o", "NAME,TYPE,SIZE,ROTA,FSTYPE", check=False).stdout,
-    }
-
-
-def _scaled(wanted: Rates) -> list[str]:
-    if wanted.scale == 1:
-        return []
-    return [
-        f"all devices' rates are divided by {wanted.scale:g}, to be within what the guest reaches:"
-        " shares, ratios and orderings hold, absolute rates do not"
-    ]
+def _span_ms(document: Mapping[str, Any], log_ms: int) -> int:
+    """Returns the time between two readings: as many as the agent keeps are not reached."""
+    seconds = jobfile.seconds(document)
+    if seconds is None:
+        return max(SLOW_MS, min(SPAN_MS, log_ms))
+    return max(min(SPAN_MS, log_ms), int((seconds + STARTING) * 1000 / READINGS) + 1)
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 A `throttled` device says its limits. For a model (`ssd`, `nvme`, `hdd`) the simulator says what the
 device alone would do with the cell's own jobs: requests a second if they are random, bytes a second
-if they are sequential, for the block layer merges those before the throttle counts them.
+if they are sequential, for the block layer merges those before the throttle counts them. Reads and
+writes are limited apart, unless the jobs mix them or the stack does (`turns`): QEMU takes limits of
+both together or of each, not both (util/throttle.c, `throttle_is_valid`).
 """
 
 import json
@@ -41,6 +43,9 @@ class Rates:
     limits: list[Limits]
     """Of each device, in the document's order."""
 
+    doubts: list[str]
+    """What such limits cannot show."""
+
 
 def factor(documents: Sequence[Mapping[str, Any]], accel: str) -> float:
     """Returns by what all rates of an experiment are divided: one factor for all of its cells.
@@ -66,7 +71,61 @@ def rates(document: Mapping[str, Any], scale: float) -> Rates:
                     " less than 1 a second: set a smaller lab.scale"
                 )
         limits.append(found)
-    return Rates(scale, limits)
+    return Rates(scale, limits, _doubts(document))
+
+
+EVEN: Final = 0.5
+"""Share of reads that is taken where a stack makes both of one direction."""
+
+SATURATED: Final = 0.9
+"""Share of what a device does with many I/Os in flight, from which on its rate is what counts."""
+
+MANY: Final = 128
+"""I/Os in flight that saturate a device."""
+
+
+def turns(node: Mapping[str, Any] | None) -> bool:
+    """Tells whether a stack makes reads of writes, or writes of reads.
+
+    Parity is read before it is written, a cache is filled by what is read, and a member that is
+    brought up to date is written what is read elsewhere.
+    """
+    if node is None or "device" in node:
+        return False
+    ((kind, table),) = node.items()
+    if kind in {"lvmcache", "bcache"} or table.get("level") in {"raid4", "raid5", "raid6"}:
+        return True
+    slots = table.get("members", [])
+    if kind == "md" and (table["sync"] != "idle"):
+        return True
+    return any(turns(slot["node"] if kind == "md" else slot) for slot in slots)
+
+
+def _doubts(document: Mapping[str, Any]) -> list[str]:
+    """Returns which models the jobs leave waiting: a limit has no latency, and they have."""
+    found: list[str] = []
+    if len(document["devices"]) < 2:
+        return found  # alone it does what it does alone
+    for kind in dict.fromkeys(
+        device["model"]["kind"]
+        for device in document["devices"]
+        if device["model"]["kind"] != "throttled" and not _saturated(document, device)
+    ):
+        found.append(
+            f"the load leaves each {kind} waiting for its latency, and the lab's disks have rates"
+            " and no latency: stacks that spread I/O over several come out too fast; more iodepth"
+            " or numjobs, or --on sim, tells"
+        )
+    return found
+
+
+def _saturated(document: Mapping[str, Any], device: Mapping[str, Any]) -> bool:
+    own = _alone(document, device, None)
+    many = {**own, "jobs": [{**job, "iodepth": max(MANY, job["iodepth"])} for job in own["jobs"]]}
+    usual, most = (
+        sum(float(way["bw_bytes"]) for way in found.values()) for found in _simulated(own, many)
+    )
+    return usual >= SATURATED * most
 
 
 def _unscaled(document: Mapping[str, Any]) -> list[dict[str, float]]:
@@ -82,8 +141,8 @@ def _limits(document: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str,
         len({job["read_share"] for job in jobs}) > 1
     )
     random = any(job["random"] for job in jobs)
-    if mixed:
-        (both,) = _simulated(_alone(document, device, None))
+    if mixed or turns(document["stack"]):
+        (both,) = _simulated(_alone(document, device, None if mixed else EVEN))
         total = [both["read"], both["write"]]
         if random:
             return {"iops_total": sum(way["iops"] for way in total)}

@@ -6,7 +6,8 @@ One guest serves all cells of a kernel; each gets fresh disks and a stack of its
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,9 @@ from blklab.runners.fio.process import Live
 from blklab.runners.lab import cell as lab_cell
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.image.build import Image, image
+from blklab.runners.lab.image.cache import held
 from blklab.runners.lab.image.kernels import Own, Packaged
+from blklab.runners.lab.image.parts import OwnKernel
 from blklab.runners.lab.machine import accel, qemu
 from blklab.runners.lab.machine.boot import GuestLost, Machine, boot
 from blklab.runners.lab.machine.disks import MOST, Shape
@@ -57,14 +60,30 @@ class Lab:
         self._traces = traces
         self._note = note
         self._images: dict[str, Image] = {}
+        self._held = ExitStack()
         self._documents: list[Mapping[str, Any]] = []
         self._scales: dict[str, float] = {}
         self.progress: Callable[[Cell, Live], object] = lambda _cell, _live: None
         """Called while a cell is measured."""
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Does nothing: guests do not touch each other, though they share the processor."""
-        return nullcontext()
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keeps the images: guests do not touch each other, though they share the processor."""
+        with self._held:
+            yield
+
+    def planned(self, plan: Plan) -> Plan:
+        """Returns the plan with the user's own kernel in each cell, whose key then has it too.
+
+        Raises UsageError if the cells want several kernels.
+        """
+        if self._kernel is None:
+            return plan
+        if "kernel" in plan.varied:
+            raise UsageError("--kernel: the matrix varies kernel, and this is one for all cells")
+        key = OwnKernel(self._kernel, lambda _note: None).key
+        cells = [replace(one, document={**one.document, "own_kernel": key}) for one in plan.cells]
+        return replace(plan, cells=cells)
 
     def check(self, plan: Plan) -> None:
         """Raises an error for a plan that cannot be carried out: QEMU, kernel, every job.
@@ -161,6 +180,8 @@ class Lab:
         if kernel not in self._images:
             wanted = self._kernel or Packaged(kernel)
             self._images[kernel] = image(wanted, note=self._note)
+            # `lab prune` leaves it alone from now on.
+            self._held.enter_context(held(self._images[kernel].initrd.parent))
         return self._images[kernel]
 
     def _measured(self, machine: Machine, cell: Cell) -> Finished:

@@ -39,7 +39,11 @@ def watched(guest: Guest, samples: Sequence[Sample], document: Mapping[str, Any]
     top = guest.layers[-1].kernel
     first, last = _load(readings, top)
     begin_ns = readings[first][0] + int(document["ramp_ns"])
-    start = next((at for at in range(first, last) if readings[at][0] >= begin_ns), first)
+    start = next((at for at in range(first, last) if readings[at][0] >= begin_ns), None)
+    problems = []
+    if start is None:
+        problems.append("the load was over before ramp_time was: all of it is counted below")
+        start = first
     names = [layer.kernel for layer in guest.layers]
     tally = Tally(names, readings[start][1], readings[start][0], 64)
     interval_ns = int(document["interval_ns"])
@@ -64,7 +68,8 @@ def watched(guest: Guest, samples: Sequence[Sample], document: Mapping[str, Any]
     ]
     points = [replace(point, source=called[point.source]) for point in tally.points]
     before, after = (_cpu(samples[at]) for at in (start, last))
-    return Watched(devices, points, before.shares(after), tally.watched_ns, tally.problems)
+    problems += tally.problems
+    return Watched(devices, points, before.shares(after), tally.watched_ns, problems)
 
 
 def _reading(sample: Sample) -> Reading:

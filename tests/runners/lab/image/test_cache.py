@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from blklab.errors import BlklabError
-from blklab.runners.lab.image.cache import Cache
+from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.runners.lab.image.cache import Cache, held
 
 
 def silent(_: str) -> None:
@@ -30,13 +30,36 @@ def test_what_a_killed_one_left_is_removed_and_what_is_kept_is_recalled(tmp_path
     (tmp_path / ".unfinished-x").mkdir()
     with cache.locked(silent):
         cache.make("key", lambda into: (into / "file").write_text("whole"))
-        cache.make("other", lambda into: (into / "file").write_text("whole"))
+        cache.make("kernel-0123456789abcdef", lambda into: (into / "file").write_text("whole"))
         cache.keep("name", "key")
     assert not (tmp_path / ".unfinished-x").exists()
     assert cache.recall("name") == "key"
     with cache.locked(silent):
         assert cache.remove_others({"key"}) == len("whole")
-    assert cache.find("other") is None
+    assert cache.find("kernel-0123456789abcdef") is None
     assert (tmp_path / "key" / "file").read_text() == "whole"
     (tmp_path / "pointers.json").write_text("{")
     assert cache.recall("name") is None
+
+
+def test_only_what_is_ours_and_not_held_is_removed(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    for name in ("image-0123456789abcdef", "kernel-0123456789abcdef", "mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("12345")
+    (tmp_path / "programs-0123456789abcdef").symlink_to(tmp_path / "mine")
+    with held(tmp_path / "kernel-0123456789abcdef"):
+        assert cache.remove_others(set()) == 5
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"kernel-0123456789abcdef", "mine", "programs-0123456789abcdef"}
+    assert cache.remove_others(set()) == 5
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "lock").symlink_to(precious)
+    with pytest.raises(EnvironmentLacks), Cache(tmp_path / "cache").locked(silent):
+        pass
+    assert precious.read_text() == "kept"

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from blklab.errors import BlklabError
+from blklab.errors import EnvironmentLacks
 from blklab.text import printable
 from blklab.units import format_size
 
@@ -19,6 +20,9 @@ ROOM: Final = 1 << 30
 """Bytes that must be free for an image to be made: 0.6 GiB, and the lists."""
 
 _UNFINISHED: Final = ".unfinished-"
+
+_OURS: Final = re.compile(r"(?:image|kernel|programs)-[0-9a-f]{8,64}", re.A)
+"""What the keys of images and their parts look like."""
 
 
 def directory() -> Path:
@@ -56,14 +60,15 @@ class Cache:
         return path
 
     def check_room(self) -> None:
-        """Raises BlklabError if an image might not fit: apt-get hangs when its lists do not."""
+        """Raises EnvironmentLacks if an image might not fit: apt-get hangs without room."""
         if shutil.disk_usage(self.root).free < ROOM:
-            raise BlklabError(self._full())
+            raise self._full()
 
-    def _full(self) -> str:
-        return (
+    def _full(self) -> EnvironmentLacks:
+        return EnvironmentLacks(
             f"{printable(str(self.root))}: no space is left for the guest's image: expected"
-            f" {format_size(ROOM)}, most of it while it is made; free some, or set XDG_CACHE_HOME"
+            f" {format_size(ROOM)}, most of it while it is made",
+            "free some, or set XDG_CACHE_HOME",
         )
 
     @contextmanager
@@ -79,11 +84,18 @@ class Cache:
     def locked(self, note: Callable[[str], object]) -> Iterator[None]:
         """Keeps other processes from writing here for the block, in which errors become clear.
 
-        What a killed one left is removed. Raises BlklabError if there is no space or no access.
+        What a killed one left is removed. Raises EnvironmentLacks if there is no space or no
+        access, and if the directory is another user's, whose links root would follow.
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            with (self.root / "lock").open("wb") as lock:
+            if self.root.stat().st_uid != os.geteuid():
+                raise EnvironmentLacks(
+                    f"{printable(str(self.root))} belongs to another user",
+                    "run this as that user (the lab needs no root), or set XDG_CACHE_HOME",
+                )
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(self.root / "lock", flags, 0o600), "rb+") as lock:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
@@ -95,8 +107,11 @@ class Cache:
         except OSError as error:
             where = printable(str(error.filename or self.root))
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                raise BlklabError(self._full()) from None  # the file has no name in it
-            raise BlklabError(f"{where}: {error.strerror or error}") from None
+                raise self._full() from None  # the file has no name in it
+            raise EnvironmentLacks(
+                f"{where}: {error.strerror or error}",
+                "set XDG_CACHE_HOME to where images can be kept",
+            ) from None
 
     def recall(self, name: str) -> str | None:
         """Returns the key that was last kept under a name, if it is still there."""
@@ -126,13 +141,31 @@ class Cache:
         return {}
 
     def remove_others(self, used: set[str]) -> int:
-        """Removes the directories of all keys but those used. Returns the bytes freed. Locked."""
+        """Removes the directories of all keys but those used. Returns the bytes freed. Locked.
+
+        What is not ours by its name stays, and so does what a process has `held`.
+        """
         freed = 0
         for path in self.root.iterdir():
-            if path.is_dir() and path.name not in used:
-                freed += sum(file.lstat().st_size for file in path.rglob("*"))
-                shutil.rmtree(path, ignore_errors=True)
+            if _OURS.fullmatch(path.name) and path.name not in used and not path.is_symlink():
+                with suppress(BlockingIOError, FileNotFoundError), held(path, fcntl.LOCK_EX):
+                    freed += sum(file.lstat().st_size for file in path.rglob("*"))
+                    shutil.rmtree(path, ignore_errors=True)
         return freed
+
+
+@contextmanager
+def held(path: Path, how: int = fcntl.LOCK_SH) -> Iterator[None]:
+    """Keeps a directory of the cache from being removed for the block, in which it is used.
+
+    Raises BlockingIOError if it is to be held alone, and others hold it.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _synchronise(path: Path) -> None:

@@ -31,6 +31,19 @@ _URI: Final = re.compile(r"'[^']*' (\S+) (\d+)(?: |$)")
 """A line of `apt-get --print-uris`: address, file name, bytes, hash."""
 
 
+HOOKS: Final = (
+    "APT::Update::Pre-Invoke",
+    "APT::Update::Post-Invoke",
+    "APT::Update::Post-Invoke-Success",
+    "APT::Update::Post-Invoke-Stats",
+    "AptCli::Hooks",
+    "DPkg::Pre-Invoke",
+    "DPkg::Post-Invoke",
+    "DPkg::Pre-Install-Pkgs",
+)
+"""What the machine's configuration has apt run in a shell beside: none of it is for our lists."""
+
+
 class Failed(BlklabError):
     """A program of Debian's failed; the message is what it said last."""
 
@@ -187,7 +200,10 @@ class Debian:
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
         }
         options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
-        return run([program, *options, *arguments], directory=directory)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        quiet = self._directory / "apt.conf"
+        quiet.write_text("".join(f"#clear {hook};\n" for hook in HOOKS))
+        return run([program, "-c", str(quiet), *options, *arguments], directory=directory)
 
 
 def fetch(

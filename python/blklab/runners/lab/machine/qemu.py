@@ -79,6 +79,8 @@ def arguments(
     The console is QEMU's standard output.
     """
     command = [program, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+    # The guest is not trusted: whoever broke out could start nothing.
+    command += ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny"]
     command += ["-machine", "pc"]
     if accel == "kvm":
         command += ["-accel", "kvm", "-cpu", "host"]

@@ -55,15 +55,18 @@ def _disks(guest: Guest, document: Mapping[str, Any], serials: Sequence[str]) ->
 
 
 def _queue(guest: Guest, layer: Layer, device: Mapping[str, Any]) -> None:
-    """Sets a disk's queue; what an earlier cell changed is put back first."""
+    """Sets a disk's queue as the cell has it, in its order. Raises BlklabError if it is not so."""
     base = f"/sys/block/{layer.kernel}/queue"
-    wanted = {"rotational": str(int(device["queue"]["rotational"]))}
     given = device["virtual"]["queue"]
-    for key, value in {**wanted, **given}.items():
+    for key, value in given.items():
         changed(guest, f"{base}/{key}", value)
     if "wbt_lat_usec" not in given and guest.read(f"{base}/wbt_lat_usec") is not None:
         # Its default is of what the disk was at boot (block/blk-wbt.c): ask for it anew.
         guest.write(f"{base}/wbt_lat_usec", "-1")
+    for key, value in given.items():
+        found = _chosen(guest.read(f"{base}/{key}") or "")
+        if found != value:
+            raise BlklabError(f"device {device['name']}: {key}: asked {value}, found {found}")
 
 
 def changed(guest: Guest, path: str, value: str) -> None:
@@ -71,8 +74,7 @@ def changed(guest: Guest, path: str, value: str) -> None:
     before = guest.read(path)
     if before is None:
         raise BlklabError(f"{path}: the guest's kernel has no such setting")
-    if "[" in before:  # none [mq-deadline] kyber
-        before = before.partition("[")[2].partition("]")[0]
+    before = _chosen(before)
     if before == value:
         return
     guest.write(path, value)
@@ -82,6 +84,11 @@ def changed(guest: Guest, path: str, value: str) -> None:
             guest.write(path, before)
 
     guest.undoing.append(back)
+
+
+def _chosen(text: str) -> str:
+    """Returns what is chosen of `none [mq-deadline] kyber`; else all of it."""
+    return text.partition("[")[2].partition("]")[0] if "[" in text else text
 
 
 def _node(guest: Guest, node: Mapping[str, Any], disks: Sequence[str], *, top: bool) -> str:

@@ -1,0 +1,79 @@
+"""What it takes to believe a result of the lab, and what makes it doubtful."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from blklab.runners.lab.machine.boot import Machine
+from blklab.runners.lab.rates import Rates
+from blklab.runners.lab.stacks.guest import Guest
+
+QUEUE: Final = ("scheduler", "nr_requests", "rotational", "max_sectors_kb", "wbt_lat_usec")
+"""What of each layer's queue is kept with a result."""
+
+
+def circumstances(
+    machine: Machine, guest: Guest, document: Mapping[str, Any], wanted: Rates
+) -> dict[str, Any]:
+    """Returns what it takes to believe a result of this guest."""
+    names = [layer.kernel for layer in guest.layers]
+    said = machine.agent.read([f"/sys/block/{name}/queue/{key}" for name in names for key in QUEUE])
+    return {
+        "accel": machine.accel,
+        "kernel": machine.hello.kernel,
+        "scale": wanted.scale,
+        "limits": {
+            device["name"]: limits
+            for device, limits in zip(document["devices"], wanted.limits, strict=True)
+        },
+        "layers": {
+            layer.name: {
+                "kernel_name": layer.kernel,
+                "queue": {
+                    key: text.strip()
+                    for key in QUEUE
+                    if (text := said[f"/sys/block/{layer.kernel}/queue/{key}"]) is not None
+                },
+            }
+            for layer in guest.layers
+        },
+        "lsblk": guest.run("lsblk", "-J", "-o", "NAME,TYPE,SIZE,ROTA,FSTYPE", check=False).stdout,
+    }
+
+
+BUSY: Final = 0.9
+"""Share of the guest's processors from which on they, and not the disks, may set the pace."""
+
+
+def doubts(document: Mapping[str, Any], wanted: Rates, cpu: Mapping[str, float]) -> list[str]:
+    """Returns what a result does not show, or may show wrongly."""
+    return [*_scaled(wanted), *wanted.doubts, *_delayed(document), *_busy(cpu)]
+
+
+def _busy(cpu: Mapping[str, float]) -> list[str]:
+    busy = cpu["user"] + cpu["system"] + cpu["irq"]
+    if busy < BUSY:
+        return []
+    return [
+        f"the guest's processors were busy for {100 * busy:.0f} % of the time: these may be their"
+        " rates, not the disks'; a larger lab.scale, or more lab.cpus, tells"
+    ]
+
+
+def _delayed(document: Mapping[str, Any]) -> list[str]:
+    """Says what a delay is, where one is wanted."""
+    return [
+        f"device {device['name']}: its latency of {latency / 1e6:g} ms is made by dm-delay, in"
+        " whole ms and by the guest's timer: an I/O takes longer than that, by 4 ms and more before"
+        " Linux 6.7"
+        for device in document["devices"]
+        if (latency := device["model"].get("latency_ns"))
+    ]
+
+
+def _scaled(wanted: Rates) -> list[str]:
+    if wanted.scale == 1:
+        return []
+    return [
+        f"all devices' rates are divided by {wanted.scale:g}, to be within what the guest reaches:"
+        " shares, ratios and orderings hold, absolute rates do not"
+    ]
