@@ -171,9 +171,9 @@ def test_caches(document: Document) -> None:
 
 
 def test_members_that_fail(document: Document) -> None:
-    fail = '\nbitmap = true\nfail = [{ member = "slow", at = "500ms", re_add = "2s" }]'
+    fail = '\nbitmap = true\nfail = [{ member = "slow", at = "500ms", re_add = "900ms" }]'
     assert document(ARRAY, ARRAY + fail)["failures"] == [
-        {"array": "top", "slot": 1, "at_ns": 5 * 10**8, "re_add_ns": 2 * 10**9}
+        {"array": "top", "slot": 1, "at_ns": 5 * 10**8, "re_add_ns": 9 * 10**8}
     ]
 
 
@@ -283,3 +283,19 @@ def test_a_replay_is_no_load_for_the_lab(expand: Expand) -> None:
 def test_commands_are_not_in_the_guest(expand: Expand) -> None:
     with pytest.raises(UsageError, match=r"workloads\.reads\.command: is not in the lab's guest"):
         expand('rw = "randread"\nbs = "4k"\nsize = "64MiB"\nruntime = "1s"', 'command = ["true"]')
+
+
+@pytest.mark.parametrize(
+    ("second", "place"),
+    [
+        ('at = "1s"', r"fail\[1\]\.at: 1 s is not within the load, which takes 1 s with its ramp"),
+        ('at = "999ms", re_add = "5s"', r"fail\[1\]\.re_add: 5 s is not within the load"),
+    ],
+)
+def test_what_would_happen_after_the_load(expand: Expand, second: str, place: str) -> None:
+    fails = f'{ARRAY}\nfail = [{{ member = "slow", at = "0s" }}, {{ member = "slow", {second} }}]'
+    with pytest.raises(UsageError, match=rf"stacks\.top\.{place}"):
+        expand(ARRAY, fails)
+    ramp = '\n[settings]\nramp_time = "10s"\n'
+    assert len(expand(ARRAY, fails, more=ramp).cells[0].document["failures"]) == 2
+    assert expand('runtime = "1s"', "", more=f"[stacks.other]\n{fails}\n").cells

@@ -11,7 +11,8 @@ what its disk is throttled to.
 `settings` are those of `blklab.spec.sweep`.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from blklab.spec import jobs, measured, problems, simulated, stacking, sweep
@@ -19,6 +20,7 @@ from blklab.spec.device import Disk
 from blklab.spec.experiment import Experiment, Settings
 from blklab.spec.target import Target
 from blklab.spec.workload import Command, Job, Jobs, Replay
+from blklab.units import format_duration
 
 FILE_SHARE: Final = 0.9
 """Of a filesystem's device, what a file in it may take: the rest is the filesystem's."""
@@ -53,6 +55,7 @@ def document(
                 "is simulated only: `blklab trace fio` writes a job of the trace, for job_file",
             )
     runtime, ramp = simulated.times(list(tables.values()), settings.runtime, settings.ramp_time)
+    _check_failures(built.failures, runtime, ramp)
     filesystem = settings.filesystem_type
     if filesystem == "ext3":
         raise problems.fail("settings.filesystem", "'ext3' is not in the lab: ext4, xfs are")
@@ -84,6 +87,26 @@ def document(
         "interval_ns": settings.series or measured.INTERVAL,
         "settings": others,
     }, room
+
+
+def _check_failures(
+    failures: Sequence[Mapping[str, Any]], runtime_ns: int | None, ramp_ns: int
+) -> None:
+    """Raises Problems for a member that would fail, or come back, when the load is over."""
+    if not runtime_ns:
+        return
+    seen: Counter[str] = Counter()
+    for failure in failures:
+        array = failure["array"]
+        path = f"stacks.{array}.fail[{seen[array]}]"
+        seen[array] += 1
+        for key, at_ns in (("at", failure["at_ns"]), ("re_add", failure["re_add_ns"])):
+            if at_ns is not None and at_ns >= ramp_ns + runtime_ns:
+                raise problems.fail(
+                    f"{path}.{key}",
+                    f"{format_duration(at_ns)} is not within the load, which takes"
+                    f" {format_duration(ramp_ns + runtime_ns)} with its ramp",
+                )
 
 
 def _alone(

@@ -1,6 +1,5 @@
 """One cell in the guest: a stack of its own on fresh disks, and a load that is watched."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -12,13 +11,13 @@ from blklab.runners.fio import jobfile
 from blklab.runners.fio.cell import figures
 from blklab.runners.fio.process import Live, Progress
 from blklab.runners.lab import files, load, watched
-from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.circumstances import circumstances, doubts
+from blklab.runners.lab.during import During
 from blklab.runners.lab.machine.boot import Machine
 from blklab.runners.lab.machine.disks import Disk, Shape
 from blklab.runners.lab.prepare import prepare
 from blklab.runners.lab.rates import Rates, rates
-from blklab.runners.lab.stacks import md, settings
+from blklab.runners.lab.stacks import settings
 from blklab.runners.lab.stacks.build import build
 from blklab.runners.lab.stacks.guest import Guest, Layer
 from blklab.store.finished import Finished
@@ -168,17 +167,22 @@ def _load(
     log_ms = max(1, interval_ns // 10**6)
     span_ms = _span_ms(document, log_ms)
     recorded = [layer for layer in guest.layers if layer.name in traced or EVERY in traced]
+    # A cache's counts take seconds to clear, in which a rebuild could be over.
+    for ready in guest.readying:
+        ready()
     with ExitStack() as around:
         if recorded:
             around.enter_context(_tracing(machine, guest, recorded))
-        for start in guest.starting:
-            start()
-        failing = around.enter_context(_failing(guest, document))
+        during = During(guest, document)
         waiting = Waiting()
         reading = around.enter_context(
             machine.agent.sampling(span_ms, ["/proc/diskstats", "/proc/stat"])
         )
-        ran = load.play(machine, document, target, progress, log_ms=log_ms)
+        ran = load.play(
+            *(machine, document, target, during.listening(progress)),
+            log_ms=log_ms,
+            alongside=during,
+        )
         waited = waiting.share()
     measured = figures(ran, interval_ns, log_ms)
     seen = watched.watched(guest, reading.samples, document)
@@ -193,7 +197,7 @@ def _load(
         *doubts(document, wanted, seen.cpu),
         *outcome["warnings"],
         *seen.problems,
-        *failing,
+        *during.problems,
     ]
     if recorded and traces is not None:
         files.save(machine, f"{TRACES}/*", traces)
@@ -218,49 +222,6 @@ def _span_ms(document: Mapping[str, Any], log_ms: int) -> int:
     if seconds is None:
         return max(SLOW_MS, min(SPAN_MS, log_ms))
     return max(min(SPAN_MS, log_ms), int((seconds + STARTING) * 1000 / READINGS) + 1)
-
-
-@contextmanager
-def _failing(guest: Guest, document: Mapping[str, Any]) -> Iterator[list[str]]:
-    """Has members fail and come back at their times, as long as the block takes."""
-    problems: list[str] = []
-    stop = threading.Event()
-    began = time.monotonic()
-
-    def play() -> None:
-        for at_ns, act, name, member in _events(guest, document):
-            if stop.wait(max(0.0, at_ns / 1e9 - (time.monotonic() - began))):
-                return
-            try:
-                act(guest, name, member)
-            except GuestGone:
-                return
-            except BlklabError as error:
-                problems.append(f"{name}: {error}")
-
-    thread = threading.Thread(target=play, name="blklab-failures", daemon=True)
-    thread.start()
-    try:
-        yield problems
-    except BaseException as error:
-        stop.set()
-        if isinstance(error, Exception):  # else blklab is told to end, and the guest with it
-            thread.join()
-        raise
-    stop.set()
-    thread.join()
-
-
-def _events(
-    guest: Guest, document: Mapping[str, Any]
-) -> list[tuple[int, Callable[[Guest, str, str], None], str, str]]:
-    events = []
-    for failure in document["failures"]:
-        member = md.member(guest, failure["array"], failure["slot"])
-        events.append((failure["at_ns"], md.fail, failure["array"], member))
-        if failure["re_add_ns"] is not None:
-            events.append((failure["re_add_ns"], md.re_add, failure["array"], member))
-    return sorted(events, key=lambda event: event[0])
 
 
 @contextmanager

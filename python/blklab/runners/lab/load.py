@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,8 +32,12 @@ def play(
     runtime_ns: int | None = None,
     log_ms: int | None = None,
     phase: str = "measure",
+    alongside: AbstractContextManager[object] | None = None,
 ) -> Ran:
-    """Runs a cell's jobs on a device or a file of the guest. Raises BlklabError."""
+    """Runs a cell's jobs on a device or a file of the guest, within `alongside`.
+
+    Raises BlklabError.
+    """
     agent = machine.agent
     text = jobfile.render(document, Path(target), runtime_ns=runtime_ns, log_ms=log_ms)
     agent.run(["rm", "-rf", DIRECTORY])
@@ -41,13 +46,14 @@ def play(
     seconds = jobfile.seconds(document, runtime_ns)
     options = ["--output-format=json+"]
     said = _Said(seconds, progress, phase)
-    ran = agent.run(
-        ["fio", *options, "--output=job.json", "--eta=always", "job.fio"],
-        cwd=DIRECTORY,
-        timeout=None if seconds is None else seconds + PATIENCE,
-        stream=said.heard,
-        check=False,
-    )
+    with alongside or nullcontext():
+        ran = agent.run(
+            ["fio", *options, "--output=job.json", "--eta=always", "job.fio"],
+            cwd=DIRECTORY,
+            timeout=None if seconds is None else seconds + PATIENCE,
+            stream=said.heard,
+            check=False,
+        )
     written = texts(fetch(machine, [f"{DIRECTORY}/job.json", f"{DIRECTORY}/*.log"]))
     result = written.pop(f"{DIRECTORY}/job.json", "")
     if ran.status:

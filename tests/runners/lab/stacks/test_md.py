@@ -35,15 +35,14 @@ def table(level: str, members: list[dict[str, Any]], **changed: Any) -> dict[str
 
 
 def made(
-    level: str, many: int, *, top: bool = True, slots: dict[int, dict[str, Any]] | None = None,
-    **changed: Any,
-) -> tuple[Recorder, Any]:  # fmt: skip
+    level: str, many: int, *, slots: dict[int, dict[str, Any]] | None = None, **changed: Any
+) -> tuple[Recorder, Any]:
     recorder = Recorder()
     one = guest(recorder, "a", "b", "c", "d")
     slots = slots or {}
     members = [slot(**slots.get(at, {})) for at in range(many)]
     paths = [None if member["node"] is None else PATHS[at] for at, member in enumerate(members)]
-    assert md.create(one, table(level, members, **changed), paths, top=top) == "/dev/md0"
+    assert md.create(one, table(level, members, **changed), paths) == "/dev/md0"
     return recorder, one
 
 
@@ -92,33 +91,60 @@ COMMON = "mdadm --create /dev/md0 --run --metadata=1.2 --homehost=any --name=arr
             {"sync": "resync"},
             "--level=1 --raid-devices=2 --bitmap=none --readonly",
         ),
+        (
+            "raid5",
+            3,
+            {"sync": "resync"},
+            "--level=5 --raid-devices=3 --chunk=512 --bitmap=none --readonly --force",
+        ),
     ],
 )
 def test_create(level: str, many: int, changed: dict[str, Any], options: str) -> None:
     recorder, _ = made(level, many, **changed)
-    assert recorder.ran == [
+    assert recorder.ran[:2] == [
         f"modprobe -q {md.MODULES[level]}",
         f"{COMMON} {options} {' '.join(PATHS[:many])}",
     ]
 
 
 def test_members_that_are_missing_or_come_later() -> None:
-    recorder, one = made("raid1", 3, slots={1: {"node": None}, 2: {"rebuilding": True}})
+    slots: dict[int, dict[str, Any]] = {1: {"node": None}, 2: {"rebuilding": True}}
+    recorder, one = made("raid1", 3, slots=slots, sync="recover")
     assert recorder.ran[1].endswith("/dev/vda missing missing")
+    assert recorder.ran[2:] == ["mdadm /dev/md0 --add /dev/vdc"]
+    assert [text for _, text in recorder.wrote if text.isalpha()] == ["frozen"]
     for start in one.starting:
         start()
-    assert recorder.ran[2:] == ["mdadm /dev/md0 --add /dev/vdc"]
+    assert recorder.wrote[-1] == ("/sys/block/md0/md/sync_action", "idle")
     assert [layer.above for layer in one.layers] == [["array"], [], ["array"], [], []]
 
 
-def test_a_resync_starts_with_the_load_unless_something_is_built_upon_it() -> None:
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_member_that_comes_later_is_write_mostly_as_well(at: int) -> None:
+    slots = {2: {"rebuilding": True, "write_mostly": True}}
+    recorder, one = made("raid1", 3, slots=slots, sync="recover")
+    state = ("/sys/block/md0/md/dev-vdc/state", "writemostly")
+    assert recorder.ran[-1] == "mdadm /dev/md0 --add /dev/vdc"
+    assert recorder.wrote[-1] == state
+    for refused in ({}, {"mdadm /dev/md0 --re-add": 1}):
+        recorder.wrote.clear()
+        recorder.answers = refused
+        md.re_add(one, "array", PATHS[at])
+        assert recorder.wrote == ([state] if at == 2 else [])
+    assert recorder.ran[-2:] == [
+        f"mdadm /dev/md0 --re-add {PATHS[at]}",
+        f"mdadm /dev/md0 --add {PATHS[at]}",
+    ]
+
+
+def test_a_resync_waits_for_the_load_in_an_array_that_can_be_written() -> None:
     recorder, one = made("raid5", 3, sync="resync")
-    one.starting[0]()
+    action = "/sys/block/md0/md/sync_action"
+    assert recorder.wrote[-1] == (action, "frozen")
     assert recorder.ran[-1] == "mdadm --readwrite /dev/md0"
-    recorder, one = made("raid5", 3, top=False, sync="resync")
-    assert one.starting == []
-    assert "--readonly" not in recorder.ran[1]
-    assert "--assume-clean" not in recorder.ran[1]
+    assert one.syncing == {"array": "resync"}
+    one.starting[0]()
+    assert recorder.wrote[-1] == (action, "idle")
 
 
 def test_a_check_starts_with_the_load() -> None:
@@ -158,11 +184,6 @@ def test_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_member_fails_and_comes_back() -> None:
     recorder, one = made("raid1", 2)
-    recorder.files = {
-        "/sys/block/md0/md/rd1/block/dev": "254:16\n",
-        "/sys/block/vda/dev": "254:0\n",
-        "/sys/block/vdb/dev": "254:16\n",
-    }
     assert md.member(one, "array", 1) == "/dev/vdb"
     with pytest.raises(BlklabError, match="array array has no member in slot 2"):
         md.member(one, "array", 2)

@@ -76,7 +76,7 @@ def test_a_caches_metadata_grow_with_it() -> None:
 
 def test_a_cache_counts_from_the_loads_beginning() -> None:
     recorder, one = cached(64)
-    one.starting[0]()
+    one.readying[0]()
     later = STATUS.replace("100 20 30 40 1 9 2", "150 21 35 40 1 12 0")
     recorder.answers = {"dmsetup status vg_a_b-data": later}
     (report,) = [report() for report in one.reports]
@@ -140,7 +140,8 @@ def test_a_bcache(monkeypatch: pytest.MonkeyPatch) -> None:
         (f"{base}/cache/congested_write_threshold_us", "20000"),
     ]
     assert [layer.above for layer in one.layers] == [["fast"], ["fast"], []]
-    one.starting[0]()
+    assert one.starting == [], "what waits does not delay what starts with the load"
+    one.readying[0]()
     assert recorder.wrote[-1] == (f"{base}/clear_stats", "1")
     recorder.files |= {
         f"{base}/stats_total/cache_hits": "7\n",

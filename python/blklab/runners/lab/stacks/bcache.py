@@ -54,7 +54,7 @@ def create(guest: Guest, table: Mapping[str, Any], backing: str, cache: str) -> 
     guest.layers.append(Layer(table["name"], "bcache", kernel))
     _bypass(guest, table["name"], table)
     guest.above(table["name"], backing, cache)
-    guest.starting.append(lambda: _clear(guest, base))
+    guest.readying.append(lambda: _clear(guest, base))
     guest.reports.append(
         lambda: {"name": table["name"], "kind": "bcache", **_statistics(guest, base, table["name"])}
     )

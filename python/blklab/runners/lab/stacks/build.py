@@ -21,7 +21,7 @@ def build(guest: Guest, document: Mapping[str, Any], serials: Sequence[str]) -> 
     adds = bool(document["failures"]) or _rebuilds(document["stack"])
     md.configure(guest, bad_blocks=not adds)
     try:
-        path = _node(guest, document["stack"], disks, top=True)
+        path = _node(guest, document["stack"], disks)
         if document["filesystem"] is None:
             return path
         kind = document["filesystem"]["type"]
@@ -91,30 +91,24 @@ def _chosen(text: str) -> str:
     return text.partition("[")[2].partition("]")[0] if "[" in text else text
 
 
-def _node(guest: Guest, node: Mapping[str, Any], disks: Sequence[str], *, top: bool) -> str:
+def _node(guest: Guest, node: Mapping[str, Any], disks: Sequence[str]) -> str:
     ((kind, table),) = node.items()
     match kind:
         case "device":
             return disks[int(table)]
         case "md":
             members = [
-                None if slot["node"] is None else _node(guest, slot["node"], disks, top=False)
+                None if slot["node"] is None else _node(guest, slot["node"], disks)
                 for slot in table["members"]
             ]
-            return md.create(guest, table, members, top=top)
+            return md.create(guest, table, members)
         case "lvm":
-            return lvm.volume(
-                guest, table, [_node(guest, one, disks, top=False) for one in table["members"]]
-            )
+            return lvm.volume(guest, table, [_node(guest, one, disks) for one in table["members"]])
         case "lvmcache":
-            origin, cache = (
-                _node(guest, table[key], disks, top=False) for key in ("origin", "cache")
-            )
+            origin, cache = (_node(guest, table[key], disks) for key in ("origin", "cache"))
             return lvm.cached(guest, table, origin, cache)
         case "bcache":
-            backing, cache = (
-                _node(guest, table[key], disks, top=False) for key in ("backing", "cache")
-            )
+            backing, cache = (_node(guest, table[key], disks) for key in ("backing", "cache"))
             return bcache.create(guest, table, backing, cache)
     raise BlklabError(f"{kind}: no such kind of stack")
 

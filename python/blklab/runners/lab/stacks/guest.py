@@ -1,7 +1,7 @@
 """A guest as the builders of stacks see it: its layers by name, and how they are undone."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -47,8 +47,20 @@ class Guest:
     """Modules that could not be loaded."""
 
     undoing: list[Callable[[], object]] = field(default_factory=list)
+    readying: list[Callable[[], object]] = field(default_factory=list)
+    """What is done when all is built and throttled, and may take its time: counts are cleared."""
+
     starting: list[Callable[[], object]] = field(default_factory=list)
-    """What begins together with the load: a resync, a recovery."""
+    """What begins at the load's first I/O: a resync, a recovery."""
+
+    syncing: dict[str, str] = field(default_factory=dict)
+    """By an array's name: what begins there, in md's words."""
+
+    members: dict[str, Sequence[str | None]] = field(default_factory=dict)
+    """Of each array, by its name: the paths in its slots, as it was made."""
+
+    mostly: set[str] = field(default_factory=set)
+    """Members that are write-mostly, whenever they are added."""
 
     reports: list[Callable[[], dict[str, Any]]] = field(default_factory=list)
     """What arrays and caches have to say after the load."""
@@ -87,8 +99,11 @@ class Guest:
         raise BlklabError(f"the guest has no device {name}")
 
     def layer(self, kernel: str) -> Layer:
-        """Returns the layer of a kernel's name."""
-        return next(layer for layer in self.layers if layer.kernel == kernel)
+        """Returns the layer of a kernel's name. Raises BlklabError."""
+        for layer in self.layers:
+            if layer.kernel == kernel:
+                return layer
+        raise BlklabError(f"the cell has no layer {kernel}")
 
     def named(self, name: str) -> Layer:
         """Returns the layer that the experiment calls so. Raises BlklabError."""

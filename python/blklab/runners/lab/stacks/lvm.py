@@ -57,7 +57,7 @@ def cached(guest: Guest, table: Mapping[str, Any], origin: str, cache: str) -> s
     path = _layer(guest, table["name"], group, [origin, cache])
     mapped = f"{group}-data"
     before: dict[str, Any] = {}
-    guest.starting.append(lambda: before.update(status(guest, mapped)))
+    guest.readying.append(lambda: before.update(status(guest, mapped)))
     guest.reports.append(lambda: _report(table["name"], before, status(guest, mapped)))
     return path
 

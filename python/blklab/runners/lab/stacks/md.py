@@ -1,7 +1,6 @@
 """md arrays, made by mdadm."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from blklab.errors import BlklabError
@@ -30,11 +29,11 @@ def configure(guest: Guest, *, bad_blocks: bool) -> None:
     guest.write(CONFIGURATION, "" if bad_blocks else "CREATE bbl=no\n")
 
 
-def create(guest: Guest, md: Mapping[str, Any], members: Sequence[str | None], *, top: bool) -> str:
+def create(guest: Guest, md: Mapping[str, Any], members: Sequence[str | None]) -> str:
     """Makes an array of devices (None: missing) and returns its path.
 
-    Members that are rebuilding are left out until the load starts; so is a resync, of an array
-    that nothing is built upon. Raises BlklabError with mdadm's words.
+    A resync waits for the load's first I/O, whatever is built upon the array by then; so does the
+    recovery of members that are rebuilding. Raises BlklabError with mdadm's words.
     """
     level, sync = md["level"], md["sync"]
     guest.loaded(MODULES[level])
@@ -42,11 +41,12 @@ def create(guest: Guest, md: Mapping[str, Any], members: Sequence[str | None], *
     command = ["mdadm", "--create", path, "--run", "--metadata=1.2", "--homehost=any"]
     command += [f"--name={md['name']}", f"--level={level.removeprefix('raid')}"]
     command += [f"--raid-devices={len(members)}", *_options(md)]
-    held = sync == "resync" and top
-    if level in REDUNDANT and sync != "resync":
+    if sync == "resync":
+        command.append("--readonly")  # or it would begin at once
+        if level in {"raid4", "raid5"}:
+            command.append("--force")  # else mdadm makes it of a spare, which is recovered
+    elif level in REDUNDANT:
         command.append("--assume-clean")
-    elif held:
-        command.append("--readonly")
     rebuilding = [slot["rebuilding"] for slot in md["members"]]
     for member, absent in zip(members, rebuilding, strict=True):
         command.append("missing" if member is None or absent else member)
@@ -55,16 +55,41 @@ def create(guest: Guest, md: Mapping[str, Any], members: Sequence[str | None], *
     guest.layers.append(Layer(md["name"], "md", kernel))
     guest.above(md["name"], *(member for member in members if member is not None))
     guest.undoing.append(lambda: _stop(guest, path, members))
+    guest.members[md["name"]] = members
+    guest.mostly |= {
+        member
+        for slot, member in zip(md["members"], members, strict=True)
+        if slot["write_mostly"] and member is not None
+    }
     _tune(guest, kernel, md, members)
-    if held:
-        guest.starting.append(lambda: guest.run("mdadm", "--readwrite", path))
-    if sync == "check":
-        guest.starting.append(lambda: guest.write(f"/sys/block/{kernel}/md/sync_action", "check"))
-    for member, absent in zip(members, rebuilding, strict=True):
-        if absent and member is not None:
-            guest.starting.append(partial(guest.run, "mdadm", path, "--add", member))
+    if sync != "idle":
+        _held(
+            guest,
+            md,
+            kernel,
+            [one for one, absent in zip(members, rebuilding, strict=True) if absent],
+        )
     guest.reports.append(lambda: report(guest, md["name"], kernel, members))
     return path
+
+
+def _held(
+    guest: Guest, md: Mapping[str, Any], kernel: str, rebuilding: Sequence[str | None]
+) -> None:
+    """Brings an array to where one write to `sync_action` begins its sync."""
+    action, sync = f"/sys/block/{kernel}/md/sync_action", md["sync"]
+    guest.syncing[md["name"]] = sync
+    if sync == "check":
+        guest.starting.append(lambda: guest.write(action, "check"))
+        return
+    guest.write(action, "frozen")
+    if sync == "resync":
+        guest.run("mdadm", "--readwrite", f"/dev/{kernel}")
+    for member in rebuilding:
+        if member is not None:
+            _add(guest, md["name"], "--add", member)
+    # It ends the freeze, and md looks what there is to do (md.c, `action_store`).
+    guest.starting.append(lambda: guest.write(action, "idle"))
 
 
 def _options(md: Mapping[str, Any]) -> list[str]:
@@ -92,8 +117,12 @@ def _tune(guest: Guest, kernel: str, md: Mapping[str, Any], members: Sequence[st
         guest.write(f"{base}/sync_speed_min", str(min(md["sync_speed_min"], md["sync_speed_max"])))
         guest.write(f"{base}/sync_speed_max", str(md["sync_speed_max"]))
     for slot, member in zip(md["members"], members, strict=True):
-        if slot["write_mostly"] and member is not None and not slot["rebuilding"]:
-            guest.write(f"{base}/dev-{member.removeprefix('/dev/')}/state", "writemostly")
+        if member in guest.mostly and not slot["rebuilding"]:
+            _mostly(guest, kernel, str(member))
+
+
+def _mostly(guest: Guest, kernel: str, member: str) -> None:
+    guest.write(f"/sys/block/{kernel}/md/dev-{member.removeprefix('/dev/')}/state", "writemostly")
 
 
 def fail(guest: Guest, name: str, member: str) -> None:
@@ -109,18 +138,26 @@ def fail(guest: Guest, name: str, member: str) -> None:
 
 def re_add(guest: Guest, name: str, member: str) -> None:
     """Puts a member back, as its events and the bitmap allow; else as a new one."""
-    path = guest.named(name).path
-    if guest.run("mdadm", path, "--re-add", member, check=False).status:
-        guest.run("mdadm", path, "--add", member)
+    if not _add(guest, name, "--re-add", member, check=False):
+        _add(guest, name, "--add", member)
+
+
+def _add(guest: Guest, name: str, how: str, member: str, *, check: bool = True) -> bool:
+    layer = guest.named(name)
+    if guest.run("mdadm", layer.path, how, member, check=check).status:
+        return False
+    if member in guest.mostly:
+        # Not by `--add --write-mostly`: mdadm 4.2 then writes that the member is faulty.
+        _mostly(guest, layer.kernel, member)
+    return True
 
 
 def member(guest: Guest, name: str, slot: int) -> str:
     """Returns the path of an array's member, by its slot as it was made. Raises BlklabError."""
-    kernel = guest.named(name).kernel
-    found = guest.read(f"/sys/block/{kernel}/md/rd{slot}/block/dev")
-    for path, number in guest.glob("/sys/block/*/dev").items():
-        if number == found:
-            return f"/dev/{path.split('/')[3]}"
+    members = guest.members.get(name, ())
+    path = members[slot] if slot < len(members) else None
+    if path is not None:
+        return path
     raise BlklabError(f"array {name} has no member in slot {slot}")
 
 
