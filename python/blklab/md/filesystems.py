@@ -29,7 +29,9 @@ def geometry(path: Path) -> tuple[Geometry | None, str]:
 
 
 def parse(head: bytes, device: str) -> Geometry | None:
-    """Returns what the first 4,096 bytes of a filesystem say; None if it is neither ext4 nor XFS."""
+    """Returns what the first 4,096 bytes of a filesystem say; None if it is neither ext4 nor
+    XFS.
+    """
     if len(head) < 4096:
         return None
     if head[1024 + 0x38 : 1024 + 0x3A] == b"\x53\xef":

@@ -37,8 +37,9 @@ def inventory(paths: Sequence[Path]) -> Inventory:
             strays.append(member)
         else:
             groups.setdefault(superblock.key, []).append(member)
+    arrays = [_array(members, told) for members in groups.values() if (told := freshest(members))]
     return Inventory(
-        tuple(_told_apart([_array(members) for members in groups.values()])),
+        tuple(_told_apart(arrays)),
         tuple(strays),
         unseen=tuple(f"{one.path}: not seen: {one.unseen}" for one in strays if one.unseen),
     )
@@ -64,9 +65,7 @@ def freshest(members: Sequence[ArrayMember]) -> Superblock | None:
     )
 
 
-def _array(members: list[ArrayMember]) -> Array:
-    told = freshest(members)
-    assert told is not None
+def _array(members: list[ArrayMember], told: Superblock) -> Array:
     given = {member.slot for member in members}
     present = [slot for slot, there in enumerate(told.present) if there]
     ordered = sorted(members, key=lambda one: (one.slot is None, one.slot or 0, one.name))

@@ -54,10 +54,18 @@ def array_ranges(array: Array, found: Superblock, one: Range) -> tuple[Range, ..
 
 
 def raid10(found: Superblock, slot: int, sector: int) -> int | None:
-    """Returns the array's sector of a member's; -1 if no data are there, None if it is not known."""
+    """Returns the array's sector of a member's; -1 if no data are there, None if it is not
+    known.
+    """
     near, far, offset = found.layout & 0xFF, found.layout >> 8 & 0xFF, found.layout >> 16 & 1
     disks, chunk = found.raid_disks, found.chunk // SECTOR
-    if near < 1 or far < 1 or near * far > disks or chunk < 1 or found.layout >> 17 not in (0, 1, 2):
+    if (
+        near < 1
+        or far < 1
+        or near * far > disks
+        or chunk < 1
+        or found.layout >> 17 not in (0, 1, 2)
+    ):
         return None
     if offset and disks % near:
         return None  # copies that wrap meet the next row's

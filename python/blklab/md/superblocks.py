@@ -1,4 +1,4 @@
-"""Members' superblocks as values: of what `_core.examine_md` reads (crates/mdmeta), 0.90 and 1 alike."""
+"""Members' superblocks as values: what `_core.examine_md` reads, 0.90 and 1 alike."""
 
 import json
 from collections.abc import Mapping
@@ -55,7 +55,9 @@ class BadBlocks:
     room: int
     """Entries that it has room for."""
     ranges: tuple[Range, ...]
-    """Sectors of the member, its data offset included; sorted. Entries of no sectors are not there."""
+    """Sectors of the member, its data offset included; sorted. Entries of no sectors are not
+    there.
+    """
     empty_entries: int
     """Entries of no sectors: an area of zeros that was taken for a list."""
 
@@ -190,7 +192,9 @@ def _version_0(member: Mapping[str, Any], found: Mapping[str, Any]) -> Superbloc
     this = found["this"]
     disks = min(found["raid_disks"], 27)
     slots = {disk["raid_disk"] for disk in found["disks"] if "sync" in disk["state"]}
-    role = "faulty" if "faulty" in this["state"] else "active" if "sync" in this["state"] else "spare"
+    role = (
+        "faulty" if "faulty" in this["state"] else "active" if "sync" in this["state"] else "spare"
+    )
     return Superblock(
         version="0.90",
         offset=member["offset"],

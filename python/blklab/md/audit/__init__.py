@@ -51,6 +51,8 @@ RULES: Final[tuple[Rule, ...]] = (
 def findings(inventory: Inventory) -> list[Finding]:
     """Returns what all rules find, the worst first; nothing is read and nothing changed."""
     known = Host(inventory.software)
-    found = [finding for rule in RULES for array in inventory.arrays for finding in rule(array, known)]
+    found = [
+        finding for rule in RULES for array in inventory.arrays for finding in rule(array, known)
+    ]
     found += host.whole_machine(inventory)
     return sorted(found, key=lambda one: one.rank)

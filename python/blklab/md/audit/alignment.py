@@ -26,8 +26,10 @@ def data(array: Array, _host: Host) -> Iterator[Finding]:
                 array,
                 "warning",
                 "alignment",
-                f"data begin at byte {begin:,} of the disk ({part}{member.data_offset:,} sectors), no"
-                f" multiple of {format_size(block)}: every write of a page takes two blocks of the disk;"
+                f"data begin at byte {begin:,} of the disk ({part}{member.data_offset:,} sectors),"
+                " no"
+                f" multiple of {format_size(block)}: every write of a page takes two blocks of the"
+                " disk;"
                 " only a new partition and a new array mend it",
                 member=member.name,
             )
@@ -45,7 +47,8 @@ def partitions(array: Array, _host: Host) -> Iterator[Finding]:
                 array,
                 "warning" if array.level in PARITIES or part.start % array.chunk else "note",
                 "partition-alignment",
-                f"partition {part.name} begins within {within}, at byte {part.start:,}: a full stripe"
+                f"partition {part.name} begins within {within}, at byte {part.start:,}: a full"
+                " stripe"
                 f" has {format_size(width)}, a chunk {format_size(array.chunk)}"
                 + (
                     ", and writes of whole stripes become reads and writes of two"
@@ -99,7 +102,8 @@ def _unlike(array: Array, part: Part, found: Geometry, width: int) -> Finding:
         "warning" if array.level in PARITIES else "note",
         "filesystem-stripe",
         f"{found.kind} of {part.path}{where} {told} of chunk and stripe; they are"
-        f" {format_size(array.chunk)} and {format_size(width)}: `{right}` would have been right{how}",
+        f" {format_size(array.chunk)} and {format_size(width)}: `{right}` would have been"
+        f" right{how}",
         *mend,
     )
 

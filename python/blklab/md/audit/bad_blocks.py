@@ -51,7 +51,8 @@ def repair(array: Array, _host: Host) -> Iterator[Finding]:
         "critical",
         "repair-corrupts",
         ("A REPAIR IS RUNNING: stop it. " if running else "DO NOT `repair` this array: ")
-        + f"where {listed(bad)} has bad blocks, repair of a RAID-1 writes other memory's content and"
+        + f"where {listed(bad)} has bad blocks, repair of a RAID-1 writes other memory's content"
+        " and"
         " drops the entry, and the wrong data may then replace the good copy; `check` is harmless",
         *([command("mdadm", "--action=idle", array.path)] if running else []),
     )
@@ -86,7 +87,8 @@ def copied(array: Array, _host: Host) -> Iterator[Finding]:
             array,
             "critical",
             "bbl-copied",
-            f"{listed(names)} list {_count(len(shared), 'same range')}: different disks do not fail in"
+            f"{listed(names)} list {_count(len(shared), 'same range')}: different disks do not fail"
+            " in"
             " the same sectors, so a recovery has copied the list from one to the other (it does"
             " where it has no good source)",
         )
@@ -101,7 +103,8 @@ def full(array: Array, _host: Host) -> Iterator[Finding]:
                 array,
                 "critical",
                 "bbl-full",
-                f"bad-block list is full ({bad.room} entries; sysfs shows fewer, for it ends at a page):"
+                f"bad-block list is full ({bad.room} entries; sysfs shows fewer, for it ends at a"
+                " page):"
                 " at the next write error the member is failed",
                 member=member.name,
             )
@@ -110,7 +113,8 @@ def full(array: Array, _host: Host) -> Iterator[Finding]:
                 array,
                 "critical",
                 "bbl-full",
-                "sysfs shows a page of bad blocks and no more: the list is full or nearly so, and only"
+                "sysfs shows a page of bad blocks and no more: the list is full or nearly so, and"
+                " only"
                 " the disk tells it all (read it as root)",
                 member=member.name,
             )
@@ -126,7 +130,8 @@ def zeros(array: Array, _host: Host) -> Iterator[Finding]:
                 "warning",
                 "bbl-zeros",
                 f"bad-block list is said to have entries, and {bad.empty_entries} of them are of 0"
-                " sectors: an area that was never written, as a failed `--add` leaves it on Linux 6.12",
+                " sectors: an area that was never written, as a failed `--add` leaves it on Linux"
+                " 6.12",
                 *(
                     [command("mdadm", "--zero-superblock", member.path)]
                     if member.slot is None and "faulty" not in member.states and not member.states
@@ -149,7 +154,8 @@ def disagreement(array: Array, _host: Host) -> Iterator[Finding]:
                 array,
                 "warning",
                 "bbl-disagree",
-                f"bad-block list on the disk has {_sectors(disk)}, the kernel's has {_sectors(memory)}:"
+                f"bad-block list on the disk has {_sectors(disk)}, the kernel's has"
+                f" {_sectors(memory)}:"
                 " it is written with the next superblock, and lost if the machine stops before",
                 member=member.name,
             )
@@ -165,7 +171,8 @@ def states(array: Array, _host: Host) -> Iterator[Finding]:
                 array,
                 "critical",
                 "write-error",
-                f"is in sync and has {' and '.join(said)}: a write failed and was listed as a bad block;"
+                f"is in sync and has {' and '.join(said)}: a write failed and was listed as a bad"
+                " block;"
                 " mdstat, --detail and mdadm's mail say nothing of it",
                 disk,
                 member=member.name,
@@ -183,7 +190,8 @@ def empty(array: Array, _host: Host) -> Iterator[Finding]:
             array,
             "note",
             "bbl-empty",
-            f"bad-block lists of {listed([one.name for one in having])} are empty: a write error would"
+            f"bad-block lists of {listed([one.name for one in having])} are empty: a write error"
+            " would"
             " be hidden in one, and the array look whole, instead of failing the member",
             *_without(array, having),
         )
@@ -232,7 +240,9 @@ def _pieces(array: Array, member: ArrayMember, one: Range) -> tuple[Range, ...]:
 
 def _detail(array: Array, member: ArrayMember, one: Range) -> dict[str, Any]:
     mapped = array_ranges(array, member.superblock, one) if member.superblock else None
-    told = None if mapped is None else [{"sector": at.sector, "sectors": at.sectors} for at in mapped]
+    told = (
+        None if mapped is None else [{"sector": at.sector, "sectors": at.sectors} for at in mapped]
+    )
     return {"member_sector": one.sector, "sectors": one.sectors, "array_ranges": told}
 
 
@@ -270,7 +280,9 @@ def _without(array: Array, having: list[ArrayMember]) -> list[str]:
     """Commands that take the lists away, a member at a time: only of an array that is whole."""
     healthy = array.degraded == 0 and array.sync is None and array.state != "inactive"
     good = all("in_sync" in one.states and not one.ranges for one in array.active)
-    if not (healthy and good and len(array.active) == array.raid_disks and array.bitmap is not None):
+    if not (
+        healthy and good and len(array.active) == array.raid_disks and array.bitmap is not None
+    ):
         return []
     lines = [] if array.bitmap else [command("mdadm", "--grow", "--bitmap=internal", array.path)]
     for one in having:

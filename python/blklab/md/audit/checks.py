@@ -15,8 +15,10 @@ def mismatches(array: Array, _host: Host) -> Iterator[Finding]:
     what = f"{array.mismatches:,} sectors do not match" + (" so far" if running else "")
     if array.level in {"raid1", "raid10"}:
         why = (
-            ": of mirrors that may be harmless (swap, files that were unlinked or changed while they"
-            " were written), or be copies that differ; md cannot tell which is right, `repair` takes"
+            ": of mirrors that may be harmless (swap, files that were unlinked or changed while"
+            " they"
+            " were written), or be copies that differ; md cannot tell which is right, `repair`"
+            " takes"
             " the first"
         )
     else:
@@ -37,8 +39,10 @@ def never(array: Array, host: Host) -> Iterator[Finding]:
             array,
             "warning",
             "never-checked",
-            "nothing is seen that checks it: no checkarray or raid-check of cron, no mdcheck_start.timer,"
-            f" and no check {since} (last_sync_action is {array.last_action or 'not known'}); a sector"
+            "nothing is seen that checks it: no checkarray or raid-check of cron, no"
+            " mdcheck_start.timer,"
+            f" and no check {since} (last_sync_action is {array.last_action or 'not known'}); a"
+            " sector"
             " that cannot be read is then found when a rebuild needs it",
             command("mdadm", "--action=check", array.path),
         )

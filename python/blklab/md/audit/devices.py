@@ -6,7 +6,9 @@ from blklab.md.audit.finding import Finding, Host, command, listed, say
 from blklab.md.model import Array
 
 IDLEST = (5, 3)
-"""Linux since which RAID-10 reads from members that do not rotate, if there are any (drivers/md/raid10.c)."""
+"""Linux since which RAID-10 reads from members that do not rotate, if there are any
+(drivers/md/raid10.c).
+"""
 
 
 def mixed(array: Array, host: Host) -> Iterator[Finding]:
@@ -22,7 +24,8 @@ def mixed(array: Array, host: Host) -> Iterator[Finding]:
     mostly = all("write_mostly" in one.states for one in slow)
     if array.level == "raid10" and (kernel is None or kernel >= IDLEST):
         why = (
-            f"since Linux 5.3 RAID-10 reads from {flash} alone where it has a copy, never from {names};"
+            f"since Linux 5.3 RAID-10 reads from {flash} alone where it has a copy, never from"
+            f" {names};"
             " a write is as slow as the slowest copy"
         )
     elif array.level == "raid1":
@@ -37,7 +40,8 @@ def mixed(array: Array, host: Host) -> Iterator[Finding]:
         array,
         "note" if mostly and array.level == "raid1" else "warning",
         "mixed",
-        f"{names} (rotating) and {flash} (flash) are in one array: {why}; what that costs under your"
+        f"{names} (rotating) and {flash} (flash) are in one array: {why}; what that costs under"
+        " your"
         " load: `blklab run` of a stack of such devices (docs/howto-predict.md)",
     )
 
@@ -65,8 +69,11 @@ def layout(array: Array, _host: Host) -> Iterator[Finding]:
     """RAID-10 far and offset of flash."""
     far, offset = array.layout >> 8 & 0xFF, array.layout >> 16 & 1
     active = array.active
-    if array.level == "raid10" and far > 1 and active and all(
-        one.rotational is False for one in active
+    if (
+        array.level == "raid10"
+        and far > 1
+        and active
+        and all(one.rotational is False for one in active)
     ):
         kind = "offset" if offset else "far"
         yield say(
@@ -90,5 +97,3 @@ def errors(array: Array, _host: Host) -> Iterator[Finding]:
                 command("smartctl", "--all", member.path),
                 member=member.name,
             )
-
-

@@ -6,19 +6,22 @@ from blklab.md.audit.finding import Finding, Host, say
 from blklab.md.model import Array, Inventory
 
 FAILS_SINCE, MENDED_IN = (6, 12), (4, 5)
-"""Linux and mdadm between which `--add` fails, of arrays with feature 8: seen on 6.12 with mdadm 4.2."""
+"""Linux and mdadm between which `--add` fails, of arrays with feature 8: seen on 6.12 with
+mdadm 4.2.
+"""
 
 
 def add_fails(array: Array, host: Host) -> Iterator[Finding]:
     """A kernel and an mdadm with which no disk can be added."""
-    if adding_fails(array, host):
-        assert host.software is not None and host.software.kernel and host.software.mdadm
-        kernel, mdadm = host.software.kernel, host.software.mdadm
+    known = host.software
+    if adding_fails(array, host) and known and known.kernel and known.mdadm:
+        kernel, mdadm = known.kernel, known.mdadm
         yield say(
             array,
             "critical",
             "add-fails",
-            f"Linux {kernel[0]}.{kernel[1]} with mdadm {mdadm[0]}.{mdadm[1]}: --add to this array fails"
+            f"Linux {kernel[0]}.{kernel[1]} with mdadm {mdadm[0]}.{mdadm[1]}: --add to this array"
+            " fails"
             " (Invalid argument), for a list has entries: a disk that dies cannot be replaced until"
             " mdadm is 4.5 or newer",
         )

@@ -17,7 +17,8 @@ def checksum(array: Array, _host: Host) -> Iterator[Finding]:
                 array,
                 "critical",
                 "checksum",
-                f"superblock {member.superblock.version}: its checksum does not hold, the kernel will"
+                f"superblock {member.superblock.version}: its checksum does not hold, the kernel"
+                " will"
                 " not take this member at the next assembly",
                 command("mdadm", "--examine", member.path),
                 member=member.name,
@@ -48,7 +49,8 @@ def leftovers(array: Array, _host: Host) -> Iterator[Finding]:
                 array,
                 "warning",
                 "two-superblocks",
-                f"has a second superblock, {old.version} of {whose} at byte {old.offset:,}: which of them"
+                f"has a second superblock, {old.version} of {whose} at byte {old.offset:,}: which"
+                " of them"
                 " is found at boot is chance; --zero-superblock takes the wrong one as well, unless"
                 " --metadata names it, and wants the device out of the array",
                 command("mdadm", "--examine", f"--metadata={old.version}", member.path),
@@ -64,7 +66,8 @@ def others(array: Array, _host: Host) -> Iterator[Finding]:
                 array,
                 "warning",
                 "two-superblocks",
-                f"has metadata of {listed(list(member.foreign))} as well: left by a firmware's RAID",
+                f"has metadata of {listed(list(member.foreign))} as well: left by a firmware's"
+                " RAID",
                 command("wipefs", "--no-act", member.path),
                 member=member.name,
             )
@@ -83,7 +86,12 @@ def others(array: Array, _host: Host) -> Iterator[Finding]:
 def disagreement(array: Array, _host: Host) -> Iterator[Finding]:
     """Members of one array that tell different things of it."""
     told = {
-        (one.superblock.level, one.superblock.layout, one.superblock.chunk, one.superblock.raid_disks)
+        (
+            one.superblock.level,
+            one.superblock.layout,
+            one.superblock.chunk,
+            one.superblock.raid_disks,
+        )
         for one in array.members
         if one.superblock and one.superblock.checksum_holds
     }
@@ -93,7 +101,8 @@ def disagreement(array: Array, _host: Host) -> Iterator[Finding]:
             array,
             "warning",
             "unlike",
-            f"its members' superblocks disagree on level, layout, chunk or disks ({levels}): some are"
+            f"its members' superblocks disagree on level, layout, chunk or disks ({levels}): some"
+            " are"
             " older than a change of shape",
         )
 
@@ -123,7 +132,8 @@ def version(array: Array, _host: Host) -> Iterator[Finding]:
             array,
             "note",
             "metadata-end",
-            "metadata 0.90: no bad-block list can be, but at most 27 members of 2 or 4 TiB, and on a"
+            "metadata 0.90: no bad-block list can be, but at most 27 members of 2 or 4 TiB, and on"
+            " a"
             " partition at the end of a disk it cannot be told whether the disk or the partition is"
             " the member",
         )

@@ -74,7 +74,8 @@ def events(array: Array, _host: Host) -> Iterator[Finding]:
                 array,
                 "warning",
                 "events",
-                f"its superblock is {behind:,} events behind ({counted[member.name]:,}, the others have"
+                f"its superblock is {behind:,} events behind ({counted[member.name]:,}, the others"
+                " have"
                 f" {newest:,}): it misses what was written since",
                 *_readd(array, member),
                 member=member.name,
@@ -93,7 +94,8 @@ def claims(array: Array, _host: Host) -> Iterator[Finding]:
                 array,
                 "warning",
                 "same-slot",
-                f"{listed(names)} all say that they are in slot {slot}: a copy of a disk, or one that"
+                f"{listed(names)} all say that they are in slot {slot}: a copy of a disk, or one"
+                " that"
                 " was replaced",
             )
 
@@ -165,7 +167,8 @@ def inactive(array: Array, _host: Host) -> Iterator[Finding]:
             array,
             "critical",
             "inactive",
-            "is assembled and does not run: too few members, or a boot that waited for them in vain",
+            "is assembled and does not run: too few members, or a boot that waited for them in"
+            " vain",
             command("mdadm", "--detail", array.path),
         )
 
@@ -178,7 +181,8 @@ def no_bitmap(array: Array, _host: Host) -> Iterator[Finding]:
             array,
             "warning",
             "no-bitmap",
-            "has no bitmap: after a crash, or a cable that was loose, all of it is resynced instead of"
+            "has no bitmap: after a crash, or a cable that was loose, all of it is resynced instead"
+            " of"
             " what had changed",
             command("mdadm", "--grow", "--bitmap=internal", array.path),
         )
