@@ -100,10 +100,12 @@ def _sync(md: Path) -> Sync | None:
 
 def _parts(node: Path, mounted: list[Mount], roots: Roots) -> Iterator[tuple[Part, str]]:
     """The array and its partitions: what is mounted of them, and what filesystems say there."""
+    chunked = bool(number(text(node / "md/chunk_size")))
     for at in [node, *partitions(node)]:
         device = of_node(at, roots)
         start = (number(text(at / "start")) or 0) * SECTOR if at != node else 0
         points = [mount.point for mount in mounted if mount.number == device.number]
-        found, failure = geometry(Path(device.path))
+        # Of arrays without chunks there is nothing to compare.
+        found, failure = geometry(Path(device.path)) if chunked else (None, "")
         reason = f"{device.path}: not seen: {failure}" if failure else ""
         yield Part(at.name, device.path, start, tuple(dict.fromkeys(points)), found), reason

@@ -1,5 +1,6 @@
 """What of the machine's software decides how its arrays behave: kernel, mdadm, their settings."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -26,11 +27,12 @@ TIMERS: Final = ("mdcheck_start.timer", "raid-check.timer")
 def software(roots: Roots) -> Software:
     """Returns what is installed and set here; starts `mdadm --version`, which does nothing else."""
     files = list(_config(roots))
-    words = [line for _, content in files for line in _lines(content)]
+    words = [line for _, content in files for line in _lines(content or "")]
+    unread = any(content is None for _, content in files)
     return Software(
         kernel=version(text(roots.proc / "sys/kernel/osrelease") or ""),
         mdadm=_mdadm(),
-        lists_off=_lists_off(words),
+        lists_off=_lists_off(words) or (None if unread else False),
         config=", ".join(str(path) for path, _ in files),
         checked_by=", ".join(_checkers(roots)),
     )
@@ -65,18 +67,17 @@ def _root(roots: Roots) -> Path:
     return roots.dev.parent
 
 
-def _config(roots: Roots) -> Iterator[tuple[Path, str]]:
-    """The files that mdadm reads (mdadm.conf(5))."""
+def _config(roots: Roots) -> Iterator[tuple[Path, str | None]]:
+    """The files that mdadm reads (mdadm.conf(5)); without content, those that may not be read."""
     root = _root(roots)
     for name in ("etc/mdadm/mdadm.conf", "etc/mdadm.conf"):
-        content = text(root / name)
-        if content is not None:
-            yield root / name, content
+        if os.path.lexists(root / name):
+            yield root / name, text(root / name)
             break
     for folder in ("etc/mdadm/mdadm.conf.d", "etc/mdadm.conf.d"):
         for path in entries(root / folder):
-            if path.suffix == ".conf" and (content := text(path)) is not None:
-                yield path, content
+            if path.suffix == ".conf":
+                yield path, text(path)
 
 
 def _lines(content: str) -> Iterator[list[str]]:

@@ -48,7 +48,7 @@ def show(console: "Console", found: Inventory, findings: Sequence[Finding]) -> N
 
 
 def _findings(console: "Console", findings: Sequence[Finding]) -> None:
-    from rich.padding import Padding
+    from rich.table import Table as Grid
     from rich.text import Text
 
     console.print()
@@ -56,18 +56,20 @@ def _findings(console: "Console", findings: Sequence[Finding]) -> None:
     for one in findings:
         where = " ".join(part for part in (printable(one.array), printable(one.member)) if part)
         line = Text.assemble(
-            (f"{one.severity:<8}  ", STYLES[one.severity]),
             (f"{where}: " if where else "", "bold"),
             (printable(one.message), "red" if one.severity == "critical" else ""),
             (f" [{one.rule}]", "dim"),
             overflow="fold",
         )
-        console.print(line)
+        grid = Grid.grid(padding=(0, 2, 0, 0))
+        grid.add_column(width=8, no_wrap=True)
+        grid.add_column(overflow="fold")
+        grid.add_row(Text(one.severity, style=STYLES[one.severity]), line)
+        console.print(grid)
         for command in one.commands:
-            # Commands are to be copied: a line of theirs is not broken.
-            console.print(
-                Padding(Text(printable(command), style="green"), (0, 0, 0, 10)), soft_wrap=True
-            )
+            # They are to be copied: none of them is broken.
+            line = Text(f"{'':12}{printable(command)}", style="green")
+            console.print(line, soft_wrap=True)
 
 
 def overview(found: Inventory) -> Table:

@@ -22,15 +22,15 @@ def data(array: Array, _host: Host) -> Iterator[Finding]:
         block = max(member.physical_block or 0, PAGE)
         if begin % block:
             part = f"partition at byte {member.start:,} + " if member.start else ""
+            # A disk of 512-byte blocks takes a page as it comes; flash does not tell its own.
+            harmless = member.rotational is True and member.physical_block == SECTOR
             yield say(
                 array,
-                "warning",
+                "note" if harmless else "warning",
                 "alignment",
                 f"data begin at byte {begin:,} of the disk ({part}{member.data_offset:,} sectors),"
-                " no"
-                f" multiple of {format_size(block)}: every write of a page takes two blocks of the"
-                " disk;"
-                " only a new partition and a new array mend it",
+                f" no multiple of {format_size(block)}: every write of a page takes two blocks of"
+                " the disk; only a new partition and a new array mend it",
                 member=member.name,
             )
 
@@ -48,8 +48,7 @@ def partitions(array: Array, _host: Host) -> Iterator[Finding]:
                 "warning" if array.level in PARITIES or part.start % array.chunk else "note",
                 "partition-alignment",
                 f"partition {part.name} begins within {within}, at byte {part.start:,}: a full"
-                " stripe"
-                f" has {format_size(width)}, a chunk {format_size(array.chunk)}"
+                f" stripe has {format_size(width)}, a chunk {format_size(array.chunk)}"
                 + (
                     ", and writes of whole stripes become reads and writes of two"
                     if array.level in PARITIES

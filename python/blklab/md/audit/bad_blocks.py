@@ -26,14 +26,17 @@ def entries(array: Array, host: Host) -> Iterator[Finding]:
         details = tuple(_detail(array, member, one) for one in member.ranges)
         sectors = sum(one.sectors for one in member.ranges)
         words = listed([_words(detail) for detail in details], SHOWN)
-        where = "" if array.redundant else ": reading there is an error"
-        copy = " its copy there is not used, and one disk's failure loses it" if not where else ""
+        meaning = (
+            "what lies there has a copy or parity less"
+            if array.redundant
+            else "reading there is an error"
+        )
         found = say(
             array,
             "critical",
             "bbl-entries",
             f"bad-block list has {_count(member.entries, 'entry')}, {_count(sectors, 'sector')}"
-            f"{where}{';' if copy else ''}{copy}: {words}",
+            f"; {meaning}: {words}",
             *_refill(array, member, host),
             member=member.name,
         )
@@ -52,8 +55,8 @@ def repair(array: Array, _host: Host) -> Iterator[Finding]:
         "repair-corrupts",
         ("A REPAIR IS RUNNING: stop it. " if running else "DO NOT `repair` this array: ")
         + f"where {listed(bad)} has bad blocks, repair of a RAID-1 writes other memory's content"
-        " and"
-        " drops the entry, and the wrong data may then replace the good copy; `check` is harmless",
+        " and drops the entry, and the wrong data may then replace the good copy; `check` is"
+        " harmless",
         *([command("mdadm", "--action=idle", array.path)] if running else []),
     )
 
@@ -88,8 +91,7 @@ def copied(array: Array, _host: Host) -> Iterator[Finding]:
             "critical",
             "bbl-copied",
             f"{listed(names)} list {_count(len(shared), 'same range')}: different disks do not fail"
-            " in"
-            " the same sectors, so a recovery has copied the list from one to the other (it does"
+            " in the same sectors, so a recovery has copied the list from one to the other (it does"
             " where it has no good source)",
         )
 
@@ -104,8 +106,7 @@ def full(array: Array, _host: Host) -> Iterator[Finding]:
                 "critical",
                 "bbl-full",
                 f"bad-block list is full ({bad.room} entries; sysfs shows fewer, for it ends at a"
-                " page):"
-                " at the next write error the member is failed",
+                " page): at the next write error the member is failed",
                 member=member.name,
             )
         elif member.listed_cut and bad is None:
@@ -114,8 +115,7 @@ def full(array: Array, _host: Host) -> Iterator[Finding]:
                 "critical",
                 "bbl-full",
                 "sysfs shows a page of bad blocks and no more: the list is full or nearly so, and"
-                " only"
-                " the disk tells it all (read it as root)",
+                " only the disk tells it all (read it as root)",
                 member=member.name,
             )
 
@@ -132,11 +132,6 @@ def zeros(array: Array, _host: Host) -> Iterator[Finding]:
                 f"bad-block list is said to have entries, and {bad.empty_entries} of them are of 0"
                 " sectors: an area that was never written, as a failed `--add` leaves it on Linux"
                 " 6.12",
-                *(
-                    [command("mdadm", "--zero-superblock", member.path)]
-                    if member.slot is None and "faulty" not in member.states and not member.states
-                    else []
-                ),
                 member=member.name,
             )
 
@@ -155,8 +150,8 @@ def disagreement(array: Array, _host: Host) -> Iterator[Finding]:
                 "warning",
                 "bbl-disagree",
                 f"bad-block list on the disk has {_sectors(disk)}, the kernel's has"
-                f" {_sectors(memory)}:"
-                " it is written with the next superblock, and lost if the machine stops before",
+                f" {_sectors(memory)}: it is written with the next superblock, and lost if the"
+                " machine stops before",
                 member=member.name,
             )
 
@@ -172,8 +167,7 @@ def states(array: Array, _host: Host) -> Iterator[Finding]:
                 "critical",
                 "write-error",
                 f"is in sync and has {' and '.join(said)}: a write failed and was listed as a bad"
-                " block;"
-                " mdstat, --detail and mdadm's mail say nothing of it",
+                " block; mdstat, --detail and mdadm's mail say nothing of it",
                 disk,
                 member=member.name,
             )
@@ -191,8 +185,7 @@ def empty(array: Array, _host: Host) -> Iterator[Finding]:
             "note",
             "bbl-empty",
             f"bad-block lists of {listed([one.name for one in having])} are empty: a write error"
-            " would"
-            " be hidden in one, and the array look whole, instead of failing the member",
+            " would be hidden in one, and the array look whole, instead of failing the member",
             *_without(array, having),
         )
 

@@ -16,10 +16,8 @@ def mismatches(array: Array, _host: Host) -> Iterator[Finding]:
     if array.level in {"raid1", "raid10"}:
         why = (
             ": of mirrors that may be harmless (swap, files that were unlinked or changed while"
-            " they"
-            " were written), or be copies that differ; md cannot tell which is right, `repair`"
-            " takes"
-            " the first"
+            " they were written), or be copies that differ; md cannot tell which is right, `repair`"
+            " takes the first"
         )
     else:
         why = ": parity does not fit the data, and a rebuild would then invent some"
@@ -40,10 +38,9 @@ def never(array: Array, host: Host) -> Iterator[Finding]:
             "warning",
             "never-checked",
             "nothing is seen that checks it: no checkarray or raid-check of cron, no"
-            " mdcheck_start.timer,"
-            f" and no check {since} (last_sync_action is {array.last_action or 'not known'}); a"
-            " sector"
-            " that cannot be read is then found when a rebuild needs it",
+            f" mdcheck_start.timer, and no check {since} (last_sync_action is"
+            f" {array.last_action or 'not known'}); a sector that cannot be read is then found when"
+            " a rebuild needs it",
             command("mdadm", "--action=check", array.path),
         )
 

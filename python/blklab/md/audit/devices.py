@@ -25,8 +25,7 @@ def mixed(array: Array, host: Host) -> Iterator[Finding]:
     if array.level == "raid10" and (kernel is None or kernel >= IDLEST):
         why = (
             f"since Linux 5.3 RAID-10 reads from {flash} alone where it has a copy, never from"
-            f" {names};"
-            " a write is as slow as the slowest copy"
+            f" {names}; a write is as slow as the slowest copy"
         )
     elif array.level == "raid1":
         why = (
@@ -41,8 +40,7 @@ def mixed(array: Array, host: Host) -> Iterator[Finding]:
         "note" if mostly and array.level == "raid1" else "warning",
         "mixed",
         f"{names} (rotating) and {flash} (flash) are in one array: {why}; what that costs under"
-        " your"
-        " load: `blklab run` of a stack of such devices (docs/howto-predict.md)",
+        " your load: `blklab run` of a stack of such devices (docs/howto-predict.md)",
     )
 
 

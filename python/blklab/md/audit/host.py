@@ -21,9 +21,8 @@ def add_fails(array: Array, host: Host) -> Iterator[Finding]:
             "critical",
             "add-fails",
             f"Linux {kernel[0]}.{kernel[1]} with mdadm {mdadm[0]}.{mdadm[1]}: --add to this array"
-            " fails"
-            " (Invalid argument), for a list has entries: a disk that dies cannot be replaced until"
-            " mdadm is 4.5 or newer",
+            " fails (Invalid argument), for a list has entries: a disk that dies cannot be replaced"
+            " until mdadm is 4.5 or newer",
         )
 
 

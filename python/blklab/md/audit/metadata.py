@@ -18,8 +18,7 @@ def checksum(array: Array, _host: Host) -> Iterator[Finding]:
                 "critical",
                 "checksum",
                 f"superblock {member.superblock.version}: its checksum does not hold, the kernel"
-                " will"
-                " not take this member at the next assembly",
+                " will not take this member at the next assembly",
                 command("mdadm", "--examine", member.path),
                 member=member.name,
             )
@@ -50,9 +49,8 @@ def leftovers(array: Array, _host: Host) -> Iterator[Finding]:
                 "warning",
                 "two-superblocks",
                 f"has a second superblock, {old.version} of {whose} at byte {old.offset:,}: which"
-                " of them"
-                " is found at boot is chance; --zero-superblock takes the wrong one as well, unless"
-                " --metadata names it, and wants the device out of the array",
+                " of them is found at boot is chance; --zero-superblock takes the wrong one as"
+                " well, unless --metadata names it, and wants the device out of the array",
                 command("mdadm", "--examine", f"--metadata={old.version}", member.path),
                 member=member.name,
             )
@@ -102,8 +100,7 @@ def disagreement(array: Array, _host: Host) -> Iterator[Finding]:
             "warning",
             "unlike",
             f"its members' superblocks disagree on level, layout, chunk or disks ({levels}): some"
-            " are"
-            " older than a change of shape",
+            " are older than a change of shape",
         )
 
 
@@ -133,7 +130,6 @@ def version(array: Array, _host: Host) -> Iterator[Finding]:
             "note",
             "metadata-end",
             "metadata 0.90: no bad-block list can be, but at most 27 members of 2 or 4 TiB, and on"
-            " a"
-            " partition at the end of a disk it cannot be told whether the disk or the partition is"
-            " the member",
+            " a partition at the end of a disk it cannot be told whether the disk or the partition"
+            " is the member",
         )

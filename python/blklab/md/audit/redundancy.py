@@ -24,13 +24,14 @@ def degraded(array: Array, _host: Host) -> Iterator[Finding]:
         help_ = f"and the spare {listed([one.name for one in spares])} is not taken"
     else:
         help_ = "and there is no spare"
+    loses = "may lose" if array.level == "raid10" else "loses"
     words = "member" if array.degraded == 1 else "members"
     yield say(
         array,
         "critical" if last or not rebuilding else "warning",
         "degraded",
         f"lacks {array.degraded} {words} of {array.raid_disks}, {help_}"
-        + ("; the next failure loses data" if last else ""),
+        + (f"; the next failure {loses} data" if last else ""),
         *([] if rebuilding or spares else [_add(array)]),
     )
 
@@ -75,8 +76,7 @@ def events(array: Array, _host: Host) -> Iterator[Finding]:
                 "warning",
                 "events",
                 f"its superblock is {behind:,} events behind ({counted[member.name]:,}, the others"
-                " have"
-                f" {newest:,}): it misses what was written since",
+                f" have {newest:,}): it misses what was written since",
                 *_readd(array, member),
                 member=member.name,
             )
@@ -95,8 +95,7 @@ def claims(array: Array, _host: Host) -> Iterator[Finding]:
                 "warning",
                 "same-slot",
                 f"{listed(names)} all say that they are in slot {slot}: a copy of a disk, or one"
-                " that"
-                " was replaced",
+                " that was replaced",
             )
 
 
@@ -182,8 +181,7 @@ def no_bitmap(array: Array, _host: Host) -> Iterator[Finding]:
             "warning",
             "no-bitmap",
             "has no bitmap: after a crash, or a cable that was loose, all of it is resynced instead"
-            " of"
-            " what had changed",
+            " of what had changed",
             command("mdadm", "--grow", "--bitmap=internal", array.path),
         )
 
