@@ -1,6 +1,7 @@
 """The audit against mdadm: real arrays of a real kernel, whose members' ends are read here."""
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,13 +142,17 @@ def _names(guest: Guest, shapes: list[Shape]) -> list[str]:
 
 
 def _copied(
-    guest: Guest, shapes: dict[str, list[Shape]], members: dict[str, list[str]], to: Path
+    guest: Guest,
+    shapes: dict[str, list[Shape]],
+    members: dict[str, list[str]],
+    to: Path,
+    size: int = BYTES,
 ) -> None:
     for name, some in shapes.items():
         for shape, path in zip(some, members[name], strict=False):
             with (to / path).open("wb") as file:
-                file.truncate(BYTES)
-                for at in (0, BYTES - END):
+                file.truncate(size)
+                for at in (0, size - END):
                     file.seek(at)
                     file.write(guest.disk(shape).read(at, END))
 
@@ -314,5 +319,62 @@ def test_where_the_kernel_puts_sectors(
                 assert content[sector * 512 : sector * 512 + 512] == b"%-511d\n" % seen[-1]
     copies = {"1": disks, "10": int(layout[1:]) if level == "10" else 0}.get(level, 1)
     assert sorted(seen) == sorted(list(range(WRITTEN)) * copies)
+    for shape in SMALL:
+        guest.disk(shape).clear()
+
+
+@pytest.mark.guest
+def test_arrays_in_trouble(guest: Guest, tmp_path: Path) -> None:
+    agent = guest.agent
+    disks = _names(guest, SMALL)
+    members = {"md90": disks[:2], "md91": disks[2:]}
+    shapes = {"md90": SMALL[:2], "md91": SMALL[2:]}
+    for name, options in (("md90", ["--level=1", "--bitmap=none"]), ("md91", ["--level=5"])):
+        used = members[name]
+        agent.run(
+            ["mdadm", "--create", f"/dev/{name}", "--run", "--assume-clean", *options,
+             f"--raid-devices={len(used)}", *(f"/dev/{disk}" for disk in used)]
+        )  # fmt: skip
+    one, other = (f"/sys/block/md90/md/dev-{disk}" for disk in members["md90"])
+    agent.write(f"{one}/state", "write_error")
+    # The check waits there, for as long as it takes to look.
+    agent.write("/sys/block/md90/md/sync_max", "8192")
+    agent.write("/sys/block/md90/md/sync_action", "check")
+    first, _, last = members["md91"]
+    agent.write(f"/sys/block/md91/md/dev-{last}/bad_blocks", "9000 8")
+    agent.run(["mdadm", "/dev/md91", "--fail", f"/dev/{first}"])
+    done = "/sys/block/md90/md/sync_completed"
+    while not (agent.read([done])[done] or "").startswith("8192 /"):
+        assert guest.agent.connected
+        time.sleep(0.1)
+    agent.write(f"{other}/bad_blocks", "9000 4")
+    attributes = agent.read(ATTRIBUTES)
+    detail = {name: agent.run(["mdadm", "--detail", f"/dev/{name}"]).stdout for name in members}
+    (tmp_path / "live").mkdir()
+    _copied(guest, shapes, members, tmp_path / "live", 16 << 20)
+    found = findings(inventory.inventory(_machine(tmp_path, members, attributes).roots))
+    said = {(one.array, one.rule): one for one in found if one.severity != "note"}
+    # Whether a superblock was written since is chance.
+    may = {("md90", "never-checked"), ("md91", "never-checked"), ("md90", "bbl-disagree")}
+    assert said.keys() - may == {
+        ("md90", "write-error"), ("md90", "bbl-entries"), ("md90", "repair-corrupts"),
+        ("md91", "bbl-entries"), ("md91", "bbl-lost"),
+        ("md91", "degraded"), ("md91", "faulty"),
+    }  # fmt: skip
+    assert said["md90", "bbl-entries"].member == members["md90"][1]
+    assert said["md90", "write-error"].member == members["md90"][0]
+    assert "State : clean" in detail["md90"], "mdadm tells nobody"
+    assert said["md91", "faulty"].member == first
+    assert field_of(detail["md91"], "State") == "clean, degraded"
+    assert field_of(detail["md91"], "Failed Devices") == "1"
+    (way,) = [one for one in found if one.rule == "under-way"]
+    # mdstat, where mdadm has it from, leaves out what is being read.
+    share = int(field_of(detail["md90"], "Check Status").split("%")[0])
+    told = re.match(r"check is under way: at (\d+)\.", way.message)
+    assert told
+    assert abs(int(told[1]) - share) <= 5
+    agent.write("/sys/block/md90/md/sync_action", "idle")
+    for name in members:
+        agent.run(["mdadm", "--stop", f"/dev/{name}"])
     for shape in SMALL:
         guest.disk(shape).clear()
