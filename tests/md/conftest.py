@@ -61,7 +61,7 @@ class Arrays(Machine):
             "raid_disks": str(len(members)), "metadata_version": "1.2", "degraded": "0",
             "sync_action": "idle", "sync_completed": "none", "sync_speed": "none",
             "last_sync_action": "check", "mismatch_cnt": "0", "reshape_position": "none",
-            "bitmap__location": "+8", **md,
+            "bitmap__location": "+8", "component_size": "261120", **md,
         }  # fmt: skip
         self.write(node, {f"md__{key}": value for key, value in wanted.items()})
         for at, (member, changed) in enumerate(members.items()):

@@ -1,13 +1,20 @@
 """Arrays of a machine, as sysfs tells them, and what is found."""
 
+import io
+import json
 import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
 
 from blklab.errors import UsageError
 from blklab.md import members
+from blklab.md.audit import findings
 from blklab.md.superblocks import Range
+from blklab.report import arrays as report
 from blklab.system import roots as system_roots
 from tests.conftest import Run
 from tests.md.conftest import Arrays, program
@@ -172,6 +179,8 @@ def test_no_bitmap_matters_where_it_is_large(machine: Arrays) -> None:
     assert machine.found()["no-bitmap"].commands == (
         f"mdadm --grow --bitmap=internal {machine.roots.dev}/md0",
     )
+    machine.write(machine.roots.sys / "block/md0", {"md__consistency_policy": "journal"})
+    assert "no-bitmap" not in machine.found()
 
 
 def test_flash_and_rotating_disks(machine: Arrays) -> None:
@@ -284,7 +293,7 @@ def test_what_may_not_be_read_is_said(machine: Arrays, monkeypatch: pytest.Monke
     )
     found = machine.found()
     assert "1 entry, 8 sectors" in found["bbl-entries"].message
-    assert "4096-4103 (of the member)" in found["bbl-entries"].message
+    assert "4096-4103 (array 2048-2055)" in found["bbl-entries"].message
     assert "bbl-disagree" not in found
     assert "bbl-none" not in found
 
@@ -348,3 +357,43 @@ def test_a_machine_without_arrays(
     done = run("md", "audit")
     assert done.status == 3
     assert "nothing could be seen" in done.err
+
+
+ATTRIBUTES = (
+    "layout", "chunk_size", "raid_disks", "level", "metadata_version", "degraded", "sync_action",
+    "sync_completed", "sync_speed", "mismatch_cnt", "reshape_position", "bitmap__location", "uuid",
+    "component_size", "dev-sda__slot", "dev-sda__state", "dev-sda__errors", "dev-sda__offset",
+    "dev-sda__bad_blocks", "dev-sdb__unacknowledged_bad_blocks",
+)  # fmt: skip
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(ATTRIBUTES),
+        st.one_of(
+            st.integers(-(2**70), 2**70).map(str),
+            st.sampled_from(
+                ["raid10", "raid6", "linear", "recover", "258", "66049", "65536", "-1", "none",
+                 "0 / 0", "5 / 3", "0 1023\n512 512", f"{2**64} 512", "9 (8)", "0"]
+            ),
+            st.text(st.characters(exclude_characters="\r", exclude_categories=["Cs"]), max_size=9),
+        ),
+        max_size=8,
+    )
+)  # fmt: skip
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_sysfs_says(
+    tmp_path_factory: pytest.TempPathFactory, said: dict[str, str]
+) -> None:
+    machine = Arrays(tmp_path_factory.mktemp("machine"))
+    machine.disk("sda", "8:0")
+    machine.disk("sdb", "8:16", queue__rotational="1")
+    machine.array("md0", "9:0", {"sda": {"bad_blocks": "4096 8"}, "sdb": {}})
+    machine.write(
+        machine.roots.sys / "block/md0", {f"md__{name}": text for name, text in said.items()}
+    )
+    found = machine.seen()
+    document = report.as_dict(found, findings(found))
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    console = Console(file=io.StringIO(), markup=False, emoji=False, highlight=False)
+    report.show(console, found, findings(found))

@@ -7,13 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.md.mapping import raid10
-from blklab.md.superblocks import Superblock
+from blklab.md.model import Array
 
-FOUND = Superblock(
-    version="1.2", offset=4096, uuid="", name="", level="raid10", layout=0x102, chunk=4096,
-    raid_disks=4, size=64, data_offset=0, data_size=64, role="active", slot=0, device="",
-    present=(), events=0, updated=0, resync=None, recovery=None, reshaping=False,
-    write_mostly=False, bad_blocks=None, bitmap=False, checksum_holds=True, problems=(),
+ARRAY = Array(
+    name="md0", path="", uuid="", level="raid10", layout=0x102, chunk=4096, raid_disks=4,
+    metadata="1.2", live=False, members=(), member_sectors=64,
 )  # fmt: skip
 
 
@@ -25,11 +23,11 @@ def test_every_sector_of_the_array_has_all_its_copies_on_disks_of_their_own(
     disks: int, near: int, far: int, offset: bool, mode: int, chunks: int
 ) -> None:
     layout = near | far << 8 | offset << 16 | mode << 17
-    found = replace(FOUND, layout=layout, raid_disks=disks, size=chunks * 8)
+    array = replace(ARRAY, layout=layout, raid_disks=disks, member_sectors=chunks * 8)
     copies: dict[int, set[int]] = {}
     for disk in range(disks):
         for sector in range(0, chunks * 8, 8):
-            at = raid10(found, disk, sector)
+            at = raid10(array, disk, sector)
             if at is None:
                 return
             if at >= 0:
@@ -41,4 +39,4 @@ def test_every_sector_of_the_array_has_all_its_copies_on_disks_of_their_own(
 
 @pytest.mark.parametrize("layout", [0, 0x100, 0x001, 0x505, 3 << 17 | 0x102])
 def test_layouts_that_are_none(layout: int) -> None:
-    assert raid10(replace(FOUND, layout=layout), 0, 0) is None
+    assert raid10(replace(ARRAY, layout=layout), 0, 0) is None

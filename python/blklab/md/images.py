@@ -80,13 +80,14 @@ def _array(members: list[ArrayMember], told: Superblock) -> Array:
         metadata=told.version,
         live=False,
         members=tuple(ordered),
+        member_sectors=told.size,
         label=told.name,
         size=_size(told, members),
         state="clean" if told.resync is None else "not clean",
         # More slots than superblocks have room for: that is damage, not a degraded array.
         degraded=len(told.present) - len(present) if told.level in REDUNDANT else None,
         bitmap=any(one.superblock.bitmap for one in members if one.superblock),
-        reshaping=told.reshaping,
+        reshaping=any(one.superblock.reshaping for one in members if one.superblock),
         absent=tuple(slot for slot in present if slot not in given),
     )
 

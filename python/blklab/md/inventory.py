@@ -69,6 +69,8 @@ def _array(node: Path, mounted: list[Mount], roots: Roots) -> Array:
         metadata=text(md / "metadata_version") or "",
         live=True,
         members=tuple(found),
+        # Told in KiB.
+        member_sectors=2 * (number(text(md / "component_size")) or 0),
         label=told.name if told else "",
         size=(number(text(node / "size")) or 0) * SECTOR,
         state=text(md / "array_state") or "",
@@ -85,6 +87,8 @@ def _array(node: Path, mounted: list[Mount], roots: Roots) -> Array:
 
 
 def _bitmap(md: Path) -> bool | None:
+    if text(md / "consistency_policy") in {"journal", "ppl"}:
+        return None  # what does a bitmap's work goes without one
     where = text(md / "bitmap/location")
     return None if where is None else where not in {"none", ""}
 

@@ -7,8 +7,8 @@ Sources: drivers/md/raid10.c (`__raid10_find_phys`, `calc_sectors`, `setup_geo`)
 from functools import lru_cache
 from typing import Final
 
-from blklab.md.model import PARITIES, Array, merged
-from blklab.md.superblocks import SECTOR, Range, Superblock
+from blklab.md.model import PARITIES, Array, ArrayMember, merged
+from blklab.md.superblocks import SECTOR, Range
 
 MOST_PIECES: Final = 1024
 """Chunks that one range may have and still be told one by one."""
@@ -17,32 +17,31 @@ MOST_DISKS: Final = 1024
 """Members beyond which a superblock is damaged rather than large."""
 
 
-def array_ranges(array: Array, found: Superblock, one: Range) -> tuple[Range, ...] | None:
+def array_ranges(array: Array, member: ArrayMember, one: Range) -> tuple[Range, ...] | None:
     """Returns the array's sectors that lie in a range of a member, its data offset included.
 
     Parity and what is not data give nothing: an empty tuple. None means that it cannot be told: of
     levels whose map is not known here, while an array is reshaped, or without a slot.
     """
-    slot = found.slot
-    if slot is None or array.reshaping or found.reshaping or found.size <= 0:
+    slot, offset = member.slot, member.data_offset
+    if slot is None or offset is None or array.reshaping or array.member_sectors <= 0:
         return None
-    first = max(0, one.sector - found.data_offset)
-    last = min(one.end - found.data_offset, found.size)
+    first = max(0, one.sector - offset)
+    last = min(one.end - offset, array.member_sectors)
     if first >= last:
         return ()
-    if found.level == "raid1":
+    if array.level == "raid1":
         return (Range(first, last - first),)
-    chunk = found.chunk // SECTOR
-    disks = found.raid_disks
+    chunk, disks = array.chunk // SECTOR, array.raid_disks
     if chunk <= 0 or not slot < disks <= MOST_DISKS or (last - first) // chunk > MOST_PIECES:
         return None
     pieces = []
     while first < last:
         many = min(chunk - first % chunk, last - first)
-        if found.level == "raid10":
-            at = raid10(found, slot, first)
-        elif found.level in PARITIES:
-            at = parity(found, slot, first)
+        if array.level == "raid10":
+            at = raid10(array, slot, first)
+        elif array.level in PARITIES:
+            at = parity(array, slot, first)
         else:
             return None
         if at is None:
@@ -53,24 +52,24 @@ def array_ranges(array: Array, found: Superblock, one: Range) -> tuple[Range, ..
     return merged(tuple(pieces))
 
 
-def raid10(found: Superblock, slot: int, sector: int) -> int | None:
+def raid10(array: Array, slot: int, sector: int) -> int | None:
     """Returns the array's sector of a member's; -1 if no data are there, None if it is not
     known.
     """
-    near, far, offset = found.layout & 0xFF, found.layout >> 8 & 0xFF, found.layout >> 16 & 1
-    disks, chunk = found.raid_disks, found.chunk // SECTOR
+    near, far, offset = array.layout & 0xFF, array.layout >> 8 & 0xFF, array.layout >> 16 & 1
+    disks, chunk = array.raid_disks, array.chunk // SECTOR
     if (
         near < 1
         or far < 1
         or near * far > disks
         or chunk < 1
-        or found.layout >> 17 not in (0, 1, 2)
+        or array.layout >> 17 not in (0, 1, 2)
     ):
         return None
     if offset and disks % near:
         return None  # copies that wrap meet the next row's
-    size = {0: disks, 1: disks // far, 2: far * near}[found.layout >> 17]
-    chunks = found.size // chunk // far * disks // near
+    size = {0: disks, 1: disks // far, 2: far * near}[array.layout >> 17]
+    chunks = array.member_sectors // chunk // far * disks // near
     used = -(-chunks * near * far // disks)
     row, within = divmod(sector, chunk)
     copy = 0
@@ -106,11 +105,11 @@ def _shifted(disk: int, copy: int, near: int, disks: int, size: int) -> int:
     return disk
 
 
-def parity(found: Superblock, slot: int, sector: int) -> int | None:
+def parity(array: Array, slot: int, sector: int) -> int | None:
     """Returns the array's sector of a member's; -1 if it is parity, None if it is not known."""
-    chunk = found.chunk // SECTOR
+    chunk = array.chunk // SECTOR
     row, within = divmod(sector, chunk)
-    places = stripe(found.level, found.layout, found.raid_disks, row % found.raid_disks)
+    places = stripe(array.level, array.layout, array.raid_disks, row % array.raid_disks)
     if places is None:
         return None
     if slot not in places:

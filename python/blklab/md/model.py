@@ -208,6 +208,8 @@ class Array:
     live: bool
     """Assembled on this machine."""
     members: tuple[ArrayMember, ...]
+    member_sectors: int = 0
+    """Sectors of each member that it uses; 0 if they are not alike, or it is not known."""
     label: str = ""
     """The name in the superblocks."""
     size: int | None = None
@@ -270,6 +272,7 @@ class Array:
             "layout": self.layout,
             "chunk_bytes": self.chunk,
             "raid_disks": self.raid_disks,
+            "member_sectors": self.member_sectors,
             "metadata": self.metadata,
             "size_bytes": self.size,
             "state": self.state or None,

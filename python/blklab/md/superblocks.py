@@ -101,6 +101,8 @@ class Superblock:
     recovery: int | None
     """Up to which sector this member was rebuilt; None if it is whole."""
     reshaping: bool
+    replacement: bool
+    """It takes the place of the member in its slot (feature 16)."""
     write_mostly: bool
     bad_blocks: BadBlocks | None
     """None: none is configured."""
@@ -180,6 +182,7 @@ def _version_1(member: Mapping[str, Any], found: Mapping[str, Any]) -> Superbloc
         resync=found["resync_offset"],
         recovery=found["recovery_offset"],
         reshaping=found["reshape"] is not None,
+        replacement="replacement" in found["features"],
         write_mostly=found["write_mostly"],
         bad_blocks=_bad_blocks(member["bad_blocks"]),
         bitmap=member["bitmap"] is not None or "bitmap" in found["features"],
@@ -216,6 +219,7 @@ def _version_0(member: Mapping[str, Any], found: Mapping[str, Any]) -> Superbloc
         resync=None if found["resync"] is None else found["resync"] * 2,
         recovery=None,
         reshaping=found["reshape_position"] is not None,
+        replacement=False,
         write_mostly="write-mostly" in this["state"],
         bad_blocks=None,
         bitmap=found["bitmap"],

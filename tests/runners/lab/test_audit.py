@@ -247,6 +247,17 @@ def test_of_bad_blocks_too(made: Made) -> None:
 
 
 @pytest.mark.guest
+def test_sysfs_and_superblocks_tell_the_same_sectors(made: Made) -> None:
+    told = []
+    for found in (made.live, made.offline):
+        ranges = [one.ranges for one in findings(found) if one.rule == "bbl-entries"]
+        assert all(one["array_ranges"] for some in ranges for one in some)
+        told.append(sorted(ranges, key=str))
+    assert told[0] == told[1]
+    assert len(told[0]) == 5
+
+
+@pytest.mark.guest
 def test_and_of_running_arrays(made: Made) -> None:
     arrays = {array.name: array for array in made.live.arrays}
     assert list(arrays) == [wanted.name for wanted in WANTED]
@@ -312,7 +323,7 @@ def test_where_the_kernel_puts_sectors(
         assert found is not None
         content = contents[int(Path(member.name).name)]
         for sector in range(found.data_offset, found.data_offset + found.size):
-            mapped = array_ranges(array, found, Range(sector, 1))
+            mapped = array_ranges(array, member, Range(sector, 1))
             assert mapped is not None
             if mapped and mapped[0].sector < WRITTEN:
                 seen.append(mapped[0].sector)

@@ -150,7 +150,7 @@ def disagreement(array: Array, _host: Host) -> Iterator[Finding]:
                 "warning",
                 "bbl-disagree",
                 f"bad-block list on the disk has {_sectors(disk)}, the kernel's has"
-                f" {_sectors(memory)}: it is written with the next superblock, and lost if the"
+                f" {_sectors(memory)}, which is written with the next superblock, and lost if the"
                 " machine stops before",
                 member=member.name,
             )
@@ -225,14 +225,14 @@ def sectors_lost(array: Array) -> tuple[Range, ...]:
 
 def _pieces(array: Array, member: ArrayMember, one: Range) -> tuple[Range, ...]:
     if array.level in {"raid1", "raid10"}:
-        return (array_ranges(array, member.superblock, one) or ()) if member.superblock else ()
+        return array_ranges(array, member, one) or ()
     begin = max(0, one.sector - (member.data_offset or 0))
     last = one.end - (member.data_offset or 0)
     return (Range(begin, last - begin),) if last > begin else ()
 
 
 def _detail(array: Array, member: ArrayMember, one: Range) -> dict[str, Any]:
-    mapped = array_ranges(array, member.superblock, one) if member.superblock else None
+    mapped = array_ranges(array, member, one)
     told = (
         None if mapped is None else [{"sector": at.sector, "sectors": at.sectors} for at in mapped]
     )

@@ -86,7 +86,8 @@ def claims(array: Array, _host: Host) -> Iterator[Finding]:
     """Two members in one slot."""
     slots: dict[int, list[str]] = {}
     for member in array.members:
-        if member.slot is not None and "replacement" not in member.states:
+        replaces = member.superblock is not None and member.superblock.replacement
+        if member.slot is not None and not replaces and "replacement" not in member.states:
             slots.setdefault(member.slot, []).append(member.name)
     for slot, names in slots.items():
         if len(names) > 1:
@@ -175,7 +176,8 @@ def inactive(array: Array, _host: Host) -> Iterator[Finding]:
 def no_bitmap(array: Array, _host: Host) -> Iterator[Finding]:
     """A large array without a bitmap."""
     log = any(one.superblock and one.superblock.role == "journal" for one in array.members)
-    if array.bitmap is False and array.redundant and (array.size or 0) > HUGE and not log:
+    large = array.redundant and (array.size or 0) > HUGE
+    if array.bitmap is False and large and not (log or array.external):
         yield say(
             array,
             "warning",
