@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from blklab.md import images, inventory
-from blklab.md.audit import findings
+from blklab.md import filesystems, images, inventory
+from blklab.md.audit import alignment, findings
 from blklab.md.mapping import array_ranges
 from blklab.md.model import Array, Inventory
 from blklab.md.superblocks import Range
@@ -78,13 +78,15 @@ SHAPES = {
 
 SMALL = [Shape(f"small-{at}", 16 << 20) for at in range(5)]
 
+PLAIN = Shape("plain", 4 << 30)
+
 WRITTEN = 4096
 """Sectors that are told apart by their content."""
 
 
 @pytest.fixture(scope="module")
 def guest(guest_image: Image) -> Iterator[Guest]:
-    every = [*(shape for some in SHAPES.values() for shape in some), *SMALL]
+    every = [*(shape for some in SHAPES.values() for shape in some), *SMALL, PLAIN]
     with boot(
         guest_image, every, asked="tcg", cpus=1, memory=512 << 20, note=lambda _: None
     ) as booted:
@@ -332,6 +334,32 @@ def test_where_the_kernel_puts_sectors(
     assert sorted(seen) == sorted(list(range(WRITTEN)) * copies)
     for shape in SMALL:
         guest.disk(shape).clear()
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("ext4", ["mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-E"]),
+        ("xfs", ["mkfs.xfs", "-q", "-f", "-d"]),
+    ],
+)
+def test_what_filesystems_are_told(guest: Guest, kind: str, words: list[str]) -> None:
+    (name,) = _names(guest, [PLAIN])
+    found = None
+    for unit, disks in ((0, 0), (64 << 10, 3), (512 << 10, 2)):
+        if kind == "ext4":
+            given = f"stride={unit >> 12},stripe_width={(unit >> 12) * disks}"
+        else:
+            given = f"su={unit >> 10}k,sw={disks}" if unit else "noalign"
+        told = [*words, given] if unit or kind == "xfs" else words[:-1]
+        guest.agent.run([*told, f"/dev/{name}"])
+        found = filesystems.parse(guest.disk(PLAIN).read(0, 4096), name)
+        assert found is not None
+        assert (found.kind, found.block) == (kind, 4096)
+        assert (found.unit, found.width) == (unit, unit * disks)
+    assert found is not None
+    assert alignment.options(found, 512 << 10, 2).endswith(given.replace("_", "-"))
 
 
 @pytest.mark.guest
