@@ -21,6 +21,7 @@ COMMANDS = {
     "report": Entry("blklab.cli.report:report", "Write results as a page: charts, tables, doubts"),
     "runs": Entry("blklab.cli.runs:runs", "See, export and remove results that were kept"),
     "lab": Entry("blklab.cli.lab:lab", "Prepare the guests of `run --on lab`, and see a demo"),
+    "md": Entry("blklab.cli.md:md", "Say what is wrong or risky with md arrays"),
     "restore": Entry(
         "blklab.cli.restore:restore", "Put back what a run that was killed has left changed"
     ),

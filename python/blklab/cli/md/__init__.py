@@ -1,0 +1,14 @@
+"""`blklab md`: the arrays of this machine."""
+
+import click
+
+from blklab.cli.lazy import Entry, LazyGroup
+
+COMMANDS = {
+    "audit": Entry("blklab.cli.md.audit:audit", "Say what is wrong or risky with arrays"),
+}
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS)
+def md() -> None:
+    """Look at md arrays; bad-block lists first."""

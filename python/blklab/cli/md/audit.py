@@ -1,0 +1,74 @@
+"""`blklab md audit`: what is wrong or risky with arrays."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.exceptions import Exit
+
+from blklab.cli.common import emit, json_option
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@click.command()
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    metavar="FILE",
+    help="A member's image, or a device of another machine, instead of this machine; repeatable.",
+)
+@click.argument("more", nargs=-1, metavar="")
+@click.option(
+    "--severity",
+    type=click.Choice(["critical", "warning", "note"]),
+    default="warning",
+    show_default=True,
+    help="End with status 1 if something is found that is as bad as this or worse.",
+)
+@json_option
+def audit(*, images: tuple[str, ...], more: tuple[str, ...], severity: str, as_json: bool) -> None:
+    """Say what is wrong or risky with the md arrays of this machine, bad-block lists first.
+
+    Nothing is changed, and no array is touched: sysfs and superblocks are read, and the commands
+    that mend something are printed for you to judge. As root more is seen; what was not seen is
+    said. With --image, arrays are put together from images of their members.
+
+    \b
+    Examples:
+      blklab md audit
+      blklab md audit --severity critical --json
+      blklab md audit --image sda1.img --image sdb1.img
+      blklab md audit --image /media/backup/*.img
+
+    \b
+    Exit status: 0 nothing as bad as --severity, 1 something, 3 nothing could be seen.
+    """
+    from blklab.errors import EnvironmentLacks, UsageError
+    from blklab.md import audit as rules
+    from blklab.md import images as offline
+    from blklab.md import inventory as machine
+    from blklab.report import arrays as report
+    from blklab.system.roots import Roots
+
+    if more and not images:
+        raise UsageError(f"{more[0]}: to look at images say --image {more[0]}")
+    paths = [Path(name) for name in (*images, *more)]
+    found = offline.inventory(paths) if paths else machine.inventory(Roots())
+    if found.unseen and not found.arrays and all(stray.unseen for stray in found.strays):
+        first, *rest = found.unseen
+        more_words = f" (and {len(rest)} more)" if rest else ""
+        raise EnvironmentLacks(
+            f"nothing could be seen: {first}{more_words}",
+            "name images that can be read" if paths else "run it as root, outside of a container",
+        )
+    findings = rules.findings(found)
+
+    def draw(console: "Console") -> None:
+        report.show(console, found, findings)
+
+    emit(report.as_dict(found, findings), as_json, draw)
+    if any(one.rank <= rules.SEVERITIES.index(severity) for one in findings):
+        raise Exit(1)

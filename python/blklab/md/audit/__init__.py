@@ -1,0 +1,58 @@
+"""What is wrong or risky with arrays: one small function a rule, and here their registry."""
+
+from typing import Final
+
+from blklab.md.audit import alignment, bad_blocks, checks, devices, host, metadata, redundancy
+from blklab.md.audit.finding import SEVERITIES, Finding, Host, Rule
+from blklab.md.model import Inventory
+
+__all__ = ["RULES", "SEVERITIES", "Finding", "findings"]
+
+RULES: Final[tuple[Rule, ...]] = (
+    bad_blocks.repair,
+    bad_blocks.lost,
+    bad_blocks.entries,
+    bad_blocks.copied,
+    bad_blocks.full,
+    bad_blocks.states,
+    bad_blocks.disagreement,
+    bad_blocks.zeros,
+    bad_blocks.empty,
+    bad_blocks.none,
+    host.add_fails,
+    redundancy.inactive,
+    redundancy.degraded,
+    redundancy.faulty,
+    redundancy.events,
+    redundancy.claims,
+    redundancy.unclean,
+    redundancy.under_way,
+    redundancy.no_bitmap,
+    redundancy.absent,
+    metadata.checksum,
+    metadata.damage,
+    metadata.leftovers,
+    metadata.others,
+    metadata.disagreement,
+    metadata.version,
+    checks.mismatches,
+    checks.never,
+    devices.mixed,
+    devices.errors,
+    devices.layout,
+    devices.write_mostly,
+    alignment.data,
+    alignment.partitions,
+    alignment.filesystems,
+)
+"""In the order in which findings of one severity are told."""
+
+
+def findings(inventory: Inventory) -> list[Finding]:
+    """Returns what all rules find, the worst first; nothing is read and nothing changed."""
+    known = Host(inventory.software)
+    found = [
+        finding for rule in RULES for array in inventory.arrays for finding in rule(array, known)
+    ]
+    found += host.whole_machine(inventory)
+    return sorted(found, key=lambda one: one.rank)

@@ -1,0 +1,58 @@
+"""What is of the whole machine, or of its kernel and mdadm."""
+
+from collections.abc import Iterator
+
+from blklab.md.audit.finding import Finding, Host, say
+from blklab.md.model import Array, Inventory
+
+FAILS_SINCE, MENDED_IN = (6, 12), (4, 5)
+"""Linux and mdadm between which `--add` fails, of arrays with feature 8: seen on 6.12 with
+mdadm 4.2.
+"""
+
+
+def add_fails(array: Array, host: Host) -> Iterator[Finding]:
+    """A kernel and an mdadm with which no disk can be added."""
+    known = host.software
+    if adding_fails(array, host) and known and known.kernel and known.mdadm:
+        kernel, mdadm = known.kernel, known.mdadm
+        yield say(
+            array,
+            "critical",
+            "add-fails",
+            f"Linux {kernel[0]}.{kernel[1]} with mdadm {mdadm[0]}.{mdadm[1]}: --add to this array"
+            " fails (Invalid argument), for a list has entries: a disk that dies cannot be replaced"
+            " until mdadm is 4.5 or newer",
+        )
+
+
+def adding_fails(array: Array, host: Host) -> bool:
+    """Whether `--add` fails here."""
+    known = host.software
+    if known is None or known.kernel is None or known.mdadm is None:
+        return False
+    active = any(one.bad_blocks and one.bad_blocks.active for one in array.members)
+    return active and known.kernel >= FAILS_SINCE and known.mdadm < MENDED_IN
+
+
+def whole_machine(inventory: Inventory) -> Iterator[Finding]:
+    """What is of no array."""
+    known = inventory.software
+    if known is not None and known.lists_off is False and inventory.arrays:
+        where = known.config or "there is no mdadm.conf"
+        yield Finding(
+            "note",
+            "config-bbl",
+            "",
+            f"mdadm.conf does not say `CREATE bbl=no` ({where}): new arrays, and every --add, get a"
+            " bad-block list",
+        )
+    for stray in inventory.strays:
+        if stray.foreign:
+            names = " and ".join(stray.foreign)
+            yield Finding(
+                "note", "external", "", f"has metadata of {names}: they are named and not read",
+                stray.name,
+            )  # fmt: skip
+        elif not stray.unseen:
+            yield Finding("warning", "no-superblock", "", "no md superblock is on it", stray.name)

@@ -1,0 +1,115 @@
+"""The arrays of this machine, out of sysfs, its members' superblocks and its mounts.
+
+Nothing is written and no array is touched: what may not be read is said. Attributes:
+Documentation/admin-guide/md.rst, Linux 6.1.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from blklab.md.filesystems import geometry
+from blklab.md.members import members, number
+from blklab.md.model import Array, Inventory, Part, Sync
+from blklab.md.software import software
+from blklab.md.superblocks import SECTOR
+from blklab.system.identity import array_uuid, of_node
+from blklab.system.layers import partitions
+from blklab.system.mounts import Mount, everywhere
+from blklab.system.roots import Roots, entries, text
+from blklab.system.users import uses
+
+PASSES = {"resync", "recover", "check", "repair", "reshape"}
+
+
+def inventory(roots: Roots) -> Inventory:
+    """Returns every md array of this machine; whatever could not be seen is in it."""
+    unseen = []
+    if not (roots.sys / "block").is_dir():
+        unseen.append(f"{roots.sys}/block is not there: no array can be seen")
+    mounted = everywhere(roots)
+    arrays = [
+        _array(entry.resolve(), mounted, roots)
+        for entry in entries(roots.sys / "block")
+        if (entry / "md").is_dir() and text(entry / "md/array_state") not in {"clear", None}
+    ]
+    known = {array.name for array in arrays}
+    unseen.extend(
+        f"{name}: {roots.proc}/mdstat has it, and {roots.sys}/block has not"
+        for name in _in_mdstat(roots)
+        if name not in known
+    )
+    return Inventory(tuple(arrays), (), software(roots), tuple(unseen))
+
+
+def _in_mdstat(roots: Roots) -> list[str]:
+    found = re.findall(r"^(md\S{1,40}) : ", text(roots.proc / "mdstat") or "", re.M)
+    return list(dict.fromkeys(found))
+
+
+def _array(node: Path, mounted: list[Mount], roots: Roots) -> Array:
+    md = node / "md"
+    # Kernels before 4.19 do not tell it.
+    uuid = array_uuid(text(md / "uuid") or "")
+    found = list(members(node, uuid, roots))
+    told = next((one.superblock for one in found if one.superblock), None)
+    position = text(md / "reshape_position")
+    device = of_node(node, roots)
+    parts = list(_parts(node, mounted, roots))
+    unseen = [f"{one.path}: not seen: {one.unseen}" for one in found if one.unseen]
+    unseen += [reason for _, reason in parts if reason]
+    return Array(
+        name=node.name,
+        path=device.path,
+        uuid=told.uuid if told else uuid,
+        level=text(md / "level") or (told.level if told else ""),
+        layout=number(text(md / "layout")) or 0,
+        chunk=number(text(md / "chunk_size")) or 0,
+        raid_disks=number(text(md / "raid_disks")) or 0,
+        metadata=text(md / "metadata_version") or "",
+        live=True,
+        members=tuple(found),
+        # Told in KiB.
+        member_sectors=2 * (number(text(md / "component_size")) or 0),
+        label=told.name if told else "",
+        size=(number(text(node / "size")) or 0) * SECTOR,
+        state=text(md / "array_state") or "",
+        degraded=number(text(md / "degraded")),
+        sync=_sync(md),
+        last_action=text(md / "last_sync_action"),
+        mismatches=number(text(md / "mismatch_cnt")),
+        bitmap=_bitmap(md),
+        reshaping=position not in {"none", "", None},
+        parts=tuple(part for part, _ in parts),
+        users=tuple(uses(device, roots)),
+        unseen=tuple(unseen),
+    )
+
+
+def _bitmap(md: Path) -> bool | None:
+    if text(md / "consistency_policy") in {"journal", "ppl"}:
+        return None  # what does a bitmap's work goes without one
+    where = text(md / "bitmap/location")
+    return None if where is None else where not in {"none", ""}
+
+
+def _sync(md: Path) -> Sync | None:
+    action = text(md / "sync_action")
+    if action not in PASSES:
+        return None
+    match = re.fullmatch(r"(\d{1,20}) / (\d{1,20})", text(md / "sync_completed") or "", re.A)
+    done, total = (int(match[1]), int(match[2])) if match else (None, None)
+    return Sync(action or "", done, total, number(text(md / "sync_speed")))
+
+
+def _parts(node: Path, mounted: list[Mount], roots: Roots) -> Iterator[tuple[Part, str]]:
+    """The array and its partitions: what is mounted of them, and what filesystems say there."""
+    chunked = bool(number(text(node / "md/chunk_size")))
+    for at in [node, *partitions(node)]:
+        device = of_node(at, roots)
+        start = (number(text(at / "start")) or 0) * SECTOR if at != node else 0
+        points = [mount.point for mount in mounted if mount.number == device.number]
+        # Of arrays without chunks there is nothing to compare.
+        found, failure = geometry(Path(device.path)) if chunked else (None, "")
+        reason = f"{device.path}: not seen: {failure}" if failure else ""
+        yield Part(at.name, device.path, start, tuple(dict.fromkeys(points)), found), reason

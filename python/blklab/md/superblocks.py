@@ -1,0 +1,249 @@
+"""Members' superblocks as values: what `_core.examine_md` reads, 0.90 and 1 alike."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from blklab._core import examine_md
+from blklab.errors import BlklabError
+
+SECTOR: Final = 512
+
+LEVELS: Final = {
+    -1: "linear",
+    0: "raid0",
+    1: "raid1",
+    4: "raid4",
+    5: "raid5",
+    6: "raid6",
+    10: "raid10",
+    -4: "multipath",
+    -5: "faulty",
+}
+"""Names of levels, as sysfs and mdadm have them (include/uapi/linux/raid/md_u.h, md/md.c)."""
+
+FOREIGN: Final = {"ddf": "DDF", "imsm": "Intel IMSM"}
+
+
+@dataclass(frozen=True, order=True)
+class Range:
+    """Sectors of 512 bytes."""
+
+    sector: int
+    sectors: int
+
+    @property
+    def end(self) -> int:
+        """The sector behind it."""
+        return self.sector + self.sectors
+
+    def __str__(self) -> str:
+        """As people count: both ends belong to it."""
+        if self.sectors == 1:
+            return str(self.sector)
+        return f"{self.sector}-{self.end - 1}"
+
+
+@dataclass(frozen=True)
+class BadBlocks:
+    """A list that is configured."""
+
+    active: bool
+    """The superblock says that there are entries (feature 8)."""
+    room: int
+    """Entries that it has room for."""
+    ranges: tuple[Range, ...]
+    """Sectors of the member, its data offset included; sorted. Entries of no sectors are not
+    there.
+    """
+    empty_entries: int
+    """Entries of no sectors: an area of zeros that was taken for a list."""
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for another entry."""
+        return len(self.ranges) + self.empty_entries >= self.room > 0
+
+
+@dataclass(frozen=True)
+class Superblock:
+    """What one superblock says. Sectors are 512 bytes; times are seconds since 1970."""
+
+    version: str
+    """`0.90`, `1.0`, `1.1` or `1.2`."""
+    offset: int
+    """Bytes from the start of the member."""
+    uuid: str
+    name: str
+    level: str
+    layout: int
+    chunk: int
+    """Bytes; 0 for levels without."""
+    raid_disks: int
+    size: int
+    """Sectors of each member that the array uses; 0 where the level has no such thing."""
+    data_offset: int
+    data_size: int
+    """Sectors there are for data."""
+    role: str
+    """`active`, `spare`, `faulty` or `journal`."""
+    slot: int | None
+    device: str
+    """The member's own UUID; empty with 0.90."""
+    present: tuple[bool, ...]
+    """Of each slot whether there was an active member in it when this was written."""
+    events: int
+    updated: int
+    resync: int | None
+    """Where a resync goes on, sectors; None if the array is clean."""
+    recovery: int | None
+    """Up to which sector this member was rebuilt; None if it is whole."""
+    reshaping: bool
+    replacement: bool
+    """It takes the place of the member in its slot (feature 16)."""
+    write_mostly: bool
+    bad_blocks: BadBlocks | None
+    """None: none is configured."""
+    bitmap: bool
+    checksum_holds: bool
+    problems: tuple[str, ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells arrays apart: superblocks of several lives may share nothing but a disk."""
+        return self.uuid, self.version
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was found on a device or an image."""
+
+    superblocks: tuple[Superblock, ...] = ()
+    foreign: tuple[str, ...] = ()
+    """Metadata of others, by name."""
+    failure: str = ""
+    """Why nothing could be read; empty if it could."""
+
+
+def read(path: Path, offset: int = 0, size: int | None = None) -> Reading:
+    """Reads the metadata of a device or an image, which is only read; raises nothing.
+
+    `offset` and `size` are bytes: where the member is in the file.
+    """
+    try:
+        found = json.loads(examine_md(path, offset, size))
+    except BlklabError as error:
+        return Reading(failure=_reason(str(error), path))
+    except ValueError as error:  # a name with a NUL
+        return Reading(failure=str(error))
+    return Reading(
+        tuple(_superblock(member) for member in found["members"]),
+        tuple(FOREIGN.get(name, name) for name in found["foreign"]),
+    )
+
+
+def _reason(message: str, path: Path) -> str:
+    reason = message.removeprefix(f"{path}: ")
+    reason = reason.partition(" (os error")[0]
+    if reason.lower().startswith(("permission denied", "operation not permitted")):
+        return "permission denied: as root more is seen"
+    return reason[:1].lower() + reason[1:]
+
+
+def _superblock(member: Mapping[str, Any]) -> Superblock:
+    found = member["superblock"]
+    return _version_1(member, found) if found["format"] == "1" else _version_0(member, found)
+
+
+def _version_1(member: Mapping[str, Any], found: Mapping[str, Any]) -> Superblock:
+    slots = {role["slot"] for role in found["roles"] if role["role"] == "active"}
+    disks = found["raid_disks"]
+    return Superblock(
+        version=f"1.{found['minor_version']}",
+        offset=member["offset"],
+        uuid=found["uuid"],
+        name=found["name"],
+        level=_level(found["level"]),
+        layout=found["layout"],
+        chunk=found["chunk"] * SECTOR,
+        raid_disks=disks,
+        size=found["size"],
+        data_offset=found["data_offset"],
+        data_size=found["data_size"],
+        role=found["role"]["role"],
+        slot=found["role"].get("slot"),
+        device=found["device_uuid"],
+        # A damaged number of disks must not make a tuple of four thousand millions.
+        present=tuple(slot in slots for slot in range(min(disks, len(found["roles"])))),
+        events=found["events"],
+        updated=found["updated"],
+        resync=found["resync_offset"],
+        recovery=found["recovery_offset"],
+        reshaping=found["reshape"] is not None,
+        replacement="replacement" in found["features"],
+        write_mostly=found["write_mostly"],
+        bad_blocks=_bad_blocks(member["bad_blocks"]),
+        bitmap=member["bitmap"] is not None or "bitmap" in found["features"],
+        checksum_holds=_holds(member),
+        problems=tuple(member["problems"]),
+    )
+
+
+def _version_0(member: Mapping[str, Any], found: Mapping[str, Any]) -> Superblock:
+    this = found["this"]
+    disks = min(found["raid_disks"], 27)
+    slots = {disk["raid_disk"] for disk in found["disks"] if "sync" in disk["state"]}
+    role = (
+        "faulty" if "faulty" in this["state"] else "active" if "sync" in this["state"] else "spare"
+    )
+    return Superblock(
+        version="0.90",
+        offset=member["offset"],
+        uuid=found["uuid"],
+        name=f"md{found['md_minor']}",
+        level=_level(found["level"]),
+        layout=found["layout"],
+        chunk=found["chunk"],
+        raid_disks=found["raid_disks"],
+        size=found["size"] * 2,
+        data_offset=0,
+        data_size=found["size"] * 2,
+        role=role,
+        slot=this["raid_disk"] if role == "active" else None,
+        device="",
+        present=tuple(slot in slots for slot in range(disks)),
+        events=found["events"],
+        updated=found["updated"],
+        resync=None if found["resync"] is None else found["resync"] * 2,
+        recovery=None,
+        reshaping=found["reshape_position"] is not None,
+        replacement=False,
+        write_mostly="write-mostly" in this["state"],
+        bad_blocks=None,
+        bitmap=found["bitmap"],
+        checksum_holds=_holds(member),
+        problems=tuple(member["problems"]),
+    )
+
+
+def _level(number: int) -> str:
+    return LEVELS.get(number, f"level {number}")
+
+
+def _holds(member: Mapping[str, Any]) -> bool:
+    checksum = member["checksum"]
+    return bool(checksum["stored"] == checksum["computed"])
+
+
+def _bad_blocks(found: Mapping[str, Any] | None) -> BadBlocks | None:
+    if found is None:
+        return None
+    entries = [Range(entry["sector"], entry["sectors"]) for entry in found["entries"]]
+    return BadBlocks(
+        active=found["active"],
+        room=found["sectors"] * 64,
+        ranges=tuple(sorted(entry for entry in entries if entry.sectors)),
+        empty_entries=sum(not entry.sectors for entry in entries),
+    )

@@ -1,0 +1,181 @@
+"""md arrays and what is wrong with them, in the terminal and as JSON."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from blklab.md.audit import SEVERITIES, Finding
+from blklab.md.model import Array, ArrayMember, Inventory
+from blklab.report.tables.base import Table, figures, text
+from blklab.report.terminal import draw
+from blklab.text import printable
+from blklab.units import format_size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FORMAT_VERSION: Final = 1
+
+STYLES: Final = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+
+LAYOUTS: Final = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")
+"""Of parity levels (mdadm(8), --layout)."""
+
+NOTHING: Final = "–"
+
+
+def show(console: "Console", found: Inventory, findings: Sequence[Finding]) -> None:
+    """Prints arrays, their members, and findings, the worst first."""
+    from rich.text import Text
+
+    if not found.arrays:
+        console.print(Text("No md array was found.", style="bold"))
+    draw(console, overview(found))
+    for array in found.arrays:
+        draw(console, members(array))
+    if findings:
+        _findings(console, findings)
+    unseen = [*found.unseen, *(reason for array in found.arrays for reason in array.unseen)]
+    if unseen:
+        console.print()
+        console.print(Text("Not seen", style="bold"))
+        for line in unseen:
+            console.print(Text(f"• {printable(line)}", overflow="fold"))
+    counts = [
+        f"{sum(one.severity == severity for one in findings)} {severity}" for severity in SEVERITIES
+    ]
+    console.print()
+    console.print(Text(" · ".join(counts), style="dim"))
+
+
+def _findings(console: "Console", findings: Sequence[Finding]) -> None:
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    console.print()
+    console.print(Text("Findings", style="bold"))
+    for one in findings:
+        where = " ".join(part for part in (printable(one.array), printable(one.member)) if part)
+        line = Text.assemble(
+            (f"{where}: " if where else "", "bold"),
+            (printable(one.message), "red" if one.severity == "critical" else ""),
+            (f" [{one.rule}]", "dim"),
+            overflow="fold",
+        )
+        grid = Grid.grid(padding=(0, 2, 0, 0))
+        grid.add_column(width=8, no_wrap=True)
+        grid.add_column(overflow="fold")
+        grid.add_row(Text(one.severity, style=STYLES[one.severity]), line)
+        console.print(grid)
+        for command in one.commands:
+            # They are to be copied: none of them is broken.
+            line = Text(f"{'':12}{printable(command)}", style="green")
+            console.print(line, soft_wrap=True)
+
+
+def overview(found: Inventory) -> Table:
+    """Returns the table of arrays."""
+    rows = [
+        [
+            printable(array.name),
+            printable(array.level),
+            layout(array),
+            format_size(array.size) if array.size else NOTHING,
+            format_size(array.chunk) if array.chunk else NOTHING,
+            printable(array.metadata),
+            {True: "yes", False: "none", None: NOTHING}[array.bitmap],
+            state(array),
+            f"{array.raid_disks - (array.degraded or 0)}/{array.raid_disks}",
+        ]
+        for array in found.arrays
+    ]
+    columns = [
+        text("array"), text("level"), text("layout"), *figures("size", "chunk"), text("metadata"),
+        text("bitmap"), text("state"), *figures("members"),
+    ]  # fmt: skip
+    return Table("Arrays", columns, rows, spare=("chunk", "bitmap", "layout", "metadata"))
+
+
+def members(array: Array) -> Table:
+    """Returns the table of an array's members."""
+    rows = [
+        [
+            printable(member.name),
+            NOTHING if member.slot is None else str(member.slot),
+            _state_of(member),
+            member.kind or NOTHING,
+            format_size(member.size) if member.size else NOTHING,
+            f"{member.superblock.events:,}" if member.superblock else NOTHING,
+            _list_of(member),
+        ]
+        for member in array.members
+    ]
+    columns = [
+        text("member"), *figures("slot"), text("state"), text("kind"), *figures("size", "events"),
+        text("bad blocks"),
+    ]  # fmt: skip
+    title = printable(array.name)
+    mounts = [printable(mount) for part in array.parts for mount in part.mounts]
+    if mounts:
+        title += f", mounted on {', '.join(mounts[:3])}"
+    return Table(title, columns, rows, spare=("kind", "size"))
+
+
+def layout(array: Array) -> str:
+    """Returns an array's layout as mdadm says it."""
+    if array.level == "raid10":
+        near, far, offset = array.layout & 0xFF, array.layout >> 8 & 0xFF, array.layout >> 16 & 1
+        if far > 1:
+            return f"{'offset' if offset else 'far'}={far}" + (f" near={near}" if near > 1 else "")
+        return f"near={near}"
+    if array.level in {"raid5", "raid6"} and 0 <= array.layout < len(LAYOUTS):
+        return LAYOUTS[array.layout]
+    return NOTHING
+
+
+def state(array: Array) -> str:
+    """Returns an array's state in a word or three."""
+    words = [printable(array.state) or "?"]
+    if array.degraded:
+        words.append("degraded")
+    if array.sync:
+        words.append(array.sync.action)
+    return ", ".join(words)
+
+
+def _state_of(member: ArrayMember) -> str:
+    if member.states:
+        return printable(", ".join(member.states))
+    return member.superblock.role if member.superblock else NOTHING
+
+
+def _list_of(member: ArrayMember) -> str:
+    many = member.entries
+    if many:
+        return f"{many} {'entry' if many == 1 else 'entries'}"
+    if member.superblock is None:
+        return "not seen" if member.listed is None else "none in sysfs"
+    return "empty" if member.bad_blocks else "no list"
+
+
+def as_dict(found: Inventory, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Returns the JSON document: docs/formats.md, `md audit`."""
+    known = found.software
+    return {
+        "format_version": FORMAT_VERSION,
+        "software": None
+        if known is None
+        else {
+            "kernel": known.kernel and ".".join(map(str, known.kernel)),
+            "mdadm": known.mdadm and ".".join(map(str, known.mdadm)),
+            "create_bbl_no": known.lists_off,
+            "config": known.config or None,
+            "checked_by": known.checked_by or None,
+        },
+        "arrays": [array.as_dict() for array in found.arrays],
+        "strays": [stray.as_dict() for stray in found.strays],
+        "findings": [one.as_dict() for one in findings],
+        "counts": {
+            severity: sum(one.severity == severity for one in findings) for severity in SEVERITIES
+        },
+        "unseen": [*found.unseen, *(reason for array in found.arrays for reason in array.unseen)],
+    }

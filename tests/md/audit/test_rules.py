@@ -1,0 +1,44 @@
+"""The registry: every rule has a name of its own that is documented, and none fails on nothing."""
+
+import ast
+from pathlib import Path
+
+import blklab.md.audit
+from blklab.md.audit import RULES, SEVERITIES
+from blklab.md.audit.finding import Host, command
+from blklab.md.model import Array, ArrayMember
+
+FOLDER = Path(str(blklab.md.audit.__file__)).parent
+MANUAL = Path(__file__).parents[3] / "docs" / "howto-md.md"
+
+
+def names() -> set[str]:
+    found = set()
+    for path in FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in {"say", "Finding"}:
+                at = 2 if ast.unparse(node.func) == "say" else 1
+                if len(node.args) > at and isinstance(node.args[at], ast.Constant):
+                    found.add(str(ast.literal_eval(node.args[at])))
+    return found
+
+
+def test_every_rule_is_in_the_manual() -> None:
+    text = MANUAL.read_text()
+    assert len(names()) > 30
+    assert not {name for name in names() if f"`{name}`" not in text}
+
+
+def test_an_array_of_which_nothing_is_known() -> None:
+    for live in (True, False):
+        for members in ((), (ArrayMember("sda", "/dev/sda"),)):
+            array = Array(
+                name="md0", path="/dev/md0", uuid="", level="", layout=0, chunk=0, raid_disks=0,
+                metadata="", live=live, members=members,
+            )  # fmt: skip
+            for rule in RULES:
+                assert all(one.severity in SEVERITIES for one in rule(array, Host(None)))
+
+
+def test_commands_are_quoted() -> None:
+    assert command("mdadm", "/dev/$(reboot) x") == "mdadm '/dev/$(reboot) x'"

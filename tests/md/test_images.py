@@ -1,0 +1,218 @@
+"""Arrays out of images."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from blklab.md import images
+from blklab.md.audit import Finding, findings
+from blklab.report import arrays as report
+from tests.conftest import Run
+from tests.md.conftest import DATA, image
+
+TEXT = DATA.parent / "text"
+
+
+def audited(*paths: Path) -> list[Finding]:
+    return findings(images.inventory(paths))
+
+
+def rules(found: list[Finding]) -> dict[str, Finding]:
+    return {one.rule: one for one in reversed(found)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["raid1-12", "raid1-12-bitmap", "raid1-11", "raid1-10", "raid1-090", "raid10-n2", "raid10-f2",
+     "raid10-o2", "raid1-12-conf-bblno"],
+)  # fmt: skip
+def test_recorded_arrays_as_mdadm_has_them(name: str, tmp_path: Path) -> None:
+    paths = [image(f"{name}.{disk}", tmp_path) for disk in ("vda", "vdb")]
+    found = images.inventory(paths)
+    (array,) = found.arrays
+    assert [member.slot for member in array.members] == [0, 1]
+    text = (TEXT / f"{name}.examine.txt").read_text()
+
+    def said(field: str) -> list[str]:
+        return re.findall(rf"^ *{field} : (.*?) *$", text, re.M)
+
+    assert said("Raid Level") == [array.level] * 2
+    assert array.uuid in said("(?:Array )?UUID")[0]
+    assert array.size == int(said("Array Size")[0].split()[0]) * 1024
+    listed = (TEXT / f"{name}.badblocks.txt").read_text()
+    assert ("is empty" in listed) == all(one.bad_blocks for one in array.members)
+    wanted = "bbl-empty" if "is empty" in listed else "bbl-none"
+    assert wanted in rules(findings(found))
+
+
+def test_entries_and_what_not_to_do(tmp_path: Path) -> None:
+    paths = [image(f"raid1-12-populated.{disk}", tmp_path) for disk in ("vda", "vdb")]
+    found = rules(audited(*paths))
+    entries = found["bbl-entries"]
+    assert entries.severity == "critical"
+    assert entries.message == (
+        "bad-block list has 5 entries, 1,608 sectors; what lies there has a copy or parity less:"
+        " 4096-4103 (array 2048-2055), 10000-10099 (array 7952-8051),"
+        " 20000-21499 (array 17952-19451)"
+    )
+    assert entries.ranges[0] == {
+        "member_sector": 4096,
+        "sectors": 8,
+        "array_ranges": [{"sector": 2048, "sectors": 8}],
+    }
+    assert found["repair-corrupts"].severity == "critical"
+    assert "DO NOT `repair`" in found["repair-corrupts"].message
+    assert not any(one.commands for one in found.values()), "it is not assembled here"
+
+
+def test_a_full_list(tmp_path: Path) -> None:
+    found = rules(audited(image("raid1-12-full.vda", tmp_path)))
+    assert "512 entries" in found["bbl-full"].message
+    assert found["not-given"].message.startswith("of slot 1 nothing was given")
+
+
+def test_zeros_that_are_said_to_be_a_list(tmp_path: Path) -> None:
+    found = rules(audited(image("raid1-12-add-failed-6.12-zero-bbl.vdc", tmp_path)))
+    assert "512 of them are of 0 sectors" in found["bbl-zeros"].message
+    assert "bbl-entries" not in found
+    assert "lacks 1 member of 2" in found["degraded"].message
+
+
+def test_the_same_entries_on_both(tmp_path: Path) -> None:
+    one, other = (image(f"raid1-12-populated.{disk}", tmp_path) for disk in ("vda", "vdb"))
+    head = bytearray(one.read_bytes()[:65536])
+    list_of_one = head[12288 : 12288 + 4096]
+    content = bytearray(other.read_bytes()[:65536])
+    content[12288 : 12288 + 4096] = list_of_one
+    content[4096 + 8] |= 8
+    other.write_bytes(content + bytes(1 << 20))
+    found = rules(audited(one, other))
+    assert "3 same ranges" in found["bbl-copied"].message
+    assert "array sectors 2048-2055, 7952-8051, 17952-19451" in found["bbl-lost"].message
+    assert found["checksum"].member == str(other)
+
+
+def test_arrays_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    found = images.inventory(
+        [image("raid1-12.vda", tmp_path), image("raid10-n2.vda", tmp_path)]
+    ).arrays
+    assert len({array.name for array in found}) == 2
+
+
+def test_one_that_is_behind(tmp_path: Path) -> None:
+    paths = [image(f"raid1-12-populated.{disk}", tmp_path) for disk in ("vda", "vdb")]
+    content = bytearray(paths[1].read_bytes()[:65536])
+    content[4096 + 200] = 0
+    paths[1].write_bytes(content + bytes(1 << 20))
+    found = rules(audited(*paths))
+    assert "2 events behind (0, the others have 2)" in found["events"].message
+
+
+def test_leftovers(tmp_path: Path) -> None:
+    path = image("raid1-12.vda", tmp_path)
+    old = image("raid1-090.vda", tmp_path)
+    with path.open("r+b") as file, old.open("rb") as other:
+        for at in (256 << 20) - 131072, (256 << 20) - 65536:
+            file.seek(at)
+            other.seek(at)
+            file.write(other.read(65536))
+    found = rules(audited(path))
+    assert "has a second superblock, " in found["two-superblocks"].message
+
+
+def test_images_from_the_command_line(run: Run, tmp_path: Path) -> None:
+    paths = [image(f"raid1-12-populated.{disk}", tmp_path) for disk in ("vda", "vdb")]
+    done = run("md", "audit", "--image", paths[0], paths[1])
+    assert done.status == 1
+    assert "DO NOT `repair`" in done.out
+    assert "5 entries" in done.out
+    document = json.loads(run("md", "audit", "--json", "--image", paths[0]).out)
+    assert document["format_version"] == 1
+    assert document["counts"]["critical"] == 2
+    assert document["arrays"][0]["slots_not_given"] == [1]
+    assert len(document["arrays"][0]["members"][0]["bad_blocks"]["disk"]) == 5
+    sound = [image(f"raid1-12-bitmap.{disk}", tmp_path) for disk in ("vda", "vdb")]
+    assert run("md", "audit", "--image", *sound).status == 0
+    assert run("md", "audit", "--severity", "note", "--image", *sound).status == 1
+
+
+def test_what_cannot_be_seen(run: Run, tmp_path: Path) -> None:
+    done = run("md", "audit", "--image", tmp_path / "none")
+    assert done.status == 3
+    assert done.err.count("\n") == 1
+    assert "nothing could be seen" in done.err
+    assert "no such file" in done.err.lower()
+    done = run("md", "audit", tmp_path / "none")
+    assert done.status == 2
+    blank = tmp_path / "blank"
+    blank.write_bytes(bytes(1 << 20))
+    done = run("md", "audit", "--image", blank, tmp_path / "none")
+    assert done.status == 1
+    assert "no md superblock is on it" in " ".join(done.out.split())
+    assert "Not seen" in done.out
+
+
+def test_firmware_raid_is_named(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "disk"
+    path.write_bytes(bytes((1 << 20) - 1024) + b"Intel Raid ISM Cfg Sig. 1.3.00".ljust(1024, b"\0"))
+    done = run("md", "audit", "--image", path)
+    assert done.status == 0
+    assert "has metadata of Intel IMSM" in " ".join(done.out.split())
+
+
+def test_hostile_names(run: Run, tmp_path: Path) -> None:
+    path = image("raid1-12.vda", tmp_path)
+    content = bytearray(path.read_bytes()[:65536])
+    content[4096 + 32 : 4096 + 64] = b"\x1b[2J$(reboot);`id`\xe2\x80\xae\x00".ljust(32, b"\0")
+    hostile = tmp_path / "\x1b]0;x\x07 $(reboot)\n"
+    hostile.write_bytes(content + bytes(1 << 20))
+    for words in (["--image", hostile], ["--json", "--image", hostile]):
+        done = run("md", "audit", *words)
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.out)
+        assert "\u202e" not in done.out
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("damaged")
+
+
+NAMES = sorted(path.name.split(".head")[0] for path in DATA.glob("*head64k.gz"))
+
+
+@given(
+    st.sampled_from(NAMES),
+    st.lists(
+        st.tuples(
+            st.sampled_from([0, 4096, 12288, (256 << 20) - 131072 + 122880, (256 << 20) - 65536]),
+            st.one_of(st.integers(0, 260), st.integers(0, 4096)),
+            st.binary(min_size=1, max_size=16) | st.just(b"\xff" * 8),
+        ),
+        max_size=6,
+    ),
+)
+@example("raid10-n2.vda", [(4096, 92, b"\xff" * 4)])
+@example("raid10-f2.vda", [(4096, 76, b"\xff" * 4), (4096, 8, b"\x08")])
+@example("raid10-f2.vda", [(4096, 76, b"\x00" * 4), (4096, 8, b"\x08")])
+@example("raid1-12-full.vda", [(4096, 72, b"\x05\0\0\0\x02\0\0\0"), (4096, 88, b"\x01")])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+def test_no_bytes_make_it_fail(
+    folder: Path, name: str, changes: list[tuple[int, int, bytes]]
+) -> None:
+    path = image(name, folder)
+    with path.open("r+b") as file:
+        for at, beyond, content in changes:
+            file.seek(at + beyond)
+            file.write(content)
+    whole = image("raid1-12-full.vdb", folder)
+    found = images.inventory([path, whole])
+    document = report.as_dict(found, findings(found))
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    console = Console(file=io.StringIO(), markup=False, emoji=False, highlight=False)
+    report.show(console, found, findings(found))

@@ -1,0 +1,11 @@
+"""What tests of arrays in a guest share."""
+
+from blklab.runners.lab.machine.boot import Machine as Guest
+from blklab.runners.lab.machine.disks import Shape
+
+
+def names(guest: Guest, shapes: list[Shape]) -> list[str]:
+    """What the guest calls disks."""
+    serials = guest.agent.read(["/sys/block/vd*/serial"])
+    disks = {(text or "").strip(): path.split("/")[3] for path, text in serials.items()}
+    return [disks[guest.disk(one).serial] for one in shapes]
