@@ -56,6 +56,9 @@ class Guest:
     syncing: dict[str, str] = field(default_factory=dict)
     """By an array's name: what begins there, in md's words."""
 
+    groups: dict[str, str] = field(default_factory=dict)
+    """Volume groups, by the stack's name: LVM takes fewer names than an experiment."""
+
     members: dict[str, Sequence[str | None]] = field(default_factory=dict)
     """Of each array, by its name: the paths in its slots, as it was made."""
 

@@ -64,7 +64,7 @@ def cached(guest: Guest, table: Mapping[str, Any], origin: str, cache: str) -> s
 
 def mode(guest: Guest, name: str, chosen: str) -> None:
     """Changes the mode of a cache; what is dirty is written back first."""
-    guest.run("lvchange", "-y", "--cachemode", chosen, f"{_called(name)}/data")
+    guest.run("lvchange", "-y", "--cachemode", chosen, f"{guest.groups[name]}/data")
 
 
 def _report(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,17 +90,12 @@ def status(guest: Guest, mapped: str) -> dict[str, Any]:
 
 
 def _group(guest: Guest, name: str, members: Sequence[str]) -> str:
-    group = _called(name)
+    group = guest.groups[name] = f"vg{len(guest.groups)}"
     guest.run("pvcreate", "-y", "-ff", *members)
     guest.undoing.append(lambda: guest.run("pvremove", "-y", "-ff", *members))
     guest.run("vgcreate", "-y", group, *members)
     guest.undoing.append(lambda: guest.run("vgremove", "-y", "-ff", group))
     return group
-
-
-def _called(name: str) -> str:
-    """Returns the name of a stack's volume group: device-mapper doubles hyphens."""
-    return f"vg_{name.replace('-', '_')}"
 
 
 def _layer(guest: Guest, name: str, group: str, members: Sequence[str]) -> str:
