@@ -193,9 +193,16 @@ class Agent:
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
         """Returns files' contents, up to 4 MiB of each; None for what cannot be read.
 
-        A path may have `*` within a component; what it matches are keys of their own.
+        A path may have `*` within a component; what it matches are keys of their own. There are no
+        other keys, and each path without `*` is one.
         """
-        return texts(self._ask("read", paths=list(paths)), "files")
+        said = texts(self._ask("read", paths=list(paths)), "files")
+        found: dict[str, str | None] = {path: None for path in paths if "*" not in path}
+        globs = [_matching(path) for path in paths if "*" in path]
+        for path, text in said.items():
+            if path in found or any(glob.fullmatch(path) for glob in globs):
+                found[path] = text
+        return found
 
     def write(self, path: str, text: str) -> None:
         """Writes a file in one system call, as sysfs needs it."""
@@ -239,6 +246,10 @@ class Agent:
 
     def _ask(self, name: str, **arguments: object) -> Message:
         return self._connection.reply(self._connection.begin(name, **arguments), lambda _: None)
+
+
+def _matching(pattern: str) -> re.Pattern[str]:
+    return re.compile("[^/]*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 
 def _sample(message: Message) -> Sample:
