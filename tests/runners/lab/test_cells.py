@@ -62,9 +62,9 @@ kind = "lvm"
 members = ["a-b"]
 [stacks.array_of_a_name_that_mdadm_does_not_take]
 level = 1
-members = ["a_b", "watched"]
-rebuilding = ["watched"]
-write_mostly = ["watched"]
+members = ["a_b", "third"]
+rebuilding = ["third"]
+write_mostly = ["third"]
 sync_speed_max = 4096
 [stacks.nested]
 kind = "lvmcache"
@@ -215,7 +215,7 @@ def test_a_rebuild_below_others_is_under_way_with_the_load(measured: Measured) -
     assert array["sync_action"] == "recover"
     assert "write_mostly" in array["members"][1]["state"].split(",")
     shares = devices(outcome)
-    assert shares["watched"]["sectors"][0] < shares["watched"]["sectors"][1]
+    assert shares["third"]["sectors"][0] < shares["third"]["sectors"][1]
     assert shares["a-b"]["above"] == ["a_b"]
     assert shares["a_b"]["ios"][0] > 0
 

@@ -134,9 +134,11 @@ def measure(
 
 def _take_down(machine: Machine, guest: Guest, disks: Sequence[Disk]) -> None:
     """Leaves nothing of a cell in the guest. Raises BlklabError if something stays."""
+    machine.spoilt = True  # until it is known to be as it was
     for disk in disks:
         machine.throttle(disk, {})
     problems = guest.undo()
+    machine.spoilt = bool(problems)
     if problems:
         raise BlklabError(f"the stack cannot be taken down: {problems[0]}")
 
