@@ -321,3 +321,14 @@ def test_a_dead_guest_wakes_who_waits(serving: Serving) -> None:
             with pytest.raises(GuestGone, match="the guest has closed its connection"):
                 each.result()
         assert not client.alive(30)
+
+
+def test_what_a_program_says_that_is_interrupted(agent: Agent) -> None:
+    said = 'trap "echo lost 7 >&2; exit 0" INT; echo there; while :; do sleep 0.05; done'
+    with agent.running(["sh", "-c", said]) as running:
+        agent.run(["sleep", "0.5"])  # until the trap is set
+    assert running.ran is not None
+    assert running.ran.status in {0, -signal.SIGINT}
+    with pytest.raises(GuestFailed, match="in the guest: sh: wrong"):  # noqa: SIM117
+        with agent.running(["sh", "-c", "echo wrong >&2; exit 3"]):
+            agent.run(["sleep", "0.5"])

@@ -54,6 +54,22 @@ backing = "slow"
 bucket = "128KiB"
 congested_read_threshold_us = 0
 cache = "large"
+[stacks.a-b]
+kind = "lvm"
+members = ["slow"]
+[stacks.a_b]
+kind = "lvm"
+members = ["a-b"]
+[stacks.array_of_a_name_that_mdadm_does_not_take]
+level = 1
+members = ["a_b", "third"]
+rebuilding = ["third"]
+write_mostly = ["third"]
+sync_speed_max = 4096
+[stacks.nested]
+kind = "lvmcache"
+origin = "array_of_a_name_that_mdadm_does_not_take"
+cache = "large"
 [workloads.reads]
 rw = "randread"
 bs = "4k"
@@ -133,7 +149,15 @@ def measured(guest_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Me
 
 def test_every_cell_is_measured_and_nothing_is_left(measured: Measured) -> None:
     assert measured.failed == {}
-    assert set(measured.outcomes) == {"raid1", "near", "frail", "cached", "bcached", "striped"}
+    assert set(measured.outcomes) == {
+        "raid1",
+        "near",
+        "frail",
+        "cached",
+        "bcached",
+        "nested",
+        "striped",
+    }
     assert measured.guests == []
     for outcome in measured.outcomes.values():
         assert outcome["lab"]["accel"] == "tcg"
@@ -183,6 +207,17 @@ def test_a_bcache_counts_and_keeps_what_was_read(measured: Measured) -> None:
         for key in ("cache_hits", "cache_misses", "cache_bypass_hits", "cache_bypass_misses")
     )
     assert known == pytest.approx(outcome["read"]["total_ios"], rel=0.1)
+
+
+def test_a_rebuild_below_others_is_under_way_with_the_load(measured: Measured) -> None:
+    outcome = measured.outcomes["nested"]
+    array, _ = outcome["arrays"]
+    assert array["sync_action"] == "recover"
+    assert "write_mostly" in array["members"][1]["state"].split(",")
+    shares = devices(outcome)
+    assert shares["third"]["sectors"][0] < shares["third"]["sectors"][1]
+    assert shares["a-b"]["above"] == ["a_b"]
+    assert shares["a_b"]["ios"][0] > 0
 
 
 def test_a_filesystem_knows_the_stripes(measured: Measured) -> None:

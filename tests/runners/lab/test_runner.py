@@ -38,7 +38,7 @@ class Guest:
 
     def __init__(self) -> None:
         self.agent = Recorder({"/proc/mounts": "none / rootfs rw 0 0\n"})
-        self.ended = False
+        self.ended = self.spoilt = False
         self.accel = "tcg"
 
     def end(self) -> None:
@@ -125,6 +125,13 @@ def test_what_a_cell_left_is_not_found_by_the_next(lab: Lab, path: str, text: st
     found = lab.run()
     assert [guest for guest, _ in lab.served] == [1, 2, 2, 3, 3, 3]
     assert found.failed == {}, "what was measured counts all the same"
+
+
+def test_a_guest_that_is_not_as_it_was_serves_no_other_cell(lab: Lab) -> None:
+    lab.acts[1] = lambda guest: setattr(guest, "spoilt", True)
+    found = lab.run()
+    assert [guest for guest, _ in lab.served] == [1, 2, 2, 3, 3, 3]
+    assert found.failed == {}
 
 
 @pytest.mark.parametrize("error", [GuestGone("closed"), GuestLost("the guest is lost: closed")])

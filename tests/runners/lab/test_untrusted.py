@@ -3,16 +3,26 @@
 import socket
 import struct
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
+from blklab.runners.lab import files, runner
 from blklab.runners.lab.agent import Agent, GuestGone
+from blklab.runners.lab.circumstances import circumstances
 from blklab.runners.lab.frames import encode, receive
+from blklab.runners.lab.machine.boot import Machine
+from blklab.runners.lab.rates import Rates
+from blklab.runners.lab.stacks import bcache, lvm, md
+from blklab.runners.lab.stacks.guest import Guest, Layer
+from tests.runners.lab.stacks import recording
+from tests.runners.lab.stacks.recording import Recorder
 
 HELLO = {"protocol": 1, "agent": "0.1.0", "kernel": "6.1", "machine": "x86_64", "notes": []}
 
@@ -83,6 +93,89 @@ def test_no_proper_answer(answer: dict[str, object]) -> None:
             agent.read(["/a"])
         assert str(caught.value).isprintable()
         guesting.join()
+
+
+@contextmanager
+def answering(**answers: object) -> Iterator[Agent]:
+    """An agent that answers calls by their names, and anything else with nothing."""
+
+    def answer(guest: socket.socket) -> None:
+        while (asked := receive(guest)) is not None:
+            ok = answers.get(str(asked["call"]), {})
+            guest.sendall(encode({"id": asked["id"], "ok": ok}))
+
+    with connected() as (agent, guest):
+        guest.sendall(encode({"hello": HELLO}))
+        guesting = threading.Thread(target=answer, args=[guest])
+        guesting.start()
+        try:
+            yield agent
+        finally:
+            agent.close()
+            guesting.join()
+
+
+def ran(stdout: str) -> dict[str, object]:
+    return {"status": 0, "stdout": stdout, "stderr": "", "truncated": False, "wall_ns": 1}
+
+
+NOTHING: dict[str, object] = {"files": {}}
+STRANGE: dict[str, object] = {
+    "files": {"": "", "/": "1", "x/y": None, "/sys/block/md0/dm/name": "vg0-data"}
+}
+
+
+@pytest.mark.parametrize("said", [NOTHING, STRANGE])
+def test_files_are_those_that_were_asked_for(said: dict[str, object]) -> None:
+    with answering(read=said) as agent:
+        assert agent.read(["/a", "/sys/block/vd*/serial"]) == {"/a": None}
+    files = {"/a": "1", "/b": "2", "/sys/vda/x": "3", "/sys/vda/y/x": "4", "/sys/vda": "5"}
+    with answering(read={"files": files}) as agent:
+        assert agent.read(["/a", "/sys/vd*/x"]) == {"/a": "1", "/sys/vda/x": "3"}
+
+
+@pytest.mark.parametrize("said", [NOTHING, STRANGE])
+@pytest.mark.parametrize(
+    "output", ["", "1", "x" * 5000, "9" * 5000, "\u00b2", "0 8 cache 8 1/2 8 1/²"]
+)
+def test_whoever_asks_has_an_answer_or_an_error_of_ours(
+    said: dict[str, object], output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blklab.runners.lab.stacks.guest.PATIENCE", 0.05)
+    monkeypatch.setattr(bcache, "TICK", 0.0)
+    table = {"name": "b", "metadata": None, "chunk": 1, "mode": "writeback"}
+    table |= {"policy": "smq", "migration_threshold": None, "block": 512, "bucket": 1 << 19}
+    wanted = Rates(1.0, [], [])
+    with answering(read=said, run=ran(output)) as agent:
+        guest = Guest(agent)
+        guest.layers += [Layer("a", "disk", "vda"), Layer("b", "disk", "vdb")]
+        machine: Any = SimpleNamespace(agent=agent, accel="tcg", hello=agent.hello(30))
+        machine.results = SimpleNamespace(clear=lambda: None)
+        callers: list[Callable[[], object]] = [
+            lambda: guest.mapped("vg0-data"),
+            lambda: guest.layer("vdz"),
+            lambda: md.report(guest, "m", "md0", ["/dev/vda", None]),
+            lambda: lvm.cached(guest, table, "/dev/vda", "/dev/vdb"),
+            lambda: lvm.status(guest, "x"),
+            lambda: bcache.create(guest, table, "/dev/vda", "/dev/vdb"),
+            lambda: bcache.buckets(guest, "b"),
+            lambda: bcache._statistics(guest, "/sys/x", "b"),
+            lambda: files.fetch(machine, ["/x"]),
+            lambda: runner._tidy(machine),
+            lambda: Machine._uptime(machine),
+            lambda: circumstances(machine, guest, {"devices": []}, wanted),
+        ]
+        for caller in callers:
+            with suppress(BlklabError):
+                caller()
+
+
+def test_more_than_one_bcache_at_once() -> None:
+    of_two = {"/sys/block/bcache0/size": "1", "/sys/block/bcache1/size": "1"}
+    recorder = Recorder(on={"/sys/fs/bcache/register": of_two})
+    table = {"name": "b", "block": 512, "bucket": 1 << 19}
+    with pytest.raises(BlklabError, match=r"2 new /sys/block/bcache\*/size, expected one"):
+        bcache.create(recording.guest(recorder), table, "/dev/vda", "/dev/vdb")
 
 
 @given(st.binary(max_size=60))

@@ -18,7 +18,17 @@ from blklab.runners.lab.connection import Connection, GuestGone, Hello, Refused
 from blklab.runners.lab.frames import Message, item, items, texts
 from blklab.text import printable
 
-__all__ = ["Agent", "Exported", "GuestFailed", "GuestGone", "Hello", "Ran", "Sample", "Sampling"]
+__all__ = [
+    "Agent",
+    "Exported",
+    "GuestFailed",
+    "GuestGone",
+    "Hello",
+    "Ran",
+    "Running",
+    "Sample",
+    "Sampling",
+]
 
 COMPLAINT: Final = re.compile(
     r"error|cannot|can't|unable|fail|must|support|invalid|no such|denied|busy|too \w+|refus|panic"
@@ -65,6 +75,13 @@ class Exported:
     path: str
     offset: int
     bytes: int
+
+
+@dataclass
+class Running:
+    """A program under way; `ran` is what it did, when it is over."""
+
+    ran: Ran | None = None
 
 
 @dataclass
@@ -154,19 +171,13 @@ class Agent:
         except BaseException:
             self._connection.tell("signal", target=call.id, signal=int(signal.SIGKILL))
             raise
-        ran = Ran(
-            status=item(reply, "status", int),
-            stdout=item(reply, "stdout", str),
-            stderr=item(reply, "stderr", str),
-            truncated=item(reply, "truncated", bool),
-            wall_ns=item(reply, "wall_ns", int),
-        )
+        ran = _ran(reply)
         if check and ran.status != 0:
             raise GuestFailed(_failure(argv, ran), ran)
         return ran
 
     @contextmanager
-    def running(self, argv: Sequence[str], *, cwd: str | None = None) -> Iterator[None]:
+    def running(self, argv: Sequence[str], *, cwd: str | None = None) -> Iterator[Running]:
         """Runs a program for as long as the block takes, then interrupts it and waits for its end.
 
         Raises GuestFailed if it has failed.
@@ -175,8 +186,9 @@ class Agent:
         if cwd is not None:
             arguments["cwd"] = cwd
         call = self._connection.begin("run", **arguments)
+        running = Running()
         try:
-            yield
+            yield running
         except BaseException:
             self._connection.forget(call)
             self._connection.tell("signal", target=call.id, signal=int(signal.SIGKILL))
@@ -186,16 +198,24 @@ class Agent:
             reply = self._connection.reply(call, lambda _: None)
         except Refused as error:
             raise GuestFailed(str(error)) from None
-        if item(reply, "status", int) not in {0, -signal.SIGINT}:
-            words = item(reply, "stderr", str).strip().splitlines()
+        running.ran = ran = _ran(reply)
+        if ran.status not in {0, -signal.SIGINT}:
+            words = ran.stderr.strip().splitlines()
             raise GuestFailed(f"in the guest: {argv[0]}: {printable(words[-1] if words else '?')}")
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
         """Returns files' contents, up to 4 MiB of each; None for what cannot be read.
 
-        A path may have `*` within a component; what it matches are keys of their own.
+        A path may have `*` within a component; what it matches are keys of their own. There are no
+        other keys, and each path without `*` is one.
         """
-        return texts(self._ask("read", paths=list(paths)), "files")
+        said = texts(self._ask("read", paths=list(paths)), "files")
+        found: dict[str, str | None] = {path: None for path in paths if "*" not in path}
+        globs = [_matching(path) for path in paths if "*" in path]
+        for path, text in said.items():
+            if path in found or any(glob.fullmatch(path) for glob in globs):
+                found[path] = text
+        return found
 
     def write(self, path: str, text: str) -> None:
         """Writes a file in one system call, as sysfs needs it."""
@@ -239,6 +259,20 @@ class Agent:
 
     def _ask(self, name: str, **arguments: object) -> Message:
         return self._connection.reply(self._connection.begin(name, **arguments), lambda _: None)
+
+
+def _ran(reply: Message) -> Ran:
+    return Ran(
+        status=item(reply, "status", int),
+        stdout=item(reply, "stdout", str),
+        stderr=item(reply, "stderr", str),
+        truncated=item(reply, "truncated", bool),
+        wall_ns=item(reply, "wall_ns", int),
+    )
+
+
+def _matching(pattern: str) -> re.Pattern[str]:
+    return re.compile("[^/]*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 
 def _sample(message: Message) -> Sample:

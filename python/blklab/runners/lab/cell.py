@@ -1,5 +1,6 @@
 """One cell in the guest: a stack of its own on fresh disks, and a load that is watched."""
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -36,6 +37,9 @@ STARTING: Final = 300.0
 """Seconds that fio may take besides."""
 
 TRACES: Final = "/run/blklab-trace"
+TRACE: Final = re.compile(r"[\w!.-]+\.blktrace\.\d+", re.A)
+"""What blktrace calls its files: one for each device and processor."""
+
 SPAN_MS: Final = 250
 """Between two readings of the devices' statistics: so well a load's begin and end are known."""
 
@@ -146,9 +150,11 @@ def measure(
 
 def _take_down(machine: Machine, guest: Guest, disks: Sequence[Disk]) -> None:
     """Leaves nothing of a cell in the guest. Raises BlklabError if something stays."""
+    machine.spoilt = True  # until it is known to be as it was
     for disk in disks:
         machine.throttle(disk, {})
     problems = guest.undo()
+    machine.spoilt = bool(problems)
     if problems:
         raise BlklabError(f"the stack cannot be taken down: {problems[0]}")
 
@@ -171,8 +177,7 @@ def _load(
     for ready in guest.readying:
         ready()
     with ExitStack() as around:
-        if recorded:
-            around.enter_context(_tracing(machine, guest, recorded))
+        traced_ill = around.enter_context(_tracing(machine, guest, recorded)) if recorded else []
         during = During(guest, document)
         waiting = Waiting()
         reading = around.enter_context(
@@ -198,9 +203,10 @@ def _load(
         *outcome["warnings"],
         *seen.problems,
         *during.problems,
+        *traced_ill,
     ]
     if recorded and traces is not None:
-        files.save(machine, f"{TRACES}/*", traces)
+        files.save(machine, f"{TRACES}/*", traces, old=TRACE)
         guest.run("rm", "-rf", TRACES)  # out of the guest's memory
         outcome["lab"]["traces"] = str(traces)
     return Finished(outcome, 0.0, [*measured.series, *seen.points], ran.output)
@@ -225,11 +231,25 @@ def _span_ms(document: Mapping[str, Any], log_ms: int) -> int:
 
 
 @contextmanager
-def _tracing(machine: Machine, guest: Guest, layers: Sequence[Layer]) -> Iterator[None]:
-    """Records the events of layers while the block runs. Raises BlklabError."""
+def _tracing(machine: Machine, guest: Guest, layers: Sequence[Layer]) -> Iterator[list[str]]:
+    """Records the events of layers while the block runs, and gives what was wrong, after it.
+
+    Raises BlklabError.
+    """
+    problems: list[str] = []
     guest.run("rm", "-rf", TRACES)
     guest.run("mkdir", "-p", TRACES)
     devices = [word for layer in layers for word in ("-d", layer.path)]
-    with machine.agent.running(["blktrace", "-D", TRACES, *devices], cwd=TRACES):
+    with machine.agent.running(["blktrace", "-D", TRACES, *devices], cwd=TRACES) as running:
         guest.until(lambda: len(guest.glob(f"{TRACES}/*")) >= len(layers), "blktrace records")
-        yield
+        yield problems
+    if running.ran is not None:
+        problems += dropped(running.ran.stdout + running.ran.stderr)
+
+
+def dropped(said: str) -> list[str]:
+    """Returns a warning about events that blktrace says it has lost (blktrace.c, `show_stats`)."""
+    match = re.search(r"have (\d{1,18}) .{0,20}dropped events", said, re.A)
+    if match is None:
+        return []
+    return [f"the traces lack {match[1]} events, which blktrace dropped: the guest was too slow"]

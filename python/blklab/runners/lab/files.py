@@ -1,20 +1,85 @@
 """Files out of the guest: over a disk of their own, which takes any size."""
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from blklab.errors import BlklabError
+from blklab.runners.lab.agent import Exported
 from blklab.runners.lab.machine.boot import Machine
 from blklab.runners.lab.machine.disks import RESULTS
+from blklab.text import printable
+from blklab.units import format_size
+
+MOST_FETCHED: Final = 256 << 20
+"""Bytes of files that are held in memory."""
 
 _NAME: Final = re.compile(r"[\w-][\w.-]{0,120}", re.A)
 """What files that come out may be called: the guest is not trusted."""
 
+_PART: Final = 16 << 20
+
 
 def fetch(machine: Machine, paths: Sequence[str]) -> dict[str, bytes]:
     """Returns files of the guest, by path; a path may have `*`. Raises BlklabError."""
+    found = _exported(machine, paths)
+    total = sum(file.bytes for file in found)
+    if total > MOST_FETCHED:
+        raise BlklabError(
+            f"the guest's {paths[0]} and others are {format_size(total)}; at most"
+            f" {format_size(MOST_FETCHED)} were expected"
+        )
+    return {file.path: machine.results.read(file.offset, file.bytes) for file in found}
+
+
+def texts(found: Mapping[str, bytes]) -> dict[str, str]:
+    """Returns files as text."""
+    return {path: content.decode(errors="replace") for path, content in found.items()}
+
+
+def save(machine: Machine, pattern: str, directory: Path, *, old: re.Pattern[str]) -> list[Path]:
+    """Writes files of the guest into a directory, by their own names. Raises BlklabError.
+
+    What is called like `old` there is of an earlier run, and removed. No link is followed.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        into = os.open(directory, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with os.scandir(into) as there:
+                names = [entry.name for entry in there if old.fullmatch(entry.name)]
+            for name in names:
+                os.unlink(name, dir_fd=into)
+            return [directory / name for name in _written(machine, pattern, into)]
+        finally:
+            os.close(into)
+    except OSError as error:
+        raise BlklabError(f"{directory}: {error.strerror}") from None
+
+
+def _written(machine: Machine, pattern: str, into: int) -> Iterator[str]:
+    for file in _exported(machine, [pattern]):
+        name = file.path.rpartition("/")[2]
+        if not _NAME.fullmatch(name):
+            raise BlklabError(f"the guest calls a file {file.path!r}")
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=into)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, 0o666, dir_fd=into), "wb") as opened:
+            for at in range(0, file.bytes, _PART):
+                many = min(_PART, file.bytes - at)
+                opened.write(machine.results.read(file.offset + at, many))
+        yield name
+
+
+def _exported(machine: Machine, paths: Sequence[str]) -> Sequence[Exported]:
+    """Has the guest put files on the disk for results; returns where they are, in order.
+
+    Raises BlklabError if they are not within it, or one is where another is.
+    """
     disk = machine.results
     disk.clear()
     serials = machine.agent.read(["/sys/block/vd*/serial"])
@@ -23,30 +88,13 @@ def fetch(machine: Machine, paths: Sequence[str]) -> dict[str, bytes]:
     )
     if device is None:
         raise BlklabError("the guest has no disk for results")
-    found = {}
-    for file in machine.agent.export(paths, f"/dev/{device}"):
-        if file.offset < 0 or file.bytes < 0 or file.offset + file.bytes > disk.shape.bytes:
-            raise BlklabError(f"the guest says that {file.path!r} is beyond the disk for results")
-        found[file.path] = disk.read(file.offset, file.bytes)
+    end = 0
+    found = machine.agent.export(paths, f"/dev/{device}")
+    for file in found:
+        if file.offset < end or file.bytes < 0 or file.offset + file.bytes > disk.shape.bytes:
+            raise BlklabError(
+                f"the guest says that {printable(file.path[:200])} is at {file.offset} of the disk"
+                f" for results, and {file.bytes} B: expected after {end}, and within it"
+            )
+        end = file.offset + file.bytes
     return found
-
-
-def texts(found: Mapping[str, bytes]) -> dict[str, str]:
-    """Returns files as text."""
-    return {path: content.decode(errors="replace") for path, content in found.items()}
-
-
-def save(machine: Machine, pattern: str, directory: Path) -> list[Path]:
-    """Writes files of the guest into a directory, by their own names. Raises BlklabError."""
-    written = []
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for path, content in fetch(machine, [pattern]).items():
-            name = path.rpartition("/")[2]
-            if not _NAME.fullmatch(name):
-                raise BlklabError(f"the guest calls a file {path!r}")
-            (directory / name).write_bytes(content)
-            written.append(directory / name)
-    except OSError as error:
-        raise BlklabError(f"{directory}: {error.strerror}") from None
-    return written

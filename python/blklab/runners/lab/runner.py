@@ -150,7 +150,7 @@ class Lab:
                     ledger.fail(cell, str(error))
                 else:
                     ledger.end(cell, finished)
-                if not _tidy(machine):
+                if machine.spoilt or not _tidy(machine):
                     return list(cells[at + 1 :])
             return []
         finally:

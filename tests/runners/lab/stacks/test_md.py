@@ -46,7 +46,7 @@ def made(
     return recorder, one
 
 
-COMMON = "mdadm --create /dev/md0 --run --metadata=1.2 --homehost=any --name=array"
+COMMON = "mdadm --create /dev/md0 --run --metadata=1.2 --homehost=any --name=md0"
 
 
 @pytest.mark.parametrize(

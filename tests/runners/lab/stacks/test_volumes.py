@@ -9,7 +9,7 @@ from blklab.runners.lab.stacks import bcache, delay, filesystem, lvm
 from blklab.runners.lab.stacks.build import build
 from tests.runners.lab.stacks.recording import Recorder, guest
 
-MAPPED = {"/sys/block/dm-0/dm/name": "vg_a_b-data\n"}
+MAPPED = {"/sys/block/dm-0/dm/name": "vg0-data\n"}
 
 STATUS = (
     "0 524288 cache 8 27/2048 128 10/4096 100 20 30 40 1 9 2 3 metadata2 writethrough no_discard"
@@ -23,14 +23,30 @@ def test_a_volume() -> None:
     assert lvm.volume(one, table, ["/dev/vda", "/dev/vdb"]) == "/dev/dm-0"
     assert recorder.ran == [
         "pvcreate -y -ff /dev/vda /dev/vdb",
-        "vgcreate -y vg_a_b /dev/vda /dev/vdb",
-        "lvcreate -y -Wn -Zn -n data -l 100%FREE -i 2 -I 65536b vg_a_b",
+        "vgcreate -y vg0 /dev/vda /dev/vdb",
+        "lvcreate -y -Wn -Zn -n data -l 100%FREE -i 2 -I 65536b vg0",
     ]
     assert [layer.above for layer in one.layers] == [["a-b"], ["a-b"], []]
     assert one.undo() == []
     assert recorder.ran[3:] == [
-        "vgremove -y -ff vg_a_b",
+        "vgremove -y -ff vg0",
         "pvremove -y -ff /dev/vda /dev/vdb",
+    ]
+
+
+def test_volumes_of_names_that_are_alike() -> None:
+    recorder = Recorder(on={"lvcreate -y -Wn -Zn -n data -l 100%FREE vg0": MAPPED})
+    recorder.on["lvcreate -y -Wn -Zn -n data -l 100%FREE vg1"] = {
+        "/sys/block/dm-1/dm/name": "vg1-data\n"
+    }
+    one = guest(recorder, "x")
+    table = {"name": "a-b", "stripes": 1}
+    assert lvm.volume(one, table, ["/dev/vda"]) == "/dev/dm-0"
+    assert lvm.volume(one, {**table, "name": "a_b"}, ["/dev/dm-0"]) == "/dev/dm-1"
+    assert [(layer.name, layer.above) for layer in one.layers] == [
+        ("x", ["a-b"]),
+        ("a-b", ["a_b"]),
+        ("a_b", []),
     ]
 
 
@@ -56,12 +72,12 @@ def test_a_cache() -> None:
     recorder, _ = cached(64, migration_threshold=4096)
     assert recorder.ran[:2] == ["modprobe -q dm-cache", "modprobe -q dm-cache-smq"]
     assert recorder.ran[4:] == [
-        "lvcreate -y -Wn -Zn -n data -l 100%PVS vg_a_b /dev/vda",
+        "lvcreate -y -Wn -Zn -n data -l 100%PVS vg0 /dev/vda",
         "pvs --noheadings -o pv_pe_count /dev/vdb",
         "lvcreate -y --type cache-pool -n pool -l 62 --poolmetadatasize 8388608b"
-        " --poolmetadataspare n --chunksize 65536b vg_a_b /dev/vdb",
-        "lvconvert -y --type cache --cachepool vg_a_b/pool --cachemode writeback"
-        " --cachepolicy smq --cachesettings migration_threshold=4096 vg_a_b/data",
+        " --poolmetadataspare n --chunksize 65536b vg0 /dev/vdb",
+        "lvconvert -y --type cache --cachepool vg0/pool --cachemode writeback"
+        " --cachepolicy smq --cachesettings migration_threshold=4096 vg0/data",
     ]
 
 
@@ -78,7 +94,7 @@ def test_a_cache_counts_from_the_loads_beginning() -> None:
     recorder, one = cached(64)
     one.readying[0]()
     later = STATUS.replace("100 20 30 40 1 9 2", "150 21 35 40 1 12 0")
-    recorder.answers = {"dmsetup status vg_a_b-data": later}
+    recorder.answers = {"dmsetup status vg0-data": later}
     (report,) = [report() for report in one.reports]
     assert report == {
         "name": "a-b",

@@ -55,6 +55,8 @@ devices {
     dir = "/dev"
     obtain_device_list_from_udev = 0
     scan = [ "/dev" ]
+    # Stacks are nested: a volume may be made of volumes.
+    scan_lvs = 1
     use_devicesfile = 0
 }
 global {

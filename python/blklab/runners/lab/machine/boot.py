@@ -70,6 +70,9 @@ class Machine:
         self.hello: Hello
         self.agent: Agent
         self.boot_seconds = 0.0
+        self.spoilt = False
+        """Whether something is left of a cell, so that no other is to be measured here."""
+
         self._cpus, self._memory = cpus, memory
         self._disks = Disks(shapes)
         self._stack = ExitStack()

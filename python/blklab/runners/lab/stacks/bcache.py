@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from blklab.errors import BlklabError
 from blklab.runners.lab.stacks.guest import Guest, Layer
 
 TICK: Final = 14.0
@@ -43,8 +44,8 @@ def create(guest: Guest, table: Mapping[str, Any], backing: str, cache: str) -> 
     guest.until(
         lambda: len(guest.glob("/sys/block/bcache*/size")) > len(before), "the bcache is there"
     )
-    (made,) = set(guest.glob("/sys/block/bcache*/size")) - before
-    (of_set,) = set(guest.glob("/sys/fs/bcache/*/average_key_size")) - sets
+    made = _one(guest, "/sys/block/bcache*/size", before)
+    of_set = _one(guest, "/sys/fs/bcache/*/average_key_size", sets)
     kernel, cache_set = made.split("/")[3], of_set.rpartition("/")[0]
     base = f"/sys/block/{kernel}/bcache"
     guest.undoing.append(lambda: _stop(guest, kernel, cache_set))
@@ -59,6 +60,13 @@ def create(guest: Guest, table: Mapping[str, Any], backing: str, cache: str) -> 
         lambda: {"name": table["name"], "kind": "bcache", **_statistics(guest, base, table["name"])}
     )
     return f"/dev/{kernel}"
+
+
+def _one(guest: Guest, pattern: str, before: set[str]) -> str:
+    new = set(guest.glob(pattern)) - before
+    if len(new) != 1:
+        raise BlklabError(f"in the guest: {len(new)} new {pattern}, expected one")
+    return new.pop()
 
 
 def _clear(guest: Guest, base: str) -> None:
@@ -79,7 +87,7 @@ def _statistics(guest: Guest, base: str, name: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path, text in said.items():
         key, value = path.rpartition("/")[2], (text or "").strip()
-        found[key] = int(value) if value.isdigit() else value or None
+        found[key] = int(value) if re.fullmatch(r"\d{1,18}", value, re.A) else value or None
     return {**found, **buckets(guest, name)}
 
 

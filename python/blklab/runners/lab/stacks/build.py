@@ -1,7 +1,6 @@
 """A cell's stack, built in the guest from its disks upwards, and taken down again."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from blklab.errors import BlklabError
@@ -64,31 +63,45 @@ def _queue(guest: Guest, layer: Layer, device: Mapping[str, Any]) -> None:
         # Its default is of what the disk was at boot (block/blk-wbt.c): ask for it anew.
         guest.write(f"{base}/wbt_lat_usec", "-1")
     for key, value in given.items():
-        found = _chosen(guest.read(f"{base}/{key}") or "")
+        found = guest.setting(f"{base}/{key}")
         if found != value:
             raise BlklabError(f"device {device['name']}: {key}: asked {value}, found {found}")
 
 
 def changed(guest: Guest, path: str, value: str) -> None:
     """Writes to a file of /sys or /proc for this cell. Raises BlklabError if it is refused."""
-    before = guest.read(path)
+    before = guest.setting(path)
     if before is None:
         raise BlklabError(f"{path}: the guest's kernel has no such setting")
-    before = _chosen(before)
     if before == value:
         return
+    counterpart = _counterpart(path)
+    other = None if counterpart is None else guest.setting(counterpart)
     guest.write(path, value)
 
     def back() -> None:
-        with suppress(BlklabError):  # it may be gone with its array
-            guest.write(path, before)
+        try:
+            if before == "0" and counterpart is not None and other is not None:
+                guest.write(counterpart, other)
+            else:
+                guest.write(path, before)
+        except GuestGone:
+            raise
+        except BlklabError:  # it may be about to go with its array
+            guest.unrestored[path] = before
 
     guest.undoing.append(back)
 
 
-def _chosen(text: str) -> str:
-    """Returns what is chosen of `none [mq-deadline] kyber`; else all of it."""
-    return text.partition("[")[2].partition("]")[0] if "[" in text else text
+def _counterpart(path: str) -> str | None:
+    """Returns the file that is 0 when this one is not, and the reverse (mm/page-writeback.c).
+
+    A limit in bytes is not unset by writing 0, which is refused, but by writing the ratio.
+    """
+    for one, other in (("_ratio", "_bytes"), ("_bytes", "_ratio")):
+        if path.startswith("/proc/sys/vm/dirty_") and path.endswith(one):
+            return path.removesuffix(one) + other
+    return None
 
 
 def _node(guest: Guest, node: Mapping[str, Any], disks: Sequence[str]) -> str:

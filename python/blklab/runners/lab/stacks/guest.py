@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.agent import Agent, Ran
+from blklab.text import printable
 
 PATIENCE: Final = 30.0
 """Seconds that a device may take to come or go: emulated guests are slow."""
@@ -50,11 +51,17 @@ class Guest:
     readying: list[Callable[[], object]] = field(default_factory=list)
     """What is done when all is built and throttled, and may take its time: counts are cleared."""
 
+    unrestored: dict[str, str] = field(default_factory=dict)
+    """Settings that could not be put back, and what they were."""
+
     starting: list[Callable[[], object]] = field(default_factory=list)
     """What begins at the load's first I/O: a resync, a recovery."""
 
     syncing: dict[str, str] = field(default_factory=dict)
     """By an array's name: what begins there, in md's words."""
+
+    groups: dict[str, str] = field(default_factory=dict)
+    """Volume groups, by the stack's name: LVM takes fewer names than an experiment."""
 
     members: dict[str, Sequence[str | None]] = field(default_factory=dict)
     """Of each array, by its name: the paths in its slots, as it was made."""
@@ -73,6 +80,13 @@ class Guest:
         """Returns what a file says, without the line's end; None if it says nothing."""
         text = self.agent.read([path]).get(path)
         return None if text is None else text.strip()
+
+    def setting(self, path: str) -> str | None:
+        """Returns a setting as it would be written: of several, the one in brackets."""
+        text = self.read(path)
+        if text is not None and "[" in text:  # none [mq-deadline] kyber
+            return text.partition("[")[2].partition("]")[0]
+        return text
 
     def write(self, path: str, text: str) -> None:
         """Writes to a file of /sys or /proc. Raises BlklabError."""
@@ -125,6 +139,10 @@ class Guest:
                 self.undoing.pop()()
             except BlklabError as error:
                 problems.append(str(error))
+        for path, before in self.unrestored.items():
+            now = self.setting(path)
+            if now is not None and now != before:
+                problems.append(f"{path}: is {printable(now)}, and was {printable(before)}")
         self.layers.clear()
         return problems
 

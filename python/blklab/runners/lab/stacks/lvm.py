@@ -1,11 +1,13 @@
 """Logical volumes, and dm-cache before them, made by LVM."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.stacks.guest import Guest, Layer
 from blklab.spec.capacity import EXTENT
+from blklab.text import printable
 
 METADATA_LEAST: Final = 8 << 20
 """Bytes; and a thousandth of the cache (lvmcache(7), "cache pool")."""
@@ -37,7 +39,7 @@ def cached(guest: Guest, table: Mapping[str, Any], origin: str, cache: str) -> s
     guest.loaded("dm-cache", "dm-cache-smq")
     group = _group(guest, table["name"], [origin, cache])
     guest.run("lvcreate", "-y", "-Wn", "-Zn", "-n", "data", "-l", "100%PVS", group, origin)
-    extents = int(guest.run("pvs", "--noheadings", "-o", "pv_pe_count", cache).stdout)
+    extents = _number(guest.run("pvs", "--noheadings", "-o", "pv_pe_count", cache).stdout, "pvs")
     metadata = table["metadata"] or max(METADATA_LEAST, extents * EXTENT // 1000)
     metadata = -(-metadata // EXTENT)
     if metadata >= extents:
@@ -64,7 +66,7 @@ def cached(guest: Guest, table: Mapping[str, Any], origin: str, cache: str) -> s
 
 def mode(guest: Guest, name: str, chosen: str) -> None:
     """Changes the mode of a cache; what is dirty is written back first."""
-    guest.run("lvchange", "-y", "--cachemode", chosen, f"{_called(name)}/data")
+    guest.run("lvchange", "-y", "--cachemode", chosen, f"{guest.groups[name]}/data")
 
 
 def _report(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,25 +84,28 @@ def status(guest: Guest, mapped: str) -> dict[str, Any]:
     words = line.split()
     try:
         at = words.index("cache")
-        used, total = map(int, words[at + 4].split("/"))
-        counts = dict(zip(COUNTS, map(int, words[at + 5 : at + 12]), strict=True))
-    except (ValueError, IndexError):
-        raise BlklabError(f"dmsetup status {mapped}: found {line!r}, no cache's status") from None
+        used, total = (_number(word, "blocks") for word in words[at + 4].split("/"))
+        counted = [_number(word, "counts") for word in words[at + 5 : at + 12]]
+        counts = dict(zip(COUNTS, counted, strict=True))
+    except (ValueError, IndexError, BlklabError):
+        found = printable(line[:200])
+        raise BlklabError(f"dmsetup status {mapped}: found {found}, no cache's status") from None
     return {"used_blocks": used, "blocks": total, **counts, "status": line}
 
 
+def _number(text: str, what: str) -> int:
+    if not re.fullmatch(r"\d{1,18}", text.strip(), re.A):
+        raise BlklabError(f"in the guest: {what}: found {printable(text[:60])}, expected a number")
+    return int(text)
+
+
 def _group(guest: Guest, name: str, members: Sequence[str]) -> str:
-    group = _called(name)
+    group = guest.groups[name] = f"vg{len(guest.groups)}"
     guest.run("pvcreate", "-y", "-ff", *members)
     guest.undoing.append(lambda: guest.run("pvremove", "-y", "-ff", *members))
     guest.run("vgcreate", "-y", group, *members)
     guest.undoing.append(lambda: guest.run("vgremove", "-y", "-ff", group))
     return group
-
-
-def _called(name: str) -> str:
-    """Returns the name of a stack's volume group: device-mapper doubles hyphens."""
-    return f"vg_{name.replace('-', '_')}"
 
 
 def _layer(guest: Guest, name: str, group: str, members: Sequence[str]) -> str:

@@ -37,9 +37,10 @@ def create(guest: Guest, md: Mapping[str, Any], members: Sequence[str | None]) -
     """
     level, sync = md["level"], md["sync"]
     guest.loaded(MODULES[level])
-    path = f"/dev/md{sum(layer.kind == 'md' for layer in guest.layers)}"
+    kernel = f"md{len(guest.members)}"
+    path = f"/dev/{kernel}"
     command = ["mdadm", "--create", path, "--run", "--metadata=1.2", "--homehost=any"]
-    command += [f"--name={md['name']}", f"--level={level.removeprefix('raid')}"]
+    command += [f"--name={kernel}", f"--level={level.removeprefix('raid')}"]
     command += [f"--raid-devices={len(members)}", *_options(md)]
     if sync == "resync":
         command.append("--readonly")  # or it would begin at once
@@ -51,7 +52,6 @@ def create(guest: Guest, md: Mapping[str, Any], members: Sequence[str | None]) -
     for member, absent in zip(members, rebuilding, strict=True):
         command.append("missing" if member is None or absent else member)
     guest.run(*command)
-    kernel = path.removeprefix("/dev/")
     guest.layers.append(Layer(md["name"], "md", kernel))
     guest.above(md["name"], *(member for member in members if member is not None))
     guest.undoing.append(lambda: _stop(guest, path, members))

@@ -1,0 +1,64 @@
+"""Settings that are changed for a cell, and put back."""
+
+import pytest
+
+from blklab.errors import BlklabError
+from blklab.runners.lab.stacks.build import changed
+from tests.runners.lab.stacks.recording import Recorder, guest
+
+QUEUE = "/sys/block/vda/queue"
+VM = "/proc/sys/vm"
+
+
+class Strict(Recorder):
+    """Refuses to write what is in `refused`, as (path, text)."""
+
+    refused: frozenset[tuple[str, str]] = frozenset()
+
+    def write(self, path: str, text: str) -> None:
+        """Records a write, if it is taken."""
+        if (path, text) in self.refused:
+            raise BlklabError(f"{path}: Invalid argument")
+        super().write(path, text)
+
+
+def test_it_is_put_back() -> None:
+    recorder = Recorder(
+        {f"{QUEUE}/scheduler": "[none] mq-deadline\n", f"{QUEUE}/nr_requests": "64\n"}
+    )
+    one = guest(recorder)
+    changed(one, f"{QUEUE}/scheduler", "none")
+    changed(one, f"{QUEUE}/nr_requests", "64")
+    assert recorder.wrote == [], "it is so already"
+    changed(one, f"{QUEUE}/scheduler", "mq-deadline")
+    changed(one, f"{QUEUE}/nr_requests", "32")
+    assert one.undo() == []
+    assert recorder.wrote[2:] == [(f"{QUEUE}/nr_requests", "64"), (f"{QUEUE}/scheduler", "none")]
+    with pytest.raises(BlklabError, match="queue/wbt: the guest's kernel has no such setting"):
+        changed(one, f"{QUEUE}/wbt", "1")
+
+
+@pytest.mark.parametrize("name", ["dirty", "dirty_background"])
+def test_a_limit_in_bytes_is_unset_by_the_ratio(name: str) -> None:
+    recorder = Recorder({f"{VM}/{name}_ratio": "20\n", f"{VM}/{name}_bytes": "0\n"})
+    one = guest(recorder)
+    changed(one, f"{VM}/{name}_bytes", "1048576")
+    recorder.files[f"{VM}/{name}_ratio"] = "0"
+    assert one.undo() == []
+    assert recorder.wrote[1:] == [(f"{VM}/{name}_ratio", "20")]
+    recorder.wrote.clear()
+    changed(one, f"{VM}/{name}_ratio", "10")
+    assert one.undo() == []
+    assert recorder.wrote[1:] == [(f"{VM}/{name}_ratio", "20")]
+
+
+def test_what_stays_changed_is_said_unless_it_is_gone() -> None:
+    recorder = Strict({f"{QUEUE}/nr_requests": "64\n", "/sys/block/md0/md/x": "1 (system)\n"})
+    recorder.refused = frozenset(
+        {(f"{QUEUE}/nr_requests", "64"), ("/sys/block/md0/md/x", "1 (system)")}
+    )
+    one = guest(recorder)
+    one.undoing.append(lambda: recorder.files.pop("/sys/block/md0/md/x"))
+    changed(one, f"{QUEUE}/nr_requests", "32")
+    changed(one, "/sys/block/md0/md/x", "2")
+    assert one.undo() == [f"{QUEUE}/nr_requests: is 32, and was 64"]

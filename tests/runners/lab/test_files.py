@@ -1,0 +1,116 @@
+"""Files out of a guest that says what it likes of where they are."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from blklab.errors import BlklabError
+from blklab.runners.lab import cell, files
+from blklab.runners.lab.agent import Exported
+from blklab.runners.lab.machine.disks import RESULTS, Disk, Shape
+
+SIZE = 1 << 20
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Any]:
+    """A guest with two traces on its disk for results; `said` is where it says that they are."""
+    path = tmp_path / "disk"
+    path.touch()
+    descriptor = os.open(path, os.O_RDWR)
+    disk = Disk(0, RESULTS, Shape(RESULTS, SIZE), descriptor)
+    made = SimpleNamespace(results=disk, agent=SimpleNamespace())
+    made.said = [
+        Exported("/run/t/vda.blktrace.0", 0, 3),
+        Exported("/run/t/vda.blktrace.1", 4096, 3),
+    ]
+
+    def export(_paths: object, device: str) -> tuple[Exported, ...]:
+        assert device == "/dev/vdb"
+        os.pwrite(descriptor, b"new", 0)
+        os.pwrite(descriptor, b"too", 4096)
+        return tuple(made.said)
+
+    made.agent.read = lambda _: {"/sys/block/vda/serial": "x", "/sys/block/vdb/serial": RESULTS}
+    made.agent.export = export
+    yield made
+    os.close(descriptor)
+
+
+def test_files_come_out(machine: Any) -> None:
+    assert files.texts(files.fetch(machine, ["/run/t/*"])) == {
+        "/run/t/vda.blktrace.0": "new",
+        "/run/t/vda.blktrace.1": "too",
+    }
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [("/a", 0, SIZE + 1)],
+        [("/a", SIZE, 1)],
+        [("/a", -1, 1)],
+        [("/a", 0, -1)],
+        [("/a", 0, SIZE), ("/b", 0, SIZE)],
+        [("/a", 4096, 8), ("/b", 0, 8)],
+        [("/a", 0, 8)] * 3,
+    ],
+)
+def test_no_more_than_the_disk_has(machine: Any, said: list[tuple[str, int, int]]) -> None:
+    machine.said = [Exported(*each) for each in said]
+    with pytest.raises(BlklabError, match=r"the guest says that /\w is at -?\d+ of the disk"):
+        files.fetch(machine, ["/*"])
+
+
+def test_no_more_than_memory_should_hold(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_FETCHED", 5)
+    with pytest.raises(BlklabError, match="are 6 B; at most 5 B were expected"):
+        files.fetch(machine, ["/run/t/*"])
+
+
+def test_traces_of_an_earlier_run_do_not_stay(
+    machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_PART", 2)
+    into, outside = tmp_path / "traces" / "001", tmp_path / "outside"
+    into.mkdir(parents=True)
+    outside.write_text("mine")
+    for name in ("vda.blktrace.7", "vdc.blktrace.0", "notes.txt"):
+        (into / name).write_text("old")
+    (into / "vda.blktrace.0").symlink_to(outside)
+    (into / "vda.blktrace.1").hardlink_to(outside)
+    files.save(machine, "/run/t/*", into, old=cell.TRACE)
+    assert {path.name: path.read_text() for path in into.iterdir()} == {
+        "notes.txt": "old",
+        "vda.blktrace.0": "new",
+        "vda.blktrace.1": "too",
+    }
+    assert outside.read_text() == "mine"
+
+
+def test_no_link_is_followed(machine: Any, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "001").symlink_to("there")
+    with pytest.raises(BlklabError, match=r"001: (Not a directory|Too many levels)"):
+        files.save(machine, "/run/t/*", tmp_path / "001", old=cell.TRACE)
+    assert list((tmp_path / "there").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["..", ".hidden", "a b", "", "x" * 200])
+def test_names_of_files(machine: Any, tmp_path: Path, name: str) -> None:
+    machine.said = [Exported(f"/run/t/{name}", 0, 3)]
+    with pytest.raises(BlklabError, match="the guest calls a file"):
+        files.save(machine, "/run/t/*", tmp_path / "into", old=re.compile("x"))
+
+
+def test_events_that_were_dropped_are_a_warning() -> None:
+    said = "Device: /dev/vda\nYou have 1234 ( 12.3%) dropped events\nConsider using a larger buffer"
+    assert cell.dropped(said) == [
+        "the traces lack 1234 events, which blktrace dropped: the guest was too slow"
+    ]
+    assert cell.dropped("") == []
