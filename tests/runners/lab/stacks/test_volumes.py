@@ -195,13 +195,15 @@ def array(level: str, members: int, **changed: Any) -> dict[str, Any]:
         (array("raid1", 2, chunk=0), None),
         (array("raid0", 3), (64 << 10, 3)),
         (array("raid10", 4, near=2), (64 << 10, 2)),
-        (array("raid10", 3, near=2), (64 << 10, 1)),
-        (array("raid10", 6, far=2), (64 << 10, 3)),
+        (array("raid10", 3, near=2), (64 << 10, 3)),
+        (array("raid10", 6, far=2), (64 << 10, 6)),
+        (array("raid10", 6, near=2, far=2), (64 << 10, 3)),
         (array("raid10", 2, near=2), (64 << 10, 1)),
         (array("raid4", 3), (64 << 10, 2)),
         (array("raid5", 5), (64 << 10, 4)),
         (array("raid6", 6), (64 << 10, 4)),
         ({"lvmcache": {"name": "x"}}, None),
+        ({"lvm": {"name": "x", "members": [array("raid5", 3)]}}, None),
     ],
 )
 def test_geometry(node: dict[str, Any], expected: tuple[int, int] | None) -> None:

@@ -35,15 +35,19 @@ def create(guest: Guest, kind: str, path: str, node: Mapping[str, Any]) -> str:
 
 
 def geometry(node: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Returns the chunk (bytes) and how many hold data in a stripe; None without stripes.
+    """Returns the chunk (bytes) and how many of them are a stripe; None without stripes.
 
-    mke2fs(8), stride and stripe_width; mkfs.xfs(8), su and sw. RAID-10 has as many chunks of data
-    as members over copies.
+    mke2fs(8), stride and stripe_width; mkfs.xfs(8), su and sw. RAID-10 says what its kernel does
+    (raid10.c, `raid10_set_io_opt`): far copies do not count, nor near ones if members are no
+    multiple of them. A volume above an array is left to mkfs: LVM passes on what the array says,
+    which ext4 takes, and XFS unless it is small; bcache passes on a stripe's width alone, which
+    is enough for ext4.
     """
     md = node.get("md")
     if md is None or not md["chunk"]:
         return None
     members = len(md["members"])
     if md["level"] == "raid10":
-        return md["chunk"], max(1, members // (md["near"] * md["far"]))
+        near = md["near"]
+        return md["chunk"], members if members % near else members // near
     return md["chunk"], members - LOST.get(md["level"], 0)
