@@ -6,7 +6,7 @@ Results go to stdout, as tables for people or as JSON for programs; everything e
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -127,6 +127,15 @@ def note(message: str) -> None:
     if sys.stderr.isatty():
         with suppress(OSError):
             click.echo(f"blklab: {printable(message)}", err=True)
+
+
+def fail_with(failed: Sequence[str]) -> None:
+    """Ends the command with what went wrong first, if anything did. Raises BlklabError."""
+    if failed:
+        from blklab.errors import BlklabError
+
+        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        raise BlklabError(f"{failed[0]}{more}")
 
 
 @contextmanager

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from blklab.cli.common import emit, json_option, note, notes, progress, store_option, warn
+from blklab.cli.common import (
+    emit,
+    fail_with,
+    json_option,
+    note,
+    notes,
+    progress,
+    store_option,
+    warn,
+)
+from blklab.cli.lab.common import accel_option, kernel_options
 from blklab.runners.registry import RUNNERS
 
 if TYPE_CHECKING:
@@ -91,23 +101,8 @@ def only_cells(
     metavar="ID",
     help="On a host: overwrite this device of `destroy`, whatever is on it.",
 )
-@click.option(
-    "--accel",
-    type=click.Choice(["auto", "kvm", "tcg"]),
-    help="In the lab: how the guest runs; KVM if it works, else emulated (tcg). [BLKLAB_ACCEL]",
-)
-@click.option(
-    "--kernel",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    metavar="VMLINUZ",
-    help="In the lab: a kernel of your own, instead of Debian's of the cells' generation.",
-)
-@click.option(
-    "--modules",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    metavar="DIR",
-    help="In the lab: that kernel's modules, lib/modules/VERSION.",
-)
+@accel_option("In the lab: ")
+@kernel_options("In the lab: ")
 @click.option(
     "--trace",
     metavar="NAME,...",
@@ -219,11 +214,7 @@ def run(
         chosen.check(plan)
         results, failed = measured(chosen, plan, store, keep=not no_store, resume=resume)
     _print(plan, results, explain=explain, as_json=as_json)
-    if failed:
-        from blklab.errors import BlklabError
-
-        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-        raise BlklabError(f"{failed[0]}{more}")
+    fail_with(failed)
 
 
 def changes(settings: tuple[str, ...]) -> list[Any]:

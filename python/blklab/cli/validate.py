@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blklab.cli.common import emit, json_option, store_option
+from blklab.cli.lab.common import accel_option
 from blklab.cli.run import only_cells
 
 if TYPE_CHECKING:
@@ -73,11 +74,7 @@ _DIRECTORY = click.Path(path_type=Path)
     metavar="KEY=VALUE",
     help="With --lab: change a key in every suite: kernel=6.12.",
 )
-@click.option(
-    "--accel",
-    type=click.Choice(["auto", "kvm", "tcg"]),
-    help="With --lab: how the guest runs. [BLKLAB_ACCEL]",
-)
+@accel_option("With --lab: ")
 @click.option("--resume", is_flag=True, help="With --lab: go on with what was interrupted.")
 @store_option
 @click.option("--check", is_flag=True, help="Exit with 1 if a row is outside its bound.")

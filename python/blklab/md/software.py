@@ -3,12 +3,13 @@
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from blklab.errors import EnvironmentLacks
 from blklab.md.model import Software
+from blklab.runners import asking
 from blklab.system.roots import Roots, entries, text
 
 PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
@@ -49,18 +50,10 @@ def _mdadm() -> tuple[int, int] | None:
     if program is None:
         return None
     try:
-        done = subprocess.run(
-            [program, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        out, err = asking.version(program, "see whether it runs", timeout=10)
+    except EnvironmentLacks:
         return None
-    return version(done.stderr + done.stdout)
+    return version(err + out)
 
 
 def _root(roots: Roots) -> Path:

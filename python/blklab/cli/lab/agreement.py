@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blklab.cli.common import emit, note
+from blklab.cli.common import emit, fail_with, note
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,11 +66,7 @@ def show(
         ],
     }
     emit(documents, as_json, draw)
-    if failed:
-        from blklab.errors import BlklabError
-
-        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-        raise BlklabError(f"{failed[0]}{more}")
+    fail_with(failed)
     if check and not all(one.holds for one in verdicts):
         raise click.exceptions.Exit(1)
 

@@ -5,23 +5,12 @@ from pathlib import Path
 import click
 
 from blklab.cli.common import emit, json_option, note
-from blklab.cli.lab.common import own_kernel
+from blklab.cli.lab.common import kernel_options, own_kernel
 
 
 @click.command()
 @click.argument("generation", default="6.1")
-@click.option(
-    "--kernel",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    metavar="VMLINUZ",
-    help="A kernel of your own, instead of Debian's.",
-)
-@click.option(
-    "--modules",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    metavar="DIR",
-    help="That kernel's modules, lib/modules/VERSION.",
-)
+@kernel_options()
 @click.option("--anew", is_flag=True, help="With the newest packages, though it is there.")
 @json_option
 def build(

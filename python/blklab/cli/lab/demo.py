@@ -5,22 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import emit, json_option, note, notes, store_option, warn
+from blklab.cli.common import emit, fail_with, json_option, note, store_option
+from blklab.cli.lab.common import accel_option
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from blklab.runners.campaign import Outcome
-    from blklab.runners.lab.runner import Lab
-    from blklab.spec.cells import Plan
-
 
 @click.command()
-@click.option(
-    "--accel",
-    type=click.Choice(["auto", "kvm", "tcg"]),
-    help="How the guest runs; KVM if it works, else emulated (tcg). [BLKLAB_ACCEL]",
-)
+@accel_option()
 @store_option
 @json_option
 def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
@@ -30,7 +23,7 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
     examples/mirrors.toml; results are kept in the store.
     """
     from blklab.analysis import agreement
-    from blklab.errors import BlklabError
+    from blklab.cli.run import measured
     from blklab.runners import lab
     from blklab.runners.lab.runner import Lab
     from blklab.spec.cells import LAB, plan
@@ -40,13 +33,13 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
     runner = Lab(accelerator=accel, note=note)
     runner.check(measuring)
     note("booting a real kernel; mdadm and fio run in it")
-    outcome = _measured(runner, measuring, store)
+    results, failed = measured(runner, measuring, store, keep=True, resume=False)
     predicted = agreement.predicted([plan(path)])
-    measured = {
+    given = {
         agreement.key(measuring.name, result.labels): agreement.figures(result.outcome)
-        for result in outcome.results
+        for result in results
     }
-    rows = agreement.rows(measuring.cells[0].document["kernel"], predicted, measured)
+    rows = agreement.rows(measuring.cells[0].document["kernel"], predicted, given)
 
     def draw(console: "Console") -> None:
         from blklab.report import terminal
@@ -55,15 +48,4 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
         terminal.draw(console, table(rows))
 
     emit([row.as_dict() for row in rows], as_json, draw)
-    if outcome.failed:
-        raise BlklabError(outcome.failed[0])
-
-
-def _measured(runner: "Lab", measuring: "Plan", where: str | None) -> "Outcome":
-    from blklab.report.live import shown
-    from blklab.runners.campaign import carry_out
-    from blklab.store.campaigns import Store
-
-    with shown(notes(), measuring) as campaign:
-        runner.progress = campaign.update
-        return carry_out(runner, measuring, Store(where), ended=campaign.ended, note=warn)
+    fail_with(failed)

@@ -3,11 +3,11 @@
 import re
 import shutil
 import signal
-import subprocess
 from collections.abc import Sequence
 from typing import Final
 
 from blklab.errors import EnvironmentLacks
+from blklab.runners import asking
 
 OLDEST: Final = (3, 12)
 """Oldest fio that is driven: Debian 10's. Before 3.0 latencies were in µs; what was mended since is
@@ -21,19 +21,7 @@ def find_fio(oldest: Sequence[int] = OLDEST) -> tuple[str, str]:
     path = shutil.which("fio")
     if path is None:
         raise EnvironmentLacks("fio is not installed", HOW_TO_INSTALL)
-    try:
-        asked = subprocess.run(
-            [path, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=30,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentLacks(f"{path} does not run: {error}", HOW_TO_INSTALL) from None
-    version = asked.stdout.strip()
+    version = asking.version(path, HOW_TO_INSTALL)[0].strip()
     match = re.match(r"fio-(\d{1,4})\.(\d{1,4})", version, re.A)
     if match is None:
         raise EnvironmentLacks(f"{path} is not fio: its version is {version!r}", HOW_TO_INSTALL)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from blklab.errors import BlklabError
 from blklab.runners.fio import jobfile
 from blklab.runners.fio.cell import figures
-from blklab.runners.fio.process import Live, Progress
+from blklab.runners.fio.process import PATIENCE, Live, Progress
 from blklab.runners.lab import files, load, watched
 from blklab.runners.lab.circumstances import circumstances, doubts
 from blklab.runners.lab.during import During
@@ -21,11 +21,15 @@ from blklab.runners.lab.rates import Rates, rates
 from blklab.runners.lab.stacks import settings
 from blklab.runners.lab.stacks.build import build
 from blklab.runners.lab.stacks.guest import Guest, Layer
+from blklab.spec import nodes
 from blklab.store.finished import Finished
 from blklab.system.pressure import Waiting
 
 EVERY: Final = "all"
 """What stands for every layer, to be traced."""
+
+SPAN_MS: Final = 250
+"""Between two readings of the devices' statistics: so well a load's begin and end are known."""
 
 SLOW_MS: Final = 1_000
 """The same where nobody knows how long the load takes."""
@@ -33,15 +37,9 @@ SLOW_MS: Final = 1_000
 READINGS: Final = 15_000
 """Of the 20,000 that the agent keeps (crates/agent/src/sample.rs)."""
 
-STARTING: Final = 300.0
-"""Seconds that fio may take besides."""
-
 TRACES: Final = "/run/blklab-trace"
 TRACE: Final = re.compile(r"[\w!.-]+\.blktrace\.\d+", re.A)
 """What blktrace calls its files: one for each device and processor."""
-
-SPAN_MS: Final = 250
-"""Between two readings of the devices' statistics: so well a load's begin and end are known."""
 
 
 def shapes(document: Mapping[str, Any]) -> list[Shape]:
@@ -62,45 +60,23 @@ def shapes(document: Mapping[str, Any]) -> list[Shape]:
 
 def layers(document: Mapping[str, Any]) -> set[str]:
     """Returns the names of a cell's devices, arrays and volumes."""
-    return {device["name"] for device in document["devices"]} | set(_named(document["stack"]))
+    return {device["name"] for device in document["devices"]} | {
+        table["name"] for _, table in nodes.built(document["stack"])
+    }
 
 
-def _named(node: Mapping[str, Any] | None) -> Iterator[str]:
-    if node is None or "device" in node:
-        return
-    ((kind, table),) = node.items()
-    yield table["name"]
-    for slot in table.get("members", []):
-        yield from _named(slot["node"] if kind == "md" else slot)
-    for key in ("origin", "backing", "cache"):
-        if key in table:
-            yield from _named(table[key])
-
-
-def _taken(
-    node: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[int, int]]:
+def _taken(node: nodes.Node, devices: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int]]:
     """Yields what is put on a disk beside data, so that the stack has what it says it has; bytes.
 
     A cache is as large as its disk: what it keeps of itself is part of that.
     """
-    if "device" in node:
-        return
-    ((kind, table),) = node.items()
-    below = [slot["node"] if kind == "md" else slot for slot in table.get("members", [])]
-    below += [table[key] for key in ("origin", "backing") if key in table]
-    for one in below:
-        if one is None:
-            continue
-        if "device" in one:
-            # md leaves room for a reshape, by size (mdadm's super1.c, `choose_bm_space` and
-            # `validate_geometry1`: a thousandth, 128 MiB at most); others take less than 8 MiB.
-            size = devices[one["device"]]["bytes"]
-            yield one["device"], min(256 << 20, (8 << 20) + (size // 512 >> 20 << 20))
-        else:
-            yield from _taken(one, devices)
-    if "cache" in table:
-        yield from _taken(table["cache"], devices)
+    for _, table in nodes.built(node):
+        for key, one in nodes.below(table):
+            if "device" in one and key != "cache":
+                # md leaves room for a reshape, by size (mdadm's super1.c, `choose_bm_space` and
+                # `validate_geometry1`: a thousandth, 128 MiB at most); others take less than 8 MiB.
+                size = devices[one["device"]]["bytes"]
+                yield one["device"], min(256 << 20, (8 << 20) + (size // 512 >> 20 << 20))
 
 
 def measure(
@@ -227,7 +203,7 @@ def _span_ms(document: Mapping[str, Any], log_ms: int) -> int:
     seconds = jobfile.seconds(document)
     if seconds is None:
         return max(SLOW_MS, min(SPAN_MS, log_ms))
-    return max(min(SPAN_MS, log_ms), int((seconds + STARTING) * 1000 / READINGS) + 1)
+    return max(min(SPAN_MS, log_ms), int((seconds + PATIENCE) * 1000 / READINGS) + 1)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from blklab.errors import BlklabError
 from blklab.runners.fio import jobfile
-from blklab.runners.fio.process import Live, Progress, Ran, iops
+from blklab.runners.fio.process import MOST_SAID, PATIENCE, Live, Progress, Ran, iops
 from blklab.runners.fio.program import complaint
 from blklab.runners.lab.files import fetch, texts
 from blklab.runners.lab.machine.boot import Machine
@@ -16,11 +16,6 @@ from blklab.text import printable
 
 DIRECTORY: Final = "/run/blklab"
 """Where fio runs in the guest, and writes."""
-
-PATIENCE: Final = 300.0
-"""Seconds beyond its time that fio may take."""
-
-MOST_SAID: Final = 1 << 16
 
 
 def play(

@@ -3,7 +3,7 @@
 All this is done before the disks are throttled.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from blklab.errors import BlklabError
@@ -14,6 +14,7 @@ from blklab.runners.lab.machine.boot import Machine
 from blklab.runners.lab.stacks import bcache, lvm
 from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.runners.lab.stacks.guest import Guest
+from blklab.spec import nodes
 from blklab.spec.measured import extent
 
 WARM_NS: Final = 20 * 10**9
@@ -22,16 +23,17 @@ WARM_NS: Final = 20 * 10**9
 JUNK: Final = f"{MOUNT}/junk"
 """The file that fills a cache below a filesystem with what the load does not use."""
 
-
 READ: Final = 64 << 10
 """Bytes of a read that fills a bcache; a bucket takes several."""
 
 BUCKETS_A_SECOND: Final = 150
 """As fast as an emulated guest's allocator was seen to prepare them."""
 
-PASSES: Final = 5
 UNUSED: Final = 5
-"""Per cent of a bcache's buckets that may be left unused, and how often it is tried."""
+"""Per cent of a bcache's buckets that may be left unused."""
+
+PASSES: Final = 5
+"""How often that is tried."""
 
 
 def prepare(
@@ -40,26 +42,13 @@ def prepare(
     """Lays a file out, and brings caches into their state. Raises BlklabError."""
     if document["filesystem"] is not None:
         _write(machine, document, target, 0, extent(document), progress)
-    for kind, table in caches(document["stack"]):
-        if table["state"] == "warm":
+    for kind, table in nodes.built(document["stack"]):
+        state = table.get("state")  # only caches have one
+        if state == "warm":
             load.play(machine, document, target, progress, runtime_ns=WARM_NS, phase="warm")
-        elif table["state"] == "junk":
+        elif state == "junk":
             _junk(machine, guest, document, target, kind, table, progress)
     guest.write("/proc/sys/vm/drop_caches", "3")
-
-
-def caches(node: Mapping[str, Any] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields every cache of a stack, by its kind."""
-    if node is None or "device" in node:
-        return
-    ((kind, table),) = node.items()
-    for slot in table.get("members", []):
-        yield from caches(slot["node"] if kind == "md" else slot)
-    for key in ("origin", "cache", "backing"):
-        if key in table:
-            yield from caches(table[key])
-    if kind in {"lvmcache", "bcache"}:
-        yield kind, table
 
 
 def _junk(

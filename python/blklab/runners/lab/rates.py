@@ -17,6 +17,8 @@ from typing import Any, Final
 from blklab.errors import BlklabError
 from blklab.runners.lab.machine.boot import NAMES
 from blklab.runners.sim import outcomes
+from blklab.spec import nodes
+from blklab.spec.capacity import PARITY
 
 REACH_IOPS: Final = {"tcg": 3_000, "kvm": 60_000}
 """I/Os a second of all devices together that a guest reaches: two emulated CPUs, and busy ones."""
@@ -27,6 +29,15 @@ REACH_BYTES: Final = {"tcg": 150 << 20, "kvm": 3 << 30}
 ALONE_NS: Final = 3 * 10**9
 RAMP_NS: Final = 10**9
 """How long a device is simulated alone, and what of it does not count."""
+
+EVEN: Final = 0.5
+"""Share of reads that is taken where a stack makes both of one direction."""
+
+SATURATED: Final = 0.9
+"""Share of what a device does with many I/Os in flight, from which on its rate is what counts."""
+
+MANY: Final = 128
+"""I/Os in flight that saturate a device."""
 
 WAYS: Final = ("read", "write")
 
@@ -74,31 +85,17 @@ def rates(document: Mapping[str, Any], scale: float) -> Rates:
     return Rates(scale, limits, _doubts(document))
 
 
-EVEN: Final = 0.5
-"""Share of reads that is taken where a stack makes both of one direction."""
-
-SATURATED: Final = 0.9
-"""Share of what a device does with many I/Os in flight, from which on its rate is what counts."""
-
-MANY: Final = 128
-"""I/Os in flight that saturate a device."""
-
-
-def turns(node: Mapping[str, Any] | None) -> bool:
+def turns(node: nodes.Node) -> bool:
     """Tells whether a stack makes reads of writes, or writes of reads.
 
     Parity is read before it is written, a cache is filled by what is read, and a member that is
     brought up to date is written what is read elsewhere.
     """
-    if node is None or "device" in node:
-        return False
-    ((kind, table),) = node.items()
-    if kind in {"lvmcache", "bcache"} or table.get("level") in {"raid4", "raid5", "raid6"}:
-        return True
-    slots = table.get("members", [])
-    if kind == "md" and (table["sync"] != "idle"):
-        return True
-    return any(turns(slot["node"] if kind == "md" else slot) for slot in slots)
+    return any(
+        kind in {"lvmcache", "bcache"}
+        or (kind == "md" and (table["level"] in PARITY or table["sync"] != "idle"))
+        for kind, table in nodes.built(node)
+    )
 
 
 def _doubts(document: Mapping[str, Any]) -> list[str]:

@@ -26,7 +26,7 @@ _OURS: Final = re.compile(r"(?:image|kernel|programs)-[0-9a-f]{8,64}", re.A)
 
 
 def directory() -> Path:
-    """Returns the directory of the guest's images, below XDG_CACHE_HOME."""
+    """Returns the lab's directory below XDG_CACHE_HOME: images, and room for guests' disks."""
     import platformdirs
 
     return platformdirs.user_cache_path("blklab") / "lab"

@@ -10,9 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import platformdirs
-
 from blklab.errors import EnvironmentLacks, UsageError
+from blklab.runners.lab.image.cache import directory
 from blklab.system.roots import Roots, text
 
 VARIABLE: Final = "BLKLAB_ACCEL"
@@ -54,7 +53,7 @@ def remember(roots: Roots | None = None) -> None:
 
 def _remembered(roots: Roots) -> Path:
     boot = text(roots.proc / "sys/kernel/random/boot_id") or "unknown"
-    return platformdirs.user_cache_path("blklab") / "lab" / f"{_NOTED}{boot}"
+    return directory() / f"{_NOTED}{boot}"
 
 
 def _without_kvm(roots: Roots) -> str | None:

@@ -66,10 +66,8 @@ class Machine:
     ) -> None:
         self.image = image
         self.accel = ""
-        self.qemu_version = ""
         self.hello: Hello
         self.agent: Agent
-        self.boot_seconds = 0.0
         self.spoilt = False
         """Whether something is left of a cell, so that no other is to be measured here."""
 
@@ -85,8 +83,7 @@ class Machine:
     def start(self, chosen: str) -> None:
         """Boots with an accelerator and waits for the agent's hello. Raises BlklabError."""
         self.accel = chosen
-        program, self.qemu_version = qemu.find()
-        began = time.monotonic()
+        program, _ = qemu.find()
         self._stack.enter_context(self._disks)
         pairs = [socket.socketpair() for _ in range(2)]
         try:
@@ -121,7 +118,6 @@ class Machine:
         self._stack.callback(self.agent.close)
         self._stack.callback(self._stop.set)
         self._greet(accel.PATIENCE[chosen])
-        self.boot_seconds = time.monotonic() - began
         threading.Thread(target=self._watch, name="blklab-watchdog", daemon=True).start()
 
     def __enter__(self) -> Self:

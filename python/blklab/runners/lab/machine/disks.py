@@ -8,9 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-import platformdirs
-
 from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.runners.lab.image.cache import directory
 from blklab.units import format_size
 
 MOST: Final = 160
@@ -78,7 +77,7 @@ class Disks:
     """All disks of a guest; the files are gone after the `with` block."""
 
     shapes: Sequence[Shape]
-    directory: Path = field(default_factory=lambda: platformdirs.user_cache_path("blklab") / "lab")
+    directory: Path = field(default_factory=directory)
     disks: dict[Shape, Disk] = field(default_factory=dict)
     results: Disk = field(init=False)
 

@@ -3,11 +3,11 @@
 import platform
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from typing import Final
 
 from blklab.errors import EnvironmentLacks
+from blklab.runners import asking
 from blklab.runners.lab.image.build import Image
 from blklab.runners.lab.machine.disks import Disk
 
@@ -40,19 +40,9 @@ def find() -> tuple[str, str]:
     path = shutil.which(PROGRAM)
     if path is None:
         raise EnvironmentLacks(f"{PROGRAM} is not installed", INSTALL)
-    try:
-        asked = subprocess.run(
-            [path, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=30,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentLacks(f"{path} does not run: {error}", INSTALL) from None
-    match = re.search(r"version (\d{1,3})\.(\d{1,3})[\w.+~-]*", asked.stdout, re.A)
+    match = re.search(
+        r"version (\d{1,3})\.(\d{1,3})[\w.+~-]*", asking.version(path, INSTALL)[0], re.A
+    )
     if match is None:
         raise EnvironmentLacks(f"{path} does not say its version", INSTALL)
     if (int(match[1]), int(match[2])) < OLDEST:

@@ -7,6 +7,7 @@ from blklab.errors import BlklabError
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.stacks import bcache, delay, filesystem, lvm, md
 from blklab.runners.lab.stacks.guest import Guest, Layer
+from blklab.spec import nodes
 
 
 def build(guest: Guest, document: Mapping[str, Any], serials: Sequence[str]) -> str:
@@ -17,7 +18,12 @@ def build(guest: Guest, document: Mapping[str, Any], serials: Sequence[str]) -> 
     """
     disks = _disks(guest, document, serials)
     # A member that is added, again or anew, must be one that mdadm can add.
-    adds = bool(document["failures"]) or _rebuilds(document["stack"])
+    adds = bool(document["failures"]) or any(
+        slot["rebuilding"]
+        for kind, table in nodes.built(document["stack"])
+        if kind == "md"
+        for slot in table["members"]
+    )
     md.configure(guest, bad_blocks=not adds)
     try:
         path = _node(guest, document["stack"], disks)
@@ -124,14 +130,3 @@ def _node(guest: Guest, node: Mapping[str, Any], disks: Sequence[str]) -> str:
             backing, cache = (_node(guest, table[key], disks) for key in ("backing", "cache"))
             return bcache.create(guest, table, backing, cache)
     raise BlklabError(f"{kind}: no such kind of stack")
-
-
-def _rebuilds(node: Mapping[str, Any] | None) -> bool:
-    """Tells whether a member of any array beneath is added during the load."""
-    if node is None or "device" in node:
-        return False
-    ((_, table),) = node.items()
-    slots = table.get("members", [])
-    below = [slot.get("node") if "rebuilding" in slot else slot for slot in slots]
-    below += [table[key] for key in ("origin", "cache", "backing") if key in table]
-    return any(slot.get("rebuilding") for slot in slots) or any(map(_rebuilds, below))

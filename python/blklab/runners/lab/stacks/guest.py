@@ -72,9 +72,9 @@ class Guest:
     reports: list[Callable[[], dict[str, Any]]] = field(default_factory=list)
     """What arrays and caches have to say after the load."""
 
-    def run(self, *argv: str, check: bool = True, stdin: str | None = None) -> Ran:
+    def run(self, *argv: str, check: bool = True) -> Ran:
         """Runs a program in the guest. Raises BlklabError if it fails."""
-        return self.agent.run(list(argv), timeout=PROGRAM, check=check, stdin=stdin)
+        return self.agent.run(list(argv), timeout=PROGRAM, check=check)
 
     def read(self, path: str) -> str | None:
         """Returns what a file says, without the line's end; None if it says nothing."""
