@@ -42,6 +42,11 @@ def inventory(roots: Roots) -> Inventory:
     return Inventory(tuple(arrays), (), software(roots), tuple(unseen))
 
 
+def array(node: Path, roots: Roots) -> Array:
+    """Returns one array, by its directory in sysfs (`/sys/block/md0`)."""
+    return _array(node, everywhere(roots), roots)
+
+
 def _in_mdstat(roots: Roots) -> list[str]:
     found = re.findall(r"^(md\S{1,40}) : ", text(roots.proc / "mdstat") or "", re.M)
     return list(dict.fromkeys(found))

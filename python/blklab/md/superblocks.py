@@ -107,6 +107,8 @@ class Superblock:
     bad_blocks: BadBlocks | None
     """None: none is configured."""
     bitmap: bool
+    bitmap_distrusted: bool
+    """Its bits are stale, or were written with an error."""
     checksum_holds: bool
     problems: tuple[str, ...]
 
@@ -125,6 +127,10 @@ class Reading:
     """Metadata of others, by name."""
     failure: str = ""
     """Why nothing could be read; empty if it could."""
+
+
+DISTRUSTED: Final = 2 | 4
+"""Of a bitmap's state: stale, written with an error (drivers/md/md-bitmap.h, `bitmap_state`)."""
 
 
 def read(path: Path, offset: int = 0, size: int | None = None) -> Reading:
@@ -186,6 +192,7 @@ def _version_1(member: Mapping[str, Any], found: Mapping[str, Any]) -> Superbloc
         write_mostly=found["write_mostly"],
         bad_blocks=_bad_blocks(member["bad_blocks"]),
         bitmap=member["bitmap"] is not None or "bitmap" in found["features"],
+        bitmap_distrusted=_distrusted(member),
         checksum_holds=_holds(member),
         problems=tuple(member["problems"]),
     )
@@ -223,6 +230,7 @@ def _version_0(member: Mapping[str, Any], found: Mapping[str, Any]) -> Superbloc
         write_mostly="write-mostly" in this["state"],
         bad_blocks=None,
         bitmap=found["bitmap"],
+        bitmap_distrusted=_distrusted(member),
         checksum_holds=_holds(member),
         problems=tuple(member["problems"]),
     )
@@ -235,6 +243,10 @@ def _level(number: int) -> str:
 def _holds(member: Mapping[str, Any]) -> bool:
     checksum = member["checksum"]
     return bool(checksum["stored"] == checksum["computed"])
+
+
+def _distrusted(member: Mapping[str, Any]) -> bool:
+    return bool(member["bitmap"] and member["bitmap"]["state"] & DISTRUSTED)
 
 
 def _bad_blocks(found: Mapping[str, Any] | None) -> BadBlocks | None:

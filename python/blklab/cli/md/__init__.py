@@ -6,9 +6,10 @@ from blklab.cli.lazy import Entry, LazyGroup
 
 COMMANDS = {
     "audit": Entry("blklab.cli.md.audit:audit", "Say what is wrong or risky with arrays"),
+    "fix": Entry("blklab.cli.md.fix:fix", "Repair arrays: take bad-block lists away"),
 }
 
 
 @click.group(cls=LazyGroup, entries=COMMANDS)
 def md() -> None:
-    """Look at md arrays; bad-block lists first."""
+    """Look at md arrays, and repair them; bad-block lists first."""

@@ -1,0 +1,257 @@
+"""The next step of a repair, of nothing but what is there and what was written down before.
+
+Pure, so that the plan, the repair and its going on after a crash are one and the same.
+"""
+
+from dataclasses import dataclass, replace
+
+from blklab.md.model import PARITIES
+from blklab.md.repair.state import Lists, SeatState, State, Where
+from blklab.md.repair.task import Spare, Task
+
+RUNS = {"clean", "active", "active-idle", "write-pending"}
+"""States (`array_state`) of an array that is written to."""
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """A spare is taken out, lest md has it take the place of a member."""
+
+    device: str
+    path: str
+
+
+@dataclass(frozen=True)
+class AddBitmap:
+    """A bitmap is added: without one a member cannot be re-added, but would be rebuilt whole."""
+
+
+@dataclass(frozen=True)
+class Take:
+    """A member is failed."""
+
+    device: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Remove:
+    """A member that was failed leaves the array."""
+
+    device: str
+    path: str
+
+
+@dataclass(frozen=True)
+class ReAdd:
+    """A member comes back: without its list, or as it was."""
+
+    device: str
+    path: str
+    without_list: bool
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Until md is done with what it does."""
+
+    path: str = ""
+    """Whom it is done to; empty: the array."""
+
+
+@dataclass(frozen=True)
+class PutBack:
+    """A spare that was set aside is added again."""
+
+    device: str
+    path: str
+
+
+@dataclass(frozen=True)
+class DropBitmap:
+    """The bitmap that was added is removed."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """Nothing is left to be done."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Nothing more may be done; why not."""
+
+    reason: str
+
+
+Step = SetAside | AddBitmap | Take | Remove | ReAdd | Wait | PutBack | DropBitmap | Done | Stop
+
+
+def decide(state: State, task: Task) -> Step:
+    """Returns the next step. A member that we took out comes back before all else."""
+    if task.taken:
+        away = state.seat(task.taken)
+        if away.where is not Where.IN_SYNC:
+            return _bring_back(away, state, task)
+    reason = _trouble(state, task)
+    hidden = [spare for spare in task.spares if spare.device in state.set_aside]
+    if hidden and (reason or not _to_take(state, task)):
+        return PutBack(hidden[0].device, state.set_aside[hidden[0].device])
+    if reason is None or reason.passes:
+        if state.sync not in {"idle", "frozen"}:
+            return Wait()
+        if reason is None and (seat := _to_take(state, task)):
+            return _take(seat, state, task)
+    if (reason is None or not state.degraded) and state.bitmap and task.bitmap_added:
+        return DropBitmap()
+    return Done() if reason is None else Stop(reason.words)
+
+
+@dataclass(frozen=True)
+class _Trouble:
+    words: str
+    passes: bool = False
+    """With time: md is at work on it."""
+
+
+def _bring_back(away: SeatState, state: State, task: Task) -> Step:
+    others_bad = any(
+        seat.lists is Lists.ENTRIES for seat in state.seats if seat.device != away.device
+    )
+    match away.where:
+        case Where.REBUILDING:
+            return Wait(away.path)
+        case Where.FAULTY if task.returned:
+            return _after(state, task, f"{away.path} has failed for real while it was rebuilt")
+        case Where.FAULTY:
+            return Remove(away.device, away.path)
+        case Where.OUT if state.strangers and not state.degraded:
+            return _after(state, task, f"{away.path} is out, and another disk has its place")
+        case Where.OUT:
+            # With a source that has bad blocks only a member with a list can be rebuilt.
+            clean = away.lists is not Lists.ENTRIES and not task.suspect and not others_bad
+            return ReAdd(away.device, away.path, without_list=clean)
+    if not state.degraded:
+        return _after(state, task, f"{away.path} is gone, and another disk has its place")
+    return _after(state, task, f"{away.path} is gone: no disk has its superblock any more")
+
+
+def _after(state: State, task: Task, reason: str) -> Step:
+    """What is still to be done when a member is lost: spares come back."""
+    for device, path in state.set_aside.items():
+        return PutBack(device, path)
+    if state.sync == "recover":
+        return Wait()
+    if state.bitmap and task.bitmap_added and not state.degraded:
+        return DropBitmap()
+    return Stop(reason)
+
+
+def _trouble(state: State, task: Task) -> _Trouble | None:
+    """Why no member may be taken out; None if nothing is in the way."""
+    others = [seat for seat in state.seats if seat.device != task.taken]
+    for seat in others:
+        if seat.where is Where.REBUILDING:
+            return _Trouble(f"{seat.path} is being rebuilt, not by us", passes=True)
+        if seat.where is not Where.IN_SYNC and (state.degraded or not state.strangers):
+            return _Trouble(f"{seat.path} is {seat.where.value}, and not because of us")
+    for seat in state.seats:
+        if seat.where is not Where.IN_SYNC:
+            continue
+        if seat.lists is Lists.ENTRIES:
+            return _Trouble(
+                f"{seat.path} has bad blocks: where they are, the others have the only good copy,"
+                " so none of them may be taken out"
+            )
+        if seat.erring:
+            return _Trouble(f"a write to {seat.path} failed: the disk is not to be trusted")
+        if seat.lists is Lists.UNKNOWN:
+            return _Trouble(f"{seat.path}: its superblock cannot be read")
+        if seat.lists is Lists.EMPTY and seat.device in task.tried:
+            return _Trouble(f"{seat.path} still has a list, though it was re-added without one")
+    if state.degraded and not state.strangers:
+        return _Trouble("the array is degraded", passes=state.sync == "recover")
+    if state.mode not in RUNS:
+        return _Trouble(f"the array is {state.mode or 'not running'}")
+    if state.sync == "frozen":
+        return _Trouble("the array is frozen: someone else is changing it")
+    return None
+
+
+def _to_take(state: State, task: Task) -> SeatState | None:
+    for seat in state.seats:
+        if (
+            seat.where is Where.IN_SYNC
+            and seat.lists is Lists.EMPTY
+            and seat.device not in task.tried
+        ):
+            return seat
+    return None
+
+
+def _take(seat: SeatState, state: State, task: Task) -> Step:
+    if outlives(task, state) < 1:
+        return Stop(f"{seat.path} is the last that is in sync: it cannot be taken out")
+    if state.spares:
+        return SetAside(*next(iter(state.spares.items())))
+    if not state.bitmap:
+        return AddBitmap()
+    return Take(seat.device, seat.path)
+
+
+def outlives(task: Task, state: State) -> int:
+    """Returns how many members more may fail, whichever they are, and all data still be there."""
+    missing = task.raid_disks - sum(seat.where is Where.IN_SYNC for seat in state.seats)
+    if task.level == "raid10":
+        copies = (task.layout & 0xFF) * (task.layout >> 8 & 0xFF)
+        return max(0, copies - 1 - missing)
+    spare = PARITIES.get(task.level, task.raid_disks - 1)
+    return max(0, spare - missing)
+
+
+def after(step: Step, state: State, task: Task) -> tuple[State, Task]:
+    """Returns what is there once a step went as it should: what plans are made with."""
+
+    def moved(device: str, **now: object) -> tuple[SeatState, ...]:
+        return tuple(
+            replace(seat, **now) if seat.device == device else seat  # type: ignore[arg-type]
+            for seat in state.seats
+        )
+
+    match step:
+        case SetAside(device, path):
+            hidden = {**state.set_aside, device: path}
+            return replace(state, spares=_without(state.spares, device), set_aside=hidden), replace(
+                task, spares=(*task.spares, Spare(device, path))
+            )
+        case AddBitmap():
+            return replace(state, bitmap=True), replace(task, bitmap_added=True)
+        case Take(device):
+            seats = moved(device, where=Where.FAULTY)
+            taken = replace(task, taken=device, returned=False)
+            return replace(state, seats=seats, degraded=state.degraded + 1), taken
+        case Remove(device):
+            return replace(state, seats=moved(device, where=Where.OUT)), task
+        case ReAdd(device, _, without_list):
+            now = {"lists": Lists.NONE} if without_list else {}
+            seats = moved(device, where=Where.REBUILDING, **now)
+            tried = task.tried | {device}
+            return replace(state, seats=seats), replace(task, returned=True, tried=tried)
+        case Wait():
+            seats = tuple(
+                replace(seat, where=Where.IN_SYNC) if seat.where is Where.REBUILDING else seat
+                for seat in state.seats
+            )
+            return replace(state, seats=seats, sync="idle", degraded=0), replace(
+                task, taken="", returned=False, suspect=False
+            )
+        case PutBack(device, path):
+            rest = _without(state.set_aside, device)
+            return replace(state, spares={**state.spares, device: path}, set_aside=rest), task
+        case DropBitmap():
+            return replace(state, bitmap=False), replace(task, bitmap_added=False)
+    return state, task
+
+
+def _without(found: dict[str, str], device: str) -> dict[str, str]:
+    return {one: path for one, path in found.items() if one != device}

@@ -1,0 +1,88 @@
+"""Unfinished repairs, on disk before what they describe is done: a file an array in the state
+directory, replaced as a whole.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from blklab.errors import BlklabError
+from blklab.md.repair.task import Task, from_dict
+from blklab.runners.host import journal as journals
+from blklab.system.roots import Roots, entries
+
+PREFIX = "md-fix-"
+
+
+@contextmanager
+def held(uuid: str, roots: Roots) -> Iterator[None]:
+    """Keeps other repairs away from an array. Raises BlklabError while there is one."""
+    descriptor = journals.lock(f"{PREFIX}{uuid}", roots)
+    try:
+        yield
+    finally:
+        journals.release(descriptor)
+
+
+def path_of(uuid: str, roots: Roots) -> Path:
+    """Returns where the repair of an array is written down."""
+    return roots.state / f"{PREFIX}{uuid.replace('/', '!')}.json"
+
+
+def left(roots: Roots) -> list[Path]:
+    """Returns what repairs are unfinished: running ones, and those of the dead."""
+    found = entries(roots.state)
+    return [one for one in found if one.name.startswith(PREFIX) and one.suffix == ".json"]
+
+
+def write(task: Task, roots: Roots) -> None:
+    """Writes a task down; it is on the disk when this returns. Raises BlklabError if it is not."""
+    path = path_of(task.uuid, roots)
+    temporary = path.with_suffix(".tmp")
+    try:
+        folder = journals.directory(roots)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(temporary, flags, 0o600), "w", encoding="ascii") as file:  # noqa: PTH123
+            json.dump(task.as_dict(), file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync(folder)
+    except OSError as error:
+        raise BlklabError(
+            f"{path}: {error.strerror}: nothing is changed that is not noted there first"
+        ) from None
+
+
+def read(path: Path) -> Task:
+    """Returns what was written. Raises BlklabError if it is damaged, or not ours."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:  # noqa: PTH123  # a descriptor, not a path
+            if os.fstat(descriptor).st_uid != os.geteuid():
+                raise BlklabError(f"{path}: not a file of ours, so not acted on")
+            content = file.read()
+        return from_dict(json.loads(content))
+    except OSError as error:
+        raise BlklabError(f"{path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise BlklabError(
+            f"{path}: damaged, expected a repair that blklab began; not acted on: look at the array"
+            " (blklab md audit), and remove it"
+        ) from None
+
+
+def remove(task: Task, roots: Roots) -> None:
+    """Forgets a task: nothing of it is left to be done."""
+    path_of(task.uuid, roots).unlink(missing_ok=True)
+    _sync(roots.state)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,254 @@
+"""Does the steps of a repair, and looks after each whether it is so."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from blklab.errors import BlklabError
+from blklab.md.members import number
+from blklab.md.repair import commands, journal, mdadm
+from blklab.md.repair.decide import (
+    AddBitmap,
+    Done,
+    DropBitmap,
+    PutBack,
+    ReAdd,
+    Remove,
+    SetAside,
+    Step,
+    Stop,
+    Take,
+    Wait,
+    decide,
+)
+from blklab.md.repair.shield import Shield
+from blklab.md.repair.state import Lists, State, Where, device_at, node_of, observe, with_lists
+from blklab.md.repair.task import Spare, Task
+from blklab.system.roots import Roots, text
+
+PATIENCE: Final = 60.0
+"""Seconds that md may take for what it does at once: a member that is busy is removed later."""
+
+STALLED: Final = 30.0
+"""Seconds after which a rebuild that does not begin, or go on, will not."""
+
+POLL: Final = 0.25
+"""Seconds between two looks at sysfs."""
+
+SELDOM: Final = 5.0
+"""Seconds between two looks at the disks while md is at work."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a rebuild is: sectors, and KiB/s; None while md does not say."""
+
+    path: str
+    done: int | None
+    total: int | None
+    speed: int | None
+
+
+Tell = Callable[[Step, str], object]
+"""Is told each step as it begins, with its command."""
+
+
+class Failed(BlklabError):
+    """A step was done, and what it is for did not come about."""
+
+
+class Repair:
+    """The repair of one array."""
+
+    def __init__(
+        self, task: Task, roots: Roots, tell: Tell, progress: Callable[[Progress], object]
+    ) -> None:
+        self.task = task
+        self._roots = roots
+        self._tell = tell
+        self._progress = progress
+        self._shield = Shield()
+
+    def run(self) -> Done | Stop:
+        """Goes on until nothing is left to be done, or nothing more may be.
+
+        Signals wait while a member is out. Raises BlklabError if a step does not do what it is for;
+        the array is then as told, and the journal is kept.
+        """
+        with journal.held(self.task.uuid, self._roots), self._shield:
+            journal.write(self.task, self._roots)
+            while True:
+                step = self._next()
+                if isinstance(step, Done | Stop):
+                    return self._ended(step)
+                if isinstance(step, Take):
+                    self._shield.up()
+                self._do(step)
+
+    def _next(self) -> Step:
+        step = decide(self._settled(), self.task)
+        if isinstance(step, Stop):
+            # Between two of md's moments things look worse than they are.
+            time.sleep(1.0)
+            step = decide(self._settled(), self.task)
+        return step
+
+    def _settled(self) -> State:
+        """Looks at the array, and notes that the member that was out is back, if it is."""
+        state = self._look()
+        if self.task.taken and state.seat(self.task.taken).where is Where.IN_SYNC:
+            self._note(taken="", returned=False, suspect=False)
+            self._shield.down()
+        return state
+
+    def _look(self) -> State:
+        state = observe(self.task, self._roots)
+        for seat in state.seats:
+            self.task = self.task.found_at(seat.device, seat.path)
+        self.task = replace(self.task, array=self._array())
+        return state
+
+    def _array(self) -> str:
+        return str(self._roots.dev / node_of(self.task.uuid, self._roots).name)
+
+    def _note(self, **now: object) -> None:
+        """Writes down what has been done. A full disk does not keep a member from coming back."""
+        self.task = replace(self.task, **now)  # type: ignore[arg-type]
+        try:
+            journal.write(self.task, self._roots)
+        except BlklabError:
+            if not self.task.taken:
+                raise
+
+    def _do(self, step: Step) -> None:
+        words = commands.of(step, self.task.array)
+        self._tell(step, mdadm.shown(words) if words else "")
+        match step:
+            case SetAside(device, path):
+                self._note(spares=(*self.task.spares, Spare(device, path)))
+                self._mdadm(words, lambda state: device in state.set_aside, f"{path} is still in")
+            case AddBitmap():
+                self._note(bitmap_added=True)
+                self._mdadm(words, lambda state: state.bitmap, "there is no bitmap")
+            case Take(device, path):
+                taken = replace(self.task, taken=device, returned=False)
+                journal.write(taken, self._roots)
+                self.task = taken
+                self._mdadm(words, self._is_not(device, Where.IN_SYNC), f"{path} is not failed")
+            case Remove(device, path):
+                self._remove(device, path, words)
+            case ReAdd(device, path, without_list):
+                self._re_add(device, path, words, without_list=without_list)
+            case Wait(path):
+                self._wait(path)
+            case PutBack(device, path):
+                gone = f"the spare {path} could not be added again"
+                self._mdadm(words, lambda state: device not in state.set_aside, gone)
+            case DropBitmap():
+                self._mdadm(words, lambda state: not state.bitmap, "the bitmap is still there")
+                self._note(bitmap_added=False)
+
+    def _is_not(self, device: str, *where: Where) -> Callable[[State], bool]:
+        return lambda state: state.seat(device).where not in where
+
+    def _mdadm(self, words: list[str], holds: Callable[[State], bool], otherwise: str) -> None:
+        """Runs mdadm until what it is for holds. Raises Failed if it never does."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            said = mdadm.run(*words)
+            if holds(self._look()):
+                return
+            if time.monotonic() > deadline:
+                raise Failed(f"{otherwise} after {mdadm.shown(words)}, which said: {said.last}")
+            time.sleep(POLL)
+
+    def _remove(self, device: str, path: str, words: list[str]) -> None:
+        # What came up between the look at its list and its failure may be in memory alone.
+        seat = self._look().seat(device)
+        if seat.lists is Lists.ENTRIES or seat.erring:
+            self._note(suspect=True)
+        inside = (Where.FAULTY, Where.REBUILDING, Where.IN_SYNC)
+        self._mdadm(words, self._is_not(device, *inside), f"{path} cannot be removed")
+
+    def _re_add(self, device: str, path: str, words: list[str], *, without_list: bool) -> None:
+        """Has a member come back, by what is least: a re-add, one as it was, or as a new disk."""
+        if self.task.suspect:
+            self._mark_all()
+        array = self.task.array
+        plain = [array, "--re-add", path]
+        tries = [words, words, plain]
+        if not self._look().bitmap:
+            tries += [["--grow", "--bitmap=internal", array], plain]
+        tries.append(commands.add(array, path))
+        said = []
+        for attempt in tries:
+            said.append(mdadm.run(*attempt).last)
+            if attempt[-1] != array and self._came_back(device, path):
+                tried = self.task.tried | ({device} if without_list else set())
+                self._note(returned=True, tried=tried)
+                return
+        raise Failed(
+            f"{path} is out of {array} and cannot be added again (mdadm: {said[-1]}): the array is"
+            " degraded; once that is mended: blklab md fix --resume"
+        )
+
+    def _came_back(self, device: str, path: str) -> bool:
+        """Tells whether a member is in the array again, under whichever UUID."""
+        time.sleep(POLL)
+        state = self._look()
+        if state.seat(device).where in {Where.REBUILDING, Where.IN_SYNC}:
+            return True
+        found = device_at(Path(path), self.task.uuid, self._roots)
+        if found is None:
+            return False
+        seats = tuple(
+            replace(one, device=found) if one.device == device else one for one in self.task.seats
+        )
+        taken = found if self.task.taken == device else self.task.taken
+        self.task = replace(self.task, seats=seats, taken=taken)
+        return True
+
+    def _mark_all(self) -> None:
+        """Has all of a member written anew when it is re-added: every bit of the bitmap is set.
+
+        drivers/md/md.c, `bitmap_store`: bits that there are not are passed over.
+        """
+        md = node_of(self.task.uuid, self._roots) / "md"
+        sectors = (number(text(md / "component_size")) or 0) * 2 * max(1, self.task.raid_disks)
+        chunk = number(text(md / "bitmap/chunksize")) or 0
+        if not chunk:
+            return
+        (md / "bitmap_set_bits").write_text(f"0-{sectors * 512 // chunk}")
+
+    def _wait(self, path: str) -> None:
+        """Waits until md is done; Ctrl-C may come: md goes on by itself."""
+        self._shield.down()
+        md = node_of(self.task.uuid, self._roots) / "md"
+        worked = looked = time.monotonic()
+        while True:
+            now = time.monotonic()
+            idle = (text(md / "sync_action") or "idle") == "idle"
+            if idle or now - looked > SELDOM:
+                looked = now
+                if not isinstance(decide(self._look(), self.task), Wait):
+                    return
+            if not idle:
+                worked = now
+            elif now - worked > STALLED:
+                who = path or self.task.array
+                raise Failed(f"{who} is not rebuilt: md does nothing (see dmesg, /proc/mdstat)")
+            done, _, total = (text(md / "sync_completed") or "").partition(" / ")
+            speed = number(text(md / "sync_speed"))
+            self._progress(Progress(path, number(done), number(total), speed))
+            time.sleep(POLL)
+
+    def _ended(self, step: Done | Stop) -> Done | Stop:
+        """Forgets the task, unless something of it is left to be undone; looks a last time."""
+        if not (self.task.taken or self.task.bitmap_added or self._look().set_aside):
+            journal.remove(self.task, self._roots)
+        having = with_lists(self.task.uuid, self._roots)
+        if having and isinstance(step, Done):
+            return Stop(f"{', '.join(having)} has a bad-block list")
+        return step

@@ -1,0 +1,162 @@
+"""What a repair will do, before anything is done: its steps, what stands in its way, how long."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from blklab.errors import BlklabError, UsageError
+from blklab.md import inventory
+from blklab.md.audit import host
+from blklab.md.audit.finding import Host
+from blklab.md.members import number
+from blklab.md.model import Array, ArrayMember, Software
+from blklab.md.repair import commands, journal, mdadm
+from blklab.md.repair.decide import Done, Step, Stop, after, decide, outlives
+from blklab.md.repair.refusals import refusals
+from blklab.md.repair.state import Where, observe
+from blklab.md.repair.task import Seat, Task
+from blklab.md.software import software
+from blklab.system.identity import resolve
+from blklab.system.roots import Roots, text
+
+MOST_STEPS: Final = 10_000
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A step, and what there is once it is done."""
+
+    step: Step
+    command: str
+    """Empty where md does it by itself."""
+    in_sync: int
+    """Members."""
+    outlives: int
+    """Failures more, whichever members they hit, that no data are lost by."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Of one array."""
+
+    array: Array
+    task: Task
+    refused: tuple[str, ...]
+    """Why nothing can be done now; each for a message."""
+    with_entries: tuple[ArrayMember, ...]
+    """Members whose lists hold entries: they are explained and not forced."""
+    steps: tuple[Planned, ...] = ()
+    warnings: tuple[str, ...] = ()
+    adding_fails: bool = False
+    """With this kernel and mdadm, of an array whose lists have entries."""
+    whole_seconds: float | None = None
+    """The time that a member needs that is written anew as a whole: more it cannot be."""
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """Whether no member has a list."""
+        return not self.refused and not self.steps
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "array": self.array.name,
+            "uuid": self.array.uuid,
+            "refused": list(self.refused),
+            "members_with_entries": [one.name for one in self.with_entries],
+            "warnings": list(self.warnings),
+            "whole_seconds": self.whole_seconds,
+            "steps": [
+                {
+                    "step": type(planned.step).__name__,
+                    "command": planned.command or None,
+                    "in_sync": planned.in_sync,
+                    "outlives": planned.outlives,
+                }
+                for planned in self.steps
+            ],
+        }
+
+
+def plan(name: str, roots: Roots) -> Plan:
+    """Returns the plan for an array, by its path or name. Changes nothing.
+
+    Raises UsageError if it is no md array, BlklabError if a repair of it is unfinished.
+    """
+    array = array_of(name, roots)
+    unfinished = journal.path_of(array.uuid, roots)
+    if unfinished.exists():
+        raise BlklabError(
+            f"{array.path}: a repair of it is unfinished ({unfinished}): blklab md fix --resume"
+        )
+    known = software(roots)
+    seats = tuple(
+        Seat(one.slot, one.superblock.device, one.path)
+        for one in array.active
+        if one.slot is not None and one.superblock
+    )
+    task = Task(array.uuid, array.path, array.level, array.raid_disks, array.layout, seats)
+    refused = tuple(refusals(array, known, roots))
+    entries = tuple(one for one in array.members if one.ranges)
+    steps: tuple[Planned, ...] = ()
+    if not refused:
+        steps, reason = _steps(task, roots)
+        refused = (reason,) if reason else ()
+    return Plan(
+        array,
+        task,
+        refused,
+        entries,
+        steps,
+        tuple(_warnings(array, known)) if steps else (),
+        host.adding_fails(array, Host(known)),
+        _whole_seconds(array, roots),
+    )
+
+
+def array_of(name: str, roots: Roots) -> Array:
+    """Returns an assembled array by its path or name. Raises UsageError if it is none."""
+    path = name if "/" in name else f"{roots.dev}/{name}"
+    device = resolve(path, roots)
+    if not (device.node / "md").is_dir():
+        raise UsageError(f"{name}: not an md array (blklab md audit lists them)")
+    return inventory.array(device.node, roots)
+
+
+def _steps(task: Task, roots: Roots) -> tuple[tuple[Planned, ...], str]:
+    """Returns the steps as they will be if all goes well, and why they end early, if so."""
+    state = observe(task, roots)
+    steps: list[Planned] = []
+    while len(steps) < MOST_STEPS:
+        step = decide(state, task)
+        if isinstance(step, Done):
+            return tuple(steps), ""
+        if isinstance(step, Stop):
+            return (), step.reason
+        words = commands.of(step, task.array)
+        state, task = after(step, state, task)
+        whole = sum(seat.where is Where.IN_SYNC for seat in state.seats)
+        shown = mdadm.shown(words) if words else ""
+        steps.append(Planned(step, shown, whole, outlives(task, state)))
+    raise AssertionError(steps[-1])
+
+
+def _warnings(array: Array, known: Software) -> Iterator[str]:
+    if not known.lists_off:
+        yield "mdadm.conf does not say `CREATE bbl=no`: the next --add makes a list again"
+    if array.last_action != "check":
+        yield (
+            "no check was seen since the array was assembled: while a member is out, a sector of"
+            f" the others that cannot be read is lost (first: mdadm --action=check {array.path})"
+        )
+    if array.mismatches:
+        yield f"the last check found {array.mismatches:,} sectors that differ between members"
+    for member in array.members:
+        if member.errors:
+            yield f"{member.name}: {member.errors:,} read errors were mended"
+
+
+def _whole_seconds(array: Array, roots: Roots) -> float | None:
+    """At the rate that md is held to (md.rst, sync_speed_max: KiB/s of a member)."""
+    fastest = number(text(roots.sys / "block" / array.name / "md/sync_speed_max"))
+    return array.member_sectors / 2 / fastest if fastest else None

@@ -1,0 +1,121 @@
+"""Why an array must not be touched: what the steps themselves (`decide`) do not see."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from blklab.md import inventory
+from blklab.md.audit.host import FAILS_SINCE, MENDED_IN
+from blklab.md.model import Array, Software
+from blklab.md.repair.decide import RUNS
+from blklab.md.repair.state import stands_by
+from blklab.system.roots import Roots, text
+
+LATE: Final = 1
+"""Events that a member may be behind: the others' superblocks are read a moment later."""
+
+LOOKS: Final = 3
+"""At events, which go on while an array is written to."""
+
+
+def refusals(array: Array, known: Software, roots: Roots) -> Iterator[str]:
+    """Yields why nothing may be done, each for a message; nothing if the steps may be decided."""
+    if os.geteuid() != 0:
+        yield "that takes root: nothing could be seen of the members, nor done to them"
+    if array.external:
+        yield f"its metadata are {array.metadata}, not md's own: they have no bad-block lists of md"
+        return
+    if not array.redundant:
+        yield f"{array.level} outlives no member's loss: lists go offline only (--recipe offline)"
+        return
+    md = roots.sys / "block" / array.name / "md"
+    if array.metadata.startswith("0"):
+        yield "metadata 0.90 have no bad-block lists: there is nothing to be done"
+        return
+    yield from _at_work(array, md)
+    yield from _of_bitmap(md)
+    yield from _of_members(array)
+    if all("in_sync" in one.states for one in array.active):
+        yield from _behind(array, roots)
+    spares = [one.name for one in array.members if stands_by(one)]
+    if spares and not known.lists_off:
+        yield (
+            f"the spare {', '.join(spares)} must be set aside, and would come back with a list: put"
+            " `CREATE bbl=no` into mdadm.conf first"
+        )
+    if spares and _adding_fails(known):
+        yield (
+            f"the spare {', '.join(spares)} must be set aside, and with this kernel and mdadm older"
+            " than 4.5 it might not come back (md audit: add-fails)"
+        )
+
+
+def _at_work(array: Array, md: Path) -> Iterator[str]:
+    if array.state not in RUNS:
+        more = f" (mdadm --readwrite {array.path})" if array.state == "read-auto" else ""
+        yield f"the array is {array.state or 'not running'}{more}"
+    if array.degraded:
+        yield f"the array is degraded: {array.degraded} of {array.raid_disks} members are lacking"
+    if array.sync is not None:
+        yield f"a {array.sync.action} is under way: wait for its end"
+    elif (action := text(md / "sync_action")) not in {"idle", None}:
+        yield f"sync_action is {action}: someone else is changing the array"
+    if array.reshaping:
+        yield "the array is being reshaped"
+
+
+def _of_bitmap(md: Path) -> Iterator[str]:
+    policy = text(md / "consistency_policy")
+    if policy in {"journal", "ppl"}:
+        yield f"its consistency policy is {policy}: no member can be re-added without a bitmap"
+    where = text(md / "bitmap/location") or "none"
+    if where == "file" or where.startswith("/"):
+        yield "its bitmap is a file: only internal ones are known to outlive a re-add"
+    if text(md / "bitmap/metadata") == "clustered":
+        yield "its bitmap is that of a cluster: other machines use the array"
+
+
+def _adding_fails(known: Software) -> bool:
+    return bool(
+        known.kernel and known.mdadm and known.kernel >= FAILS_SINCE and known.mdadm < MENDED_IN
+    )
+
+
+def _of_members(array: Array) -> Iterator[str]:
+    for member in array.members:
+        found = member.superblock
+        if "faulty" in member.states:
+            yield f"{member.name} is faulty"
+        elif found is None:
+            yield f"{member.name}: {member.unseen or 'no superblock of this array is on it'}"
+        elif not found.checksum_holds:
+            yield f"{member.name}: the checksum of its superblock does not hold"
+        elif "want_replacement" in member.states or "replacement" in member.states:
+            yield f"{member.name} is being replaced, or is to be"
+        elif "journal" in member.states:
+            yield f"{member.name} is a journal"
+        elif found.bitmap_distrusted:
+            yield f"{member.name}: its write-intent bitmap says that it is not to be trusted"
+        if member.unacknowledged:
+            yield f"{member.name} has bad blocks that are not on its disk yet"
+
+
+def _behind(array: Array, roots: Roots) -> Iterator[str]:
+    """Members whose superblocks are of an earlier time, however often one looks."""
+    for look in range(LOOKS):
+        events = {
+            one.name: one.superblock.events
+            for one in array.members
+            if one.superblock and "in_sync" in one.states
+        }
+        newest = max(events.values(), default=0)
+        late = {name: newest - many for name, many in events.items() if newest - many > LATE}
+        if not late:
+            return
+        if look < LOOKS - 1:
+            time.sleep(0.2)
+            array = inventory.array(roots.sys / "block" / array.name, roots)
+    for name, many in late.items():
+        yield f"{name} is {many} events behind: it does not have all that was written"

@@ -1,0 +1,209 @@
+"""What there is of an array under repair: as sysfs and the disks themselves say."""
+
+import enum
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from blklab.errors import BlklabError
+from blklab.md import members as of_sysfs
+from blklab.md.model import ArrayMember
+from blklab.md.repair.task import Task
+from blklab.md.superblocks import Superblock, read
+from blklab.system.identity import array_uuid
+from blklab.system.roots import Roots, entries, text
+
+
+class Where(enum.Enum):
+    """Where a member is."""
+
+    IN_SYNC = "in sync"
+    REBUILDING = "being rebuilt"
+    FAULTY = "faulty"
+    OUT = "out"
+    """Its disk is there, and is not in the array."""
+    GONE = "gone"
+    """No disk has its superblock."""
+
+
+class Lists(enum.Enum):
+    """What a member has of a bad-block list: on its disk, or in the kernel's memory."""
+
+    NONE = "none"
+    EMPTY = "empty"
+    ENTRIES = "entries"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class SeatState:
+    """A member of the task, now."""
+
+    device: str
+    path: str
+    where: Where
+    lists: Lists
+    slot: int | None = None
+    erring: bool = False
+    """A write to it failed, which md keeps to itself: `write_error`."""
+
+
+@dataclass(frozen=True)
+class State:
+    """An array, now."""
+
+    seats: tuple[SeatState, ...]
+    bitmap: bool
+    degraded: int
+    sync: str = "idle"
+    """What md does to it: `idle`, `recover`, `resync`, `check`…"""
+    mode: str = "clean"
+    """`array_state`."""
+    spares: dict[str, str] = field(default_factory=dict)
+    """Members that stand by: device and path."""
+    set_aside: dict[str, str] = field(default_factory=dict)
+    """Of the task's spares that are out: device and path."""
+    strangers: bool = False
+    """Members that the task does not know, and that are no spares, are in sync in its slots."""
+
+    def seat(self, device: str) -> SeatState:
+        """Returns the state of a seat."""
+        return next(seat for seat in self.seats if seat.device == device)
+
+
+def node_of(uuid: str, roots: Roots) -> Path:
+    """Returns the directory of an array in sysfs. Raises BlklabError if it is not assembled."""
+    for entry in entries(roots.sys / "block"):
+        if not (entry / "md").is_dir():
+            continue
+        told = array_uuid(text(entry / "md/uuid") or "")
+        if told == uuid:
+            return entry.resolve()
+        if not told:  # kernels before 4.19
+            found = of_sysfs.members(entry.resolve(), "", roots)
+            if any(one.superblock and one.superblock.uuid == uuid for one in found):
+                return entry.resolve()
+    raise BlklabError(
+        f"the array {uuid} is not assembled: assemble it (mdadm --assemble --scan), then go on with"
+        " blklab md fix --resume"
+    )
+
+
+def observe(task: Task, roots: Roots) -> State:
+    """Returns what is there now. Raises BlklabError if the array is not assembled."""
+    node = node_of(task.uuid, roots)
+    md = node / "md"
+    inside = {
+        one.superblock.device: one
+        for one in of_sysfs.members(node, task.uuid, roots)
+        if one.superblock is not None
+    }
+    outside = _outside(task, set(inside), roots)
+    seats = {seat.device for seat in task.seats}
+    known = seats | {spare.device for spare in task.spares}
+    where = text(md / "bitmap/location")
+    return State(
+        seats=tuple(
+            _inside(seat.device, inside[seat.device])
+            if seat.device in inside
+            else _out(seat.device, seat.path, outside)
+            for seat in task.seats
+        ),
+        bitmap=where not in {None, "none", ""},
+        degraded=of_sysfs.number(text(md / "degraded")) or 0,
+        sync=text(md / "sync_action") or "idle",
+        mode=text(md / "array_state") or "",
+        spares={
+            device: one.path
+            for device, one in inside.items()
+            if stands_by(one) and device not in seats
+        },
+        set_aside={
+            spare.device: str(outside[spare.device][0])
+            for spare in task.spares
+            if spare.device in outside
+        },
+        strangers=any(
+            device not in known and "in_sync" in one.states for device, one in inside.items()
+        ),
+    )
+
+
+def stands_by(member: ArrayMember) -> bool:
+    """Tells whether a member is a spare, and not one that is being rebuilt."""
+    return "spare" in member.states and member.slot is None
+
+
+def lists_of(superblock: Superblock | None, listed: bool) -> Lists:
+    """Returns what is known of a list: of the disk's superblock, and whether the kernel has
+    entries.
+    """
+    if listed:
+        return Lists.ENTRIES
+    if superblock is None:
+        return Lists.UNKNOWN
+    if superblock.bad_blocks is None:
+        return Lists.NONE
+    return Lists.ENTRIES if superblock.bad_blocks.ranges else Lists.EMPTY
+
+
+def _inside(device: str, member: ArrayMember) -> SeatState:
+    if "faulty" in member.states:
+        where = Where.FAULTY
+    elif "in_sync" in member.states:
+        where = Where.IN_SYNC
+    else:
+        where = Where.REBUILDING
+    return SeatState(
+        device,
+        member.path,
+        where,
+        lists_of(member.superblock, bool(member.listed)),
+        member.slot,
+        erring="write_error" in member.states or "want_replacement" in member.states,
+    )
+
+
+def _out(device: str, path: str, outside: dict[str, tuple[Path, Superblock]]) -> SeatState:
+    if device not in outside:
+        return SeatState(device, path, Where.GONE, Lists.UNKNOWN)
+    at, superblock = outside[device]
+    return SeatState(device, str(at), Where.OUT, lists_of(superblock, False))
+
+
+def _outside(task: Task, inside: set[str], roots: Roots) -> dict[str, tuple[Path, Superblock]]:
+    """Returns where disks of the task are that are not in the array: where they were, if there."""
+    wanted = {one.device: one.path for one in task.disks}
+    missing = {device: path for device, path in wanted.items() if device not in inside}
+    found: dict[str, tuple[Path, Superblock]] = {}
+    for path in dict.fromkeys(map(Path, missing.values())):
+        _look(path, task.uuid, missing, found)
+    if len(found) < len(missing):
+        for entry in entries(roots.sys / "class/block"):
+            if not entries(entry / "holders") and text(entry / "size") not in {"0", None}:
+                _look(roots.dev / entry.name.replace("!", "/"), task.uuid, missing, found)
+    return found
+
+
+def _look(
+    path: Path, uuid: str, missing: dict[str, str], found: dict[str, tuple[Path, Superblock]]
+) -> None:
+    for superblock in read(path).superblocks:
+        if superblock.uuid == uuid and superblock.device in missing:
+            found.setdefault(superblock.device, (path, superblock))
+
+
+def device_at(path: Path, uuid: str, roots: Roots) -> str | None:
+    """Returns the UUID of an array's member by its path; None if it is not in the array."""
+    for one in of_sysfs.members(node_of(uuid, roots), uuid, roots):
+        if one.path == str(path) and one.superblock and "faulty" not in one.states:
+            return one.superblock.device
+    return None
+
+
+def with_lists(uuid: str, roots: Roots) -> list[str]:
+    """Returns the members that have a list, by their paths; spares too."""
+    return [
+        one.path
+        for one in of_sysfs.members(node_of(uuid, roots), uuid, roots)
+        if one.bad_blocks is not None
+    ]

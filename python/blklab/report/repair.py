@@ -1,0 +1,130 @@
+"""Plans of repairs, and how they go, in the terminal and as JSON."""
+
+from typing import TYPE_CHECKING, Any
+
+from blklab.md.repair.decide import (
+    AddBitmap,
+    DropBitmap,
+    PutBack,
+    ReAdd,
+    Remove,
+    SetAside,
+    Step,
+    Stop,
+    Take,
+    Wait,
+)
+from blklab.md.repair.plan import Plan
+from blklab.report.tables.base import Table, figures, text
+from blklab.report.terminal import draw
+from blklab.text import printable
+from blklab.units import format_duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FORMAT_VERSION = 1
+
+
+def sentence(step: Step) -> str:
+    """Returns what a step is for, in a few words."""
+    match step:
+        case SetAside(_, path):
+            words = f"set the spare {path} aside, lest md take it"
+        case AddBitmap():
+            words = "add a bitmap, for re-adding"
+        case Take(_, path):
+            words = f"fail {path}"
+        case Remove(_, path):
+            words = f"take {path} out"
+        case ReAdd(_, path, without_list):
+            words = f"re-add {path} " + ("without its list" if without_list else "as it was")
+        case Wait(path):
+            words = f"wait for {path} to be in sync" if path else "wait for md"
+        case PutBack(_, path):
+            words = f"add the spare {path} again, without a list"
+        case DropBitmap():
+            words = "remove the bitmap, which was not there"
+        case Stop(reason):
+            words = reason
+        case _:
+            words = "done"
+    return printable(words)
+
+
+def show(console: "Console", plan: Plan, recipes: list[str]) -> None:
+    """Prints a plan: its steps, or why there are none."""
+    from rich.text import Text
+
+    name = printable(plan.array.path)
+    if plan.nothing_to_do:
+        console.print(Text(f"{name}: no member has a bad-block list: there is nothing to be done"))
+    if plan.steps:
+        _steps(console, plan)
+    for reason in plan.refused:
+        console.print(Text(f"{name}: not touched: {printable(reason)}", style="bold red"))
+    for words in recipes:
+        console.print()
+        recipe(console, words)
+
+
+def recipe(console: "Console", words: str) -> None:
+    """Prints a recipe: its lines are to be copied, so none of them is broken."""
+    from rich.text import Text
+
+    for line in words.splitlines():
+        style = "" if line.startswith("#") else "green"
+        console.print(Text(printable(line), style=style), soft_wrap=True)
+
+
+def _steps(console: "Console", plan: Plan) -> None:
+    from rich.text import Text
+
+    rows = [
+        [
+            str(number),
+            sentence(planned.step),
+            f"{planned.in_sync}/{plan.array.raid_disks}",
+            str(planned.outlives),
+        ]
+        for number, planned in enumerate(plan.steps, 1)
+    ]
+    columns = [*figures("step"), text("what"), *figures("in sync", "outlives")]
+    draw(console, Table(f"Plan for {printable(plan.array.path)}", columns, rows))
+    console.print()
+    console.print(Text("Commands", style="bold"))
+    for number, planned in enumerate(plan.steps, 1):
+        if planned.command:
+            console.print(
+                Text(f"{number:4}  {printable(planned.command)}", style="green"), soft_wrap=True
+            )
+    console.print()
+    for line in _told(plan):
+        console.print(Text(f"• {line}", overflow="fold"))
+
+
+def _told(plan: Plan) -> list[str]:
+    """What the table does not say: risks and times."""
+    least = min(planned.outlives for planned in plan.steps)
+    lines = [
+        "After each step the array is looked at, and only that is believed.",
+        "While a member is out, the array outlives "
+        + ("no failure more." if least == 0 else f"{least} failures more.")
+        + " mdadm --monitor will mail of each member that is failed.",
+        "Members get what is written meanwhile: seconds, where little is"
+        + (
+            f"; never more than all of a member, {format_duration(plan.whole_seconds * 1e9)}."
+            if plan.whole_seconds
+            else "."
+        ),
+    ]
+    return lines + [f"Beware: {printable(warning)}" for warning in plan.warnings]
+
+
+def as_dict(plan: Plan, outcome: Step | None = None) -> dict[str, Any]:
+    """Returns the JSON document: docs/formats.md, `md fix`."""
+    return {
+        "format_version": FORMAT_VERSION,
+        **plan.as_dict(),
+        "outcome": None if outcome is None else sentence(outcome),
+    }

@@ -1,0 +1,80 @@
+"""A disk with Python and blklab on it, so that a guest runs the very commands that users run."""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+MOUNTED: Final = "/run/python"
+"""Where guests have it."""
+
+PACKAGES: Final = ("blklab", "click", "rich", "pygments", "platformdirs", "typing_extensions")
+"""What `blklab md` imports, beside the standard library."""
+
+LEFT_OUT: Final = (
+    "__pycache__",
+    "test",
+    "idlelib",
+    "tkinter",
+    "ensurepip",
+    "lib2to3",
+    "pydoc_data",
+)
+
+BYTES: Final = 256 << 20
+
+SCRIPTS: Final = ("driver", "crash", "everywhere")
+"""Ours, beside the packages."""
+
+
+def command(script: str) -> list[str]:
+    """Returns the command that runs a script in a guest: with the host's libraries, not its own."""
+    python = [f"{MOUNTED}/loader", "--library-path", f"{MOUNTED}/libraries", f"{MOUNTED}/python"]
+    return [*python, f"{MOUNTED}/packages/{script}.py"]
+
+
+def make(folder: Path) -> Path:
+    """Returns an ext4 image that holds it all."""
+    root, image = folder / "payload", folder / "payload.img"
+    library = Path(sysconfig.get_path("stdlib"))
+    ignored = shutil.ignore_patterns(*LEFT_OUT, "site-packages", "dist-packages", "config-3*")
+    shutil.copytree(library, root / "lib" / library.name, ignore=ignored)
+    packages = root / "packages"
+    packages.mkdir()
+    for name in PACKAGES:
+        spec = find_spec(name)
+        assert spec is not None and spec.origin is not None, name
+        origin = Path(spec.origin)
+        if origin.name == "__init__.py":
+            shutil.copytree(origin.parent, packages / name, ignore=shutil.ignore_patterns("_agent"))
+        else:
+            shutil.copy(origin, packages)
+    for name in SCRIPTS:
+        shutil.copy(Path(__file__).with_name(f"{name}.py"), packages)
+    interpreter = Path(sys.executable).resolve()
+    shutil.copy(interpreter, root / "python")
+    _libraries(root, interpreter)
+    with image.open("wb") as made:
+        made.truncate(BYTES)
+    command = ["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", str(root), str(image)]
+    subprocess.run(command, check=True)
+    return image
+
+
+def _libraries(root: Path, interpreter: Path) -> None:
+    """Copies the shared libraries of the interpreter and of all extensions, and their loader."""
+    libraries = root / "libraries"
+    libraries.mkdir()
+    linked = subprocess.run(
+        ["ldd", str(interpreter), *map(str, root.rglob("*.so"))],
+        capture_output=True, text=True, check=False,
+    ).stdout  # fmt: skip
+    for line in linked.splitlines():
+        path = next((word for word in line.split() if word.startswith("/") and word[-1] != ":"), "")
+        if path and not line.startswith("/"):
+            name = "loader" if "/ld-linux" in path else f"libraries/{Path(path).name}"
+            if not (root / name).exists():
+                shutil.copy(path, root / name)

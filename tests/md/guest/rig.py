@@ -1,0 +1,116 @@
+"""A guest with blklab in it, whose disks outlive it: it can be switched off and on again."""
+
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from blklab.runners.lab.agent import Ran
+from blklab.runners.lab.image import Image
+from blklab.runners.lab.machine.boot import Machine
+from blklab.runners.lab.machine.disks import Disk, Disks, Shape
+from tests.md.guest import payload
+from tests.runners.lab.arrays import names
+
+PAYLOAD = Shape("python", payload.BYTES)
+STATE = Shape("state", 32 << 20)
+"""Where blklab keeps what must outlive it: /var/lib/blklab."""
+
+
+class Rig:
+    """The machine: `power()` boots it, `cut()` has the power fail."""
+
+    def __init__(self, image: Image, python: Path, disks: Sequence[Shape], *, memory: int) -> None:
+        self._image, self._memory = image, memory
+        self._shapes = [*disks, STATE, PAYLOAD]
+        self._files = {shape: tempfile.TemporaryFile() for shape in self._shapes[:-1]}  # noqa: SIM115
+        for shape, file in self._files.items():
+            os.ftruncate(file.fileno(), shape.bytes)
+        self._files[PAYLOAD] = python.open("r+b")  # type: ignore[assignment]
+        self._fresh = True
+        self.guest: Machine
+
+    def __enter__(self) -> Self:
+        self.power()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.cut()
+        for file in self._files.values():
+            file.close()
+
+    def power(self) -> None:
+        """Boots the machine; no array is assembled, and what blklab wrote down is there."""
+        self.guest = Machine(self._image, self._shapes, cpus=2, memory=self._memory)
+        self.guest._disks = _Kept(self._shapes, self._files)
+        self.guest.start("tcg")
+        state, python = names(self.guest, [STATE, PAYLOAD])
+        run = self.guest.agent.run
+        run(["mkdir", "-p", payload.MOUNTED, "/var/lib/blklab", "/etc/mdadm"])
+        if self._fresh:
+            run(["mke2fs", "-q", "-t", "ext4", f"/dev/{state}"])
+            self._fresh = False
+        run(["mount", f"/dev/{state}", "/var/lib/blklab"])
+        run(["mount", "-o", "ro", f"/dev/{python}", payload.MOUNTED])
+
+    def cut(self) -> None:
+        """Has the power fail."""
+        self.guest.end()
+
+    def names(self, shapes: Sequence[Shape]) -> list[str]:
+        """Returns what the guest calls disks, as paths."""
+        return [f"/dev/{name}" for name in names(self.guest, list(shapes))]
+
+    def run(self, *words: str, check: bool = True, **more: Any) -> Ran:
+        """Runs a program of the guest."""
+        return self.guest.agent.run(list(words), check=check, **more)
+
+    def blklab(self, *words: str, **more: Any) -> Ran:
+        """Runs blklab, whatever its status."""
+        return self.run(*payload.command("driver"), *words, check=False, **more)
+
+    def read(self, path: str) -> str:
+        """Returns a file of the guest."""
+        return (self.guest.agent.read([path])[path] or "").strip()
+
+    def create(self, array: str, members: Sequence[str], *options: str) -> None:
+        """Makes an array that is in sync, of disks without anything on them."""
+        self.run(
+            "mdadm", "--create", array, "--run", "--assume-clean", *options,
+            f"--raid-devices={len(members)}", *members,
+        )  # fmt: skip
+
+    def lists(self, members: Sequence[str]) -> list[str]:
+        """Returns what mdadm says of members' lists: `none`, `empty`, or entries."""
+        found = []
+        for path in members:
+            said = self.run("mdadm", "--examine-badblocks", path, check=False)
+            words = (said.stdout + said.stderr).strip()
+            if re.match("No bad-blocks list configured", words):
+                found.append("none")
+            elif re.match("Bad-blocks list is empty", words):
+                found.append("empty")
+            else:
+                found.append(words)
+        return found
+
+
+class _Kept(Disks):
+    """Disks whose files are the rig's."""
+
+    def __init__(self, shapes: Sequence[Shape], files: dict[Shape, Any]) -> None:
+        super().__init__(shapes)
+        self._files = files
+
+    def _made(self, shape: Shape, serial: str) -> Disk:
+        if shape not in self._files:
+            return super()._made(shape, serial)
+        return Disk(len(self.disks), serial, shape, os.dup(self._files[shape].fileno()))
