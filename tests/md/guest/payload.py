@@ -26,14 +26,17 @@ LEFT_OUT: Final = (
 
 BYTES: Final = 256 << 20
 
-SCRIPTS: Final = ("driver", "crash", "everywhere")
-"""Ours, beside the packages."""
+LAUNCH: Final = """\
+import runpy, sys
+sys.path.insert(0, "/run/python/packages")
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
 
 
-def command(script: str) -> list[str]:
-    """Returns the command that runs a script in a guest: with the host's libraries, not its own."""
+def command(module: str) -> list[str]:
+    """Returns the command that runs a module in a guest: with the host's libraries, not its own."""
     python = [f"{MOUNTED}/loader", "--library-path", f"{MOUNTED}/libraries", f"{MOUNTED}/python"]
-    return [*python, f"{MOUNTED}/packages/{script}.py"]
+    return [*python, "-c", LAUNCH, module]
 
 
 def make(folder: Path) -> Path:
@@ -52,8 +55,8 @@ def make(folder: Path) -> Path:
             shutil.copytree(origin.parent, packages / name, ignore=shutil.ignore_patterns("_agent"))
         else:
             shutil.copy(origin, packages)
-    for name in SCRIPTS:
-        shutil.copy(Path(__file__).with_name(f"{name}.py"), packages)
+    inside = Path(__file__).with_name("inside")
+    shutil.copytree(inside, packages / "inside", ignore=shutil.ignore_patterns("__pycache__"))
     interpreter = Path(sys.executable).resolve()
     shutil.copy(interpreter, root / "python")
     _libraries(root, interpreter)

@@ -29,7 +29,7 @@ class Rig:
         self._files = {shape: tempfile.TemporaryFile() for shape in self._shapes[:-1]}  # noqa: SIM115
         for shape, file in self._files.items():
             os.ftruncate(file.fileno(), shape.bytes)
-        self._files[PAYLOAD] = python.open("r+b")  # type: ignore[assignment]
+        self._files[PAYLOAD] = python.open("r+b")
         self._fresh = True
         self.guest: Machine
 
@@ -75,7 +75,7 @@ class Rig:
 
     def blklab(self, *words: str, **more: Any) -> Ran:
         """Runs blklab, whatever its status."""
-        return self.run(*payload.command("driver"), *words, check=False, **more)
+        return self.run(*payload.command("blklab.cli"), *words, check=False, **more)
 
     def read(self, path: str) -> str:
         """Returns a file of the guest."""

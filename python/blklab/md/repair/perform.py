@@ -246,7 +246,9 @@ class Repair:
 
     def _ended(self, step: Done | Stop) -> Done | Stop:
         """Forgets the task, unless something of it is left to be undone; looks a last time."""
-        if not (self.task.taken or self.task.bitmap_added or self._look().set_aside):
+        state = self._look()
+        added = self.task.bitmap_added and state.bitmap
+        if not (self.task.taken or added or state.set_aside):
             journal.remove(self.task, self._roots)
         having = with_lists(self.task.uuid, self._roots)
         if having and isinstance(step, Done):

@@ -1,0 +1,32 @@
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from blklab.runners.lab.image import Image
+from blklab.runners.lab.machine.disks import Shape
+from tests.md.guest import payload
+from tests.md.guest.rig import Rig
+from tests.runners.lab.conftest import _emulated, guest_image
+
+__all__ = ["_emulated", "guest_image"]
+
+
+@pytest.fixture(scope="session")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The disk with Python and blklab."""
+    return payload.make(tmp_path_factory.mktemp("python"))
+
+
+@pytest.fixture
+def rig(guest_image: Image, python: Path) -> Iterator[Callable[[Sequence[Shape]], Rig]]:
+    """Boots a machine with disks."""
+    made: list[Rig] = []
+
+    def boot(shapes: Sequence[Shape]) -> Rig:
+        made.append(Rig(guest_image, python, shapes, memory=768 << 20))
+        return made[-1].__enter__()
+
+    yield boot
+    for one in made:
+        one.__exit__(None, None, None)

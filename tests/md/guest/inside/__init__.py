@@ -1,0 +1,1 @@
+"""What runs in the guest; there this package is called `inside`."""
