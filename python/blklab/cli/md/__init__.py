@@ -6,6 +6,7 @@ from blklab.cli.lazy import Entry, LazyGroup
 
 COMMANDS = {
     "audit": Entry("blklab.cli.md.audit:audit", "Say what is wrong or risky with arrays"),
+    "watch": Entry("blklab.cli.md.watch:watch", "Export arrays to Prometheus"),
 }
 
 
