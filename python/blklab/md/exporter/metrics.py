@@ -160,7 +160,9 @@ def of_array(array: Array) -> Iterator[Sample]:
 def of_members(array: Array) -> Iterator[Sample]:
     """Yields what there is to say of an array's members."""
     told = [one.superblock for one in array.members if one.superblock]
-    newest = max((one.events for one in told if one.role != "spare"), default=0)
+    # Damaged superblocks say anything; spares' are written when they like.
+    sound = [one for one in told if one.checksum_holds and one.role != "spare"]
+    newest = max((one.events for one in sound), default=0)
     for member in array.members:
         name = (array.name, member.name)
         slot = "" if member.slot is None else str(member.slot)
@@ -172,7 +174,7 @@ def of_members(array: Array) -> Iterator[Sample]:
         yield from _bad_blocks(member, name)
         if found := member.superblock:
             yield "member_events", name, found.events
-            if found.role != "spare":
+            if found in sound:
                 yield "member_events_behind", name, newest - found.events
             yield "member_superblock_checksum_ok", name, found.checksum_holds
 
