@@ -106,6 +106,13 @@ def test_findings_that_rules_name_are_rules_of_the_audit() -> None:
     assert {word for word in named if f'"{word}"' not in sources} == set()
 
 
+def test_the_manual_names_no_other_metrics() -> None:
+    manual = (PACKAGING.with_name("docs") / "howto-watch.md").read_text()
+    named = {name for line in manual.splitlines() for name, _ in used(line)}
+    assert "blklab_md_unseen" in named
+    assert {name.removeprefix(PREFIX) for name in named} - {"", "blklab_md"} <= METRICS.keys()
+
+
 def test_every_alert_says_what_to_do() -> None:
     alerts = [rule for rule in rules() if "alert" in rule]
     assert alerts

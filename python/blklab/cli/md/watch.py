@@ -113,8 +113,7 @@ def _serve(listen: str, config: Path | None, disks: "Disks") -> None:
     tally = Tally(Roots())
     with Server(address, registry(Collector(disks, tally, warn)), config, warn) as server:
         scheme = "https" if settings.tls_server_config else "http"
-        address.port = server.port
-        click.echo(f"blklab: listening on {scheme}://{address}/metrics", err=True)
+        click.echo(f"blklab: listening on {scheme}://{server.address}/metrics", err=True)
         threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
         try:
             while True:

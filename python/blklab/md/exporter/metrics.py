@@ -20,10 +20,10 @@ from blklab.text import printable
 PREFIX: Final = "blklab_md_"
 
 STATES: Final = (
-    "clear", "inactive", "suspended", "readonly", "read-auto", "clean", "active", "write-pending",
+    "inactive", "suspended", "readonly", "read-auto", "clean", "active", "write-pending",
     "active-idle", "broken",
 )  # fmt: skip
-"""Of arrays: drivers/md/md.c, `array_states`, Linux 6.12."""
+"""Of arrays that are assembled: drivers/md/md.c, `array_states`, Linux 6.12, without `clear`."""
 
 MEMBER_STATES: Final = (
     "faulty", "in_sync", "journal", "write_mostly", "blocked", "spare", "write_error",

@@ -45,9 +45,10 @@ class Address:
             raise UsageError(f"{words!r}: write an IPv6 address as [ADDRESS]:PORT")
         self.host = host[1:-1] if bracketed else host
         self.port = int(port)
+        self._words = words
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return self._words
 
     def found(self) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
         """Returns what to bind to. Raises EnvironmentLacks if there is no such host."""
@@ -91,6 +92,12 @@ class Server(socketserver.ThreadingMixIn, WSGIServer):
     def port(self) -> int:
         """The port that it listens on."""
         return int(self.socket.getsockname()[1])
+
+    @property
+    def address(self) -> str:
+        """ADDRESS:PORT that it listens on."""
+        host = self.socket.getsockname()[0]
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     def server_bind(self) -> None:
         """Takes IPv4 as well if it is to listen on all addresses."""
