@@ -31,6 +31,7 @@ def test_and_when_md_has_just_written_them(mirrored: Arrays) -> None:
         {"state": "in_sync,write_error"},
         {"bad_blocks": "4096 8"},
         {"unacknowledged_bad_blocks": "5000 8"},
+        {"bad_blocks": "4096 8\n5000 8", "unacknowledged_bad_blocks": ""},
         {"slot": "none", "state": "faulty"},
     )
     for times, change in enumerate(changes, 2):
