@@ -19,6 +19,6 @@ class Reader:
         """Returns what a filesystem believes, or why that could not be read."""
         return filesystems.geometry(path)
 
-    def software(self, roots: Roots) -> Software:
-        """Returns what is installed and set."""
+    def software(self, roots: Roots) -> Software | None:
+        """Returns what is installed and set; None if that is not known."""
         return software.software(roots)

@@ -72,8 +72,14 @@ def test_a_disk_that_hangs_hides_nothing_else(mirrored: Arrays) -> None:
             return super().superblocks(path)
 
     exported = Exported(mirrored, patience=0, reader=Hanging)
-    mirrored.write(mirrored.roots.sys / "block/md0/md", {"degraded": "1"})
-    assert exported.series("array_degraded_disks", array="md0") == 1
+    md = mirrored.roots.sys / "block/md0/md"
+    mirrored.write(md, {"degraded": "1", "last_sync_action": "none"})
+    found = exported.scrape()
+    assert found["array_degraded_disks", frozenset({("array", "md0")})] == 1
+    # What was not asked yet is not held against anybody.
+    said = {dict(labels)["rule"] for name, labels in found if name == "findings"}
+    assert "degraded" in said
+    assert "never-checked" not in said
     assert exported.series("member_events", **SDA) is None
     assert exported.series("unseen") == 2
     answers.set()
@@ -81,6 +87,8 @@ def test_a_disk_that_hangs_hides_nothing_else(mirrored: Arrays) -> None:
         if thread.name == "superblocks":
             thread.join()
     assert exported.series("member_events", **SDA) is not None
+    labels = {"array": "md0", "severity": "warning", "rule": "never-checked"}
+    assert exported.series("findings", **labels) == 1
     # The hour is over, and the disk hangs again: what is known is still of these members.
     answers.clear()
     exported.clock.now += 3600

@@ -69,7 +69,7 @@ class Disks:
             raise self._failure
         if (found := self._remembered(math.inf)) is not None:
             return found
-        software = self._known.memory.known if self._known else Software()
+        software = self._known.memory.known if self._known else None
         return inventory(self._roots, _Memory(SILENT, software))
 
     def _remembered(self, seconds: float) -> Inventory | None:
@@ -94,7 +94,7 @@ class Disks:
 class _Memory(Reader):
     """Answers with what was read, and `reason` for the rest."""
 
-    def __init__(self, reason: str, software: Software) -> None:
+    def __init__(self, reason: str, software: Software | None = None) -> None:
         self.readings: dict[Path, Reading] = {}
         self.geometries: dict[Path, tuple[Geometry | None, str]] = {}
         self.known = software
@@ -106,7 +106,7 @@ class _Memory(Reader):
     def geometry(self, path: Path) -> tuple[Geometry | None, str]:
         return self.geometries.get(path) or (None, self._reason)
 
-    def software(self, roots: Roots) -> Software:  # noqa: ARG002  # it is of this machine
+    def software(self, roots: Roots) -> Software | None:  # noqa: ARG002  # it is of this machine
         return self.known
 
 
@@ -121,7 +121,7 @@ class _Recorder(Reader):
     """Asks, and remembers the answers."""
 
     def __init__(self, reader: Reader) -> None:
-        self.memory = _Memory(SILENT, Software())
+        self.memory = _Memory(SILENT)
         self._reader = reader
 
     def superblocks(self, path: Path) -> Reading:
@@ -132,7 +132,7 @@ class _Recorder(Reader):
         self.memory.geometries[path] = self._reader.geometry(path)
         return self.memory.geometries[path]
 
-    def software(self, roots: Roots) -> Software:
+    def software(self, roots: Roots) -> Software | None:
         self.memory.known = self._reader.software(roots)
         return self.memory.known
 
