@@ -71,10 +71,11 @@ def same(one: str | Path, other: str | Path) -> bool:
     return _target(one) == _target(other)
 
 
-def write(path: str | Path, content: bytes) -> None:
+def write(path: str | Path, content: bytes, *, mode: int | None = None) -> None:
     """Writes a file under a temporary name, syncs it and renames it; a stream, as it is.
 
-    Raises OSError with the file's name, or UsageError as `check` does.
+    `mode` is the file's permissions; None: those it has, or what the umask leaves. Raises OSError
+    with the file's name, or UsageError as `check` does.
     """
     if str(path) in STDOUT:
         write_stdout(content)
@@ -83,7 +84,7 @@ def write(path: str | Path, content: bytes) -> None:
         if _is_stream(path):
             _write_stream(path, content)
         else:
-            replace(_target(path), content)
+            replace(_target(path), content, mode=mode)
 
 
 @contextmanager
@@ -154,7 +155,7 @@ def _write_stream(path: str | Path, content: bytes) -> None:
     replace(_target(path), content)
 
 
-def replace(target: Path, content: bytes) -> None:
+def replace(target: Path, content: bytes, *, mode: int | None = None) -> None:
     """Writes a file under a new name, syncs and renames it: what a link leads to is left alone."""
     # A name may have 255 bytes, and the temporary one is longer than the file's.
     prefix = f".{target.name[:50]}."
@@ -163,7 +164,7 @@ def replace(target: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(descriptor)
-        temporary.chmod(_mode(target))
+        temporary.chmod(_mode(target) if mode is None else mode)
         temporary.replace(target)
 
 

@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from blklab.md.filesystems import geometry
 from blklab.md.members import members, number
 from blklab.md.model import Array, Inventory, Part, Sync
-from blklab.md.software import software
+from blklab.md.reading import Reader
 from blklab.md.superblocks import SECTOR
 from blklab.system.identity import array_uuid, of_node
 from blklab.system.layers import partitions
@@ -22,14 +21,18 @@ from blklab.system.users import uses
 PASSES = {"resync", "recover", "check", "repair", "reshape"}
 
 
-def inventory(roots: Roots) -> Inventory:
-    """Returns every md array of this machine; whatever could not be seen is in it."""
+def inventory(roots: Roots, reader: Reader | None = None) -> Inventory:
+    """Returns every md array of this machine; whatever could not be seen is in it.
+
+    `reader` answers what sysfs does not: from the disks, unless it is another.
+    """
+    reader = reader or Reader()
     unseen = []
     if not (roots.sys / "block").is_dir():
         unseen.append(f"{roots.sys}/block is not there: no array can be seen")
     mounted = everywhere(roots)
     arrays = [
-        _array(entry.resolve(), mounted, roots)
+        _array(entry.resolve(), mounted, roots, reader)
         for entry in entries(roots.sys / "block")
         if (entry / "md").is_dir() and text(entry / "md/array_state") not in {"clear", None}
     ]
@@ -39,12 +42,12 @@ def inventory(roots: Roots) -> Inventory:
         for name in _in_mdstat(roots)
         if name not in known
     )
-    return Inventory(tuple(arrays), (), software(roots), tuple(unseen))
+    return Inventory(tuple(arrays), (), reader.software(roots), tuple(unseen))
 
 
 def array(node: Path, roots: Roots) -> Array:
     """Returns one array, by its directory in sysfs (`/sys/block/md0`)."""
-    return _array(node, everywhere(roots), roots)
+    return _array(node, everywhere(roots), roots, Reader())
 
 
 def _in_mdstat(roots: Roots) -> list[str]:
@@ -52,15 +55,15 @@ def _in_mdstat(roots: Roots) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _array(node: Path, mounted: list[Mount], roots: Roots) -> Array:
+def _array(node: Path, mounted: list[Mount], roots: Roots, reader: Reader) -> Array:
     md = node / "md"
     # Kernels before 4.19 do not tell it.
     uuid = array_uuid(text(md / "uuid") or "")
-    found = list(members(node, uuid, roots))
+    found = list(members(node, uuid, roots, reader))
     told = next((one.superblock for one in found if one.superblock), None)
     position = text(md / "reshape_position")
     device = of_node(node, roots)
-    parts = list(_parts(node, mounted, roots))
+    parts = list(_parts(node, mounted, roots, reader))
     unseen = [f"{one.path}: not seen: {one.unseen}" for one in found if one.unseen]
     unseen += [reason for _, reason in parts if reason]
     return Array(
@@ -107,7 +110,9 @@ def _sync(md: Path) -> Sync | None:
     return Sync(action or "", done, total, number(text(md / "sync_speed")))
 
 
-def _parts(node: Path, mounted: list[Mount], roots: Roots) -> Iterator[tuple[Part, str]]:
+def _parts(
+    node: Path, mounted: list[Mount], roots: Roots, reader: Reader
+) -> Iterator[tuple[Part, str]]:
     """The array and its partitions: what is mounted of them, and what filesystems say there."""
     chunked = bool(number(text(node / "md/chunk_size")))
     for at in [node, *partitions(node)]:
@@ -115,6 +120,6 @@ def _parts(node: Path, mounted: list[Mount], roots: Roots) -> Iterator[tuple[Par
         start = (number(text(at / "start")) or 0) * SECTOR if at != node else 0
         points = [mount.point for mount in mounted if mount.number == device.number]
         # Of arrays without chunks there is nothing to compare.
-        found, failure = geometry(Path(device.path)) if chunked else (None, "")
+        found, failure = reader.geometry(Path(device.path)) if chunked else (None, "")
         reason = f"{device.path}: not seen: {failure}" if failure else ""
         yield Part(at.name, device.path, start, tuple(dict.fromkeys(points)), found), reason

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from blklab.md.model import ArrayMember
-from blklab.md.superblocks import SECTOR, Range, Reading, Superblock, read
+from blklab.md.reading import Reader
+from blklab.md.superblocks import SECTOR, Range, Reading, Superblock
 from blklab.system.roots import Roots, entries, text
 
 PAGE: Final = 4096
@@ -16,10 +17,10 @@ LONGEST_LINE: Final = 32
 """Bytes that an entry may need: less room than that, and there may be more of them."""
 
 
-def members(node: Path, uuid: str, roots: Roots) -> Iterator[ArrayMember]:
+def members(node: Path, uuid: str, roots: Roots, reader: Reader) -> Iterator[ArrayMember]:
     """Yields the members of the array of a sysfs directory (`…/block/md0`), in order of slots."""
     found = [
-        _member(entry, uuid, roots)
+        _member(entry, uuid, roots, reader)
         for entry in entries(node / "md")
         if entry.name.startswith("dev-") and entry.is_dir()
     ]
@@ -53,13 +54,13 @@ def _swapped(found: Superblock) -> str:
     return ":".join(words)
 
 
-def _member(directory: Path, uuid: str, roots: Roots) -> ArrayMember:
+def _member(directory: Path, uuid: str, roots: Roots, reader: Reader) -> ArrayMember:
     name = directory.name.removeprefix("dev-")
     block = directory / "block"
     node = block.resolve() if block.exists() else None
     # Slashes in names of devices (cciss/c0d0) are exclamation marks in sysfs.
     path = roots.dev / (node.name if node else name).replace("!", "/")
-    reading = read(path)
+    reading = reader.superblocks(path)
     superblock, leftovers = chosen(reading, uuid)
     known = text(directory / "bad_blocks")
     waiting = text(directory / "unacknowledged_bad_blocks")

@@ -7,6 +7,7 @@ from blklab.cli.lazy import Entry, LazyGroup
 COMMANDS = {
     "audit": Entry("blklab.cli.md.audit:audit", "Say what is wrong or risky with arrays"),
     "fix": Entry("blklab.cli.md.fix:fix", "Repair arrays: take bad-block lists away"),
+    "watch": Entry("blklab.cli.md.watch:watch", "Export arrays to Prometheus"),
 }
 
 

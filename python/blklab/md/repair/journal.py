@@ -10,6 +10,7 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.md.repair.task import Task, from_dict
+from blklab.output import replace
 from blklab.runners.host import journal as journals
 from blklab.system.roots import Roots, entries
 
@@ -40,15 +41,9 @@ def left(roots: Roots) -> list[Path]:
 def write(task: Task, roots: Roots) -> None:
     """Writes a task down; it is on the disk when this returns. Raises BlklabError if it is not."""
     path = path_of(task.uuid, roots)
-    temporary = path.with_suffix(".tmp")
     try:
         folder = journals.directory(roots)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(temporary, flags, 0o600), "w", encoding="ascii") as file:  # noqa: PTH123
-            json.dump(task.as_dict(), file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        replace(path, json.dumps(task.as_dict()).encode("ascii"), mode=0o600)
         _sync(folder)
     except OSError as error:
         raise BlklabError(

@@ -7,6 +7,7 @@ from pathlib import Path
 from blklab.errors import BlklabError
 from blklab.md import members as of_sysfs
 from blklab.md.model import ArrayMember
+from blklab.md.reading import Reader
 from blklab.md.repair.task import Task
 from blklab.md.superblocks import Superblock, read
 from blklab.system.identity import array_uuid
@@ -79,7 +80,7 @@ def node_of(uuid: str, roots: Roots) -> Path:
         if told == uuid:
             return entry.resolve()
         if not told:  # kernels before 4.19
-            found = of_sysfs.members(entry.resolve(), "", roots)
+            found = of_sysfs.members(entry.resolve(), "", roots, Reader())
             if any(one.superblock and one.superblock.uuid == uuid for one in found):
                 return entry.resolve()
     raise BlklabError(
@@ -94,7 +95,7 @@ def observe(task: Task, roots: Roots) -> State:
     md = node / "md"
     inside = {
         one.superblock.device: one
-        for one in of_sysfs.members(node, task.uuid, roots)
+        for one in of_sysfs.members(node, task.uuid, roots, Reader())
         if one.superblock is not None
     }
     outside = _outside(task, set(inside), roots)
@@ -194,7 +195,7 @@ def _look(
 
 def device_at(path: Path, uuid: str, roots: Roots) -> str | None:
     """Returns the UUID of an array's member by its path; None if it is not in the array."""
-    for one in of_sysfs.members(node_of(uuid, roots), uuid, roots):
+    for one in of_sysfs.members(node_of(uuid, roots), uuid, roots, Reader()):
         if one.path == str(path) and one.superblock and "faulty" not in one.states:
             return one.superblock.device
     return None
@@ -204,6 +205,6 @@ def with_lists(uuid: str, roots: Roots) -> list[str]:
     """Returns the members that have a list, by their paths; spares too."""
     return [
         one.path
-        for one in of_sysfs.members(node_of(uuid, roots), uuid, roots)
+        for one in of_sysfs.members(node_of(uuid, roots), uuid, roots, Reader())
         if one.bad_blocks is not None
     ]

@@ -1,0 +1,166 @@
+"""The HTTP server: the client library's WSGI application, with TLS and basic auth before it.
+
+The library's own server has no basic auth, waits for one connection's TLS before it takes another,
+reads certificates once, and asks the name server for its name.
+"""
+
+import base64
+import binascii
+import errno
+import socket
+import socketserver
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.md.exporter import web_config
+from blklab.md.exporter.web_config import WebConfig
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+SILENCE: Final = 30.0
+"""Seconds that a client may say nothing."""
+
+Log = Callable[[str], None]
+
+
+class Address:
+    """HOST:PORT, [IPV6]:PORT, or :PORT for all addresses."""
+
+    def __init__(self, words: str) -> None:
+        """Raises UsageError."""
+        host, colon, port = words.rpartition(":")
+        bracketed = host.startswith("[") and host.endswith("]")
+        if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+            raise UsageError(f"{words!r}: expected HOST:PORT, [IPV6]:PORT or :PORT")
+        if ":" in host and not bracketed:
+            raise UsageError(f"{words!r}: write an IPv6 address as [ADDRESS]:PORT")
+        self.host = host[1:-1] if bracketed else host
+        self.port = int(port)
+        self._words = words
+
+    def __str__(self) -> str:
+        return self._words
+
+    def found(self) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
+        """Returns what to bind to. Raises EnvironmentLacks if there is no such host."""
+        if not self.host:
+            # One socket for both, where there is IPv6.
+            both = socket.has_dualstack_ipv6()
+            family = socket.AF_INET6 if both else socket.AF_INET
+            return family, ("::" if both else "0.0.0.0", self.port)  # noqa: S104  # it was said
+        try:
+            first = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise EnvironmentLacks(f"{self}: {reason}", "name an address of this machine") from None
+        return first[0], first[4]
+
+
+class Server(socketserver.ThreadingMixIn, WSGIServer):
+    """Serves metrics; the address is bound when it is made, `serve_forever` does the rest."""
+
+    daemon_threads = True
+
+    def __init__(
+        self, address: Address, registry: CollectorRegistry, config: Path | None, log: Log
+    ) -> None:
+        """`config` is a web configuration file; None: no TLS, no auth. Raises EnvironmentLacks."""
+        self.address_family, place = address.found()
+        self._config = config
+        self._log = log
+        self._connection = threading.local()
+        try:
+            super().__init__(place, _Handler)
+        except OSError as error:
+            taken = error.errno == errno.EADDRINUSE
+            raise EnvironmentLacks(
+                f"{address}: {(error.strerror or str(error)).lower()}",
+                "say --listen with another port" if taken else "say --listen with another address",
+            ) from None
+        self.set_app(_guarded(make_wsgi_app(registry), lambda: self._connection.config))
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self.socket.getsockname()[1])
+
+    @property
+    def address(self) -> str:
+        """ADDRESS:PORT that it listens on."""
+        host = self.socket.getsockname()[0]
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    def server_bind(self) -> None:
+        """Takes IPv4 as well if it is to listen on all addresses."""
+        # HTTPServer's asks the name server for the host's name, which may take minutes.
+        if self.address_family == socket.AF_INET6:
+            every = self.server_address[0] == "::"
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(not every))
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.port
+        self.setup_environ()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Answers a connection, with TLS if the configuration has it now."""
+        # In the connection's own thread: one that says nothing keeps nobody waiting.
+        request.settimeout(SILENCE)
+        config = web_config.load(self._config) if self._config else WebConfig()
+        tls = config.tls_server_config
+        wrapped = (
+            web_config.context(self._config, tls).wrap_socket(request, server_side=True)
+            if tls and self._config
+            else nullcontext(request)
+        )
+        self._connection.config = config
+        with wrapped as connection:
+            super().finish_request(connection, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        """Says in a line what else would be a traceback; who hangs up is not worth one."""
+        error = sys.exception()
+        if isinstance(error, BlklabError):
+            self._log(str(error))
+        elif not isinstance(error, OSError):
+            self._log(f"{client_address[0]}: {type(error).__name__}: {error}")
+
+
+class _Handler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+def _guarded(app: "WSGIApplication", config: Callable[[], WebConfig]) -> "WSGIApplication":
+    """Lets only those through whom the configuration names, if it names any (RFC 7617)."""
+
+    def guarded(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        wanted = config()
+        if wanted.basic_auth_users and not wanted.admits(*_credentials(environ)):
+            headers = [
+                ("Content-Type", "text/plain; charset=utf-8"),
+                ("WWW-Authenticate", 'Basic realm="blklab", charset="UTF-8"'),
+            ]
+            start_response("401 Unauthorized", headers)
+            return [b"Unauthorized\n"]
+        return app(environ, start_response)
+
+    return guarded
+
+
+def _credentials(environ: "WSGIEnvironment") -> tuple[str, str]:
+    scheme, _, words = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+    if scheme.lower() != "basic":
+        return "", ""
+    try:
+        user, _, password = base64.b64decode(words, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return "", ""
+    return user, password

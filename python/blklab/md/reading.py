@@ -1,0 +1,24 @@
+"""What an inventory asks besides sysfs: disks and programs, which are dearer to ask."""
+
+from pathlib import Path
+
+from blklab.md import filesystems, software, superblocks
+from blklab.md.model import Geometry, Software
+from blklab.md.superblocks import Reading
+from blklab.system.roots import Roots
+
+
+class Reader:
+    """Asks each time. Reading a superblock wakes a disk that has spun down; sysfs does not."""
+
+    def superblocks(self, path: Path) -> Reading:
+        """Returns a member's superblocks."""
+        return superblocks.read(path)
+
+    def geometry(self, path: Path) -> tuple[Geometry | None, str]:
+        """Returns what a filesystem believes, or why that could not be read."""
+        return filesystems.geometry(path)
+
+    def software(self, roots: Roots) -> Software | None:
+        """Returns what is installed and set; None if that is not known."""
+        return software.software(roots)

@@ -1,0 +1,105 @@
+"""What is exported of a machine made of files."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from blklab.md.exporter.activity import Source, Tally
+from blklab.md.exporter.collector import Collector, registry
+from blklab.md.exporter.disks import Disks
+from blklab.md.exporter.metrics import PREFIX
+from blklab.md.reading import Reader
+from blklab.md.superblocks import Reading
+from tests.md.conftest import Arrays
+
+Labels = frozenset[tuple[str, str]]
+Series = Mapping[tuple[str, Labels], float]
+
+
+class Clock:
+    """Seconds, that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Counting(Reader):
+    """Counts how often the disks are read."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def superblocks(self, path: Path) -> Reading:
+        self.read.append(path.name)
+        return super().superblocks(path)
+
+
+class Exported:
+    """An exporter of a machine, and what it says."""
+
+    def __init__(
+        self,
+        machine: Arrays,
+        *,
+        every: float | None = 3600,
+        patience: float | None = None,
+        reader: Callable[[], Reader] | None = None,
+        activity: Callable[[Arrays, Clock], Source] | None = None,
+    ) -> None:
+        self.clock = Clock()
+        self.reader = Counting()
+        self.log: list[str] = []
+        disks = Disks(
+            machine.roots,
+            every,
+            patience=patience,
+            clock=self.clock,
+            reader=reader or (lambda: self.reader),
+        )
+        source = activity(machine, self.clock) if activity else Tally(machine.roots, self.clock)
+        self.registry = registry(Collector(disks, source, self.log.append))
+
+    def scrape(self) -> Series:
+        """Every series and its value, by name without prefix, as a parser understands them."""
+        return parsed(generate_latest(self.registry).decode())
+
+    def series(self, metric: str, **labels: str) -> float | None:
+        """The value of one series; None if it is not there."""
+        return self.scrape().get((metric, frozenset(labels.items())))
+
+
+def parsed(text: str) -> Series:
+    """Exposed text as a parser understands it; no series may be there twice."""
+    found: dict[tuple[str, Labels], float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            assert sample.name.startswith(PREFIX)
+            key = (sample.name.removeprefix(PREFIX), frozenset(sample.labels.items()))
+            assert key not in found
+            found[key] = sample.value
+    return found
+
+
+def stats(machine: Arrays, lines: Iterable[str]) -> None:
+    """Writes /proc/diskstats."""
+    machine.proc("diskstats", "\n".join(lines))
+
+
+@pytest.fixture
+def mirrored(machine: Arrays) -> Arrays:
+    """A machine with md0 of sda and sdb, and statistics of them."""
+    machine.mirror()
+    stats(
+        machine,
+        [
+            "8 0 sda 100 0 800 50 200 0 1600 70 0 100 120",
+            "8 16 sdb 10 0 80 5 200 0 1600 90 0 60 95",
+        ],
+    )
+    return machine

@@ -1,0 +1,109 @@
+"""When disks are read: seldom, for that wakes them, and whenever what was read may not hold."""
+
+import threading
+from pathlib import Path
+
+from blklab.md.reading import Reader
+from blklab.md.superblocks import Reading
+from tests.md.conftest import Arrays
+from tests.md.exporter.conftest import Exported
+from tests.md.exporter.test_metrics import SDA, SDB
+
+
+def test_superblocks_are_read_once_an_hour_and_sysfs_each_time(mirrored: Arrays) -> None:
+    exported = Exported(mirrored)
+    exported.scrape()
+    exported.clock.now += 3599
+    mirrored.write(mirrored.roots.sys / "block/md0/md", {"mismatch_cnt": "8"})
+    assert exported.series("array_mismatch_sectors", array="md0") == 8
+    assert exported.series("member_events", **SDA) is not None
+    assert exported.reader.read == ["sda", "sdb"]
+    exported.clock.now += 1
+    exported.scrape()
+    assert exported.reader.read == ["sda", "sdb"] * 2
+
+
+def test_and_when_md_has_just_written_them(mirrored: Arrays) -> None:
+    exported = Exported(mirrored)
+    exported.scrape()
+    member = mirrored.roots.sys / "block/md0/md/dev-sdb"
+    changes = (
+        {"state": "in_sync,write_error"},
+        {"bad_blocks": "4096 8"},
+        {"unacknowledged_bad_blocks": "5000 8"},
+        {"bad_blocks": "4096 8\n5000 8", "unacknowledged_bad_blocks": ""},
+        {"slot": "none", "state": "faulty"},
+    )
+    for times, change in enumerate(changes, 2):
+        mirrored.write(member, change)
+        exported.scrape()
+        exported.scrape()
+        assert exported.reader.read == ["sda", "sdb"] * times
+
+
+def test_a_disk_in_the_place_of_another_is_not_taken_for_it(mirrored: Arrays) -> None:
+    exported = Exported(mirrored)
+    disk = mirrored.roots.sys / "devices/block/sdb"
+    mirrored.write(disk, {"diskseq": "7"})
+    assert exported.series("member_events", **SDB) is not None
+    (mirrored.roots.dev / "sdb").unlink()
+    mirrored.write(disk, {"diskseq": "8"})
+    assert exported.series("member_events", **SDB) is None
+
+
+def test_never(mirrored: Arrays) -> None:
+    exported = Exported(mirrored, every=None)
+    assert exported.series("member_events", **SDA) is None
+    assert exported.series("member_bad_blocks_entries", **SDA) == 0
+    assert exported.series("superblocks_read_timestamp_seconds") is None
+    # Nobody wanted to see them.
+    assert exported.series("unseen") == 0
+    exported.clock.now += 1e6
+    exported.scrape()
+    assert exported.reader.read == []
+
+
+def test_a_disk_that_hangs_hides_nothing_else(mirrored: Arrays) -> None:
+    answers = threading.Event()
+
+    class Hanging(Reader):
+        def superblocks(self, path: Path) -> Reading:
+            answers.wait()
+            return super().superblocks(path)
+
+    exported = Exported(mirrored, patience=0, reader=Hanging)
+    md = mirrored.roots.sys / "block/md0/md"
+    mirrored.write(md, {"degraded": "1", "last_sync_action": "none"})
+    found = exported.scrape()
+    assert found["array_degraded_disks", frozenset({("array", "md0")})] == 1
+    # What was not asked yet is not held against anybody.
+    said = {dict(labels)["rule"] for name, labels in found if name == "findings"}
+    assert "degraded" in said
+    assert "never-checked" not in said
+    assert exported.series("member_events", **SDA) is None
+    assert exported.series("unseen") == 2
+    answers.set()
+    for thread in threading.enumerate():
+        if thread.name == "superblocks":
+            thread.join()
+    assert exported.series("member_events", **SDA) is not None
+    labels = {"array": "md0", "severity": "warning", "rule": "never-checked"}
+    assert exported.series("findings", **labels) == 1
+    # The hour is over, and the disk hangs again: what is known is still of these members.
+    answers.clear()
+    exported.clock.now += 3600
+    assert exported.series("member_events", **SDA) is not None
+    assert exported.series("unseen") == 0
+    answers.set()
+
+
+def test_programs_are_not_asked_at_each_scrape(mirrored: Arrays) -> None:
+    from tests.md.conftest import program
+
+    program(mirrored, "4.2")
+    path = mirrored.root / "bin/mdadm"
+    path.write_text(path.read_text() + f"echo asked >> {mirrored.root}/asked\n")
+    exported = Exported(mirrored)
+    exported.scrape()
+    exported.scrape()
+    assert (mirrored.root / "asked").read_text() == "asked\n"

@@ -1,0 +1,298 @@
+"""Over a real socket: plain, with TLS, with certificates of clients, with users."""
+
+import base64
+import re
+import socket
+import ssl
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from email.message import Message
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+
+import bcrypt
+import pytest
+from prometheus_client import CollectorRegistry
+
+from blklab.errors import EnvironmentLacks, UsageError
+from blklab.md.exporter import server as serving
+from blklab.md.exporter.server import Address, Server
+from tests.md.conftest import Arrays
+from tests.md.exporter.conftest import Exported, parsed
+
+PASSWORD = "correct horse: battery" + "x" * 50  # 72 bytes, all that bcrypt looks at
+HASHED = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+
+Log = list[str]
+
+
+@contextmanager
+def served(
+    registry: CollectorRegistry, config: Path | None = None, at: str = "127.0.0.1:0"
+) -> Iterator[tuple[Server, Log]]:
+    log: Log = []
+    with Server(Address(at), registry, config, log.append) as server:
+        thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.01))
+        thread.start()
+        try:
+            yield server, log
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def ask(url: str, user: str | None = None, **options: Any) -> tuple[int, Message, str]:
+    """Returns status, headers and content."""
+    request = urllib.request.Request(url)  # noqa: S310  # it is ours
+    if user is not None:
+        request.add_header("Authorization", "Basic " + base64.b64encode(user.encode()).decode())
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(**options)
+    )
+    try:
+        with opener.open(request, timeout=30) as answer:
+            return answer.status, answer.headers, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.headers, error.read().decode()
+
+
+@pytest.fixture
+def registry(mirrored: Arrays) -> CollectorRegistry:
+    return Exported(mirrored).registry
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an authority, and certificates of a server and of a client that it signed."""
+    folder = tmp_path_factory.mktemp("certificates")
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    def key(name: str, *words: str) -> None:
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                "-nodes", "-days", "1", "-keyout", f"{name}.key", "-out", f"{name}.crt",
+                "-subj", f"/CN={name}", *words)  # fmt: skip
+
+    key("ca", "-addext", "keyUsage=critical,keyCertSign")
+    for name in ("server", "client"):
+        extensions = ("basicConstraints=CA:FALSE", "subjectAltName=IP:127.0.0.1",
+                      "keyUsage=digitalSignature")  # fmt: skip
+        wanted = [word for extension in extensions for word in ("-addext", extension)]
+        key(name, "-CA", "ca.crt", "-CAkey", "ca.key", *wanted)
+    return folder
+
+
+def trusting(certificates: Path, client: str = "") -> ssl.SSLContext:
+    made = ssl.create_default_context(cafile=str(certificates / "ca.crt"))
+    if client:
+        made.load_cert_chain(certificates / f"{client}.crt", certificates / f"{client}.key")
+    return made
+
+
+def test_plain(registry: CollectorRegistry) -> None:
+    with served(registry) as (server, log):
+        status, headers, text = ask(f"http://127.0.0.1:{server.port}/metrics")
+        assert status == 200
+        assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        assert parsed(text)["up", frozenset()] == 1
+        # What is asked for, and no more.
+        _, _, text = ask(f"http://127.0.0.1:{server.port}/metrics?name[]=blklab_md_up")
+        assert parsed(text) == {("up", frozenset()): 1}
+    assert log == []
+
+
+def test_ipv6_and_all_addresses(registry: CollectorRegistry) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    with served(registry, at="[::1]:0") as (server, _):
+        assert ask(f"http://[::1]:{server.port}/")[0] == 200
+        with pytest.raises(URLError):
+            ask(f"http://127.0.0.1:{server.port}/")
+    with served(registry, at=":0") as (server, _):
+        assert ask(f"http://[::1]:{server.port}/")[0] == 200
+        assert ask(f"http://127.0.0.1:{server.port}/")[0] == 200
+
+
+def test_tls_and_certificates_of_clients(
+    registry: CollectorRegistry, certificates: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text(
+        f"tls_server_config:\n  cert_file: {certificates}/server.crt\n"
+        f"  key_file: {certificates}/server.key\n"
+    )
+    anybody, known = trusting(certificates), trusting(certificates, "client")
+    with served(registry, config) as (server, log):
+        url = f"https://127.0.0.1:{server.port}/metrics"
+        assert ask(url, context=anybody)[0] == 200
+        with pytest.raises((URLError, ConnectionError)):
+            ask(url.replace("https", "http"))
+        # Changed while it runs, as by whoever renews certificates.
+        with config.open("a") as file:
+            file.write(f"  client_ca_file: {certificates}/ca.crt\n"
+                       "  client_auth_type: RequireAndVerifyClientCert\n")  # fmt: skip
+        assert ask(url, context=known)[0] == 200
+        with pytest.raises((URLError, ssl.SSLError, ConnectionError)):
+            ask(url, context=anybody)
+        assert log == []
+        # A file that says nothing sound lets nobody in.
+        config.write_text("tls_server_config: {}\n")
+        with pytest.raises((URLError, ConnectionError)):
+            ask(url, context=known)
+        assert log == [f"{config}: tls_server_config.cert_file: is missing"]
+
+
+def test_names_of_files_are_relative_to_the_configuration(
+    registry: CollectorRegistry, certificates: Path
+) -> None:
+    config = certificates / "web.yml"
+    config.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key,"
+                      " min_version: TLS13}\n")  # fmt: skip
+    old = trusting(certificates)
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    with served(registry, config) as (server, _):
+        url = f"https://127.0.0.1:{server.port}/metrics"
+        assert ask(url, context=trusting(certificates))[0] == 200
+        with pytest.raises((URLError, ConnectionError)):
+            ask(url, context=old)
+
+
+def test_users(registry: CollectorRegistry, tmp_path: Path) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users:\n  prometheus: {HASHED}\n")
+    with served(registry, config) as (server, log):
+        url = f"http://127.0.0.1:{server.port}/metrics"
+        assert ask(url, f"prometheus:{PASSWORD}")[0] == 200
+        for user in (
+            None, "", ":", "prometheus:", "prometheus", f"nobody:{PASSWORD}", f":{PASSWORD}",
+            f"prometheus:{PASSWORD}!", "prometheus:\0", "prömetheus:ö", f"Prometheus:{PASSWORD}",
+        ):  # fmt: skip
+            status, headers, text = ask(url, user)
+            assert status == 401, user
+            assert headers["WWW-Authenticate"].startswith("Basic realm=")
+            assert "blklab_md" not in text
+        for header in ("Basic", "Basic ?", "Bearer x", "Basic w7w=", "Basic /w=="):
+            request = urllib.request.Request(url, headers={"Authorization": header})
+            with pytest.raises(HTTPError) as refused:
+                urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request)
+            refused.value.close()
+            assert refused.value.code == 401
+    assert log == []
+
+
+def test_unknown_users_are_refused_as_slowly_as_known_ones(
+    registry: CollectorRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users:\n  prometheus: {HASHED}\n")
+    compared: list[bytes] = []
+    real = bcrypt.checkpw
+
+    def counting(password: bytes, hashed: bytes) -> bool:
+        compared.append(hashed)
+        return real(password, hashed)
+
+    monkeypatch.setattr(bcrypt, "checkpw", counting)
+    with served(registry, config) as (server, _):
+        ask(f"http://127.0.0.1:{server.port}/", "nobody:x")
+    assert len(compared) == 1
+    assert compared[0] != HASHED.encode()
+
+
+def test_one_who_says_nothing_keeps_nobody_waiting(
+    registry: CollectorRegistry, certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "SILENCE", 3600.0)
+    config = certificates / "web-silent.yml"
+    config.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}\n")
+    with served(registry, config) as (server, log):
+        with socket.create_connection(("127.0.0.1", server.port)):
+            url = f"https://127.0.0.1:{server.port}/metrics"
+            assert ask(url, context=trusting(certificates))[0] == 200
+        # Rubbish, and those who hang up, are not worth a line.
+        with socket.create_connection(("127.0.0.1", server.port)) as rude:
+            rude.sendall(b"\0" * 100)
+            with suppress(ConnectionResetError):
+                rude.recv(100)
+    assert log == []
+
+
+def test_a_port_that_is_taken(registry: CollectorRegistry) -> None:
+    with served(registry) as (server, _):
+        taken = f"127.0.0.1:{server.port}"
+        with pytest.raises(EnvironmentLacks) as refused:
+            Server(Address(taken), registry, None, print)
+    assert str(refused.value) == (
+        f"{taken}: address already in use; say --listen with another port"
+    )
+
+
+def test_an_address_that_is_not_ours(registry: CollectorRegistry) -> None:
+    with pytest.raises(EnvironmentLacks, match="cannot assign requested address"):
+        Server(Address("192.0.2.1:0"), registry, None, print)
+
+
+@pytest.mark.parametrize(
+    "words", ["", "9809", "localhost", "localhost:", "localhost:x", "::1:9809", "h:65536", "h:٣"]
+)
+def test_what_is_no_address(words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(repr(words))):
+        Address(words)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("rate_limit: {burst: 1}", "rate_limit: is not known here"),
+        ("tls_server_config: {cert_file: a, key_file: b, cipher_suites: [x]}",
+         "tls_server_config.cipher_suites: is not known here"),
+        ("tls_server_config: {cert_file: a}", "tls_server_config.key_file: is missing"),
+        ("tls_server_config: {cert_file: a, key_file: b, client_auth_type: RequireAnyClientCert}",
+         "tls_server_config.client_auth_type: input should be 'NoClientCert'"),
+        ("basic_auth_users: {joe: hunter2}", "basic_auth_users.joe: is not a bcrypt hash"),
+        ("basic_auth_users: {joe: 1}", "basic_auth_users.joe: input should be a valid string"),
+        ("basic_auth_users: [joe]", "basic_auth_users: input should be a valid dictionary"),
+        ("[]", "expected a table"),
+        ("a: [", "line 1: "),
+        ("a: !!python/object/apply:os.getcwd []", "line 1: could not determine a constructor"),
+    ],
+)  # fmt: skip
+def test_what_a_configuration_may_not_say(tmp_path: Path, content: str, problem: str) -> None:
+    from blklab.md.exporter.web_config import load
+
+    path = tmp_path / "web.yml"
+    path.write_text(content)
+    with pytest.raises(UsageError) as refused:
+        load(path)
+    message = str(refused.value)
+    assert message.startswith(f"{path}: {problem}") or f"{path}: {problem}" in message
+    assert "\n" not in message
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("cert_file: no.crt, key_file: server.key", "No such file or directory"),
+        ("cert_file: server.crt, key_file: ca.key", "KEY_VALUES_MISMATCH"),
+        ("cert_file: web.yml, key_file: server.key", "PEM"),
+        ("cert_file: server.crt, key_file: server.key, client_ca_file: ca.crt", "go together"),
+        ("cert_file: server.crt, key_file: server.key, client_auth_type:"
+         " RequireAndVerifyClientCert", "go together"),
+    ],
+)  # fmt: skip
+def test_certificates_that_cannot_be_used(certificates: Path, words: str, problem: str) -> None:
+    from blklab.md.exporter.web_config import context, load
+
+    path = certificates / "web.yml"
+    path.write_text(f"tls_server_config: {{{words}}}")
+    tls = load(path).tls_server_config
+    assert tls
+    with pytest.raises(UsageError, match=problem):
+        context(path, tls)
