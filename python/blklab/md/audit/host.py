@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blklab.md.audit.finding import Finding, Host, say
-from blklab.md.model import Array, Inventory
+from blklab.md.model import Array, Inventory, Software
 
 FAILS_SINCE, MENDED_IN = (6, 12), (4, 5)
 """Linux and mdadm between which `--add` fails, of arrays with feature 8: seen on 6.12 with
@@ -28,11 +28,19 @@ def add_fails(array: Array, host: Host) -> Iterator[Finding]:
 
 def adding_fails(array: Array, host: Host) -> bool:
     """Whether `--add` fails here."""
-    known = host.software
-    if known is None or known.kernel is None or known.mdadm is None:
-        return False
     active = any(one.bad_blocks and one.bad_blocks.active for one in array.members)
-    return active and known.kernel >= FAILS_SINCE and known.mdadm < MENDED_IN
+    return active and is_of_the_pair(host.software)
+
+
+def is_of_the_pair(known: Software | None) -> bool:
+    """Whether kernel and mdadm are those with which it may fail."""
+    return bool(
+        known
+        and known.kernel
+        and known.mdadm
+        and known.kernel >= FAILS_SINCE
+        and known.mdadm < MENDED_IN
+    )
 
 
 def whole_machine(inventory: Inventory) -> Iterator[Finding]:

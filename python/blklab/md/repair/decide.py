@@ -13,6 +13,10 @@ RUNS = {"clean", "active", "active-idle", "write-pending"}
 """States (`array_state`) of an array that is written to."""
 
 
+STOPPED = {"inactive", "clear", ""}
+"""States of one that was not started: adding to it would only spoil superblocks."""
+
+
 @dataclass(frozen=True)
 class SetAside:
     """A spare is taken out, lest md has it take the place of a member."""
@@ -89,6 +93,11 @@ Step = SetAside | AddBitmap | Take | Remove | ReAdd | Wait | PutBack | DropBitma
 
 def decide(state: State, task: Task) -> Step:
     """Returns the next step. A member that we took out comes back before all else."""
+    if state.mode in STOPPED:
+        return Stop(
+            f"the array is {state.mode or 'not there'}: start it (mdadm --run {task.array}), then"
+            " blklab md fix --resume"
+        )
     if task.taken:
         away = state.seat(task.taken)
         if away.where is not Where.IN_SYNC:

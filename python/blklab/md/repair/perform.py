@@ -1,13 +1,15 @@
 """Does the steps of a repair, and looks after each whether it is so."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from blklab.errors import BlklabError
+from blklab.md.audit.host import is_of_the_pair
 from blklab.md.members import number
+from blklab.md.model import PARITIES
 from blklab.md.repair import commands, journal, mdadm
 from blklab.md.repair.decide import (
     AddBitmap,
@@ -26,6 +28,8 @@ from blklab.md.repair.decide import (
 from blklab.md.repair.shield import Shield
 from blklab.md.repair.state import Lists, State, Where, device_at, node_of, observe, with_lists
 from blklab.md.repair.task import Spare, Task
+from blklab.md.repair.writes import Writes
+from blklab.md.software import software
 from blklab.system.roots import Roots, text
 
 PATIENCE: Final = 60.0
@@ -70,6 +74,9 @@ class Repair:
         self._tell = tell
         self._progress = progress
         self._shield = Shield()
+        self._writes: Writes | None = None
+        self._untold: list[tuple[Step, str]] = []
+        """What is said once writes go on: where it is written to may be on the array."""
 
     def run(self) -> Done | Stop:
         """Goes on until nothing is left to be done, or nothing more may be.
@@ -79,13 +86,20 @@ class Repair:
         """
         with journal.held(self.task.uuid, self._roots), self._shield:
             journal.write(self.task, self._roots)
-            while True:
-                step = self._next()
-                if isinstance(step, Done | Stop):
-                    return self._ended(step)
-                if isinstance(step, Take):
-                    self._shield.up()
-                self._do(step)
+            try:
+                return self._steps()
+            finally:
+                self._release()
+
+    def _steps(self) -> Done | Stop:
+        while True:
+            step = self._next()
+            if isinstance(step, Done | Stop):
+                self._release()
+                return self._ended(step)
+            if isinstance(step, Take):
+                self._shield.up()
+            self._do(step)
 
     def _next(self) -> Step:
         step = decide(self._settled(), self.task)
@@ -99,9 +113,27 @@ class Repair:
         """Looks at the array, and notes that the member that was out is back, if it is."""
         state = self._look()
         if self.task.taken and state.seat(self.task.taken).where is Where.IN_SYNC:
+            self._release()
             self._note(taken="", returned=False, suspect=False)
             self._shield.down()
         return state
+
+    def _hold(self) -> None:
+        """Holds writes back while a member of an array with parity is out."""
+        if self.task.level in PARITIES:
+            self._writes = Writes(node_of(self.task.uuid, self._roots) / "md")
+            self._writes.hold()
+
+    def _release(self) -> None:
+        """Has writes go on, and says and writes down what had to wait."""
+        if self._writes is not None:
+            self._writes.release()
+            self._writes = None
+            if self.task.taken:
+                self._note()
+        untold, self._untold = self._untold, []
+        for step, words in untold:
+            self._tell(step, words)
 
     def _look(self) -> State:
         state = observe(self.task, self._roots)
@@ -116,6 +148,8 @@ class Repair:
     def _note(self, **now: object) -> None:
         """Writes down what has been done. A full disk does not keep a member from coming back."""
         self.task = replace(self.task, **now)  # type: ignore[arg-type]
+        if self._writes is not None:
+            return  # it might wait for itself
         try:
             journal.write(self.task, self._roots)
         except BlklabError:
@@ -124,7 +158,9 @@ class Repair:
 
     def _do(self, step: Step) -> None:
         words = commands.of(step, self.task.array)
-        self._tell(step, mdadm.shown(words) if words else "")
+        self._untold.append((step, mdadm.shown(words) if words else ""))
+        if self._writes is None:
+            self._release()
         match step:
             case SetAside(device, path):
                 self._note(spares=(*self.task.spares, Spare(device, path)))
@@ -136,6 +172,7 @@ class Repair:
                 taken = replace(self.task, taken=device, returned=False)
                 journal.write(taken, self._roots)
                 self.task = taken
+                self._hold()
                 self._mdadm(words, self._is_not(device, Where.IN_SYNC), f"{path} is not failed")
             case Remove(device, path):
                 self._remove(device, path, words)
@@ -176,23 +213,28 @@ class Repair:
         """Has a member come back, by what is least: a re-add, one as it was, or as a new disk."""
         if self.task.suspect:
             self._mark_all()
-        array = self.task.array
-        plain = [array, "--re-add", path]
-        tries = [words, words, plain]
-        if not self._look().bitmap:
-            tries += [["--grow", "--bitmap=internal", array], plain]
-        tries.append(commands.add(array, path))
-        said = []
-        for attempt in tries:
-            said.append(mdadm.run(*attempt).last)
-            if attempt[-1] != array and self._came_back(device, path):
+        said = mdadm.Said(0, ())
+        for attempt in self._ways(path, words):
+            said = mdadm.run(*attempt)
+            if self._came_back(device, path):
                 tried = self.task.tried | ({device} if without_list else set())
                 self._note(returned=True, tried=tried)
                 return
         raise Failed(
-            f"{path} is out of {array} and cannot be added again (mdadm: {said[-1]}): the array is"
-            " degraded; once that is mended: blklab md fix --resume"
+            f"{path} is out of {self.task.array} and cannot be added again (mdadm: {said.last}):"
+            " the array is degraded; once that is mended: blklab md fix --resume"
         )
+
+    def _ways(self, path: str, words: list[str]) -> Iterator[list[str]]:
+        array = self.task.array
+        plain = [array, "--re-add", path]
+        yield from (words, words, plain)
+        if not self._look().bitmap:
+            yield ["--grow", "--bitmap=internal", array]
+            yield plain
+        # That makes its superblock anew; with some kernels it does this, and fails.
+        if not is_of_the_pair(software(self._roots)):
+            yield commands.add(array, path)
 
     def _came_back(self, device: str, path: str) -> bool:
         """Tells whether a member is in the array again, under whichever UUID."""
@@ -224,7 +266,8 @@ class Repair:
 
     def _wait(self, path: str) -> None:
         """Waits until md is done; Ctrl-C may come: md goes on by itself."""
-        self._shield.down()
+        if self._writes is None:
+            self._shield.down()
         md = node_of(self.task.uuid, self._roots) / "md"
         worked = looked = time.monotonic()
         while True:
@@ -234,6 +277,9 @@ class Repair:
                 looked = now
                 if not isinstance(decide(self._look(), self.task), Wait):
                     return
+            if self._writes is not None and self._writes.long:
+                self._release()
+                self._shield.down()
             if not idle:
                 worked = now
             elif now - worked > STALLED:
@@ -241,7 +287,8 @@ class Repair:
                 raise Failed(f"{who} is not rebuilt: md does nothing (see dmesg, /proc/mdstat)")
             done, _, total = (text(md / "sync_completed") or "").partition(" / ")
             speed = number(text(md / "sync_speed"))
-            self._progress(Progress(path, number(done), number(total), speed))
+            if self._writes is None:
+                self._progress(Progress(path, number(done), number(total), speed))
             time.sleep(POLL)
 
     def _ended(self, step: Done | Stop) -> Done | Stop:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from blklab.md import inventory
-from blklab.md.audit.host import FAILS_SINCE, MENDED_IN
+from blklab.md.audit.host import is_of_the_pair
 from blklab.md.model import Array, Software
 from blklab.md.repair.decide import RUNS
 from blklab.md.repair.state import stands_by
@@ -45,7 +45,7 @@ def refusals(array: Array, known: Software, roots: Roots) -> Iterator[str]:
             f"the spare {', '.join(spares)} must be set aside, and would come back with a list: put"
             " `CREATE bbl=no` into mdadm.conf first"
         )
-    if spares and _adding_fails(known):
+    if spares and is_of_the_pair(known):
         yield (
             f"the spare {', '.join(spares)} must be set aside, and with this kernel and mdadm older"
             " than 4.5 it might not come back (md audit: add-fails)"
@@ -75,12 +75,6 @@ def _of_bitmap(md: Path) -> Iterator[str]:
         yield "its bitmap is a file: only internal ones are known to outlive a re-add"
     if text(md / "bitmap/metadata") == "clustered":
         yield "its bitmap is that of a cluster: other machines use the array"
-
-
-def _adding_fails(known: Software) -> bool:
-    return bool(
-        known.kernel and known.mdadm and known.kernel >= FAILS_SINCE and known.mdadm < MENDED_IN
-    )
 
 
 def _of_members(array: Array) -> Iterator[str]:

@@ -1,0 +1,109 @@
+"""Holds back writes to an array with parity, for the moments in which a member is out.
+
+Such an array that loses power while it is degraded and written to is `dirty degraded`: md does not
+start it, for stripes that were being written cannot be told from others ("write hole"). One that is
+clean starts. So writes wait, and reads go on: `suspend_lo` and `suspend_hi` (Documentation/
+admin-guide/md.rst; drivers/md/md.c, `is_suspended`), by which mdadm itself reshapes.
+"""
+
+import os
+import select
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from blklab.errors import BlklabError
+from blklab.system.roots import text
+
+MOST: Final = 10.0
+"""Seconds after which writes go on in any case."""
+
+CLEAN: Final = 2.0
+"""Seconds that an array without writes may take to be clean: md's safe_mode_delay is 0.2."""
+
+ALL: Final = b"%d" % ((1 << 63) - 1)
+
+
+class Writes:
+    """The writes of one array: held back, or not.
+
+    Whoever holds them must write nothing that may be on the array itself, or would wait for itself.
+    """
+
+    def __init__(self, md: Path) -> None:
+        """`md` is the array's directory in sysfs, `/sys/block/md0/md`."""
+        self._md = md
+        self._guard = 0
+        self._tell = -1
+        self._since = 0.0
+
+    @property
+    def held(self) -> bool:
+        """Whether writes wait."""
+        return bool(self._guard)
+
+    @property
+    def long(self) -> bool:
+        """Whether they have waited so long that nobody may rely on it any more."""
+        return self.held and time.monotonic() - self._since > MOST / 2
+
+    def hold(self) -> None:
+        """Has writes wait, until all that came before are on the disks and the array is clean.
+
+        A process of its own lets them go on if this one dies, or takes too long. Raises BlklabError
+        if the array does not get clean.
+        """
+        low, high = (
+            os.open(self._md / name, os.O_WRONLY | os.O_CLOEXEC)
+            for name in ("suspend_lo", "suspend_hi")
+        )
+        try:
+            self._since = time.monotonic()
+            self._begin_guard(high)
+            os.write(low, b"0")
+            os.write(high, ALL)
+        except OSError as error:
+            self.release()
+            raise BlklabError(f"{self._md}: writes cannot be held back: {error.strerror}") from None
+        finally:
+            os.close(low)
+            os.close(high)
+        until = time.monotonic() + CLEAN
+        while text(self._md / "array_state") != "clean":
+            if time.monotonic() > until:
+                self.release()
+                raise BlklabError(f"{self._md}: not clean, though nothing is written to it")
+            with suppress(OSError):  # busy
+                (self._md / "array_state").write_text("clean")
+            time.sleep(0.02)
+
+    def release(self) -> None:
+        """Has writes go on."""
+        if self._guard:
+            guard, self._guard = self._guard, 0
+            os.close(self._tell)
+            os.waitpid(guard, 0)
+
+    def _begin_guard(self, high: int) -> None:
+        listening, self._tell = os.pipe()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            self._guard = os.fork()
+            if not self._guard:
+                _guarded(listening, self._tell, high)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            os.close(listening)
+
+
+def _guarded(listening: int, telling: int, high: int) -> None:
+    """Waits for the other end to be closed, by whatever, and lets writes go on."""
+    try:
+        os.setsid()
+        os.close(telling)
+        select.select([listening], [], [], MOST)
+        os.write(high, b"0")
+    finally:
+        os._exit(0)

@@ -1,0 +1,149 @@
+"""The power fails in the midst of repairs: what was written is there, and --resume ends them."""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from blklab.errors import BlklabError
+from blklab.runners.lab.machine.disks import Shape
+from tests.md.guest import payload
+from tests.md.guest.rig import Rig
+
+EVERY = os.environ.get("BLKLAB_PROOF") == "every"
+"""Every point at which a repair can be, or some."""
+
+BETWEEN = 2
+"""The point at which nothing has been done, and nothing is written down."""
+
+FIO = [
+    "fio", "--name=written", "--direct=1", "--bs=4k", "--size=4m", "--rw=randwrite",
+    "--ioengine=libaio", "--iodepth=4", "--verify=crc32c", "--verify_fatal=1", "--randseed=7",
+]  # fmt: skip
+
+BUSY = [
+    "fio", "--name=busy", "--direct=1", "--bs=4k", "--size=4m", "--offset=16m", "--rw=randwrite",
+    "--time_based", "--runtime=300", "--rate_iops=100",
+]  # fmt: skip
+"""What is in flight when the power fails."""
+
+PARITY = {"5", "6"}
+
+
+@dataclass
+class Repaired:
+    """An array, and the repair of it that is cut short."""
+
+    name: str
+    level: str
+    shapes: list[Shape]
+    options: list[str]
+    disks: list[str] = field(default_factory=list)
+    frozen: threading.Event = field(default_factory=threading.Event)
+    ended: bool = False
+    more: bool = False
+    """More was written while the repair stood still."""
+
+
+def arrays() -> list[Repaired]:
+    return [
+        Repaired("md0", "1", [Shape(f"mirror{at}", 24 << 20) for at in range(2)], []),
+        Repaired("md5", "5", [Shape(f"parity{at}", 24 << 20) for at in range(3)], ["--chunk=64"]),
+    ]
+
+
+def background(machine: Rig, command: list[str], *more: str, **options: Any) -> threading.Thread:
+    """Runs something that the power's failure ends."""
+
+    def run() -> None:
+        with suppress(BlklabError):
+            machine.run(*command, *more, **options)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def freeze(machine: Rig, one: Repaired, point: int) -> None:
+    """Begins a repair in the background, which stands still at a point, unless it ends before."""
+
+    def heard(_stream: str, text: str) -> None:
+        if "FROZEN" in text:
+            one.frozen.set()
+        if "no member has" in text:
+            one.ended = True
+            one.frozen.set()
+
+    command = payload.command("inside.frozen")
+    background(machine, command, str(point), f"/dev/{one.name}", stream=heard)
+
+
+def cut(machine: Rig, some: list[Repaired], points: Sequence[int]) -> None:
+    """Has the power fail while repairs are at points; then all is gone on with, and looked at."""
+    for one, point in zip(some, points, strict=True):
+        one.frozen.clear()
+        one.ended = one.more = False
+        one.disks = machine.names(one.shapes)
+        machine.run("mdadm", "--zero-superblock", *one.disks, check=False)
+        machine.create(
+            f"/dev/{one.name}", one.disks, f"--level={one.level}", "--bitmap=none", *one.options
+        )
+        machine.run(*FIO, f"--filename=/dev/{one.name}", "--do_verify=0")
+        background(machine, BUSY, f"--filename=/dev/{one.name}")
+        freeze(machine, one, point)
+    for one in some:
+        assert one.frozen.wait(120)
+        # While a member is out, what is written must reach it later. With parity it would wait.
+        if one.level not in PARITY or machine.read(f"/sys/block/{one.name}/md/degraded") == "0":
+            more = ["--offset=8m", "--do_verify=0", "--end_fsync=1"]
+            machine.run(*FIO, f"--filename=/dev/{one.name}", *more)
+            one.more = True
+    machine.cut()
+    machine.power()
+    for one in some:
+        # As udev's rules do when disks are found one after the other.
+        for disk in machine.names(one.shapes):
+            machine.run("mdadm", "--incremental", disk, check=False)
+    machine.run("mdadm", "--incremental", "--run", "--scan", check=False)
+    said = machine.blklab("md", "fix", "--resume")
+    assert said.status == 0, (points, said.stdout, said.stderr, machine.read("/proc/mdstat"))
+    for one, point in zip(some, points, strict=True):
+        looked_at(machine, one, point)
+
+
+def looked_at(machine: Rig, one: Repaired, point: int) -> None:
+    node = next(
+        path.split("/")[3]
+        for path, text in machine.guest.agent.read(["/sys/block/md*/md/level"]).items()
+        if (text or "").strip() == f"raid{one.level}"
+    )
+    md, disks = f"/sys/block/{node}/md", machine.names(one.shapes)
+    assert machine.read(f"{md}/degraded") == "0", (one.name, point)
+    assert machine.read(f"{md}/bitmap/location") == "none", (one.name, point)
+    wanted = "empty" if point <= BETWEEN else "none"
+    assert machine.lists(disks) == [wanted] * len(disks), (one.name, point)
+    # A stopped check says so; --wait ends with 1 if there is nothing to wait for.
+    machine.run("mdadm", "--wait", f"/dev/{node}", check=False)
+    machine.guest.agent.write(f"{md}/sync_action", "check")
+    machine.run("mdadm", "--wait", f"/dev/{node}", check=False)
+    assert machine.read(f"{md}/mismatch_cnt") == "0", (one.name, point)
+    for more in ([], ["--offset=8m"])[: 1 + one.more]:
+        machine.run(*FIO, f"--filename=/dev/{node}", "--verify_only", *more)
+    machine.run("mdadm", "--stop", f"/dev/{node}")
+
+
+@pytest.mark.guest
+def test_the_power_fails(rig: Callable[[Sequence[Shape]], Rig]) -> None:
+    some = arrays()
+    machine = rig([shape for one in some for shape in one.shapes])
+    rounds = [(at, at) for at in range(200)] if EVERY else [(11, 9), (14, 29)]
+    for points in rounds:
+        cut(machine, some, points)
+        if all(one.ended for one in some):
+            break
+    else:
+        assert not EVERY, "the last point was never met"

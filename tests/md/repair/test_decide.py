@@ -1,0 +1,250 @@
+"""The next step, whatever is there: nothing is taken out that is needed, and all comes back."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blklab.md.repair.decide import (
+    AddBitmap,
+    Done,
+    DropBitmap,
+    PutBack,
+    ReAdd,
+    Remove,
+    SetAside,
+    Step,
+    Stop,
+    Take,
+    Wait,
+    after,
+    decide,
+    outlives,
+)
+from blklab.md.repair.state import Lists, SeatState, State, Where
+from blklab.md.repair.task import Seat, Spare, Task
+
+LEVELS = [("raid1", 2, 0), ("raid1", 3, 0), ("raid10", 4, 0x102), ("raid5", 3, 2), ("raid6", 4, 2)]
+
+
+def task_of(level: str = "raid1", disks: int = 2, layout: int = 0) -> Task:
+    seats = tuple(Seat(at, f"device{at}", f"/dev/sd{at}") for at in range(disks))
+    return Task("uuid", "/dev/md0", level, disks, layout, seats)
+
+
+def state_of(task: Task, **now: Any) -> State:
+    seats = tuple(
+        SeatState(seat.device, seat.path, Where.IN_SYNC, Lists.EMPTY, seat.slot)
+        for seat in task.seats
+    )
+    return State(**{"seats": seats, "bitmap": True, "degraded": 0, **now})
+
+
+def changed(state: State, at: int, **now: Any) -> State:
+    seats = list(state.seats)
+    seats[at] = replace(seats[at], **now)
+    missing = sum(seat.where is not Where.IN_SYNC for seat in seats)
+    return replace(state, seats=tuple(seats), degraded=missing)
+
+
+def played(state: State, task: Task) -> tuple[list[Step], State, Task]:
+    steps: list[Step] = []
+    while not steps or not isinstance(steps[-1], Done | Stop):
+        steps.append(decide(state, task))
+        state, task = after(steps[-1], state, task)
+        assert len(steps) < 200
+    return steps, state, task
+
+
+@pytest.mark.parametrize(("level", "disks", "layout"), LEVELS)
+@pytest.mark.parametrize("bitmap", [True, False])
+@pytest.mark.parametrize("spare", [True, False])
+def test_a_sound_array(level: str, disks: int, layout: int, bitmap: bool, spare: bool) -> None:
+    task = task_of(level, disks, layout)
+    spares = {"spare": "/dev/sdz"} if spare else {}
+    before = state_of(task, bitmap=bitmap, spares=spares)
+    steps, state, _ = played(before, task)
+    assert all(seat.lists is Lists.NONE for seat in state.seats)
+    assert replace(state, seats=before.seats) == before
+    cycle = [Take, Remove, ReAdd, Wait] * disks
+    wanted: list[type] = [*[SetAside] * spare, *[AddBitmap] * (not bitmap), *cycle]
+    wanted += [*[PutBack] * spare, *[DropBitmap] * (not bitmap), Done]
+    assert [type(step) for step in steps] == wanted
+
+
+def test_nothing_to_do() -> None:
+    task = task_of()
+    state = state_of(task)
+    seats = tuple(replace(seat, lists=Lists.NONE) for seat in state.seats)
+    assert decide(replace(state, seats=seats), task) == Done()
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"lists": Lists.ENTRIES}, "has bad blocks"),
+    ({"lists": Lists.UNKNOWN}, "cannot be read"),
+    ({"erring": True}, "a write to /dev/sd1 failed"),
+    ({"where": Where.FAULTY}, "is faulty, and not because of us"),
+    ({"where": Where.OUT}, "is out, and not because of us"),
+    ({"where": Where.GONE}, "is gone, and not because of us"),
+    ({"where": Where.REBUILDING}, "is being rebuilt, not by us"),
+]
+
+
+@pytest.mark.parametrize(("seat", "reason"), REFUSED)
+def test_one_member_in_trouble_and_none_is_taken(seat: dict[str, Any], reason: str) -> None:
+    task = task_of("raid6", 4, 2)
+    step = decide(changed(state_of(task), 1, **seat), task)
+    assert isinstance(step, Stop)
+    assert reason in step.reason
+
+
+@pytest.mark.parametrize("mode", ["readonly", "read-auto", "inactive", "broken", "suspended", ""])
+def test_an_array_that_does_not_run(mode: str) -> None:
+    task = task_of()
+    assert isinstance(decide(state_of(task, mode=mode), task), Stop)
+
+
+def test_what_md_is_at_is_waited_for() -> None:
+    task = task_of()
+    assert decide(state_of(task, sync="check"), task) == Wait()
+    assert isinstance(decide(state_of(task, sync="frozen"), task), Stop)
+
+
+@pytest.mark.parametrize("layout", [0x101, 0x103])
+def test_copies_decide_what_raid10_outlives(layout: int) -> None:
+    task = task_of("raid10", 4, layout)
+    step = decide(state_of(task), task)
+    assert isinstance(step, Stop if layout == 0x101 else Take)
+
+
+def test_the_last_one_in_sync() -> None:
+    task = task_of("raid1", 1)
+    step = decide(state_of(task), task)
+    assert isinstance(step, Stop)
+    assert "the last that is in sync" in step.reason
+
+
+def taken(at: int = 0, **now: Any) -> tuple[State, Task]:
+    task = replace(task_of("raid5", 3, 2), taken=f"device{at}", bitmap_added=True)
+    return changed(state_of(task), at, **now), task
+
+
+def test_a_list_that_got_entries_meanwhile_is_kept() -> None:
+    state, task = taken(where=Where.OUT, lists=Lists.ENTRIES)
+    assert decide(state, task) == ReAdd("device0", "/dev/sd0", without_list=False)
+
+
+def test_so_is_that_of_a_member_whose_sources_have_bad_blocks() -> None:
+    # Without a list it could not be rebuilt: md stops where a source cannot be read.
+    state, task = taken(where=Where.OUT)
+    state = changed(state, 1, lists=Lists.ENTRIES)
+    assert decide(state, task) == ReAdd("device0", "/dev/sd0", without_list=False)
+
+
+def test_and_that_of_a_suspect() -> None:
+    state, task = taken(where=Where.OUT)
+    assert decide(state, task) == ReAdd("device0", "/dev/sd0", without_list=True)
+    assert decide(state, replace(task, suspect=True)) == ReAdd("device0", "/dev/sd0", False)
+
+
+def test_our_member_comes_back_though_another_one_fails() -> None:
+    state, task = taken(where=Where.OUT)
+    state = changed(state, 2, where=Where.FAULTY)
+    assert isinstance(decide(state, task), ReAdd)
+    state = changed(state, 0, where=Where.IN_SYNC)
+    step = decide(state, task)
+    assert isinstance(step, Stop)
+    assert "/dev/sd2 is faulty" in step.reason
+
+
+def test_a_member_that_fails_while_it_is_rebuilt_is_left_to_people() -> None:
+    state, task = taken(where=Where.FAULTY)
+    assert isinstance(decide(state, task), Remove)
+    task = replace(task, returned=True)
+    step = decide(state, task)
+    assert isinstance(step, Stop)
+    assert "has failed for real" in step.reason
+    # The spare, if there was one, is what helps now.
+    task = replace(task, spares=(Spare("spare", "/dev/sdz"),))
+    assert decide(replace(state, set_aside={"spare": "/dev/sdz"}), task) == PutBack(
+        "spare", "/dev/sdz"
+    )
+
+
+def test_a_disk_that_was_replaced_meanwhile() -> None:
+    state, task = taken(where=Where.GONE)
+    step = decide(replace(state, degraded=0, strangers=True), task)
+    # The bitmap that we added goes first.
+    assert step == DropBitmap()
+    step = decide(replace(state, degraded=0, strangers=True, bitmap=False), task)
+    assert isinstance(step, Stop)
+    assert "another disk has its place" in step.reason
+
+
+def test_a_list_that_does_not_go_is_not_tried_again() -> None:
+    task = replace(task_of(), tried=frozenset({"device1"}))
+    state = changed(state_of(task), 0, lists=Lists.NONE)
+    step = decide(state, task)
+    assert isinstance(step, Stop)
+    assert "still has a list" in step.reason
+
+
+events = st.sampled_from(["step", "step", "step", "fail", "entries", "erring", "crash", "back"])
+
+
+@given(st.sampled_from(LEVELS), st.booleans(), st.booleans(), st.lists(events), st.data())
+def test_whatever_happens(  # noqa: PLR0912
+    kind: tuple[str, int, int], bitmap: bool, spare: bool, happens: list[str], data: st.DataObject
+) -> None:
+    task = task_of(*kind)
+    state = state_of(task, bitmap=bitmap, spares={"spare": "/dev/sdz"} if spare else {})
+    real = False
+    for event in [*happens, *["step"] * 60]:
+        at = data.draw(st.integers(0, kind[1] - 1)) if event not in {"step", "crash"} else 0
+        seat = state.seats[at]
+        if event == "fail" and outlives(task, state) and seat.where is Where.IN_SYNC:
+            state, real = changed(state, at, where=Where.FAULTY), True
+        elif event == "entries" and seat.where is Where.IN_SYNC:
+            state, real = changed(state, at, lists=Lists.ENTRIES), True
+        elif event == "erring" and seat.where is Where.IN_SYNC:
+            state, real = changed(state, at, erring=True), True
+        elif event == "back" and seat.device == task.taken and seat.where is Where.OUT:
+            # As udev and mdadm do when a machine is booted.
+            state = changed(state, at, where=Where.IN_SYNC)
+        elif event == "crash":
+            # What was done last may not have been written down.
+            task = replace(task, returned=False)
+        elif event == "step":
+            step = decide(state, task)
+            if isinstance(step, Take):
+                assert outlives(task, state) >= 1
+                assert state.bitmap
+                assert not state.spares
+                assert all(one.where is Where.IN_SYNC for one in state.seats)
+                assert not any(one.lists is Lists.ENTRIES or one.erring for one in state.seats)
+            if isinstance(step, ReAdd) and step.without_list:
+                assert not any(one.lists is Lists.ENTRIES for one in state.seats)
+            if isinstance(step, DropBitmap):
+                assert not state.degraded
+            if isinstance(step, Done | Stop):
+                break
+            before = state
+            state, task = after(step, state, task)
+            if isinstance(step, Wait):
+                # What failed for real is not mended by waiting.
+                missing = sum(one.where is not Where.IN_SYNC for one in state.seats)
+                state = replace(state, degraded=missing)
+                assert state != before or before.sync != "idle"
+            if task.taken and state.seat(task.taken).where is Where.IN_SYNC:
+                task = replace(task, taken="", returned=False, suspect=False)
+    else:
+        raise AssertionError("it goes on for ever")
+    ours = [one for one in state.seats if one.device == task.taken]
+    assert all(one.where in {Where.IN_SYNC, Where.FAULTY} for one in ours)
+    assert not state.set_aside
+    if not real:
+        assert step == Done()
+        assert all(one.lists is Lists.NONE for one in state.seats)
+        assert state.bitmap == bitmap
