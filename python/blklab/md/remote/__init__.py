@@ -42,8 +42,9 @@ def audited(name: str, data: bytes) -> Host:
         found = seen(parse(data))
     except BlklabError as error:
         return Host(name, failure=str(error))
-    except OSError as error:
-        return Host(name, failure=f"what was seen cannot be laid out here: {error.strerror}")
+    except (OSError, UnicodeError) as error:  # a full disk; a locale without the names' letters
+        reason = getattr(error, "strerror", None) or error
+        return Host(name, failure=f"what was seen cannot be laid out here: {reason}")
     if found.unseen and not found.arrays:
         return Host(name, failure=f"nothing could be seen: {found.unseen[0]}")
     return Host(name, found, tuple(findings(found)))

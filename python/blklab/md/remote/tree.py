@@ -60,7 +60,7 @@ def _tree(found: Stream) -> Iterator[Elsewhere]:
         for path in (*found.directories, *found.links.values()):
             place(path).mkdir(exist_ok=True)
         for path, content in found.files.items():
-            place(path).write_text(content, errors="surrogateescape")
+            place(path).write_bytes(content.encode(errors="surrogateescape"))
         for path, target in found.links.items():
             place(path).symlink_to(top / target[1:])
         for path in found.unread:
