@@ -14,7 +14,7 @@ from blklab.md.superblocks import SECTOR
 HEADER: Final = "blklab-probe 1"
 
 MOST_BYTES: Final = 64 << 20
-"""Of a stream: a member takes 20 KiB of it usually, and 1 MiB at most."""
+"""Of a stream: a member takes a few KiB of it usually, and 1 MiB at most."""
 
 MOST_READ: Final = 256 << 20
 """Bytes of disks, when lines that were left out are there again."""
