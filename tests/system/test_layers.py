@@ -43,7 +43,6 @@ def test_two_arrays_on_one_disk(machine: Machine) -> None:
 
 
 def test_a_number_is_no_path(machine: Machine) -> None:
-    machine.device("sda", "8:0")
     assert node_of("8:0", machine.roots) is not None
     for name in (str(machine.root), "../../block/sda", "8:0/queue", ""):
         assert node_of(name, machine.roots) is None
