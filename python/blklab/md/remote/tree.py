@@ -6,14 +6,16 @@ import errno
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from blklab.md.inventory import inventory
-from blklab.md.model import Inventory
+from blklab.md.model import Geometry, Inventory, Software
+from blklab.md.reading import Reader
 from blklab.md.remote.stream import Disk, Stream
-from blklab.md.superblocks import reason
+from blklab.md.software import software
+from blklab.md.superblocks import Reading, reason
 from blklab.system.roots import Roots
 
 
@@ -22,8 +24,6 @@ class Elsewhere(Roots):
     """A machine that is not this one: none of its names means anything here."""
 
     top: Path = Path("/")
-    disks: Mapping[Path, str] = field(default_factory=dict)
-    """Devices of which something is known, and why they could not be read; empty if they could."""
 
     def shown(self, path: Path) -> str:
         """As it is called there."""
@@ -33,19 +33,42 @@ class Elsewhere(Roots):
         """Raises OSError: a file of that name here is another."""
         raise FileNotFoundError(errno.ENOENT, "is on another machine", str(name))
 
-    def refusal(self, device: Path) -> str:
-        """As dd said it there. A name that leads out of the tree is that of no device."""
-        return self.disks.get(device, "no such file or directory")
+
+class Seen(Reader):
+    """Answers from what was seen there, and from nothing else."""
+
+    def __init__(self, roots: Elsewhere, refusals: Mapping[Path, str], mdadm: str) -> None:
+        """`refusals`: devices that were looked at, and why they could not be read, if so."""
+        self._roots, self._refusals, self._mdadm = roots, refusals, mdadm
+
+    def superblocks(self, path: Path) -> Reading:
+        """As on the spot; a name that leads out of the tree is that of no device."""
+        refusal = self._refusal(path)
+        return Reading(failure=refusal) if refusal else super().superblocks(path)
+
+    def geometry(self, path: Path) -> tuple[Geometry | None, str]:
+        """As on the spot, of the device by its own name."""
+        if refusal := self._refusal(path):
+            return None, refusal
+        found, failure = super().geometry(path)
+        return found and replace(found, device=self._roots.shown(path)), failure
+
+    def software(self, roots: Roots) -> Software:
+        """As on the spot; mdadm was asked there."""
+        return software(roots, self._mdadm)
+
+    def _refusal(self, path: Path) -> str:
+        return self._refusals.get(path, "no such file or directory")
 
 
 def seen(found: Stream) -> Inventory:
     """Returns the arrays of the machine that a stream is of. Raises OSError if there is no room."""
-    with _tree(found) as roots:
-        return inventory(roots, found.mdadm)
+    with _tree(found) as (roots, refusals):
+        return inventory(roots, Seen(roots, refusals, found.mdadm))
 
 
 @contextmanager
-def _tree(found: Stream) -> Iterator[Elsewhere]:
+def _tree(found: Stream) -> Iterator[tuple[Elsewhere, dict[Path, str]]]:
     with (
         TemporaryDirectory(prefix="blklab-", ignore_cleanup_errors=True) as folder,
         ExitStack() as stack,
@@ -66,13 +89,14 @@ def _tree(found: Stream) -> Iterator[Elsewhere]:
         for path in found.unread:
             # It is there, and root, too, cannot read it.
             place(path).symlink_to("may-not-be-read")
-        disks = {}
+        refusals = {}
         for path, disk in found.disks.items():
             made = place(path)
-            disks[made] = reason(disk.refused.rpartition(": ")[2])
+            refusals[made] = reason(disk.refused.rpartition(": ")[2])
             if not disk.refused:
                 made.symlink_to(f"/proc/self/fd/{_file(disk, stack)}")
-        yield Elsewhere(proc=top / "proc", sys=top / "sys", dev=top / "dev", top=top, disks=disks)
+        roots = Elsewhere(proc=top / "proc", sys=top / "sys", dev=top / "dev", top=top)
+        yield roots, refusals
 
 
 def _file(disk: Disk, stack: ExitStack) -> int:
