@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.system.layers import Layer, layers
+from blklab.system.layers import Layer, layers, node_of
 from blklab.system.mounts import everywhere, mounts
 from blklab.system.roots import Roots, state_directory
 from tests.system.machine import Machine
@@ -40,6 +40,12 @@ def test_two_arrays_on_one_disk(machine: Machine) -> None:
     machine.device("sda2", "8:2", parent="sda")
     machine.device("md1", "9:1", slaves="sda2")
     assert tree(machine, "9:127", "9:1")["sda"] == ("disk", ("sda1", "sda2"), True)
+
+
+def test_a_number_is_no_path(machine: Machine) -> None:
+    assert node_of("8:0", machine.roots) is not None
+    for name in (str(machine.root), "../../block/sda", "8:0/queue", ""):
+        assert node_of(name, machine.roots) is None
 
 
 def test_what_is_unplugged_stays_without_a_place(machine: Machine) -> None:

@@ -22,14 +22,15 @@ PASSES = {"resync", "recover", "check", "repair", "reshape"}
 
 
 def inventory(roots: Roots, reader: Reader | None = None) -> Inventory:
-    """Returns every md array of this machine; whatever could not be seen is in it.
+    """Returns every md array of a machine; whatever could not be seen is in it.
 
     `reader` answers what sysfs does not: from the disks, unless it is another.
     """
     reader = reader or Reader()
     unseen = []
+    blocks, mdstat = (roots.shown(path) for path in (roots.sys / "block", roots.proc / "mdstat"))
     if not (roots.sys / "block").is_dir():
-        unseen.append(f"{roots.sys}/block is not there: no array can be seen")
+        unseen.append(f"{blocks} is not there: no array can be seen")
     mounted = everywhere(roots)
     arrays = [
         _array(entry.resolve(), mounted, roots, reader)
@@ -38,7 +39,7 @@ def inventory(roots: Roots, reader: Reader | None = None) -> Inventory:
     ]
     known = {array.name for array in arrays}
     unseen.extend(
-        f"{name}: {roots.proc}/mdstat has it, and {roots.sys}/block has not"
+        f"{name}: {mdstat} has it, and {blocks} has not"
         for name in _in_mdstat(roots)
         if name not in known
     )
@@ -120,6 +121,6 @@ def _parts(
         start = (number(text(at / "start")) or 0) * SECTOR if at != node else 0
         points = [mount.point for mount in mounted if mount.number == device.number]
         # Of arrays without chunks there is nothing to compare.
-        found, failure = reader.geometry(Path(device.path)) if chunked else (None, "")
+        found, failure = reader.geometry(roots.device(at.name)) if chunked else (None, "")
         reason = f"{device.path}: not seen: {failure}" if failure else ""
         yield Part(at.name, device.path, start, tuple(dict.fromkeys(points)), found), reason

@@ -58,8 +58,7 @@ def _member(directory: Path, uuid: str, roots: Roots, reader: Reader) -> ArrayMe
     name = directory.name.removeprefix("dev-")
     block = directory / "block"
     node = block.resolve() if block.exists() else None
-    # Slashes in names of devices (cciss/c0d0) are exclamation marks in sysfs.
-    path = roots.dev / (node.name if node else name).replace("!", "/")
+    path = roots.device(node.name if node else name)
     reading = reader.superblocks(path)
     superblock, leftovers = chosen(reading, uuid)
     known = text(directory / "bad_blocks")
@@ -74,7 +73,7 @@ def _member(directory: Path, uuid: str, roots: Roots, reader: Reader) -> ArrayMe
         unseen = "no superblock of this array is on it"
     return ArrayMember(
         name=node.name if node else name,
-        path=str(path),
+        path=roots.shown(path),
         slot=number(text(directory / "slot")),
         states=tuple((text(directory / "state") or "").replace(",", " ").split()),
         errors=number(text(directory / "errors")),

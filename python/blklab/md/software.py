@@ -25,16 +25,19 @@ TIMERS: Final = ("mdcheck_start.timer", "raid-check.timer")
 """Timers of systemd (mdadm's own, and Fedora's)."""
 
 
-def software(roots: Roots) -> Software:
-    """Returns what is installed and set here; starts `mdadm --version`, which does nothing else."""
+def software(roots: Roots, mdadm: str | None = None) -> Software:
+    """Returns what is installed and set; starts `mdadm --version`, which does nothing else.
+
+    Not if it is given what that said, on another machine.
+    """
     files = list(_config(roots))
     words = [line for _, content in files for line in _lines(content or "")]
     unread = any(content is None for _, content in files)
     return Software(
         kernel=version(text(roots.proc / "sys/kernel/osrelease") or ""),
-        mdadm=_mdadm(),
+        mdadm=_mdadm() if mdadm is None else version(mdadm),
         lists_off=_lists_off(words) or (None if unread else False),
-        config=", ".join(str(path) for path, _ in files),
+        config=", ".join(roots.shown(path) for path, _ in files),
         checked_by=", ".join(_checkers(roots)),
     )
 

@@ -141,7 +141,7 @@ def read(path: Path, offset: int = 0, size: int | None = None) -> Reading:
     try:
         found = json.loads(examine_md(path, offset, size))
     except BlklabError as error:
-        return Reading(failure=_reason(str(error), path))
+        return Reading(failure=reason(str(error).removeprefix(f"{path}: ")))
     except ValueError as error:  # a name with a NUL
         return Reading(failure=str(error))
     return Reading(
@@ -150,12 +150,12 @@ def read(path: Path, offset: int = 0, size: int | None = None) -> Reading:
     )
 
 
-def _reason(message: str, path: Path) -> str:
-    reason = message.removeprefix(f"{path}: ")
-    reason = reason.partition(" (os error")[0]
-    if reason.lower().startswith(("permission denied", "operation not permitted")):
+def reason(message: str) -> str:
+    """Returns why a device could not be read, for a message."""
+    plain = message.partition(" (os error")[0]
+    if plain.lower().startswith(("permission denied", "operation not permitted")):
         return "permission denied: as root more is seen"
-    return reason[:1].lower() + reason[1:]
+    return plain[:1].lower() + plain[1:]
 
 
 def _superblock(member: Mapping[str, Any]) -> Superblock:

@@ -40,11 +40,14 @@ def show(console: "Console", found: Inventory, findings: Sequence[Finding]) -> N
         console.print(Text("Not seen", style="bold"))
         for line in unseen:
             console.print(Text(f"• {printable(line)}", overflow="fold"))
-    counts = [
-        f"{sum(one.severity == severity for one in findings)} {severity}" for severity in SEVERITIES
-    ]
+    numbers = [f"{many} {severity}" for severity, many in counts(findings).items()]
     console.print()
-    console.print(Text(" · ".join(counts), style="dim"))
+    console.print(Text(" · ".join(numbers), style="dim"))
+
+
+def counts(findings: Sequence[Finding]) -> dict[str, int]:
+    """Returns how many findings there are of each severity."""
+    return {severity: sum(one.severity == severity for one in findings) for severity in SEVERITIES}
 
 
 def _findings(console: "Console", findings: Sequence[Finding]) -> None:
@@ -174,8 +177,6 @@ def as_dict(found: Inventory, findings: Sequence[Finding]) -> dict[str, Any]:
         "arrays": [array.as_dict() for array in found.arrays],
         "strays": [stray.as_dict() for stray in found.strays],
         "findings": [one.as_dict() for one in findings],
-        "counts": {
-            severity: sum(one.severity == severity for one in findings) for severity in SEVERITIES
-        },
+        "counts": counts(findings),
         "unseen": [*found.unseen, *(reason for array in found.arrays for reason in array.unseen)],
     }

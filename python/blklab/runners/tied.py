@@ -33,6 +33,7 @@ def started(
     directory: Path,
     *,
     apart: bool = False,
+    stdin: int = subprocess.DEVNULL,
     descriptors: Sequence[int] = (),
 ) -> Iterator[tuple[Process, list[int]]]:
     """Runs a command for the block, in a session of its own, and stops it should it be left early.
@@ -47,7 +48,7 @@ def started(
             process = subprocess.Popen(
                 command(arguments),
                 cwd=directory,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=pipes[0][1],
                 stderr=pipes[-1][1],
                 start_new_session=True,

@@ -111,7 +111,7 @@ def of_node(node: Path, roots: Roots, path: str | None = None) -> Device:
     sequence = text(disk / "diskseq")
     sectors = text(node / "size")
     return Device(
-        path=path or str(roots.dev / node.name.replace("!", "/")),
+        path=path or roots.shown(roots.device(node.name)),
         name=node.name,
         number=number,
         node=node,

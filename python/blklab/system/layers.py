@@ -44,6 +44,8 @@ def number_of(device: int) -> str:
 
 def node_of(number: str, roots: Roots) -> Path | None:
     """Returns the sysfs directory of `major:minor`, or None if there is no such device (now)."""
+    if not re.fullmatch(r"\d+:\d+", number, re.A):
+        return None  # of another machine it may be anything, a path for one
     try:
         return (roots.sys / "dev/block" / number).resolve(strict=True)
     except OSError:
@@ -176,7 +178,7 @@ def loop_file_devices(node: Path, roots: Roots) -> set[str]:
     if backing is None:
         return set()
     try:
-        status = Path(backing).stat()
+        status = roots.status(Path(backing))
         if stat.S_ISBLK(status.st_mode):
             return {number_of(status.st_rdev)}
     except OSError:
@@ -193,7 +195,7 @@ def filesystem_devices(directory: Path, roots: Roots, depth: int = 8) -> tuple[s
     And what could not be told, if anything. btrfs, overlayfs and others have device numbers that
     belong to no device: their mounts say what is beneath.
     """
-    number = number_of(directory.stat().st_dev)
+    number = number_of(roots.status(directory).st_dev)
     if (roots.sys / "dev/block" / number).exists():
         return {number}, ""
     mount = holding(directory, roots, number)
@@ -222,7 +224,7 @@ def mounted_devices(mount: Mount, roots: Roots) -> set[str]:
     for part in mount.source.split(":") if mount.source.startswith("/dev/") else []:
         source = Path(part)
         try:
-            status = source.stat()
+            status = roots.status(source)
             if stat.S_ISBLK(status.st_mode):
                 found.add(number_of(status.st_rdev))
                 continue

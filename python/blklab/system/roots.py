@@ -1,4 +1,6 @@
-"""Where the kernel's filesystems and blklab's own state are: elsewhere in tests."""
+"""Where the kernel's filesystems and blklab's own state are: elsewhere in tests, and of machines
+that are only seen from afar.
+"""
 
 import os
 from dataclasses import dataclass, field
@@ -32,6 +34,22 @@ class Roots:
     def udev(self) -> Path:
         """Udev's database, /run/udev/data; it may not exist (containers, rescue systems)."""
         return self.dev.parent / "run/udev/data"
+
+    def device(self, name: str) -> Path:
+        """Returns where the device of a name of the kernel's is."""
+        # Slashes in names of devices (cciss/c0d0) are exclamation marks in sysfs.
+        return self.dev / name.replace("!", "/")
+
+    def shown(self, path: Path) -> str:
+        """Returns what the machine itself calls a file, to be shown and named in commands."""
+        return str(path)
+
+    def status(self, name: Path) -> os.stat_result:
+        """Asks what is behind a name that the machine itself uses (mounts, swap, loop devices).
+
+        Raises OSError: it is gone, or of a machine that is not this one.
+        """
+        return name.stat()
 
 
 def text(path: Path) -> str | None:

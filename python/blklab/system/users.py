@@ -64,7 +64,7 @@ def _related(device: Device, roots: Roots) -> dict[str, Path]:
     waiting = [device.node]
     while waiting:
         backing = loop_file(waiting.pop())
-        number = _block_device(Path(backing)) if backing else None
+        number = _block_device(Path(backing), roots) if backing else None
         node = node_of(number, roots) if number else None
         if number and node and number not in found:
             found[number] = node
@@ -72,9 +72,9 @@ def _related(device: Device, roots: Roots) -> dict[str, Path]:
     return found
 
 
-def _block_device(path: Path) -> str | None:
+def _block_device(path: Path, roots: Roots) -> str | None:
     try:
-        status = path.stat()
+        status = roots.status(path)
     except OSError:
         return None
     return number_of(status.st_rdev) if stat.S_ISBLK(status.st_mode) else None
@@ -118,7 +118,7 @@ def _swapping(device: Device, related: dict[str, Path], roots: Roots) -> Iterato
         if not line.split():
             continue
         path = Path(unescaped(line.split()[0]))
-        number = _block_device(path)
+        number = _block_device(path, roots)
         if number is None and path.parent == Path("/dev"):
             number = text(roots.sys / "class/block" / path.name / "dev")
         if number and (name := _reached(number, related, device, roots)):
@@ -139,21 +139,21 @@ def _looped(related: dict[str, Path], roots: Roots) -> Iterator[str]:
 
     A file may have several names (hard links): it is told by its inode.
     """
-    mine = {_inode(path) for node in related.values() if (path := loop_file(node))} - {None}
+    mine = {_inode(path, roots) for node in related.values() if (path := loop_file(node))} - {None}
     for loop in entries(roots.sys / "block"):
         backing = loop_file(loop)
         if backing is None or loop.resolve() in related.values():
             continue
-        number = _block_device(Path(backing))
+        number = _block_device(Path(backing), roots)
         if number in related:
             yield f"{name_of(number, roots)} is the file of {loop.name}"
-        elif mine and _inode(backing) in mine:
+        elif mine and _inode(backing, roots) in mine:
             yield f"its file is that of {loop.name} as well"
 
 
-def _inode(path: str) -> tuple[int, int] | None:
+def _inode(path: str, roots: Roots) -> tuple[int, int] | None:
     try:
-        status = Path(path).stat()
+        status = roots.status(Path(path))
     except OSError:
         return None
     return status.st_dev, status.st_ino
@@ -174,7 +174,7 @@ def openers(device: Device, roots: Roots) -> list[Opener]:
         if not process.name.isdigit() or int(process.name) == os.getpid():
             continue
         for descriptor in entries(process / "fd"):
-            name = _opened(descriptor, numbers)
+            name = _opened(descriptor, numbers, roots)
             if name:
                 flags = re.search(
                     r"^flags:\s*([0-7]+)", text(process / "fdinfo" / descriptor.name) or "", re.M
@@ -186,12 +186,12 @@ def openers(device: Device, roots: Roots) -> list[Opener]:
     return found
 
 
-def _opened(descriptor: Path, numbers: dict[str, str]) -> str | None:
+def _opened(descriptor: Path, numbers: dict[str, str], roots: Roots) -> str | None:
     try:
         # Asking for the state of any file could hang, on a dead NFS server for one.
         if "/dev/" not in os.readlink(descriptor):  # noqa: PTH115
             return None
     except OSError:
         return None
-    number = _block_device(descriptor)
+    number = _block_device(descriptor, roots)
     return numbers.get(number) if number else None

@@ -1,5 +1,6 @@
 """The audit against mdadm: real arrays of a real kernel, whose members' ends are read here."""
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -11,10 +12,14 @@ import pytest
 from blklab.md import images, inventory
 from blklab.md.audit import findings
 from blklab.md.model import Array, Inventory
+from blklab.md.remote.stream import parse
+from blklab.md.remote.tree import seen
+from blklab.report import arrays as report
 from blklab.runners.lab.image import Image
 from blklab.runners.lab.machine.boot import Machine as Guest
 from blklab.runners.lab.machine.boot import boot
 from blklab.runners.lab.machine.disks import Shape
+from tests.md.remote.conftest import probe
 from tests.runners.lab.arrays import names
 from tests.system.machine import Machine
 
@@ -68,6 +73,8 @@ class Made:
     """Of sysfs and disks as they were while the arrays were running."""
     offline: Inventory
     """Of the disks when they were stopped."""
+    machine: Path
+    """Where the files are that `live` was read of."""
 
 
 SHAPES = {
@@ -115,7 +122,8 @@ def _made(guest: Guest, shapes: dict[str, list[Shape]], root: Path) -> Made:
     paths = [Path(name) for some in members.values() for name in some]
     (root / "live").mkdir()
     _copied(guest, shapes, members, root / "live")
-    live = inventory.inventory(_machine(root, members, attributes).roots)
+    machine = _machine(root, members, attributes)
+    live = inventory.inventory(machine.roots)
     for name in members:
         agent.run(["mdadm", "--stop", f"/dev/{name}"])
     examine = {str(one): agent.run(["mdadm", "--examine", f"/dev/{one}"]).stdout for one in paths}
@@ -127,7 +135,7 @@ def _made(guest: Guest, shapes: dict[str, list[Shape]], root: Path) -> Made:
     _copied(guest, shapes, members, root / "stopped")
     offline = images.inventory([root / "stopped" / one for one in paths])
     said = {name: ran.stdout + ran.stderr for name, ran in listed.items()}
-    return Made(members, detail, examine, said, attributes, live, offline)
+    return Made(members, detail, examine, said, attributes, live, offline, machine.root)
 
 
 def _copied(
@@ -261,6 +269,18 @@ def test_and_of_running_arrays(made: Made) -> None:
         assert ("degraded" in field_of(text, "State")) == bool(array.degraded)
         assert (field_of(text, "Intent Bitmap") == "Internal") == array.bitmap
         assert not array.unseen or all("/dev/md" in line for line in array.unseen)
+
+
+@pytest.mark.guest
+def test_the_probe_sees_as_much(made: Made) -> None:
+    there = seen(parse(probe(made.machine)))
+    told = [
+        json.dumps(report.as_dict(one, findings(one)), indent=1).replace(f"{made.machine}/", "/")
+        for one in (made.live, there)
+    ]
+    # mdadm was asked here; there it is not installed.
+    assert len(there.arrays) == len(WANTED)
+    assert told[0].partition('"arrays"')[2] == told[1].partition('"arrays"')[2]
 
 
 @pytest.mark.guest

@@ -1,4 +1,4 @@
-"""`blklab md`: the arrays of this machine."""
+"""`blklab md`: arrays, of this machine and of others."""
 
 import click
 
@@ -8,6 +8,7 @@ COMMANDS = {
     "audit": Entry("blklab.cli.md.audit:audit", "Say what is wrong or risky with arrays"),
     "fix": Entry("blklab.cli.md.fix:fix", "Repair arrays: take bad-block lists away"),
     "watch": Entry("blklab.cli.md.watch:watch", "Export arrays to Prometheus"),
+    "probe": Entry("blklab.cli.md.probe:probe", "Print the script that looks at other machines"),
 }
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from blklab.cli.common import emit, json_option
+from blklab.cli.common import emit, json_option, progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +20,29 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="A member's image, or a device of another machine, instead of this machine; repeatable.",
 )
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="HOST",
+    help="A machine to be asked over ssh, as your ssh knows it; repeatable.",
+)
+@click.option(
+    "--probed",
+    multiple=True,
+    metavar="FILE",
+    help="What the script of `blklab md probe` printed on a machine, - for stdin; repeatable.",
+)
 @click.argument("more", nargs=-1, metavar="")
+@click.option("--sudo", is_flag=True, help="With --host: run as root there, by `sudo -n`.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --host: how long a host is waited for.",
+)
 @click.option(
     "--severity",
     type=click.Choice(["critical", "warning", "note"]),
@@ -29,12 +51,27 @@ if TYPE_CHECKING:
     help="End with status 1 if something is found that is as bad as this or worse.",
 )
 @json_option
-def audit(*, images: tuple[str, ...], more: tuple[str, ...], severity: str, as_json: bool) -> None:
+def audit(
+    *,
+    images: tuple[str, ...],
+    hosts: tuple[str, ...],
+    probed: tuple[str, ...],
+    more: tuple[str, ...],
+    sudo: bool,
+    timeout: float,
+    severity: str,
+    as_json: bool,
+) -> None:
     """Say what is wrong or risky with the md arrays of this machine, bad-block lists first.
 
     Nothing is changed, and no array is touched: sysfs and superblocks are read, and the commands
     that mend something are printed for you to judge. As root more is seen; what was not seen is
     said. With --image, arrays are put together from images of their members.
+
+    With --host, other machines are asked instead, eight at a time, with your own ssh
+    configuration, keys and agent. Nothing is installed there: a script goes to `sh` by way of
+    stdin, reads, and prints (`blklab md probe` shows it). ssh asks for no password, since several
+    would ask at once. Of several machines, those with nothing as bad as --severity have one line.
 
     \b
     Examples:
@@ -42,9 +79,13 @@ def audit(*, images: tuple[str, ...], more: tuple[str, ...], severity: str, as_j
       blklab md audit --severity critical --json
       blklab md audit --image sda1.img --image sdb1.img
       blklab md audit --image /media/backup/*.img
+      blklab md audit --host web1 --host root@web2 --host ssh://db:2222
+      blklab md audit --sudo --host web1 web2 web3
+      blklab md audit --probed fleet/*.probe
 
     \b
-    Exit status: 0 nothing as bad as --severity, 1 something, 3 nothing could be seen.
+    Exit status: 0 nothing as bad as --severity, 1 something, 3 nothing, or not every host, could
+    be seen.
     """
     from blklab.errors import EnvironmentLacks, UsageError
     from blklab.md import audit as rules
@@ -53,8 +94,22 @@ def audit(*, images: tuple[str, ...], more: tuple[str, ...], severity: str, as_j
     from blklab.report import arrays as report
     from blklab.system.roots import Roots
 
-    if more and not images:
+    ways = [
+        way
+        for way, given in (("--image", images), ("--host", hosts), ("--probed", probed))
+        if given
+    ]
+    if len(ways) > 1:
+        raise UsageError(f"{ways[0]} and {ways[1]}: expected one of them")
+    if more and not ways:
         raise UsageError(f"{more[0]}: to look at images say --image {more[0]}")
+    if sudo and not hosts:
+        raise UsageError("--sudo: it goes with --host; here, run blklab itself with sudo")
+    worst = rules.SEVERITIES.index(severity)
+    if hosts or probed:
+        names = list(dict.fromkeys((*hosts, *probed, *more)))
+        _fleet(names, worst, as_json, timeout=timeout if hosts else None, sudo=sudo)
+        return
     paths = [Path(name) for name in (*images, *more)]
     found = offline.inventory(paths) if paths else machine.inventory(Roots())
     if found.unseen and not found.arrays and all(stray.unseen for stray in found.strays):
@@ -70,5 +125,31 @@ def audit(*, images: tuple[str, ...], more: tuple[str, ...], severity: str, as_j
         report.show(console, found, findings)
 
     emit(report.as_dict(found, findings), as_json, draw)
-    if any(one.rank <= rules.SEVERITIES.index(severity) for one in findings):
+    if any(one.rank <= worst for one in findings):
         raise Exit(1)
+
+
+def _fleet(
+    names: list[str], worst: int, as_json: bool, *, timeout: float | None, sudo: bool
+) -> None:
+    """Audits other machines: over ssh, or those whose probes' output is in files."""
+    from blklab.md.remote import read, ssh
+    from blklab.report import fleet as report
+
+    if timeout is None:
+        found = [read(name) for name in names]
+    else:
+        found = []
+        with progress("Asking hosts", total=len(names)) as tell:
+            for host in ssh.hosts(names, sudo=sudo, timeout=timeout):
+                found.append(host)
+                tell(len(found))
+
+    def draw(console: "Console") -> None:
+        report.show(console, found, worst)
+
+    emit(report.as_dict(found), as_json, draw)
+    if any(one.rank <= worst for host in found for one in host.findings):
+        raise Exit(1)
+    if any(host.failure for host in found):
+        raise Exit(3)

@@ -1,0 +1,63 @@
+"""Arrays of other machines, over ssh or out of what a probe printed there."""
+
+import sys
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from blklab.errors import BlklabError
+from blklab.md.audit import Finding, findings
+from blklab.md.model import Inventory
+from blklab.md.remote.stream import MOST_BYTES, parse
+from blklab.md.remote.tree import seen
+
+__all__ = ["PROBE", "Host", "audited", "read"]
+
+PROBE: Final = Path(__file__).with_name("probe.sh")
+"""The script that is run there."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine, and what was seen of it."""
+
+    name: str
+    """As the user gave it."""
+    inventory: Inventory | None = None
+    findings: tuple[Finding, ...] = ()
+    failure: str = ""
+    """Why nothing could be seen, in a line; empty if something was."""
+
+    @property
+    def unseen(self) -> bool:
+        """Whether something was not seen."""
+        known = self.inventory
+        return known is None or bool(known.unseen) or any(one.unseen for one in known.arrays)
+
+
+def audited(name: str, data: bytes) -> Host:
+    """Returns what is found on a machine whose probe has printed `data`; raises nothing."""
+    try:
+        found = seen(parse(data))
+    except BlklabError as error:
+        return Host(name, failure=str(error))
+    except (OSError, UnicodeError) as error:  # a full disk; a locale without the names' letters
+        reason = getattr(error, "strerror", None) or error
+        return Host(name, failure=f"what was seen cannot be laid out here: {reason}")
+    if found.unseen and not found.arrays:
+        return Host(name, failure=f"nothing could be seen: {found.unseen[0]}")
+    return Host(name, found, tuple(findings(found)))
+
+
+def read(name: str) -> Host:
+    """Returns what is found in a file that a probe's output was kept in, or, of `-`, in stdin.
+
+    Raises nothing.
+    """
+    try:
+        with Path(name).open("rb") if name != "-" else nullcontext(sys.stdin.buffer) as file:
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        return Host(name, failure=getattr(error, "strerror", None) or str(error))
+    return audited(name, data)

@@ -1,0 +1,158 @@
+"""Hosts over ssh: one that fails stops no other, and says why in a line."""
+
+import getpass
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from blklab.errors import EnvironmentLacks, UsageError
+from blklab.md.remote import Host, ssh
+from tests.md.conftest import Arrays
+
+
+def asked(*names: str, sudo: bool = False, timeout: float = 60) -> list[Host]:
+    return list(ssh.hosts(names, sudo=sudo, timeout=timeout))
+
+
+@pytest.mark.parametrize("name", ["up", "noisy", "shared"])
+@pytest.mark.usefixtures("fleet")
+def test_a_host_that_can_be_seen(name: str) -> None:
+    (host,) = asked(name, timeout=20)
+    assert (host.name, host.failure) == (name, "")
+    assert {one.rule for one in host.findings} >= {"repair-corrupts", "bbl-entries"}
+    assert next(one for one in host.findings if one.commands).commands[0].endswith(" /dev/sda")
+
+
+@pytest.mark.parametrize(
+    ("name", "failure"),
+    [
+        ("denied", "denied: Permission denied (publickey)."),
+        ("shell-less", "sh: not found"),
+        ("mute", "no probe ran there: ssh ended with 255"),
+        ("torn", "what it printed is torn: Connection closed by remote host."),
+        ("nobody", "ssh: Could not resolve hostname nobody"),
+        ("up-bare", "nothing could be seen: /sys/block is not there: no array can be seen"),
+    ],
+)
+@pytest.mark.usefixtures("fleet")
+def test_hosts_that_cannot(name: str, failure: str) -> None:
+    before, host, after = asked("up", name, "up")
+    assert host == Host(name, failure=failure)
+    assert before == after
+    assert before.findings
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_host_that_hangs() -> None:
+    assert [one.failure.partition(":")[0] for one in asked("hung", timeout=1)] == [
+        "not done within 1 s"
+    ]
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_host_that_never_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh, "MOST_BYTES", 1 << 20)
+    (host,) = asked("flood")
+    assert host.failure == "it printed more than 1 MiB"
+
+
+def test_more_hosts_than_are_asked_at_once(fleet: Arrays) -> None:
+    names = [f"up{at}" for at in range(2 * ssh.AT_ONCE)]
+    for name in names:
+        (fleet.root / name).symlink_to(fleet.root)
+    assert [host.name for host in asked(*names)] == names
+
+
+def test_those_that_are_left_early_do_not_live_on(fleet: Arrays) -> None:
+    some = ssh.hosts(["up-empty", *["hung"] * 9], sudo=False, timeout=1000)
+    assert not next(some).failure
+    some.close()  # type: ignore[attr-defined]
+    log = (fleet.root / "ssh.log").read_text().splitlines()
+    assert len(log) <= 1 + ssh.AT_ONCE
+
+
+def test_what_ssh_is_told(fleet: Arrays) -> None:
+    asked("up", sudo=True)
+    (line,) = (fleet.root / "ssh.log").read_text().splitlines()
+    assert line.endswith(" -- up sudo -n sh -s")
+    assert line.startswith("-T -o BatchMode=yes -o ConnectTimeout=20 ")
+
+
+@pytest.mark.usefixtures("fleet")
+def test_sudo_that_wants_a_password() -> None:
+    assert [host.failure for host in asked("up", sudo=True)] == ["sudo: a password is required"]
+
+
+@pytest.mark.parametrize("name", ["-oProxyCommand=touch ran", "-", ""])
+def test_what_is_no_host(fleet: Arrays, name: str) -> None:
+    with pytest.raises(UsageError, match="is no name of a host"):
+        asked("up", name)
+    assert not (fleet.root / "ssh.log").exists()
+
+
+def test_without_ssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EnvironmentLacks, match="apt-get install openssh-client"):
+        asked("up")
+
+
+@pytest.fixture
+def server(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A real sshd that leads to a machine made of files; gives its name in the user's ssh."""
+    sshd = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
+    client = shutil.which("ssh")
+    if sshd is None or client is None:
+        pytest.skip("openssh-server or openssh-client is not installed")
+    folder = machine.root / "openssh"
+    folder.mkdir()
+    for key in ("host", "user"):
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
+        subprocess.run(words, check=True, timeout=60)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (folder / "sshd_config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\n"
+        f"AuthorizedKeysFile {folder}/user.pub\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
+        # Whatever is asked for, the script is read, and the machine made of files looked at.
+        f"ForceCommand sh -s -- {machine.root}\n"
+    )
+    (folder / "ssh_config").write_text(
+        f"Host made\n HostName 127.0.0.1\n Port {port}\n User {getpass.getuser()}\n"
+        f" IdentityFile {folder}/user\n IdentitiesOnly yes\n"
+        f" UserKnownHostsFile {folder}/known\n StrictHostKeyChecking accept-new\n"
+        " LocalForward 127.0.0.1:1 127.0.0.1:1\n RemoteCommand date\n RequestTTY yes\n"
+    )
+    # ssh looks for the user's configuration where passwd(5) says, not in $HOME.
+    wrapper = folder / "bin" / "ssh"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\nexec {client} -F {folder}/ssh_config "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:/usr/sbin:/usr/bin:/bin")
+    config = ["-f", str(folder / "sshd_config")]
+    tried = subprocess.run([sshd, *config, "-t"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"sshd does not run here: {tried.stderr.strip()}")
+    with subprocess.Popen([sshd, *config, "-D"]) as process:
+        try:
+            until = time.monotonic() + 60
+            while process.poll() is None and time.monotonic() < until:
+                with socket.socket() as probing:
+                    if probing.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.05)
+            yield "made"
+        finally:
+            process.terminate()
+
+
+def test_a_real_one(machine: Arrays, server: str) -> None:
+    machine.mirror("raid1-12-populated")
+    seen, gone = asked(server, "nobody.invalid")
+    assert seen.failure == ""
+    assert "bbl-entries" in {one.rule for one in seen.findings}
+    assert "nobody.invalid" in gone.failure

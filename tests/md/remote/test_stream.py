@@ -1,0 +1,175 @@
+"""What a hostile machine may print: it is refused, or does no harm."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from blklab.errors import BlklabError
+from blklab.md.remote import audited
+from blklab.md.remote.stream import parse
+from blklab.md.remote.tree import seen
+from tests.md.conftest import Arrays
+from tests.md.remote.conftest import probe
+
+
+def stream(*lines: str) -> bytes:
+    return "\n".join(["blklab-probe 1", *lines, "end", ""]).encode(errors="surrogateescape")
+
+
+def test_what_is_printed_around_it_does_not_count() -> None:
+    body = stream("file /proc/mdstat", " a", "", " b", "mdadm", " mdadm - v4.2 - 2021-12-30")
+    found = parse(b"Welcome!\nend\n" + body.replace(b"\n", b"\r\n") + b"Bye.\n")
+    assert found.files == {"/proc/mdstat": "a\nb"}
+    software = seen(found).software
+    assert software is not None
+    assert software.mdadm == (4, 2)
+
+
+def test_lines_that_od_leaves_out() -> None:
+    one = "0000000 01" + " 02" * 15
+    found = parse(
+        stream(
+            "disk /dev/sda", " sectors 8", " at 0", f" {one}", " *", " 0000048 ff ee", " 0000050"
+        )
+    )
+    disk = found.disks["/dev/sda"]
+    assert disk.size == 4096
+    assert disk.pieces == [(0, bytearray((b"\1" + b"\2" * 15) * 3 + b"\xff\xee"))]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "no output of the probe"),
+        (b"bash: sh: command not found\n", "no output of the probe"),
+        (b"blklab-probe 2\nend\n", "expected `blklab-probe 1`"),
+        (b"blklab-probe 1\nfile /proc/mdstat\n a", "torn"),
+        (b"blklab-probe 1\nfile /proc/mdstat\n end", "torn"),
+        (stream("file /etc/../root/.ssh/id_rsa"), "line 2 of its output: the path"),
+        (stream("file etc/passwd"), "the path"),
+        (stream("file /boot/x"), "the path"),
+        (stream("file /etc//x"), "the path"),
+        (stream("file /etc/\0"), "the path"),
+        (stream("file /etc/" + "x" * 256), "the path"),
+        (stream("file /sys" + "/x" * 1100), "the path"),
+        (stream("file /dev/sda"), "the path"),
+        (stream("link /sys/a", " /etc/passwd"), "the path '/etc/passwd'"),
+        (stream("link /sys/a", " ../../etc"), "the path"),
+        (stream("link /sys/a"), "0 targets"),
+        (stream("link /sys/a", " /sys/b", "file /sys/a/c"), "above something else, or linked to"),
+        (stream("link /sys/a", " /sys/b", "link /sys/b", " /sys/a"), "or linked to"),
+        (stream("link /sys/a", " /sys/a"), "or linked to"),
+        (stream("link /sys/a", " /sys/a/b"), "above something else"),
+        (stream("file /sys/a", "link /sys/a", " /sys/b"), "twice"),
+        (stream("run /sys/a"), "a record `run`"),
+        (stream("disk /dev/sda", " sectors 99999999999999999999"), "the number"),
+        (stream("disk /dev/sda", " at 0", " 0000016 00"), "offset 16 where 0 was expected"),
+        (stream("disk /dev/sda", " at 0", " 0000000 0g"), "bytes '0g'"),
+        (
+            stream("disk /dev/sda", " at 0", " 0000000" + " 01" * 16, " *", " 99999984"),
+            "offset 99999984",
+        ),
+        (stream("disk /dev/sda", *[" at 0"] * 3), "a third piece"),
+        (stream(*(f"directory /sys/{at}/{at}" for at in range(60000))), "more than 100,000"),
+    ],
+)
+def test_what_no_probe_prints(data: bytes, said: str) -> None:
+    with pytest.raises(BlklabError) as error:
+        parse(data)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+    assert said in audited("web1", data).failure
+
+
+def test_disks_are_not_let_grow_without_end() -> None:
+    lines = [" sectors 512", " at 0", " 0000000" + " 01" * 16, " *", " 0262144"]
+    disks = [line for at in range(1025) for line in (f"disk /dev/sd{at}", *lines)]
+    with pytest.raises(BlklabError, match="more than 256 MiB of disks"):
+        parse(stream(*disks))
+
+
+def test_a_disk_of_a_hundred_terabytes(machine: Arrays) -> None:
+    machine.mirror("raid1-12-populated")
+    data = probe(machine.root).replace(b" sectors 524288", b" sectors 214748364800")
+    (array,) = seen(parse(data)).arrays
+    assert [member.entries for member in array.members] == [5, 0]
+
+
+def test_no_name_leads_to_a_file_of_this_machine(machine: Arrays, tmp_path: Path) -> None:
+    machine.mirror("raid1-12-populated")
+    # A recorded member of this machine, for which a hostile one asks by every name it can give.
+    own = (machine.roots.dev / "sda").resolve()
+    ways = [str(own).replace("/", "!"), "x!" + "..!" * 12 + str(own)[1:].replace("/", "!")]
+    node = "/sys/devices/block/md0"
+    lines = ["directory /sys/block", "link /sys/block/md0", f" {node}"]
+    for name, value in {"array_state": "clean", "chunk_size": "65536", "level": "raid5"}.items():
+        lines += [f"file {node}/md/{name}", f" {value}"]
+    for way in ways:
+        assert not (tmp_path / "dev" / way).exists()
+        lines += [f"file {node}/md/dev-{way}/slot", " 0"]
+    lines += [f"file {node}/dev", f" {own.parent}", f"file {node}/loop/backing_file", f" {own}"]
+    lines += ["file /proc/self/mountinfo", f" 1 1 {own.parent} / / rw - btrfs {own} rw"]
+    lines += ["file /proc/swaps", " Filename", f" {own} file 1 0 1"]
+    touched = []
+    real = os.stat
+
+    def told(path: object, *rest: object, **more: object) -> os.stat_result:
+        touched.append(os.fspath(path) if isinstance(path, (str, Path)) else "")
+        return real(path, *rest, **more)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "stat", told)
+        (array,) = seen(parse(stream(*lines))).arrays
+    assert len(array.members) == 2
+    assert all(member.superblock is None for member in array.members)
+    assert all(member.unseen == "no such file or directory" for member in array.members)
+    assert touched
+    assert str(own) not in touched
+    assert str(own.parent) not in touched
+
+
+WORDS = st.sampled_from(
+    ["/sys", "/block", "/md0", "/md", "/dev-sda", "/dev", "/proc", "/etc", "/self", "/mountinfo",
+     "/..", "/.", "/", "/array_state", "/block", "/class", "/uuid", "/a\\b", "/!x", "/slot", "/dev"]
+)  # fmt: skip
+PATHS = st.lists(WORDS, min_size=1, max_size=6).map("".join)
+BODIES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [" clean", " 0", " sectors 8", " at 0", " 0000000 00", " *", " refused no"]
+        ),
+        PATHS.map(lambda path: f" {path}"),
+        st.text(max_size=8).map(lambda text: f" {text}"),
+    ),
+    max_size=4,
+)
+KINDS = st.sampled_from(["file", "link", "directory", "disk", "unread", "mdadm", "end", "x"])
+RECORDS = st.tuples(KINDS, PATHS, BODIES).map(lambda one: [f"{one[0]} {one[1]}", *one[2]])
+
+
+@given(st.lists(RECORDS, max_size=12))
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_is_printed_nothing_else_is_raised(records: list[list[str]]) -> None:
+    told = audited("web1", stream(*(line for record in records for line in record)))
+    assert bool(told.failure) == (told.inventory is None)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    machine = Arrays(tmp_path_factory.mktemp("machine"))
+    machine.mirror("raid1-12-populated")
+    return probe(machine.root)
+
+
+@given(st.data())
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+def test_nor_of_a_stream_that_was_changed(recorded: bytes, data: st.DataObject) -> None:
+    changed = bytearray(recorded)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(changed) - 1))
+        changed[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    told = audited("web1", bytes(changed))
+    assert bool(told.failure) == (told.inventory is None)
