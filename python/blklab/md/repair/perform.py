@@ -231,7 +231,7 @@ class Repair:
         yield from (words, words, plain)
         if not self._look().bitmap:
             yield ["--grow", "--bitmap=internal", array]
-            yield plain
+            yield from (words, plain)
         # That makes its superblock anew; with some kernels it does this, and fails.
         if not is_of_the_pair(software(self._roots)):
             yield commands.add(array, path)

@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import time
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -90,7 +91,10 @@ class Writes:
         listening, self._tell = os.pipe()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            self._guard = os.fork()
+            with warnings.catch_warnings():
+                # That there are threads is no harm: what the child does takes no locks.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                self._guard = os.fork()
             if not self._guard:
                 _guarded(listening, self._tell, high)
         finally:

@@ -1,0 +1,112 @@
+"""What is written down of a repair outlives blklab, and is not believed blindly."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blklab.errors import BlklabError
+from blklab.md.repair import journal
+from blklab.md.repair.task import Seat, Spare, Task
+from blklab.system.roots import Roots
+
+TASK = Task(
+    "0123:4567",
+    "/dev/md0",
+    "raid5",
+    3,
+    2,
+    tuple(Seat(at, f"device{at}", f"/dev/sd{at}") for at in range(3)),
+    (Spare("spare", "/dev/sd9"),),
+    bitmap_added=True,
+    taken="device1",
+    returned=True,
+    suspect=True,
+    tried=frozenset({"device0"}),
+)
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Roots:
+    return Roots(state=tmp_path / "state")
+
+
+def test_what_is_written_is_read(roots: Roots) -> None:
+    assert journal.left(roots) == []
+    journal.write(TASK, roots)
+    (path,) = journal.left(roots)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert journal.read(path) == TASK
+    journal.write(replace(TASK, taken=""), roots)
+    assert journal.read(path).taken == ""
+    journal.remove(TASK, roots)
+    assert journal.left(roots) == []
+    assert list(roots.state.iterdir()) == []
+
+
+DAMAGES: list[dict[str, Any]] = [
+    {"task": 2},
+    {"raid_disks": "3"},
+    {"raid_disks": True},
+    {"taken": "a device of no seat"},
+    {"taken": None},
+    {"seats": [{"slot": 0}]},
+    {"seats": 7},
+    {"bitmap_added": 1},
+    {"tried": [7]},
+    {"array": "/dev/md0\0"},
+    {"more": 1},
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=str)
+def test_a_damaged_one_is_not_acted_on(roots: Roots, damage: dict[str, Any]) -> None:
+    journal.write(TASK, roots)
+    (path,) = journal.left(roots)
+    path.write_text(json.dumps({**TASK.as_dict(), **damage}))
+    with pytest.raises(BlklabError, match="damaged, expected a repair that blklab began"):
+        journal.read(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
+def test_nor_is_rubbish(roots: Roots, content: bytes) -> None:
+    journal.write(TASK, roots)
+    (path,) = journal.left(roots)
+    path.write_bytes(content)
+    with pytest.raises(BlklabError, match="damaged"):
+        journal.read(path)
+
+
+def test_a_link_is_not_followed(roots: Roots, tmp_path: Path) -> None:
+    journal.write(TASK, roots)
+    (path,) = journal.left(roots)
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BlklabError, match=r"md-fix-.*: "):
+        journal.read(path)
+
+
+def test_only_one_repairs_an_array(roots: Roots) -> None:
+    with (
+        journal.held("0123", roots),
+        pytest.raises(BlklabError, match="another blklab"),
+        journal.held("0123", roots),
+    ):
+        pass
+    with journal.held("0123", roots), journal.held("4567", roots):
+        pass
+
+
+def test_nothing_is_begun_that_cannot_be_written_down(
+    roots: Roots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(BlklabError, match="No space left on device: nothing is changed"):
+        journal.write(TASK, roots)
+    assert journal.left(roots) == []

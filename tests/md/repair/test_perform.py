@@ -1,0 +1,216 @@
+"""Steps are done, and only what is then seen is believed: on a model of md that lies at will."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from blklab.cli import signals
+from blklab.errors import BlklabError
+from blklab.md.model import Software
+from blklab.md.repair import journal, perform
+from blklab.md.repair.decide import Done, Step, Stop
+from blklab.md.repair.mdadm import Said
+from blklab.md.repair.perform import Failed, Repair
+from blklab.md.repair.state import Lists, State, Where
+from blklab.md.repair.task import Task
+from blklab.system.roots import Roots
+from tests.md.repair.test_decide import changed, state_of, task_of
+
+
+class Model:
+    """An array of two disks, and an mdadm that does to it what it would."""
+
+    def __init__(self, roots: Roots) -> None:
+        self.roots = roots
+        self.state = state_of(task_of())
+        self.ran: list[str] = []
+        self.lies: set[str] = set()
+        """Options with which mdadm says that all went well, and does nothing."""
+        self.before: Callable[[str], None] = lambda _: None
+        self.known = Software(kernel=(6, 1), mdadm=(4, 2), lists_off=True, config="", checked_by="")
+
+    def run(self, *words: str) -> Said:
+        line = " ".join(words)
+        self.ran.append(line)
+        self.before(line)
+        option = next(word for word in words if word.startswith("--"))
+        if option in self.lies:
+            return Said(0, ("mdadm: re-added",))
+        if option == "--grow":
+            self.state = replace(self.state, bitmap=words[1] == "--bitmap=internal")
+            return Said(0, ())
+        at = int(words[2][-1])
+        match option:
+            case "--fail":
+                self.state = changed(self.state, at, where=Where.FAULTY)
+            case "--remove":
+                self.state = changed(self.state, at, where=Where.OUT)
+            case "--re-add":
+                lists = Lists.NONE if "--update=no-bbl" in words else self.state.seats[at].lists
+                self.state = changed(self.state, at, where=Where.IN_SYNC, lists=lists)
+            case "--add":
+                self.state = changed(self.state, at, where=Where.IN_SYNC, lists=Lists.NONE)
+        return Said(0, ())
+
+    def repair(self, **task: object) -> Done | Stop:
+        wanted = replace(task_of(), **task)  # type: ignore[arg-type]
+        return Repair(wanted, self.roots, lambda *_: None, lambda _: None).run()
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
+    made = Model(Roots(state=tmp_path / "state"))
+
+    def observe(_task: Task, _roots: Roots) -> State:
+        return made.state
+
+    monkeypatch.setattr(perform, "observe", observe)
+    monkeypatch.setattr(perform, "node_of", lambda *_: Path("/sys/block/md0"))
+    monkeypatch.setattr(perform, "with_lists", lambda *_: [])
+    monkeypatch.setattr(perform, "device_at", lambda *_: None)
+    monkeypatch.setattr(perform, "software", lambda _: made.known)
+    monkeypatch.setattr("blklab.md.repair.mdadm.run", made.run)
+    # Time flies, so that nothing is waited for.
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    ticks = iter(range(0, 10_000_000, 7))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(ticks)))
+    yield made
+
+
+def test_all_goes_well(model: Model) -> None:
+    assert model.repair() == Done()
+    assert model.ran == [
+        "/dev/md0 --fail /dev/sd0",
+        "/dev/md0 --remove /dev/sd0",
+        "/dev/md0 --re-add /dev/sd0 --update=no-bbl",
+        "/dev/md0 --fail /dev/sd1",
+        "/dev/md0 --remove /dev/sd1",
+        "/dev/md0 --re-add /dev/sd1 --update=no-bbl",
+    ]
+    assert journal.left(model.roots) == []
+
+
+def test_steps_are_told_before_they_are_done(model: Model) -> None:
+    told: list[tuple[Step, str]] = []
+    Repair(task_of(), model.roots, lambda *step: told.append(step), lambda _: None).run()
+    assert [words.removeprefix("mdadm ") for _, words in told if words] == model.ran
+
+
+def test_a_failure_that_does_not_come_about(model: Model) -> None:
+    model.lies = {"--fail"}
+    with pytest.raises(Failed, match="/dev/sd0 is not failed after mdadm /dev/md0 --fail"):
+        model.repair()
+    assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
+    # There is nothing to be mended: going on begins anew.
+    (path,) = journal.left(model.roots)
+    model.lies = set()
+    task = journal.read(path)
+    assert Repair(task, model.roots, lambda *_: None, lambda _: None).run() == Done()
+
+
+def test_a_list_that_stays_though_mdadm_says_otherwise(model: Model) -> None:
+    def stays(line: str) -> None:
+        if "--re-add" in line:
+            model.state = changed(model.state, 0, where=Where.IN_SYNC)
+            model.lies = {"--re-add"}
+
+    model.before = stays
+    outcome = model.repair()
+    assert isinstance(outcome, Stop)
+    assert "still has a list" in outcome.reason
+    # It was tried once, and the other member was left alone.
+    assert sum("--fail" in line for line in model.ran) == 1
+
+
+def test_a_member_that_cannot_be_re_added_is_added_as_a_new_one(model: Model) -> None:
+    model.lies = {"--re-add"}
+    model.repair()
+    assert model.ran[2:6] == [
+        "/dev/md0 --re-add /dev/sd0 --update=no-bbl",
+        "/dev/md0 --re-add /dev/sd0 --update=no-bbl",
+        "/dev/md0 --re-add /dev/sd0",
+        "/dev/md0 --add /dev/sd0",
+    ]
+    assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
+
+
+def test_but_not_where_that_would_spoil_it(model: Model) -> None:
+    model.lies = {"--re-add"}
+    model.known = replace(model.known, kernel=(6, 12))
+    with pytest.raises(Failed, match=r"sd0 is out of /dev/md0 and cannot be added again"):
+        model.repair()
+    assert not any("--add " in line for line in model.ran)
+    (path,) = journal.left(model.roots)
+    assert journal.read(path).taken == "device0"
+    model.lies = set()
+    assert Repair(journal.read(path), model.roots, lambda *_: None, lambda _: None).run() == Done()
+    assert journal.left(model.roots) == []
+
+
+def test_a_bitmap_that_somebody_took_away(model: Model) -> None:
+    def refused(line: str) -> None:
+        model.lies = set() if model.state.bitmap else {"--re-add"}
+        if "--remove" in line:
+            model.state = replace(model.state, bitmap=False)
+
+    model.before = refused
+    assert model.repair() == Done()
+    assert "--grow --bitmap=internal /dev/md0" in model.ran
+    assert not any("--add " in line for line in model.ran)
+
+
+def test_entries_that_come_up_while_a_member_is_taken_out(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked: list[bool] = []
+    monkeypatch.setattr(Repair, "_mark_all", lambda _: marked.append(True))
+
+    def written(line: str) -> None:
+        if "--fail" in line:
+            model.state = changed(model.state, 0, lists=Lists.ENTRIES)
+
+    model.before = written
+    outcome = model.repair()
+    assert isinstance(outcome, Stop)
+    assert marked == [True]
+    assert model.ran[2] == "/dev/md0 --re-add /dev/sd0"
+    assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
+
+
+def test_a_full_disk_keeps_no_member_out(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = journal.write
+
+    def full(task: Task, roots: Roots) -> None:
+        if model.state.degraded:
+            raise BlklabError("No space left on device")
+        write(task, roots)
+
+    monkeypatch.setattr(journal, "write", full)
+    assert model.repair() == Done()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_wait_until_the_member_is_back(model: Model, number: int) -> None:
+    def sent(line: str) -> None:
+        if "--fail" in line:
+            os.kill(os.getpid(), number)
+
+    model.before = sent
+    with signals.handled(), pytest.raises((KeyboardInterrupt, SystemExit)):
+        model.repair()
+    assert [line.split()[1] for line in model.ran] == ["--fail", "--remove", "--re-add"]
+    assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
+    (path,) = journal.left(model.roots)
+    model.before = lambda _: None
+    assert Repair(journal.read(path), model.roots, lambda *_: None, lambda _: None).run() == Done()
+
+
+def test_a_list_that_is_left_is_not_said_to_be_gone(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(perform, "with_lists", lambda *_: ["/dev/sd9"])
+    assert model.repair() == Stop("/dev/sd9 has a bad-block list")
