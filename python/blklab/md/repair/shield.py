@@ -1,17 +1,23 @@
 """Keeps signals waiting while a member is out of its array: it must come back first."""
 
 import signal
-from types import TracebackType
-from typing import Final, Self
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, Final, Self
 
-WAITING: Final = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+WAITING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Shield:
-    """Up or down; down, at the latest, when the block ends."""
+    """Up or down; down, at the latest, when the block ends.
+
+    Handlers are replaced: a mask would be that of one thread, and any other takes the signal. Only
+    the main thread may use it.
+    """
 
     def __init__(self) -> None:
-        self._before: set[signal.Signals] | None = None
+        self._before: dict[signal.Signals, Callable[..., Any] | int | None] = {}
+        self._came: list[int] = []
 
     def __enter__(self) -> Self:
         return self
@@ -26,12 +32,17 @@ class Shield:
 
     def up(self) -> None:
         """Has signals wait from now on."""
-        if self._before is None:
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, WAITING)
-            self._before = {one for one in before if isinstance(one, signal.Signals)}
+        if not self._before:
+            self._before = {number: signal.signal(number, self._wait) for number in WAITING}
 
     def down(self) -> None:
-        """Lets through what waited: that is raised here."""
-        if self._before is not None:
-            before, self._before = self._before, None
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        """Lets through what waited: what it raises is raised here."""
+        before, self._before = self._before, {}
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        came, self._came = self._came, []
+        for number in dict.fromkeys(came):
+            signal.raise_signal(number)
+
+    def _wait(self, number: int, _frame: FrameType | None) -> None:
+        self._came.append(number)
