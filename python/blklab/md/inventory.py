@@ -88,6 +88,7 @@ def _array(node: Path, mounted: list[Mount], roots: Roots, reader: Reader) -> Ar
         last_action=text(md / "last_sync_action"),
         mismatches=number(text(md / "mismatch_cnt")),
         bitmap=_bitmap(md),
+        repairing=reader.repairing(told.uuid if told else uuid, roots),
         reshaping=position not in {"none", "", None},
         parts=tuple(part for part, _ in parts),
         users=tuple(uses(device, roots)),

@@ -225,6 +225,8 @@ class Array:
     """Sectors that the last check found unlike."""
     bitmap: bool | None = None
     reshaping: bool = False
+    repairing: bool = False
+    """A repair that blklab began is not finished."""
     absent: tuple[int, ...] = ()
     """Offline: slots that have a member, of which nothing was given."""
     parts: tuple[Part, ...] = ()
@@ -282,6 +284,7 @@ class Array:
             "mismatch_sectors": self.mismatches,
             "bitmap": self.bitmap,
             "reshaping": self.reshaping,
+            "repairing": self.repairing,
             "slots_not_given": list(self.absent),
             "mounts": [mount for part in self.parts for mount in part.mounts],
             "filesystems": [part.geometry.as_dict() for part in self.parts if part.geometry],

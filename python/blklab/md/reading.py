@@ -4,8 +4,9 @@ from pathlib import Path
 
 from blklab.md import filesystems, software, superblocks
 from blklab.md.model import Geometry, Software
+from blklab.md.repair import journal
 from blklab.md.superblocks import Reading
-from blklab.system.roots import Roots
+from blklab.system.roots import Roots, text
 
 
 class Reader:
@@ -18,6 +19,10 @@ class Reader:
     def geometry(self, path: Path) -> tuple[Geometry | None, str]:
         """Returns what a filesystem believes, or why that could not be read."""
         return filesystems.geometry(path)
+
+    def repairing(self, uuid: str, roots: Roots) -> bool:
+        """Tells whether a repair of an array is written down here as unfinished."""
+        return text(journal.path_of(uuid, roots)) is not None
 
     def software(self, roots: Roots) -> Software | None:
         """Returns what is installed and set; None if that is not known."""

@@ -21,6 +21,7 @@ RULES: Final[tuple[Rule, ...]] = (
     bad_blocks.none,
     host.add_fails,
     redundancy.inactive,
+    redundancy.repairing,
     redundancy.degraded,
     redundancy.faulty,
     redundancy.events,

@@ -36,6 +36,18 @@ def degraded(array: Array, _host: Host) -> Iterator[Finding]:
     )
 
 
+def repairing(array: Array, _host: Host) -> Iterator[Finding]:
+    """A repair that was interrupted, and may have left a member out."""
+    if array.repairing:
+        yield say(
+            array,
+            "critical" if array.degraded else "warning",
+            "repair-unfinished",
+            "a repair that blklab began is not finished: unless it is running, go on with it",
+            command("blklab", "md", "fix", "--resume"),
+        )
+
+
 def is_spare(member: ArrayMember) -> bool:
     """Whether a member stands by."""
     if member.states:

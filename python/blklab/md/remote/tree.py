@@ -53,6 +53,10 @@ class Seen(Reader):
         found, failure = super().geometry(path)
         return found and replace(found, device=self._roots.shown(path)), failure
 
+    def repairing(self, uuid: str, roots: Roots) -> bool:  # noqa: ARG002
+        """What is written down here is of arrays of this machine."""
+        return False
+
     def software(self, roots: Roots) -> Software:
         """As on the spot; mdadm was asked there."""
         return software(roots, self._mdadm)

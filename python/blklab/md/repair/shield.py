@@ -41,8 +41,8 @@ class Shield:
         for number, handler in before.items():
             signal.signal(number, handler)
         came, self._came = self._came, []
-        for number in dict.fromkeys(came):
-            signal.raise_signal(number)
+        for waited in dict.fromkeys(came):
+            signal.raise_signal(waited)
 
     def _wait(self, number: int, _frame: FrameType | None) -> None:
         self._came.append(number)
