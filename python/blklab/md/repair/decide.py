@@ -177,7 +177,9 @@ def _trouble(state: State, task: Task) -> _Trouble | None:
         if seat.lists is Lists.UNKNOWN:
             return _Trouble(f"{seat.path}: its superblock cannot be read")
         if seat.lists is Lists.EMPTY and seat.device in task.tried:
-            return _Trouble(f"{seat.path} still has a list, though it was re-added without one")
+            return _Trouble(
+                f"{seat.path} still has a list: it was taken out once, and is not a second time"
+            )
     if state.degraded and not state.strangers:
         return _Trouble("the array is degraded", passes=state.sync == "recover")
     if state.mode not in RUNS:

@@ -176,8 +176,8 @@ class Repair:
                 self._mdadm(words, self._is_not(device, Where.IN_SYNC), f"{path} is not failed")
             case Remove(device, path):
                 self._remove(device, path, words)
-            case ReAdd(device, path, without_list):
-                self._re_add(device, path, words, without_list=without_list)
+            case ReAdd(device, path):
+                self._re_add(device, path, words)
             case Wait(path):
                 self._wait(path)
             case PutBack(device, path):
@@ -190,10 +190,17 @@ class Repair:
     def _is_not(self, device: str, *where: Where) -> Callable[[State], bool]:
         return lambda state: state.seat(device).where not in where
 
-    def _mdadm(self, words: list[str], holds: Callable[[State], bool], otherwise: str) -> None:
+    def _mdadm(
+        self,
+        words: list[str],
+        holds: Callable[[State], bool],
+        otherwise: str,
+        before: Callable[[], object] = lambda: None,
+    ) -> None:
         """Runs mdadm until what it is for holds. Raises Failed if it never does."""
         deadline = time.monotonic() + PATIENCE
         while True:
+            before()
             said = mdadm.run(*words)
             if holds(self._look()):
                 return
@@ -202,14 +209,17 @@ class Repair:
             time.sleep(POLL)
 
     def _remove(self, device: str, path: str, words: list[str]) -> None:
-        # What came up between the look at its list and its failure may be in memory alone.
-        seat = self._look().seat(device)
-        if seat.lists is Lists.ENTRIES or seat.erring:
-            self._note(suspect=True)
-        inside = (Where.FAULTY, Where.REBUILDING, Where.IN_SYNC)
-        self._mdadm(words, self._is_not(device, *inside), f"{path} cannot be removed")
+        def suspected() -> None:
+            # What came up between the look at its list and its failure may be in memory alone.
+            seat = self._look().seat(device)
+            if (seat.lists is Lists.ENTRIES or seat.erring) and not self.task.suspect:
+                self._note(suspect=True)
 
-    def _re_add(self, device: str, path: str, words: list[str], *, without_list: bool) -> None:
+        inside = (Where.FAULTY, Where.REBUILDING, Where.IN_SYNC)
+        out = self._is_not(device, *inside)
+        self._mdadm(words, out, f"{path} cannot be removed", suspected)
+
+    def _re_add(self, device: str, path: str, words: list[str]) -> None:
         """Has a member come back, by what is least: a re-add, one as it was, or as a new disk."""
         if self.task.suspect:
             self._mark_all()
@@ -217,8 +227,7 @@ class Repair:
         for attempt in self._ways(path, words):
             said = mdadm.run(*attempt)
             if self._came_back(device, path):
-                tried = self.task.tried | ({device} if without_list else set())
-                self._note(returned=True, tried=tried)
+                self._note(returned=True, tried=self.task.tried | {device})
                 return
         raise Failed(
             f"{path} is out of {self.task.array} and cannot be added again (mdadm: {said.last}):"

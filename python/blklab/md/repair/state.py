@@ -93,11 +93,7 @@ def observe(task: Task, roots: Roots) -> State:
     """Returns what is there now. Raises BlklabError if the array is not assembled."""
     node = node_of(task.uuid, roots)
     md = node / "md"
-    inside = {
-        one.superblock.device: one
-        for one in of_sysfs.members(node, task.uuid, roots, Reader())
-        if one.superblock is not None
-    }
+    inside = _members(node, task, roots)
     outside = _outside(task, set(inside), roots)
     seats = {seat.device for seat in task.seats}
     known = seats | {spare.device for spare in task.spares}
@@ -127,6 +123,18 @@ def observe(task: Task, roots: Roots) -> State:
             device not in known and "in_sync" in one.states for device, one in inside.items()
         ),
     )
+
+
+def _members(node: Path, task: Task, roots: Roots) -> dict[str, ArrayMember]:
+    """Returns the array's members by their UUIDs; those that cannot be read, by where they were."""
+    known = {one.path: one.device for one in task.disks}
+    found = {}
+    for member in of_sysfs.members(node, task.uuid, roots, Reader()):
+        superblock = member.superblock
+        device = superblock.device if superblock else known.get(member.path)
+        if device is not None:
+            found[device] = member
+    return found
 
 
 def stands_by(member: ArrayMember) -> bool:
@@ -172,25 +180,26 @@ def _out(device: str, path: str, outside: dict[str, tuple[Path, Superblock]]) ->
 
 
 def _outside(task: Task, inside: set[str], roots: Roots) -> dict[str, tuple[Path, Superblock]]:
-    """Returns where disks of the task are that are not in the array: where they were, if there."""
-    wanted = {one.device: one.path for one in task.disks}
-    missing = {device: path for device, path in wanted.items() if device not in inside}
+    """Returns where disks of the task are that are not in the array: where they were, if there.
+
+    A disk that something else holds (multipath has the same superblock as its paths) is none.
+    """
+    missing = {one.device: one.path for one in task.disks if one.device not in inside}
     found: dict[str, tuple[Path, Superblock]] = {}
-    for path in dict.fromkeys(map(Path, missing.values())):
-        _look(path, task.uuid, missing, found)
-    if len(found) < len(missing):
-        for entry in entries(roots.sys / "class/block"):
-            if not entries(entry / "holders") and text(entry / "size") not in {"0", None}:
-                _look(roots.dev / entry.name.replace("!", "/"), task.uuid, missing, found)
+    if not missing:
+        return found
+    free = [
+        roots.device(entry.name)
+        for entry in entries(roots.sys / "class/block")
+        if not entries(entry / "holders") and text(entry / "size") not in {"0", None}
+    ]
+    for path in sorted(free, key=lambda path: str(path) not in missing.values()):
+        if len(found) == len(missing):
+            break
+        for superblock in read(path).superblocks:
+            if superblock.uuid == task.uuid and superblock.device in missing:
+                found.setdefault(superblock.device, (path, superblock))
     return found
-
-
-def _look(
-    path: Path, uuid: str, missing: dict[str, str], found: dict[str, tuple[Path, Superblock]]
-) -> None:
-    for superblock in read(path).superblocks:
-        if superblock.uuid == uuid and superblock.device in missing:
-            found.setdefault(superblock.device, (path, superblock))
 
 
 def device_at(path: Path, uuid: str, roots: Roots) -> str | None:

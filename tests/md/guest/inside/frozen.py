@@ -5,10 +5,10 @@ frozen POINT ARRAY
 
 import sys
 
-from inside.points import Points  # type: ignore[import-not-found]
+from inside.points import Points, frozen  # type: ignore[import-not-found]
 
 from blklab.cli import main
 
 point, array = sys.argv[1:]
-Points("freeze", int(point)).watch()
+Points(int(point), frozen).watch()
 main(["md", "fix", "bbl", array, "--yes"])

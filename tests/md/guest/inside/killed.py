@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from inside.points import Points  # type: ignore[import-not-found]
+from inside.points import Points, killed  # type: ignore[import-not-found]
 
 from blklab.md.repair import journal
 from blklab.md.repair import plan as plans
@@ -109,7 +109,7 @@ def main() -> None:
             mdadm(ARRAY, "--add", spare)
         CONFIG.write_text("CREATE bbl=no\n")
         fio = subprocess.Popen(LOAD, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        points = Points("kill", point)
+        points = Points(point, killed)
         ended = forked(partial(repaired, points))
         left = seen(disks)
         again = forked(resumed) if ended < 0 else None

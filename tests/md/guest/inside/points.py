@@ -1,5 +1,5 @@
-"""The points of a repair at which it may be ended: before and after each run of mdadm, and before
-and after each time that something is written down.
+"""The points of a repair at which something may happen to it: before and after each run of mdadm,
+and before and after each time that something is written down.
 """
 
 import os
@@ -12,31 +12,37 @@ from typing import Any
 from blklab.md.repair import journal, mdadm
 
 
-class Points:
-    """Counts them, and at one of them is killed, or stands still (`FROZEN` on stdout)."""
+def killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
-    def __init__(self, how: str, at: int) -> None:
-        self.how, self.at, self.met = how, at, 0
+
+def frozen() -> None:
+    sys.stdout.write("FROZEN\n")
+    sys.stdout.flush()
+    time.sleep(3600)
+
+
+class Points:
+    """Counts them, and has something happen at one of them."""
+
+    def __init__(self, at: int, happens: Callable[[], object]) -> None:
+        self.at, self.happens, self.met = at, happens, 0
 
     def watch(self) -> None:
         """Has every repair of this process meet its points."""
-        mdadm.run = self._around(mdadm.run, "mdadm")
-        journal.write = self._around(journal.write, "journal")
+        mdadm.run = self._around(mdadm.run)
+        journal.write = self._around(journal.write)
 
-    def _meet(self, what: str) -> None:
+    def _meet(self) -> None:
         if self.met == self.at:
-            if self.how == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            sys.stdout.write(f"FROZEN {self.met} {what}\n")
-            sys.stdout.flush()
-            time.sleep(3600)
+            self.happens()
         self.met += 1
 
-    def _around(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def called(*arguments: Any) -> Any:
-            self._meet(f"before {name}")
+            self._meet()
             result = function(*arguments)
-            self._meet(f"after {name}")
+            self._meet()
             return result
 
         return called

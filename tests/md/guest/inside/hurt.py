@@ -1,0 +1,51 @@
+"""`blklab md fix bbl ARRAY --yes`, in the midst of which something breaks.
+
+    hurt WORDS ARRAY error NAME           the dm device NAME gives errors from then on
+    hurt WORDS ARRAY entries MEMBER NUMBERS   the kernel lists bad sectors on a member
+
+It breaks before the first run of mdadm that has all the WORDS (`--re-add /dev/vdb`) in it.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from blklab.cli import main
+from blklab.md.repair import mdadm
+
+words, array, how, *what = sys.argv[1:]
+run = mdadm.run
+waiting = [set(words.split())]
+
+
+def entries(member: str, numbers: str) -> None:
+    node = Path("/sys/block") / Path(array).name / "md" / f"dev-{Path(member).name}"
+    (node / "bad_blocks").write_text(numbers)
+
+
+def error(name: str) -> None:
+    table = subprocess.run(["dmsetup", "table", name], check=True, capture_output=True, text=True)
+    sectors = table.stdout.split()[1]
+    for command in (
+        ["suspend", "--noflush", "--nolockfs", name],
+        ["load", name, "--table", f"0 {sectors} error"],
+        ["resume", name],
+    ):
+        subprocess.run(["dmsetup", *command], check=True)
+    # What is read meets the error, and md deals with it.
+    subprocess.run(
+        ["fio", "--name=reads", f"--filename={array}", "--rw=read", "--bs=64k", "--size=8m",
+         "--direct=1", "--continue_on_error=read"],
+        check=False, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def watched(*arguments: str) -> mdadm.Said:
+    if waiting and waiting[0] <= set(arguments):
+        waiting.clear()
+        (entries if how == "entries" else error)(*what)
+    return run(*arguments)
+
+
+mdadm.run = watched
+main(["md", "fix", "bbl", array, "--yes"])

@@ -1,0 +1,180 @@
+"""`blklab md fix bbl` as a user runs it, on a real kernel, and what may come between."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from blklab.runners.lab.agent import Ran
+from blklab.runners.lab.machine.disks import Shape
+from tests.md.guest import payload
+from tests.md.guest.rig import Rig
+
+SHAPES = [Shape(f"disk{at}", 32 << 20) for at in range(6)]
+
+
+@pytest.fixture(scope="module")
+def machine(guest_image: object, python: object) -> Iterator[Rig]:
+    with Rig(guest_image, python, SHAPES, memory=768 << 20) as booted:  # type: ignore[arg-type]
+        yield booted
+
+
+@pytest.fixture
+def disks(machine: Rig) -> Iterator[list[str]]:
+    """Disks without anything on them."""
+    found = machine.names(SHAPES)
+    yield found
+    machine.run("mdadm", "--stop", "/dev/md0", check=False)
+    for name in ("m0", "m1", "m2", "m3"):
+        machine.run("dmsetup", "remove", name, check=False)
+    machine.run("mdadm", "--zero-superblock", *found, check=False)
+    machine.run("rm", "-rf", "/var/lib/blklab/md-fix-left", check=False)
+
+
+def states(machine: Rig) -> list[str]:
+    found = machine.guest.agent.read(["/sys/block/md0/md/dev-*/state"])
+    return sorted((text or "").strip() for text in found.values())
+
+
+def degraded(machine: Rig) -> str:
+    return machine.read("/sys/block/md0/md/degraded")
+
+
+def unfinished(machine: Rig) -> list[str]:
+    return list(machine.guest.agent.read(["/var/lib/blklab/md-fix-*.json"]))
+
+
+@pytest.mark.guest
+def test_while_fio_writes_and_verifies(machine: Rig, disks: list[str]) -> None:
+    machine.run(
+        "mdadm", "--create", "/dev/md0", "--run", "--assume-clean", "--level=10", "--chunk=64",
+        "--bitmap=none", "--raid-devices=4", *disks[:4],
+    )  # fmt: skip
+    planned = machine.blklab("md", "fix", "bbl", "/dev/md0", "--plan")
+    assert planned.status == 0
+    assert machine.lists(disks[:4]) == ["empty"] * 4
+    fio = [
+        "fio", "--name=load", "--filename=/dev/md0", "--direct=1", "--ioengine=libaio",
+        "--iodepth=4", "--rw=randwrite", "--bs=4k", "--size=8m", "--rate_iops=200",
+        "--number_ios=3000", "--verify=crc32c", "--verify_fatal=1", "--verify_backlog=32",
+    ]  # fmt: skip
+    with machine.guest.agent.running(fio) as load:
+        said = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
+    assert said.status == 0, said.stderr
+    assert load.ran is not None
+    assert "verify" not in load.ran.stderr
+    assert machine.lists(disks[:4]) == ["none"] * 4
+    assert (states(machine), degraded(machine)) == (["in_sync"] * 4, "0")
+    assert machine.read("/sys/block/md0/md/bitmap/location") == "none"
+    # The commands of the plan were those that were run.
+    for line in said.stdout.splitlines():
+        if line.startswith("    mdadm"):
+            assert line.strip() in planned.stdout
+    again = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
+    assert (again.status, "nothing to be done" in again.stdout) == (0, True)
+    assert not unfinished(machine)
+
+
+@pytest.mark.guest
+def test_a_list_with_entries_is_explained_and_not_forced(machine: Rig, disks: list[str]) -> None:
+    machine.create("/dev/md0", disks[:2], "--level=1", "--bitmap=internal")
+    node = disks[1].removeprefix("/dev/")
+    machine.guest.agent.write(f"/sys/block/md0/md/dev-{node}/bad_blocks", "10000 8")
+    machine.run("fio", "--name=w", "--filename=/dev/md0", "--rw=write", "--bs=4k", "--size=4k")
+    machine.guest.agent.write("/sys/block/md0/md/array_state", "clean")
+    before = machine.lists(disks[:2])
+    said = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
+    assert said.status == 1
+    assert "has bad blocks" in said.stdout
+    # The range as a sector of the array, in pages: (10000 - data offset 2048) / 8.
+    assert "skip=994 seek=994 count=1" in said.stdout
+    assert "force-no-bbl" not in [
+        word for line in said.stdout.splitlines() if line[:1] != "#" for word in line.split("=")
+    ]
+    assert machine.lists(disks[:2]) == before
+    assert (states(machine), before[0]) == (["in_sync"] * 2, "empty")
+    # What it says does mend it.
+    for line in said.stdout.splitlines():
+        if line.startswith("echo -write_error"):
+            machine.guest.agent.write(line.split(" > ")[1], "-write_error")
+        if line.startswith("dd "):
+            _rewrite(machine, line)
+    # The list on the disk follows when md finds time to write its superblock.
+    until = time.monotonic() + 30
+    while machine.lists(disks[:2]) != ["empty"] * 2 and time.monotonic() < until:
+        time.sleep(0.2)
+    said = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
+    assert said.status == 0, said.stderr
+    assert machine.lists(disks[:2]) == ["none"] * 2
+
+
+def _rewrite(machine: Rig, line: str) -> None:
+    """Does what dd would, which the guest has not: with fio, of the pages that are there."""
+    words = dict(word.split("=") for word in line.split()[1:] if "=" in word)
+    machine.run(
+        "fio", "--name=again", f"--filename={words['of']}", "--rw=write", "--bs=4k", "--direct=1",
+        f"--offset={int(words['seek']) * 4096}", f"--size={int(words['count']) * 4096}",
+    )  # fmt: skip
+
+
+def mapped(machine: Rig, disks: Sequence[str]) -> list[str]:
+    """Puts dm devices over disks, which can be made to fail."""
+    sectors = (32 << 20) // 512
+    for at, disk in enumerate(disks):
+        machine.run("dmsetup", "create", f"m{at}", "--table", f"0 {sectors} linear {disk} 0")
+    found = machine.guest.agent.read(["/sys/block/dm-*/dm/name"])
+    nodes = {(name or "").strip(): path.split("/")[3] for path, name in found.items()}
+    return [f"/dev/{nodes[f'm{at}']}" for at in range(len(disks))]
+
+
+def hurt(machine: Rig, *words: str) -> Ran:
+    return machine.run(*payload.command("inside.hurt"), *words, check=False)
+
+
+@pytest.mark.guest
+def test_another_member_fails_for_real_while_one_is_out(machine: Rig, disks: list[str]) -> None:
+    members = mapped(machine, disks[:4])
+    machine.create("/dev/md0", members, "--level=10", "--chunk=64", "--bitmap=internal")
+    # Its list is gone by then: md fails it. Of its pair the other one is still there.
+    said = hurt(machine, f"--re-add {members[2]}", "/dev/md0", "error", "m0")
+    assert said.status == 1
+    assert "is faulty, and not because of us" in said.stderr
+    assert states(machine) == ["faulty", "in_sync", "in_sync", "in_sync"]
+    assert degraded(machine) == "1"
+    assert not unfinished(machine)
+
+
+@pytest.mark.guest
+def test_the_member_that_is_out_dies_and_is_mended(machine: Rig, disks: list[str]) -> None:
+    members = mapped(machine, disks[:3])
+    machine.create("/dev/md0", members, "--level=5", "--chunk=64", "--bitmap=none")
+    said = hurt(machine, f"--re-add {members[0]}", "/dev/md0", "error", "m0")
+    assert said.status == 1, said.stdout
+    assert degraded(machine) == "1"
+    assert len(unfinished(machine)) == 1
+    audit = machine.blklab("md", "audit")
+    assert "blklab md fix --resume" in audit.stdout
+    # The cable is plugged in again.
+    sectors = (32 << 20) // 512
+    machine.run("dmsetup", "load", "m0", "--table", f"0 {sectors} linear {disks[0]} 0")
+    machine.run("dmsetup", "suspend", "m0")
+    machine.run("dmsetup", "resume", "m0")
+    said = machine.blklab("md", "fix", "--resume")
+    assert said.status == 0, said.stderr
+    assert (states(machine), degraded(machine)) == (["in_sync"] * 3, "0")
+    assert machine.lists(members) == ["none"] * 3
+    assert machine.read("/sys/block/md0/md/bitmap/location") == "none"
+    assert not unfinished(machine)
+
+
+@pytest.mark.guest
+def test_bad_blocks_that_come_up_in_memory_alone(machine: Rig, disks: list[str]) -> None:
+    machine.create("/dev/md0", disks[:2], "--level=1", "--bitmap=internal")
+    said = hurt(machine, f"--fail {disks[0]}", "/dev/md0", "entries", disks[0], "10000 8")
+    assert said.status == 1
+    # It is as it was, and all of it was written anew.
+    assert f"mdadm /dev/md0 --re-add {disks[0]}\n" in said.stdout
+    assert (states(machine), degraded(machine)) == (["in_sync"] * 2, "0")
+    assert machine.lists(disks[:2]) == ["empty"] * 2
+    log = machine.run("dmesg").stdout
+    assert "recovery of RAID array md0" in log
