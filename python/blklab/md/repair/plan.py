@@ -1,5 +1,6 @@
 """What a repair will do, before anything is done: its steps, what stands in its way, how long."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -68,7 +69,7 @@ class Plan:
             "whole_seconds": self.whole_seconds,
             "steps": [
                 {
-                    "step": type(planned.step).__name__,
+                    "step": re.sub(r"(?<=.)(?=[A-Z])", "-", type(planned.step).__name__).lower(),
                     "command": planned.command or None,
                     "in_sync": planned.in_sync,
                     "outlives": planned.outlives,
