@@ -14,7 +14,7 @@ from blklab.runners.lab.image import Image, Packaged, image
 from blklab.runners.lab.image.cache import directory
 from blklab.runners.lab.machine import qemu
 
-KERNEL = "6.1"
+KERNEL = os.environ.get("BLKLAB_GUEST_KERNEL", "6.1")
 """That of the guests in these tests: all use one image."""
 
 BINARY = Path(str(blklab.__file__)).with_name("_agent")

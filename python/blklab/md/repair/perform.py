@@ -26,8 +26,17 @@ from blklab.md.repair.decide import (
     decide,
 )
 from blklab.md.repair.shield import Shield
-from blklab.md.repair.state import Lists, State, Where, device_at, node_of, observe, with_lists
-from blklab.md.repair.task import Spare, Task
+from blklab.md.repair.state import (
+    Lists,
+    State,
+    Where,
+    device_at,
+    node_of,
+    observe,
+    spare_at,
+    with_lists,
+)
+from blklab.md.repair.task import Task
 from blklab.md.repair.writes import Writes
 from blklab.md.software import software
 from blklab.system.roots import Roots, text
@@ -163,7 +172,9 @@ class Repair:
             self._release()
         match step:
             case SetAside(device, path):
-                self._note(spares=(*self.task.spares, Spare(device, path)))
+                self._note(
+                    spares=(*self.task.spares, spare_at(device, path, self.task, self._roots))
+                )
                 self._mdadm(words, lambda state: device in state.set_aside, f"{path} is still in")
             case AddBitmap():
                 self._note(bitmap_added=True)

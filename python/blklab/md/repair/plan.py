@@ -14,7 +14,7 @@ from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.repair import commands, journal, mdadm
 from blklab.md.repair.decide import Done, Step, Stop, after, decide, outlives
 from blklab.md.repair.refusals import refusals
-from blklab.md.repair.state import Where, observe
+from blklab.md.repair.state import Where, disk_id, observe
 from blklab.md.repair.task import Seat, Task
 from blklab.md.software import software
 from blklab.system.identity import resolve
@@ -92,7 +92,13 @@ def plan(name: str, roots: Roots) -> Plan:
         )
     known = software(roots)
     seats = tuple(
-        Seat(one.slot, one.superblock.device, one.path)
+        Seat(
+            one.slot,
+            one.superblock.device,
+            one.path,
+            one.superblock.offset,
+            disk_id(one.path, roots),
+        )
         for one in array.active
         if one.slot is not None and one.superblock
     )

@@ -8,9 +8,9 @@ from blklab.errors import BlklabError
 from blklab.md import members as of_sysfs
 from blklab.md.model import ArrayMember
 from blklab.md.reading import Reader
-from blklab.md.repair.task import Task
+from blklab.md.repair.task import Seat, Spare, Task
 from blklab.md.superblocks import Superblock, read
-from blklab.system.identity import array_uuid
+from blklab.system.identity import array_uuid, resolve
 from blklab.system.roots import Roots, entries, text
 
 
@@ -23,7 +23,7 @@ class Where(enum.Enum):
     OUT = "out"
     """Its disk is there, and is not in the array."""
     GONE = "gone"
-    """No disk has its superblock."""
+    """No disk has its superblock, or more than one."""
 
 
 class Lists(enum.Enum):
@@ -179,27 +179,58 @@ def _out(device: str, path: str, outside: dict[str, tuple[Path, Superblock]]) ->
     return SeatState(device, str(at), Where.OUT, lists_of(superblock, False))
 
 
-def _outside(task: Task, inside: set[str], roots: Roots) -> dict[str, tuple[Path, Superblock]]:
-    """Returns where disks of the task are that are not in the array: where they were, if there.
+def disk_id(path: str, roots: Roots) -> str:
+    """Returns the stable id of a disk, or nothing."""
+    try:
+        return resolve(path, roots).id or ""
+    except BlklabError:
+        return ""
 
-    A disk that something else holds (multipath has the same superblock as its paths) is none.
+
+def spare_at(device: str, path: str, task: Task, roots: Roots) -> Spare:
+    """Returns what must be known of a spare to find it again."""
+    found = [one for one in read(Path(path)).superblocks if one.uuid == task.uuid]
+    return Spare(device, path, found[0].offset if found else 0, disk_id(path, roots))
+
+
+def _outside(task: Task, inside: set[str], roots: Roots) -> dict[str, tuple[Path, Superblock]]:
+    """Returns where disks of the task are that are not in the array.
+
+    None that something else holds (multipath has the same superblock as its paths), and none that
+    is not surely the same: a copy of a disk would be taken for it, and is not what md knows.
     """
-    missing = {one.device: one.path for one in task.disks if one.device not in inside}
     found: dict[str, tuple[Path, Superblock]] = {}
-    if not missing:
-        return found
-    free = [
-        roots.device(entry.name)
-        for entry in entries(roots.sys / "class/block")
-        if not entries(entry / "holders") and text(entry / "size") not in {"0", None}
-    ]
-    for path in sorted(free, key=lambda path: str(path) not in missing.values()):
-        if len(found) == len(missing):
-            break
-        for superblock in read(path).superblocks:
-            if superblock.uuid == task.uuid and superblock.device in missing:
-                found.setdefault(superblock.device, (path, superblock))
+    for one in task.disks:
+        if one.device not in inside and (it := _found(one, task.uuid, roots)):
+            found[one.device] = it
     return found
+
+
+def _found(one: Seat | Spare, uuid: str, roots: Roots) -> tuple[Path, Superblock] | None:
+    before = Path(one.path)
+    superblock = _on(before, one, uuid, roots)
+    if superblock is not None and one.id and disk_id(one.path, roots) == one.id:
+        return before, superblock
+    found = []
+    for entry in entries(roots.sys / "class/block"):
+        path = roots.device(entry.name)
+        superblock = _on(path, one, uuid, roots)
+        if superblock is None:
+            continue
+        now = disk_id(str(path), roots)
+        if not (one.id and now and now != one.id):
+            found.append((path, superblock))
+    return found[0] if len(found) == 1 else None
+
+
+def _on(path: Path, one: Seat | Spare, uuid: str, roots: Roots) -> Superblock | None:
+    """Returns the superblock of a member if it is on a disk that nothing holds."""
+    node = roots.sys / "class/block" / str(path.relative_to(roots.dev)).replace("/", "!")
+    if entries(node / "holders") or text(node / "size") in {"0", None}:
+        return None
+    wanted = (uuid, one.device, one.offset)
+    found = read(path).superblocks
+    return next((it for it in found if (it.uuid, it.device, it.offset) == wanted), None)
 
 
 def device_at(path: Path, uuid: str, roots: Roots) -> str | None:

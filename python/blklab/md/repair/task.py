@@ -16,6 +16,11 @@ class Seat:
     """Its own UUID, of the superblock: names of disks may change when a machine is booted."""
     path: str
     """Where it was when it was last seen."""
+    offset: int = 0
+    """Bytes from the start of the disk to its superblock: another one behind a whole disk's and a
+    partition's name, if it is at their common end."""
+    id: str = ""
+    """The disk's stable id, if it has one: what is on a disk may have been copied to another."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,8 @@ class Spare:
 
     device: str
     path: str
+    offset: int = 0
+    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,8 @@ def from_dict(found: Mapping[str, Any]) -> Task:
     task = Task(**{**rest, "seats": seats, "spares": spares, "tried": frozenset(rest["tried"])})
     told: list[tuple[object, type]] = [
         *((word, str) for word in (task.uuid, task.array, task.level, task.taken, *task.tried)),
-        *((word, str) for one in task.disks for word in (one.device, one.path)),
+        *((word, str) for one in task.disks for word in (one.device, one.path, one.id)),
+        *((one.offset, int) for one in task.disks),
         *((number, int) for number in (task.raid_disks, task.layout)),
         *((seat.slot, int) for seat in seats),
         *((flag, bool) for flag in (task.bitmap_added, task.returned, task.suspect)),
