@@ -142,9 +142,8 @@ def _bring_back(away: SeatState, state: State, task: Task) -> Step:
             return ReAdd(away.device, away.path, without_list=clean)
     if not state.degraded:
         return _after(state, task, f"{away.path} is gone, and another disk has its place")
-    return _after(
-        state, task, f"{away.path} is gone: no disk that it was has its superblock, or several"
-    )
+    reason = "no disk that it may have been has its superblock, or several have"
+    return _after(state, task, f"{away.path} is gone: {reason}")
 
 
 def _after(state: State, task: Task, reason: str) -> Step:

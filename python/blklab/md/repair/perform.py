@@ -172,9 +172,8 @@ class Repair:
             self._release()
         match step:
             case SetAside(device, path):
-                self._note(
-                    spares=(*self.task.spares, spare_at(device, path, self.task, self._roots))
-                )
+                spare = spare_at(device, path, self.task, self._roots)
+                self._note(spares=(*self.task.spares, spare))
                 self._mdadm(words, lambda state: device in state.set_aside, f"{path} is still in")
             case AddBitmap():
                 self._note(bitmap_added=True)
