@@ -177,6 +177,23 @@ class Geometry:
         }
 
 
+@dataclass(frozen=True, order=True)
+class Content:
+    """What lies in some bytes of an array."""
+
+    begin: int
+    """The byte of the array."""
+    bytes: int
+    device: str
+    """The path of what it is on: the array, or something above it."""
+    path: str = ""
+    """The file's, or a directory's; empty if it is none's."""
+    offset: int = -1
+    """Bytes in the file; -1 of what is not its content, or not told."""
+    what: str = ""
+    """`free space`, `journal`…; empty of a file's content."""
+
+
 @dataclass(frozen=True)
 class Part:
     """A partition of an array, or the whole of it."""
@@ -230,6 +247,8 @@ class Array:
     parts: tuple[Part, ...] = ()
     users: tuple[str, ...] = ()
     """Who uses it, each for a message."""
+    contents: tuple[Content, ...] | None = None
+    """What lies on bad blocks, in order; None: not asked."""
     unseen: tuple[str, ...] = ()
 
     @property

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from blklab.md import filesystems, software, superblocks
+from blklab.md import filesystems, mapper, software, superblocks
 from blklab.md.model import Geometry, Software
 from blklab.md.superblocks import Reading
 from blklab.system.roots import Roots
@@ -18,6 +18,10 @@ class Reader:
     def geometry(self, path: Path) -> tuple[Geometry | None, str]:
         """Returns what a filesystem believes, or why that could not be read."""
         return filesystems.geometry(path)
+
+    def mapping(self, number: str) -> tuple[str, str]:
+        """Returns the table of a device of the device mapper, or why it could not be read."""
+        return mapper.table(number)
 
     def software(self, roots: Roots) -> Software | None:
         """Returns what is installed and set; None if that is not known."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from blklab.cli.common import emit, json_option
+from blklab.cli.common import emit, json_option, progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 )
 @click.argument("more", nargs=-1, metavar="")
 @click.option(
+    "--map-files",
+    is_flag=True,
+    help="Say which files lie on bad blocks (ext4, XFS): looks at all files of the filesystem.",
+)
+@click.option(
     "--severity",
     type=click.Choice(["critical", "warning", "note"]),
     default="warning",
@@ -29,7 +34,14 @@ if TYPE_CHECKING:
     help="End with status 1 if something is found that is as bad as this or worse.",
 )
 @json_option
-def audit(*, images: tuple[str, ...], more: tuple[str, ...], severity: str, as_json: bool) -> None:
+def audit(
+    *,
+    images: tuple[str, ...],
+    more: tuple[str, ...],
+    map_files: bool,
+    severity: str,
+    as_json: bool,
+) -> None:
     """Say what is wrong or risky with the md arrays of this machine, bad-block lists first.
 
     Nothing is changed, and no array is touched: sysfs and superblocks are read, and the commands
@@ -39,6 +51,7 @@ def audit(*, images: tuple[str, ...], more: tuple[str, ...], severity: str, as_j
     \b
     Examples:
       blklab md audit
+      blklab md audit --map-files
       blklab md audit --severity critical --json
       blklab md audit --image sda1.img --image sdb1.img
       blklab md audit --image /media/backup/*.img
@@ -55,6 +68,8 @@ def audit(*, images: tuple[str, ...], more: tuple[str, ...], severity: str, as_j
 
     if more and not images:
         raise UsageError(f"{more[0]}: to look at images say --image {more[0]}")
+    if map_files and images:
+        raise UsageError("--map-files: it looks at filesystems of this machine, and not at images")
     paths = [Path(name) for name in (*images, *more)]
     found = offline.inventory(paths) if paths else machine.inventory(Roots())
     if found.unseen and not found.arrays and all(stray.unseen for stray in found.strays):
@@ -64,6 +79,11 @@ def audit(*, images: tuple[str, ...], more: tuple[str, ...], severity: str, as_j
             f"nothing could be seen: {first}{more_words}",
             "name images that can be read" if paths else "run it as root, outside of a container",
         )
+    if map_files:
+        from blklab.md.contents import located
+
+        with progress("Looking for files on bad blocks") as tell:
+            found = located(found, Roots(), tell=tell)
     findings = rules.findings(found)
 
     def draw(console: "Console") -> None:
