@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+from blklab.md.smart.health import Health
 from blklab.md.superblocks import BadBlocks, Range, Superblock
 
 REDUNDANT: Final = {"raid1", "raid4", "raid5", "raid6", "raid10"}
@@ -326,6 +327,39 @@ class Software:
 
 
 @dataclass(frozen=True)
+class Disk:
+    """A disk beneath arrays, or behind a controller, as it sees itself."""
+
+    name: str
+    """The kernel's; of what it does not know, a controller's path and the type for smartctl."""
+    path: str
+    arrays: tuple[str, ...]
+    """Names; none if it is not known which."""
+    health: Health
+    kind: str = ""
+    """smartctl's `-d`, of a disk that a controller hides."""
+    timeout: int | None = None
+    """Seconds that the kernel waits for it before it resets it."""
+    zoned: str = ""
+    """As sysfs has it: `none`, `host-aware`, `host-managed`."""
+    failure: str = ""
+    """Why it tells nothing."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "name": self.name,
+            "path": self.path,
+            "arrays": list(self.arrays),
+            "type": self.kind or None,
+            "timeout_seconds": self.timeout,
+            "zoned": self.zoned or None,
+            "unseen": self.failure or None,
+            "smart": self.health.as_dict(),
+        }
+
+
+@dataclass(frozen=True)
 class Inventory:
     """All arrays that there are, and what could not be seen."""
 
@@ -335,6 +369,8 @@ class Inventory:
     software: Software | None = None
     """None offline: images tell nothing of it."""
     unseen: tuple[str, ...] = ()
+    disks: tuple[Disk, ...] | None = None
+    """None: not asked."""
 
 
 def merged(ranges: tuple[Range, ...]) -> tuple[Range, ...]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from blklab.md import filesystems, mapper, software, superblocks
 from blklab.md.model import Geometry, Software
+from blklab.md.smart import ask
 from blklab.md.superblocks import Reading
 from blklab.system.roots import Roots
 
@@ -22,6 +23,14 @@ class Reader:
     def mapping(self, number: str) -> tuple[str, str]:
         """Returns the table of a device of the device mapper, or why it could not be read."""
         return mapper.table(number)
+
+    def smart(self, path: str, kind: str = "") -> tuple[str, str]:
+        """Returns what smartctl says of a disk, or why it could not be asked."""
+        return ask.disk(path, kind)
+
+    def controllers(self) -> tuple[str, str]:
+        """Returns what smartctl finds behind controllers, or why it could not be asked."""
+        return ask.scan()
 
     def software(self, roots: Roots) -> Software | None:
         """Returns what is installed and set; None if that is not known."""

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     help="Say which files lie on bad blocks (ext4, XFS): looks at all files of the filesystem.",
 )
 @click.option(
+    "--smart",
+    is_flag=True,
+    help="Ask the disks beneath arrays how they are (smartctl; as root). None is woken.",
+)
+@click.option(
     "--severity",
     type=click.Choice(["critical", "warning", "note"]),
     default="warning",
@@ -39,6 +44,7 @@ def audit(
     images: tuple[str, ...],
     more: tuple[str, ...],
     map_files: bool,
+    smart: bool,
     severity: str,
     as_json: bool,
 ) -> None:
@@ -51,7 +57,7 @@ def audit(
     \b
     Examples:
       blklab md audit
-      blklab md audit --map-files
+      blklab md audit --map-files --smart
       blklab md audit --severity critical --json
       blklab md audit --image sda1.img --image sdb1.img
       blklab md audit --image /media/backup/*.img
@@ -68,8 +74,9 @@ def audit(
 
     if more and not images:
         raise UsageError(f"{more[0]}: to look at images say --image {more[0]}")
-    if map_files and images:
-        raise UsageError("--map-files: it looks at filesystems of this machine, and not at images")
+    for option, given in (("--map-files", map_files), ("--smart", smart)):
+        if given and images:
+            raise UsageError(f"{option}: it looks at this machine, and not at images")
     paths = [Path(name) for name in (*images, *more)]
     found = offline.inventory(paths) if paths else machine.inventory(Roots())
     if found.unseen and not found.arrays and all(stray.unseen for stray in found.strays):
@@ -79,6 +86,11 @@ def audit(
             f"nothing could be seen: {first}{more_words}",
             "name images that can be read" if paths else "run it as root, outside of a container",
         )
+    if smart:
+        from blklab.md.smart.disks import examined
+
+        with progress("Asking disks") as tell:
+            found = examined(found, Roots(), tell=tell)
     if map_files:
         from blklab.md.contents import located
 
