@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from blklab.md.smart.health import Health
 from blklab.md.superblocks import BadBlocks, Range, Superblock
+from blklab.system.diskstats import Counters
 
 REDUNDANT: Final = {"raid1", "raid4", "raid5", "raid6", "raid10"}
 """Levels that outlive the loss of a member."""
@@ -48,6 +49,8 @@ class ArrayMember:
     """`NVMe` or nothing: SATA and SAS are not told apart."""
     physical_block: int | None = None
     """Bytes."""
+    activity: Counters | None = None
+    """What it has done since boot."""
     unseen: str = ""
     """Why its superblock was not read."""
 
@@ -371,6 +374,8 @@ class Inventory:
     unseen: tuple[str, ...] = ()
     disks: tuple[Disk, ...] | None = None
     """None: not asked."""
+    volumes: tuple[str, ...] = ()
+    """RAIDs of LVM, as `group/volume`, which are no arrays here."""
 
 
 def merged(ranges: tuple[Range, ...]) -> tuple[Range, ...]:

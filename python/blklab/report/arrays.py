@@ -200,6 +200,7 @@ def as_dict(found: Inventory, findings: Sequence[Finding]) -> dict[str, Any]:
         "arrays": [array.as_dict() for array in found.arrays],
         "strays": [stray.as_dict() for stray in found.strays],
         "disks": None if found.disks is None else [one.as_dict() for one in found.disks],
+        "lvm_raids": list(found.volumes),
         "findings": [one.as_dict() for one in findings],
         "counts": {
             severity: sum(one.severity == severity for one in findings) for severity in SEVERITIES

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from blklab.errors import BlklabError
 from blklab.md.contents import extents, mounted
 from blklab.md.contents.extents import Extent, Owned
 from blklab.md.contents.mounted import UNREACHED, Found
@@ -126,5 +127,5 @@ def test_what_the_filesystem_knows(search: Search, tmp_path: Path) -> None:
 
 
 def test_another_filesystem_over_it(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="mounted over it"):
+    with pytest.raises(BlklabError, match="mounted over it"):
         mounted.find(str(tmp_path), 1, [Span(0, 1, 0)], lambda _: None)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from blklab.errors import BlklabError
 from blklab.md.contents import unmounted
 from blklab.md.contents.spans import Span
 from tests.md.guest.inside.patterns import BLOCK, find, write
@@ -67,10 +68,10 @@ def test_what_cannot_be_told(
 ) -> None:
     empty = tmp_path / "empty.img"
     empty.write_bytes(bytes(MIB))
-    with pytest.raises(OSError, match=r"debugfs: .*magic number"):
+    with pytest.raises(BlklabError, match=r"debugfs: .*magic number"):
         unmounted.find(str(empty), 4096, [Span(0, 1, 0)])
-    with pytest.raises(OSError, match="too many"):
+    with pytest.raises(BlklabError, match="too many"):
         unmounted.find(str(image[0]), 4096, [Span(0, 63 * MIB, 0)])
     monkeypatch.setattr("blklab.md.contents.unmounted.PATH", str(tmp_path))
-    with pytest.raises(OSError, match="apt-get install e2fsprogs"):
+    with pytest.raises(BlklabError, match="apt-get install e2fsprogs"):
         unmounted.find(str(image[0]), 4096, [Span(0, 1, 0)])

@@ -47,6 +47,7 @@ RULES: Final[tuple[Rule, ...]] = (
     checks.mismatches,
     checks.never,
     devices.mixed,
+    devices.unequal,
     devices.errors,
     devices.layout,
     devices.write_mostly,

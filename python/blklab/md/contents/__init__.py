@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from blklab.errors import BlklabError
 from blklab.md.contents import mounted, unmounted
 from blklab.md.contents.above import Place, places
 from blklab.md.contents.mounted import Found
@@ -55,8 +56,8 @@ def _array(array: Array, roots: Roots, reader: Reader, tell: Callable[[int], Non
         lying: list[Found] = []
         try:
             lying = list(_lying(place, path, roots, reader, tell, unseen))
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+        except (OSError, BlklabError) as error:
+            reason = mounted.reason(error) if isinstance(error, OSError) else str(error)
             unseen.append(f"{path}: not seen: which files lie on bad blocks: {reason}")
         contents += [content for one in lying for content in _content(one, place, path)]
     return replace(
@@ -80,7 +81,7 @@ def _lying(
     unseen: list[str],
 ) -> Iterator[Found]:
     if place.failure:
-        raise OSError(0, place.failure)
+        raise BlklabError(place.failure)
     if place.divided:
         what = "between partitions or volumes, or what describes them"
         for one in place.spans:
@@ -88,17 +89,17 @@ def _lying(
         return
     number = text(place.node / "dev") or ""
     where = _mount(number, roots)
-    geometry, failure = reader.geometry(Path(path))
     if where is None:
         if any(mount.number == number for mount in everywhere(roots)):
-            raise OSError(0, "mounted out of sight: in a container, beneath another, or in part")
+            raise BlklabError("mounted out of sight: in a container, beneath another, or in part")
+        geometry, failure = reader.geometry(Path(path))
         if geometry is None or geometry.kind != "ext4":
             lacking = "mount it, `-o ro` will do" if geometry else "no ext4 or XFS is on it"
-            raise OSError(0, failure or f"not mounted: {lacking}")
+            raise BlklabError(failure or f"not mounted: {lacking}")
         yield from unmounted.find(path, geometry.block, place.spans)
         return
     if where.kind not in KINDS:
-        raise OSError(0, f"{where.kind} is mounted there, not ext4 or XFS")
+        raise BlklabError(f"{where.kind} is mounted there, not ext4 or XFS")
     found, failures = mounted.find(where.point, device_number(number), place.spans, tell)
     yield from found
     unseen.extend(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
+from blklab.errors import BlklabError
 from blklab.md.contents import extents
 from blklab.md.contents.extents import Owned
 from blklab.md.contents.spans import Span, without
@@ -73,11 +74,11 @@ def find(
     """Returns what lies in spans of the filesystem that is mounted on `point`.
 
     And how often something could not be looked at, by reason. A file with several names is told by
-    one of them. Raises OSError if nothing can be.
+    one of them. Raises OSError or BlklabError if nothing can be.
     """
     with _opened(point, OPEN | os.O_DIRECTORY) as root:
         if os.fstat(root).st_dev != device:
-            raise OSError(0, "something else is mounted over it")
+            raise BlklabError("something else is mounted over it")
         search = _Search(device, [], {})
         known = []
         for one in spans:
@@ -133,7 +134,7 @@ def _walk(root: int, point: str, search: _Search, tell: Tell) -> None:
                         if _look(descriptor, name, search):
                             linked.add(inode)
             except OSError as error:
-                search.failures[_reason(error)] += 1
+                search.failures[reason(error)] += 1
             if search.done():
                 return
 
@@ -172,7 +173,7 @@ def _listing(root: int, folder: str, search: _Search) -> Iterator["os.DirEntry[s
                 with os.scandir(descriptor) as listing:
                     yield from listing
     except OSError as error:
-        search.failures[_reason(error)] += 1
+        search.failures[reason(error)] += 1
 
 
 @contextmanager
@@ -187,5 +188,6 @@ def _opened(path: str, flags: int, root: int | None = None) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _reason(error: OSError) -> str:
+def reason(error: OSError) -> str:
+    """Returns why something could not be looked at, for a message."""
     return (error.strerror or str(error)).lower()

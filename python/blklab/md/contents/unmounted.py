@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
+from blklab.errors import BlklabError
 from blklab.md.contents.mounted import UNREACHED, Found
 from blklab.md.contents.spans import Span
 from blklab.md.software import PATH
@@ -26,14 +27,14 @@ RESERVED: Final = {7: "room for group descriptors", 8: "journal"}
 def find(path: str, block: int, spans: Sequence[Span]) -> list[Found]:
     """Returns what lies in spans of a device, whose filesystem has blocks of `block` bytes.
 
-    Raises OSError, with a reason to show, if it cannot be told.
+    Raises BlklabError if it cannot be told.
     """
     program = shutil.which("debugfs", path=PATH)
     if program is None:
-        raise OSError(0, "not mounted, and debugfs is not installed: apt-get install e2fsprogs")
+        raise BlklabError("not mounted, and debugfs is not installed: apt-get install e2fsprogs")
     blocks = sorted({at for one in spans for at in range(one.begin // block, -(-one.end // block))})
     if len(blocks) > MOST_BLOCKS:
-        raise OSError(0, f"not mounted, and {len(blocks):,} blocks are too many for debugfs")
+        raise BlklabError(f"not mounted, and {len(blocks):,} blocks are too many for debugfs")
     asked = _Asked(program, path)
     used = asked.used(blocks)
     owners = asked.owners([at for at in blocks if used.get(at, True)])
@@ -76,10 +77,10 @@ class _Asked:
                 env={"LC_ALL": "C", "PATH": PATH, "DEBUGFS_PAGER": "cat", "PAGER": "cat"},
             )
         except OSError as error:
-            raise OSError(0, f"debugfs: {error.strerror}") from None
+            raise BlklabError(f"debugfs: {error.strerror}") from None
         if b": Filesystem not open" in ran.stdout + ran.stderr or ran.returncode:
             lines = ran.stderr.decode(errors="replace").splitlines()[1:]
-            raise OSError(0, f"debugfs: {lines[0] if lines else 'it did not open it'}")
+            raise BlklabError(f"debugfs: {lines[0] if lines else 'it did not open it'}")
         return ran.stdout.decode(errors="surrogateescape")
 
     def used(self, blocks: Sequence[int]) -> dict[int, bool]:
