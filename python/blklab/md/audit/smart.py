@@ -90,8 +90,8 @@ def lost(disk: Disk) -> Iterator[Finding]:
             disk,
             "warning",
             "smart-unreadable",
-            f"has lost data: {', '.join(unreadable)}; a check of its arrays finds and mends what"
-            " lies in them",
+            f"has sectors that cannot be read: {', '.join(unreadable)}; a check writes anew what"
+            " lies in redundant arrays",
         )
     replaced = health.reallocated or health.grown_defects
     if replaced:
@@ -171,8 +171,8 @@ def patience(disk: Disk) -> Iterator[Finding]:
         "warning",
         "timeout",
         f"{what}, and the kernel waits {waits} s: it is then reset, and thrown out of"
-        f" {listed(list(disk.arrays))} for one sector; the setting is gone at each boot, so a udev"
-        " rule or a boot script must make it",
+        f" {listed(list(disk.arrays))} for one sector; the setting is gone once the machine"
+        " was off, so a udev rule or a script must make it at boot",
         mend,
     )
 
