@@ -152,17 +152,16 @@ def _look(descriptor: int, name: str, search: _Search) -> bool:
     if status.st_dev != search.device or not (regular or stat.S_ISDIR(status.st_mode)):
         return False
     try:
-        pieces = list(extents.of_file(descriptor)) if search.wanted else []
+        for piece in extents.of_file(descriptor) if search.wanted else ():
+            for at in search.asked(piece.begin, piece.begin + piece.bytes):
+                offset = piece.offset + at.begin - piece.begin
+                search.found.append(Found(at.begin, at.end, name, offset, ""))
+                search.shared = search.shared or piece.shared
+                search.unknown = without(search.unknown, [(at.begin, at.end)])
     except OSError:
         if regular:  # XFS does not tell of directories
             raise
         return False
-    for piece in pieces:
-        for at in search.asked(piece.begin, piece.begin + piece.bytes):
-            offset = piece.offset + at.begin - piece.begin
-            search.found.append(Found(at.begin, at.end, name, offset, ""))
-            search.shared = search.shared or piece.shared
-            search.unknown = without(search.unknown, [(at.begin, at.end)])
     return regular and status.st_nlink > 1
 
 
