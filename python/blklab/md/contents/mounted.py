@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final, NamedTuple
 
 from blklab.errors import BlklabError
@@ -61,7 +60,8 @@ class _Search:
     def asked(self, begin: int, end: int) -> Iterator[Span]:
         """Yields what of the bytes between two is asked for."""
         first = bisect_right(self.wanted, begin, key=lambda one: one.end)
-        for one in islice(self.wanted, first, None):
+        for at in range(first, len(self.wanted)):
+            one = self.wanted[at]
             if one.begin >= end:
                 return
             if piece := one.within(begin, end):
