@@ -5,13 +5,17 @@ Documentation/admin-guide/md.rst, Linux 6.1.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from blklab.errors import BlklabError
 from blklab.md.members import members, number
 from blklab.md.model import Array, Inventory, Part, Sync
 from blklab.md.reading import Reader
 from blklab.md.superblocks import SECTOR
+from blklab.system import diskstats
+from blklab.system.diskstats import Counters
 from blklab.system.identity import array_uuid, of_node
 from blklab.system.layers import partitions
 from blklab.system.mounts import Mount, everywhere
@@ -32,8 +36,9 @@ def inventory(roots: Roots, reader: Reader | None = None) -> Inventory:
     if not (roots.sys / "block").is_dir():
         unseen.append(f"{blocks} is not there: no array can be seen")
     mounted = everywhere(roots)
+    activity = _activity(roots)
     arrays = [
-        _array(entry.resolve(), mounted, roots, reader)
+        _array(entry.resolve(), mounted, activity, roots, reader)
         for entry in entries(roots.sys / "block")
         if (entry / "md").is_dir() and text(entry / "md/array_state") not in {"clear", None}
     ]
@@ -43,12 +48,35 @@ def inventory(roots: Roots, reader: Reader | None = None) -> Inventory:
         for name in _in_mdstat(roots)
         if name not in known
     )
-    return Inventory(tuple(arrays), (), reader.software(roots), tuple(unseen))
+    return Inventory(
+        tuple(arrays), (), reader.software(roots), tuple(unseen), volumes=_volumes(roots)
+    )
 
 
 def array(node: Path, roots: Roots) -> Array:
     """Returns one array, by its directory in sysfs (`/sys/block/md0`)."""
-    return _array(node, everywhere(roots), roots, Reader())
+    return _array(node, everywhere(roots), {}, roots, Reader())
+
+
+def _activity(roots: Roots) -> dict[str, Counters | None]:
+    try:
+        return diskstats.read(roots)
+    except BlklabError:
+        return {}  # of another machine, or a kernel that counts in another way
+
+
+def _volumes(roots: Roots) -> tuple[str, ...]:
+    """RAIDs of LVM: their images are devices of their own, `group-volume_rimage_0` (dm-raid).
+
+    Hyphens within names are doubled (lvm2, libdm/libdm-string.c, dm_build_dm_name).
+    """
+    found = set()
+    for entry in entries(roots.sys / "block"):
+        name = text(entry / "dm/name") or ""
+        match = re.fullmatch(r"((?:[^-]|--)+)-((?:[^-]|--)+)_rimage_\d+", name)
+        if match and (text(entry / "dm/uuid") or "").startswith("LVM-"):
+            found.add("/".join(part.replace("--", "-") for part in match.groups()))
+    return tuple(sorted(found))
 
 
 def _in_mdstat(roots: Roots) -> list[str]:
@@ -56,11 +84,19 @@ def _in_mdstat(roots: Roots) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _array(node: Path, mounted: list[Mount], roots: Roots, reader: Reader) -> Array:
+def _array(
+    node: Path,
+    mounted: list[Mount],
+    activity: Mapping[str, Counters | None],
+    roots: Roots,
+    reader: Reader,
+) -> Array:
     md = node / "md"
     # Kernels before 4.19 do not tell it.
     uuid = array_uuid(text(md / "uuid") or "")
-    found = list(members(node, uuid, roots, reader))
+    found = [
+        replace(one, activity=activity.get(one.name)) for one in members(node, uuid, roots, reader)
+    ]
     told = next((one.superblock for one in found if one.superblock), None)
     position = text(md / "reshape_position")
     device = of_node(node, roots)

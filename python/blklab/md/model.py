@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+from blklab.md.smart.health import Health
 from blklab.md.superblocks import BadBlocks, Range, Superblock
+from blklab.system.diskstats import Counters
 
 REDUNDANT: Final = {"raid1", "raid4", "raid5", "raid6", "raid10"}
 """Levels that outlive the loss of a member."""
@@ -47,6 +49,8 @@ class ArrayMember:
     """`NVMe` or nothing: SATA and SAS are not told apart."""
     physical_block: int | None = None
     """Bytes."""
+    activity: Counters | None = None
+    """What it has done since boot."""
     unseen: str = ""
     """Why its superblock was not read."""
 
@@ -177,6 +181,23 @@ class Geometry:
         }
 
 
+@dataclass(frozen=True, order=True)
+class Content:
+    """What lies in some bytes of an array."""
+
+    begin: int
+    """The byte of the array."""
+    bytes: int
+    device: str
+    """The path of what it is on: the array, or something above it."""
+    path: str = ""
+    """The file's, or a directory's; empty if it is none's."""
+    offset: int = -1
+    """Bytes in the file; -1 of what is not its content, or not told."""
+    what: str = ""
+    """`free space`, `journal`…; empty of a file's content."""
+
+
 @dataclass(frozen=True)
 class Part:
     """A partition of an array, or the whole of it."""
@@ -232,6 +253,8 @@ class Array:
     parts: tuple[Part, ...] = ()
     users: tuple[str, ...] = ()
     """Who uses it, each for a message."""
+    contents: tuple[Content, ...] | None = None
+    """What lies on bad blocks, in order; None: not asked."""
     unseen: tuple[str, ...] = ()
 
     @property
@@ -310,6 +333,39 @@ class Software:
 
 
 @dataclass(frozen=True)
+class Disk:
+    """A disk beneath arrays, or behind a controller, as it sees itself."""
+
+    name: str
+    """The kernel's; of what it does not know, a controller's path and the type for smartctl."""
+    path: str
+    arrays: tuple[str, ...]
+    """Names; none if it is not known which."""
+    health: Health
+    kind: str = ""
+    """smartctl's `-d`, of a disk that a controller hides."""
+    timeout: int | None = None
+    """Seconds that the kernel waits for it before it resets it."""
+    zoned: str = ""
+    """As sysfs has it: `none`, `host-aware`, `host-managed`."""
+    failure: str = ""
+    """Why it tells nothing."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "name": self.name,
+            "path": self.path,
+            "arrays": list(self.arrays),
+            "type": self.kind or None,
+            "timeout_seconds": self.timeout,
+            "zoned": self.zoned or None,
+            "unseen": self.failure or None,
+            "smart": self.health.as_dict(),
+        }
+
+
+@dataclass(frozen=True)
 class Inventory:
     """All arrays that there are, and what could not be seen."""
 
@@ -319,6 +375,10 @@ class Inventory:
     software: Software | None = None
     """None offline: images tell nothing of it."""
     unseen: tuple[str, ...] = ()
+    disks: tuple[Disk, ...] | None = None
+    """None: not asked."""
+    volumes: tuple[str, ...] = ()
+    """RAIDs of LVM, as `group/volume`, which are no arrays here."""
 
 
 def merged(ranges: tuple[Range, ...]) -> tuple[Range, ...]:

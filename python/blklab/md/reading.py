@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from blklab.md import filesystems, software, superblocks
+from blklab.md import filesystems, mapper, software, superblocks
 from blklab.md.model import Geometry, Software
 from blklab.md.repair import journal
+from blklab.md.smart import ask
 from blklab.md.superblocks import Reading
 from blklab.system.roots import Roots, text
 
@@ -23,6 +24,18 @@ class Reader:
     def repairing(self, uuid: str, roots: Roots) -> bool:
         """Tells whether a repair of an array is written down here as unfinished."""
         return text(journal.path_of(uuid, roots)) is not None
+
+    def mapping(self, number: str) -> tuple[str, str]:
+        """Returns the table of a device of the device mapper, or why it could not be read."""
+        return mapper.table(number)
+
+    def smart(self, path: str, kind: str = "") -> tuple[str, str]:
+        """Returns what smartctl says of a disk, or why it could not be asked."""
+        return ask.disk(path, kind)
+
+    def controllers(self) -> tuple[str, str]:
+        """Returns what smartctl finds behind controllers, or why it could not be asked."""
+        return ask.scan()
 
     def software(self, roots: Roots) -> Software | None:
         """Returns what is installed and set; None if that is not known."""

@@ -22,6 +22,9 @@ LAYOUTS: Final = ("left-asymmetric", "right-asymmetric", "left-symmetric", "righ
 
 NOTHING: Final = "–"
 
+MOST_FILES: Final = 20
+"""Pieces of files that are shown under a finding."""
+
 
 def show(console: "Console", found: Inventory, findings: Sequence[Finding]) -> None:
     """Prints arrays, their members, and findings, the worst first."""
@@ -69,10 +72,33 @@ def _findings(console: "Console", findings: Sequence[Finding]) -> None:
         grid.add_column(overflow="fold")
         grid.add_row(Text(one.severity, style=STYLES[one.severity]), line)
         console.print(grid)
+        for where in located(one):
+            console.print(Text(f"{'':12}{where}", overflow="fold"))
         for command in one.commands:
             # They are to be copied: none of them is broken.
             line = Text(f"{'':12}{printable(command)}", style="green")
             console.print(line, soft_wrap=True)
+
+
+def located(one: Finding) -> list[str]:
+    """Returns what lies on a finding's bad blocks, a line each: files, then the rest together."""
+    files = [at for each in one.ranges for at in each.get("files", ())]
+    lines = [
+        f"{format_size(at['bytes'])} of {printable(at['path'])}"
+        + (f", {at['what']}" if at["what"] else "")
+        + (f" from byte {at['offset_bytes']:,}" if at["offset_bytes"] is not None else "")
+        for at in files[:MOST_FILES]
+    ]
+    if len(files) > MOST_FILES:
+        lines.append(f"and {len(files) - MOST_FILES:,} more pieces of files: --json has them all")
+    rest: dict[tuple[str, str], int] = {}
+    for each in one.ranges:
+        for at in each.get("others", ()):
+            key = (at["what"], at["device"])
+            rest[key] = rest.get(key, 0) + at["bytes"]
+    for (what, device), many in rest.items():
+        lines.append(f"{format_size(many)} of {printable(device)}: {what}")
+    return lines
 
 
 def overview(found: Inventory) -> Table:
@@ -176,6 +202,8 @@ def as_dict(found: Inventory, findings: Sequence[Finding]) -> dict[str, Any]:
         },
         "arrays": [array.as_dict() for array in found.arrays],
         "strays": [stray.as_dict() for stray in found.strays],
+        "disks": None if found.disks is None else [one.as_dict() for one in found.disks],
+        "lvm_raids": list(found.volumes),
         "findings": [one.as_dict() for one in findings],
         "counts": counts(findings),
         "unseen": [*found.unseen, *(reason for array in found.arrays for reason in array.unseen)],

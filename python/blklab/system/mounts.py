@@ -29,6 +29,8 @@ class Mount:
     """The filesystem's own, not the mount's."""
     flags: str = ""
     """The mount's: rw, noatime…"""
+    root: str = "/"
+    """What of the filesystem is there: of bind mounts a part of it."""
 
 
 def mounts(roots: Roots, process: str = "self") -> list[Mount]:
@@ -47,7 +49,8 @@ def mounts(roots: Roots, process: str = "self") -> list[Mount]:
         if len(rest) < 2:
             continue
         point, source = unescaped(fields[4]), unescaped(rest[1])
-        found.append(Mount(fields[2], point, rest[0], source, ",".join(rest[2:]), fields[5]))
+        options, root = ",".join(rest[2:]), unescaped(fields[3])
+        found.append(Mount(fields[2], point, rest[0], source, options, fields[5], root))
     return found
 
 

@@ -16,8 +16,8 @@ def names() -> set[str]:
     found = set()
     for path in FOLDER.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in {"say", "Finding"}:
-                at = 2 if ast.unparse(node.func) == "say" else 1
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in {"say", "_say", "Finding"}:
+                at = 1 if ast.unparse(node.func) == "Finding" else 2
                 if len(node.args) > at and isinstance(node.args[at], ast.Constant):
                     found.add(str(ast.literal_eval(node.args[at])))
     return found

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from blklab.runners.lab.agent import Ran
 from blklab.runners.lab.image import Image
-from blklab.runners.lab.machine.boot import Machine
+from blklab.runners.lab.machine.boot import GuestLost, Machine
 from blklab.runners.lab.machine.disks import Disk, Disks, Shape
 from tests.md.guest import payload
 from tests.runners.lab.arrays import names
@@ -49,9 +49,10 @@ class Rig:
 
     def power(self) -> None:
         """Boots the machine; no array is assembled, and what blklab wrote down is there."""
-        self.guest = Machine(self._image, self._shapes, cpus=2, memory=self._memory)
-        self.guest._disks = _Kept(self._shapes, self._files)
-        self.guest.start("tcg")
+        try:
+            self._boot()
+        except GuestLost:
+            self._boot()  # QEMU itself crashes now and then: that is not what is tested here
         state, python = names(self.guest, [STATE, PAYLOAD])
         run = self.guest.agent.run
         run(["mkdir", "-p", payload.MOUNTED, "/var/lib/blklab", "/etc/mdadm"])
@@ -60,6 +61,15 @@ class Rig:
             self._fresh = False
         run(["mount", f"/dev/{state}", "/var/lib/blklab"])
         run(["mount", "-o", "ro", f"/dev/{python}", payload.MOUNTED])
+
+    def _boot(self) -> None:
+        self.guest = Machine(self._image, self._shapes, cpus=2, memory=self._memory)
+        self.guest._disks = _Kept(self._shapes, self._files)
+        try:
+            self.guest.start("tcg")
+        except BaseException:
+            self.guest.end()
+            raise
 
     def cut(self) -> None:
         """Has the power fail."""

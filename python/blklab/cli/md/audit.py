@@ -44,6 +44,16 @@ if TYPE_CHECKING:
     help="With --host: how long a host is waited for.",
 )
 @click.option(
+    "--map-files",
+    is_flag=True,
+    help="Say which files lie on bad blocks (ext4, XFS): looks at all files of the filesystem.",
+)
+@click.option(
+    "--smart",
+    is_flag=True,
+    help="Ask the disks beneath arrays how they are (smartctl; as root). None is woken.",
+)
+@click.option(
     "--severity",
     type=click.Choice(["critical", "warning", "note"]),
     default="warning",
@@ -59,6 +69,8 @@ def audit(
     more: tuple[str, ...],
     sudo: bool,
     timeout: float,
+    map_files: bool,
+    smart: bool,
     severity: str,
     as_json: bool,
 ) -> None:
@@ -76,6 +88,7 @@ def audit(
     \b
     Examples:
       blklab md audit
+      blklab md audit --map-files --smart
       blklab md audit --severity critical --json
       blklab md audit --image sda1.img --image sdb1.img
       blklab md audit --image /media/backup/*.img
@@ -103,6 +116,9 @@ def audit(
         raise UsageError(f"{ways[0]} and {ways[1]}: expected one of them")
     if more and not ways:
         raise UsageError(f"{more[0]}: to look at images say --image {more[0]}")
+    for option, given in (("--map-files", map_files), ("--smart", smart)):
+        if given and ways:
+            raise UsageError(f"{option}: it looks at this machine alone")
     if sudo and not hosts:
         raise UsageError("--sudo: it goes with --host; here, run blklab itself with sudo")
     worst = rules.SEVERITIES.index(severity)
@@ -119,6 +135,16 @@ def audit(
             f"nothing could be seen: {first}{more_words}",
             "name images that can be read" if paths else "run it as root, outside of a container",
         )
+    if smart:
+        from blklab.md.smart.disks import examined
+
+        with progress("Asking disks") as tell:
+            found = examined(found, Roots(), tell=tell)
+    if map_files:
+        from blklab.md.contents import located
+
+        with progress("Looking for files on bad blocks") as tell:
+            found = located(found, Roots(), tell=tell)
     findings = rules.findings(found)
 
     def draw(console: "Console") -> None:

@@ -2,7 +2,16 @@
 
 from typing import Final
 
-from blklab.md.audit import alignment, bad_blocks, checks, devices, host, metadata, redundancy
+from blklab.md.audit import (
+    alignment,
+    bad_blocks,
+    checks,
+    devices,
+    host,
+    metadata,
+    redundancy,
+    smart,
+)
 from blklab.md.audit.finding import SEVERITIES, Finding, Host, Rule
 from blklab.md.model import Inventory
 
@@ -39,6 +48,7 @@ RULES: Final[tuple[Rule, ...]] = (
     checks.mismatches,
     checks.never,
     devices.mixed,
+    devices.unequal,
     devices.errors,
     devices.layout,
     devices.write_mostly,
@@ -56,4 +66,5 @@ def findings(inventory: Inventory) -> list[Finding]:
         finding for rule in RULES for array in inventory.arrays for finding in rule(array, known)
     ]
     found += host.whole_machine(inventory)
+    found += smart.disks(inventory)
     return sorted(found, key=lambda one: one.rank)

@@ -6,10 +6,12 @@ member without a word, `repair` of a RAID-1 writes other memory there, and recov
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from blklab.md.audit.finding import Finding, Host, command, listed, say
 from blklab.md.audit.host import adding_fails
+from blklab.md.audit.lying import lying
 from blklab.md.mapping import array_ranges
 from blklab.md.model import PARITIES, Array, ArrayMember, merged
 from blklab.md.superblocks import Range
@@ -40,7 +42,7 @@ def entries(array: Array, host: Host) -> Iterator[Finding]:
             *_refill(array, member, host),
             member=member.name,
         )
-        yield Finding(**{**vars(found), "ranges": details})
+        yield replace(found, ranges=details)
 
 
 def repair(array: Array, _host: Host) -> Iterator[Finding]:
@@ -65,15 +67,17 @@ def lost(array: Array, _host: Host) -> Iterator[Finding]:
     """Ranges that no copy and no parity is left of."""
     gone = sectors_lost(array)
     if gone:
+        details = tuple(_lost(array, one) for one in gone)
         words = listed([str(one) for one in gone], SHOWN)
         what = "array sectors" if array.level in {"raid1", "raid10"} else "sectors of the members"
-        yield say(
+        found = say(
             array,
             "critical",
             "bbl-lost",
             f"too many members have bad blocks in the same place: reading is an error there"
             f" ({what} {words}); restore what lies there from a backup, by writing it",
         )
+        yield replace(found, ranges=details)
 
 
 def copied(array: Array, _host: Host) -> Iterator[Finding]:
@@ -233,10 +237,19 @@ def _pieces(array: Array, member: ArrayMember, one: Range) -> tuple[Range, ...]:
 
 def _detail(array: Array, member: ArrayMember, one: Range) -> dict[str, Any]:
     mapped = array_ranges(array, member, one)
-    told = (
-        None if mapped is None else [{"sector": at.sector, "sectors": at.sectors} for at in mapped]
-    )
-    return {"member_sector": one.sector, "sectors": one.sectors, "array_ranges": told}
+    return {"member_sector": one.sector, "sectors": one.sectors, **lying(array, mapped)}
+
+
+def _lost(array: Array, one: Range) -> dict[str, Any]:
+    """A range of `sectors_lost`: of parity, what of each member's data is there."""
+    if array.level in {"raid1", "raid10"}:
+        return {"member_sector": None, "sectors": one.sectors, **lying(array, (one,))}
+    mapped = []
+    for member in array.active:
+        if member.ranges and member.data_offset is not None:
+            own = Range(one.sector + member.data_offset, one.sectors)
+            mapped += list(array_ranges(array, member, own) or ())
+    return {"member_sector": None, "sectors": one.sectors, **lying(array, merged(tuple(mapped)))}
 
 
 def _words(detail: dict[str, Any]) -> str:

@@ -3,12 +3,23 @@
 from collections.abc import Iterator
 
 from blklab.md.audit.finding import Finding, Host, command, listed, say
-from blklab.md.model import Array
+from blklab.md.model import Array, ArrayMember
 
 IDLEST = (5, 3)
 """Linux since which RAID-10 reads from members that do not rotate, if there are any
 (drivers/md/raid10.c).
 """
+
+ENOUGH, MOST = 10_000, 40_000_000
+"""I/Os that a mean is worth something of. The kernel counts times in 32 bits of ms: beyond the
+second, they may have run over unless the mean is below 0.1 s.
+"""
+
+UNEQUAL = 3
+"""Times as long: more than disks of one model differ by."""
+
+NOTICED = 0.2
+"""ms: what is shorter is not waited for."""
 
 
 def mixed(array: Array, host: Host) -> Iterator[Finding]:
@@ -42,6 +53,63 @@ def mixed(array: Array, host: Host) -> Iterator[Finding]:
         f"{names} (rotating) and {flash} (flash) are in one array: {why}; what that costs under"
         " your load: `blklab run` of a stack of such devices (docs/howto-predict.md)",
     )
+
+
+def unequal(array: Array, _host: Host) -> Iterator[Finding]:
+    """Members of one kind of which one takes several times as long as another, since boot.
+
+    Only what members get alike can be compared: writes, and reads of levels that do not choose
+    whom to read; of much the same size, so that a member that was rebuilt since is left out. Long
+    after boot there are too many I/Os to tell (`MOST`): then `blklab md watch` does. A partition
+    is as slow as the others of its disk make it.
+    """
+    chosen = array.level in {"raid1", "raid10"}
+    for way in ("write",) if chosen else ("read", "write"):
+        for rotating in (True, False):
+            busy = {
+                one.name: found
+                for one in array.active
+                if one.rotational is rotating
+                and not {"write_mostly", "faulty"}.intersection(one.states)
+                and (found := _mean(one, way)) is not None
+            }
+            if len(busy) < 2:
+                continue
+            fast = min(busy, key=lambda name: busy[name][0])
+            slow = max(busy, key=lambda name: busy[name][0])
+            (least, size, many), (most, large, others) = busy[fast], busy[slow]
+            alike = max(size, large) <= 2 * min(size, large)
+            if most < NOTICED or most < UNEQUAL * least or not alike:
+                continue
+            yield say(
+                array,
+                "warning",
+                "unequal",
+                f"{way}s take {most:.3g} ms on {slow} and {least:.3g} ms on {fast} (means of"
+                f" {others:,} and {many:,} since boot): "
+                + ("a write is" if way == "write" else "every stripe is")
+                + f" as slow as {slow}; a disk that is sick, shingled or shared, or a bad cable;"
+                " what it costs under your load: docs/howto-predict.md",
+                command(
+                    "smartctl", "--all", next(one.path for one in array.members if one.name == slow)
+                ),
+                member=slow,
+            )
+
+
+def _mean(member: ArrayMember, way: str) -> tuple[float, float, int] | None:
+    """How long an I/O takes, ms; how large it is, sectors; and of how many that is the mean."""
+    done = member.activity
+    if done is None:
+        return None
+    many, ticks, sectors = (
+        (done.reads, done.read_ticks, done.read_sectors)
+        if way == "read"
+        else (done.writes, done.write_ticks, done.write_sectors)
+    )
+    if not ENOUGH <= many <= MOST:
+        return None
+    return ticks / many, sectors / many, many
 
 
 def write_mostly(array: Array, _host: Host) -> Iterator[Finding]:

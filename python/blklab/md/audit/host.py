@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from blklab.md.audit.finding import Finding, Host, say
+from blklab.md.audit.finding import Finding, Host, command, listed, say
 from blklab.md.model import Array, Inventory, Software
 
 FAILS_SINCE, MENDED_IN = (6, 12), (4, 5)
@@ -54,6 +54,19 @@ def whole_machine(inventory: Inventory) -> Iterator[Finding]:
             "",
             f"mdadm.conf does not say `CREATE bbl=no` ({where}): new arrays, and every --add, get a"
             " bad-block list",
+        )
+    if inventory.volumes:
+        yield Finding(
+            "note",
+            "lvm-raid",
+            "",
+            f"{listed(list(inventory.volumes))}: RAID of LVM (dm-raid), of which nothing is said"
+            " here, for it is no md device; LVM tells of it",
+            commands=(
+                command(
+                    "lvs", "-a", "-o", "name,raid_sync_action,raid_mismatch_count,lv_health_status"
+                ),
+            ),
         )
     for stray in inventory.strays:
         if stray.foreign:

@@ -6,9 +6,9 @@
 #     ssh HOST sh -s < probe.sh > HOST.probe     sh probe.sh [ROOT] > this.probe
 #
 # ROOT is where the machine's /proc, /sys, /dev and /etc are, / unless given. What is read: sysfs of
-# block devices; /proc/mdstat, swaps, self/mountinfo and the kernel's release; mdadm.conf and what
-# has arrays checked; 128 KiB at either end of members, and the first 4 KiB of arrays and their
-# partitions.
+# block devices; /proc/mdstat, swaps, diskstats, self/mountinfo and the kernel's release; mdadm.conf
+# and what has arrays checked; 128 KiB at either end of members, and the first 4 KiB of arrays and
+# their partitions.
 #
 # The stream is read by stream.py beside this file: records of a kind and a path, and below each its
 # lines, a blank before them; `end` is the last. Names are never words of a command: all are quoted,
@@ -20,7 +20,7 @@ main() {
     root=$(there "${1:-/}") || exit 1
     root=${root%/}
     printf 'blklab-probe 1\n'
-    for file in proc/mdstat proc/swaps proc/self/mountinfo proc/sys/kernel/osrelease \
+    for file in proc/mdstat proc/swaps proc/diskstats proc/self/mountinfo proc/sys/kernel/osrelease \
         etc/mdadm/mdadm.conf etc/mdadm.conf etc/default/mdadm etc/cron.d/mdadm etc/cron.d/raid-check; do
         content "$root/$file"
     done

@@ -1,0 +1,1 @@
+"""SMART: what disks say of themselves, through smartctl."""

@@ -1,0 +1,111 @@
+"""The disks beneath arrays, as they see themselves: asked only if somebody wants to know."""
+
+import re
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from blklab.md.members import number
+from blklab.md.model import Disk, Inventory
+from blklab.md.reading import Reader
+from blklab.md.smart.health import Health, devices, parse
+from blklab.system.identity import normal, of_node
+from blklab.system.layers import layers
+from blklab.system.roots import Roots, text
+
+AT_ONCE: Final = 16
+"""Disks that are asked at the same time."""
+
+Question = tuple[str, str]
+"""A path, and smartctl's type of what is behind it; empty of what has a name of its own."""
+
+
+def examined(
+    found: Inventory,
+    roots: Roots,
+    reader: Reader | None = None,
+    tell: Callable[[int], None] = lambda _: None,
+) -> Inventory:
+    """Returns the inventory with the disks beneath its arrays; what they do not tell is in
+    `unseen`.
+
+    A disk that a controller hides is asked by way of it, and known by its serial number or WWN; if
+    no member has that, it is told as that controller's. `tell` takes how many were asked.
+    """
+    asked = reader or Reader()
+    nodes = _beneath(found, roots)
+    answers = _asked([(of_node(node, roots).path, "") for node in nodes], asked, tell)
+    disks, hidden = [], []
+    for (node, arrays), (health, failure) in zip(nodes.items(), answers, strict=True):
+        device = of_node(node, roots)
+        disk = Disk(
+            node.name,
+            device.path,
+            arrays,
+            health,
+            timeout=number(text(node / "device/timeout")),
+            zoned=text(node / "queue/zoned") or "",
+            failure=failure,
+        )
+        disks.append(disk)
+        # smartctl knows a controller's volume for a disk without SMART, or says which -d to try.
+        if failure and (health.protocol or re.search(r"'-d [\w+]+,N'", failure)):
+            hidden.append((len(disks) - 1, {normal(one) for one in device.ids}))
+    if hidden:
+        disks += _behind(disks, hidden, asked, tell)
+    unseen = [f"{one.name}: not seen: SMART: {one.failure}" for one in disks if one.failure]
+    if len({one.failure for one in disks}) == 1 and disks[0].failure:
+        unseen = [f"SMART of {len(disks)} disks: not seen: {disks[0].failure}"]
+    return replace(found, disks=tuple(disks), unseen=(*found.unseen, *unseen))
+
+
+def _beneath(found: Inventory, roots: Roots) -> dict[Path, tuple[str, ...]]:
+    """The disks beneath arrays, and the arrays' names."""
+    disks: dict[Path, dict[str, None]] = {}
+    for array in found.arrays:
+        for member in array.members:
+            device = text(roots.sys / "class/block" / member.name.replace("/", "!") / "dev")
+            for layer in layers([device] if device else [], roots):
+                # The paths of an NVMe multipath disk have no device file: its head has.
+                whole = re.sub(r"^(nvme\d+)c\d+(n\d+)$", r"\1\2", layer.name)
+                node = (
+                    (roots.sys / "block" / whole).resolve() if whole != layer.name else layer.disk
+                )
+                if layer.leaf and node is not None and (node / "device").exists():
+                    disks.setdefault(node, {})[array.name] = None
+    return {node: tuple(names) for node, names in disks.items()}
+
+
+def _asked(
+    questions: Iterable[Question], reader: Reader, tell: Callable[[int], None]
+) -> list[tuple[Health, str]]:
+    found = []
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for said, failure in pool.map(lambda one: reader.smart(*one), questions):
+            found.append((Health(), failure) if failure else parse(said))
+            tell(len(found))
+    return found
+
+
+def _behind(
+    disks: list[Disk],
+    hidden: list[tuple[int, set[str]]],
+    reader: Reader,
+    tell: Callable[[int], None],
+) -> list[Disk]:
+    """Puts what controllers hide in the places of members whose ids they have; returns the rest."""
+    said, _ = reader.controllers()
+    questions = [one for one in dict.fromkeys(devices(said)) if "," in one[1]]
+    rest = []
+    for (path, kind), (health, failure) in zip(
+        questions, _asked(questions, reader, tell), strict=True
+    ):
+        known = {normal(one) for one in (health.serial, health.wwn) if one}
+        match = next((at for at, ids in hidden if ids & known), None)
+        if match is None:
+            rest.append(Disk(f"{path} {kind}", path, (), health, kind, failure=failure))
+        else:
+            disks[match] = replace(disks[match], health=health, kind=kind, failure=failure)
+    return rest

@@ -1,0 +1,139 @@
+"""Files on bad blocks, from an array's list to what is printed."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from blklab.md.audit import findings
+from blklab.md.contents import located, mounted
+from blklab.md.contents.mounted import Found
+from blklab.md.contents.spans import Span
+from blklab.report import arrays as report
+from blklab.system import roots as system_roots
+from blklab.system.layers import number_of
+from tests.conftest import Run
+from tests.md.conftest import Arrays
+
+BAD = {"bad_blocks": "4096 16\n9000 8"}
+
+
+@pytest.fixture
+def point(machine: Arrays, tmp_path: Path) -> Path:
+    """Where an array with bad blocks is said to be mounted."""
+    folder = tmp_path / "mounted \x1b[31m"
+    folder.mkdir()
+    number = number_of(folder.stat().st_dev)
+    machine.disk("sda", "8:0", "raid1-12-bitmap.vda")
+    machine.disk("sdb", "8:16", "raid1-12-bitmap.vdb")
+    machine.array("md0", number, {"sda": BAD, "sdb": {"bad_blocks": "4100 4"}})
+    return folder
+
+
+@pytest.fixture
+def lying(monkeypatch: pytest.MonkeyPatch, point: Path) -> list[Span]:
+    """What is asked for; answered with a file in two pieces, and free space."""
+    asked: list[Span] = []
+
+    def find(where: str, _device: int, spans: tuple[Span, ...], _tell: object) -> object:
+        assert where == str(point)
+        asked.extend(spans)
+        begin, end = spans[0].begin, spans[0].end
+        half = (begin + end) // 2
+        return [
+            Found(begin, half, f"{where}/file", 1 << 20, ""),
+            Found(half, end, f"{where}/file", (1 << 20) + half - begin, ""),
+            Found(spans[1].begin - 4096, spans[1].end + 4096, "", None, "free space"),
+        ], {"permission denied": 3}
+
+    monkeypatch.setattr(mounted, "find", find)
+    return asked
+
+
+def mount(machine: Arrays, point: Path, kind: str = "ext4", root: str = "/") -> None:
+    name = str(point).replace(" ", "\\040")
+    number = number_of(point.stat().st_dev)
+    line = f"30 1 {number} {root} {name} rw - {kind} /dev/md0 rw"
+    machine.proc("self/mountinfo", line)
+
+
+def test_files_of_ranges(machine: Arrays, point: Path, lying: list[Span]) -> None:
+    mount(machine, point)
+    found = located(machine.seen(), machine.roots)
+    # The list counts from the member's start, whose data begin at 2048.
+    assert lying == [Span(2048 << 9, 2064 << 9, 2048 << 9), Span(6952 << 9, 6960 << 9, 6952 << 9)]
+    entries = [one for one in findings(found) if one.rule == "bbl-entries"]
+    path, device = f"{point}/file", str(machine.roots.dev / "md0")
+    assert entries[0].ranges[0]["files"] == [
+        {"device": device, "path": path, "offset_bytes": 1 << 20, "bytes": 8192, "what": None}
+    ]
+    assert entries[0].ranges[1]["others"] == [
+        {"device": device, "what": "free space", "bytes": 4096}
+    ]
+    # Of the other member's it is the part that its range has.
+    assert entries[1].ranges[0]["files"][0]["bytes"] == 2048
+    assert entries[1].ranges[0]["files"][0]["offset_bytes"] == (1 << 20) + 2048
+    lost = next(one for one in findings(found) if one.rule == "bbl-lost")
+    assert [one["bytes"] for one in lost.ranges[0]["files"]] == [2048]
+    assert f"{point}: not seen: 3 files or directories: permission denied" in found.arrays[0].unseen
+    document = report.as_dict(found, findings(found))
+    assert json.loads(json.dumps(document)) == document
+
+
+def test_it_is_printed_without_what_terminals_obey(
+    machine: Arrays, point: Path, lying: list[Span], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system_roots, "Roots", lambda: machine.roots)
+    mount(machine, point)
+    plain = run("md", "audit").out
+    assert "free space" not in plain
+    assert not lying
+    shown = run("md", "audit", "--map-files").out
+    assert "\x1b" not in shown
+    assert "from byte 1,048,576" in " ".join(shown.split())
+    assert "4 KiB of " in shown
+    assert ": free space" in shown.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "root", "reason"),
+    [
+        ("btrfs", "/", "btrfs is mounted there"),
+        ("ext4", "/srv", "mounted out of sight"),
+    ],
+)
+def test_mounts_that_do_not_serve(
+    machine: Arrays, point: Path, kind: str, root: str, reason: str
+) -> None:
+    mount(machine, point, kind, root)
+    found = located(machine.seen(), machine.roots)
+    assert [reason in line for line in found.arrays[0].unseen] == [True]
+    assert found.arrays[0].contents == ()
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        (bytes(8192), "no ext4 or XFS is on it"),
+        (b"XFSB" + bytes(8192), "mount it, `-o ro` will do"),
+        (b"", "no ext4 or XFS is on it"),
+    ],
+)
+def test_what_is_not_mounted(machine: Arrays, point: Path, head: bytes, reason: str) -> None:
+    assert point.is_dir()
+    (machine.roots.dev / "md0").write_bytes(head)
+    found = located(machine.seen(), machine.roots)
+    assert reason in found.arrays[0].unseen[-1]
+
+
+def test_levels_that_are_not_mapped(machine: Arrays, point: Path) -> None:
+    machine.write(machine.roots.sys / "block/md0", {"md__level": "linear"})
+    found = located(machine.seen(), machine.roots)
+    assert any("bad blocks of sda" in line for line in found.arrays[0].unseen)
+    assert os.fspath(point)
+
+
+def test_images_have_no_files(run: Run, tmp_path: Path) -> None:
+    done = run("md", "audit", "--map-files", "--image", str(tmp_path / "x"))
+    assert (done.status, "--map-files: it looks at this machine" in done.err) == (2, True)

@@ -1,0 +1,131 @@
+"""The walk over a filesystem: what is opened, what is told, what is not seen."""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from blklab.errors import BlklabError
+from blklab.md.contents import extents, mounted
+from blklab.md.contents.extents import Extent, Owned
+from blklab.md.contents.mounted import UNREACHED, Found
+from blklab.md.contents.spans import Span
+
+Search = Callable[..., tuple[list[Found], dict[str, int]]]
+
+
+@pytest.fixture
+def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
+    """Searches a folder as if it were a filesystem with files in these places."""
+    root = tmp_path / "mounted"
+    root.mkdir()
+
+    def run(
+        files: dict[str, list[Extent] | OSError], owned: list[Owned] | None, *spans: Span
+    ) -> tuple[list[Found], dict[str, int]]:
+        places = {(root / name).lstat().st_ino: found for name, found in files.items()}
+
+        def of_file(descriptor: int) -> Iterator[Extent]:
+            found = places.get(os.fstat(descriptor).st_ino, [])
+            if isinstance(found, OSError):
+                raise found
+            yield from found
+
+        def of_filesystem(_root: int, _device: int, _begin: int, _end: int) -> Iterator[Owned]:
+            if owned is None:
+                raise OSError(errno.ENOTTY, "not supported")
+            yield from owned
+
+        monkeypatch.setattr(extents, "of_file", of_file)
+        monkeypatch.setattr(extents, "of_filesystem", of_filesystem)
+        found, failures = mounted.find(str(root), root.stat().st_dev, spans, lambda _: None)
+        return sorted(found), dict(failures)
+
+    return run
+
+
+def place(begin: int, many: int = 4096, offset: int = 0, *, shared: bool = False) -> list[Extent]:
+    return [Extent(offset, begin, many, shared)]
+
+
+def test_names_that_are_hostile(search: Search, tmp_path: Path) -> None:
+    root = tmp_path / "mounted"
+    name = "a\n\x1b[31m \udcff"
+    (root / "folder").mkdir()
+    (root / "folder" / name).write_text("")
+    found, failures = search({f"folder/{name}": place(8192, offset=100)}, None, Span(8200, 8300, 0))
+    assert found == [Found(8200, 8300, f"{root}/folder/{name}", 108, "")]
+    assert not failures
+
+
+def test_nothing_else_is_opened(search: Search, tmp_path: Path) -> None:
+    root = tmp_path / "mounted"
+    os.mkfifo(root / "pipe")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_text("")
+    (root / "link").symlink_to(tmp_path / "outside")
+    (root / "gone").symlink_to("nowhere")
+    found, failures = search({"link/file": place(0)}, None, Span(0, 10, 0))
+    assert found == [Found(0, 10, "", None, UNREACHED)]
+    assert not failures
+
+
+def test_what_may_not_be_read_is_counted(search: Search, tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        (tmp_path / "mounted" / name).write_text("")
+    denied = PermissionError(errno.EACCES, "Permission denied")
+    files: dict[str, list[Extent] | OSError] = {"one": denied, "two": denied, "three": place(0)}
+    found, failures = search(files, None, Span(0, 4096, 0), Span(9000, 9001, 0))
+    assert failures == {"permission denied": 2}
+    assert [one.what for one in found] == ["", UNREACHED]
+
+
+def test_a_file_with_two_names_is_told_once(search: Search, tmp_path: Path) -> None:
+    root = tmp_path / "mounted"
+    (root / "one").write_text("")
+    (root / "two").hardlink_to(root / "one")
+    found, _ = search({"one": place(0)}, None, Span(0, 10, 0), Span(9000, 9001, 0))
+    assert len([one for one in found if one.path]) == 1
+
+
+def test_files_that_share_a_block_are_all_told(search: Search, tmp_path: Path) -> None:
+    root = tmp_path / "mounted"
+    for name in ("one", "two"):
+        (root / name).write_text("")
+    files: dict[str, list[Extent] | OSError] = {
+        name: place(0, shared=True) for name in ("one", "two")
+    }
+    found, _ = search(files, None, Span(0, 10, 0))
+    assert [one.path for one in found] == [f"{root}/one", f"{root}/two"]
+
+
+def test_what_the_filesystem_knows(search: Search, tmp_path: Path) -> None:
+    root = tmp_path / "mounted"
+    (root / "folder").mkdir()
+    (root / "file").write_text("")
+    inode, folder = (root / "file").stat().st_ino, (root / "folder").stat().st_ino
+    owned = [
+        Owned(0, 100, "free space", None, None),
+        Owned(100, 200, "", inode, 7000),
+        Owned(200, 300, "extended attributes", inode, None),
+        Owned(300, 400, "", folder, 0),
+        Owned(400, 500, "", 1, 0),
+    ]
+    # Nobody is asked what the filesystem knows.
+    files: dict[str, list[Extent] | OSError] = {"file": OSError("was asked")}
+    found, failures = search(files, owned, Span(0, 500, 0))
+    assert found == [
+        Found(0, 100, "", None, "free space"),
+        Found(100, 200, f"{root}/file", 7000, ""),
+        Found(200, 300, f"{root}/file", None, "extended attributes"),
+        Found(300, 400, f"{root}/folder", 0, ""),
+        Found(400, 500, "", None, UNREACHED),
+    ]
+    assert not failures
+
+
+def test_another_filesystem_over_it(tmp_path: Path) -> None:
+    with pytest.raises(BlklabError, match="mounted over it"):
+        mounted.find(str(tmp_path), 1, [Span(0, 1, 0)], lambda _: None)

@@ -1,0 +1,32 @@
+"""Runs of bytes, cut: against sets of bytes."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blklab.md.contents.spans import Span, within, without
+
+EDGES = st.tuples(st.integers(0, 60), st.integers(0, 20))
+
+RUNS = st.lists(EDGES, max_size=4).map(
+    lambda found: [Span(100 * at + begin, 100 * at + begin + many + 1, 5000 + 100 * at + begin)
+                   for at, (begin, many) in enumerate(found)]
+)  # fmt: skip
+
+
+def held(spans: list[Span]) -> set[tuple[int, int]]:
+    """Every byte, and where it is on the array."""
+    return {(at, one.array + at - one.begin) for one in spans for at in range(one.begin, one.end)}
+
+
+@given(RUNS, st.integers(0, 400), st.integers(0, 400))
+def test_what_is_within(spans: list[Span], begin: int, end: int) -> None:
+    assert held(within(spans, begin, end)) == {
+        one for one in held(spans) if begin <= one[0] < end
+    }  # fmt: skip
+
+
+@given(RUNS, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400)), max_size=4))
+def test_what_is_without(spans: list[Span], taken: list[tuple[int, int]]) -> None:
+    assert held(without(spans, taken)) == {
+        one for one in held(spans) if not any(begin <= one[0] < end for begin, end in taken)
+    }

@@ -1,0 +1,224 @@
+"""The disks beneath arrays: which are asked, what is found, what is said of those that are not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blklab.md.audit import findings
+from blklab.md.audit.finding import Finding
+from blklab.md.model import Inventory
+from blklab.md.reading import Reader
+from blklab.md.smart import ask
+from blklab.md.smart.disks import examined
+from blklab.system import roots as system_roots
+from tests.conftest import Run
+from tests.md.conftest import Arrays
+from tests.md.smart.test_health import read
+
+
+class Said(Reader):
+    """smartctl, as it is told to answer: by path and type."""
+
+    def __init__(self, scan: str = "", **answers: str) -> None:
+        self.answers, self.scanned = answers, scan
+        self.asked: list[tuple[str, str]] = []
+
+    def smart(self, path: str, kind: str = "") -> tuple[str, str]:
+        self.asked.append((Path(path).name, kind))
+        said = self.answers.get(kind.replace(",", "") or Path(path).name, "")
+        return said, "" if said else "silent"
+
+    def controllers(self) -> tuple[str, str]:
+        return self.scanned, ""
+
+
+def disks(machine: Arrays, **files: str) -> None:
+    """A RAID-1 of two partitions."""
+    for at, name in enumerate(("sda", "sdb")):
+        queue = {"queue__rotational": "1", "device__timeout": "30", **files}
+        machine.disk(name, f"8:{16 * at}", **queue)
+        machine.device(f"{name}1", f"8:{16 * at + 1}", parent=name, start="2048")
+        (machine.roots.dev / f"{name}1").write_bytes(b"")
+    machine.array("md0", "9:0", {"sda1": {}, "sdb1": {}})
+
+
+def document(name: str, **keys: Any) -> str:
+    return json.dumps({**json.loads(read(name)), **keys})
+
+
+def found(machine: Arrays, reader: Said) -> tuple[Inventory, dict[tuple[str, str], Finding]]:
+    seen = examined(machine.seen(), machine.roots, reader)
+    return seen, {(one.member, one.rule): one for one in findings(seen)}
+
+
+def test_each_disk_is_asked_once(machine: Arrays) -> None:
+    disks(machine)
+    machine.array("md1", "9:1", {"sda1": {}, "sdb1": {}})
+    reader = Said(sda=read("ata-failing"), sdb=read("scsi"))
+    seen, rules = found(machine, reader)
+    assert sorted(reader.asked) == [("sda", ""), ("sdb", "")]
+    assert [one.arrays for one in seen.disks or ()] == [("md0", "md1")] * 2
+    assert rules["sda", "smart-failed"].severity == "critical"
+    assert "Reallocated_Sector_Ct is below its threshold" in rules["sda", "smart-failed"].message
+    assert "8 sectors wait" in rules["sda", "smart-unreadable"].message
+    assert "1,975 sectors" in rules["sda", "smart-reallocated"].message
+    assert "1.5 Gb/s and can do 6.0 Gb/s" in rules["sda", "link-speed"].message
+    assert rules["sda", "link-speed"].commands == (
+        "smartctl --all " + str(machine.roots.dev / "sda"),
+    )
+    assert not any(name == "sdb" for name, _ in rules)
+
+
+def test_nothing_is_asked_unless_it_is_told_to_be(machine: Arrays) -> None:
+    disks(machine)
+    assert machine.seen().disks is None
+
+
+ERC = {"read": {"enabled": False}, "write": {"enabled": False}}
+SEVEN = {way: {"enabled": True, "deciseconds": 70} for way in ("read", "write")}
+
+
+@pytest.mark.parametrize(
+    ("timeout", "keys", "mend"),
+    [
+        ("30", {"ata_sct_erc": ERC}, "smartctl --log=scterc,70,70"),
+        ("180", {"ata_sct_erc": ERC}, ""),
+        ("30", {"ata_sct_erc": SEVEN}, ""),
+        ("7", {"ata_sct_erc": SEVEN}, "smartctl --log=scterc,70,70"),
+        ("30", {"ata_sct_capabilities": None}, "echo 180 > /sys/block/sda/device/timeout"),
+        ("180", {"ata_sct_capabilities": None}, ""),
+        ("30", {"ata_sct_capabilities": None, "rotation_rate": 0}, ""),
+        ("30", {}, ""),  # it can, and was not asked
+        ("none", {"ata_sct_erc": ERC}, ""),
+    ],
+)
+def test_time_outs(machine: Arrays, timeout: str, keys: dict[str, Any], mend: str) -> None:
+    disks(machine, device__timeout=timeout)
+    _, rules = found(machine, Said(sda=document("ata-failing", **keys), sdb=read("scsi")))
+    if not mend:
+        assert ("sda", "timeout") not in rules
+    else:
+        assert rules["sda", "timeout"].commands[0].startswith(mend)
+
+
+def test_striped_disks_may_try_on(machine: Arrays) -> None:
+    disks(machine)
+    machine.write(machine.roots.sys / "block/md0", {"md__level": "raid0"})
+    _, rules = found(machine, Said(sda=document("ata-failing", ata_sct_erc=ERC), sdb=read("scsi")))
+    assert ("sda", "timeout") not in rules
+
+
+def test_flash(machine: Arrays) -> None:
+    disks(machine)
+    log = json.loads(read("nvme"))["nvme_smart_health_information_log"]
+    worn = {**log, "percentage_used": 130, "critical_warning": 0b1001}
+    hot = {**log, "media_errors": 0, "critical_warning": 0b10}
+    _, rules = found(
+        machine,
+        Said(
+            sda=document("nvme", nvme_smart_health_information_log=worn),
+            sdb=document("nvme", nvme_smart_health_information_log=hot),
+        ),
+    )
+    assert "130 %" in rules["sda", "smart-worn"].message
+    assert "run out, it can only be read" in rules["sda", "smart-failed"].message
+    assert "7 media errors" in rules["sda", "smart-unreadable"].message
+    assert rules["sdb", "smart-hot"].severity == "warning"
+    assert ("sdb", "smart-failed") not in rules
+
+
+def test_shingled(machine: Arrays) -> None:
+    disks(machine, queue__zoned="host-aware")
+    _, rules = found(machine, Said(sda=read("scsi"), sdb=read("scsi")))
+    assert "SMR" in rules["sdb", "smart-shingled"].message
+
+
+def test_behind_a_controller(machine: Arrays) -> None:
+    disks(machine)
+    machine.write(machine.roots.sys / "block/sdb", {"device__wwid": "naa.5000cca37fca81a8"})
+    reader = Said(
+        scan=read("scan-megaraid"),
+        sda=read("raid-volume"),
+        sdb=read("raid-volume"),
+        megaraid0=read("ata-failing"),
+        megaraid1=document("ata-failing", wwn=None, serial_number="ANOTHER"),
+    )
+    seen, rules = found(machine, reader)
+    assert seen.disks is not None
+    assert [(one.name, one.kind, one.arrays) for one in seen.disks] == [
+        ("sda", "", ("md0",)),
+        ("sdb", "megaraid,0", ("md0",)),
+        ("/dev/bus/0 megaraid,1", "megaraid,1", ()),
+    ]
+    assert seen.unseen == ("sda: not seen: SMART: it tells nothing of its health",)
+    assert "--device=megaraid,0" in rules["sdb", "smart-failed"].commands[0]
+    assert "not known whose" in rules["/dev/bus/0 megaraid,1", "smart-failed"].message
+
+
+def test_disks_that_sleep_hide_nothing(machine: Arrays) -> None:
+    disks(machine)
+    asleep = json.dumps(
+        {"smartctl": {"messages": [{"string": "Device is in STANDBY mode, exit(2)"}]}}
+    )
+    reader = Said(scan=read("scan-megaraid"), sda=asleep, sdb=read("scsi"))
+    seen, _ = found(machine, reader)
+    assert seen.unseen == ("sda: not seen: SMART: it sleeps, and was not woken",)
+    assert len(reader.asked) == 2
+
+
+def smartctl(machine: Arrays, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Puts a program there, and has us be root."""
+    path = machine.root / "bin" / "smartctl"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(ask, "PATH", str(path.parent))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+
+
+def test_the_program(machine: Arrays, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    disks(machine)
+    monkeypatch.setattr(system_roots, "Roots", lambda: machine.roots)
+    asked, said = machine.root / "asked", machine.root / "said.json"
+    said.write_text(read("ata-failing"))
+    smartctl(machine, monkeypatch, f'echo "$@" >> {asked}\n/bin/cat {said}\nexit 216')
+    done = run("md", "audit", "--smart")
+    assert done.status == 1
+    assert "sda: says that it fails: Reallocated_Sector_Ct" in " ".join(done.out.split())
+    options = "--json --all --log=scterc --log=scttempsts --nocheck=standby"
+    assert set(asked.read_text().splitlines()) == {
+        f"{options} {machine.roots.dev}/{name}" for name in ("sda", "sdb")
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("exec /bin/sleep 100", "the disk does not answer"),
+        ("echo nonsense", "smartctl gave no JSON: 7.0 or later does"),
+    ],
+)
+def test_programs_that_do_not_answer(
+    machine: Arrays, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
+) -> None:
+    disks(machine)
+    smartctl(machine, monkeypatch, script)
+    monkeypatch.setattr(ask, "PATIENCE", 0.3)
+    seen = examined(machine.seen(), machine.roots)
+    assert len(seen.unseen) == 1
+    assert f"SMART of 2 disks: not seen: {reason}" in seen.unseen[0]
+
+
+def test_without_the_program_or_rights(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ask, "PATH", str(machine.root))
+    assert "apt-get install smartmontools" in ask.scan()[1]
+    smartctl(machine, monkeypatch, "echo {}")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert "as root" in ask.disk("/dev/sda")[1]
+
+
+def test_images_have_no_disks(run: Run, tmp_path: Path) -> None:
+    done = run("md", "audit", "--smart", "--image", str(tmp_path / "x"))
+    assert (done.status, "--smart: it looks at this machine" in done.err) == (2, True)
