@@ -31,6 +31,7 @@ def test_what_is_seen_from_afar_is_what_is_seen_on_the_spot(rich: Arrays, shell:
     ]
     assert told[0] == told[1]
     assert '"/dev/sda"' in told[1]
+    assert '"unequal"' in told[1]
     assert "is part of dm-0" in told[1]
 
 
