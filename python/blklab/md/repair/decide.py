@@ -12,7 +12,6 @@ from blklab.md.repair.task import Spare, Task
 RUNS = {"clean", "active", "active-idle", "write-pending"}
 """States (`array_state`) of an array that is written to."""
 
-
 STOPPED = {"inactive", "clear", ""}
 """States of one that was not started: adding to it would only spoil superblocks."""
 
@@ -166,28 +165,33 @@ def _trouble(state: State, task: Task) -> _Trouble | None:
         if seat.where is not Where.IN_SYNC and (state.degraded or not state.strangers):
             return _Trouble(f"{seat.path} is {seat.where.value}, and not because of us")
     for seat in state.seats:
-        if seat.where is not Where.IN_SYNC:
-            continue
-        if seat.lists is Lists.ENTRIES:
-            return _Trouble(
-                f"{seat.path} has bad blocks: where they are, the others have the only good copy,"
-                " so none of them may be taken out"
-            )
-        if seat.erring:
-            return _Trouble(f"a write to {seat.path} failed: the disk is not to be trusted")
-        if seat.lists is Lists.UNKNOWN:
-            return _Trouble(f"{seat.path}: its superblock cannot be read")
-        if seat.lists is Lists.EMPTY and seat.device in task.tried:
-            return _Trouble(
-                f"{seat.path} still has a list: it was taken out once, and is not a second time"
-            )
-    if state.degraded and not state.strangers:
+        if seat.where is Where.IN_SYNC and (words := _of_member(seat, task)):
+            return _Trouble(words)
+    if state.degraded:
         return _Trouble("the array is degraded", passes=state.sync == "recover")
+    if state.strangers:
+        return _Trouble("a disk is in sync that was not there when this was planned: plan it anew")
     if state.mode not in RUNS:
         return _Trouble(f"the array is {state.mode or 'not running'}")
     if state.sync == "frozen":
         return _Trouble("the array is frozen: someone else is changing it")
     return None
+
+
+def _of_member(seat: SeatState, task: Task) -> str:
+    """Why a member that is in sync keeps all of them in; nothing if it does not."""
+    if seat.lists is Lists.ENTRIES:
+        return (
+            f"{seat.path} has bad blocks: where they are, the others have the only good copy, so"
+            " none of them may be taken out"
+        )
+    if seat.erring:
+        return f"a write to {seat.path} failed: the disk is not to be trusted"
+    if seat.lists is Lists.UNKNOWN:
+        return f"{seat.path}: its superblock cannot be read"
+    if seat.lists is Lists.EMPTY and seat.device in task.tried:
+        return f"{seat.path} still has a list: it was taken out once, and is not a second time"
+    return ""
 
 
 def _to_take(state: State, task: Task) -> SeatState | None:

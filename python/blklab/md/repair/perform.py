@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -97,6 +98,10 @@ class Repair:
             journal.write(self.task, self._roots)
             try:
                 return self._steps()
+            except BlklabError:
+                with suppress(BlklabError):
+                    self._forget()
+                raise
             finally:
                 self._release()
 
@@ -128,10 +133,8 @@ class Repair:
         return state
 
     def _hold(self) -> None:
-        """Holds writes back while a member of an array with parity is out."""
-        if self.task.level in PARITIES:
-            self._writes = Writes(node_of(self.task.uuid, self._roots) / "md")
-            self._writes.hold()
+        self._writes = Writes(node_of(self.task.uuid, self._roots) / "md")
+        self._writes.hold()
 
     def _release(self) -> None:
         """Has writes go on, and says and writes down what had to wait."""
@@ -173,17 +176,14 @@ class Repair:
         match step:
             case SetAside(device, path):
                 spare = spare_at(device, path, self.task, self._roots)
-                self._note(spares=(*self.task.spares, spare))
+                others = tuple(one for one in self.task.spares if one.device != device)
+                self._note(spares=(*others, spare))
                 self._mdadm(words, lambda state: device in state.set_aside, f"{path} is still in")
             case AddBitmap():
                 self._note(bitmap_added=True)
                 self._mdadm(words, lambda state: state.bitmap, "there is no bitmap")
             case Take(device, path):
-                taken = replace(self.task, taken=device, returned=False)
-                journal.write(taken, self._roots)
-                self.task = taken
-                self._hold()
-                self._mdadm(words, self._is_not(device, Where.IN_SYNC), f"{path} is not failed")
+                self._take(device, path, words)
             case Remove(device, path):
                 self._remove(device, path, words)
             case ReAdd(device, path):
@@ -218,6 +218,18 @@ class Repair:
                 raise Failed(f"{otherwise} after {mdadm.shown(words)}, which said: {said.last}")
             time.sleep(POLL)
 
+    def _take(self, device: str, path: str, words: list[str]) -> None:
+        taken = replace(self.task, taken=device, returned=False)
+        journal.write(taken, self._roots)
+        if self.task.level in PARITIES:
+            self._hold()
+            # What was in flight is written, or is in a list: nothing more can come up.
+            if decide(self._look(), self.task) != Take(device, path):
+                self._release()
+                return
+        self.task = taken
+        self._mdadm(words, self._is_not(device, Where.IN_SYNC), f"{path} is not failed")
+
     def _remove(self, device: str, path: str, words: list[str]) -> None:
         def suspected() -> None:
             # What came up between the look at its list and its failure may be in memory alone.
@@ -231,10 +243,9 @@ class Repair:
 
     def _re_add(self, device: str, path: str, words: list[str]) -> None:
         """Has a member come back, by what is least: a re-add, one as it was, or as a new disk."""
-        if self.task.suspect:
-            self._mark_all()
+        again = not self.task.suspect or self._mark_all()
         said = mdadm.Said(0, ())
-        for attempt in self._ways(path, words):
+        for attempt in self._ways(path, words, again=again):
             said = mdadm.run(*attempt)
             if self._came_back(device, path):
                 self._note(returned=True, tried=self.task.tried | {device})
@@ -244,11 +255,13 @@ class Repair:
             " the array is degraded; once that is mended: blklab md fix --resume"
         )
 
-    def _ways(self, path: str, words: list[str]) -> Iterator[list[str]]:
+    def _ways(self, path: str, words: list[str], *, again: bool) -> Iterator[list[str]]:
+        """Yields what may bring a member back, the gentlest first; `again`: by a re-add, too."""
         array = self.task.array
         plain = [array, "--re-add", path]
-        yield from (words, words, plain)
-        if not self._look().bitmap:
+        if again:
+            yield from (words, words, plain)
+        if again and not self._look().bitmap:
             yield ["--grow", "--bitmap=internal", array]
             yield from (words, plain)
         # That makes its superblock anew; with some kernels it does this, and fails.
@@ -271,17 +284,19 @@ class Repair:
         self.task = replace(self.task, seats=seats, taken=taken)
         return True
 
-    def _mark_all(self) -> None:
+    def _mark_all(self) -> bool:
         """Has all of a member written anew when it is re-added: every bit of the bitmap is set.
 
-        drivers/md/md.c, `bitmap_store`: bits that there are not are passed over.
+        Tells whether they are. drivers/md/md.c, `bitmap_store`: others are passed over.
         """
         md = node_of(self.task.uuid, self._roots) / "md"
         sectors = (number(text(md / "component_size")) or 0) * 2 * max(1, self.task.raid_disks)
         chunk = number(text(md / "bitmap/chunksize")) or 0
-        if not chunk:
-            return
-        (md / "bitmap_set_bits").write_text(f"0-{sectors * 512 // chunk}")
+        try:
+            (md / "bitmap_set_bits").write_text(f"0-{sectors * 512 // chunk}")
+        except (OSError, ZeroDivisionError):
+            return False
+        return True
 
     def _wait(self, path: str) -> None:
         """Waits until md is done; Ctrl-C may come: md goes on by itself."""
@@ -310,12 +325,17 @@ class Repair:
                 self._progress(Progress(path, number(done), number(total), speed))
             time.sleep(POLL)
 
-    def _ended(self, step: Done | Stop) -> Done | Stop:
-        """Forgets the task, unless something of it is left to be undone; looks a last time."""
+    def _forget(self) -> None:
+        """Forgets the task, unless something of it is left to be undone."""
         state = self._look()
+        out = self.task.taken and state.seat(self.task.taken).where is not Where.IN_SYNC
         added = self.task.bitmap_added and state.bitmap
-        if not (self.task.taken or added or state.set_aside):
+        if not (out or added or state.set_aside):
             journal.remove(self.task, self._roots)
+
+    def _ended(self, step: Done | Stop) -> Done | Stop:
+        """Looks a last time, and believes no more than that."""
+        self._forget()
         having = with_lists(self.task.uuid, self._roots)
         if having and isinstance(step, Done):
             return Stop(f"{', '.join(having)} has a bad-block list")
