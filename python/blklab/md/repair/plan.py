@@ -85,10 +85,10 @@ def plan(name: str, roots: Roots) -> Plan:
     Raises UsageError if it is no md array, BlklabError if a repair of it is unfinished.
     """
     array = array_of(name, roots)
-    unfinished = journal.path_of(array.uuid, roots)
-    if unfinished.exists():
+    if array.repairing:
+        where = journal.path_of(array.uuid, roots)
         raise BlklabError(
-            f"{array.path}: a repair of it is unfinished ({unfinished}): blklab md fix --resume"
+            f"{array.path}: a repair of it is not finished ({where}): blklab md fix --resume"
         )
     known = software(roots)
     seats = tuple(

@@ -64,11 +64,17 @@ def bbl(
         if plan.refused:
             raise Exit(1)
         return
-    if not yes:
-        if as_json or not sys.stdin.isatty():
-            raise UsageError(f"{plan.array.path}: nobody can be asked: say --yes, or --plan")
+    if not yes and (as_json or not sys.stdin.isatty()):
+        raise UsageError(f"{plan.array.path}: nobody can be asked: say --yes, or --plan")
+    if not as_json:
         report.show(results(), plan, explained)
+        click.echo()
+    if not yes:
         click.confirm("Carry it out?", abort=True, err=True)
+        if plans.plan(array, Roots()).as_dict() != plan.as_dict():
+            raise BlklabError(
+                f"{plan.array.path}: it has changed: look at the plan again"
+            )
     outcome = carried_out(plan.task, quietly=as_json)
     if isinstance(outcome, Stop):
         raise BlklabError(f"{plan.array.path}: {outcome.reason}")

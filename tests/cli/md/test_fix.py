@@ -1,0 +1,120 @@
+"""`blklab md fix`, as far as it goes without an array of a kernel's."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from blklab.md.repair import journal
+from blklab.md.repair import plan as plans
+from blklab.md.repair.task import Seat, Task
+from blklab.system import roots as system_roots
+from blklab.system.identity import Device, of_node
+from blklab.system.roots import Roots
+from tests.conftest import Run
+from tests.md.conftest import Arrays, machine
+
+__all__ = ["machine"]
+
+
+@pytest.fixture(autouse=True)
+def _here(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolve(name: str, roots: Roots) -> Device:
+        return of_node((roots.sys / "class/block" / Path(name).name).resolve(strict=True), roots)
+
+    monkeypatch.setattr(system_roots, "Roots", lambda: machine.roots)
+    monkeypatch.setattr(plans, "resolve", resolve)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    machine.roots.state.mkdir(mode=0o700)
+
+
+def test_the_plan_says_all_and_does_nothing(machine: Arrays, run: Run) -> None:
+    machine.mirror(bitmap__location="none")
+    done = run("md", "fix", "bbl", "md0", "--plan")
+    assert done.status == 0
+    dev = machine.roots.dev
+    commands = [line.split("  ")[-1].strip() for line in done.out.splitlines() if "mdadm" in line]
+    assert commands[:4] == [
+        f"mdadm --grow --bitmap=internal {dev}/md0",
+        f"mdadm {dev}/md0 --fail {dev}/sda",
+        f"mdadm {dev}/md0 --remove {dev}/sda",
+        f"mdadm {dev}/md0 --re-add {dev}/sda --update=no-bbl",
+    ]
+    assert "the array outlives no failure more" in done.out
+    assert list(machine.roots.state.iterdir()) == []
+    document = json.loads(run("md", "fix", "bbl", "md0", "--plan", "--json").out)
+    assert [step["step"] for step in document["steps"]][:5] == [
+        "add-bitmap", "take", "remove", "re-add", "wait",
+    ]  # fmt: skip
+    assert [step["in_sync"] for step in document["steps"]][:5] == [2, 1, 1, 1, 2]
+
+
+def test_a_list_with_entries(machine: Arrays, run: Run) -> None:
+    machine.mirror("raid1-12-populated")
+    done = run("md", "fix", "bbl", "md0", "--yes")
+    assert done.status == 1
+    assert "has bad blocks" in done.out
+    document = json.loads(run("md", "fix", "bbl", "md0", "--yes", "--json").out)
+    assert document["steps"] == []
+    assert document["members_with_entries"] == ["sda"]
+
+
+def test_nobody_to_ask(machine: Arrays, run: Run) -> None:
+    machine.mirror()
+    done = run("md", "fix", "bbl", "md0")
+    assert (done.status, "nobody can be asked: say --yes, or --plan" in done.err) == (2, True)
+
+
+def test_what_is_no_array(machine: Arrays, run: Run) -> None:
+    machine.mirror()
+    done = run("md", "fix", "bbl", "sda", "--plan")
+    assert (done.status, "sda: not an md array" in done.err) == (2, True)
+    done = run("md", "fix", "bbl")
+    assert (done.status, "which array?" in done.err) == (2, True)
+
+
+def test_one_that_is_not_finished(machine: Arrays, run: Run) -> None:
+    machine.mirror()
+    (array,) = machine.seen().arrays
+    task = Task(array.uuid, "/dev/md0", "raid1", 2, 0, (Seat(0, "device", "/dev/sda"),))
+    journal.write(task, machine.roots)
+    done = run("md", "fix", "bbl", "md0", "--plan")
+    assert (done.status, "a repair of it is not finished" in done.err) == (1, True)
+
+
+def test_nothing_to_go_on_with(run: Run) -> None:
+    done = run("md", "fix", "--resume")
+    assert (done.status, done.out) == (0, "nothing was interrupted\n")
+
+
+def test_an_array_that_is_not_there_any_more(machine: Arrays, run: Run) -> None:
+    task = Task("1:2:3:4", "/dev/md7", "raid1", 2, 0, (Seat(0, "device", "/dev/sda"),))
+    journal.write(task, machine.roots)
+    done = run("md", "fix", "--resume")
+    assert (done.status, "the array 1:2:3:4 is not assembled" in done.err) == (1, True)
+    assert len(journal.left(machine.roots)) == 1
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"task": 1}'])
+def test_a_damaged_journal(machine: Arrays, run: Run, content: str) -> None:
+    path = journal.path_of("1:2:3:4", machine.roots)
+    path.write_text(content)
+    done = run("md", "fix", "--resume")
+    assert (done.status, "damaged, expected a repair" in done.err) == (1, True)
+    assert "Traceback" not in done.err
+
+
+def test_recipes(machine: Arrays, run: Run) -> None:
+    assert "CREATE bbl=no" in run("md", "fix", "bbl", "--recipe", "installer").out
+    general = run("md", "fix", "bbl", "--recipe", "offline").out
+    assert "mdadm --assemble /dev/md0 --update=no-bbl /dev/sdX1 /dev/sdY1" in general
+    machine.mirror()
+    dev = machine.roots.dev
+    its = run("md", "fix", "bbl", "md0", "--recipe", "offline").out
+    assert f"mdadm --assemble {dev}/md0 --update=no-bbl {dev}/sda {dev}/sdb" in its
+
+
+def test_no_command_is_help(run: Run) -> None:
+    done = run("md", "fix")
+    assert (done.status, "--resume" in done.out) == (2, True)
+    assert run("md", "fix", "--resume", "bbl", "md0").status == 2
