@@ -2,18 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from blklab.md.repair.decide import (
-    AddBitmap,
-    DropBitmap,
-    PutBack,
-    ReAdd,
-    Remove,
-    SetAside,
-    Step,
-    Stop,
-    Take,
-    Wait,
-)
+from blklab.md.repair import steps
 from blklab.md.repair.plan import Plan
 from blklab.report.tables.base import Table, figures, text
 from blklab.report.terminal import draw
@@ -26,26 +15,26 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 1
 
 
-def sentence(step: Step) -> str:
+def sentence(step: steps.Step) -> str:
     """Returns what a step is for, in a few words."""
     match step:
-        case SetAside(_, path):
+        case steps.SetAside(_, path):
             words = f"set the spare {path} aside, lest md take it"
-        case AddBitmap():
+        case steps.AddBitmap():
             words = "add a bitmap, for re-adding"
-        case Take(_, path):
+        case steps.Take(_, path):
             words = f"fail {path}"
-        case Remove(_, path):
+        case steps.Remove(_, path):
             words = f"take {path} out"
-        case ReAdd(_, path, without_list):
+        case steps.ReAdd(_, path, without_list):
             words = f"re-add {path} " + ("without its list" if without_list else "as it was")
-        case Wait(path):
+        case steps.Wait(path):
             words = f"wait for {path} to be in sync" if path else "wait for md"
-        case PutBack(_, path):
+        case steps.PutBack(_, path):
             words = f"add the spare {path} again, without a list"
-        case DropBitmap():
+        case steps.DropBitmap():
             words = "remove the bitmap, which was not there"
-        case Stop(reason):
+        case steps.Stop(reason):
             words = reason
         case _:
             words = "done"
@@ -121,7 +110,7 @@ def _told(plan: Plan) -> list[str]:
     return lines + [f"Beware: {printable(warning)}" for warning in plan.warnings]
 
 
-def as_dict(plan: Plan, outcome: Step | None = None) -> dict[str, Any]:
+def as_dict(plan: Plan, outcome: steps.Step | None = None) -> dict[str, Any]:
     """Returns the JSON document: docs/formats.md, `md fix`."""
     return {
         "format_version": FORMAT_VERSION,

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.md.repair.decide import (
+from blklab.md.repair.decide import after, decide, outlives
+from blklab.md.repair.state import Lists, SeatState, State, Where
+from blklab.md.repair.steps import (
     AddBitmap,
     Done,
     DropBitmap,
@@ -19,11 +21,7 @@ from blklab.md.repair.decide import (
     Stop,
     Take,
     Wait,
-    after,
-    decide,
-    outlives,
 )
-from blklab.md.repair.state import Lists, SeatState, State, Where
 from blklab.md.repair.task import Seat, Spare, Task
 
 LEVELS = [("raid1", 2, 0), ("raid1", 3, 0), ("raid10", 4, 0x102), ("raid5", 3, 2), ("raid6", 4, 2)]

@@ -11,8 +11,7 @@ import pytest
 from blklab.cli import signals
 from blklab.errors import BlklabError
 from blklab.md.model import Software
-from blklab.md.repair import journal, perform
-from blklab.md.repair.decide import Done, Step, Stop
+from blklab.md.repair import journal, perform, steps
 from blklab.md.repair.mdadm import Said
 from blklab.md.repair.perform import Failed, Repair
 from blklab.md.repair.state import Lists, State, Where
@@ -56,7 +55,10 @@ class Model:
                 self.state = changed(self.state, at, where=Where.IN_SYNC, lists=Lists.NONE)
         return Said(0, ())
 
-    def repair(self, **task: object) -> Done | Stop:
+    def goes_on(self, path: Path) -> steps.Done | steps.Stop:
+        return Repair(journal.read(path), self.roots, lambda *_: None, lambda _: None).run()
+
+    def repair(self, **task: object) -> steps.Done | steps.Stop:
         wanted = replace(task_of(), **task)  # type: ignore[arg-type]
         return Repair(wanted, self.roots, lambda *_: None, lambda _: None).run()
 
@@ -82,7 +84,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
 
 
 def test_all_goes_well(model: Model) -> None:
-    assert model.repair() == Done()
+    assert model.repair() == steps.Done()
     assert model.ran == [
         "/dev/md0 --fail /dev/sd0",
         "/dev/md0 --remove /dev/sd0",
@@ -95,7 +97,7 @@ def test_all_goes_well(model: Model) -> None:
 
 
 def test_steps_are_told_before_they_are_done(model: Model) -> None:
-    told: list[tuple[Step, str]] = []
+    told: list[tuple[steps.Step, str]] = []
     Repair(task_of(), model.roots, lambda *step: told.append(step), lambda _: None).run()
     assert [words.removeprefix("mdadm ") for _, words in told if words] == model.ran
 
@@ -117,7 +119,7 @@ def test_a_list_that_stays_though_mdadm_says_otherwise(model: Model) -> None:
 
     model.before = stays
     outcome = model.repair()
-    assert isinstance(outcome, Stop)
+    assert isinstance(outcome, steps.Stop)
     assert "still has a list" in outcome.reason
     # It was tried once, and the other member was left alone.
     assert sum("--fail" in line for line in model.ran) == 1
@@ -144,7 +146,10 @@ def test_but_not_where_that_would_spoil_it(model: Model) -> None:
     (path,) = journal.left(model.roots)
     assert journal.read(path).taken == "device0"
     model.lies = set()
-    assert Repair(journal.read(path), model.roots, lambda *_: None, lambda _: None).run() == Done()
+    assert (
+        Repair(journal.read(path), model.roots, lambda *_: None, lambda _: None).run()
+        == steps.Done()
+    )
     assert journal.left(model.roots) == []
 
 
@@ -155,7 +160,7 @@ def test_a_bitmap_that_somebody_took_away(model: Model) -> None:
             model.state = replace(model.state, bitmap=False)
 
     model.before = refused
-    assert model.repair() == Done()
+    assert model.repair() == steps.Done()
     assert "--grow --bitmap=internal /dev/md0" in model.ran
     assert not any("--add " in line for line in model.ran)
 
@@ -177,7 +182,7 @@ def test_entries_that_come_up_while_a_member_is_taken_out(
 
     model.before = written
     outcome = model.repair()
-    assert isinstance(outcome, Stop)
+    assert isinstance(outcome, steps.Stop)
     assert marked == [True]
     assert model.ran[2] == "/dev/md0 --re-add /dev/sd0"
     assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
@@ -205,7 +210,7 @@ def test_a_full_disk_keeps_no_member_out(model: Model, monkeypatch: pytest.Monke
         write(task, roots)
 
     monkeypatch.setattr(journal, "write", full)
-    assert model.repair() == Done()
+    assert model.repair() == steps.Done()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -221,11 +226,14 @@ def test_signals_wait_until_the_member_is_back(model: Model, number: int) -> Non
     assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
     (path,) = journal.left(model.roots)
     model.before = lambda _: None
-    assert Repair(journal.read(path), model.roots, lambda *_: None, lambda _: None).run() == Done()
+    assert (
+        Repair(journal.read(path), model.roots, lambda *_: None, lambda _: None).run()
+        == steps.Done()
+    )
 
 
 def test_a_list_that_is_left_is_not_said_to_be_gone(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(perform, "with_lists", lambda *_: ["/dev/sd9"])
-    assert model.repair() == Stop("/dev/sd9 has a bad-block list")
+    assert model.repair() == steps.Stop("/dev/sd9 has a bad-block list")

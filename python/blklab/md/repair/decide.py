@@ -6,6 +6,7 @@ Pure, so that the plan, the repair and its going on after a crash are one and th
 from dataclasses import dataclass, replace
 
 from blklab.md.model import PARITIES
+from blklab.md.repair import steps
 from blklab.md.repair.state import Lists, SeatState, State, Where
 from blklab.md.repair.task import Spare, Task
 
@@ -16,84 +17,10 @@ STOPPED = {"inactive", "clear", ""}
 """States of one that was not started: adding to it would only spoil superblocks."""
 
 
-@dataclass(frozen=True)
-class SetAside:
-    """A spare is taken out, lest md has it take the place of a member."""
-
-    device: str
-    path: str
-
-
-@dataclass(frozen=True)
-class AddBitmap:
-    """A bitmap is added: without one a member cannot be re-added, but would be rebuilt whole."""
-
-
-@dataclass(frozen=True)
-class Take:
-    """A member is failed."""
-
-    device: str
-    path: str
-
-
-@dataclass(frozen=True)
-class Remove:
-    """A member that was failed leaves the array."""
-
-    device: str
-    path: str
-
-
-@dataclass(frozen=True)
-class ReAdd:
-    """A member comes back: without its list, or as it was."""
-
-    device: str
-    path: str
-    without_list: bool
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Until md is done with what it does."""
-
-    path: str = ""
-    """Whom it is done to; empty: the array."""
-
-
-@dataclass(frozen=True)
-class PutBack:
-    """A spare that was set aside is added again."""
-
-    device: str
-    path: str
-
-
-@dataclass(frozen=True)
-class DropBitmap:
-    """The bitmap that was added is removed."""
-
-
-@dataclass(frozen=True)
-class Done:
-    """Nothing is left to be done."""
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Nothing more may be done; why not."""
-
-    reason: str
-
-
-Step = SetAside | AddBitmap | Take | Remove | ReAdd | Wait | PutBack | DropBitmap | Done | Stop
-
-
-def decide(state: State, task: Task) -> Step:
+def decide(state: State, task: Task) -> steps.Step:
     """Returns the next step. A member that we took out comes back before all else."""
     if state.mode in STOPPED:
-        return Stop(
+        return steps.Stop(
             f"the array is {state.mode or 'not there'}: start it (mdadm --run {task.array}), then"
             " blklab md fix --resume"
         )
@@ -104,15 +31,15 @@ def decide(state: State, task: Task) -> Step:
     reason = _trouble(state, task)
     hidden = [spare for spare in task.spares if spare.device in state.set_aside]
     if hidden and (reason or not _to_take(state, task)):
-        return PutBack(hidden[0].device, state.set_aside[hidden[0].device])
+        return steps.PutBack(hidden[0].device, state.set_aside[hidden[0].device])
     if reason is None or reason.passes:
         if state.sync not in {"idle", "frozen"}:
-            return Wait()
+            return steps.Wait()
         if reason is None and (seat := _to_take(state, task)):
             return _take(seat, state, task)
     if (reason is None or not state.degraded) and state.bitmap and task.bitmap_added:
-        return DropBitmap()
-    return Done() if reason is None else Stop(reason.words)
+        return steps.DropBitmap()
+    return steps.Done() if reason is None else steps.Stop(reason.words)
 
 
 @dataclass(frozen=True)
@@ -122,38 +49,38 @@ class _Trouble:
     """With time: md is at work on it."""
 
 
-def _bring_back(away: SeatState, state: State, task: Task) -> Step:
+def _bring_back(away: SeatState, state: State, task: Task) -> steps.Step:
     others_bad = any(
         seat.lists is Lists.ENTRIES for seat in state.seats if seat.device != away.device
     )
     match away.where:
         case Where.REBUILDING:
-            return Wait(away.path)
+            return steps.Wait(away.path)
         case Where.FAULTY if task.returned:
             return _after(state, task, f"{away.path} has failed for real while it was rebuilt")
         case Where.FAULTY:
-            return Remove(away.device, away.path)
+            return steps.Remove(away.device, away.path)
         case Where.OUT if state.strangers and not state.degraded:
             return _after(state, task, f"{away.path} is out, and another disk has its place")
         case Where.OUT:
             # With a source that has bad blocks only a member with a list can be rebuilt.
             clean = away.lists is not Lists.ENTRIES and not task.suspect and not others_bad
-            return ReAdd(away.device, away.path, without_list=clean)
+            return steps.ReAdd(away.device, away.path, without_list=clean)
     if not state.degraded:
         return _after(state, task, f"{away.path} is gone, and another disk has its place")
     reason = "no disk that it may have been has its superblock, or several have"
     return _after(state, task, f"{away.path} is gone: {reason}")
 
 
-def _after(state: State, task: Task, reason: str) -> Step:
+def _after(state: State, task: Task, reason: str) -> steps.Step:
     """What is still to be done when a member is lost: spares come back."""
     for device, path in state.set_aside.items():
-        return PutBack(device, path)
+        return steps.PutBack(device, path)
     if state.sync == "recover":
-        return Wait()
+        return steps.Wait()
     if state.bitmap and task.bitmap_added and not state.degraded:
-        return DropBitmap()
-    return Stop(reason)
+        return steps.DropBitmap()
+    return steps.Stop(reason)
 
 
 def _trouble(state: State, task: Task) -> _Trouble | None:
@@ -205,14 +132,14 @@ def _to_take(state: State, task: Task) -> SeatState | None:
     return None
 
 
-def _take(seat: SeatState, state: State, task: Task) -> Step:
+def _take(seat: SeatState, state: State, task: Task) -> steps.Step:
     if outlives(task, state) < 1:
-        return Stop(f"{seat.path} is the last that is in sync: it cannot be taken out")
+        return steps.Stop(f"{seat.path} is the last that is in sync: it cannot be taken out")
     if state.spares:
-        return SetAside(*next(iter(state.spares.items())))
+        return steps.SetAside(*next(iter(state.spares.items())))
     if not state.bitmap:
-        return AddBitmap()
-    return Take(seat.device, seat.path)
+        return steps.AddBitmap()
+    return steps.Take(seat.device, seat.path)
 
 
 def outlives(task: Task, state: State) -> int:
@@ -225,7 +152,7 @@ def outlives(task: Task, state: State) -> int:
     return max(0, spare - missing)
 
 
-def after(step: Step, state: State, task: Task) -> tuple[State, Task]:
+def after(step: steps.Step, state: State, task: Task) -> tuple[State, Task]:
     """Returns what is there once a step went as it should: what plans are made with."""
 
     def moved(device: str, **now: object) -> tuple[SeatState, ...]:
@@ -235,25 +162,25 @@ def after(step: Step, state: State, task: Task) -> tuple[State, Task]:
         )
 
     match step:
-        case SetAside(device, path):
+        case steps.SetAside(device, path):
             hidden = {**state.set_aside, device: path}
             return replace(state, spares=_without(state.spares, device), set_aside=hidden), replace(
                 task, spares=(*task.spares, Spare(device, path))
             )
-        case AddBitmap():
+        case steps.AddBitmap():
             return replace(state, bitmap=True), replace(task, bitmap_added=True)
-        case Take(device):
+        case steps.Take(device):
             seats = moved(device, where=Where.FAULTY)
             taken = replace(task, taken=device, returned=False)
             return replace(state, seats=seats, degraded=state.degraded + 1), taken
-        case Remove(device):
+        case steps.Remove(device):
             return replace(state, seats=moved(device, where=Where.OUT)), task
-        case ReAdd(device, _, without_list):
+        case steps.ReAdd(device, _, without_list):
             now = {"lists": Lists.NONE} if without_list else {}
             seats = moved(device, where=Where.REBUILDING, **now)
             tried = task.tried | {device}
             return replace(state, seats=seats), replace(task, returned=True, tried=tried)
-        case Wait():
+        case steps.Wait():
             seats = tuple(
                 replace(seat, where=Where.IN_SYNC) if seat.where is Where.REBUILDING else seat
                 for seat in state.seats
@@ -261,10 +188,10 @@ def after(step: Step, state: State, task: Task) -> tuple[State, Task]:
             return replace(state, seats=seats, sync="idle", degraded=0), replace(
                 task, taken="", returned=False, suspect=False
             )
-        case PutBack(device, path):
+        case steps.PutBack(device, path):
             rest = _without(state.set_aside, device)
             return replace(state, spares={**state.spares, device: path}, set_aside=rest), task
-        case DropBitmap():
+        case steps.DropBitmap():
             return replace(state, bitmap=False), replace(task, bitmap_added=False)
     return state, task
 

@@ -11,21 +11,8 @@ from blklab.errors import BlklabError
 from blklab.md.audit.host import is_of_the_pair
 from blklab.md.members import number
 from blklab.md.model import PARITIES
-from blklab.md.repair import commands, journal, mdadm
-from blklab.md.repair.decide import (
-    AddBitmap,
-    Done,
-    DropBitmap,
-    PutBack,
-    ReAdd,
-    Remove,
-    SetAside,
-    Step,
-    Stop,
-    Take,
-    Wait,
-    decide,
-)
+from blklab.md.repair import journal, mdadm, steps
+from blklab.md.repair.decide import decide
 from blklab.md.repair.shield import Shield
 from blklab.md.repair.state import (
     Lists,
@@ -65,7 +52,7 @@ class Progress:
     speed: int | None
 
 
-Tell = Callable[[Step, str], object]
+Tell = Callable[[steps.Step, str], object]
 """Is told each step as it begins, with its command."""
 
 
@@ -85,10 +72,10 @@ class Repair:
         self._progress = progress
         self._shield = Shield()
         self._writes: Writes | None = None
-        self._untold: list[tuple[Step, str]] = []
+        self._untold: list[tuple[steps.Step, str]] = []
         """What is said once writes go on: where it is written to may be on the array."""
 
-    def run(self) -> Done | Stop:
+    def run(self) -> steps.Done | steps.Stop:
         """Goes on until nothing is left to be done, or nothing more may be.
 
         Signals wait while a member is out. Raises BlklabError if a step does not do what it is for;
@@ -105,19 +92,19 @@ class Repair:
             finally:
                 self._release()
 
-    def _steps(self) -> Done | Stop:
+    def _steps(self) -> steps.Done | steps.Stop:
         while True:
             step = self._next()
-            if isinstance(step, Done | Stop):
+            if isinstance(step, steps.Done | steps.Stop):
                 self._release()
                 return self._ended(step)
-            if isinstance(step, Take):
+            if isinstance(step, steps.Take):
                 self._shield.up()
             self._do(step)
 
-    def _next(self) -> Step:
+    def _next(self) -> steps.Step:
         step = decide(self._settled(), self.task)
-        if isinstance(step, Stop):
+        if isinstance(step, steps.Stop):
             # Between two of md's moments things look worse than they are.
             time.sleep(1.0)
             step = decide(self._settled(), self.task)
@@ -168,32 +155,32 @@ class Repair:
             if not self.task.taken:
                 raise
 
-    def _do(self, step: Step) -> None:
-        words = commands.of(step, self.task.array)
+    def _do(self, step: steps.Step) -> None:
+        words = steps.command(step, self.task.array)
         self._untold.append((step, mdadm.shown(words) if words else ""))
         if self._writes is None:
             self._release()
         match step:
-            case SetAside(device, path):
+            case steps.SetAside(device, path):
                 spare = spare_at(device, path, self.task, self._roots)
                 others = tuple(one for one in self.task.spares if one.device != device)
                 self._note(spares=(*others, spare))
                 self._mdadm(words, lambda state: device in state.set_aside, f"{path} is still in")
-            case AddBitmap():
+            case steps.AddBitmap():
                 self._note(bitmap_added=True)
                 self._mdadm(words, lambda state: state.bitmap, "there is no bitmap")
-            case Take(device, path):
+            case steps.Take(device, path):
                 self._take(device, path, words)
-            case Remove(device, path):
+            case steps.Remove(device, path):
                 self._remove(device, path, words)
-            case ReAdd(device, path):
+            case steps.ReAdd(device, path):
                 self._re_add(device, path, words)
-            case Wait(path):
+            case steps.Wait(path):
                 self._wait(path)
-            case PutBack(device, path):
+            case steps.PutBack(device, path):
                 gone = f"the spare {path} could not be added again"
                 self._mdadm(words, lambda state: device not in state.set_aside, gone)
-            case DropBitmap():
+            case steps.DropBitmap():
                 self._mdadm(words, lambda state: not state.bitmap, "the bitmap is still there")
                 self._note(bitmap_added=False)
 
@@ -224,7 +211,7 @@ class Repair:
         if self.task.level in PARITIES:
             self._hold()
             # What was in flight is written, or is in a list: nothing more can come up.
-            if decide(self._look(), self.task) != Take(device, path):
+            if decide(self._look(), self.task) != steps.Take(device, path):
                 self._release()
                 return
         self.task = taken
@@ -266,7 +253,7 @@ class Repair:
             yield from (words, plain)
         # That makes its superblock anew; with some kernels it does this, and fails.
         if not is_of_the_pair(software(self._roots)):
-            yield commands.add(array, path)
+            yield steps.adding(array, path)
 
     def _came_back(self, device: str, path: str) -> bool:
         """Tells whether a member is in the array again, under whichever UUID."""
@@ -309,7 +296,7 @@ class Repair:
             idle = (text(md / "sync_action") or "idle") == "idle"
             if idle or now - looked > SELDOM:
                 looked = now
-                if not isinstance(decide(self._look(), self.task), Wait):
+                if not isinstance(decide(self._look(), self.task), steps.Wait):
                     return
             if self._writes is not None and self._writes.long:
                 self._release()
@@ -333,10 +320,10 @@ class Repair:
         if not (out or added or state.set_aside):
             journal.remove(self.task, self._roots)
 
-    def _ended(self, step: Done | Stop) -> Done | Stop:
+    def _ended(self, step: steps.Done | steps.Stop) -> steps.Done | steps.Stop:
         """Looks a last time, and believes no more than that."""
         self._forget()
         having = with_lists(self.task.uuid, self._roots)
-        if having and isinstance(step, Done):
-            return Stop(f"{', '.join(having)} has a bad-block list")
+        if having and isinstance(step, steps.Done):
+            return steps.Stop(f"{', '.join(having)} has a bad-block list")
         return step

@@ -11,10 +11,11 @@ from blklab.md.audit import host
 from blklab.md.audit.finding import Host
 from blklab.md.members import number
 from blklab.md.model import Array, ArrayMember, Software
-from blklab.md.repair import commands, journal, mdadm
-from blklab.md.repair.decide import Done, Step, Stop, after, decide, outlives
+from blklab.md.repair import journal, mdadm
+from blklab.md.repair.decide import after, decide, outlives
 from blklab.md.repair.refusals import refusals
 from blklab.md.repair.state import Where, disk_id, observe
+from blklab.md.repair.steps import Done, Step, Stop, command
 from blklab.md.repair.task import Seat, Task
 from blklab.md.software import software
 from blklab.system.identity import resolve
@@ -140,7 +141,7 @@ def _steps(task: Task, roots: Roots) -> tuple[tuple[Planned, ...], str]:
             return tuple(steps), ""
         if isinstance(step, Stop):
             return (), step.reason
-        words = commands.of(step, task.array)
+        words = command(step, task.array)
         state, task = after(step, state, task)
         whole = sum(seat.where is Where.IN_SYNC for seat in state.seats)
         shown = mdadm.shown(words) if words else ""

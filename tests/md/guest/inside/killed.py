@@ -20,8 +20,8 @@ from inside.points import Points, killed  # type: ignore[import-not-found]
 
 from blklab.md.repair import journal
 from blklab.md.repair import plan as plans
-from blklab.md.repair.decide import Done
 from blklab.md.repair.perform import Repair
+from blklab.md.repair.steps import Done
 from blklab.md.repair.task import Task
 from blklab.system.roots import Roots
 

@@ -41,7 +41,7 @@ def bbl(
     from blklab.errors import BlklabError, UsageError
     from blklab.md.repair import plan as plans
     from blklab.md.repair import recipes
-    from blklab.md.repair.decide import Stop
+    from blklab.md.repair.steps import Stop
     from blklab.report import repair as report
     from blklab.system.roots import Roots
 
@@ -72,9 +72,7 @@ def bbl(
     if not yes:
         click.confirm("Carry it out?", abort=True, err=True)
         if plans.plan(array, Roots()).as_dict() != plan.as_dict():
-            raise BlklabError(
-                f"{plan.array.path}: it has changed: look at the plan again"
-            )
+            raise BlklabError(f"{plan.array.path}: it has changed: look at the plan again")
     outcome = carried_out(plan.task, quietly=as_json)
     if isinstance(outcome, Stop):
         raise BlklabError(f"{plan.array.path}: {outcome.reason}")

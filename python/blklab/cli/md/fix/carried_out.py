@@ -9,8 +9,8 @@ import click
 from blklab.cli.common import fail_with, progress, warn
 
 if TYPE_CHECKING:
-    from blklab.md.repair.decide import Done, Step, Stop
     from blklab.md.repair.perform import Progress
+    from blklab.md.repair.steps import Done, Step, Stop
     from blklab.md.repair.task import Task
 
 
@@ -34,7 +34,7 @@ def resumed() -> None:
     """Goes on with every repair that was interrupted. Raises BlklabError if one cannot end."""
     from blklab.errors import BlklabError
     from blklab.md.repair import journal
-    from blklab.md.repair.decide import Stop
+    from blklab.md.repair.steps import Stop
     from blklab.system.roots import Roots
 
     failed = []
