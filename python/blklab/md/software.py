@@ -42,6 +42,11 @@ def software(roots: Roots, mdadm: str | None = None) -> Software:
     )
 
 
+def configured(roots: Roots) -> list[list[str]]:
+    """Returns the lines of mdadm's configuration, as words (mdadm.conf(5))."""
+    return [line for _, content in _config(roots) for line in _lines(content or "")]
+
+
 def version(release: str) -> tuple[int, int] | None:
     """Returns the first two numbers of `6.12.111+deb12-amd64` or `mdadm - v4.2 - …`."""
     match = re.search(r"(?:^|v)(\d{1,4})\.(\d{1,4})", release)

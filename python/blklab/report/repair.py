@@ -102,8 +102,8 @@ def _told(plan: Plan) -> list[str]:
         + " mdadm --monitor will mail of each member that is failed.",
         "Members get what is written meanwhile: seconds, where little is"
         + (
-            f"; never more than all of a member, {format_duration(plan.whole_seconds * 1e9)}."
-            if plan.whole_seconds
+            f"; one that must be written as a whole takes {format_duration(whole * 1e9)} at least."
+            if (whole := plan.whole_seconds)
             else "."
         ),
     ]

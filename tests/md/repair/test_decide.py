@@ -67,7 +67,7 @@ def test_a_sound_array(level: str, disks: int, layout: int, bitmap: bool, spare:
     assert all(seat.lists is Lists.NONE for seat in state.seats)
     assert replace(state, seats=before.seats) == before
     cycle = [Take, Remove, ReAdd, Wait] * disks
-    wanted: list[type] = [*[SetAside] * spare, *[AddBitmap] * (not bitmap), *cycle]
+    wanted: list[type] = [*[AddBitmap] * (not bitmap), *[SetAside] * spare, *cycle]
     wanted += [*[PutBack] * spare, *[DropBitmap] * (not bitmap), Done]
     assert [type(step) for step in steps] == wanted
 
@@ -178,7 +178,30 @@ def test_a_disk_that_was_replaced_meanwhile() -> None:
     assert step == DropBitmap()
     step = decide(replace(state, degraded=0, strangers=True, bitmap=False), task)
     assert isinstance(step, Stop)
-    assert "another disk has its place" in step.reason
+    assert "another disk has the place of" in step.reason
+
+
+def test_a_spare_that_took_the_place() -> None:
+    state, task = taken(where=Where.OUT)
+    taking = replace(state, degraded=0, strangers=True, bitmap=False)
+    step = decide(taking, task)
+    assert isinstance(step, Stop)
+    assert "another disk has the place of /dev/sd0" in step.reason
+    # Added again, it would be a spare for ever.
+    seats = changed(taking, 0, where=Where.REBUILDING).seats
+    assert isinstance(decide(replace(taking, seats=seats), task), Stop)
+
+
+def test_nobody_is_taken_while_a_neighbour_is_checked() -> None:
+    task = task_of()
+    assert decide(state_of(task, neighbour="md1: check"), task) == Wait()
+
+
+def test_a_broken_array_is_said_to_be_broken() -> None:
+    task = task_of("raid5", 3, 2)
+    step = decide(changed(state_of(task, mode="broken"), 1, where=Where.FAULTY), task)
+    assert isinstance(step, Stop)
+    assert "more members have failed than the array outlives" in step.reason
 
 
 def test_a_list_that_does_not_go_is_not_tried_again() -> None:

@@ -89,15 +89,27 @@ def test_a_link_is_not_followed(roots: Roots, tmp_path: Path) -> None:
         journal.read(path)
 
 
-def test_only_one_repairs_an_array(roots: Roots) -> None:
+def test_only_one_repairs_an_array(tmp_path: Path) -> None:
+    one, other = tmp_path / "md0/md", tmp_path / "md1/md"
+    for md in (one, other):
+        md.mkdir(parents=True)
     with (
-        journal.held("0123", roots),
-        pytest.raises(BlklabError, match="another blklab"),
-        journal.held("0123", roots),
+        journal.held(one),
+        pytest.raises(BlklabError, match="md0: another blklab"),
+        journal.held(one),
     ):
         pass
-    with journal.held("0123", roots), journal.held("4567", roots):
+    with journal.held(one), journal.held(other):
         pass
+
+
+def test_a_copy_under_another_name_is_not_acted_on(roots: Roots) -> None:
+    journal.write(TASK, roots)
+    (path,) = journal.left(roots)
+    copy = path.with_name("md-fix-copy.json")
+    copy.write_bytes(path.read_bytes())
+    with pytest.raises(BlklabError, match="damaged"):
+        journal.read(copy)
 
 
 def test_nothing_is_begun_that_cannot_be_written_down(

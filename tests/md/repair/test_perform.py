@@ -5,11 +5,13 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from blklab.cli import signals
 from blklab.errors import BlklabError
+from blklab.md import inventory
 from blklab.md.model import Software
 from blklab.md.repair import journal, perform, steps
 from blklab.md.repair.mdadm import Said
@@ -29,6 +31,7 @@ class Model:
         self.ran: list[str] = []
         self.lies: set[str] = set()
         """Options with which mdadm says that all went well, and does nothing."""
+        self.refused: list[str] = []
         self.before: Callable[[str], None] = lambda _: None
         self.known = Software(kernel=(6, 1), mdadm=(4, 2), lists_off=True, config="", checked_by="")
 
@@ -43,6 +46,8 @@ class Model:
             self.state = replace(self.state, bitmap=words[1] == "--bitmap=internal")
             return Said(0, ())
         at = int(words[2][-1])
+        if at >= len(self.state.seats):
+            return Said(0, ())
         match option:
             case "--fail":
                 self.state = changed(self.state, at, where=Where.FAULTY)
@@ -56,7 +61,8 @@ class Model:
         return Said(0, ())
 
     def goes_on(self, path: Path) -> steps.Done | steps.Stop:
-        return Repair(journal.read(path), self.roots, lambda *_: None, lambda _: None).run()
+        repair = Repair(journal.read(path), self.roots, lambda *_: None, lambda _: None)
+        return repair.run(again=True)
 
     def repair(self, **task: object) -> steps.Done | steps.Stop:
         wanted = replace(task_of(), **task)  # type: ignore[arg-type]
@@ -71,7 +77,11 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
         return made.state
 
     monkeypatch.setattr(perform, "observe", observe)
-    monkeypatch.setattr(perform, "node_of", lambda *_: Path("/sys/block/md0"))
+    node = tmp_path / "md0"
+    (node / "md").mkdir(parents=True)
+    monkeypatch.setattr(perform, "node_of", lambda *_: node)
+    monkeypatch.setattr(perform, "refusals", lambda *_: made.refused)
+    monkeypatch.setattr(inventory, "array", lambda *_: SimpleNamespace(path="/dev/md0"))
     monkeypatch.setattr(perform, "with_lists", lambda *_: [])
     monkeypatch.setattr(perform, "device_at", lambda *_: None)
     monkeypatch.setattr(perform, "software", lambda _: made.known)
@@ -237,3 +247,61 @@ def test_a_list_that_is_left_is_not_said_to_be_gone(
 ) -> None:
     monkeypatch.setattr(perform, "with_lists", lambda *_: ["/dev/sd9"])
     assert model.repair() == steps.Stop("/dev/sd9 has a bad-block list")
+
+
+def test_what_refuses_is_asked_again_before_a_member_is_taken(model: Model) -> None:
+    model.refused = ["sd1 is 9 events behind"]
+    with pytest.raises(Failed, match="sd1 is 9 events behind"):
+        model.repair()
+    assert model.ran == []
+    assert journal.left(model.roots) == []
+
+
+def test_what_was_added_and_set_aside_is_given_back(model: Model) -> None:
+    def refused(line: str) -> None:
+        if "--remove /dev/sd9" in line:
+            model.refused = ["changed meanwhile"]
+            model.state = replace(model.state, spares={}, set_aside={"spare": "/dev/sd9"})
+        if "--add /dev/sd9" in line:
+            model.state = replace(model.state, set_aside={})
+
+    model.before = refused
+    model.state = replace(model.state, bitmap=False, spares={"spare": "/dev/sd9"})
+    with pytest.raises(Failed, match="changed meanwhile"):
+        model.repair()
+    assert model.ran == [
+        "--grow --bitmap=internal /dev/md0",
+        "/dev/md0 --remove /dev/sd9",
+        "/dev/md0 --add /dev/sd9",
+        "--grow --bitmap=none /dev/md0",
+    ]
+    assert journal.left(model.roots) == []
+
+
+def test_somebody_fails_between_the_look_and_the_step(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = journal.write
+
+    def failing(task: Task, roots: Roots) -> None:
+        write(task, roots)
+        if task.taken:
+            model.state = changed(model.state, 1, where=Where.FAULTY)
+
+    monkeypatch.setattr(journal, "write", failing)
+    outcome = model.repair()
+    assert isinstance(outcome, steps.Stop)
+    assert "is faulty, and not because of us" in outcome.reason
+    assert model.ran == []
+
+
+def test_nobody_listens_any_more(model: Model) -> None:
+    def tell(_step: steps.Step, words: str) -> None:
+        if "--remove" in words:
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        Repair(task_of(), model.roots, tell, lambda _: None).run()
+    # The member is back first.
+    assert [line.split()[1] for line in model.ran] == ["--fail", "--remove", "--re-add"]
+    assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)

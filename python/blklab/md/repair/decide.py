@@ -36,7 +36,8 @@ def decide(state: State, task: Task) -> steps.Step:
         if state.sync not in {"idle", "frozen"}:
             return steps.Wait()
         if reason is None and (seat := _to_take(state, task)):
-            return _take(seat, state, task)
+            # md would rebuild a member only after that.
+            return steps.Wait() if state.neighbour else _take(seat, state, task)
     if (reason is None or not state.degraded) and state.bitmap and task.bitmap_added:
         return steps.DropBitmap()
     return steps.Done() if reason is None else steps.Stop(reason.words)
@@ -54,20 +55,18 @@ def _bring_back(away: SeatState, state: State, task: Task) -> steps.Step:
         seat.lists is Lists.ENTRIES for seat in state.seats if seat.device != away.device
     )
     match away.where:
-        case Where.REBUILDING:
+        case Where.REBUILDING if state.degraded:
             return steps.Wait(away.path)
         case Where.FAULTY if task.returned:
             return _after(state, task, f"{away.path} has failed for real while it was rebuilt")
         case Where.FAULTY:
             return steps.Remove(away.device, away.path)
-        case Where.OUT if state.strangers and not state.degraded:
-            return _after(state, task, f"{away.path} is out, and another disk has its place")
-        case Where.OUT:
+        case Where.OUT if state.degraded:
             # With a source that has bad blocks only a member with a list can be rebuilt.
             clean = away.lists is not Lists.ENTRIES and not task.suspect and not others_bad
             return steps.ReAdd(away.device, away.path, without_list=clean)
     if not state.degraded:
-        return _after(state, task, f"{away.path} is gone, and another disk has its place")
+        return _after(state, task, f"another disk has the place of {away.path}")
     reason = "no disk that it may have been has its superblock, or several have"
     return _after(state, task, f"{away.path} is gone: {reason}")
 
@@ -85,6 +84,8 @@ def _after(state: State, task: Task, reason: str) -> steps.Step:
 
 def _trouble(state: State, task: Task) -> _Trouble | None:
     """Why no member may be taken out; None if nothing is in the way."""
+    if state.mode == "broken":
+        return _Trouble("more members have failed than the array outlives")
     others = [seat for seat in state.seats if seat.device != task.taken]
     for seat in others:
         if seat.where is Where.REBUILDING:
@@ -135,10 +136,10 @@ def _to_take(state: State, task: Task) -> SeatState | None:
 def _take(seat: SeatState, state: State, task: Task) -> steps.Step:
     if outlives(task, state) < 1:
         return steps.Stop(f"{seat.path} is the last that is in sync: it cannot be taken out")
-    if state.spares:
-        return steps.SetAside(*next(iter(state.spares.items())))
     if not state.bitmap:
         return steps.AddBitmap()
+    if state.spares:
+        return steps.SetAside(*next(iter(state.spares.items())))
     return steps.Take(seat.device, seat.path)
 
 
@@ -185,9 +186,8 @@ def after(step: steps.Step, state: State, task: Task) -> tuple[State, Task]:
                 replace(seat, where=Where.IN_SYNC) if seat.where is Where.REBUILDING else seat
                 for seat in state.seats
             )
-            return replace(state, seats=seats, sync="idle", degraded=0), replace(
-                task, taken="", returned=False, suspect=False
-            )
+            now_idle = replace(state, seats=seats, sync="idle", degraded=0, neighbour="")
+            return now_idle, replace(task, taken="", returned=False, suspect=False)
         case steps.PutBack(device, path):
             rest = _without(state.set_aside, device)
             return replace(state, spares={**state.spares, device: path}, set_aside=rest), task

@@ -2,6 +2,7 @@
 directory, replaced as a whole.
 """
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -18,13 +19,20 @@ PREFIX = "md-fix-"
 
 
 @contextmanager
-def held(uuid: str, roots: Roots) -> Iterator[None]:
-    """Keeps other repairs away from an array. Raises BlklabError while there is one."""
-    descriptor = journals.lock(f"{PREFIX}{uuid}", roots)
+def held(md: Path) -> Iterator[None]:
+    """Keeps other repairs away from an array, wherever they write down what they do.
+
+    `md` is its directory in sysfs, `/sys/block/md0/md`. Raises BlklabError while there is one.
+    """
+    descriptor = os.open(md, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlklabError(f"{md.parent.name}: another blklab is repairing it") from None
         yield
     finally:
-        journals.release(descriptor)
+        os.close(descriptor)
 
 
 def path_of(uuid: str, roots: Roots) -> Path:
@@ -59,7 +67,10 @@ def read(path: Path) -> Task:
             if os.fstat(descriptor).st_uid != os.geteuid():
                 raise BlklabError(f"{path}: not a file of ours, so not acted on")
             content = file.read()
-        return from_dict(json.loads(content))
+        task = from_dict(json.loads(content))
+        if path_of(task.uuid, Roots()).name != path.name:
+            raise ValueError("the name is another array's")
+        return task
     except OSError as error:
         raise BlklabError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

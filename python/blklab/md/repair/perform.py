@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from blklab.errors import BlklabError
+from blklab.md import inventory
 from blklab.md.audit.host import is_of_the_pair
 from blklab.md.members import number
 from blklab.md.model import PARITIES
-from blklab.md.repair import journal, mdadm, steps
+from blklab.md.repair import journal, mdadm, steps, writes
 from blklab.md.repair.decide import decide
+from blklab.md.repair.refusals import refusals
 from blklab.md.repair.shield import Shield
 from blklab.md.repair.state import (
     Lists,
@@ -24,8 +26,8 @@ from blklab.md.repair.state import (
     spare_at,
     with_lists,
 )
+from blklab.md.repair.surroundings import busy_neighbour
 from blklab.md.repair.task import Task
-from blklab.md.repair.writes import Writes
 from blklab.md.software import software
 from blklab.system.roots import Roots, text
 
@@ -44,12 +46,10 @@ SELDOM: Final = 5.0
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a rebuild is: sectors, and KiB/s; None while md does not say."""
+    """How far a rebuild is: sectors; None while md does not say."""
 
-    path: str
     done: int | None
     total: int | None
-    speed: int | None
 
 
 Tell = Callable[[steps.Step, str], object]
@@ -71,23 +71,34 @@ class Repair:
         self._tell = tell
         self._progress = progress
         self._shield = Shield()
-        self._writes: Writes | None = None
+        self._writes: writes.Writes | None = None
         self._untold: list[tuple[steps.Step, str]] = []
         """What is said once writes go on: where it is written to may be on the array."""
+        self._forced = False
+        """The array is rebuilt beside others on the same disks."""
+        self._deaf: OSError | None = None
+        """Why nothing can be told any more: raised once no member is out."""
 
-    def run(self) -> steps.Done | steps.Stop:
+    def run(self, *, again: bool = False) -> steps.Done | steps.Stop:
         """Goes on until nothing is left to be done, or nothing more may be.
 
-        Signals wait while a member is out. Raises BlklabError if a step does not do what it is for;
-        the array is then as told, and the journal is kept.
+        `again`: with what was written down. Signals wait while a member is out. Raises BlklabError
+        if a step does not do what it is for; the array is then as told, and the journal is kept if
+        anything is left to be undone.
         """
-        with journal.held(self.task.uuid, self._roots), self._shield:
-            journal.write(self.task, self._roots)
+        md = node_of(self.task.uuid, self._roots) / "md"
+        with journal.held(md), self._shield:
+            if self.task.level in PARITIES:
+                writes.go_on(md)  # whoever held them back is no more
+            if again:
+                self.task = journal.read(journal.path_of(self.task.uuid, self._roots))
+            else:
+                journal.write(self.task, self._roots)
             try:
                 return self._steps()
             except BlklabError:
                 with suppress(BlklabError):
-                    self._forget()
+                    self._undo()
                 raise
             finally:
                 self._release()
@@ -98,8 +109,6 @@ class Repair:
             if isinstance(step, steps.Done | steps.Stop):
                 self._release()
                 return self._ended(step)
-            if isinstance(step, steps.Take):
-                self._shield.up()
             self._do(step)
 
     def _next(self) -> steps.Step:
@@ -115,24 +124,35 @@ class Repair:
         state = self._look()
         if self.task.taken and state.seat(self.task.taken).where is Where.IN_SYNC:
             self._release()
+            self._parallel(node_of(self.task.uuid, self._roots) / "md", False)
             self._note(taken="", returned=False, suspect=False)
             self._shield.down()
+            self._say()
         return state
 
     def _hold(self) -> None:
-        self._writes = Writes(node_of(self.task.uuid, self._roots) / "md")
+        self._writes = writes.Writes(node_of(self.task.uuid, self._roots) / "md")
         self._writes.hold()
 
     def _release(self) -> None:
         """Has writes go on, and says and writes down what had to wait."""
         if self._writes is not None:
-            self._writes.release()
-            self._writes = None
+            held, self._writes = self._writes, None
+            held.release()
             if self.task.taken:
                 self._note()
+        self._say()
+
+    def _say(self) -> None:
+        """Tells the steps that were not told; that nobody listens is no matter while one is out."""
         untold, self._untold = self._untold, []
-        for step, words in untold:
-            self._tell(step, words)
+        try:
+            for step, words in untold:
+                self._tell(step, words)
+        except OSError as error:
+            self._deaf = self._deaf or error
+        if self._deaf and not self.task.taken:
+            raise self._deaf
 
     def _look(self) -> State:
         state = observe(self.task, self._roots)
@@ -159,7 +179,14 @@ class Repair:
         words = steps.command(step, self.task.array)
         self._untold.append((step, mdadm.shown(words) if words else ""))
         if self._writes is None:
-            self._release()
+            self._say()
+        if not isinstance(step, steps.Wait):
+            self._shield.up()
+        self._done(step, words)
+        if not self.task.taken:
+            self._shield.down()
+
+    def _done(self, step: steps.Step, words: list[str]) -> None:
         match step:
             case steps.SetAside(device, path):
                 spare = spare_at(device, path, self.task, self._roots)
@@ -206,14 +233,17 @@ class Repair:
             time.sleep(POLL)
 
     def _take(self, device: str, path: str, words: list[str]) -> None:
+        array = inventory.array(node_of(self.task.uuid, self._roots), self._roots)
+        for reason in refusals(array, software(self._roots), self._roots):
+            raise Failed(f"{array.path}: {reason}")
         taken = replace(self.task, taken=device, returned=False)
         journal.write(taken, self._roots)
         if self.task.level in PARITIES:
             self._hold()
-            # What was in flight is written, or is in a list: nothing more can come up.
-            if decide(self._look(), self.task) != steps.Take(device, path):
-                self._release()
-                return
+        # What was in flight is written, or has failed somebody.
+        if decide(self._look(), self.task) != steps.Take(device, path):
+            self._release()
+            return
         self.task = taken
         self._mdadm(words, self._is_not(device, Where.IN_SYNC), f"{path} is not failed")
 
@@ -223,6 +253,10 @@ class Repair:
             seat = self._look().seat(device)
             if (seat.lists is Lists.ENTRIES or seat.erring) and not self.task.suspect:
                 self._note(suspect=True)
+            if not Path(path).exists():  # unplugged: mdadm has no name for it
+                node = node_of(self.task.uuid, self._roots) / "md" / f"dev-{Path(path).name}"
+                with suppress(OSError):
+                    (node / "state").write_text("remove")
 
         inside = (Where.FAULTY, Where.REBUILDING, Where.IN_SYNC)
         out = self._is_not(device, *inside)
@@ -251,8 +285,13 @@ class Repair:
         if again and not self._look().bitmap:
             yield ["--grow", "--bitmap=internal", array]
             yield from (words, plain)
-        # That makes its superblock anew; with some kernels it does this, and fails.
-        if not is_of_the_pair(software(self._roots)):
+        # That makes its superblock anew, which with some kernels is all it does; and a rebuild out
+        # of what has bad blocks would write over good copies.
+        state = self._look()
+        others = [seat for seat in state.seats if seat.device != self.task.taken]
+        bad = any(seat.lists is Lists.ENTRIES for seat in others)
+        may = state.degraded and state.sync == "idle" and not bad
+        if may and not is_of_the_pair(software(self._roots)):
             yield steps.adding(array, path)
 
     def _came_back(self, device: str, path: str) -> bool:
@@ -293,7 +332,7 @@ class Repair:
         worked = looked = time.monotonic()
         while True:
             now = time.monotonic()
-            idle = (text(md / "sync_action") or "idle") == "idle"
+            idle = (text(md / "sync_action") or "idle") in {"idle", "frozen"}
             if idle or now - looked > SELDOM:
                 looked = now
                 if not isinstance(decide(self._look(), self.task), steps.Wait):
@@ -301,21 +340,48 @@ class Repair:
             if self._writes is not None and self._writes.long:
                 self._release()
                 self._shield.down()
-            if not idle:
+            neighbour = busy_neighbour(md.parent, self._roots)
+            if not idle or (neighbour and not self.task.taken):
                 worked = now
             elif now - worked > STALLED:
                 who = path or self.task.array
                 raise Failed(f"{who} is not rebuilt: md does nothing (see dmesg, /proc/mdstat)")
-            done, _, total = (text(md / "sync_completed") or "").partition(" / ")
-            speed = number(text(md / "sync_speed"))
             if self._writes is None:
-                self._progress(Progress(path, number(done), number(total), speed))
+                self._progress_of(md, neighbour)
             time.sleep(POLL)
+
+    def _progress_of(self, md: Path, neighbour: str) -> None:
+        completed = text(md / "sync_completed") or ""
+        if neighbour and self.task.taken and "/" not in completed:
+            # A member is out: it is not to wait for another array's check (md.rst).
+            self._parallel(md, True)
+        done, _, total = completed.partition(" / ")
+        try:
+            self._progress(Progress(number(done), number(total)))
+        except OSError as error:
+            self._deaf = self._deaf or error
+
+    def _parallel(self, md: Path, wanted: bool) -> None:
+        if wanted is not self._forced:
+            with suppress(OSError):
+                (md / "sync_force_parallel").write_text(str(int(wanted)))
+            self._forced = wanted
+
+    def _undo(self) -> None:
+        """Gives back what is not the array's any more: spares first, for they help."""
+        state = self._look()
+        for path in state.set_aside.values():
+            mdadm.run(*steps.adding(self.task.array, path))
+        if state.bitmap and self.task.bitmap_added and not state.degraded and state.sync == "idle":
+            mdadm.run(*steps.command(steps.DropBitmap(), self.task.array))
+        self._forget()
 
     def _forget(self) -> None:
         """Forgets the task, unless something of it is left to be undone."""
         state = self._look()
-        out = self.task.taken and state.seat(self.task.taken).where is not Where.IN_SYNC
+        # One that is out of an array that lacks nothing has lost its place.
+        taken = self.task.taken and state.seat(self.task.taken).where is not Where.IN_SYNC
+        out = taken and state.degraded
         added = self.task.bitmap_added and state.bitmap
         if not (out or added or state.set_aside):
             journal.remove(self.task, self._roots)

@@ -14,7 +14,7 @@ from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.repair import journal, mdadm
 from blklab.md.repair.decide import after, decide, outlives
 from blklab.md.repair.refusals import refusals
-from blklab.md.repair.state import Where, disk_id, observe
+from blklab.md.repair.state import Where, disk_id, observe, with_lists
 from blklab.md.repair.steps import Done, Step, Stop, command
 from blklab.md.repair.task import Seat, Task
 from blklab.md.software import software
@@ -52,7 +52,7 @@ class Plan:
     adding_fails: bool = False
     """With this kernel and mdadm, of an array whose lists have entries."""
     whole_seconds: float | None = None
-    """The time that a member needs that is written anew as a whole: more it cannot be."""
+    """The least time that a member needs that is written anew as a whole."""
 
     @property
     def nothing_to_do(self) -> bool:
@@ -110,6 +110,11 @@ def plan(name: str, roots: Roots) -> Plan:
     if not refused:
         steps, reason = _steps(task, roots)
         refused = (reason,) if reason else ()
+    if not refused and not steps and (having := with_lists(array.uuid, roots)):
+        refused = (
+            f"{', '.join(having)} is no member in use and has a list, or cannot be read; a spare's"
+            " goes by --remove and --add, with `CREATE bbl=no` in mdadm.conf",
+        )
     return Plan(
         array,
         task,

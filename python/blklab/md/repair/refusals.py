@@ -8,9 +8,10 @@ from typing import Final
 
 from blklab.md import inventory
 from blklab.md.audit.host import is_of_the_pair
-from blklab.md.model import Array, Software
+from blklab.md.model import PARITIES, Array, Software
 from blklab.md.repair.decide import RUNS
 from blklab.md.repair.state import stands_by
+from blklab.md.repair.surroundings import busy_neighbour, sharing_spares, swapped_to
 from blklab.system.roots import Roots, text
 
 LATE: Final = 1
@@ -35,6 +36,7 @@ def refusals(array: Array, known: Software, roots: Roots) -> Iterator[str]:
         yield "metadata 0.90 have no bad-block lists: there is nothing to be done"
         return
     yield from _at_work(array, md)
+    yield from _around(array, md.parent, roots)
     yield from _of_bitmap(md)
     yield from _of_members(array)
     if all("in_sync" in one.states for one in array.active):
@@ -64,6 +66,23 @@ def _at_work(array: Array, md: Path) -> Iterator[str]:
         yield f"sync_action is {action}: someone else is changing the array"
     if array.reshaping:
         yield "the array is being reshaped"
+
+
+def _around(array: Array, node: Path, roots: Roots) -> Iterator[str]:
+    node = node.resolve()
+    if neighbour := busy_neighbour(node, roots):
+        yield f"another array on the same disks is at work ({neighbour}): wait for its end"
+    swap = swapped_to(node, roots) if array.level in PARITIES else ""
+    if swap:
+        yield (
+            f"{swap} on it is swapped to: writes wait while a member is out, and whoever needs"
+            f" memory then would wait for them (swapoff {swap})"
+        )
+    if group := sharing_spares(array.path, array.uuid, roots):
+        yield (
+            f"mdadm --monitor would move a spare of spare-group {group} into it while a member is"
+            " out: stop it first (systemctl stop mdmonitor)"
+        )
 
 
 def _of_bitmap(md: Path) -> Iterator[str]:

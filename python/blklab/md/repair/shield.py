@@ -5,7 +5,13 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
-WAITING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+WAITING: Final = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGTSTP,
+)
 
 
 class Shield:

@@ -8,6 +8,7 @@ from blklab.errors import BlklabError
 from blklab.md import members as of_sysfs
 from blklab.md.model import ArrayMember
 from blklab.md.reading import Reader
+from blklab.md.repair.surroundings import busy_neighbour
 from blklab.md.repair.task import Seat, Spare, Task
 from blklab.md.superblocks import Superblock, read
 from blklab.system.identity import array_uuid, resolve
@@ -64,7 +65,9 @@ class State:
     set_aside: dict[str, str] = field(default_factory=dict)
     """Of the task's spares that are out: device and path."""
     strangers: bool = False
-    """Members that the task does not know, and that are no spares, are in sync in its slots."""
+    """Members that are no seats are in sync: they have a seat's slot."""
+    neighbour: str = ""
+    """Another array on the same disks that md is at work at, and what it does there."""
 
     def seat(self, device: str) -> SeatState:
         """Returns the state of a seat."""
@@ -96,7 +99,6 @@ def observe(task: Task, roots: Roots) -> State:
     inside = _members(node, task, roots)
     outside = _outside(task, set(inside), roots)
     seats = {seat.device for seat in task.seats}
-    known = seats | {spare.device for spare in task.spares}
     where = text(md / "bitmap/location")
     return State(
         seats=tuple(
@@ -120,8 +122,9 @@ def observe(task: Task, roots: Roots) -> State:
             if spare.device in outside
         },
         strangers=any(
-            device not in known and "in_sync" in one.states for device, one in inside.items()
+            device not in seats and "in_sync" in one.states for device, one in inside.items()
         ),
+        neighbour=busy_neighbour(node, roots),
     )
 
 
@@ -242,9 +245,9 @@ def device_at(path: Path, uuid: str, roots: Roots) -> str | None:
 
 
 def with_lists(uuid: str, roots: Roots) -> list[str]:
-    """Returns the members that have a list, by their paths; spares too."""
+    """Returns the members that have a list, or of which it is not known; spares too."""
     return [
         one.path
         for one in of_sysfs.members(node_of(uuid, roots), uuid, roots, Reader())
-        if one.bad_blocks is not None
+        if one.superblock is None or one.bad_blocks is not None or one.listed
     ]

@@ -9,6 +9,7 @@ admin-guide/md.rst; drivers/md/md.c, `is_suspended`), by which mdadm itself resh
 import os
 import select
 import signal
+import socket
 import time
 import warnings
 from contextlib import suppress
@@ -41,14 +42,9 @@ class Writes:
         self._since = 0.0
 
     @property
-    def held(self) -> bool:
-        """Whether writes wait."""
-        return bool(self._guard)
-
-    @property
     def long(self) -> bool:
         """Whether they have waited so long that nobody may rely on it any more."""
-        return self.held and time.monotonic() - self._since > MOST / 2
+        return time.monotonic() - self._since > MOST / 2
 
     def hold(self) -> None:
         """Has writes wait, until all that came before are on the disks and the array is clean.
@@ -56,21 +52,18 @@ class Writes:
         A process of its own lets them go on if this one dies, or takes too long. Raises BlklabError
         if the array does not get clean.
         """
-        low, high = (
-            os.open(self._md / name, os.O_WRONLY | os.O_CLOEXEC)
-            for name in ("suspend_lo", "suspend_hi")
-        )
         try:
-            self._since = time.monotonic()
-            self._begin_guard(high)
-            os.write(low, b"0")
-            os.write(high, ALL)
+            high = os.open(self._md / "suspend_hi", os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                self._since = time.monotonic()
+                self._begin_guard(high)
+                (self._md / "suspend_lo").write_text("0")
+                os.write(high, ALL)
+            finally:
+                os.close(high)
         except OSError as error:
             self.release()
             raise BlklabError(f"{self._md}: writes cannot be held back: {error.strerror}") from None
-        finally:
-            os.close(low)
-            os.close(high)
         until = time.monotonic() + CLEAN
         while text(self._md / "array_state") != "clean":
             if time.monotonic() > until:
@@ -81,14 +74,15 @@ class Writes:
             time.sleep(0.02)
 
     def release(self) -> None:
-        """Has writes go on."""
+        """Has writes go on, whatever became of the guard. Raises BlklabError if they do not."""
+        go_on(self._md)
         if self._guard:
             guard, self._guard = self._guard, 0
             os.close(self._tell)
             os.waitpid(guard, 0)
 
     def _begin_guard(self, high: int) -> None:
-        listening, self._tell = os.pipe()
+        ours, theirs = socket.socketpair()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             with warnings.catch_warnings():
@@ -96,18 +90,37 @@ class Writes:
                 warnings.simplefilter("ignore", DeprecationWarning)
                 self._guard = os.fork()
             if not self._guard:
-                _guarded(listening, self._tell, high)
+                _guarded(theirs.fileno(), high)
+            ours.recv(1)  # it is ready
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            os.close(listening)
+            theirs.close()
+        self._tell = ours.detach()
 
 
-def _guarded(listening: int, telling: int, high: int) -> None:
+def go_on(md: Path) -> None:
+    """Has the writes of an array go on. Raises BlklabError if they do not."""
+    try:
+        (md / "suspend_hi").write_text("0")
+    except OSError as error:
+        raise BlklabError(
+            f"{md}/suspend_hi: {error.strerror}: writes may be waiting: echo 0 > {md}/suspend_hi"
+        ) from None
+
+
+def _guarded(listening: int, high: int) -> None:
     """Waits for the other end to be closed, by whatever, and lets writes go on."""
     try:
         os.setsid()
-        os.close(telling)
+        # What else is open would stay so: locks, pipes. By another name `killall` misses it.
+        lower, upper = sorted((listening, high))
+        os.closerange(0, lower)
+        os.closerange(lower + 1, upper)
+        os.closerange(upper + 1, os.sysconf("SC_OPEN_MAX"))
+        with suppress(OSError):
+            Path("/proc/self/comm").write_text("md-go-on")
+        os.write(listening, b"!")
         select.select([listening], [], [], MOST)
-        os.write(high, b"0")
+        os.pwrite(high, b"0", 0)
     finally:
         os._exit(0)

@@ -55,8 +55,8 @@ def forked(function: Callable[[], bool]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def carried_out(task: Task) -> bool:
-    outcome = Repair(task, Roots(), lambda *_: None, lambda _: None).run()
+def carried_out(task: Task, *, again: bool = False) -> bool:
+    outcome = Repair(task, Roots(), lambda *_: None, lambda _: None).run(again=again)
     return isinstance(outcome, Done)
 
 
@@ -66,7 +66,7 @@ def repaired(points: Points) -> bool:
 
 
 def resumed() -> bool:
-    return all(carried_out(journal.read(path)) for path in journal.left(Roots()))
+    return all(carried_out(journal.read(path), again=True) for path in journal.left(Roots()))
 
 
 def lists(disk: str) -> str:

@@ -14,14 +14,17 @@ if TYPE_CHECKING:
     from blklab.md.repair.task import Task
 
 
-def carried_out(task: "Task", *, quietly: bool = False) -> "Done | Stop":
-    """Carries a repair out; each step is told on stdout, or on stderr. Raises BlklabError."""
+def carried_out(task: "Task", *, again: bool = False, quietly: bool = False) -> "Done | Stop":
+    """Carries a repair out, or goes on with it; each step is told on stdout, or on stderr.
+
+    Raises BlklabError.
+    """
     from blklab.md.repair.perform import Repair
     from blklab.system.roots import Roots
 
     with _Telling(quietly) as telling:
         try:
-            return Repair(task, Roots(), telling.step, telling.progress).run()
+            return Repair(task, Roots(), telling.step, telling.progress).run(again=again)
         except (KeyboardInterrupt, SystemExit):
             warn(
                 f"{task.array}: interrupted between two steps; what md has begun it ends by itself,"
@@ -36,18 +39,19 @@ def resumed() -> None:
     from blklab.md.repair import journal
     from blklab.md.repair.steps import Stop
     from blklab.system.roots import Roots
+    from blklab.text import printable
 
     failed = []
     left = journal.left(Roots())
     for path in left:
         try:
             task = journal.read(path)
-            click.echo(f"{task.array}:")
-            outcome = carried_out(task)
+            click.echo(f"{printable(task.array)}:")
+            outcome = carried_out(task, again=True)
             if isinstance(outcome, Stop):
                 failed.append(f"{task.array}: {outcome.reason}")
         except BlklabError as error:
-            failed.append(str(error))
+            failed.append(f"{error} [{path}]")
     if not left:
         click.echo("nothing was interrupted")
     fail_with(failed)

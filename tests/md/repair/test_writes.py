@@ -1,0 +1,86 @@
+"""Writes that were held back go on, whoever dies: on files that stand for sysfs."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from blklab.errors import BlklabError
+from blklab.md.repair import writes
+from blklab.md.repair.writes import Writes
+
+
+@pytest.fixture
+def md(tmp_path: Path) -> Path:
+    for name, content in (("suspend_lo", "0"), ("suspend_hi", "0"), ("array_state", "clean")):
+        (tmp_path / name).write_text(content)
+    return tmp_path
+
+
+def held(md: Path) -> bool:
+    return not (md / "suspend_hi").read_text().startswith("0")
+
+
+def until(what: bool, md: Path) -> None:
+    deadline = time.monotonic() + 30
+    while held(md) is not what:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_held_and_released(md: Path) -> None:
+    one = Writes(md)
+    one.hold()
+    assert held(md)
+    one.release()
+    assert not held(md)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+    one.release()
+
+
+def test_the_guard_is_killed(md: Path) -> None:
+    one = Writes(md)
+    one.hold()
+    os.kill(one._guard, signal.SIGKILL)
+    os.waitid(os.P_PID, one._guard, os.WEXITED | os.WNOWAIT)
+    assert held(md)
+    one.release()
+    assert not held(md)
+
+
+def test_we_are_killed(md: Path) -> None:
+    child = os.fork()
+    if not child:
+        Writes(md).hold()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    until(False, md)
+
+
+def test_it_takes_too_long(md: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writes, "MOST", 0.2)
+    one = Writes(md)
+    one.hold()
+    until(False, md)
+    assert one.long
+    one.release()
+
+
+def test_an_array_that_does_not_get_clean(md: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writes, "CLEAN", 0.1)
+    (md / "array_state").write_text("active")
+    (md / "array_state").chmod(0o400)
+    monkeypatch.setattr(writes, "text", lambda _: "active")
+    with pytest.raises(BlklabError, match="not clean, though nothing is written to it"):
+        Writes(md).hold()
+    assert not held(md)
+
+
+def test_a_kernel_that_cannot(md: Path) -> None:
+    (md / "suspend_hi").unlink()
+    (md / "suspend_hi").mkdir()
+    with pytest.raises(BlklabError, match=r"echo 0 > .*suspend_hi"):
+        Writes(md).hold()
