@@ -384,3 +384,16 @@ def test_whatever_sysfs_says(
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     console = Console(file=io.StringIO(), markup=False, emoji=False, highlight=False)
     report.show(console, found, findings(found))
+
+
+def test_writes_that_are_held_back(machine: Arrays) -> None:
+    machine.mirror(suspend_lo="0", suspend_hi="0")
+    assert "writes-suspended" not in machine.found()
+    node = machine.roots.sys / "block/md0"
+    machine.write(node, {"md__suspend_hi": str((1 << 63) - 1)})
+    found = machine.found()["writes-suspended"]
+    assert found.severity == "critical"
+    assert found.commands == ("echo 0 > /sys/block/md0/md/suspend_hi",)
+    # mdadm does it too, while it reshapes.
+    machine.write(node, {"md__reshape_position": "1024"})
+    assert "writes-suspended" not in machine.found()

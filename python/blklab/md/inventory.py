@@ -125,6 +125,7 @@ def _array(
         mismatches=number(text(md / "mismatch_cnt")),
         bitmap=_bitmap(md),
         repairing=reader.repairing(told.uuid if told else uuid, roots),
+        suspended=(number(text(md / "suspend_hi")) or 0) > (number(text(md / "suspend_lo")) or 0),
         reshaping=position not in {"none", "", None},
         parts=tuple(part for part, _ in parts),
         users=tuple(uses(device, roots)),

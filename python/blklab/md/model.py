@@ -248,6 +248,8 @@ class Array:
     reshaping: bool = False
     repairing: bool = False
     """A repair that blklab began is not finished."""
+    suspended: bool = False
+    """Writes are held back (`suspend_lo`, `suspend_hi`)."""
     absent: tuple[int, ...] = ()
     """Offline: slots that have a member, of which nothing was given."""
     parts: tuple[Part, ...] = ()
@@ -308,6 +310,7 @@ class Array:
             "bitmap": self.bitmap,
             "reshaping": self.reshaping,
             "repairing": self.repairing,
+            "suspended": self.suspended,
             "slots_not_given": list(self.absent),
             "mounts": [mount for part in self.parts for mount in part.mounts],
             "filesystems": [part.geometry.as_dict() for part in self.parts if part.geometry],

@@ -30,6 +30,7 @@ RULES: Final[tuple[Rule, ...]] = (
     bad_blocks.none,
     host.add_fails,
     redundancy.inactive,
+    redundancy.suspended,
     redundancy.repairing,
     redundancy.degraded,
     redundancy.faulty,

@@ -1,5 +1,6 @@
 """What is left of an array: members that are lacking, faulty, behind, or being rebuilt."""
 
+import shlex
 from collections.abc import Iterator
 
 from blklab.md.audit.finding import Finding, Host, command, listed, say
@@ -45,6 +46,20 @@ def repairing(array: Array, _host: Host) -> Iterator[Finding]:
             "repair-unfinished",
             "a repair that blklab began is not finished: unless it is running, go on with it",
             command("blklab", "md", "fix", "--resume"),
+        )
+
+
+def suspended(array: Array, _host: Host) -> Iterator[Finding]:
+    """Writes that wait, and for whom."""
+    if array.suspended and not array.reshaping:
+        node = f"/sys/block/{array.name}/md"
+        yield say(
+            array,
+            "critical",
+            "writes-suspended",
+            "writes to it are held back and wait; a repair by blklab does that for seconds, and"
+            " nobody else but a reshape: look again, and if it stays, let them go on",
+            f"echo 0 > {shlex.quote(node + '/suspend_hi')}",
         )
 
 

@@ -1,0 +1,100 @@
+"""Where members are: those that are out must be the very disks that went."""
+
+from pathlib import Path
+
+import pytest
+
+from blklab.md.repair import state as states
+from blklab.md.repair.state import Lists, Where, observe
+from blklab.md.repair.task import Seat, Task
+from blklab.system.roots import Roots
+from tests.md.conftest import Arrays, image
+
+UUID = "3156a3e6-4a43-3ea3-f425-167f2e6739fd"
+
+
+@pytest.fixture
+def task(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> Task:
+    """A mirror of sda and sdb, of which sdb was taken out."""
+    machine.mirror(uuid=UUID)
+    (array,) = machine.seen().arrays
+    ids = {"sda": "disk-a", "sdb": "disk-b"}
+
+    def disk_id(path: str, _roots: Roots) -> str:
+        return ids.get(Path(path).name, "")
+
+    monkeypatch.setattr(states, "disk_id", disk_id)
+    seats = tuple(
+        Seat(
+            one.slot or 0, one.superblock.device, one.path, one.superblock.offset, ids[one.name]
+        )
+        for one in array.members
+        if one.superblock
+    )  # fmt: skip
+    out(machine, "sdb")
+    return Task(array.uuid, array.path, "raid1", 2, 0, seats, taken=seats[1].device)
+
+
+def out(machine: Arrays, name: str) -> None:
+    directory = machine.roots.sys / "block/md0/md" / f"dev-{name}"
+    for path in directory.iterdir():
+        path.unlink()
+    directory.rmdir()
+    (machine.roots.sys / "class/block" / name / "holders/md0").unlink()
+    machine.write(machine.roots.sys / "block/md0", {"md__degraded": "1"})
+
+
+def test_it_is_where_it_was(machine: Arrays, task: Task) -> None:
+    seen = observe(task, machine.roots)
+    assert [seat.where for seat in seen.seats] == [Where.IN_SYNC, Where.OUT]
+    assert [seat.lists for seat in seen.seats] == [Lists.EMPTY, Lists.EMPTY]
+    assert seen.degraded == 1
+
+
+def moved(machine: Arrays, name: str, number: str) -> None:
+    """Has what was sdb be another name."""
+    (machine.roots.dev / "sdb").rename(machine.roots.dev / name)
+    machine.device(name, number, size="524288")
+
+
+def test_it_has_another_name(machine: Arrays, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved(machine, "sdq", "65:0")
+    monkeypatch.setattr(states, "disk_id", lambda path, _: "disk-b" if "sdq" in path else "x")
+    assert observe(task, machine.roots).seats[1].path == str(machine.roots.dev / "sdq")
+
+
+def test_a_copy_on_another_disk_is_not_it(
+    machine: Arrays, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved(machine, "sdq", "65:0")
+    monkeypatch.setattr(states, "disk_id", lambda path, _: "disk-q" if "sdq" in path else "x")
+    assert observe(task, machine.roots).seats[1].where is Where.GONE
+
+
+def test_nor_are_two_that_might_be(
+    machine: Arrays, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = image("raid1-12-bitmap.vdb", machine.root)
+    machine.device("loop0", "7:0", size="524288")
+    (machine.roots.dev / "loop0").symlink_to(copy)
+    monkeypatch.setattr(states, "disk_id", lambda *_: "")
+    assert observe(task, machine.roots).seats[1].where is Where.GONE
+
+
+def test_nor_one_that_something_else_holds(machine: Arrays, task: Task) -> None:
+    machine.device("dm-0", "253:0", slaves="sdb")
+    assert observe(task, machine.roots).seats[1].where is Where.GONE
+
+
+def test_a_superblock_in_another_place_is_another_device(machine: Arrays, task: Task) -> None:
+    # As of a whole disk, whose last partition has its superblock at the end they share.
+    seats = (task.seats[0], Seat(1, task.seats[1].device, task.seats[1].path, 1 << 30, "disk-b"))
+    elsewhere = Task(task.uuid, task.array, "raid1", 2, 0, seats, taken=task.taken)
+    assert observe(elsewhere, machine.roots).seats[1].where is Where.GONE
+
+
+def test_a_member_that_cannot_be_read_is_known_by_its_path(machine: Arrays, task: Task) -> None:
+    (machine.roots.dev / "sda").unlink()
+    (machine.roots.dev / "sda").write_bytes(b"")
+    seat = observe(task, machine.roots).seats[0]
+    assert (seat.where, seat.lists) == (Where.IN_SYNC, Lists.UNKNOWN)
