@@ -184,6 +184,23 @@ def test_bad_blocks_that_come_up_in_memory_alone(machine: Rig, disks: list[str])
 
 
 @pytest.mark.guest
+def test_writes_go_on_though_all_of_blklab_is_killed(machine: Rig, disks: list[str]) -> None:
+    machine.create("/dev/md0", disks[:3], "--level=5", "--chunk=64", "--bitmap=internal")
+    said = hurt(machine, f"--remove {disks[0]}", "/dev/md0", "killed")
+    assert said.status == -9
+    assert machine.read("/sys/block/md0/md/suspend_hi") != "0"
+    audit = machine.blklab("md", "audit").stdout
+    assert "writes-suspended" in audit
+    assert "echo 0 > /sys/block/md0/md/suspend_hi" in audit
+    said = machine.blklab("md", "fix", "--resume")
+    assert said.status == 0, said.stderr
+    assert machine.read("/sys/block/md0/md/suspend_hi") == "0"
+    machine.run("fio", "--name=w", "--filename=/dev/md0", "--rw=write", "--bs=4k", "--size=64k")
+    assert (states(machine), degraded(machine)) == (["in_sync"] * 3, "0")
+    assert machine.lists(disks[:3]) == ["none"] * 3
+
+
+@pytest.mark.guest
 def test_the_readme_shows_what_is_printed(machine: Rig, disks: list[str]) -> None:
     readme = (Path(__file__).parents[3] / "README.md").read_text()
     command = "    # blklab md fix bbl /dev/md0 --plan\n"

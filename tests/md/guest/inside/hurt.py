@@ -2,12 +2,16 @@
 
     hurt WORDS ARRAY error NAME           the dm device NAME gives errors from then on
     hurt WORDS ARRAY entries MEMBER NUMBERS   the kernel lists bad sectors on a member
+    hurt WORDS ARRAY killed               blklab is killed, and what watches over it
 
 It breaks before the first run of mdadm that has all the WORDS (`--re-add /dev/vdb`) in it.
 """
 
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from blklab.cli import main
@@ -21,6 +25,13 @@ waiting = [set(words.split())]
 def entries(member: str, numbers: str) -> None:
     node = Path("/sys/block") / Path(array).name / "md" / f"dev-{Path(member).name}"
     (node / "bad_blocks").write_text(numbers)
+
+
+def killed() -> None:
+    own = os.getpid()
+    children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
+    for process in [*map(int, children), own]:
+        os.kill(process, signal.SIGKILL)
 
 
 def error(name: str) -> None:
@@ -40,10 +51,13 @@ def error(name: str) -> None:
     )  # fmt: skip
 
 
+HOW: dict[str, Callable[..., None]] = {"entries": entries, "error": error, "killed": killed}
+
+
 def watched(*arguments: str) -> mdadm.Said:
     if waiting and waiting[0] <= set(arguments):
         waiting.clear()
-        (entries if how == "entries" else error)(*what)
+        HOW[how](*what)
     return run(*arguments)
 
 
