@@ -98,6 +98,7 @@ class Repair:
                 return self._steps()
             except BlklabError:
                 with suppress(BlklabError):
+                    self._release()
                     self._undo()
                 raise
             finally:
