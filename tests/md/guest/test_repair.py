@@ -1,6 +1,7 @@
 """`blklab md fix bbl` as a user runs it, on a real kernel, and what may come between."""
 
 import re
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -198,6 +199,25 @@ def test_writes_go_on_though_all_of_blklab_is_killed(machine: Rig, disks: list[s
     machine.run("fio", "--name=w", "--filename=/dev/md0", "--rw=write", "--bs=4k", "--size=64k")
     assert (states(machine), degraded(machine)) == (["in_sync"] * 3, "0")
     assert machine.lists(disks[:3]) == ["none"] * 3
+
+
+@pytest.mark.guest
+def test_the_recipes_do_what_they_say(machine: Rig, disks: list[str]) -> None:
+    machine.create("/dev/md0", disks[:2], "--level=1", "--metadata=1.0")
+    recipe = machine.blklab("md", "fix", "bbl", "/dev/md0", "--recipe", "offline").stdout
+    commands = [shlex.split(line) for line in recipe.splitlines() if line.startswith("mdadm")]
+    assert len(commands) == 4
+    said = [machine.run(*command).stdout for command in commands]
+    assert all("No bad-blocks list configured on" in text for text in said[2:])
+    assert states(machine) == ["in_sync"] * 2
+    installer = machine.blklab("md", "fix", "bbl", "--recipe", "installer").stdout
+    line = re.search(r"^echo '(CREATE bbl=no)' >> (/etc/mdadm/mdadm.conf)", installer, re.M)
+    assert line
+    machine.guest.agent.write(line[2], line[1] + "\n")
+    machine.create("/dev/md1", disks[2:4], "--level=1")
+    assert machine.lists(disks[2:4]) == ["none"] * 2
+    machine.run("mdadm", "--stop", "/dev/md1")
+    machine.guest.agent.write(line[2], "\n")
 
 
 @pytest.mark.guest
