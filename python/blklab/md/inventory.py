@@ -20,7 +20,6 @@ from blklab.system.identity import array_uuid, of_node
 from blklab.system.layers import partitions
 from blklab.system.mounts import Mount, everywhere
 from blklab.system.roots import Roots, entries, text
-from blklab.system.users import uses
 
 PASSES = {"resync", "recover", "check", "repair", "reshape"}
 
@@ -127,7 +126,7 @@ def _array(
         repairing=reader.repairing(told.uuid if told else uuid, roots),
         reshaping=position not in {"none", "", None},
         parts=tuple(part for part, _ in parts),
-        users=tuple(uses(device, roots)),
+        users=tuple(reader.users(device, roots)),
         unseen=tuple(unseen),
     )
 

@@ -7,7 +7,9 @@ from blklab.md.model import Geometry, Software
 from blklab.md.repair import journal
 from blklab.md.smart import ask
 from blklab.md.superblocks import Reading
+from blklab.system.identity import Device
 from blklab.system.roots import Roots, text
+from blklab.system.users import uses
 
 
 class Reader:
@@ -24,6 +26,12 @@ class Reader:
     def repairing(self, uuid: str, roots: Roots) -> bool:
         """Tells whether a repair of an array is written down here as unfinished."""
         return text(journal.path_of(uuid, roots)) is not None
+
+    def users(self, device: Device, roots: Roots) -> list[str]:
+        """Returns who uses an array, each for a message. Files beneath loop devices are looked at:
+        one on a dead server keeps whoever asks waiting.
+        """
+        return uses(device, roots)
 
     def mapping(self, number: str) -> tuple[str, str]:
         """Returns the table of a device of the device mapper, or why it could not be read."""
