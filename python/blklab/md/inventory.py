@@ -47,6 +47,9 @@ def inventory(roots: Roots, reader: Reader | None = None) -> Inventory:
         for name in _in_mdstat(roots)
         if name not in known
     )
+    if any(array.repairing is None for array in arrays):
+        where = roots.shown(roots.state_of_root)
+        unseen.append(f"{where}: not seen: whether repairs are unfinished: as root more is seen")
     return Inventory(
         tuple(arrays), (), reader.software(roots), tuple(unseen), volumes=_volumes(roots)
     )

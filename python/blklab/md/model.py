@@ -246,7 +246,7 @@ class Array:
     """Sectors that the last check found unlike."""
     bitmap: bool | None = None
     reshaping: bool = False
-    repairing: bool = False
+    repairing: bool | None = False
     """A repair that blklab began is not finished."""
     absent: tuple[int, ...] = ()
     """Offline: slots that have a member, of which nothing was given."""

@@ -112,6 +112,13 @@ def test_no_file_beneath_a_loop_device_is_looked_at(
     assert asked == []
 
 
+def test_repairs_that_may_not_be_seen_are_not_counted(mirrored: Arrays) -> None:
+    mirrored.hide_state()
+    exported = Exported(mirrored)
+    assert exported.series("unseen") == 0
+    assert exported.series("up") == 1
+
+
 def test_programs_are_not_asked_at_each_scrape(mirrored: Arrays) -> None:
     from tests.md.conftest import program
 

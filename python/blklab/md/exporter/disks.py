@@ -93,11 +93,15 @@ class Disks:
 
 
 class _Scraping(Reader):
-    """Leaves out what no metric tells."""
+    """Leaves out what no metric tells, and what the service may never see."""
 
     def users(self, device: Device, roots: Roots) -> list[str]:  # noqa: ARG002
         """Not asked: it might hang."""
         return []
+
+    def repairing(self, uuid: str, roots: Roots) -> bool:
+        """What is root's is not held against others: `unseen` is to be 0 where all is well."""
+        return bool(super().repairing(uuid, roots))
 
 
 class _Memory(_Scraping):
