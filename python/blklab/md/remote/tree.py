@@ -87,7 +87,7 @@ def _tree(found: Stream) -> Iterator[tuple[Elsewhere, dict[Path, str]]]:
         for path in (*found.directories, *found.links.values()):
             place(path).mkdir(exist_ok=True)
         for path, content in found.files.items():
-            place(path).write_bytes(content.encode(errors="surrogateescape"))
+            place(path).write_bytes(content)
         for path, target in found.links.items():
             place(path).symlink_to(top / target[1:])
         for path in found.unread:
