@@ -4,10 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from blklab.md import filesystems, mapper, software, superblocks
-from blklab.md.model import Geometry, Software
+from blklab.md.model import Software
 from blklab.md.repair import journal
 from blklab.md.smart import ask
 from blklab.md.superblocks import Reading
+from blklab.md.surroundings import Geometry
 from blklab.system.identity import Device
 from blklab.system.roots import Roots
 from blklab.system.users import uses
