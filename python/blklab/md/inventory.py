@@ -11,16 +11,16 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.md.members import members, number
-from blklab.md.model import Array, Inventory, Part, Sync
+from blklab.md.model import Array, Inventory, Sync
 from blklab.md.reading import Reader
 from blklab.md.superblocks import SECTOR
+from blklab.md.surroundings import Part
 from blklab.system import diskstats
 from blklab.system.diskstats import Counters
 from blklab.system.identity import array_uuid, of_node
 from blklab.system.layers import partitions
 from blklab.system.mounts import Mount, everywhere
 from blklab.system.roots import Roots, entries, text
-from blklab.system.users import uses
 
 PASSES = {"resync", "recover", "check", "repair", "reshape"}
 
@@ -48,6 +48,9 @@ def inventory(roots: Roots, reader: Reader | None = None) -> Inventory:
         for name in _in_mdstat(roots)
         if name not in known
     )
+    if any(array.repairing is None for array in arrays):
+        where = roots.shown(roots.state_of_root)
+        unseen.append(f"{where}: not seen: whether repairs are unfinished: as root more is seen")
     return Inventory(
         tuple(arrays), (), reader.software(roots), tuple(unseen), volumes=_volumes(roots)
     )
@@ -128,7 +131,7 @@ def _array(
         suspended=(number(text(md / "suspend_hi")) or 0) > (number(text(md / "suspend_lo")) or 0),
         reshaping=position not in {"none", "", None},
         parts=tuple(part for part, _ in parts),
-        users=tuple(uses(device, roots)),
+        users=tuple(reader.users(device, roots)),
         unseen=tuple(unseen),
     )
 

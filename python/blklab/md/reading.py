@@ -1,13 +1,17 @@
 """What an inventory asks besides sysfs: disks and programs, which are dearer to ask."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from blklab.md import filesystems, mapper, software, superblocks
-from blklab.md.model import Geometry, Software
+from blklab.md.model import Software
 from blklab.md.repair import journal
 from blklab.md.smart import ask
 from blklab.md.superblocks import Reading
-from blklab.system.roots import Roots, text
+from blklab.md.surroundings import Geometry
+from blklab.system.identity import Device
+from blklab.system.roots import Roots
+from blklab.system.users import uses
 
 
 class Reader:
@@ -21,9 +25,20 @@ class Reader:
         """Returns what a filesystem believes, or why that could not be read."""
         return filesystems.geometry(path)
 
-    def repairing(self, uuid: str, roots: Roots) -> bool:
-        """Tells whether a repair of an array is written down here as unfinished."""
-        return text(journal.path_of(uuid, roots)) is not None
+    def repairing(self, uuid: str, roots: Roots) -> bool | None:
+        """Tells whether a repair of an array is written down here as unfinished; None: that may
+        not be seen.
+        """
+        # It is root that repairs, whoever asks.
+        states = {roots.state, roots.state_of_root}
+        found = {_is_there(journal.path_of(uuid, replace(roots, state=one))) for one in states}
+        return True if True in found else None if None in found else False
+
+    def users(self, device: Device, roots: Roots) -> list[str]:
+        """Returns who uses an array, each for a message. Files beneath loop devices are looked at:
+        one on a dead server keeps whoever asks waiting.
+        """
+        return uses(device, roots)
 
     def mapping(self, number: str) -> tuple[str, str]:
         """Returns the table of a device of the device mapper, or why it could not be read."""
@@ -40,3 +55,13 @@ class Reader:
     def software(self, roots: Roots) -> Software | None:
         """Returns what is installed and set; None if that is not known."""
         return software.software(roots)
+
+
+def _is_there(path: Path) -> bool | None:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return None
+    return True

@@ -5,17 +5,21 @@ that are only seen from afar.
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
+
+ROOTS_STATE: Final = "var/lib/blklab"
+"""Below /; root's alone."""
 
 
 def state_directory() -> Path:
     """Returns where blklab keeps what must outlive it: $BLKLAB_STATE, or as the user's rights are.
 
-    /var/lib/blklab is root's; everybody else has $XDG_STATE_HOME/blklab (~/.local/state/blklab).
+    Root has `ROOTS_STATE`; everybody else has $XDG_STATE_HOME/blklab (~/.local/state/blklab).
     """
     if chosen := os.environ.get("BLKLAB_STATE"):
         return Path(chosen).absolute()
     if os.geteuid() == 0:
-        return Path("/var/lib/blklab")
+        return Path("/") / ROOTS_STATE
     home = os.environ.get("XDG_STATE_HOME", "")
     # The XDG specification: a relative path is to be ignored.
     return (Path(home) if home.startswith("/") else Path.home() / ".local/state") / "blklab"
@@ -34,6 +38,11 @@ class Roots:
     def udev(self) -> Path:
         """Udev's database, /run/udev/data; it may not exist (containers, rescue systems)."""
         return self.dev.parent / "run/udev/data"
+
+    @property
+    def state_of_root(self) -> Path:
+        """Where root has state, whoever asks: /var/lib/blklab."""
+        return self.dev.parent / ROOTS_STATE
 
     def device(self, name: str) -> Path:
         """Returns where the device of a name of the kernel's is."""

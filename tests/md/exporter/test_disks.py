@@ -3,8 +3,11 @@
 import threading
 from pathlib import Path
 
+import pytest
+
 from blklab.md.reading import Reader
 from blklab.md.superblocks import Reading
+from blklab.system.roots import Roots
 from tests.md.conftest import Arrays
 from tests.md.exporter.conftest import Exported
 from tests.md.exporter.test_metrics import SDA, SDB
@@ -95,6 +98,25 @@ def test_a_disk_that_hangs_hides_nothing_else(mirrored: Arrays) -> None:
     assert exported.series("member_events", **SDA) is not None
     assert exported.series("unseen") == 0
     answers.set()
+
+
+@pytest.mark.parametrize("every", [3600, None])
+def test_no_file_beneath_a_loop_device_is_looked_at(
+    mirrored: Arrays, monkeypatch: pytest.MonkeyPatch, every: float | None
+) -> None:
+    # On a dead NFS server the scrape would never end, nor would any after it.
+    asked: list[object] = []
+    monkeypatch.setattr(Roots, "status", lambda _roots, name: asked.append(name))
+    mirrored.device("loop0", "7:0", loop__backing_file="/net/dead/image")
+    assert Exported(mirrored, every=every).series("up") == 1
+    assert asked == []
+
+
+def test_repairs_that_may_not_be_seen_are_not_counted(mirrored: Arrays) -> None:
+    mirrored.hide_state()
+    exported = Exported(mirrored)
+    assert exported.series("unseen") == 0
+    assert exported.series("up") == 1
 
 
 def test_programs_are_not_asked_at_each_scrape(mirrored: Arrays) -> None:

@@ -4,6 +4,7 @@ import getpass
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,10 @@ def test_those_that_are_left_early_do_not_live_on(fleet: Arrays) -> None:
     some = ssh.hosts(["up-empty", *["hung"] * 9], sudo=False, timeout=1000)
     assert not next(some).failure
     some.close()  # type: ignore[attr-defined]
+    for thread in threading.enumerate():
+        if thread.name.startswith("ThreadPoolExecutor"):
+            thread.join(60)
+            assert not thread.is_alive()
     log = (fleet.root / "ssh.log").read_text().splitlines()
     assert len(log) <= 1 + ssh.AT_ONCE
 

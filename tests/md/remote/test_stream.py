@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
 from blklab.md.remote import audited
+from blklab.md.remote import stream as streams
 from blklab.md.remote.stream import parse
 from blklab.md.remote.tree import seen
 from tests.md.conftest import Arrays
@@ -22,7 +23,7 @@ def stream(*lines: str) -> bytes:
 def test_what_is_printed_around_it_does_not_count() -> None:
     body = stream("file /proc/mdstat", " a", "", " b", "mdadm", " mdadm - v4.2 - 2021-12-30")
     found = parse(b"Welcome!\nend\n" + body.replace(b"\n", b"\r\n") + b"Bye.\n")
-    assert found.files == {"/proc/mdstat": "a\nb"}
+    assert found.files == {"/proc/mdstat": b"a\nb"}
     software = seen(found).software
     assert software is not None
     assert software.mdadm == (4, 2)
@@ -58,7 +59,14 @@ def test_lines_that_od_leaves_out() -> None:
         (stream("file /dev/sda"), "the path"),
         (stream("link /sys/a", " /etc/passwd"), "the path '/etc/passwd'"),
         (stream("link /sys/a", " ../../etc"), "the path"),
-        (stream("link /sys/a"), "0 targets"),
+        (stream("link /sys/a"), "the path ''"),
+        (stream("link /sys/a", " /sys/b", " /sys/c"), "the path '/sys/b"),
+        (stream("directory /sys" + "/x" * 64), "the path"),
+        (
+            stream(*(f"unread /etc/{at}" for at in range(100_001))),
+            "line 100002 of its output: more",
+        ),
+        (stream("file /proc/mdstat", *[" " + "x" * 99] * 90_000), "more than 8 MiB of files"),
         (stream("link /sys/a", " /sys/b", "file /sys/a/c"), "above something else, or linked to"),
         (stream("link /sys/a", " /sys/b", "link /sys/b", " /sys/a"), "or linked to"),
         (stream("link /sys/a", " /sys/a"), "or linked to"),
@@ -84,10 +92,11 @@ def test_what_no_probe_prints(data: bytes, said: str) -> None:
     assert said in audited("web1", data).failure
 
 
-def test_disks_are_not_let_grow_without_end() -> None:
+def test_disks_are_not_let_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MOST_READ", 1 << 20)
     lines = [" sectors 512", " at 0", " 0000000" + " 01" * 16, " *", " 0262144"]
-    disks = [line for at in range(1025) for line in (f"disk /dev/sd{at}", *lines)]
-    with pytest.raises(BlklabError, match="more than 256 MiB of disks"):
+    disks = [line for at in range(5) for line in (f"disk /dev/sd{at}", *lines)]
+    with pytest.raises(BlklabError, match="more than 1 MiB of disks"):
         parse(stream(*disks))
 
 

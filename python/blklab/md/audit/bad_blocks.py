@@ -273,8 +273,12 @@ def _refill(array: Array, member: ArrayMember, host: Host) -> list[str]:
         or adding_fails(array, host)
     ):
         return [command("mdadm", "--examine-badblocks", member.path)]
+    return [command("smartctl", "--all", member.path), *written_anew(array, member)]
+
+
+def written_anew(array: Array, member: ArrayMember) -> list[str]:
+    """Returns the commands that have all of a member written anew, as if it were another disk."""
     return [
-        command("smartctl", "--all", member.path),
         command("mdadm", array.path, "--fail", member.path),
         command("mdadm", array.path, "--remove", member.path),
         command("mdadm", "--zero-superblock", member.path),

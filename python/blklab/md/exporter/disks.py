@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from blklab.md.inventory import inventory
-from blklab.md.model import Geometry, Inventory, Software
+from blklab.md.model import Inventory, Software
 from blklab.md.reading import Reader
 from blklab.md.superblocks import Reading
+from blklab.md.surroundings import Geometry
+from blklab.system.identity import Device
 from blklab.system.roots import Roots, text
 
 PATIENCE: Final = 2.0
@@ -91,7 +93,19 @@ class Disks:
         self._known, self.read_at = _Known(recorder.memory, mark, since), read_at
 
 
-class _Memory(Reader):
+class _Scraping(Reader):
+    """Leaves out what no metric tells, and what the service may never see."""
+
+    def users(self, device: Device, roots: Roots) -> list[str]:  # noqa: ARG002
+        """Not asked: it might hang."""
+        return []
+
+    def repairing(self, uuid: str, roots: Roots) -> bool:
+        """What is root's is not held against others: `unseen` is to be 0 where all is well."""
+        return bool(super().repairing(uuid, roots))
+
+
+class _Memory(_Scraping):
     """Answers with what was read, and `reason` for the rest."""
 
     def __init__(self, reason: str, software: Software | None = None) -> None:
@@ -117,7 +131,7 @@ class _Known(NamedTuple):
     since: float
 
 
-class _Recorder(Reader):
+class _Recorder(_Scraping):
     """Asks, and remembers the answers."""
 
     def __init__(self, reader: Reader) -> None:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 SILENCE: Final = 30.0
 """Seconds that a client may say nothing."""
 
+MOST: Final = 32
+"""Connections at a time: whatever hangs, as disks make the kernel do, threads do not pile up."""
+
 Log = Callable[[str], None]
 
 
@@ -78,6 +81,7 @@ class Server(socketserver.ThreadingMixIn, WSGIServer):
         self._config = config
         self._log = log
         self._connection = threading.local()
+        self._free = threading.BoundedSemaphore(MOST)
         try:
             super().__init__(place, _Handler)
         except OSError as error:
@@ -108,6 +112,17 @@ class Server(socketserver.ThreadingMixIn, WSGIServer):
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.port
         self.setup_environ()
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002
+        """Tells whether there is room for one more; one that is not let in is hung up on."""
+        return self._free.acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Makes room when a connection is done."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Answers a connection, with TLS if the configuration has it now."""

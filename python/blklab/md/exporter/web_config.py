@@ -27,8 +27,8 @@ VERIFYING: Final = {
 
 VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
-NOBODY: Final = "$2b$10$abcdefghijklmnopqrstuuBMoLJ7nbvfTSZRKRgxoYk3fbzTVbpWW"
-"""A hash to compare with, so that unknown users are refused as slowly as known ones."""
+NOBODY: Final = "$2b${:02}$abcdefghijklmnopqrstuuBMoLJ7nbvfTSZRKRgxoYk3fbzTVbpWW"
+"""A hash of a cost, to compare with where there is no user's."""
 
 _hashing = threading.Lock()
 
@@ -38,6 +38,10 @@ def _hash(value: str) -> str:
         # It may be a password: it is not repeated.
         raise ValueError("is not a bcrypt hash, as `htpasswd -nBC 10 USER` prints it")
     return value
+
+
+def _cost(hashed: str) -> int:
+    return int(hashed[4:6])
 
 
 class _Table(BaseModel):
@@ -67,9 +71,13 @@ class WebConfig(_Table):
         """Tells whether it is the user's password; takes as long whoever it is."""
         known = self.basic_auth_users.get(user)
         secret = password.encode()
+        dearest = max(map(_cost, self.basic_auth_users.values()), default=10)
+        compared = known or NOBODY.format(dearest)
+        # 2^cost rounds each: with one of every cost between they are as many as the dearest's.
+        padding = [NOBODY.format(cost) for cost in range(_cost(compared), dearest)]
         # bcrypt looks at 72 bytes; longer ones are no password of anybody's.
         with _hashing:  # one at a time: guessing keeps one CPU busy, not all
-            same = bcrypt.checkpw(secret[:72], (known or NOBODY).encode())
+            same, *_ = [bcrypt.checkpw(secret[:72], one.encode()) for one in (compared, *padding)]
         return same and known is not None and len(secret) <= 72
 
 

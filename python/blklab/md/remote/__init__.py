@@ -36,7 +36,7 @@ class Host:
         return known is None or bool(known.unseen) or any(one.unseen for one in known.arrays)
 
 
-def audited(name: str, data: bytes) -> Host:
+def audited(name: str, data: bytes | bytearray) -> Host:
     """Returns what is found on a machine whose probe has printed `data`; raises nothing."""
     try:
         found = seen(parse(data))

@@ -64,7 +64,7 @@ def _command(program: str, name: str, sudo: bool, timeout: float) -> list[str]:
     return [program, "-T", *words, "--", name, "sudo -n sh -s" if sudo else "sh -s"]
 
 
-def _ask(command: Sequence[str], timeout: float, leaving: threading.Event) -> bytes:
+def _ask(command: Sequence[str], timeout: float, leaving: threading.Event) -> bytearray:
     """Returns what the probe printed. Raises BlklabError with what ssh, or the host, said last."""
     data, said, until = bytearray(), b"", time.monotonic() + timeout
     with (
@@ -88,9 +88,9 @@ def _ask(command: Sequence[str], timeout: float, leaving: threading.Event) -> by
                     said = (said + chunk)[-4096:]
             if len(data) > MOST_BYTES:
                 raise BlklabError(f"it printed more than {MOST_BYTES >> 20} MiB")
-    if data.rstrip().endswith(b"\nend"):
-        return bytes(data)
-    if HEADER.encode() in data:
+    if data[-64:].rstrip().endswith(b"\nend"):
+        return data
+    if HEADER in data:
         raise BlklabError(_with("what it printed is torn", said))
     raise BlklabError(_last(said) or f"no probe ran there: ssh ended with {process.returncode}")
 

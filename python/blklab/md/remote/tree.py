@@ -11,11 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from blklab.md.inventory import inventory
-from blklab.md.model import Geometry, Inventory, Software
+from blklab.md.model import Inventory, Software
 from blklab.md.reading import Reader
 from blklab.md.remote.stream import Disk, Stream
 from blklab.md.software import software
 from blklab.md.superblocks import Reading, reason
+from blklab.md.surroundings import Geometry
 from blklab.system.roots import Roots
 
 
@@ -87,7 +88,7 @@ def _tree(found: Stream) -> Iterator[tuple[Elsewhere, dict[Path, str]]]:
         for path in (*found.directories, *found.links.values()):
             place(path).mkdir(exist_ok=True)
         for path, content in found.files.items():
-            place(path).write_bytes(content.encode(errors="surrogateescape"))
+            place(path).write_bytes(content)
         for path, target in found.links.items():
             place(path).symlink_to(top / target[1:])
         for path in found.unread:

@@ -14,6 +14,7 @@ from blklab.md.members import number
 from blklab.md.model import PARITIES
 from blklab.md.repair import journal, mdadm, steps, writes
 from blklab.md.repair.decide import decide
+from blklab.md.repair.obstacles import busy_neighbour
 from blklab.md.repair.refusals import refusals
 from blklab.md.repair.shield import Shield
 from blklab.md.repair.state import (
@@ -26,7 +27,6 @@ from blklab.md.repair.state import (
     spare_at,
     with_lists,
 )
-from blklab.md.repair.surroundings import busy_neighbour
 from blklab.md.repair.task import Task
 from blklab.md.software import software
 from blklab.system.roots import Roots, text

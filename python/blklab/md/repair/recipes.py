@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator
 
+from blklab.md.audit.bad_blocks import written_anew
 from blklab.md.audit.finding import command
 from blklab.md.mapping import array_ranges
 from blklab.md.model import Array, ArrayMember
@@ -59,12 +60,7 @@ def entries(array: Array, member: ArrayMember, *, adding_fails: bool) -> str:
     if adding_fails:
         lines.append("#     Not here: with this kernel --add fails until mdadm is 4.5 or newer.")
     else:
-        lines += [
-            command("mdadm", array.path, "--fail", member.path),
-            command("mdadm", array.path, "--remove", member.path),
-            command("mdadm", "--zero-superblock", member.path),
-            command("mdadm", array.path, "--add", member.path),
-        ]
+        lines += written_anew(array, member)
     return "\n".join([*lines, f"# 3. Then: {command('blklab', 'md', 'fix', 'bbl', array.path)}"])
 
 

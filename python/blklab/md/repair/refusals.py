@@ -10,8 +10,8 @@ from blklab.md import inventory
 from blklab.md.audit.host import is_of_the_pair
 from blklab.md.model import PARITIES, Array, Software
 from blklab.md.repair.decide import RUNS
+from blklab.md.repair.obstacles import busy_neighbour, sharing_spares, swapped_to
 from blklab.md.repair.state import stands_by
-from blklab.md.repair.surroundings import busy_neighbour, sharing_spares, swapped_to
 from blklab.system.roots import Roots, text
 
 LATE: Final = 1

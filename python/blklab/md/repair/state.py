@@ -8,7 +8,7 @@ from blklab.errors import BlklabError
 from blklab.md import members as of_sysfs
 from blklab.md.model import ArrayMember
 from blklab.md.reading import Reader
-from blklab.md.repair.surroundings import busy_neighbour
+from blklab.md.repair.obstacles import busy_neighbour
 from blklab.md.repair.task import Seat, Spare, Task
 from blklab.md.superblocks import Superblock, read
 from blklab.system.identity import array_uuid, resolve
