@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from blklab.md.model import PARITIES
 from blklab.md.repair import steps
 from blklab.md.repair.plan import Plan
 from blklab.report.tables.base import Table, figures, text
@@ -107,6 +108,11 @@ def _told(plan: Plan) -> list[str]:
             else "."
         ),
     ]
+    if plan.task.level in PARITIES:
+        lines.append(
+            "Writes wait while a member is out, seconds a member, and reads go on: a power failure"
+            " then leaves an array that starts."
+        )
     return lines + [f"Beware: {printable(warning)}" for warning in plan.warnings]
 
 

@@ -246,7 +246,7 @@ def test_a_list_that_is_left_is_not_said_to_be_gone(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(perform, "with_lists", lambda *_: ["/dev/sd9"])
-    assert model.repair() == steps.Stop("/dev/sd9 has a bad-block list")
+    assert model.repair() == steps.Stop("/dev/sd9 has a bad-block list, or cannot be read")
 
 
 def test_what_refuses_is_asked_again_before_a_member_is_taken(model: Model) -> None:

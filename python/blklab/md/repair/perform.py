@@ -392,5 +392,5 @@ class Repair:
         self._forget()
         having = with_lists(self.task.uuid, self._roots)
         if having and isinstance(step, steps.Done):
-            return steps.Stop(f"{', '.join(having)} has a bad-block list")
+            return steps.Stop(f"{', '.join(having)} has a bad-block list, or cannot be read")
         return step
