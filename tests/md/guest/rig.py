@@ -91,6 +91,10 @@ class Rig:
         """Returns a file of the guest."""
         return (self.guest.agent.read([path])[path] or "").strip()
 
+    def write(self, shape: Shape, offset: int, content: bytes) -> None:
+        """Writes to a disk beneath the guest, which has not read it yet, or reads it again."""
+        os.pwrite(self._files[shape].fileno(), content, offset)
+
     def create(self, array: str, members: Sequence[str], *options: str) -> None:
         """Makes an array that is in sync, of disks without anything on them."""
         self.run(

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import struct
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -199,6 +200,47 @@ def test_writes_go_on_though_all_of_blklab_is_killed(machine: Rig, disks: list[s
     machine.run("fio", "--name=w", "--filename=/dev/md0", "--rw=write", "--bs=4k", "--size=64k")
     assert (states(machine), degraded(machine)) == (["in_sync"] * 3, "0")
     assert machine.lists(disks[:3]) == ["none"] * 3
+
+
+def partitioned(machine: Rig, shapes: Sequence[Shape]) -> None:
+    """Puts two partitions on each disk; the last ends where the disk does."""
+    half = (16 << 20) // 512
+    entries = [(2048, half - 2048), (half, half)]
+    table = b"".join(
+        struct.pack("<B3xB3xII", 0, 0xFD, start, sectors) for start, sectors in entries
+    )
+    for shape, disk in zip(shapes, machine.names(shapes), strict=True):
+        machine.write(shape, 446, table + bytes(32) + b"\x55\xaa")
+        machine.run("blockdev", "--rereadpt", disk)
+
+
+@pytest.mark.guest
+def test_arrays_of_partitions_of_the_same_disks(machine: Rig, disks: list[str]) -> None:
+    partitioned(machine, SHAPES[:2])
+    ones, twos = ([f"{disk}{at}" for disk in disks[:2]] for at in (1, 2))
+    machine.create("/dev/md0", ones, "--level=1", "--bitmap=internal")
+    machine.create("/dev/md1", twos, "--level=1", "--bitmap=internal", "--metadata=1.0")
+    # While md checks the one, it would not rebuild a member of the other.
+    machine.guest.agent.write("/sys/block/md1/md/sync_max", "2048")
+    machine.guest.agent.write("/sys/block/md1/md/sync_action", "check")
+    said = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
+    assert (said.status, "is at work (md1: check)" in said.stdout) == (1, True)
+    assert states(machine) == ["in_sync"] * 2
+    machine.guest.agent.write("/sys/block/md1/md/sync_action", "idle")
+    machine.guest.agent.write("/sys/block/md1/md/sync_max", "max")
+    # The superblock at the end is that of the partition, and can be seen on the disk as well.
+    assert hurt(machine, f"--re-add {twos[0]}", "/dev/md1", "killed").status == -9
+    assert machine.read("/sys/block/md1/md/degraded") == "1"
+    said = machine.blklab("md", "fix", "--resume")
+    assert said.status == 0, said.stderr
+    assert f"mdadm /dev/md1 --re-add {twos[0]} --update=no-bbl" in said.stdout
+    assert machine.read("/sys/block/md1/md/degraded") == "0"
+    assert machine.lists(twos) == ["none"] * 2
+    machine.run("mdadm", "--stop", "/dev/md1")
+    machine.run("mdadm", "--stop", "/dev/md0")
+    for shape, disk in zip(SHAPES, disks[:2], strict=False):
+        machine.write(shape, 446, bytes(66))
+        machine.run("blockdev", "--rereadpt", disk)
 
 
 @pytest.mark.guest
