@@ -63,10 +63,6 @@ class Task:
         """All that have, or had, a part in the array."""
         return [*self.seats, *self.spares]
 
-    def seat(self, device: str) -> Seat:
-        """Returns the seat of a device."""
-        return next(seat for seat in self.seats if seat.device == device)
-
     def found_at(self, device: str, path: str) -> Self:
         """Returns the same task, where a member or a spare is known to be elsewhere."""
         return replace(
