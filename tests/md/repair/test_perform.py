@@ -305,3 +305,19 @@ def test_nobody_listens_any_more(model: Model) -> None:
     # The member is back first.
     assert [line.split()[1] for line in model.ran] == ["--fail", "--remove", "--re-add"]
     assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
+
+
+@pytest.mark.parametrize(("state", "goes_on"), [("clean", True), ("inactive", False)])
+def test_writes_that_a_dead_one_held_back_go_on_first(
+    model: Model, tmp_path: Path, state: str, goes_on: bool
+) -> None:
+    md = tmp_path / "md0/md"
+    (md / "array_state").write_text(state)
+    (md / "suspend_hi").write_text("9")
+    model.state = replace(state_of(task_of("raid5", 3, 2)), mode="inactive")
+    # An array that was not started has no such file to be written, and says so itself.
+    repair = Repair(task_of("raid5", 3, 2), model.roots, lambda *_: None, lambda _: None)
+    outcome = repair.run()
+    assert isinstance(outcome, steps.Stop)
+    assert "the array is inactive: start it" in outcome.reason
+    assert ((md / "suspend_hi").read_text() == "0") is goes_on

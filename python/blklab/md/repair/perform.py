@@ -13,7 +13,7 @@ from blklab.md.audit.host import is_of_the_pair
 from blklab.md.members import number
 from blklab.md.model import PARITIES
 from blklab.md.repair import journal, mdadm, steps, writes
-from blklab.md.repair.decide import decide
+from blklab.md.repair.decide import STOPPED, decide
 from blklab.md.repair.obstacles import busy_neighbour
 from blklab.md.repair.refusals import refusals
 from blklab.md.repair.shield import Shield
@@ -88,7 +88,7 @@ class Repair:
         """
         md = node_of(self.task.uuid, self._roots) / "md"
         with journal.held(md), self._shield:
-            if self.task.level in PARITIES:
+            if self.task.level in PARITIES and (text(md / "array_state") or "") not in STOPPED:
                 writes.go_on(md)  # whoever held them back is no more
             if again:
                 self.task = journal.read(journal.path_of(self.task.uuid, self._roots))
