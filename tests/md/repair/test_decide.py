@@ -34,8 +34,7 @@ def task_of(level: str = "raid1", disks: int = 2, layout: int = 0) -> Task:
 
 def state_of(task: Task, **now: Any) -> State:
     seats = tuple(
-        SeatState(seat.device, seat.path, Where.IN_SYNC, Lists.EMPTY, seat.slot)
-        for seat in task.seats
+        SeatState(seat.device, seat.path, Where.IN_SYNC, Lists.EMPTY) for seat in task.seats
     )
     return State(**{"seats": seats, "bitmap": True, "degraded": 0, **now})
 

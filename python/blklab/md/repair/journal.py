@@ -52,7 +52,7 @@ def write(task: Task, roots: Roots) -> None:
     try:
         folder = journals.directory(roots)
         replace(path, json.dumps(task.as_dict()).encode("ascii"), mode=0o600)
-        _sync(folder)
+        journals.sync(folder)
     except OSError as error:
         raise BlklabError(
             f"{path}: {error.strerror}: nothing is changed that is not noted there first"
@@ -83,12 +83,4 @@ def read(path: Path) -> Task:
 def remove(task: Task, roots: Roots) -> None:
     """Forgets a task: nothing of it is left to be done."""
     path_of(task.uuid, roots).unlink(missing_ok=True)
-    _sync(roots.state)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    journals.sync(roots.state)

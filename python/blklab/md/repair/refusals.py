@@ -8,10 +8,10 @@ from typing import Final
 
 from blklab.md import inventory
 from blklab.md.audit.host import is_of_the_pair
+from blklab.md.audit.redundancy import is_spare
 from blklab.md.model import PARITIES, Array, Software
 from blklab.md.repair.decide import RUNS
 from blklab.md.repair.obstacles import busy_neighbour, sharing_spares, swapped_to
-from blklab.md.repair.state import stands_by
 from blklab.system.roots import Roots, text
 
 LATE: Final = 1
@@ -41,7 +41,7 @@ def refusals(array: Array, known: Software, roots: Roots) -> Iterator[str]:
     yield from _of_members(array)
     if all("in_sync" in one.states for one in array.active):
         yield from _behind(array, roots)
-    spares = [one.name for one in array.members if stands_by(one)]
+    spares = [one.name for one in array.members if is_spare(one)]
     if spares and not known.lists_off:
         yield (
             f"the spare {', '.join(spares)} must be set aside, and would come back with a list: put"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.md import members as of_sysfs
+from blklab.md.audit.redundancy import is_spare
 from blklab.md.model import ArrayMember
 from blklab.md.reading import Reader
 from blklab.md.repair.obstacles import busy_neighbour
@@ -44,7 +45,6 @@ class SeatState:
     path: str
     where: Where
     lists: Lists
-    slot: int | None = None
     erring: bool = False
     """A write to it failed, which md keeps to itself: `write_error`."""
 
@@ -114,7 +114,7 @@ def observe(task: Task, roots: Roots) -> State:
         spares={
             device: one.path
             for device, one in inside.items()
-            if stands_by(one) and device not in seats
+            if is_spare(one) and device not in seats
         },
         set_aside={
             spare.device: str(outside[spare.device][0])
@@ -138,11 +138,6 @@ def _members(node: Path, task: Task, roots: Roots) -> dict[str, ArrayMember]:
         if device is not None:
             found[device] = member
     return found
-
-
-def stands_by(member: ArrayMember) -> bool:
-    """Tells whether a member is a spare, and not one that is being rebuilt."""
-    return "spare" in member.states and member.slot is None
 
 
 def lists_of(superblock: Superblock | None, listed: bool) -> Lists:
@@ -170,7 +165,6 @@ def _inside(device: str, member: ArrayMember) -> SeatState:
         member.path,
         where,
         lists_of(member.superblock, bool(member.listed)),
-        member.slot,
         erring="write_error" in member.states or "want_replacement" in member.states,
     )
 

@@ -125,7 +125,7 @@ class Journal:
                 break
             os.close(self._file)  # `restore` came between, and took it for a dead one's
         self._write(owner)
-        _sync(state)
+        sync(state)
         return self
 
     def __exit__(
@@ -180,7 +180,8 @@ class Journal:
             ) from None
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
+    """Has the names in a directory be on the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
