@@ -21,11 +21,12 @@ LAYERS = [
     {"spec", "fio", "system"},
     {"store"},
     {"report", "analysis", "runners", "md", "trace", "imports"},
+    {"validation"},
     {"cli"},
 ]
 """ARCHITECTURE.md: a package may import its own layer and those before it."""
 
-COMMON = {"", "_core", "errors", "output", "text", "units"}
+COMMON = {"", "_core", "child_process", "errors", "output", "text", "units"}
 """Modules at the root of the package: anyone may import them, and they import only one another."""
 
 CRATES = {
@@ -38,7 +39,9 @@ CRATES = {
 }
 """Which of our crates each may depend on."""
 
-STARTS_PROCESSES = re.compile(r"(runners|md)/.*|trace/(record|fio)(/.*)?\.py|trace/(record|fio)/.*")
+STARTS_PROCESSES = re.compile(
+    r"child_process\.py|(runners|md)/.*|trace/(record|fio)(/.*)?\.py|trace/(record|fio)/.*"
+)
 """Files below python/blklab that may import subprocess."""
 
 FORKS = PACKAGE / "md/repair/writes.py"

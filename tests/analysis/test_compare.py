@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from blklab.analysis import fail_if
-from blklab.analysis.compare import Comparison, Side, compare, sides
+from blklab.analysis.compare import compare, sides
+from blklab.analysis.comparison import Comparison, Side
 from blklab.analysis.samples import Points, over_time
 from blklab.errors import UsageError
 from blklab.store.query import Run

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from blklab.analysis.compare import Comparison, Row, Value
+from blklab.analysis.comparison import Comparison, Row, Value
 from blklab.analysis.keeping import Kept
 from blklab.analysis.resampling import Difference
 from blklab.analysis.tune import Effect, Tuning

@@ -1,10 +1,11 @@
 """Two or more sets of runs beside each other, cell by cell."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Final
 
 from blklab.analysis import remarks
+from blklab.analysis.comparison import Comparison, Row, Side, Value
 from blklab.analysis.metrics import METRICS, Metric
 from blklab.analysis.resampling import Difference, Sample, difference, holm, interval
 from blklab.analysis.samples import Points, remembered, samples
@@ -16,77 +17,6 @@ REPEAT: Final = "repeat"
 """The label whose values are runs of the same cell."""
 
 Key = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of the things that are compared."""
-
-    name: str
-    runs: Sequence[Run]
-
-
-@dataclass(frozen=True)
-class Value:
-    """What one side measured of a cell."""
-
-    mean: float
-    runs: int
-    least: float
-    most: float
-    low: float | None
-    high: float | None
-    """The confidence interval of the mean, of two runs their range; None of one run: how much the
-    next would differ is not known."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One cell: the values of every side, and how each differs from the first."""
-
-    metric: str
-    labels: Mapping[str, str]
-    values: Sequence[Value | None]
-    differences: Sequence[Difference | None]
-    """Of the second side and those behind it, from the first."""
-
-    verdicts: Sequence[str]
-    """`better`, `worse`, `same` (no difference seen), `differ` (one run a side, further apart than
-    each varied within: whether others would be, is not known) or `unknown`, of the same sides."""
-
-    lacks: Sequence[Sequence[str]] = ()
-    """Of the second side and those behind it: which cells of the baseline's are not among those
-    that were put together."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Everything that a comparison says."""
-
-    sides: Sequence[str]
-    by: Sequence[str]
-    """The labels that tell the rows apart."""
-
-    rows: Sequence[Row]
-    notes: Sequence[str]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Returns the comparison for `--json`."""
-        return {
-            "sides": list(self.sides),
-            "by": list(self.by),
-            "rows": [
-                {
-                    "metric": row.metric,
-                    "labels": dict(row.labels),
-                    "values": [value and vars(value) for value in row.values],
-                    "differences": [one and vars(one) for one in row.differences],
-                    "verdicts": list(row.verdicts),
-                }
-                for row in self.rows
-            ],
-            "notes": list(self.notes),
-        }
 
 
 def sides(chosen: Sequence[tuple[str, Sequence[Run]]], between: str | None = None) -> list[Side]:

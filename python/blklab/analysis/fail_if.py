@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from blklab.analysis.compare import Comparison, Row
+from blklab.analysis.comparison import Comparison, Row
 from blklab.analysis.metrics import METRICS
 from blklab.errors import UsageError
 from blklab.spec.problems import near

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from blklab.analysis import compare, explain, oddities
+from blklab.analysis.comparison import Comparison
 from blklab.analysis.metrics import METRICS, leaves, scale, watched
 from blklab.analysis.resampling import Difference
 from blklab.analysis.samples import Points, over_time
@@ -348,7 +349,7 @@ def _percent(share: float) -> str:
 
 
 def _off(
-    found: compare.Comparison,
+    found: Comparison,
 ) -> tuple[list[tuple[Mapping[str, str], Difference]], int]:
     pairs = [
         (row.labels, one, verdict)

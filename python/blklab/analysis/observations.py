@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from blklab.analysis import reference
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import output, text
 from blklab.fio.output import Job
@@ -61,17 +60,6 @@ DIFFERENT: Final[Mapping[str, frozenset[str]]] = {
     "zonemode": frozenset({"none"}),
 }
 """Options that decide it as well and are not taken over, with the values that change nothing."""
-
-
-def from_table(rows: reference.Reference, target: str) -> list[Observation]:
-    """Returns the runs of one single-device target of a reference directory."""
-    found = []
-    for run in rows.runs:
-        if run.target == target:
-            words = {**rows.tests[run.test], **rows.common}
-            table = {key: value for key, value in words.items() if key in WORDS}
-            found.append(Observation(run.test, table, run.read_iops, run.write_iops))
-    return found
 
 
 def from_fio(path: Path) -> list[Observation]:

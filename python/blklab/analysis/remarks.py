@@ -1,14 +1,12 @@
 """What is to be known of a comparison beside its figures."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from blklab import units
+from blklab.analysis.comparison import Row, Side
 from blklab.analysis.metrics import scale
 from blklab.store.query import Run
-
-if TYPE_CHECKING:
-    from blklab.analysis.compare import Row, Side
 
 Pair = Sequence[Sequence[Run]]
 """The runs of one cell, side by side."""
@@ -20,8 +18,8 @@ PLACES: Final = ("name", "filename", "directory", "size", "io_bytes", "offset_in
 
 
 def notes(
-    found: "Sequence[Side]",
-    rows: "Sequence[Row]",
+    found: Sequence[Side],
+    rows: Sequence[Row],
     pairs: Sequence[Pair],
     chosen: Collection[str],
 ) -> list[str]:
@@ -54,7 +52,7 @@ def notes(
     return [*said, *_scaled(found), *_doubtful(found)]
 
 
-def _scaled(found: "Sequence[Side]") -> Iterator[str]:
+def _scaled(found: Sequence[Side]) -> Iterator[str]:
     """Yields which sides' rates are not those of their devices."""
     for side in found:
         factors = {scale(run.outcome) for run in side.runs if run.outcome} - {1.0}
@@ -100,7 +98,7 @@ def _said(key: str, value: Any) -> str:
     return str(value)
 
 
-def _doubtful(found: "Sequence[Side]") -> Iterator[str]:
+def _doubtful(found: Sequence[Side]) -> Iterator[str]:
     """Yields how many runs of a side were forced, and why, and how many have warnings."""
     for side in found:
         outcomes = [run.outcome for run in side.runs if run.outcome]

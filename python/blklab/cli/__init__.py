@@ -7,7 +7,7 @@ imports the rest ends it as an interrupt later does.
 import os
 import sys
 
-INTERRUPTED = 128 + 2  # SIGINT
+from blklab.cli.status import INTERRUPTED
 
 
 def main(arguments: list[str] | None = None) -> None:

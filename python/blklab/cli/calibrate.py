@@ -126,8 +126,10 @@ def _device(model: str) -> dict[str, object]:
 
 
 def _runs(path: Path, target: str | None) -> "list[Observation]":
-    from blklab.analysis import observations, reference
+    from blklab.analysis import observations
     from blklab.errors import UsageError
+    from blklab.imports import reference
+    from blklab.validation import experiments
 
     if not path.is_dir():
         return observations.from_fio(path)
@@ -137,7 +139,7 @@ def _runs(path: Path, target: str | None) -> "list[Observation]":
         target = singles[0]
     if target not in singles:
         raise UsageError(f"{path}: --target: one of {', '.join(singles) or 'none'} is expected")
-    return observations.from_table(rows, target)
+    return experiments.observations(rows, target)
 
 
 def _tell(line: str) -> None:
@@ -147,7 +149,7 @@ def _tell(line: str) -> None:
 
 
 def _draw(console: "Console", found: "Calibration") -> None:
-    from blklab.report import accuracy, terminal
+    from blklab.report import calibration, terminal
 
-    terminal.draw(console, accuracy.fitted(found))
-    terminal.draw(console, accuracy.residuals(found))
+    terminal.draw(console, calibration.fitted(found))
+    terminal.draw(console, calibration.residuals(found))

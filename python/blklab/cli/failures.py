@@ -8,12 +8,10 @@ from collections.abc import Callable
 
 import click
 
-from blklab.cli import INTERRUPTED, streams
+from blklab.cli import streams
+from blklab.cli.status import CRASHED, INTERRUPTED, PIPE_CLOSED
 from blklab.errors import BlklabError
 from blklab.text import printable
-
-CRASHED = 70  # EX_SOFTWARE of sysexits.h
-PIPE_CLOSED = 128 + 13  # SIGPIPE, as the shell reports `yes | head`
 
 
 def guarded(run: Callable[[], int]) -> int:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from blklab.analysis.questions import Answer
-    from blklab.analysis.validate import Validation
 
 _DIRECTORY = click.Path(path_type=Path)
 
@@ -36,9 +34,6 @@ _DIRECTORY = click.Path(path_type=Path)
     type=_DIRECTORY,
     metavar="DIR",
     help="Tables with the single-device rows, if they are not in the same directory.",
-)
-@click.option(
-    "--explain", is_flag=True, help="Answer the questions that the publisher left open as well."
 )
 @click.option(
     "-o",
@@ -83,7 +78,6 @@ def validate(
     *,
     directory: Path,
     calibration: Path | None,
-    explain: bool,
     output: Path | None,
     lab: str | None,
     recorded: bool,
@@ -107,7 +101,7 @@ def validate(
     Examples:
       blklab validate --reference reference/
       blklab validate --reference held-back/ --calibration reference/ --json
-      blklab validate --reference reference/ --explain -o docs/accuracy.md
+      blklab validate --reference reference/ -o docs/accuracy.md
       blklab validate --lab short --check                 a minute and a half
       blklab validate --lab published --set kernel=6.12
       blklab validate --lab --recorded                    what was measured once
@@ -126,7 +120,7 @@ def validate(
         "--store": store,
     }
     if lab is not None:
-        _refuse({"--calibration": calibration, "--explain": explain}, "it is not of the lab")
+        _refuse({"--calibration": calibration}, "it is not of the lab")
         if recorded:
             measuring = {name: lab_options[name] for name in lab_options if name != "--recorded"}
             _refuse(measuring, "--recorded measures nothing")
@@ -138,26 +132,28 @@ def validate(
         agreement.show(asked, recorded=recorded, output=output, as_json=as_json, check=check)
         return
     _refuse(lab_options, "only --lab takes it")
-    from blklab.analysis import questions, reference
-    from blklab.analysis import validate as analysis
+    from blklab.imports import reference
+    from blklab.validation import published as analysis
 
     published = reference.read(directory)
     singles = reference.read(calibration) if calibration is not None else published
     found = analysis.validate(published, singles, tell=_tell)
     verdicts = analysis.verdicts(found.rows)
-    wanted = explain or output is not None
-    answers: list[Answer] = questions.answers(published, found) if wanted else []
     if output is not None:
         from blklab.cli.lab import agreement
         from blklab.output import write
-        from blklab.report import accuracy
+        from blklab.validation import published_report
 
-        lines = agreement.recorded_section(directory)
-        write(output, accuracy.markdown(found, verdicts, answers, lines).encode())
+        more = [*published_report.questions(directory), *agreement.recorded_section(directory)]
+        write(output, published_report.markdown(found, verdicts, more).encode())
     rows = [row.as_dict() for row in found.rows]
 
     def draw(console: "Console") -> None:
-        _draw(console, found, answers if explain else [])
+        from blklab.report import terminal
+        from blklab.validation import published_report
+
+        terminal.draw(console, published_report.rows(found.rows))
+        terminal.draw(console, published_report.verdicts(verdicts))
 
     emit(rows, as_json, draw)
     if check and not all(verdict.holds for verdict in verdicts):
@@ -177,12 +173,3 @@ def _tell(line: str) -> None:
     from blklab.cli.common import notes
 
     notes().print(line)
-
-
-def _draw(console: "Console", found: "Validation", answers: "list[Answer]") -> None:
-    from blklab.analysis import validate as analysis
-    from blklab.report import accuracy, terminal
-
-    terminal.draw(console, accuracy.rows(found.rows))
-    terminal.draw(console, accuracy.verdicts(analysis.verdicts(found.rows)))
-    accuracy.questions(console, answers)

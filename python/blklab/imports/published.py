@@ -4,9 +4,9 @@
 has no latency but in the runs of randomio, and devices have the I/Os of `fio_device_io.csv`.
 """
 
-from blklab.analysis import reference
-from blklab.analysis.reference import FioRun, RandomioRun, Reference
+from blklab.imports import reference
 from blklab.imports.base import File, Found, Given, Imported, device, outcome, times
+from blklab.imports.reference import FioRun, RandomioRun, Reference
 from blklab.units import parse_size
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from blklab import child_process
 from blklab.errors import EnvironmentLacks
 from blklab.md.model import Software
-from blklab.runners import asking
 from blklab.system.roots import Roots, entries, text
 
 PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
@@ -58,7 +58,7 @@ def _mdadm() -> tuple[int, int] | None:
     if program is None:
         return None
     try:
-        out, err = asking.version(program, "see whether it runs", timeout=10)
+        out, err = child_process.version(program, "see whether it runs", timeout=10)
     except EnvironmentLacks:
         return None
     return version(err + out)

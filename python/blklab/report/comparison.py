@@ -11,7 +11,7 @@ from blklab.text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from blklab.analysis.compare import Comparison, Row, Value
+    from blklab.analysis.comparison import Comparison, Row, Value
     from blklab.analysis.resampling import Difference
 
 SAID: Final[Mapping[str, str]] = {

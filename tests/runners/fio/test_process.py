@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.fio import output
-from blklab.runners import tied
 from blklab.runners.fio import process, program
 from blklab.runners.fio.process import Live
 
@@ -194,7 +194,7 @@ def test_what_is_missing_is_said(work: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert program.find_fio() == (str(work.parent / "fio"), "fio-3.36-12-gabc")
     monkeypatch.setattr(os, "defpath", str(work))
     with pytest.raises(EnvironmentLacks, match="setpriv is not installed"):
-        tied.command(["true"])
+        child_process.command(["true"])
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.runners.host import journal as journals
 from blklab.runners.host.journal import Journal
 from blklab.runners.host.restore import restore
 from blklab.runners.host.settings import applied
+from blklab.system import state_directory
 from blklab.system.identity import of_node
 from blklab.system.layers import Layer
 from blklab.system.roots import Roots
@@ -107,7 +107,7 @@ def test_what_is_no_journal_is_said_and_kept(
     machine: Machine, disks: list[Layer], content: str
 ) -> None:
     assert disks
-    path = journals.directory(machine.roots) / "journal-1-x.jsonl"
+    path = state_directory.prepare(machine.roots) / "journal-1-x.jsonl"
     path.write_text(content)
     [problem] = restore(machine.roots).problems
     assert "expected a journal of blklab" in problem
@@ -118,7 +118,7 @@ def test_a_journal_cut_off_in_its_first_line_says_nothing(
     machine: Machine, disks: list[Layer]
 ) -> None:
     assert disks
-    path = journals.directory(machine.roots) / "journal-1-x.jsonl"
+    path = state_directory.prepare(machine.roots) / "journal-1-x.jsonl"
     path.write_text('{"journal": 1, "bo')
     assert restore(machine.roots).problems == []
     assert not path.exists()

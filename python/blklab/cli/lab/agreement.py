@@ -12,12 +12,12 @@ from blklab.cli.common import emit, fail_with, note
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from blklab.analysis.agreement import Figures, Key, Row
-    from blklab.analysis.recordings import Recording
     from blklab.runners.lab.runner import Lab
     from blklab.runners.result import Result
     from blklab.spec.cells import Plan
     from blklab.spec.overrides import Change
+    from blklab.validation.agreement import Figures, Key, Row
+    from blklab.validation.recordings import Recording
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ def show(
     wanted: Wanted, *, recorded: bool, output: Path | None, as_json: bool, check: bool
 ) -> None:
     """Measures, or takes what was recorded; prints it beside the simulation, and judges it."""
-    from blklab.analysis import agreement, recordings
-    from blklab.report import agreement as report
     from blklab.report import terminal
+    from blklab.validation import agreement, recordings
+    from blklab.validation import agreement_report as report
 
     found, failed = _recorded(wanted) if recorded else _measured(wanted)
     rows = [row for _, own in found for row in own]
@@ -73,15 +73,15 @@ def show(
 
 def recorded_section(directory: Path) -> list[str]:
     """Returns the lines of the accuracy report on what the lab once measured; none without."""
-    from blklab.analysis import recordings
+    from blklab.validation import recordings
 
     found = [(one, recordings.predicted(directory, one)) for one in recordings.read(directory)]
     return _section(directory, found) if found else []
 
 
 def _section(directory: Path, found: "Sequence[tuple[Recording, Sequence[Row]]]") -> list[str]:
-    from blklab.analysis import agreement, recordings
-    from blklab.report import agreement as report
+    from blklab.validation import agreement, recordings
+    from blklab.validation import agreement_report as report
 
     rows = [row for _, own in found for row in own]
     missed = recordings.missed(recordings.misses(directory), rows)
@@ -89,8 +89,8 @@ def _section(directory: Path, found: "Sequence[tuple[Recording, Sequence[Row]]]"
 
 
 def _recorded(wanted: Wanted) -> "tuple[list[tuple[Recording, list[Row]]], list[str]]":
-    from blklab.analysis import recordings
     from blklab.errors import UsageError
+    from blklab.validation import recordings
 
     names = {path.stem for path in recordings.suites(wanted.directory, wanted.suite)}
     found = []
@@ -109,11 +109,11 @@ def _recorded(wanted: Wanted) -> "tuple[list[tuple[Recording, list[Row]]], list[
 
 def _measured(wanted: Wanted) -> "tuple[list[tuple[Recording, list[Row]]], list[str]]":
     """Runs every suite on both runners; what is within a suite is resumed, cell by cell."""
-    from blklab.analysis import agreement, recordings
     from blklab.cli.run import changes, measured
     from blklab.runners.lab.runner import Lab
     from blklab.runners.sim import Simulator
     from blklab.spec import cells
+    from blklab.validation import agreement, recordings
 
     paths = recordings.suites(wanted.directory, wanted.suite)
     extra = changes(wanted.settings)
@@ -172,7 +172,7 @@ def _plans(
 
 
 def _figures(plan: "Plan", results: "Sequence[Result]") -> "list[tuple[str, Key, Figures]]":
-    from blklab.analysis import agreement
+    from blklab.validation import agreement
 
     return [
         (

@@ -22,11 +22,11 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
     The simulator's prediction is printed beside what was measured. The experiment is
     examples/mirrors.toml; results are kept in the store.
     """
-    from blklab.analysis import agreement
     from blklab.cli.run import measured
     from blklab.runners import lab
     from blklab.runners.lab.runner import Lab
     from blklab.spec.cells import LAB, plan
+    from blklab.validation import agreement
 
     path = Path(lab.__file__).with_name("mirrors.toml")
     measuring = plan(path, runner=LAB)
@@ -43,7 +43,7 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
 
     def draw(console: "Console") -> None:
         from blklab.report import terminal
-        from blklab.report.agreement import rows as table
+        from blklab.validation.agreement_report import rows as table
 
         terminal.draw(console, table(rows))
 

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.md.remote import PROBE, Host, audited
 from blklab.md.remote.stream import HEADER, MOST_BYTES
-from blklab.runners import tied
 
 AT_ONCE: Final = 8
 """Hosts that are asked at a time."""
@@ -69,13 +69,16 @@ def _ask(command: Sequence[str], timeout: float, leaving: threading.Event) -> by
     data, said, until = bytearray(), b"", time.monotonic() + timeout
     with (
         PROBE.open("rb") as script,
-        tied.started(command, Path(), apart=True, stdin=script.fileno()) as (process, pipes),
+        child_process.started(command, Path(), apart=True, stdin=script.fileno()) as (
+            process,
+            pipes,
+        ),
         selectors.DefaultSelector() as waiting,
     ):
         for pipe in pipes:
             waiting.register(pipe, selectors.EVENT_READ)
         # A connection that is shared (ControlPersist) keeps stderr open when all is done.
-        while waiting.get_map() and not (tied.ended(process) and not waiting.select(0)):
+        while waiting.get_map() and not (child_process.ended(process) and not waiting.select(0)):
             if leaving.is_set() or time.monotonic() > until:
                 raise BlklabError(_with(f"not done within {timeout:g} s", said))
             for key, _ in waiting.select(0.1):

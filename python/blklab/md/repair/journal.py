@@ -12,7 +12,7 @@ from pathlib import Path
 from blklab.errors import BlklabError
 from blklab.md.repair.task import Task, from_dict
 from blklab.output import replace
-from blklab.runners.host import journal as journals
+from blklab.system import state_directory
 from blklab.system.roots import Roots, entries
 
 PREFIX = "md-fix-"
@@ -50,9 +50,9 @@ def write(task: Task, roots: Roots) -> None:
     """Writes a task down; it is on the disk when this returns. Raises BlklabError if it is not."""
     path = path_of(task.uuid, roots)
     try:
-        folder = journals.directory(roots)
+        folder = state_directory.prepare(roots)
         replace(path, json.dumps(task.as_dict()).encode("ascii"), mode=0o600)
-        journals.sync(folder)
+        state_directory.sync(folder)
     except OSError as error:
         raise BlklabError(
             f"{path}: {error.strerror}: nothing is changed that is not noted there first"
@@ -83,4 +83,4 @@ def read(path: Path) -> Task:
 def remove(task: Task, roots: Roots) -> None:
     """Forgets a task: nothing of it is left to be done."""
     path_of(task.uuid, roots).unlink(missing_ok=True)
-    journals.sync(roots.state)
+    state_directory.sync(roots.state)

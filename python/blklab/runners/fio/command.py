@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from blklab import child_process
 from blklab.errors import BlklabError, UsageError
-from blklab.runners import tied
 from blklab.runners.fio.process import Live, Progress, silent
 from blklab.runners.fio.program import ending
 from blklab.text import printable
@@ -82,7 +82,7 @@ def _once(
     program: str, argv: Sequence[str], directory: Path, number: int, progress: Progress
 ) -> Repeat:
     started = time.perf_counter_ns()
-    with tied.started([program, *argv[1:]], directory, apart=True) as (process, pipes):
+    with child_process.started([program, *argv[1:]], directory, apart=True) as (process, pipes):
         said = _drain(process.pid, pipes, started, number, progress)
         _, status, usage = os.wait4(process.pid, 0)
         took = time.perf_counter_ns() - started

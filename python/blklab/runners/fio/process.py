@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from blklab import child_process
 from blklab.errors import BlklabError
-from blklab.runners import tied
 from blklab.runners.fio.program import complaint, ending
 from blklab.text import printable
 
@@ -143,7 +143,7 @@ def play(
     """
     # Progress once a second, also without a terminal; the rates only once fio can tell its end.
     command = [fio, *options, f"--output={output}", "--eta=always", job.name]
-    with tied.started(command, job.parent, descriptors=inherited) as (process, pipes):
+    with child_process.started(command, job.parent, descriptors=inherited) as (process, pipes):
         said = _watch(process, pipes[0], seconds, progress, phase)
     written = output.read_text(errors="replace") if output.exists() else ""
     if process.returncode < 0:
@@ -158,14 +158,14 @@ def play(
 
 
 def _watch(
-    process: tied.Process, pipe: int, seconds: float | None, progress: Progress, phase: str
+    process: child_process.Process, pipe: int, seconds: float | None, progress: Progress, phase: str
 ) -> str:
     """Reads what fio says until it ends, and returns it without its lines of progress."""
     started = told = time.monotonic()
     rates: tuple[float | None, float | None] = (None, None)
     said, rest = "", ""
     while True:
-        ended = tied.ended(process)
+        ended = child_process.ended(process)
         ready, _, _ = select.select([pipe], [], [], 0 if ended else POLL)
         chunk = os.read(pipe, 1 << 16) if ready else b""
         now = time.monotonic()

@@ -6,8 +6,8 @@ import signal
 from collections.abc import Sequence
 from typing import Final
 
+from blklab import child_process
 from blklab.errors import EnvironmentLacks
-from blklab.runners import asking
 
 OLDEST: Final = (3, 12)
 """Oldest fio that is driven: Debian 10's. Before 3.0 latencies were in µs; what was mended since is
@@ -21,7 +21,7 @@ def find_fio(oldest: Sequence[int] = OLDEST) -> tuple[str, str]:
     path = shutil.which("fio")
     if path is None:
         raise EnvironmentLacks("fio is not installed", HOW_TO_INSTALL)
-    version = asking.version(path, HOW_TO_INSTALL)[0].strip()
+    version = child_process.version(path, HOW_TO_INSTALL)[0].strip()
     match = re.match(r"fio-(\d{1,4})\.(\d{1,4})", version, re.A)
     if match is None:
         raise EnvironmentLacks(f"{path} is not fio: its version is {version!r}", HOW_TO_INSTALL)

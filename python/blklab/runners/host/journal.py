@@ -17,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.system import state_directory
 from blklab.system.identity import Device
 from blklab.system.mounts import holding
 from blklab.system.process import boot_id, start_of
@@ -72,29 +73,6 @@ def boot_of(roots: Roots) -> str:
     return found
 
 
-def directory(roots: Roots) -> Path:
-    """Returns the state directory, made if need be. Raises EnvironmentLacks or UsageError.
-
-    Root writes what stands in it into /sys: nobody else may be able to write there.
-    """
-    path = roots.state
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = path.stat()
-    except OSError as error:
-        raise EnvironmentLacks(
-            f"{path}: {error.strerror}: nowhere to keep what must be undone", "set BLKLAB_STATE"
-        ) from None
-    if not stat.S_ISDIR(status.st_mode):
-        raise UsageError(f"{path}: not a directory; set BLKLAB_STATE to one")
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise UsageError(
-            f"{path}: found owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):o},"
-            f" expected owner {os.geteuid()} and no one else to write there; set BLKLAB_STATE"
-        )
-    return path
-
-
 class Journal:
     """The journal of this process, while a `with` block runs; its lock ends with the process."""
 
@@ -109,7 +87,7 @@ class Journal:
 
     def __enter__(self) -> Self:
         """Makes the file. Raises EnvironmentLacks or UsageError if it cannot be."""
-        state = directory(self.roots)
+        state = state_directory.prepare(self.roots)
         owner = {
             "journal": FORMAT,
             "boot_id": boot_of(self.roots),
@@ -125,7 +103,7 @@ class Journal:
                 break
             os.close(self._file)  # `restore` came between, and took it for a dead one's
         self._write(owner)
-        sync(state)
+        state_directory.sync(state)
         return self
 
     def __exit__(
@@ -178,15 +156,6 @@ class Journal:
             raise BlklabError(
                 f"{self.path}: {error.strerror}: nothing is changed that is not noted there first"
             ) from None
-
-
-def sync(folder: Path) -> None:
-    """Has the names in a directory be on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read(path: Path) -> Left:
@@ -284,7 +253,7 @@ def lock(name: str, roots: Roots) -> int:
 
     Two processes that change the same device's settings would each put back the other's.
     """
-    path = directory(roots) / f"lock-{name.replace('/', '!')}"
+    path = state_directory.prepare(roots) / f"lock-{name.replace('/', '!')}"
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
     try:

@@ -7,6 +7,7 @@ from blklab.errors import BlklabError
 from blklab.runners.host import journal as journals
 from blklab.runners.host.scratch import remove
 from blklab.runners.host.settings import put_back
+from blklab.system import state_directory
 from blklab.system.identity import of_node, same_disk
 from blklab.system.roots import Roots
 
@@ -31,7 +32,9 @@ def restore(roots: Roots) -> Restored:
     """
     did = Restored()
     if roots.state.is_dir():
-        journals.directory(roots)  # root acts on what stands there: nobody else may have written it
+        state_directory.prepare(
+            roots
+        )  # root acts on what stands there: nobody else may have written it
     for path in journals.all_left(roots):
         try:
             with journals.taken(path, roots) as left:

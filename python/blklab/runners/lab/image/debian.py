@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, Final
 from urllib.parse import unquote
 
+from blklab.child_process import command
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.runners.tied import command
 from blklab.text import printable
 from blklab.units import format_size
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from blklab import child_process
 from blklab.errors import BlklabError
-from blklab.runners import tied
 from blklab.runners.lab.agent import Agent, GuestGone, Hello
 from blklab.runners.lab.image.build import Image
 from blklab.runners.lab.machine import accel, kernel_log, qemu
@@ -76,7 +76,7 @@ class Machine:
         self._stack = ExitStack()
         self._qmp: Qmp
         self.console: Console
-        self._process: tied.Process
+        self._process: child_process.Process
         self._ended_by: str | None = None
         self._stop = threading.Event()
 
@@ -101,7 +101,7 @@ class Machine:
             )
             inherited = [*(disk.descriptor for disk in disks), agents.fileno(), monitors.fileno()]
             self._process, pipes = self._stack.enter_context(
-                tied.started(command, Path("/"), apart=True, descriptors=inherited)
+                child_process.started(command, Path("/"), apart=True, descriptors=inherited)
             )
         except BaseException:
             for ours, _ in pairs:
@@ -146,7 +146,7 @@ class Machine:
     @property
     def ended(self) -> bool:
         """Whether the guest is known to be no more."""
-        return not self.agent.connected or tied.ended(self._process)
+        return not self.agent.connected or child_process.ended(self._process)
 
     @property
     def results(self) -> Disk:
@@ -185,7 +185,7 @@ class Machine:
     def lost(self, error: BlklabError) -> GuestLost:
         """Returns why the guest ended, after `error` of its agent, and the console's last lines."""
         deadline = time.monotonic() + LAST
-        while not tied.ended(self._process) and time.monotonic() < deadline:
+        while not child_process.ended(self._process) and time.monotonic() < deadline:
             time.sleep(0.05)
         died = self._died()
         self._process.kill()  # one that is still there would have us wait for what it says
@@ -199,7 +199,7 @@ class Machine:
                 self.hello = self.agent.hello(0.5)
                 return
             except GuestGone as error:
-                if not self.agent.connected or tied.ended(self._process):
+                if not self.agent.connected or child_process.ended(self._process):
                     raise self.lost(error) from None
             if time.monotonic() > deadline:
                 raise Silent(
@@ -213,7 +213,7 @@ class Machine:
         while not self._stop.wait(HEARTBEAT):
             if self.agent.alive(HEARTBEAT):
                 answered = time.monotonic()
-            elif tied.ended(self._process):
+            elif child_process.ended(self._process):
                 return
             elif time.monotonic() - answered > HANGS:
                 self._kill(f"it did not answer for {HANGS:g} s")
@@ -241,7 +241,7 @@ class Machine:
 
     def _died(self) -> str | None:
         """Returns which signal has ended QEMU, None if none has."""
-        number = tied.killed_by(self._process)
+        number = child_process.killed_by(self._process)
         if number is None:
             return None
         name = signal.Signals(number).name

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Sequence
 from typing import Final
 
+from blklab import child_process
 from blklab.errors import EnvironmentLacks
-from blklab.runners import asking
 from blklab.runners.lab.image.build import Image
 from blklab.runners.lab.machine.disks import Disk
 
@@ -41,7 +41,7 @@ def find() -> tuple[str, str]:
     if path is None:
         raise EnvironmentLacks(f"{PROGRAM} is not installed", INSTALL)
     match = re.search(
-        r"version (\d{1,3})\.(\d{1,3})[\w.+~-]*", asking.version(path, INSTALL)[0], re.A
+        r"version (\d{1,3})\.(\d{1,3})[\w.+~-]*", child_process.version(path, INSTALL)[0], re.A
     )
     if match is None:
         raise EnvironmentLacks(f"{path} does not say its version", INSTALL)

@@ -1,18 +1,16 @@
 """How far predictions are from measurements: tables for the terminal and docs/accuracy.md."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from blklab.report import calibration
 from blklab.report import markdown as gfm
 from blklab.report.tables.base import Column, Table, figures, text
 from blklab.text import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from blklab.analysis.calibrate import Calibration
-    from blklab.analysis.questions import Answer
-    from blklab.analysis.validate import Row, Validation, Verdict
+    from blklab.validation.published import Row, Validation, Verdict
 
 
 def rows(found: "Sequence[Row]") -> Table:
@@ -38,16 +36,12 @@ def _row(row: "Row") -> list[str]:
     return [
         printable(row.target),
         row.test,
-        _iops(published),
-        _iops(predicted),
+        calibration.iops(published),
+        calibration.iops(predicted),
         f"{row.error:+.1%}",
         "" if latency is None else f"{latency:,.1f} → {row.predicted['read_lat_ms']:,.1f}",
         ", ".join(shares[:1] if len(shares) == 2 else shares),
     ]
-
-
-def _iops(value: float) -> str:
-    return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
 
 
 def verdicts(found: "Sequence[Verdict]") -> Table:
@@ -75,52 +69,21 @@ def verdicts(found: "Sequence[Verdict]") -> Table:
     )
 
 
-def fitted(found: "Calibration") -> Table:
-    """Returns the parameters that were fitted."""
-    columns = [text("parameter"), *figures("before", "after")]
-    entries = [[name, f"{a:,.0f}", f"{b:,.0f}"] for name, (a, b) in found.fitted.items()]
-    return Table("Fitted", columns, entries)
-
-
-def residuals(found: "Calibration") -> Table:
-    """Returns what the fitted model says of every input."""
-    columns = [text("run"), *figures("measured", "predicted", "error")]
-    entries = [
-        [
-            printable(one.run.name),
-            _iops(one.run.read_iops + one.run.write_iops),
-            _iops(one.read_iops + one.write_iops),
-            f"{one.error:+.1%}",
-        ]
-        for one in found.residuals
-    ]
-    return Table("Residuals, IOPS", columns, entries)
-
-
-def questions(console: "Console", answers: "Sequence[Answer]") -> None:
-    """Prints the answers to the open questions."""
-    from rich.text import Text
-
-    for one in answers:
-        console.print()
-        console.print(Text(f"{one.question} ({one.verdict})", "bold"))
-        console.print(Text(one.text))
-
-
-def markdown(
-    found: "Validation",
-    judged: "Sequence[Verdict]",
-    answers: "Sequence[Answer]",
-    lab: Sequence[str] = (),
-) -> str:
-    """Returns the accuracy report; `lab` are the lines of its section on the lab."""
-    lines = [*_markdown(found, judged, answers), *lab]
+def markdown(found: "Validation", judged: "Sequence[Verdict]", more: Sequence[str] = ()) -> str:
+    """Returns the accuracy report; `more` are the lines of its other sections."""
+    lines = [*_markdown(found, judged), *more]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _markdown(
-    found: "Validation", judged: "Sequence[Verdict]", answers: "Sequence[Answer]"
-) -> Iterator[str]:
+def questions(directory: Path) -> list[str]:
+    """Returns the lines of DIR/questions.md, a section of the report; none without the file."""
+    try:
+        return [*(directory / "questions.md").read_text().splitlines(), ""]
+    except FileNotFoundError:
+        return []
+
+
+def _markdown(found: "Validation", judged: "Sequence[Verdict]") -> Iterator[str]:
     yield from (
         "# Accuracy of the simulator",
         "",
@@ -133,12 +96,8 @@ def _markdown(
     for kind, one in found.calibrations.items():
         yield f"## Calibration of `{kind}`"
         yield ""
-        yield from gfm.table(fitted(one))
-        yield from gfm.table(residuals(one))
-    if answers:
-        yield from ("## Six questions that the publisher left open", "")
-        for answer in answers:
-            yield from (f"**{answer.question}** *{answer.verdict}.*", "", answer.text, "")
+        yield from gfm.table(calibration.fitted(one))
+        yield from gfm.table(calibration.residuals(one))
 
 
 def _section(table: Table) -> Iterator[str]:

@@ -8,8 +8,8 @@ from blklab.report.tables.base import Column, Table, figures, text
 from blklab.text import printable
 
 if TYPE_CHECKING:
-    from blklab.analysis.agreement import Row, Verdict
-    from blklab.analysis.recordings import Miss, Recording
+    from blklab.validation.agreement import Row, Verdict
+    from blklab.validation.recordings import Miss, Recording
 
 NOTE = (
     "IOPS, both directions. Shares, predicted → measured in %, are of reads if a cell only reads,"

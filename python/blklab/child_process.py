@@ -1,4 +1,4 @@
-"""Processes that do not outlive blklab, however it ends."""
+"""Starts programs that do not outlive blklab, however it ends; asks programs for versions."""
 
 import os
 import shutil
@@ -113,3 +113,23 @@ def _signal(process: Process, number: int) -> None:
     if process.returncode is None:  # its number may be another's by then
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
+
+
+def version(path: str, remedy: str, *, timeout: float = 30) -> tuple[str, str]:
+    """Returns what a program prints with --version, on stdout and on stderr.
+
+    Raises EnvironmentLacks if it does not run, or takes longer than `timeout` seconds.
+    """
+    try:
+        asked = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentLacks(f"{path} does not run: {error}", remedy) from None
+    return asked.stdout, asked.stderr

@@ -12,12 +12,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from blklab.analysis import agreement
-from blklab.analysis.agreement import Figures, Key, Row
 from blklab.errors import UsageError
 from blklab.output import write
 from blklab.spec import cells, problems
 from blklab.spec.overrides import Change
+from blklab.validation import agreement
+from blklab.validation.agreement import Figures, Key, Row
 
 SHORT: Final = "short"
 """The suite for a quick check; its cells are like those of the others."""

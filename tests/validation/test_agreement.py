@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from blklab.analysis import agreement, recordings
-from blklab.analysis.agreement import Figures, Key, Row
-from blklab.analysis.recordings import Recording
 from blklab.errors import UsageError
 from blklab.spec import cells
+from blklab.validation import agreement, recordings
+from blklab.validation.agreement import Figures, Key, Row
+from blklab.validation.recordings import Recording
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 MEMBERS = {"fast": (830, 0), "slow": (170, 0)}

@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from blklab.analysis import calibrate, experiments, observations
-from blklab.analysis.reference import FioRun, RandomioRun, Reference
+from blklab.analysis import calibrate
+from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
+from blklab.imports.reference import FioRun, RandomioRun, Reference
 from blklab.runners import sim
 from blklab.spec.cells import Cell
+from blklab.validation import experiments
 
 Kind = Literal["flash", "hdds", "spindles"]
 """An array with flash in it, one of HDDs only, or the randomio rows' ten spindles."""
@@ -150,10 +152,10 @@ def validate(
     """
     devices = experiments.stock_devices()
     wanted = _members(reference)
-    measured: dict[str, list[observations.Observation]] = {}
+    measured: dict[str, list[Observation]] = {}
     for name, target in singles.targets.items():
         kind = target.get("device")
-        runs = observations.from_table(singles, name)
+        runs = experiments.observations(singles, name)
         if kind in wanted and runs:
             measured[kind] = runs
     missing = sorted(wanted - measured.keys())
