@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from blklab.runners import sim
+from blklab.runners.sim import runner as sim
 from blklab.spec.cells import plan
 from blklab.store.series import as_outcome
 from tests.runners.collecting import collected

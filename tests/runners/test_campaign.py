@@ -1,12 +1,11 @@
 """A campaign that is not alone with its store."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from blklab.runners.base import Ledger
+from blklab.runners.base import Ledger, Runner
 from blklab.runners.campaign import carry_out
 from blklab.spec.cells import Cell, Plan
 from blklab.store import query
@@ -16,22 +15,14 @@ from tests.conftest import Run
 from tests.store.conftest import OUTCOME, make_plan
 
 
-class Fake:
+class Fake(Runner):
     """Measures cells in turn; `meanwhile` is called after the first."""
-
-    name = "host"
 
     def __init__(self, meanwhile: Any) -> None:
         self.meanwhile = meanwhile
 
-    def alone(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
     def check(self, plan: Plan) -> None:
         pass
-
-    def environment(self) -> Mapping[str, Any]:
-        return {}
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
         for number, cell in enumerate(cells):

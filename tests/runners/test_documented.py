@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from blklab.runners import sim
 from blklab.runners.campaign import carry_out
+from blklab.runners.sim import runner as sim
 from blklab.spec.cells import plan
 from blklab.store.campaigns import Store
 from tests.report.test_documented import DOCUMENT, fields

@@ -10,7 +10,7 @@ import pytest
 
 from blklab import _core
 from blklab.errors import BlklabError, UsageError
-from blklab.runners import sim
+from blklab.runners.sim import runner as sim
 from blklab.spec.cells import Cell, plan
 from blklab.store.finished import Finished
 from tests.runners.collecting import Collected, collected

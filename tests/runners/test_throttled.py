@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from blklab.runners import sim
+from blklab.runners.sim import runner as sim
 from blklab.spec import cells
 from blklab.spec.load import Source
 from tests.runners.conftest import reads, writes

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError, UsageError
-from blklab.spec import capacity, kernels, load, stock
+from blklab.spec import capacity, kernels, load, measured, simulated, stock
 from blklab.spec.cells import expand, plan
 from blklab.spec.overrides import parse_set
 from blklab.spec.targets import placed
@@ -25,8 +25,8 @@ GOLDEN = Path(__file__).parent / "golden" / "unbalanced-21.json"
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_expands(path: Path) -> None:
     source = load.read(path)
-    runner = "sim" if "stacks" in source.raw else "host"
-    found = expand(placed(source, () if runner == "sim" else ("/srv",)), runner=runner)
+    form = simulated.FORM if "stacks" in source.raw else measured.FORM
+    found = expand(placed(source, ("/srv",) if form.on_targets else ()), form=form)
     assert found.title
     assert [cell.number for cell in found.cells] == list(range(1, len(found.cells) + 1))
     json.dumps(found.as_dict(), allow_nan=False)

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from blklab.errors import UsageError
+from blklab.spec import laboratory, simulated
 from blklab.spec.cells import Plan, plan
+from blklab.spec.form import Form
 
 EXPERIMENT = """
 [devices.fast]
@@ -40,11 +42,13 @@ Expand = Callable[..., Plan]
 
 @pytest.fixture
 def expand(tmp_path: Path) -> Expand:
-    def expand(old: str = "", new: str = "", *, more: str = "", runner: str = "lab") -> Plan:
+    def expand(
+        old: str = "", new: str = "", *, more: str = "", form: Form = laboratory.FORM
+    ) -> Plan:
         assert old in EXPERIMENT
         path = tmp_path / "exp.toml"
         path.write_text((EXPERIMENT.replace(old, new, 1) if old else EXPERIMENT) + more)
-        return plan(path, runner=runner)
+        return plan(path, form=form)
 
     return expand
 
@@ -143,7 +147,7 @@ def test_what_is_tried_replaces_what_is_given(tmp_path: Path) -> None:
         '[stacks.bare]\ndevice = "a"\n[workloads.r]\nrw = "randread"\n'
         '[sweep]\nscheduler = ["mq-deadline"]\nnomerges = [2]\n'
     )
-    usual, scheduler, merges = (cell.document for cell in plan(path, runner="lab").cells)
+    usual, scheduler, merges = (cell.document for cell in plan(path, form=laboratory.FORM).cells)
     assert usual["devices"][0]["virtual"]["queue"]["scheduler"] == "none"
     assert scheduler["devices"][0]["virtual"]["queue"]["scheduler"] == "mq-deadline"
     assert (scheduler["settings"], merges["settings"]) == ({}, {"nomerges": "2"})
@@ -271,7 +275,7 @@ def test_what_is_wrong_is_said_with_its_place(
 )
 def test_the_simulator_refuses_what_only_a_kernel_has(expand: Expand, new: str, place: str) -> None:
     with pytest.raises(UsageError, match=rf"{place}: .*--on lab"):
-        expand(ARRAY, new, runner="sim")
+        expand(ARRAY, new, form=simulated.FORM)
 
 
 def test_a_replay_is_no_load_for_the_lab(expand: Expand) -> None:

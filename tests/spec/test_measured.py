@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import UsageError
+from blklab.spec import measured, simulated
 from blklab.spec.cells import Plan, plan
+from blklab.spec.form import Form
 
 HOST = """
 title = "one disk"
@@ -27,11 +29,11 @@ Expand = Callable[..., Plan]
 
 @pytest.fixture
 def expand(tmp_path: Path) -> Expand:
-    def expand(more: str = "", *, old: str = "", new: str = "", runner: str = "host") -> Plan:
+    def expand(more: str = "", *, old: str = "", new: str = "", form: Form = measured.FORM) -> Plan:
         assert old in HOST
         path = tmp_path / "exp.toml"
         path.write_text(HOST.replace(old, new, 1) + more if old else HOST + more)
-        return plan(path, runner=runner)
+        return plan(path, form=form)
 
     return expand
 
@@ -236,7 +238,7 @@ def test_a_name_to_destroy_is_a_name(expand: Expand) -> None:
 
 def test_each_runner_says_what_it_needs(expand: Expand) -> None:
     with pytest.raises(UsageError, match="stacks: is missing: one at least is wanted"):
-        expand(runner="sim")
+        expand(form=simulated.FORM)
     with pytest.raises(UsageError, match="targets: is missing: say where each stack is"):
         expand(old='[targets.disk]\ndirectory = "scratch"', new="")
 
@@ -246,8 +248,10 @@ def test_a_sweep_of_what_is_not_simulated(expand: Expand) -> None:
     with pytest.raises(
         UsageError, match="nomerges: is not simulated: --on lab, --on host change it"
     ):
-        expand(models + "[sweep]\nnomerges = [2]", runner="sim")
-    cells = expand(models + "[sweep]\nnr_requests = [32]\nread_ahead_kb = [0]", runner="sim").cells
+        expand(models + "[sweep]\nnomerges = [2]", form=simulated.FORM)
+    cells = expand(
+        models + "[sweep]\nnr_requests = [32]\nread_ahead_kb = [0]", form=simulated.FORM
+    ).cells
     # Read-ahead changes nothing in a simulation: it is no cell.
     assert [cell.labels["nr_requests"] for cell in cells] == ["as is", "32"]
     assert [cell.document["devices"][0]["queue"]["nr_requests"] for cell in cells] == [64, 32]

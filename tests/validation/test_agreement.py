@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import UsageError
-from blklab.spec import cells
+from blklab.spec import cells, laboratory
 from blklab.validation import agreement, recordings
 from blklab.validation.agreement import Figures, Key, Row
 from blklab.validation.recordings import Recording
@@ -57,7 +57,7 @@ def test_of_every_cell_that_misses_something_is_known() -> None:
 
 def test_the_short_suite_is_short() -> None:
     (path,) = recordings.suites(REFERENCE, recordings.SHORT)
-    found = cells.plan(path, runner=cells.LAB).cells
+    found = cells.plan(path, form=laboratory.FORM).cells
     assert len(found) == 8
     seconds = sum(cell.document["runtime_ns"] + cell.document["ramp_ns"] for cell in found) / 1e9
     assert seconds <= 40

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
-from blklab.runners import sim
+from blklab.runners.sim import runner as sim
 from blklab.spec import cells, load
 from blklab.spec.fields import EXACT, HOUR, SECTOR
 from blklab.text import printable

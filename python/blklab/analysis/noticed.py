@@ -15,6 +15,7 @@ from blklab.analysis.resampling import Difference
 from blklab.analysis.samples import Points, over_time
 from blklab.analysis.suspicions import suspicions
 from blklab.errors import UsageError
+from blklab.runners.registry import predicts
 from blklab.store.query import Run
 from blklab.store.series import JOBS, Point
 
@@ -69,7 +70,7 @@ def noticed(runs: Sequence[Run], points: Points) -> list[Notice]:
         found += _said(run)
         found += _course(run, points(run.id))
         found += _limits(run)
-        if run.runner != "sim":
+        if not predicts(run.runner):
             found += [_Found(topic, run, text) for topic, text in suspicions(run)]
     notices = [*_merged(found, names), *_repeats(done, names), *_campaigns(done)]
     notices += [*_predictions(done, points), *_busy(done)]
@@ -312,8 +313,8 @@ def _campaigns(runs: Sequence[Run]) -> Iterator[Notice]:
 
 def _predictions(runs: Sequence[Run], points: Points) -> Iterator[Notice]:
     campaigns = {run.campaign: run.runner for run in runs}
-    predicted = [number for number, runner in campaigns.items() if runner == "sim"]
-    measured = [number for number, runner in campaigns.items() if runner != "sim"]
+    predicted = [number for number, runner in campaigns.items() if predicts(runner)]
+    measured = [number for number, runner in campaigns.items() if not predicts(runner)]
     # Of scaled devices, nobody predicts the rates.
     true = [run for run in runs if scale(run.outcome or {}) == 1]
     for sim in predicted:

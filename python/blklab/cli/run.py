@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,17 +16,15 @@ from blklab.cli.common import (
     store_option,
     warn,
 )
-from blklab.cli.lab.common import accel_option, kernel_options
 from blklab.runners.registry import RUNNERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from rich.console import Console
 
     from blklab.runners.base import Runner
-    from blklab.runners.host.runner import Host
-    from blklab.runners.lab.runner import Lab
+    from blklab.runners.kind import Kind, Option
     from blklab.runners.result import Result
     from blklab.spec.cells import Plan
 
@@ -44,16 +42,40 @@ def only_cells(
     return wanted
 
 
-@click.command()
+class _Run(click.Command):
+    """The command with the options of every runner in the registry."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Returns the parameters, those of the runners before the ones about the store."""
+        choice = click.Option(
+            ["--on", "runner"],
+            type=click.Choice(list(RUNNERS)),
+            default="sim",
+            show_default=True,
+            help="What to run it on: "
+            + "; ".join(f"{kind.name}: {kind.summary}" for kind in RUNNERS.values()),
+        )
+        experiment, *others = super().get_params(ctx)
+        at = next(at for at, one in enumerate(others) if one.name == "resume")
+        theirs = [
+            click.Option([option.flag], **option.attributes(kind.where))
+            for kind, option in _options()
+        ]
+        return [experiment, choice, *others[:at], *theirs, *others[at:]]
+
+
+def _options() -> "Iterator[tuple[Kind, Option]]":
+    """Returns every runner's options; one that several have is the first one's."""
+    seen = set()
+    for kind in RUNNERS.values():
+        for option in kind.options:
+            if option.flag not in seen:
+                seen.add(option.flag)
+                yield kind, option
+
+
+@click.command(cls=_Run)
 @click.argument("experiment", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--on",
-    "runner",
-    type=click.Choice(list(RUNNERS)),
-    default="sim",
-    show_default=True,
-    help="What to run it on: " + "; ".join(f"{name}: {what}" for name, what in RUNNERS.items()),
-)
 @click.option("--dry-run", is_flag=True, help="Show the cells and what each would do; run nothing.")
 @click.option(
     "--only",
@@ -72,12 +94,6 @@ def only_cells(
     help="Change a key as [matrix] does: kernel=6.1, iodepth=8, near.chunk=64k.",
 )
 @click.option(
-    "--jobs",
-    type=click.IntRange(1, 1024),
-    metavar="N",
-    help="Cells to run at the same time; as many as there are CPUs, unless given.",
-)
-@click.option(
     "--explain",
     is_flag=True,
     help="Say why: who was saturated, who got which share, what the balancer did.",
@@ -88,31 +104,6 @@ def only_cells(
     multiple=True,
     metavar="[STACK=]PATH",
     help="On a host: where a stack is, a directory or a device, beside or instead of [targets].",
-)
-@click.option(
-    "--force",
-    multiple=True,
-    metavar="NAME",
-    help="On a host: measure although something is wrong; the refusal says its name.",
-)
-@click.option(
-    "--yes-destroy",
-    multiple=True,
-    metavar="ID",
-    help="On a host: overwrite this device of `destroy`, whatever is on it.",
-)
-@accel_option("In the lab: ")
-@kernel_options("In the lab: ")
-@click.option(
-    "--trace",
-    metavar="NAME,...",
-    help="In the lab: record these devices' and stacks' events with blktrace; 'all' of them.",
-)
-@click.option(
-    "--trace-to",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="In the lab: where the traces go, a folder a cell.  [default: traces]",
 )
 @click.option("--resume", is_flag=True, help="Go on with a campaign that was interrupted.")
 @click.option("--no-store", is_flag=True, help="Keep the results nowhere: only print them.")
@@ -129,21 +120,14 @@ def run(
     only: dict[str, str],
     seed: int | None,
     settings: tuple[str, ...],
-    jobs: int | None,
     explain: bool,
     schema: bool,
     targets: tuple[str, ...],
-    force: tuple[str, ...],
-    yes_destroy: tuple[str, ...],
-    accel: str | None,
-    kernel: Path | None,
-    modules: Path | None,
-    trace: str | None,
-    trace_to: Path | None,
     resume: bool,
     no_store: bool,
     store: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Run the cells of EXPERIMENT, a TOML file of devices, stacks and workloads.
 
@@ -182,30 +166,23 @@ def run(
         return
     if experiment is None:
         raise click.UsageError("Missing argument 'EXPERIMENT'.")
-    from blklab.errors import UsageError
     from blklab.spec import load
     from blklab.spec.cells import expand
     from blklab.spec.targets import placed
 
+    kind = RUNNERS[runner]
     plan = expand(
         placed(load.read(experiment), targets),
         changes=changes(settings),
         seed=seed,
         only=only,
-        runner=runner,
+        form=kind.cells(),
     )
-    if explain and runner != "sim":
-        raise UsageError("--explain: what was measured is not explained: only --on sim takes it")
-    lab = {
-        "--accel": accel,
-        "--kernel": kernel,
-        "--modules": modules,
-        "--trace": trace,
-        "--trace-to": trace_to,
-    }
-    chosen = _runner(runner, jobs, force, yes_destroy, lab)
-    if runner == "lab":
-        plan = cast("Lab", chosen).planned(plan)
+    if explain and not kind.explain:
+        able = [one.name for one in RUNNERS.values() if one.explain]
+        raise _refused("--explain", "what was measured is not explained", able)
+    chosen = _runner(kind, options)
+    plan = chosen.planned(plan)
     if dry_run:
         chosen.check(plan)
         emit(plan.as_dict(), as_json, lambda console: _draw(console, plan))
@@ -229,49 +206,25 @@ def changes(settings: tuple[str, ...]) -> list[Any]:
 
 
 def _draw(console: "Console", plan: "Plan") -> None:
-    from blklab.report import cells, host_cells, lab_cells
+    from blklab.report import cells
 
-    shown = {"host": host_cells, "lab": lab_cells}.get(plan.runner, cells)
-    shown.show(console, plan)
+    cells.show(console, plan)
 
 
-def _runner(
-    name: str,
-    jobs: int | None,
-    force: tuple[str, ...],
-    yes_destroy: tuple[str, ...],
-    lab: "Mapping[str, Any]",
-) -> "Runner":
+def _runner(kind: "Kind", options: dict[str, Any]) -> "Runner":
     """Makes a runner, and refuses the options that are another's."""
+    taken = {option.name for option in kind.options}
+    for _, option in _options():
+        if option.name not in taken and options[option.name]:
+            whose = [one.name for one in RUNNERS.values() if option in one.options]
+            raise _refused(option.flag, option.elsewhere, whose)
+    return kind.maker()(**{name: options[name] for name in taken}, note=note, warn=warn)
+
+
+def _refused(flag: str, reason: str, whose: list[str]) -> Exception:
     from blklab.errors import UsageError
 
-    others = {
-        "--jobs": ("sim", jobs, "cells would disturb each other, so one at a time is measured"),
-        "--force": ("host", force, "nothing is in the way"),
-        "--yes-destroy": ("host", yes_destroy, "nothing is harmed"),
-        **{option: ("lab", value, "nothing is booted") for option, value in lab.items()},
-    }
-    for option, (whose, value, reason) in others.items():
-        if value and whose != name:
-            raise UsageError(f"{option}: {reason}: only --on {whose} takes it")
-    if name == "host":
-        from blklab.runners.host.runner import Host
-
-        return Host(force=force, yes_destroy=yes_destroy, note=warn)
-    if name == "lab":
-        from blklab.cli.lab.common import own_kernel
-        from blklab.runners.lab.runner import Lab
-
-        return Lab(
-            kernel=own_kernel(lab["--kernel"], lab["--modules"]),
-            accelerator=lab["--accel"],
-            trace=[word.strip() for word in (lab["--trace"] or "").split(",") if word.strip()],
-            traces=lab["--trace-to"] or Path("traces"),
-            note=note,
-        )
-    from blklab.runners.sim import Simulator
-
-    return Simulator(jobs)
+    return UsageError(f"{flag}: {reason}: only --on {' or '.join(whose)} takes it")
 
 
 def measured(
@@ -292,26 +245,23 @@ def measured(
 @contextmanager
 def _watched(runner: "Runner", plan: "Plan") -> "Iterator[Callable[[int], None]]":
     """Shows on a terminal how far a campaign is; gives what takes the number of cells done."""
-    if plan.runner != "sim":
-        from blklab.report.live import shown
-
-        with shown(notes(), plan) as campaign:
-            cast("Host | Lab", runner).progress = campaign.update
-            yield campaign.ended
+    if RUNNERS[plan.runner].predicts:
+        with progress(f"running on {plan.runner}", len(plan.cells)) as advance:
+            yield advance
         return
-    with progress(f"running on {runner.name}", len(plan.cells)) as advance:
-        yield advance
+    from blklab.report.live import shown
+
+    with shown(notes(), plan) as campaign:
+        runner.progress = campaign.update
+        yield campaign.ended
 
 
 def _print(plan: "Plan", results: "list[Result]", *, explain: bool, as_json: bool) -> None:
-    from blklab.analysis.explain import explain as explained
     from blklab.report import results as report
 
     cells = {cell.number: cell for cell in plan.cells}
-    said = [
-        explained(cells[result.number].document, result.outcome) if explain else []
-        for result in results
-    ]
+    explained = RUNNERS[plan.runner].explained() if explain else lambda _cell, _outcome: []
+    said = [explained(cells[result.number].document, result.outcome) for result in results]
     documents = [result.as_dict() for result in results]
     if explain:
         for document, sentences in zip(documents, said, strict=True):

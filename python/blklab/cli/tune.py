@@ -33,6 +33,7 @@ def tune(
     from blklab.analysis import keeping
     from blklab.analysis import tune as analysis
     from blklab.report import tuning as report
+    from blklab.runners.registry import RUNNERS
     from blklab.store import query
     from blklab.store.campaigns import Store
 
@@ -41,8 +42,8 @@ def tune(
     tunings = analysis.tune(
         found.campaign, found.runs, metric, lambda run: query.points(kept, run), confidence
     )
-    # What was simulated is no device of this host.
-    better = analysis.settings_of(tunings) if found.campaign.runner == "host" else {}
+    kind = RUNNERS.get(found.campaign.runner)
+    better = analysis.settings_of(tunings) if kind is not None and kind.own_devices else {}
     lasting = keeping.keep(better, [run.outcome for run in found.runs if run.outcome])
     alone = found.campaign.experiment["sweep"].get("mode") != "all"
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from blklab.cli.common import emit, json_option, store_option
-from blklab.cli.lab.common import accel_option
+from blklab.cli.lab.common import taking
 from blklab.cli.run import only_cells
+from blklab.runners.lab import ACCEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +70,7 @@ _DIRECTORY = click.Path(path_type=Path)
     metavar="KEY=VALUE",
     help="With --lab: change a key in every suite: kernel=6.12.",
 )
-@accel_option("With --lab: ")
+@taking(ACCEL, where="With --lab")
 @click.option("--resume", is_flag=True, help="With --lab: go on with what was interrupted.")
 @store_option
 @click.option("--check", is_flag=True, help="Exit with 1 if a row is outside its bound.")

@@ -1,159 +1,54 @@
-"""The cells of an experiment, as lines in the words of mdadm and fio."""
+"""The cells of an experiment, as lines in their runner's words."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from blklab.report import terminal, words
 from blklab.report.tables.base import Column, Table, text
+from blklab.runners.registry import RUNNERS
 from blklab.text import printable
-from blklab.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from blklab.runners.kind import Words
     from blklab.spec.cells import Cell, Plan
 
-SHOWN: Final = ("stack", "workload", "kernel")
-"""Labels that have a column of their own."""
+NAMED: Final = ("stack", "workload")
+"""Columns that say first what the experiment calls it."""
 
 
 def show(console: "Console", plan: "Plan") -> None:
     """Prints what an experiment would run."""
     terminal.draw(console, table(plan))
+    for line in RUNNERS[plan.runner].spoken().notes(plan):
+        console.print(f"· {printable(line)}")
 
 
 def table(plan: "Plan") -> Table:
     """Returns the table of an experiment's cells."""
-    varied = [label for label in plan.varied if label not in SHOWN]
-    columns = [Column("#"), text("stack"), Column("capacity"), text("workload"), text("kernel")]
+    said = RUNNERS[plan.runner].spoken()
+    varied = [label for label in plan.varied if label not in said.columns]
+    columns = [Column("#"), *(Column(name, name in said.figures) for name in said.columns)]
     if varied:
         columns.append(text("varied"))
     title = printable(plan.title) or "Experiment"
     return Table(
         f"{title}: {words.plural(len(plan.cells), 'cell')}",
         columns,
-        [_row(cell, varied) for cell in plan.cells],
+        [_row(cell, said, varied) for cell in plan.cells],
     )
 
 
-def _row(cell: "Cell", varied: Sequence[str]) -> list[str]:
-    document = cell.document
-    row = [
-        str(cell.number),
-        f"{cell.labels['stack']}: {stack(document)}",
-        format_size(cell.capacity),
-        f"{printable(cell.labels['workload'])}: {workload(cell)}",
-        str(document["kernel"]),
-    ]
+def _row(cell: "Cell", said: "Words", varied: Sequence[str]) -> list[str]:
+    row = [str(cell.number)]
+    for name, of in said.columns.items():
+        row.append(f"{cell.labels[name]}: {of(cell)}" if name in NAMED else of(cell))
     if varied:
-        row.append(printable(" ".join(f"{label}={cell.labels[label]}" for label in varied)))
-    return row
+        row.append(" ".join(f"{label}={cell.labels[label]}" for label in varied))
+    return [printable(text) for text in row]
 
 
-def stack(document: Mapping[str, Any]) -> str:
+def stack(plan: "Plan", cell: "Cell") -> str:
     """Returns a cell's stack in one line: `md RAID-10 n2 512K [nvme ssd]`."""
-    return _node(document["stack"], [device["name"] for device in document["devices"]])
-
-
-def _node(node: Mapping[str, Any] | None, names: Sequence[str]) -> str:
-    if node is None:
-        return "missing"
-    if "device" in node:
-        return str(names[node["device"]])
-    md = node["md"]
-    level = str(md["level"])
-    parts = ["md", "linear" if level == "linear" else f"RAID-{level.removeprefix('raid')}"]
-    if level == "raid10":
-        parts.append(_layout(md))
-    if md["chunk"]:
-        parts.append(fio_size(md["chunk"]).upper())
-    if md["bitmap"]:
-        parts.append("bitmap")
-    if md["sync"] != "idle":
-        parts.append(md["sync"])
-    members = " ".join(_member(member, names) for member in md["members"])
-    return f"{' '.join(parts)} [{members}]"
-
-
-def _layout(md: Mapping[str, Any]) -> str:
-    if md["far"] == 1:
-        return f"n{md['near']}"
-    return f"{'o' if md['offset'] else 'f'}{md['far']}"
-
-
-def _member(member: Mapping[str, Any], names: Sequence[str]) -> str:
-    marks = ["write-mostly"] * member["write_mostly"] + ["rebuilding"] * member["rebuilding"]
-    drawn = _node(member["node"], names)
-    return f"{drawn}({','.join(marks)})" if marks else drawn
-
-
-def workload(cell: "Cell") -> str:
-    """Returns what a cell's jobs do, in fio's words, or which trace is replayed."""
-    document = cell.document
-    jobs = document["jobs"]
-    parts = [
-        f"[{printable(job['name'])}] {simulated_job(job)}" if len(jobs) > 1 else simulated_job(job)
-        for job in jobs
-    ]
-    if cell.replay is not None:
-        replay = document["replay"]
-        how = f"at {replay['speed']:g}× the recorded speed" if replay["timed"] else ""
-        parts = [
-            f"replay of {printable(cell.replay.name)}, {cell.replay.ios:,} I/Os,"
-            f" {how or 'iodepth=' + str(replay['iodepth'])}"
-        ]
-    line = " + ".join(parts)
-    if document["runtime_ns"] is not None:
-        line += f" runtime={document['runtime_ns'] / 1e9:g}s"
-    return line
-
-
-def simulated_job(job: Mapping[str, Any]) -> str:
-    """Returns a simulated job in fio's words, a blank between them."""
-    reads, writes = job["read_share"] > 0, job["read_share"] < 1
-    mixed = "rw" if reads and writes else "read" if reads else "write"
-    parts = [f"rw={'rand' if job['random'] else ''}{mixed}"]
-    if reads and writes:
-        parts.append(f"rwmixread={100 * job['read_share']:g}")
-    parts.append(_sizes(job, reads=reads, writes=writes))
-    for key, name, plain in (("iodepth", "iodepth", 0), ("numjobs", "numjobs", 1)):
-        if job[key] != plain:
-            parts.append(f"{name}={job[key]}")
-    if (kind := job["distribution"]["kind"]) != "random":
-        parts.append(f"random_distribution={kind}")
-    parts.append(f"size={fio_size(job['size'])}")
-    if job["offset"]:
-        parts.append(f"offset={fio_size(job['offset'])}")
-    if job["fsync"]:
-        parts.append(f"fsync={job['fsync']}")
-    if job["fsync_share"]:
-        parts.append(f"fsync_share={job['fsync_share']:g}")
-    if job["thinktime_ns"]:
-        parts.append(f"thinktime={job['thinktime_ns'] / 1000:g}us")
-    if job["rate_iops"]:
-        parts.append(f"{job['rate_iops']:.6g} I/Os/s at most")
-    return " ".join(parts)
-
-
-def _sizes(job: Mapping[str, Any], *, reads: bool, writes: bool) -> str:
-    used = [
-        sizes
-        for sizes, wanted in ((job["read_sizes"], reads), (job["write_sizes"], writes))
-        if wanted
-    ]
-    if len(used) == 2 and used[0] == used[1]:
-        used.pop()
-    if all(len(sizes) == 1 for sizes in used):
-        return "bs=" + ",".join(fio_size(sizes[0][0]) for sizes in used)
-    split = (
-        ":".join(f"{fio_size(size)}/{100 * weight:.4g}" for size, weight in sizes) for sizes in used
-    )
-    return f"bssplit={','.join(split)}"
-
-
-def fio_size(size: int) -> str:
-    """Returns bytes as one types them for fio: `4k`, `8g`, `1000`."""
-    for letter, factor in (("t", 1 << 40), ("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)):
-        if size and size % factor == 0:
-            return f"{size // factor}{letter}"
-    return str(size)
+    return printable(RUNNERS[plan.runner].spoken().columns["stack"](cell))

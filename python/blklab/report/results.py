@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from blklab.analysis.metrics import METRICS, leaves, watched
 from blklab.report import cells, terminal, volumes, words
 from blklab.report.tables.base import Column, Table, text
+from blklab.runners.registry import did
 from blklab.text import printable
 
 if TYPE_CHECKING:
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
 
     from blklab.runners.result import Result
     from blklab.spec.cells import Cell, Plan
-
-RAN: Final = {"sim": "simulated", "lab": "measured in the lab", "host": "measured"}
-"""What a runner did with an experiment."""
 
 SPARE: Final = ("in queues", "99 %", "below")
 """Columns to do without in a narrow terminal, the first of them first."""
@@ -59,7 +57,7 @@ def table(plan: "Plan", results: "Sequence[Result]") -> Table:
         " each disk's share of the I/Os; in queues: the mean number of requests in each disk and"
         " its queue."
     )
-    return Table(f"{title}: {RAN[plan.runner]}", columns, rows, note, spare=SPARE)
+    return Table(f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE)
 
 
 def _pairs(plan: "Plan", results: "Sequence[Result]") -> "list[tuple[Cell, Result]]":
@@ -114,7 +112,7 @@ def explanations(
         label = " ".join(f"{key}={value}" for key, value in cell.labels.items())
         console.print()
         console.print(Rule(Text(printable(label), "bold"), align="left", style="cyan"))
-        console.print(Text(f"{cells.stack(cell.document)} · {_figures(result)}", "dim"))
+        console.print(Text(f"{cells.stack(plan, cell)} · {_figures(result)}", "dim"))
         for sentence in sentences:
             console.print(Text(f"· {printable(sentence)}"))
 

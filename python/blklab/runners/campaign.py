@@ -51,7 +51,7 @@ def carry_out(
             if resume:
                 note("no campaign of just these cells was begun before: this is a new one")
             campaign = store.begin(plan)
-    ledger = _Ledger(runner.name, store, campaign, environment, ended)
+    ledger = _Ledger(plan.runner, store, campaign, environment, ended)
     waiting = [cell for cell in plan.cells if ledger.waits(cell)]
     ledger.done = len(plan.cells) - len(waiting)
     try:

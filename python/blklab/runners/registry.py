@@ -1,11 +1,19 @@
-"""Every runner by name: what `--on` takes. A new one is a module and a line here."""
+"""Every runner by name. A new one is a module or package with its `KIND`, and a word here."""
 
-from collections.abc import Mapping
 from typing import Final
 
-RUNNERS: Final[Mapping[str, str]] = {
-    "sim": "the simulator",
-    "lab": "real md and fio on a real kernel, in a virtual machine",
-    "host": "real fio, on this machine",
-}
-"""What each is, for the help."""
+from blklab.runners import host, lab, sim
+from blklab.runners.kind import Kind
+
+RUNNERS: Final[dict[str, Kind]] = {kind.name: kind for kind in (sim.KIND, lab.KIND, host.KIND)}
+"""What `--on` takes, in this order."""
+
+
+def predicts(name: str) -> bool:
+    """Tells whether what is stored under a runner's name are predictions; imports are not."""
+    return name in RUNNERS and RUNNERS[name].predicts
+
+
+def did(name: str) -> str:
+    """Returns what a runner, or a program that something was imported from, did: `simulated`."""
+    return RUNNERS[name].did if name in RUNNERS else "imported"

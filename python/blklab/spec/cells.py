@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab.errors import UsageError
-from blklab.spec import laboratory, load, measured, problems, replays, simulated, stacking, sweep
+from blklab.spec import load, measured, problems, replays, simulated, stacking, sweep
 from blklab.spec.experiment import Experiment
 from blklab.spec.fields import shown
+from blklab.spec.form import Form
 from blklab.spec.overrides import Change, applied, only_simulated
 from blklab.spec.problems import Problem, Problems
 from blklab.spec.sweep import Point
@@ -23,11 +24,6 @@ MOST: Final = 100_000
 
 OWN: Final = ("stack", "workload", "repeat")
 """Axes that every experiment has."""
-
-SIM: Final = "sim"
-HOST: Final = "host"
-LAB: Final = "lab"
-"""Runners: a host has targets, the others build stacks; the simulator has no fio."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,7 @@ class Plan:
     """Labels that are not the same in all cells of the whole experiment."""
 
     runner: str
-    """What it is for: `sim`, `lab`, `host`."""
+    """What it is for, by its name: `sim`, `lab`, `host`."""
 
     path: Path
     raw: Mapping[str, Any]
@@ -113,14 +109,14 @@ def plan(
     changes: Sequence[Change] = (),
     seed: int | None = None,
     only: Mapping[str, str] | None = None,
-    runner: str = SIM,
+    form: Form = simulated.FORM,
 ) -> Plan:
-    """Expands an experiment file into its cells for a runner, every one of them checked.
+    """Expands an experiment file into its cells as a runner takes them, every one of them checked.
 
     `changes` are made before the matrix is expanded, and replace a key of it; `only` maps labels
     to patterns as a shell's. Raises UsageError in one line.
     """
-    return expand(load.read(path), changes=changes, seed=seed, only=only, runner=runner)
+    return expand(load.read(path), changes=changes, seed=seed, only=only, form=form)
 
 
 def expand(
@@ -129,13 +125,13 @@ def expand(
     changes: Sequence[Change] = (),
     seed: int | None = None,
     only: Mapping[str, str] | None = None,
-    runner: str = SIM,
+    form: Form = simulated.FORM,
 ) -> Plan:
     """Expands an experiment that was read, or made up, as `plan` does."""
     extra = [*changes] if seed is None else [*changes, Change("seed", seed, "--seed")]
     try:
-        found = list(_cells(source, extra, runner))
-        if runner == HOST:
+        found = list(_cells(source, extra, form))
+        if form.on_targets:
             found = _sized(found)
     except Problems as problem:
         raise problems.usage_error(str(source.path), problem.found) from None
@@ -143,7 +139,7 @@ def expand(
         raise UsageError(f"{source.path}: is nested too deeply") from None
     title = source.raw.get("title", "")
     varied = [label for label in found[0].labels if len({cell.labels[label] for cell in found}) > 1]
-    return Plan(str(title), _only(found, only or {}), varied, runner, source.path, source.raw)
+    return Plan(str(title), _only(found, only or {}), varied, form.runner, source.path, source.raw)
 
 
 def _sized(cells: Sequence[Cell]) -> list[Cell]:
@@ -177,14 +173,14 @@ def _only(cells: list[Cell], wanted: Mapping[str, str]) -> list[Cell]:
     return kept
 
 
-def _cells(source: load.Source, changes: Sequence[Change], runner: str) -> Iterator[Cell]:
+def _cells(source: load.Source, changes: Sequence[Change], form: Form) -> Iterator[Cell]:
     fixed = [change for change in changes if change.key not in OWN and not change.axis]
     base, axes = _axes(source, fixed, [change for change in changes if change.axis])
     chosen = {change.key: change for change in changes if change.key in OWN}
-    stacks = _chosen(base, "stack", axes, chosen, runner)
-    workloads = _chosen(base, "workload", axes, chosen, runner)
+    stacks = _chosen(base, "stack", axes, chosen, form)
+    workloads = _chosen(base, "workload", axes, chosen, form)
     axes = {key: values for key, values in axes.items() if key not in OWN}
-    if runner == HOST:
+    if form.on_targets:
         axes = {key: axis for key, axis in axes.items() if not only_simulated(source.raw, axis[0])}
     tried = _tried(base, axes)
     count = base.repeats * len(stacks) * len(workloads) * len(tried)
@@ -194,7 +190,7 @@ def _cells(source: load.Source, changes: Sequence[Change], runner: str) -> Itera
         raise problems.fail("matrix", f"makes {count:,} cells: {MOST:,} are the most")
     number = itertools.count(1)
     points = [
-        (point, swept, *_at(source, [*fixed, *point, *_changes(swept, runner)]))
+        (point, swept, *_at(source, [*fixed, *point, *_changes(swept, form)]))
         for point in itertools.product(*axes.values())
         for swept in tried
     ]
@@ -207,8 +203,8 @@ def _cells(source: load.Source, changes: Sequence[Change], runner: str) -> Itera
                 labels |= {change.key: _label(change.value) for change in point}
                 labels |= swept.labels
                 try:
-                    document, capacity, replay = _document(
-                        source, experiment, stack, workload, swept, runner
+                    document, capacity, replay = form.document(
+                        source, experiment, stack, workload, swept.settings
                     )
                 except Problems as problem:
                     troubles += _origins(problem.found, origins)
@@ -241,32 +237,17 @@ def _tried(experiment: Experiment, axes: Mapping[str, object]) -> Sequence[Point
     return sweep.points(experiment.sweep)
 
 
-def _changes(swept: Point, runner: str) -> list[Change]:
+def _changes(swept: Point, form: Form) -> list[Change]:
     """Returns what a point of the sweep changes in the file itself."""
-    for key in swept.values:
-        if runner == SIM and sweep.is_setting(key) and key not in sweep.SIMULATED:
+    found = []
+    for key, value in swept.values.items():
+        if form.settings_are_keys and sweep.is_setting(key) and key not in sweep.SIMULATED:
             raise problems.fail(f"sweep.{key}", "is not simulated: --on lab, --on host change it")
-    return [
-        Change(sweep.SIMULATED.get(key, key) if runner == SIM else key, value, f"sweep.{key}")
-        for key, value in swept.values.items()
-        if runner == SIM or not sweep.is_setting(key)
-    ]
-
-
-def _document(
-    source: load.Source,
-    experiment: Experiment,
-    stack: str,
-    workload: str,
-    swept: Point,
-    runner: str,
-) -> tuple[dict[str, Any], int, replays.Source | None]:
-    if runner == SIM:
-        return simulated.document(source, experiment, stack, workload)
-    settings = {key: value for key, value in swept.values.items() if sweep.is_setting(key)}
-    if runner == LAB:
-        return *laboratory.document(experiment, stack, workload, settings), None
-    return measured.document(source, experiment, stack, workload, settings), 0, None
+        if form.settings_are_keys:
+            found.append(Change(sweep.SIMULATED.get(key, key), value, f"sweep.{key}"))
+        elif not sweep.is_setting(key):
+            found.append(Change(key, value, f"sweep.{key}"))
+    return found
 
 
 def _axes(
@@ -299,12 +280,12 @@ def _chosen(
     axis: str,
     axes: Mapping[str, list[Change]],
     chosen: Mapping[str, Change],
-    runner: str,
+    form: Form,
 ) -> list[str]:
     """Returns the stacks (on a host: targets) or workloads to run, by name."""
-    stacks = experiment.targets if runner == HOST else experiment.stacks
+    stacks = experiment.targets if form.on_targets else experiment.stacks
     if axis == "stack" and not stacks:
-        if runner != HOST:
+        if not form.on_targets:
             raise problems.fail("stacks", "is missing: one at least is wanted")
         raise problems.fail(
             "targets", "is missing: say where each stack is on this host, or with --target"

@@ -15,9 +15,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from blklab.spec import jobs, measured, problems, simulated, stacking, sweep
+from blklab.spec import jobs, load, measured, problems, simulated, stacking, sweep
 from blklab.spec.device import Disk
 from blklab.spec.experiment import Experiment, Settings
+from blklab.spec.form import Form, Made
 from blklab.spec.target import Target
 from blklab.spec.workload import Command, Job, Jobs, Replay
 from blklab.units import format_duration
@@ -31,11 +32,12 @@ that come after it (block/elevator.c, `elevator_switch`)."""
 
 
 def document(
+    _source: load.Source,
     experiment: Experiment,
     stack: str,
     workload: str,
     swept: Mapping[str, Any],
-) -> tuple[dict[str, Any], int]:
+) -> Made:
     """Returns a cell's document but for the seed, and the bytes that jobs may use."""
     built = stacking.build(experiment, stack)
     settings, table = experiment.settings, experiment.workloads[workload]
@@ -66,7 +68,7 @@ def document(
     tried = {key: sweep.text(value) for key, value in swept.items()}
     others = {} if settings.read_ahead is None else {"read_ahead_kb": str(settings.read_ahead)}
     others |= {key: value for key, value in tried.items() if key not in (*QUEUE, "rotational")}
-    return {
+    made = {
         "kernel": settings.kernel,
         "lab": experiment.lab.model_dump(),
         "devices": [
@@ -86,7 +88,11 @@ def document(
         "ramp_ns": ramp,
         "interval_ns": settings.series or measured.INTERVAL,
         "settings": others,
-    }, room
+    }
+    return made, room, None
+
+
+FORM: Final = Form("lab", document)
 
 
 def _check_failures(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from blklab.spec import fio_words, load, problems, simulated, sweep
 from blklab.spec.experiment import Experiment
+from blklab.spec.form import Form, Made
 from blklab.spec.target import PLACES, Target
 from blklab.spec.workload import Command, Job, Jobs, Replay
 
@@ -34,7 +35,7 @@ def document(
     target: str,
     workload: str,
     swept: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> Made:
     """Returns a cell's document but for the seed and the size of the file (`file_bytes`)."""
     settings, place = experiment.settings, experiment.targets[target]
     if settings.max_ios is not None:
@@ -62,7 +63,7 @@ def document(
         for kernels, key in sweep.SIMULATED.items()
         if (value := getattr(settings, key)) is not None
     }
-    return {
+    made = {
         "target": _place(source, target, place),
         "jobs": [
             {"name": name, "options": options(job, place, where)}
@@ -76,6 +77,10 @@ def document(
         "settings": changed | {key: sweep.text(value) for key, value in swept.items()},
         "destroy": list(experiment.destroy),
     }
+    return made, 0, None
+
+
+FORM: Final = Form("host", document, on_targets=True)
 
 
 READING: Final = frozenset({"read", "randread"})

@@ -1,18 +1,23 @@
 """A cell as the simulator takes it (crates/sim/src/cell)."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from blklab.errors import BlklabError
 from blklab.spec import jobs, load, problems, replays, stacking
 from blklab.spec.experiment import Experiment
+from blklab.spec.form import Form, Made
 from blklab.spec.workload import Command, Job, Jobs, Replay
 from blklab.units import format_size
 
 
 def document(
-    source: load.Source, experiment: Experiment, stack: str, workload: str
-) -> tuple[dict[str, Any], int, replays.Source | None]:
+    source: load.Source,
+    experiment: Experiment,
+    stack: str,
+    workload: str,
+    _swept: Mapping[str, Any],
+) -> Made:
     """Returns a cell's document but for the seed, its capacity, and the trace to replay."""
     built = stacking.build(experiment, stack)
     if built.real is not None:
@@ -56,6 +61,9 @@ def document(
     if host := settings.host.model_dump(exclude_none=True):
         document["host"] = host
     return document, built.capacity, source_of
+
+
+FORM: Final = Form("sim", document, settings_are_keys=True)
 
 
 def times(

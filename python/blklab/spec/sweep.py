@@ -100,6 +100,11 @@ class Point:
     values: Mapping[str, Any] = field(default_factory=dict)
     """Only what differs from the baseline."""
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Those of the values that are settings of the host."""
+        return {key: value for key, value in self.values.items() if is_setting(key)}
+
 
 def points(table: Mapping[str, Any]) -> Sequence[Point]:
     """Returns the combinations of a checked [sweep], the baseline first; one if there is none.

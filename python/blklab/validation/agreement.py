@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from blklab.runners import sim
+from blklab.runners.sim import runner as sim
 from blklab.spec.cells import Plan
 
 IOPS: Final = 0.10

@@ -9,7 +9,7 @@ from blklab.analysis import calibrate
 from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
 from blklab.imports.reference import FioRun, RandomioRun, Reference
-from blklab.runners import sim
+from blklab.runners.sim import runner as sim
 from blklab.spec.cells import Cell
 from blklab.validation import experiments
 

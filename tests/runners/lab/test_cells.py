@@ -11,6 +11,7 @@ import pytest
 from blklab.runners.lab.image import Image
 from blklab.runners.lab.runner import Lab
 from blklab.runners.lab.stacks import filesystem
+from blklab.spec import laboratory
 from blklab.spec.cells import Cell, plan
 from tests.conftest import Run
 from tests.runners.collecting import Collected
@@ -126,7 +127,7 @@ def measured(guest_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Me
         path.write_text(text)
         cells += [
             replace(cell, number=len(cells) + at + 1)
-            for at, cell in enumerate(plan(path, runner="lab").cells)
+            for at, cell in enumerate(plan(path, form=laboratory.FORM).cells)
         ]
     create = filesystem.create
 

@@ -8,6 +8,7 @@ import pytest
 from blklab.errors import BlklabError
 from blklab.runners.lab.rates import REACH_BYTES, REACH_IOPS, Rates, factor
 from blklab.runners.lab.rates import rates as scaled
+from blklab.spec import laboratory
 from blklab.spec.cells import plan
 
 
@@ -21,7 +22,7 @@ def document(
         f'[workloads.load]\nsize = "64MiB"\nruntime = "1s"\n{workload}\n'
         f"[lab]\n{lab}\n"
     )
-    (cell,) = plan(path, runner="lab").cells
+    (cell,) = plan(path, form=laboratory.FORM).cells
     return dict(cell.document)
 
 

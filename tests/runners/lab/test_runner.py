@@ -13,6 +13,7 @@ from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.image.build import Image
 from blklab.runners.lab.image.kernels import Own
 from blklab.runners.lab.machine.boot import GuestLost
+from blklab.spec import laboratory
 from blklab.spec.cells import Cell, plan
 from blklab.store.finished import Finished
 from tests.runners.collecting import Collected, collected
@@ -54,7 +55,7 @@ class Lab:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         path = tmp_path / "exp.toml"
         path.write_text(EXPERIMENT)
-        self.cells: list[Cell] = list(plan(path, runner="lab").cells)
+        self.cells: list[Cell] = list(plan(path, form=laboratory.FORM).cells)
         self.guests: list[Guest] = []
         self.served: list[tuple[int, int]] = []
         self.acts: dict[int, Callable[[Guest], object]] = {}
@@ -196,7 +197,7 @@ def test_a_kernel_of_the_users_is_part_of_what_a_cell_is(
 ) -> None:
     path = tmp_path / "exp.toml"
     path.write_text(EXPERIMENT.replace('kernel = ["6.1", "6.12"]\n', ""))
-    planned = plan(path, runner="lab")
+    planned = plan(path, form=laboratory.FORM)
     monkeypatch.setattr(runner, "OwnKernel", lambda *_: SimpleNamespace(key="kernel-1"))
     own = runner.Lab(kernel=Own(tmp_path / "vmlinuz")).planned(planned)
     assert {cell.document["own_kernel"] for cell in own.cells} == {"kernel-1"}
@@ -204,4 +205,4 @@ def test_a_kernel_of_the_users_is_part_of_what_a_cell_is(
     assert runner.Lab().planned(planned) is planned
     path.write_text(EXPERIMENT)
     with pytest.raises(UsageError, match="--kernel: the matrix varies kernel"):
-        runner.Lab(kernel=Own(tmp_path / "vmlinuz")).planned(plan(path, runner="lab"))
+        runner.Lab(kernel=Own(tmp_path / "vmlinuz")).planned(plan(path, form=laboratory.FORM))

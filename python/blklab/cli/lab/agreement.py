@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from blklab.runners.lab.runner import Lab
     from blklab.runners.result import Result
     from blklab.spec.cells import Plan
+    from blklab.spec.form import Form
     from blklab.spec.overrides import Change
     from blklab.validation.agreement import Figures, Key, Row
     from blklab.validation.recordings import Recording
@@ -111,14 +112,14 @@ def _measured(wanted: Wanted) -> "tuple[list[tuple[Recording, list[Row]]], list[
     """Runs every suite on both runners; what is within a suite is resumed, cell by cell."""
     from blklab.cli.run import changes, measured
     from blklab.runners.lab.runner import Lab
-    from blklab.runners.sim import Simulator
-    from blklab.spec import cells
+    from blklab.runners.sim.runner import Simulator
+    from blklab.spec import laboratory, simulated
     from blklab.validation import agreement, recordings
 
     paths = recordings.suites(wanted.directory, wanted.suite)
     extra = changes(wanted.settings)
-    theirs = _plans(wanted, paths, extra, cells.LAB)
-    ours = _plans(wanted, paths, extra, cells.SIM)
+    theirs = _plans(wanted, paths, extra, laboratory.FORM)
+    ours = _plans(wanted, paths, extra, simulated.FORM)
     lab = Lab(accelerator=wanted.accel, note=note)
     for plan in theirs:
         lab.check(plan)
@@ -127,11 +128,11 @@ def _measured(wanted: Wanted) -> "tuple[list[tuple[Recording, list[Row]]], list[
     failed: list[str] = []
     around: dict[str, dict[str, str]] = {}
     for real, model in zip(theirs, ours, strict=True):
-        simulated, wrong = measured(Simulator(None), model, wanted.store, keep=True, resume=False)
+        ours_, wrong = measured(Simulator(None), model, wanted.store, keep=True, resume=False)
         failed += wrong
         results, wrong = measured(lab, real, wanted.store, keep=True, resume=wanted.resume)
         failed += wrong
-        for kept, some in ((predicted, simulated), (given, results)):
+        for kept, some in ((predicted, ours_), (given, results)):
             for kernel, one, figures in _figures(model, some):
                 kept.setdefault(kernel, {})[one] = figures
         for result in results:
@@ -146,7 +147,7 @@ def _measured(wanted: Wanted) -> "tuple[list[tuple[Recording, list[Row]]], list[
 
 
 def _plans(
-    wanted: Wanted, paths: "Sequence[Path]", extra: "Sequence[Change]", runner: str
+    wanted: Wanted, paths: "Sequence[Path]", extra: "Sequence[Change]", form: "Form"
 ) -> "list[Plan]":
     """Returns the plan of each suite that has cells that are wanted.
 
@@ -158,12 +159,12 @@ def _plans(
     found: list[Plan] = []
     lacking: list[UsageError] = []
     for path in paths:
-        plan = cells.plan(path, changes=extra, runner=runner)
+        plan = cells.plan(path, changes=extra, form=form)
         if not wanted.only:
             found.append(plan)
             continue
         try:
-            found.append(cells.plan(path, changes=extra, only=wanted.only, runner=runner))
+            found.append(cells.plan(path, changes=extra, only=wanted.only, form=form))
         except UsageError as error:
             lacking.append(error)
     if not found:

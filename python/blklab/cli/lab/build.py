@@ -5,12 +5,13 @@ from pathlib import Path
 import click
 
 from blklab.cli.common import emit, json_option, note
-from blklab.cli.lab.common import kernel_options, own_kernel
+from blklab.cli.lab.common import taking
+from blklab.runners.lab import KERNEL
 
 
 @click.command()
 @click.argument("generation", default="6.1")
-@kernel_options()
+@taking(*KERNEL)
 @click.option("--anew", is_flag=True, help="With the newest packages, though it is there.")
 @json_option
 def build(
@@ -22,7 +23,7 @@ def build(
     Exit status: 0 it is there, 2 no such kernel, 3 packages cannot be had.
     """
     from blklab.runners.lab.image.build import image
-    from blklab.runners.lab.image.kernels import Packaged
+    from blklab.runners.lab.image.kernels import Packaged, own_kernel
 
     made = image(own_kernel(kernel, modules) or Packaged(generation), note=note, anew=anew)
     document = {

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 import click
 
 from blklab.cli.common import emit, fail_with, json_option, note, store_option
-from blklab.cli.lab.common import accel_option
+from blklab.cli.lab.common import taking
+from blklab.runners.lab import ACCEL
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 @click.command()
-@accel_option()
+@taking(ACCEL)
 @store_option
 @json_option
 def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
@@ -25,11 +26,12 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
     from blklab.cli.run import measured
     from blklab.runners import lab
     from blklab.runners.lab.runner import Lab
-    from blklab.spec.cells import LAB, plan
+    from blklab.spec.cells import plan
+    from blklab.spec.laboratory import FORM
     from blklab.validation import agreement
 
     path = Path(lab.__file__).with_name("mirrors.toml")
-    measuring = plan(path, runner=LAB)
+    measuring = plan(path, form=FORM)
     runner = Lab(accelerator=accel, note=note)
     runner.check(measuring)
     note("booting a real kernel; mdadm and fio run in it")

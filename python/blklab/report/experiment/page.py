@@ -10,6 +10,7 @@ from blklab.report.experiment import axes, bars, latency, members, over_time, se
 from blklab.report.experiment.sentences import Sentence, sentences
 from blklab.report.experiment.view import View
 from blklab.report.shell import Fold, Section, Text
+from blklab.runners.registry import did
 from blklab.text import printable
 
 RAW: Final = 48 << 10
@@ -74,7 +75,7 @@ class Report:
         view = self.view
         rows = view.campaigns
         begun = ", ".join(dict.fromkeys(runs.when(row.created) for row in rows))
-        ran = words.listing(list(dict.fromkeys(RAN.get(row.runner, "imported") for row in rows)))
+        ran = words.listing(list(dict.fromkeys(did(row.runner) for row in rows)))
         facts = [
             words.plural(len({row.number for row in rows}), "campaign"),
             words.plural(len(view.cells), "cell"),
@@ -122,9 +123,6 @@ class Report:
             if section.anchor != "raw":
                 lines += markdown.section(section)
         return "\n".join(lines).rstrip() + "\n"
-
-
-RAN: Final = {"sim": "simulated", "lab": "measured in the lab", "host": "measured"}
 
 
 def _noticed(notices: Sequence[Notice]) -> Section:

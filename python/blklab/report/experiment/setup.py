@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from blklab.report import cells as cell_words
 from blklab.report import words
 from blklab.report.experiment.view import Cell, View, grouped
 from blklab.report.shell import Fold, Section, Text
 from blklab.report.tables.base import Table, only, text
+from blklab.runners.sim.words import simulated_job
 from blklab.text import printable
 
 QUEUE: Final = (
@@ -302,7 +302,7 @@ def _job(view: View, cell: Cell) -> str:
         if "options" in job:
             lines += [f"{key}={value}" for key, value in job["options"].items()]
         elif "read_share" in job:
-            lines += cell_words.simulated_job(job).split()
+            lines += simulated_job(job).split()
     if run.cell.get("runtime_ns"):
         lines.append(f"runtime={run.cell['runtime_ns'] / 1e9:g}s")
     command = run.cell.get("command")

@@ -18,6 +18,7 @@ from blklab.analysis.resampling import Sample, interval
 from blklab.analysis.samples import Points, remembered, samples
 from blklab.analysis.saturation import LOADS
 from blklab.errors import UsageError
+from blklab.runners.registry import predicts
 from blklab.store.query import CampaignRow, Run, Selection
 from blklab.store.series import Point
 from blklab.text import printable
@@ -36,9 +37,6 @@ MOST_SIDES: Final = 6
 AXIS: Final = 3
 """Numeric values that make a label an axis: two are a comparison."""
 
-PREDICTIONS: Final = frozenset({"sim"})
-"""Runners that predict; all others measure."""
-
 
 @dataclass(frozen=True)
 class Series:
@@ -54,7 +52,7 @@ class Series:
     @property
     def predicts(self) -> bool:
         """Whether it was simulated."""
-        return self.campaign.runner in PREDICTIONS
+        return predicts(self.campaign.runner)
 
 
 @dataclass(frozen=True)

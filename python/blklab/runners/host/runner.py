@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.runners.base import Ledger
+from blklab.runners.base import Ledger, Runner
 from blklab.runners.fio import jobfile, layout
-from blklab.runners.fio.process import Live
 from blklab.runners.fio.program import find_fio
 from blklab.runners.host import conditions, programs, settings
 from blklab.runners.host.journal import Journal, lock, release
@@ -31,10 +30,8 @@ PATIENCE: Final = 3
 """How often devices are watched until they are at rest."""
 
 
-class Host:
+class Host(Runner):
     """The runner `host`."""
-
-    name = "host"
 
     def __init__(
         self,
@@ -54,9 +51,6 @@ class Host:
         self._force = frozenset(force)
         self._yes_destroy = frozenset(yes_destroy)
         self._roots = roots or Roots()
-        self.progress: Callable[[Cell, Live], object] = lambda _cell, _live: None
-        """Called while a cell is measured."""
-
         self._note = note
         self._layers: list[Layer] = []
 
@@ -171,6 +165,17 @@ class Host:
             if {one.name for one in findings if one.refuse} != {"device-busy"}:
                 break
         return findings
+
+
+def make(
+    *,
+    force: Collection[str],
+    yes_destroy: Collection[str],
+    warn: Callable[[str], object],
+    **_note: Callable[[str], object],
+) -> Host:
+    """Returns the runner that `blklab run` asks for. Raises UsageError."""
+    return Host(force=force, yes_destroy=yes_destroy, note=warn)
 
 
 def _turn(cell: Cell) -> tuple[int, int]:

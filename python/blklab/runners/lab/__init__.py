@@ -1,1 +1,61 @@
 """The runner `lab`: cells measured on a real kernel in a QEMU guest."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from blklab.runners.kind import Kind, Option
+
+NOT_BOOTED: Final = "nothing is booted"
+
+ACCEL: Final = Option(
+    "--accel",
+    "How the guest runs; KVM if it works, else emulated (tcg). [BLKLAB_ACCEL]",
+    type=click.Choice(["auto", "kvm", "tcg"]),
+    elsewhere=NOT_BOOTED,
+)
+
+KERNEL: Final = (
+    Option(
+        "--kernel",
+        "A kernel of your own, instead of Debian's.",
+        metavar="VMLINUZ",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        elsewhere=NOT_BOOTED,
+    ),
+    Option(
+        "--modules",
+        "That kernel's modules, lib/modules/VERSION.",
+        metavar="DIR",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        elsewhere=NOT_BOOTED,
+    ),
+)
+
+KIND: Final = Kind(
+    name="lab",
+    summary="real md and fio on a real kernel, in a virtual machine",
+    did="measured in the lab",
+    make="blklab.runners.lab.runner:make",
+    form="blklab.spec.laboratory:FORM",
+    words="blklab.runners.lab.words:WORDS",
+    where="In the lab",
+    options=(
+        ACCEL,
+        *KERNEL,
+        Option(
+            "--trace",
+            "Record these devices' and stacks' events with blktrace; 'all' of them.",
+            metavar="NAME,...",
+            elsewhere=NOT_BOOTED,
+        ),
+        Option(
+            "--trace-to",
+            "Where the traces go, a folder a cell.  [default: traces]",
+            metavar="DIR",
+            type=click.Path(path_type=Path, file_okay=False),
+            elsewhere=NOT_BOOTED,
+        ),
+    ),
+)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.machine.boot import NAMES
-from blklab.runners.sim import outcomes
+from blklab.runners.sim.runner import outcomes
 from blklab.spec import nodes
 from blklab.spec.capacity import PARITY
 

@@ -13,14 +13,13 @@ from typing import Any, Final
 
 from blklab import __version__
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.runners.base import Ledger
+from blklab.runners.base import Ledger, Runner
 from blklab.runners.fio import jobfile
-from blklab.runners.fio.process import Live
 from blklab.runners.lab import cell as lab_cell
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.image.build import Image, image
 from blklab.runners.lab.image.cache import held
-from blklab.runners.lab.image.kernels import Own, Packaged
+from blklab.runners.lab.image.kernels import Own, Packaged, own_kernel
 from blklab.runners.lab.image.parts import OwnKernel
 from blklab.runners.lab.machine import accel, qemu
 from blklab.runners.lab.machine.boot import GuestLost, Machine, boot
@@ -36,10 +35,8 @@ SUSPENDED: Final = 2.0
 """Seconds by which a host's clocks drift apart when it was suspended meanwhile."""
 
 
-class Lab:
+class Lab(Runner):
     """The runner `lab`."""
-
-    name = "lab"
 
     def __init__(
         self,
@@ -63,8 +60,6 @@ class Lab:
         self._held = ExitStack()
         self._documents: list[Mapping[str, Any]] = []
         self._scales: dict[str, float] = {}
-        self.progress: Callable[[Cell, Live], object] = lambda _cell, _live: None
-        """Called while a cell is measured."""
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -199,6 +194,26 @@ class Lab:
             if isinstance(error, GuestGone) or machine.ended:
                 raise machine.lost(error) from None
             raise
+
+
+def make(
+    *,
+    accel: str | None,
+    kernel: Path | None,
+    modules: Path | None,
+    trace: str | None,
+    trace_to: Path | None,
+    note: Callable[[str], object],
+    **_warn: Callable[[str], object],
+) -> Lab:
+    """Returns the runner that `blklab run` asks for. Raises UsageError."""
+    return Lab(
+        kernel=own_kernel(kernel, modules),
+        accelerator=accel,
+        trace=[word.strip() for word in (trace or "").split(",") if word.strip()],
+        traces=trace_to or Path("traces"),
+        note=note,
+    )
 
 
 def _fitting(cells: Sequence[Cell]) -> int:

@@ -37,6 +37,15 @@ class Own:
     modules: Path | None = None
 
 
+def own_kernel(kernel: Path | None, modules: Path | None) -> Own | None:
+    """Returns a kernel of the user's, None if Debian's is wanted. Raises UsageError."""
+    if kernel is None:
+        if modules is not None:
+            raise UsageError("--modules: of which kernel? --kernel VMLINUZ is wanted as well")
+        return None
+    return Own(kernel, modules)
+
+
 @dataclass(frozen=True)
 class Offered:
     """A kernel that can be had: `6.1.0-49-cloud-amd64`, and its package's version."""

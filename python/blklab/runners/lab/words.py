@@ -1,49 +1,12 @@
-"""What an experiment would do in the lab: which stacks, of which disks, under which load."""
+"""What the lab's cells are in words: which stacks, of which disks, under which load."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
-from blklab.report import terminal, words
-from blklab.report.host_cells import workload
-from blklab.report.tables.base import Column, Table, text
-from blklab.text import printable
+from blklab.runners.host.words import workload
+from blklab.runners.kind import Words
+from blklab.spec.cells import Plan
 from blklab.units import format_size
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from blklab.spec.cells import Plan
-
-OWN = ("stack", "workload", "kernel")
-
-
-def show(console: "Console", plan: "Plan") -> None:
-    """Prints what an experiment would do."""
-    terminal.draw(console, table(plan))
-    for line in guests(plan):
-        console.print(f"· {line}", highlight=False)
-
-
-def table(plan: "Plan") -> Table:
-    """Returns the table of an experiment's cells."""
-    varied = [label for label in plan.varied if label not in OWN]
-    columns = [Column("#"), text("stack"), text("workload"), text("kernel")]
-    if varied:
-        columns.append(text("varied"))
-    rows = []
-    for cell in plan.cells:
-        document = cell.document
-        row = [
-            str(cell.number),
-            printable(f"{cell.labels['stack']}: {stack(document['stack'], document)}"),
-            printable(f"{cell.labels['workload']}: {workload(document)}"),
-            printable(document["kernel"]),
-        ]
-        if varied:
-            row.append(printable(" ".join(f"{label}={cell.labels[label]}" for label in varied)))
-        rows.append(row)
-    title = printable(plan.title) or "Experiment"
-    return Table(f"{title}: {words.plural(len(plan.cells), 'cell')}", columns, rows)
 
 
 def stack(node: Mapping[str, Any] | None, document: Mapping[str, Any]) -> str:
@@ -63,17 +26,17 @@ def stack(node: Mapping[str, Any] | None, document: Mapping[str, Any]) -> str:
     return f"{kind}({cached}, {inner['mode']})"
 
 
-def guests(plan: "Plan") -> list[str]:
+def guests(plan: Plan) -> list[str]:
     """Returns what would be booted, and what its disks would be, one line each."""
     first = plan.cells[0].document
     kernels = sorted({cell.document["kernel"] for cell in plan.cells})
     lines = [
-        f"{words.plural(len(kernels), 'guest')} (kernel {', '.join(kernels)}):"
+        f"{len(kernels)} guest{'s' * (len(kernels) != 1)} (kernel {', '.join(kernels)}):"
         f" {first['lab']['cpus']} CPUs, {format_size(first['lab']['memory'])} of memory"
     ]
     disks = {device["name"]: device for cell in plan.cells for device in cell.document["devices"]}
     lines += [f"disk {name}: {disk(device)}" for name, device in disks.items()]
-    return [printable(line) for line in lines]
+    return lines
 
 
 def disk(device: Mapping[str, Any]) -> str:
@@ -90,3 +53,13 @@ def disk(device: Mapping[str, Any]) -> str:
     if latency := model.get("latency_ns"):
         limits.append(f"latency={latency / 1e6:g}ms")
     return f"{size}, {' '.join(limits) or 'not throttled'}"
+
+
+WORDS: Final = Words(
+    {
+        "stack": lambda cell: stack(cell.document["stack"], cell.document),
+        "workload": lambda cell: workload(cell.document),
+        "kernel": lambda cell: str(cell.document["kernel"]),
+    },
+    notes=guests,
+)

@@ -1,45 +1,12 @@
-"""What an experiment would do on this host: where, which jobs, what is changed and overwritten."""
+"""What a host's cells are in words: where, which jobs, what is changed and overwritten."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
-from blklab.report import terminal, words
-from blklab.report.tables.base import Column, Table, text
+from blklab.runners.kind import Words
+from blklab.spec.cells import Plan
 from blklab.spec.measured import writes
-from blklab.text import printable
 from blklab.units import format_size
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from blklab.spec.cells import Plan
-
-
-def show(console: "Console", plan: "Plan") -> None:
-    """Prints what an experiment would do."""
-    terminal.draw(console, table(plan))
-    for line in consequences(plan):
-        console.print(f"· {line}")
-
-
-def table(plan: "Plan") -> Table:
-    """Returns the table of an experiment's cells."""
-    varied = [label for label in plan.varied if label not in {"stack", "workload"}]
-    columns = [Column("#"), text("stack"), text("workload")]
-    if varied:
-        columns.append(text("varied"))
-    rows = []
-    for cell in plan.cells:
-        row = [
-            str(cell.number),
-            printable(f"{cell.labels['stack']}: {place(cell.document)}"),
-            printable(f"{cell.labels['workload']}: {workload(cell.document)}"),
-        ]
-        if varied:
-            row.append(printable(" ".join(f"{label}={cell.labels[label]}" for label in varied)))
-        rows.append(row)
-    title = printable(plan.title) or "Experiment"
-    return Table(f"{title}: {words.plural(len(plan.cells), 'cell')}", columns, rows)
 
 
 def place(document: Mapping[str, Any]) -> str:
@@ -86,7 +53,7 @@ def _job(options: Mapping[str, str]) -> str:
     return " ".join(parts)
 
 
-def consequences(plan: "Plan") -> list[str]:
+def consequences(plan: Plan) -> list[str]:
     """Returns what the run would leave its mark on, one line each."""
     lines = []
     for document in _first_of_each(plan):
@@ -104,8 +71,17 @@ def consequences(plan: "Plan") -> list[str]:
     settings = {key for cell in plan.cells for key in cell.document["settings"]}
     if settings:
         lines.append(f"{', '.join(sorted(settings))} would be changed for a cell, and put back")
-    return [printable(line) for line in lines]
+    return lines
 
 
-def _first_of_each(plan: "Plan") -> Sequence[Mapping[str, Any]]:
+def _first_of_each(plan: Plan) -> Sequence[Mapping[str, Any]]:
     return list({cell.document["target"]["name"]: cell.document for cell in plan.cells}.values())
+
+
+WORDS: Final = Words(
+    {
+        "stack": lambda cell: place(cell.document),
+        "workload": lambda cell: workload(cell.document),
+    },
+    notes=consequences,
+)

@@ -3,14 +3,14 @@
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
-from blklab import __version__, _core
+from blklab import _core
 from blklab.errors import BlklabError, UsageError
-from blklab.runners.base import Ledger
+from blklab.runners.base import Ledger, Runner
 from blklab.spec.cells import Cell, Plan
 from blklab.spec.replays import Source
 from blklab.store import series
@@ -70,26 +70,16 @@ def check(cells: Sequence[Cell]) -> None:
             raise UsageError(f"{cell.name}: {error}") from error
 
 
-class Simulator:
-    """The runner `sim`."""
-
-    name = "sim"
+class Simulator(Runner):
+    """The runner `sim`. Simulations do not disturb each other."""
 
     def __init__(self, jobs: int | None = None) -> None:
         """`jobs` cells are simulated at a time; as many as there are CPUs, unless given."""
         self._jobs = jobs or cores()
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Does nothing: simulations do not disturb each other."""
-        return nullcontext()
-
     def check(self, plan: Plan) -> None:
         """Raises UsageError for a cell that cannot work."""
         check(plan.cells)
-
-    def environment(self) -> dict[str, Any]:
-        """Returns the version: nothing else decides what comes out."""
-        return {"blklab": __version__}
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
         """Simulates cells. Raises BlklabError for one that failed, and says which."""
@@ -98,6 +88,11 @@ class Simulator:
             for cell, finished in zip(cells, measured, strict=True):
                 if finished is not None:
                     ledger.end(cell, finished)
+
+
+def make(*, jobs: int | None, **_tell: Callable[[str], object]) -> Simulator:
+    """Returns the runner that `blklab run` asks for."""
+    return Simulator(jobs)
 
 
 def _measured(cell: Cell, ledger: Ledger, stop: _core.Stop) -> Finished | None:

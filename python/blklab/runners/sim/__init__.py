@@ -1,0 +1,27 @@
+"""The runner `sim`: cells predicted by the simulator (crates/sim)."""
+
+from typing import Final
+
+import click
+
+from blklab.runners.kind import Kind, Option
+
+KIND: Final = Kind(
+    name="sim",
+    summary="the simulator",
+    did="simulated",
+    make="blklab.runners.sim.runner:make",
+    form="blklab.spec.simulated:FORM",
+    words="blklab.runners.sim.words:WORDS",
+    predicts=True,
+    explain="blklab.analysis.explain:explain",
+    options=(
+        Option(
+            "--jobs",
+            "Cells to run at the same time; as many as there are CPUs, unless given.",
+            metavar="N",
+            type=click.IntRange(1, 1024),
+            elsewhere="cells would disturb each other, so one at a time is measured",
+        ),
+    ),
+)

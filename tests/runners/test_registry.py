@@ -1,0 +1,112 @@
+"""A runner is one file and one line: this file's appears wherever the three of ours do."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from blklab.runners.base import Ledger, Runner
+from blklab.runners.kind import Kind, Option, Words
+from blklab.runners.registry import RUNNERS
+from blklab.spec import simulated
+from blklab.spec.cells import Cell, Plan
+from blklab.spec.form import Form
+from blklab.store.finished import Finished
+from tests.conftest import Run
+
+FORM = Form("oracle", simulated.document, settings_are_keys=True)
+WORDS = Words(
+    {"stack": lambda _cell: "a guess", "workload": lambda _cell: "what you ask"},
+    notes=lambda plan: [f"{len(plan.cells)} cells would be guessed"],
+)
+
+
+class Oracle(Runner):
+    """A runner that always says the same."""
+
+    def __init__(self, iops: int) -> None:
+        self.iops = iops
+
+    def check(self, plan: Plan) -> None:
+        """Takes every plan."""
+
+    def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
+        for cell in cells:
+            if ledger.begin(cell):
+                read = {"total_ios": self.iops, "iops": self.iops, "bw_bytes": self.iops << 12}
+                write = dict.fromkeys(read, 0)
+                outcome = {"runtime_ns": 10**9, "read": read, "write": write}
+                ledger.end(cell, Finished(outcome, 0.5))
+
+
+def make(*, iops: str | None, **_tell: Callable[[str], object]) -> Oracle:
+    return Oracle(int(iops or 100))
+
+
+def explain(_cell: object, _outcome: object) -> list[str]:
+    return ["The oracle does not say why."]
+
+
+KIND = Kind(
+    name="oracle",
+    summary="guesses",
+    did="guessed",
+    make=f"{__name__}:make",
+    form=f"{__name__}:FORM",
+    words=f"{__name__}:WORDS",
+    predicts=True,
+    explain=f"{__name__}:explain",
+    where="With the oracle",
+    options=(Option("--iops", "What it says.", metavar="N", elsewhere="nothing is guessed"),),
+)
+
+
+@pytest.fixture
+def experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setitem(RUNNERS, KIND.name, KIND)
+    path = tmp_path / "exp.toml"
+    path.write_text(
+        """devices.disk = { model = "sm883", size = "64MiB" }
+        stacks.one = { members = ["disk"], level = "linear" }
+        workloads.reads = { rw = "randread", bs = "4k", size = "16MiB" }
+        settings.max_ios = 40
+        matrix.iodepth = [1, 2]
+        """
+    )
+    return path
+
+
+@pytest.mark.usefixtures("experiment")
+def test_the_help_offers_it(run: Run) -> None:
+    words = " ".join(run("run", "--help").out.split())
+    assert "[sim|lab|host|oracle]" in words
+    assert "oracle: guesses" in words
+    assert "--iops N With the oracle: what it says." in words
+
+
+def test_its_words_are_in_the_table_of_cells(experiment: Path, run: Run) -> None:
+    out = run("run", experiment, "--on", "oracle", "--dry-run").out
+    assert "one: a guess" in out
+    assert "reads: what you ask" in out
+    assert "2 cells would be guessed" in out
+
+
+def test_its_options_are_its_own(experiment: Path, run: Run) -> None:
+    outcome = run("run", experiment, "--iops", "7")
+    assert outcome.status == 2
+    assert "--iops: nothing is guessed: only --on oracle takes it" in outcome.err
+
+
+def test_it_is_kept_compared_and_reported(experiment: Path, run: Run, tmp_path: Path) -> None:
+    assert "guessed" in run("run", experiment, "--on", "oracle", "--iops", 700, "--explain").out
+    assert run("run", experiment).status == 0
+    stored = json.loads(run("runs", "list", "--json").out)
+    assert {one["runner"] for one in stored} == {"oracle", "sim"}
+
+    compared = json.loads(run("compare", "exp@sim", "exp@oracle", "--metric", "iops", "--json").out)
+    assert "oracle" in json.dumps(compared)
+
+    page = tmp_path / "page.html"
+    assert run("report", "exp@oracle", "exp@sim", "-o", page).status == 0
+    assert "guessed and simulated" in page.read_text()
