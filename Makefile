@@ -27,12 +27,14 @@ test: setup ## Run every test; PYTEST="-k units" and CARGO_TEST="-p blklab-stats
 	$(BIN)/pytest --quiet $(PYTEST)
 
 .PHONY: check
-check: setup ## Check formatting, lints and types
+check: setup ## Check formatting, lints, types, imports, and the number of lines
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets --quiet -- -D warnings
 	$(BIN)/ruff format --check --quiet $(PYTHON_FILES)
 	$(BIN)/ruff check --quiet $(PYTHON_FILES)
 	$(BIN)/mypy --no-error-summary
+	@told=$$($(BIN)/lint-imports --no-cache --no-logo 2>&1) || { echo "$$told"; exit 1; }
+	@scripts/count-lines
 
 .PHONY: format
 format: setup ## Format everything, and apply the fixes that are safe

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
@@ -188,15 +189,24 @@ def test_two_databases_have_two_folders_of_series(
     assert one.parent == other.parent == tmp_path / "blklab" / "series"
 
 
-def test_a_server_that_is_away_is_waited_for(
-    postgresql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@dataclass
+class Away:
+    """A store on a server that can be stopped, and the runs of its campaign."""
+
+    server: Server
+    store: Store
+    runs: list[int]
+    waited: list[float]
+
+
+@pytest.fixture
+def away(postgresql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Away:
+    """Nobody waits: the second wait starts the server again."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     server = Server.of(postgresql)
+    server.run("dropdb", "-h", str(server.folder), "-U", "blklab", "--if-exists", "away")
     server.run("createdb", "-h", str(server.folder), "-U", "blklab", "away")
     store = Store(postgresql.replace("/postgres?", "/away?"))
-    first, second, third, fourth = store.begin(make_plan()).waiting.values()
-
     waited: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -205,6 +215,12 @@ def test_a_server_that_is_away_is_waited_for(
             server.start()
 
     monkeypatch.setattr("blklab.store.database.time.sleep", sleep)
+    return Away(server, store, list(store.begin(make_plan()).waiting.values()), waited)
+
+
+def test_a_server_that_is_away_is_waited_for(away: Away) -> None:
+    server, store, waited = away.server, away.store, away.waited
+    first, second, *_ = away.runs
     server.stop()
     assert store.claim(first, {})
     waited.clear()
@@ -217,7 +233,12 @@ def test_a_server_that_is_away_is_waited_for(
     store.fail(second, "fio was killed")
     assert query.run(store, second).message == "fio was killed"
 
-    # A server that ends between doing and saying so has done it.
+
+def test_a_server_that_ends_before_it_says_so_has_done_it(
+    away: Away, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = away.runs[0]
+    monkeypatch.setattr("blklab.store.database.time.sleep", away.waited.append)
     written = Database.writing
     answers = iter([False, True, False, True])
 
@@ -232,26 +253,28 @@ def test_a_server_that_is_away_is_waited_for(
                 raise StoreError("gone") from error
 
     monkeypatch.setattr(Database, "writing", lost)
-    assert store.claim(third, {})
-    store.finish(third, Finished(OUTCOME, 1))
-    monkeypatch.undo()
-    assert query.run(store, third).state == "done"
+    assert away.store.claim(run, {})
+    away.store.finish(run, Finished(OUTCOME, 1))
+    monkeypatch.setattr(Database, "writing", written)
+    assert query.run(away.store, run).state == "done"
 
-    # And one that stays away leaves what was measured in a file.
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert store.claim(fourth, {})
+
+def test_what_was_measured_is_in_a_file_if_the_server_stays_away(
+    away: Away, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, store, run = away.server, away.store, away.runs[0]
+    assert store.claim(run, {})
+    waited: list[float] = []
     pauses = list(database.PAUSES)
-    waited.clear()
-    waited.append(0)
     monkeypatch.setattr("blklab.store.database.time.sleep", waited.append)
     server.stop()
     try:
-        path = store.database.series / f"unkept-run-{fourth}.json"
+        path = store.database.series / f"unkept-run-{run}.json"
         with pytest.raises(StoreError, match=f"what was measured is in {path}") as caught:
-            store.finish(fourth, Finished(OUTCOME, 1, POINTS, "{}"))
+            store.finish(run, Finished(OUTCOME, 1, POINTS, "{}"))
     finally:
         server.start()
-    assert waited == [0, *pauses]
+    assert waited == pauses
     assert 100 < sum(pauses) < 150
     assert "\n" not in str(caught.value)
     assert "\\x0a" not in str(caught.value)
@@ -259,7 +282,7 @@ def test_a_server_that_is_away_is_waited_for(
     assert document["outcome"] == OUTCOME
     assert [Point(*values) for values in document["series"]] == POINTS
     assert document["raw"] == "{}"
-    store.release(fourth)
+    store.release(run)
     store.tidy()
     assert path.exists()
 

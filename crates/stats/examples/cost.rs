@@ -82,6 +82,28 @@ fn main() {
     cost("arrivals", Arrivals::new, |all| {
         times.iter().for_each(|&time| all.record(time));
     });
+    hotness(&far, &blocks, &few);
+    cost("ALL of them, random 4 KiB", All::default, |all| {
+        for (n, &time) in times.iter().enumerate() {
+            let (sector, taken) = (blocks[n] * 8, latencies[n]);
+            all.arrivals.record(time);
+            all.sizes.record(sizes[n]);
+            all.latencies.iter_mut().for_each(|one| one.record(taken));
+            all.distinct.insert(sector);
+            all.depth.change(time, if n & 16 == 0 { 1 } else { -1 });
+            all.depth.change(time, if n & 32 == 0 { 1 } else { -1 });
+            all.streams.record(sector, 8);
+            all.seeks.record(sector, 8);
+            all.hotness.record(blocks[n], 1, n % 3 == 0);
+            all.timeline.at(time).0 += 1;
+        }
+    });
+    cost("timeline of counters", Timeline::<Count>::default, |all| {
+        times.iter().for_each(|&time| all.at(time).0 += 1);
+    });
+}
+
+fn hotness(far: &[u64], blocks: &[u64], few: &[u64]) {
     cost("hotness, 4 KiB, exact", Hotness::default, |all| {
         few.iter().for_each(|&block| all.record(block, 1, false));
     });
@@ -104,24 +126,6 @@ fn main() {
         for n in 0..IOS as u64 / 256 {
             all.record(n * 256, 256, false);
         }
-    });
-    cost("ALL of them, random 4 KiB", All::default, |all| {
-        for (n, &time) in times.iter().enumerate() {
-            let (sector, taken) = (blocks[n] * 8, latencies[n]);
-            all.arrivals.record(time);
-            all.sizes.record(sizes[n]);
-            all.latencies.iter_mut().for_each(|one| one.record(taken));
-            all.distinct.insert(sector);
-            all.depth.change(time, if n & 16 == 0 { 1 } else { -1 });
-            all.depth.change(time, if n & 32 == 0 { 1 } else { -1 });
-            all.streams.record(sector, 8);
-            all.seeks.record(sector, 8);
-            all.hotness.record(blocks[n], 1, n % 3 == 0);
-            all.timeline.at(time).0 += 1;
-        }
-    });
-    cost("timeline of counters", Timeline::<Count>::default, |all| {
-        times.iter().for_each(|&time| all.at(time).0 += 1);
     });
 }
 

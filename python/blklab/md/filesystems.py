@@ -9,7 +9,7 @@ import os
 import struct
 from pathlib import Path
 
-from blklab.md.surroundings import Geometry
+from blklab.md.model import Geometry
 
 
 def geometry(path: Path) -> tuple[Geometry | None, str]:

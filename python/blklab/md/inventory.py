@@ -11,10 +11,9 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.md.members import members, number
-from blklab.md.model import Array, Inventory, Sync
+from blklab.md.model import Array, Inventory, Part, Sync
 from blklab.md.reading import Reader
 from blklab.md.superblocks import SECTOR
-from blklab.md.surroundings import Part
 from blklab.system import diskstats
 from blklab.system.diskstats import Counters
 from blklab.system.identity import array_uuid, of_node

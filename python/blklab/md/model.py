@@ -1,10 +1,9 @@
 """What an inventory consists of. Whatever could not be known is None, and said in `unseen`."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from blklab.md.superblocks import BadBlocks, Range, Superblock
-from blklab.md.surroundings import Content, Disk, Part
 from blklab.system.diskstats import Counters
 
 REDUNDANT: Final = {"raid1", "raid4", "raid5", "raid6", "raid10"}
@@ -12,6 +11,149 @@ REDUNDANT: Final = {"raid1", "raid4", "raid5", "raid6", "raid10"}
 
 PARITIES: Final = {"raid4": 1, "raid5": 1, "raid6": 2}
 """Members' worth of parity."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How a filesystem believes that it lies on an array."""
+
+    kind: str
+    """`ext4` or `xfs`."""
+    device: str
+    """The path of what it is on."""
+    block: int
+    """Bytes."""
+    unit: int
+    """Bytes of a chunk: ext4's stride, XFS's sunit; 0 if it was not told."""
+    width: int
+    """Bytes of a stripe; 0 if it was not told."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "kind": self.kind,
+            "device": self.device,
+            "block_bytes": self.block,
+            "unit_bytes": self.unit,
+            "width_bytes": self.width,
+        }
+
+
+@dataclass(frozen=True, order=True)
+class Content:
+    """What lies in some bytes of an array."""
+
+    begin: int
+    """The byte of the array."""
+    bytes: int
+    device: str
+    """The path of what it is on: the array, or something above it."""
+    path: str = ""
+    """The file's, or a directory's; empty if it is none's."""
+    offset: int = -1
+    """Bytes in the file; -1 of what is not its content, or not told."""
+    what: str = ""
+    """`free space`, `journal`…; empty of a file's content."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A partition of an array, or the whole of it."""
+
+    name: str
+    path: str
+    start: int
+    """Bytes."""
+    mounts: tuple[str, ...] = ()
+    """Where it is mounted."""
+    geometry: Geometry | None = None
+
+
+@dataclass(frozen=True)
+class Health:
+    """One disk."""
+
+    model: str = ""
+    serial: str = ""
+    wwn: str = ""
+    """`wwn-0x…`, as udev has it; of SCSI, that of the logical unit."""
+    protocol: str = ""
+    """`ATA`, `SCSI` or `NVMe`."""
+    rotation: int | None = None
+    """Revolutions a minute; 0 of flash."""
+    passed: bool | None = None
+    """The disk's own verdict."""
+    failing: tuple[str, ...] = ()
+    """Attributes that are below their thresholds now."""
+    hours: int | None = None
+    reallocated: int | None = None
+    pending: int | None = None
+    uncorrectable: int | None = None
+    grown_defects: int | None = None
+    """Of SCSI: what reallocated sectors are there."""
+    uncorrected: int | None = None
+    """Of SCSI: errors of reads, writes and verifications that were not corrected."""
+    critical_warning: int | None = None
+    """Of NVMe: bits."""
+    media_errors: int | None = None
+    used_percent: int | None = None
+    """Of NVMe: of the life that its maker foresaw; may exceed 100."""
+    self_test: str = ""
+    """How the last self-test failed; empty if it did not, or there was none."""
+    temperature: int | None = None
+    """°C."""
+    temperature_limit: int | None = None
+    """°C, that the disk says it may be operated at."""
+    erc: bool | None = None
+    """Whether it can be told how long to try (SCT error recovery control)."""
+    erc_seconds: tuple[float | None, float | None] | None = None
+    """How long it tries to read and to write; None of either: as long as it likes."""
+    link: tuple[int, int] | None = None
+    """Bits a second of the link: as negotiated, and what the disk can."""
+    shingled: bool = False
+    """Known for shingled tracks (SMR)."""
+
+    @property
+    def told(self) -> bool:
+        """Whether there is anything of its health in it."""
+        return self.passed is not None or None not in (self.critical_warning, self.media_errors)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk beneath arrays, or behind a controller, as it sees itself."""
+
+    name: str
+    """The kernel's; of what it does not know, a controller's path and the type for smartctl."""
+    path: str
+    arrays: tuple[str, ...]
+    """Names; none if it is not known which."""
+    health: Health
+    kind: str = ""
+    """smartctl's `-d`, of a disk that a controller hides."""
+    timeout: int | None = None
+    """Seconds that the kernel waits for it before it resets it."""
+    zoned: str = ""
+    """As sysfs has it: `none`, `host-aware`, `host-managed`."""
+    failure: str = ""
+    """Why it tells nothing."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "name": self.name,
+            "path": self.path,
+            "arrays": list(self.arrays),
+            "type": self.kind or None,
+            "timeout_seconds": self.timeout,
+            "zoned": self.zoned or None,
+            "unseen": self.failure or None,
+            "smart": self.health.as_dict(),
+        }
 
 
 @dataclass(frozen=True)

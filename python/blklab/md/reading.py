@@ -3,12 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from blklab.md import filesystems, mapper, software, superblocks
-from blklab.md.model import Software
-from blklab.md.repair import journal
-from blklab.md.smart import ask
+from blklab.md import filesystems, mapper, smartctl, software, superblocks, unfinished
+from blklab.md.model import Geometry, Software
 from blklab.md.superblocks import Reading
-from blklab.md.surroundings import Geometry
 from blklab.system.identity import Device
 from blklab.system.roots import Roots
 from blklab.system.users import uses
@@ -31,7 +28,7 @@ class Reader:
         """
         # It is root that repairs, whoever asks.
         states = {roots.state, roots.state_of_root}
-        found = {_is_there(journal.path_of(uuid, replace(roots, state=one))) for one in states}
+        found = {_is_there(unfinished.path_of(uuid, replace(roots, state=one))) for one in states}
         return True if True in found else None if None in found else False
 
     def users(self, device: Device, roots: Roots) -> list[str]:
@@ -46,11 +43,11 @@ class Reader:
 
     def smart(self, path: str, kind: str = "") -> tuple[str, str]:
         """Returns what smartctl says of a disk, or why it could not be asked."""
-        return ask.disk(path, kind)
+        return smartctl.disk(path, kind)
 
     def controllers(self) -> tuple[str, str]:
         """Returns what smartctl finds behind controllers, or why it could not be asked."""
-        return ask.scan()
+        return smartctl.scan()
 
     def software(self, roots: Roots) -> Software | None:
         """Returns what is installed and set; None if that is not known."""

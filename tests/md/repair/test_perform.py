@@ -11,7 +11,7 @@ import pytest
 
 from blklab.cli import signals
 from blklab.errors import BlklabError
-from blklab.md import inventory
+from blklab.md import inventory, unfinished
 from blklab.md.model import Software
 from blklab.md.repair import journal, perform, steps
 from blklab.md.repair.mdadm import Said
@@ -103,7 +103,7 @@ def test_all_goes_well(model: Model) -> None:
         "/dev/md0 --remove /dev/sd1",
         "/dev/md0 --re-add /dev/sd1 --update=no-bbl",
     ]
-    assert journal.left(model.roots) == []
+    assert unfinished.left(model.roots) == []
 
 
 def test_steps_are_told_before_they_are_done(model: Model) -> None:
@@ -118,7 +118,7 @@ def test_a_failure_that_does_not_come_about(model: Model) -> None:
         model.repair()
     assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
     # Nothing is to be mended.
-    assert journal.left(model.roots) == []
+    assert unfinished.left(model.roots) == []
 
 
 def test_a_list_that_stays_though_mdadm_says_otherwise(model: Model) -> None:
@@ -153,14 +153,14 @@ def test_but_not_where_that_would_spoil_it(model: Model) -> None:
     with pytest.raises(Failed, match=r"sd0 is out of /dev/md0 and cannot be added again"):
         model.repair()
     assert not any("--add " in line for line in model.ran)
-    (path,) = journal.left(model.roots)
+    (path,) = unfinished.left(model.roots)
     assert journal.read(path).taken == "device0"
     model.lies = set()
     assert (
         Repair(journal.read(path), model.roots, lambda *_: None, lambda _: None).run()
         == steps.Done()
     )
-    assert journal.left(model.roots) == []
+    assert unfinished.left(model.roots) == []
 
 
 def test_a_bitmap_that_somebody_took_away(model: Model) -> None:
@@ -234,7 +234,7 @@ def test_signals_wait_until_the_member_is_back(model: Model, number: int) -> Non
         model.repair()
     assert [line.split()[1] for line in model.ran] == ["--fail", "--remove", "--re-add"]
     assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
-    (path,) = journal.left(model.roots)
+    (path,) = unfinished.left(model.roots)
     model.before = lambda _: None
     assert (
         Repair(journal.read(path), model.roots, lambda *_: None, lambda _: None).run()
@@ -254,7 +254,7 @@ def test_what_refuses_is_asked_again_before_a_member_is_taken(model: Model) -> N
     with pytest.raises(Failed, match="sd1 is 9 events behind"):
         model.repair()
     assert model.ran == []
-    assert journal.left(model.roots) == []
+    assert unfinished.left(model.roots) == []
 
 
 def test_what_was_added_and_set_aside_is_given_back(model: Model) -> None:
@@ -275,7 +275,7 @@ def test_what_was_added_and_set_aside_is_given_back(model: Model) -> None:
         "/dev/md0 --add /dev/sd9",
         "--grow --bitmap=none /dev/md0",
     ]
-    assert journal.left(model.roots) == []
+    assert unfinished.left(model.roots) == []
 
 
 def test_somebody_fails_between_the_look_and_the_step(

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from blklab.md import smartctl
 from blklab.md.audit import findings
 from blklab.md.audit.finding import Finding
 from blklab.md.model import Inventory
 from blklab.md.reading import Reader
-from blklab.md.smart import ask
 from blklab.md.smart.disks import examined
 from blklab.system import roots as system_roots
 from tests.conftest import Run
@@ -168,13 +168,13 @@ def test_disks_that_sleep_hide_nothing(machine: Arrays) -> None:
     assert len(reader.asked) == 2
 
 
-def smartctl(machine: Arrays, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def put_smartctl(machine: Arrays, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """Puts a program there, and has us be root."""
     path = machine.root / "bin" / "smartctl"
     path.parent.mkdir()
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    monkeypatch.setattr(ask, "PATH", str(path.parent))
+    monkeypatch.setattr(smartctl, "PATH", str(path.parent))
     monkeypatch.setattr("os.geteuid", lambda: 0)
 
 
@@ -183,7 +183,7 @@ def test_the_program(machine: Arrays, monkeypatch: pytest.MonkeyPatch, run: Run)
     monkeypatch.setattr(system_roots, "Roots", lambda: machine.roots)
     asked, said = machine.root / "asked", machine.root / "said.json"
     said.write_text(read("ata-failing"))
-    smartctl(machine, monkeypatch, f'echo "$@" >> {asked}\n/bin/cat {said}\nexit 216')
+    put_smartctl(machine, monkeypatch, f'echo "$@" >> {asked}\n/bin/cat {said}\nexit 216')
     done = run("md", "audit", "--smart")
     assert done.status == 1
     assert "sda: says that it fails: Reallocated_Sector_Ct" in " ".join(done.out.split())
@@ -204,19 +204,19 @@ def test_programs_that_do_not_answer(
     machine: Arrays, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
 ) -> None:
     disks(machine)
-    smartctl(machine, monkeypatch, script)
-    monkeypatch.setattr(ask, "PATIENCE", 0.3)
+    put_smartctl(machine, monkeypatch, script)
+    monkeypatch.setattr(smartctl, "PATIENCE", 0.3)
     seen = examined(machine.seen(), machine.roots)
     assert len(seen.unseen) == 1
     assert f"SMART of 2 disks: not seen: {reason}" in seen.unseen[0]
 
 
 def test_without_the_program_or_rights(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ask, "PATH", str(machine.root))
-    assert "apt-get install smartmontools" in ask.scan()[1]
-    smartctl(machine, monkeypatch, "echo {}")
+    monkeypatch.setattr(smartctl, "PATH", str(machine.root))
+    assert "apt-get install smartmontools" in smartctl.scan()[1]
+    put_smartctl(machine, monkeypatch, "echo {}")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert "as root" in ask.disk("/dev/sda")[1]
+    assert "as root" in smartctl.disk("/dev/sda")[1]
 
 
 def test_images_have_no_disks(run: Run, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.md.smart.health import Health, devices, parse
+from blklab.md.model import Health
+from blklab.md.smart.health import devices, parse
 
 DATA = Path(__file__).parents[2] / "data" / "md" / "smart"
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from blklab.md.audit.finding import Finding, Host, command, say
-from blklab.md.model import PARITIES, Array
+from blklab.md.model import PARITIES, Array, Geometry, Part
 from blklab.md.superblocks import SECTOR
-from blklab.md.surroundings import Geometry, Part
 from blklab.units import format_size
 
 PAGE = 4096

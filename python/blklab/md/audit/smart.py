@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from blklab.md.audit.finding import Finding, command, listed
-from blklab.md.model import Inventory
-from blklab.md.surroundings import Disk
+from blklab.md.model import Disk, Inventory
 
 PATIENT: Final = 180
 """Seconds after which a disk that tries for as long as it likes has given up."""

@@ -13,10 +13,9 @@ from blklab.md.contents.above import Place, places
 from blklab.md.contents.mounted import Found
 from blklab.md.contents.spans import Span, within
 from blklab.md.mapping import array_ranges
-from blklab.md.model import Array, Inventory, merged
+from blklab.md.model import Array, Content, Inventory, merged
 from blklab.md.reading import Reader
 from blklab.md.superblocks import SECTOR
-from blklab.md.surroundings import Content
 from blklab.system.identity import device_number, of_node
 from blklab.system.mounts import Mount, everywhere, mounts
 from blklab.system.roots import Roots, text

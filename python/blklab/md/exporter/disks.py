@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from blklab.md.inventory import inventory
-from blklab.md.model import Inventory, Software
+from blklab.md.model import Geometry, Inventory, Software
 from blklab.md.reading import Reader
 from blklab.md.superblocks import Reading
-from blklab.md.surroundings import Geometry
 from blklab.system.identity import Device
 from blklab.system.roots import Roots, text
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from blklab.md.inventory import inventory
-from blklab.md.model import Inventory, Software
+from blklab.md.model import Geometry, Inventory, Software
 from blklab.md.reading import Reader
 from blklab.md.remote.stream import Disk, Stream
 from blklab.md.software import software
 from blklab.md.superblocks import Reading, reason
-from blklab.md.surroundings import Geometry
 from blklab.system.roots import Roots
 
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.md.repair.task import Task, from_dict
+from blklab.md.unfinished import path_of
 from blklab.output import replace
 from blklab.system import state_directory
-from blklab.system.roots import Roots, entries
-
-PREFIX = "md-fix-"
+from blklab.system.roots import Roots
 
 
 @contextmanager
@@ -33,17 +32,6 @@ def held(md: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def path_of(uuid: str, roots: Roots) -> Path:
-    """Returns where the repair of an array is written down."""
-    return roots.state / f"{PREFIX}{uuid.replace('/', '!')}.json"
-
-
-def left(roots: Roots) -> list[Path]:
-    """Returns what repairs are unfinished: running ones, and those of the dead."""
-    found = entries(roots.state)
-    return [one for one in found if one.name.startswith(PREFIX) and one.suffix == ".json"]
 
 
 def write(task: Task, roots: Roots) -> None:

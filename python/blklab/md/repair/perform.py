@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.md import inventory
+from blklab.md import inventory, unfinished
 from blklab.md.audit.host import is_of_the_pair
 from blklab.md.members import number
 from blklab.md.model import PARITIES
@@ -91,7 +91,7 @@ class Repair:
             if self.task.level in PARITIES and (text(md / "array_state") or "") not in STOPPED:
                 writes.go_on(md)  # whoever held them back is no more
             if again:
-                self.task = journal.read(journal.path_of(self.task.uuid, self._roots))
+                self.task = journal.read(unfinished.path_of(self.task.uuid, self._roots))
             else:
                 journal.write(self.task, self._roots)
             try:

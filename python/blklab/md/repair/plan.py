@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from blklab.errors import BlklabError, UsageError
-from blklab.md import inventory
+from blklab.md import inventory, unfinished
 from blklab.md.audit import host
 from blklab.md.audit.finding import Host
 from blklab.md.members import number
 from blklab.md.model import Array, ArrayMember, Software
-from blklab.md.repair import journal, mdadm
+from blklab.md.repair import mdadm
 from blklab.md.repair.decide import after, decide, outlives
 from blklab.md.repair.refusals import refusals
 from blklab.md.repair.state import Where, disk_id, observe, with_lists
@@ -87,7 +87,7 @@ def plan(name: str, roots: Roots) -> Plan:
     """
     array = array_of(name, roots)
     if array.repairing:
-        where = journal.path_of(array.uuid, roots)
+        where = unfinished.path_of(array.uuid, roots)
         raise BlklabError(
             f"{array.path}: a repair of it is not finished ({where}): blklab md fix --resume"
         )

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from blklab.md.members import number
-from blklab.md.model import Inventory
+from blklab.md.model import Disk, Health, Inventory
 from blklab.md.reading import Reader
-from blklab.md.smart.health import Health, devices, parse
-from blklab.md.surroundings import Disk
+from blklab.md.smart.health import devices, parse
 from blklab.system.identity import normal, of_node
 from blklab.system.layers import layers
 from blklab.system.roots import Roots, text

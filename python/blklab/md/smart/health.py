@@ -7,8 +7,9 @@ holds some); SPC-4, Self-Test Results log page; NVM Express 1.4, 5.14.1.2 (SMART
 
 import json
 import re
-from dataclasses import asdict, dataclass
 from typing import Any, Final
+
+from blklab.md.model import Health
 
 COUNTED: Final = {
     "reallocated": (5, "realloc"),
@@ -20,60 +21,6 @@ COUNTED: Final = {
 NVME_FAILED: Final = {5, 6, 7}
 SCSI_FAILED: Final = {3, 4, 5, 6, 7}
 """Results of self-tests that are failures, not tests that were broken off."""
-
-
-@dataclass(frozen=True)
-class Health:
-    """One disk."""
-
-    model: str = ""
-    serial: str = ""
-    wwn: str = ""
-    """`wwn-0x…`, as udev has it; of SCSI, that of the logical unit."""
-    protocol: str = ""
-    """`ATA`, `SCSI` or `NVMe`."""
-    rotation: int | None = None
-    """Revolutions a minute; 0 of flash."""
-    passed: bool | None = None
-    """The disk's own verdict."""
-    failing: tuple[str, ...] = ()
-    """Attributes that are below their thresholds now."""
-    hours: int | None = None
-    reallocated: int | None = None
-    pending: int | None = None
-    uncorrectable: int | None = None
-    grown_defects: int | None = None
-    """Of SCSI: what reallocated sectors are there."""
-    uncorrected: int | None = None
-    """Of SCSI: errors of reads, writes and verifications that were not corrected."""
-    critical_warning: int | None = None
-    """Of NVMe: bits."""
-    media_errors: int | None = None
-    used_percent: int | None = None
-    """Of NVMe: of the life that its maker foresaw; may exceed 100."""
-    self_test: str = ""
-    """How the last self-test failed; empty if it did not, or there was none."""
-    temperature: int | None = None
-    """°C."""
-    temperature_limit: int | None = None
-    """°C, that the disk says it may be operated at."""
-    erc: bool | None = None
-    """Whether it can be told how long to try (SCT error recovery control)."""
-    erc_seconds: tuple[float | None, float | None] | None = None
-    """How long it tries to read and to write; None of either: as long as it likes."""
-    link: tuple[int, int] | None = None
-    """Bits a second of the link: as negotiated, and what the disk can."""
-    shingled: bool = False
-    """Known for shingled tracks (SMR)."""
-
-    @property
-    def told(self) -> bool:
-        """Whether there is anything of its health in it."""
-        return self.passed is not None or None not in (self.critical_warning, self.media_errors)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def parse(said: str) -> tuple[Health, str]:

@@ -118,20 +118,7 @@ def _lines(
     data = [_row(cell, label, line, metric) for cell in cells]
     xs = sorted({row["x"] for row in data})
     lines = list(dict.fromkeys(row["line"] for row in data))
-    ys = [row["v"] for row in data]
-    wide = metric == "mean" and max(ys) / min(ys) >= WIDE
-    y: Spec = {
-        "title": METRICS[metric].what,
-        "axis": {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5},
-        "scale": {"zero": True},
-    }
-    if wide:
-        low, high = min(ys) * 0.85, max(ys) * 1.15
-        ticks = [tick for tick in log_ticks(low, high) if low <= tick <= high]
-        y["scale"] = {"type": "log", "nice": False, "domain": [low, high]}
-        y["axis"]["values"] = ticks
-    elif metric == "bw":
-        y["axis"]["values"] = size_ticks(max(ys))
+    y = _scale([row["v"] for row in data], metric)
     texts = [
         {"calculate": metric_label(metric, f"datum.{key}"), "as": f"{key}_text"}
         for key in ("v", "low", "high")
@@ -194,6 +181,23 @@ def _lines(
     return Chart(
         f"axis-{at}-{number}-{metric}", title, spec, _table(view, data, label, line, metric), note
     )
+
+
+def _scale(ys: Sequence[float], metric: str) -> Spec:
+    """Returns the axis of a figure: logarithmic for latencies that are far apart."""
+    y: Spec = {
+        "title": METRICS[metric].what,
+        "axis": {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5},
+        "scale": {"zero": True},
+    }
+    if metric == "mean" and max(ys) / min(ys) >= WIDE:
+        low, high = min(ys) * 0.85, max(ys) * 1.15
+        ticks = [tick for tick in log_ticks(low, high) if low <= tick <= high]
+        y["scale"] = {"type": "log", "nice": False, "domain": [low, high]}
+        y["axis"]["values"] = ticks
+    elif metric == "bw":
+        y["axis"]["values"] = size_ticks(max(ys))
+    return y
 
 
 def _row(cell: Cell, label: str, line: str | None, metric: str) -> dict[str, Any]:

@@ -86,10 +86,13 @@ def _round(value: float) -> float:
     return round(value, 1) if value < 1000 else round(value)
 
 
+FIRST: Final = {"filter": "datum.first"}
+"""One row a bar: those of the other direction are stacked on it."""
+
+
 def _spec(view: View, data: Sequence[Spec], metric: str) -> Spec:
     most = max((row["end"] for row in data), default=1.0) or 1.0
     label = _label("datum.total", metric)
-    only = [{"filter": "datum.first"}]
     ops = [way for way in WAYS if any(row["op"] == way for row in data)]
     shared: Spec = {}
     if view.several:
@@ -127,24 +130,10 @@ def _spec(view: View, data: Sequence[Spec], metric: str) -> Spec:
             "tooltip": tips,
         },
     }
-    layers: list[Spec] = [bars]
-    for ends, width, see in ((("low", "high"), 5.0, 0.45), (("least", "most"), 1.2, 0.9)):
-        if all(row[ends[0]] is None for row in data):
-            continue
-        layers.append(
-            {
-                "transform": [*only, {"filter": f"datum.{ends[0]} != null"}],
-                "mark": {"type": "rule", "strokeWidth": width, "opacity": see, "color": "@ink"},
-                "encoding": {
-                    **shared,
-                    "x": quantity(ends[0], **x),
-                    "x2": {"field": ends[1]},
-                },
-            }
-        )
+    layers = [bars, *_ranges(data, shared, x)]
     layers.append(
         {
-            "transform": [*only, {"calculate": label, "as": "label"}],
+            "transform": [FIRST, {"calculate": label, "as": "label"}],
             "mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 11, "fill": "@ink"},
             "encoding": {
                 **shared,
@@ -159,6 +148,26 @@ def _spec(view: View, data: Sequence[Spec], metric: str) -> Spec:
         {"calculate": _between("low", "high", metric), "as": "interval_text"},
     ]
     return chart_spec(data, transform=texts, encoding={}, layer=layers)
+
+
+def _ranges(data: Sequence[Spec], shared: Spec, x: Spec) -> list[Spec]:
+    """Returns the layers of the intervals and of the repeats' ranges, where there are any."""
+    layers: list[Spec] = []
+    for ends, width, see in ((("low", "high"), 5.0, 0.45), (("least", "most"), 1.2, 0.9)):
+        if all(row[ends[0]] is None for row in data):
+            continue
+        layers.append(
+            {
+                "transform": [FIRST, {"filter": f"datum.{ends[0]} != null"}],
+                "mark": {"type": "rule", "strokeWidth": width, "opacity": see, "color": "@ink"},
+                "encoding": {
+                    **shared,
+                    "x": quantity(ends[0], **x),
+                    "x2": {"field": ends[1]},
+                },
+            }
+        )
+    return layers
 
 
 def _label(value: str, metric: str) -> str:

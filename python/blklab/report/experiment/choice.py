@@ -57,25 +57,6 @@ def chooser(view: View, x: str | None, metric: str | None) -> Chooser:
     )
     if view.several and len(view.values(hue or across)) < 2:
         hue = ""
-    rows = []
-    for cell in view.order(view.cells):
-        row: dict[str, Any] = {"s": cell.series.name}
-        for label in labels:
-            value = cell.labels.get(label, "")
-            number = numeric(value) if label in view.axes or label in LOADS else None
-            row[names[label]] = value if number is None else number
-            row[f"{names[label]}t"] = value
-        for one in metrics:
-            found = cell.value(one)
-            if found is not None:
-                low, high = found.low, found.high
-                row[names[one]] = _digits(found.mean)
-                if low is not None and high is not None:
-                    row |= {
-                        f"{names[one]}l": _digits(max(0.0, low)),
-                        f"{names[one]}h": _digits(high),
-                    }
-        rows.append(row)
     fields: list[Mapping[str, Any]] = [
         {
             "name": names[label],
@@ -98,16 +79,7 @@ def chooser(view: View, x: str | None, metric: str | None) -> Chooser:
         }
         for one in metrics
     ]
-    filters = [
-        {
-            "name": names[label],
-            "title": label,
-            "values": view.values(label),
-            "chosen": "" if label in {across, hue} else view.values(label)[0],
-        }
-        for label in labels
-        if len(view.values(label)) > 1
-    ]
+    filters = _filters(view, names, {across, hue})
     if view.several:
         series = [one.name for one in view.series]
         filters.append({"name": "s", "title": "campaign", "values": series, "chosen": ""})
@@ -128,7 +100,52 @@ def chooser(view: View, x: str | None, metric: str | None) -> Chooser:
         "colour": names.get(hue, "s" if view.several else ""),
     }
     note = "Choose what stands across and up, what is coloured, and which cells are shown."
-    return Chooser("Any figure against any parameter", note, fields, filters, start, rows)
+    return Chooser(
+        "Any figure against any parameter",
+        note,
+        fields,
+        filters,
+        start,
+        _rows(view, names, metrics),
+    )
+
+
+def _filters(view: View, names: Mapping[str, str], used: set[str]) -> list[dict[str, Any]]:
+    """Returns a filter a label that varies; of those that are `used`, all cells are shown."""
+    return [
+        {
+            "name": names[label],
+            "title": label,
+            "values": view.values(label),
+            "chosen": "" if label in used else view.values(label)[0],
+        }
+        for label in view.labels
+        if len(view.values(label)) > 1
+    ]
+
+
+def _rows(view: View, names: Mapping[str, str], metrics: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns a row a cell: labels and figures by their fields' `names`."""
+    rows = []
+    for cell in view.order(view.cells):
+        row: dict[str, Any] = {"s": cell.series.name}
+        for label in view.labels:
+            value = cell.labels.get(label, "")
+            number = numeric(value) if label in view.axes or label in LOADS else None
+            row[names[label]] = value if number is None else number
+            row[f"{names[label]}t"] = value
+        for one in metrics:
+            found = cell.value(one)
+            if found is not None:
+                low, high = found.low, found.high
+                row[names[one]] = _digits(found.mean)
+                if low is not None and high is not None:
+                    row |= {
+                        f"{names[one]}l": _digits(max(0.0, low)),
+                        f"{names[one]}h": _digits(high),
+                    }
+        rows.append(row)
+    return rows
 
 
 def _digits(value: float) -> float:

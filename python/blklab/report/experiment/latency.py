@@ -144,9 +144,10 @@ def _table(view: View, cells: Sequence[Cell], line: str | None, way: str) -> Tab
     return Table("Percentiles", columns, body)
 
 
-def _histogram(
-    view: View, cells: Sequence[Cell], line: str | None, way: str, name: str, title: str
-) -> Chart | None:
+def _binned(
+    view: View, cells: Sequence[Cell], line: str | None, way: str
+) -> tuple[list[Spec], list[Cell]]:
+    """Returns a row a bin of each cell's latencies, and the cells that have any."""
     data: list[Spec] = []
     counted: list[Cell] = []
     for cell in cells:
@@ -169,6 +170,13 @@ def _histogram(
                     "series": cell.series.name,
                 }
             )
+    return data, counted
+
+
+def _histogram(
+    view: View, cells: Sequence[Cell], line: str | None, way: str, name: str, title: str
+) -> Chart | None:
+    data, counted = _binned(view, cells, line, way)
     if not data:
         return None
     x = log_durations(min(row["low"] for row in data), max(row["high"] for row in data), None)

@@ -18,6 +18,7 @@ from typing import Any
 
 from inside.points import Points, killed  # type: ignore[import-not-found]
 
+from blklab.md import unfinished
 from blklab.md.repair import journal
 from blklab.md.repair import plan as plans
 from blklab.md.repair.perform import Repair
@@ -66,7 +67,7 @@ def repaired(points: Points) -> bool:
 
 
 def resumed() -> bool:
-    return all(carried_out(journal.read(path), again=True) for path in journal.left(Roots()))
+    return all(carried_out(journal.read(path), again=True) for path in unfinished.left(Roots()))
 
 
 def lists(disk: str) -> str:
@@ -83,7 +84,7 @@ def seen(disks: list[str]) -> dict[str, Any]:
         "bitmap": (MD / "bitmap/location").read_text().strip(),
         "states": {one.name[4:]: (one / "state").read_text().strip() for one in sorted(found)},
         "lists": {disk[5:]: lists(disk) for disk in disks},
-        "unfinished": len(journal.left(Roots())),
+        "unfinished": len(unfinished.left(Roots())),
     }
 
 

@@ -36,13 +36,14 @@ def carried_out(task: "Task", *, again: bool = False, quietly: bool = False) -> 
 def resumed() -> None:
     """Goes on with every repair that was interrupted. Raises BlklabError if one cannot end."""
     from blklab.errors import BlklabError
+    from blklab.md import unfinished
     from blklab.md.repair import journal
     from blklab.md.repair.steps import Stop
     from blklab.system.roots import Roots
     from blklab.text import printable
 
     failed = []
-    left = journal.left(Roots())
+    left = unfinished.left(Roots())
     for path in left:
         try:
             task = journal.read(path)

@@ -1,0 +1,1 @@
+"""How good predictions are: published measurements and the lab beside the simulator."""
