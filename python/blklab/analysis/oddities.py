@@ -8,6 +8,7 @@ and noisy ones none over their noise.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
 from blklab.analysis.resampling import Sample, difference
@@ -93,13 +94,6 @@ class Outlier:
     median: float
 
 
-def median(values: Sequence[float]) -> float:
-    """Returns the median."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
 def stalls(values: Sequence[float], counts: Sequence[float]) -> list[Outlier]:
     """Returns the intervals of a series that fall out of it, the furthest first.
 
@@ -183,16 +177,13 @@ def course(ratios: Sequence[float]) -> float | None:
     count = len(ratios)
     if count < 8:
         return None
-    order = sorted(range(count), key=lambda at: ratios[at])
-    ranks = [0] * count
-    for rank, at in enumerate(order):
-        ranks[at] = rank
-    apart = sum((rank - at) ** 2 for at, rank in enumerate(ranks))
-    rho = 1 - 6 * apart / (count * (count**2 - 1))
-    # Under no correlation, rho has a variance of 1 / (n - 1).
-    if abs(rho) * math.sqrt(count - 1) < 3.29:
-        return None
     half = count // 2
     first, last = sum(ratios[:half]) / half, sum(ratios[-half:]) / half
     change = last / first - 1 if first else 0.0
-    return change if abs(change) >= 0.03 else None
+    if abs(change) < 0.03:
+        return None
+    from scipy.stats import spearmanr
+
+    rho = float(spearmanr(range(count), ratios).statistic)
+    # Under no correlation, rho has a variance of 1 / (n - 1).
+    return change if abs(rho) * math.sqrt(count - 1) >= 3.29 else None

@@ -7,18 +7,17 @@ contradicts them: then it is taken. Percentiles are as printed: whole numbers of
 Since 3.0 `KiB` are 1024 bytes and `kB` 1000; before, `KB` and `K` are 1024.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from blklab.errors import BlklabError
-from blklab.fio import latency, output, text_header
+from blklab.fio import latency, output
 from blklab.fio.latency import Latency
 from blklab.fio.output import Job, Way
-from blklab.fio.text_header import Header
 from blklab.fio.text_lines import NAME, Line, lines
-from blklab.fio.text_numbers import in_bytes, scaled, unit_of
 from blklab.text import printable
 
 MOST_JOBS: Final = 100_000
@@ -29,6 +28,12 @@ MIXED: Final = ("rw", "readwrite", "randrw")
 
 UNITS: Final = {"nsec": 1, "usec": 1000, "msec": 10**6}
 
+_HEADER: Final = re.compile(NAME + r": \(g=(?P<group>\d{1,9})\):\s{0,9}rw=(?P<rw>\w+),(?P<rest>.*)")
+_SIZES: Final = re.compile(
+    r"(?P<low>[\d.]{1,20})(?P<low_unit>[kKMG]?)(?:i?B)?-(?P<high>[\d.]{1,20})(?P<high_unit>[kKMG]?)"
+)
+_SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{0,9})?) ?([kKMGTP]?)(i?)([Bb]?)")
+_SCALES: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 _JOB: Final = re.compile(
     NAME + r": \(groupid=(?P<group>\d{1,9}),\s{0,9}jobs=(?P<jobs>\d{1,9})\)"
     r"(?::\s{0,9}err=\s{0,9}(?P<error>\d{1,9})(?P<why>[^)]{0,300}\))?)?"
@@ -61,6 +66,19 @@ _ISSUED: Final = re.compile(
 _STARTING: Final = re.compile(r"(\d{1,9}) (?:process|thread)")
 _DISK: Final = re.compile(r"([^\s:,]{1,100}): (.*)")
 _PAIR: Final = re.compile(r"\b(\w{2,20})=\s{0,9}(\d{1,18}(?:\.\d{1,9})?)(?:/(\d{1,18}))?")
+
+
+@dataclass
+class Header:
+    """What a job was asked for, as far as fio prints it."""
+
+    name: str
+    group: int
+    options: dict[str, str]
+    """In the words and the form of `job options` in fio's JSON."""
+
+    sizes: tuple[int | None, int | None]
+    """Bytes of a read, of a write; None if they differ."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +189,7 @@ class _Reader:
 
     def _read_header(self, line: Line) -> None:
         self._next(line, headers=True)
-        header = text_header.read(line.text)
+        header = _header(line.text)
         if header is None:
             raise self._wrong(line, "a job's rw=…, bs=…, iodepth=…")
         if header not in self._headers and len(self._headers) < MOST_JOBS:
@@ -222,11 +240,11 @@ class _Reader:
             )
         kilo = 1024 if old else 1000
         self._way = _Way(
-            scaled(match["iops"]),
-            unit_of(match["iops"]),
-            in_bytes(match["io"], kilo),
-            unit_of(match["io"], kilo),
-            in_bytes(match["bw"], kilo),
+            _scaled(match["iops"]),
+            _unit_of(match["iops"]),
+            _in_bytes(match["io"], kilo),
+            _unit_of(match["io"], kilo),
+            _in_bytes(match["bw"], kilo),
             int(match["runtime"]),
         )
         self._table = None
@@ -240,7 +258,7 @@ class _Reader:
                 raise self._wrong(line, "min, max, avg and stdev")
             unit = UNITS[match["unit"]]
             keys = ("min", "max", "mean", "stddev")
-            self._way.times = [scaled(match[key]) * unit for key in keys]
+            self._way.times = [_scaled(match[key]) * unit for key in keys]
 
     def _read_percentiles(self, line: Line) -> None:
         match = _TABLE.match(line.text)
@@ -296,7 +314,7 @@ class _Reader:
     def _cut(self, *, last: bool) -> str | None:
         """Returns what is missing of a run whose text was cut off, None of a whole one."""
         for job in self._jobs:
-            header = text_header.of(self._headers, job.name, job.group)
+            header = _header_of(self._headers, job.name, job.group)
             mixed = header is not None and header.options["rw"] in MIXED
             for at, way in enumerate(output.WAYS):
                 due = job.issued[at] > 0 if job.issued else mixed
@@ -334,7 +352,7 @@ class _Reader:
         self.runs.append(Run(self._line, jobs, document, self._failed))
 
     def _made(self, job: _Job) -> Job:
-        header = text_header.of(self._headers, job.name, job.group)
+        header = _header_of(self._headers, job.name, job.group)
         options = dict(header.options) if header else {}
         clones = [one for one in self._jobs if (one.name, one.group) == (job.name, job.group)]
         options["numjobs"] = str(sum(clone.jobs for clone in clones))
@@ -397,3 +415,72 @@ def read(text: str) -> list[Run]:
             raise BlklabError(where + said) from None
     reader.close(last=True)
     return reader.runs
+
+
+def _header(text: str) -> Header | None:
+    """Returns what the line before a job says, None of a broken one. Raises BlklabError."""
+    match = _HEADER.match(text)
+    if match is None:
+        return None
+    options = {"rw": match["rw"]}
+    ranges = [
+        (_in_bytes(size["low"] + size["low_unit"]), _in_bytes(size["high"] + size["high_unit"]))
+        for size in _SIZES.finditer(match["rest"].partition(", ioengine")[0])
+    ][:2]
+    if ranges:
+        key, texts = "bs", [str(low) for low, _ in ranges]
+        if any(low != high for low, high in ranges):
+            key, texts = "bsrange", [f"{low}-{high}" for low, high in ranges]
+        options[key] = ",".join(dict.fromkeys(texts))
+    for word in ("ioengine", "iodepth"):
+        if found := re.search(rf"\b{word}=([\w.-]{{1,60}})", match["rest"]):
+            options[word] = found[1]
+    options.setdefault("iodepth", "1")
+    sizes = [low if low == high else None for low, high in ranges] or [None]
+    return Header(printable(match["name"]), int(match["group"]), options, (sizes[0], sizes[-1]))
+
+
+def _header_of(headers: Sequence[Header], name: str, group: int) -> Header | None:
+    """Returns the header of a job: its own, else one that something was printed before."""
+    same = [header for header in headers if header.group == group]
+    named = [header for header in same if header.name == name]
+    ending = [header for header in same if header.name.endswith(name)]
+    found = named or ending
+    return found[0] if found else None
+
+
+# Numbers as fio's num2str (lib/num2str.c) prints them. Every function raises BlklabError.
+
+
+def _scaled(text: str) -> float:
+    """Returns a number that may end with k, M or G, powers of 1000."""
+    bare = text.rstrip("kKMG")
+    return _float(bare) * _SCALES[text[len(bare) :][:1].lower()]
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise BlklabError(f"found {text[:20]!r}, a number is expected") from None
+
+
+def _in_bytes(text: str, kilo: int = 1024) -> int:
+    """Returns a size in bytes: `4K`, `4096B`, `7078MiB`; `kilo` is what K is without an i."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise BlklabError(f"found {printable(text[:20])!r}, a size is expected")
+    power = " kmgtp".index(match[2].lower() or " ")
+    scale = math.pow(1024 if match[3] else kilo, power)
+    return round(float(match[1]) * scale / (8 if match[4] == "b" else 1))
+
+
+def _unit_of(text: str, kilo: int = 1024) -> float:
+    """Returns the unit of a printed number, in what it counts: 2^20 of `7078MiB`, 1000 of `30.2k`.
+
+    fio's num2str (lib/num2str.c) loses a carry, so that 11.99 is printed as 11.0: nothing less
+    than a unit is a contradiction.
+    """
+    suffix = text.lstrip("0123456789. ")
+    sized = "b" in suffix.lower() or "i" in suffix
+    return float(_in_bytes("1" + suffix, kilo)) if sized else _scaled("1" + suffix)

@@ -7,9 +7,9 @@ most. All charts of a page together have a fixed number of points; the store kee
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Final
 
-from blklab.analysis.oddities import median
 from blklab.analysis.samples import over_time
 from blklab.report import words
 from blklab.report.charts.base import Chart, Spec, chart_spec, log_ticks, quantity, tip, zoom

@@ -1,10 +1,10 @@
 """The result in a few sentences: who is fastest, by how much, how sure; what was predicted."""
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import Final
 
 from blklab.analysis.metrics import METRICS, scale
-from blklab.analysis.oddities import median
 from blklab.analysis.resampling import Difference, difference
 from blklab.report import words
 from blklab.report.comparison import change, figure, interval
