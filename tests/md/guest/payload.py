@@ -29,6 +29,8 @@ BYTES: Final = 256 << 20
 LAUNCH: Final = """\
 import runpy, sys
 sys.path.insert(0, "/run/python/packages")
+from blklab.md.repair import writes
+writes.PYTHON = tuple(sys.argv.pop(1).split())
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
 
@@ -36,7 +38,7 @@ runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 def command(module: str) -> list[str]:
     """Returns the command that runs a module in a guest: with the host's libraries, not its own."""
     python = [f"{MOUNTED}/loader", "--library-path", f"{MOUNTED}/libraries", f"{MOUNTED}/python"]
-    return [*python, "-c", LAUNCH, module]
+    return [*python, "-c", LAUNCH, " ".join(python), module]
 
 
 def make(folder: Path) -> Path:

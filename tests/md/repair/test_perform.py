@@ -1,20 +1,22 @@
 """Steps are done, and only what is then seen is believed: on a model of md that lies at will."""
 
+# ruff: noqa: ARG002  # the model is of one array
+
 import os
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from blklab.cli import signals
 from blklab.errors import BlklabError
-from blklab.md import inventory, unfinished
+from blklab.md import unfinished
 from blklab.md.model import Software
-from blklab.md.repair import journal, perform, steps
+from blklab.md.repair import journal, steps
 from blklab.md.repair.mdadm import Said
+from blklab.md.repair.operations import MachineOps
 from blklab.md.repair.perform import Failed, Repair
 from blklab.md.repair.state import Lists, State, Where
 from blklab.md.repair.task import Task
@@ -22,20 +24,66 @@ from blklab.system.roots import Roots
 from tests.md.repair.test_decide import changed, state_of, task_of
 
 
-class Model:
-    """An array of two disks, and an mdadm that does to it what it would."""
+class Model(MachineOps):
+    """An array of two disks, and an mdadm that does to it what it would. Time flies."""
 
-    def __init__(self, roots: Roots) -> None:
-        self.roots = roots
+    def __init__(self, roots: Roots, node: Path) -> None:
+        super().__init__(roots)
+        self.directory = node
         self.state = state_of(task_of())
         self.ran: list[str] = []
         self.lies: set[str] = set()
         """Options with which mdadm says that all went well, and does nothing."""
-        self.refused: list[str] = []
+        self.refuses: list[str] = []
+        self.lists: list[str] = []
+        """Members that are found to have one in the end."""
+        self.marks: bool | None = None
+        """Whether bits can be set; None: the array has no file for it."""
+        self.marked = 0
         self.before: Callable[[str], None] = lambda _: None
+        self.writing: Callable[[Task], None] = lambda _: None
+        self.wrote: Callable[[Task], None] = lambda _: None
         self.known = Software(kernel=(6, 1), mdadm=(4, 2), lists_off=True, config="", checked_by="")
+        self.now = 0.0
 
-    def run(self, *words: str) -> Said:
+    def node(self, task: Task) -> Path:
+        return self.directory
+
+    def array(self, task: Task) -> str:
+        return "/dev/md0"
+
+    def observe(self, task: Task) -> State:
+        return self.state
+
+    def refused(self, task: Task) -> Iterator[str]:
+        yield from self.refuses
+
+    def with_lists(self, task: Task) -> list[str]:
+        return self.lists
+
+    def device_at(self, path: str, task: Task) -> str | None:
+        return None
+
+    def software(self) -> Software:
+        return self.known
+
+    def mark_all(self, task: Task) -> bool:
+        self.marked += 1
+        return super().mark_all(task) if self.marks is None else self.marks
+
+    def write(self, task: Task) -> None:
+        self.writing(task)
+        super().write(task)
+        self.wrote(task)
+
+    def clock(self) -> float:
+        self.now += 7
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        pass
+
+    def mdadm(self, *words: str) -> Said:
         line = " ".join(words)
         self.ran.append(line)
         self.before(line)
@@ -61,36 +109,19 @@ class Model:
         return Said(0, ())
 
     def goes_on(self, path: Path) -> steps.Done | steps.Stop:
-        repair = Repair(journal.read(path), self.roots, lambda *_: None, lambda _: None)
+        repair = Repair(journal.read(path), self, lambda *_: None, lambda _: None)
         return repair.run(again=True)
 
     def repair(self, **task: object) -> steps.Done | steps.Stop:
         wanted = replace(task_of(), **task)  # type: ignore[arg-type]
-        return Repair(wanted, self.roots, lambda *_: None, lambda _: None).run()
+        return Repair(wanted, self, lambda *_: None, lambda _: None).run()
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
-    made = Model(Roots(state=tmp_path / "state"))
-
-    def observe(_task: Task, _roots: Roots) -> State:
-        return made.state
-
-    monkeypatch.setattr(perform, "observe", observe)
+def model(tmp_path: Path) -> Model:
     node = tmp_path / "md0"
     (node / "md").mkdir(parents=True)
-    monkeypatch.setattr(perform, "node_of", lambda *_: node)
-    monkeypatch.setattr(perform, "refusals", lambda *_: made.refused)
-    monkeypatch.setattr(inventory, "array", lambda *_: SimpleNamespace(path="/dev/md0"))
-    monkeypatch.setattr(perform, "with_lists", lambda *_: [])
-    monkeypatch.setattr(perform, "device_at", lambda *_: None)
-    monkeypatch.setattr(perform, "software", lambda _: made.known)
-    monkeypatch.setattr("blklab.md.repair.mdadm.run", made.run)
-    # Time flies, so that nothing is waited for.
-    monkeypatch.setattr("time.sleep", lambda _: None)
-    ticks = iter(range(0, 10_000_000, 7))
-    monkeypatch.setattr("time.monotonic", lambda: float(next(ticks)))
-    yield made
+    return Model(Roots(state=tmp_path / "state"), node)
 
 
 def test_all_goes_well(model: Model) -> None:
@@ -108,7 +139,7 @@ def test_all_goes_well(model: Model) -> None:
 
 def test_steps_are_told_before_they_are_done(model: Model) -> None:
     told: list[tuple[steps.Step, str]] = []
-    Repair(task_of(), model.roots, lambda *step: told.append(step), lambda _: None).run()
+    Repair(task_of(), model, lambda *step: told.append(step), lambda _: None).run()
     assert [words.removeprefix("mdadm ") for _, words in told if words] == model.ran
 
 
@@ -156,10 +187,7 @@ def test_but_not_where_that_would_spoil_it(model: Model) -> None:
     (path,) = unfinished.left(model.roots)
     assert journal.read(path).taken == "device0"
     model.lies = set()
-    assert (
-        Repair(journal.read(path), model.roots, lambda *_: None, lambda _: None).run()
-        == steps.Done()
-    )
+    assert Repair(journal.read(path), model, lambda *_: None, lambda _: None).run() == steps.Done()
     assert unfinished.left(model.roots) == []
 
 
@@ -175,16 +203,8 @@ def test_a_bitmap_that_somebody_took_away(model: Model) -> None:
     assert not any("--add " in line for line in model.ran)
 
 
-def test_entries_that_come_up_while_a_member_is_taken_out(
-    model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    marked: list[bool] = []
-
-    def marks(_repair: Repair) -> bool:
-        marked.append(True)
-        return True
-
-    monkeypatch.setattr(Repair, "_mark_all", marks)
+def test_entries_that_come_up_while_a_member_is_taken_out(model: Model) -> None:
+    model.marks = True
 
     def written(line: str) -> None:
         if "--fail" in line:
@@ -193,13 +213,13 @@ def test_entries_that_come_up_while_a_member_is_taken_out(
     model.before = written
     outcome = model.repair()
     assert isinstance(outcome, steps.Stop)
-    assert marked == [True]
+    assert model.marked == 1
     assert model.ran[2] == "/dev/md0 --re-add /dev/sd0"
     assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
 
 
-def test_bits_that_cannot_be_set(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Repair, "_mark_all", lambda _: False)
+def test_bits_that_cannot_be_set(model: Model) -> None:
+    model.marks = False
 
     def written(line: str) -> None:
         if "--fail" in line:
@@ -211,15 +231,12 @@ def test_bits_that_cannot_be_set(model: Model, monkeypatch: pytest.MonkeyPatch) 
     assert model.ran[2] == "/dev/md0 --add /dev/sd0"
 
 
-def test_a_full_disk_keeps_no_member_out(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = journal.write
-
-    def full(task: Task, roots: Roots) -> None:
+def test_a_full_disk_keeps_no_member_out(model: Model) -> None:
+    def full(_task: Task) -> None:
         if model.state.degraded:
             raise BlklabError("No space left on device")
-        write(task, roots)
 
-    monkeypatch.setattr(journal, "write", full)
+    model.writing = full
     assert model.repair() == steps.Done()
 
 
@@ -236,21 +253,16 @@ def test_signals_wait_until_the_member_is_back(model: Model, number: int) -> Non
     assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
     (path,) = unfinished.left(model.roots)
     model.before = lambda _: None
-    assert (
-        Repair(journal.read(path), model.roots, lambda *_: None, lambda _: None).run()
-        == steps.Done()
-    )
+    assert Repair(journal.read(path), model, lambda *_: None, lambda _: None).run() == steps.Done()
 
 
-def test_a_list_that_is_left_is_not_said_to_be_gone(
-    model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(perform, "with_lists", lambda *_: ["/dev/sd9"])
+def test_a_list_that_is_left_is_not_said_to_be_gone(model: Model) -> None:
+    model.lists = ["/dev/sd9"]
     assert model.repair() == steps.Stop("/dev/sd9 has a bad-block list, or cannot be read")
 
 
 def test_what_refuses_is_asked_again_before_a_member_is_taken(model: Model) -> None:
-    model.refused = ["sd1 is 9 events behind"]
+    model.refuses = ["sd1 is 9 events behind"]
     with pytest.raises(Failed, match="sd1 is 9 events behind"):
         model.repair()
     assert model.ran == []
@@ -260,7 +272,7 @@ def test_what_refuses_is_asked_again_before_a_member_is_taken(model: Model) -> N
 def test_what_was_added_and_set_aside_is_given_back(model: Model) -> None:
     def refused(line: str) -> None:
         if "--remove /dev/sd9" in line:
-            model.refused = ["changed meanwhile"]
+            model.refuses = ["changed meanwhile"]
             model.state = replace(model.state, spares={}, set_aside={"spare": "/dev/sd9"})
         if "--add /dev/sd9" in line:
             model.state = replace(model.state, set_aside={})
@@ -278,17 +290,12 @@ def test_what_was_added_and_set_aside_is_given_back(model: Model) -> None:
     assert unfinished.left(model.roots) == []
 
 
-def test_somebody_fails_between_the_look_and_the_step(
-    model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write = journal.write
-
-    def failing(task: Task, roots: Roots) -> None:
-        write(task, roots)
+def test_somebody_fails_between_the_look_and_the_step(model: Model) -> None:
+    def failing(task: Task) -> None:
         if task.taken:
             model.state = changed(model.state, 1, where=Where.FAULTY)
 
-    monkeypatch.setattr(journal, "write", failing)
+    model.wrote = failing
     outcome = model.repair()
     assert isinstance(outcome, steps.Stop)
     assert "is faulty, and not because of us" in outcome.reason
@@ -301,7 +308,7 @@ def test_nobody_listens_any_more(model: Model) -> None:
             raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        Repair(task_of(), model.roots, tell, lambda _: None).run()
+        Repair(task_of(), model, tell, lambda _: None).run()
     # The member is back first.
     assert [line.split()[1] for line in model.ran] == ["--fail", "--remove", "--re-add"]
     assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
@@ -316,7 +323,7 @@ def test_writes_that_a_dead_one_held_back_go_on_first(
     (md / "suspend_hi").write_text("9")
     model.state = replace(state_of(task_of("raid5", 3, 2)), mode="inactive")
     # An array that was not started has no such file to be written, and says so itself.
-    repair = Repair(task_of("raid5", 3, 2), model.roots, lambda *_: None, lambda _: None)
+    repair = Repair(task_of("raid5", 3, 2), model, lambda *_: None, lambda _: None)
     outcome = repair.run()
     assert isinstance(outcome, steps.Stop)
     assert "the array is inactive: start it" in outcome.reason

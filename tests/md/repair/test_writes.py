@@ -44,8 +44,9 @@ def test_held_and_released(md: Path) -> None:
 def test_the_guard_is_killed(md: Path) -> None:
     one = Writes(md)
     one.hold()
-    os.kill(one._guard, signal.SIGKILL)
-    os.waitid(os.P_PID, one._guard, os.WEXITED | os.WNOWAIT)
+    assert one._guard is not None
+    os.kill(one._guard.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, one._guard.pid, os.WEXITED | os.WNOWAIT)
     assert held(md)
     one.release()
     assert not held(md)
@@ -58,6 +59,31 @@ def test_we_are_killed(md: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     until(False, md)
+
+
+def test_writes_do_not_wait_without_a_guard(md: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writes, "PYTHON", ("/bin/false",))
+    with pytest.raises(BlklabError, match="cannot be held back: /bin/false does not run"):
+        Writes(md).hold()
+    assert (md / "suspend_hi").read_text() == "0"
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_the_guard_is_deaf_to_signals_and_in_memory(md: Path) -> None:
+    one = Writes(md)
+    one.hold()
+    assert one._guard is not None
+    words = dict(
+        line.split(":\t")
+        for line in Path(f"/proc/{one._guard.pid}/status").read_text().splitlines()
+    )
+    one.release()
+    assert words["Name"] == "md-go-on"
+    assert all(int(words["SigBlk"], 16) >> (number - 1) & 1 for number in (1, 2, 3, 15))
+    may_lock = int(words["CapEff"], 16) >> 14 & 1  # CAP_IPC_LOCK
+    if may_lock:
+        assert int(words["VmLck"].split()[0]) > 0
 
 
 def test_it_takes_too_long(md: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """Does the steps of a repair, and looks after each whether it is so."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -8,28 +7,16 @@ from pathlib import Path
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.md import inventory, unfinished
 from blklab.md.audit.host import is_of_the_pair
 from blklab.md.members import number
 from blklab.md.model import PARITIES
 from blklab.md.repair import journal, mdadm, steps, writes
 from blklab.md.repair.decide import STOPPED, decide
-from blklab.md.repair.obstacles import busy_neighbour
-from blklab.md.repair.refusals import refusals
+from blklab.md.repair.operations import ArrayOps
 from blklab.md.repair.shield import Shield
-from blklab.md.repair.state import (
-    Lists,
-    State,
-    Where,
-    device_at,
-    node_of,
-    observe,
-    spare_at,
-    with_lists,
-)
+from blklab.md.repair.state import Lists, State, Where
 from blklab.md.repair.task import Task
-from blklab.md.software import software
-from blklab.system.roots import Roots, text
+from blklab.system.roots import text
 
 PATIENCE: Final = 60.0
 """Seconds that md may take for what it does at once: a member that is busy is removed later."""
@@ -64,10 +51,10 @@ class Repair:
     """The repair of one array."""
 
     def __init__(
-        self, task: Task, roots: Roots, tell: Tell, progress: Callable[[Progress], object]
+        self, task: Task, ops: ArrayOps, tell: Tell, progress: Callable[[Progress], object]
     ) -> None:
         self.task = task
-        self._roots = roots
+        self._ops = ops
         self._tell = tell
         self._progress = progress
         self._shield = Shield()
@@ -86,14 +73,14 @@ class Repair:
         if a step does not do what it is for; the array is then as told, and the journal is kept if
         anything is left to be undone.
         """
-        md = node_of(self.task.uuid, self._roots) / "md"
+        md = self._ops.node(self.task) / "md"
         with journal.held(md), self._shield:
             if self.task.level in PARITIES and (text(md / "array_state") or "") not in STOPPED:
                 writes.go_on(md)  # whoever held them back is no more
             if again:
-                self.task = journal.read(unfinished.path_of(self.task.uuid, self._roots))
+                self.task = self._ops.written(self.task)
             else:
-                journal.write(self.task, self._roots)
+                self._ops.write(self.task)
             try:
                 return self._steps()
             except BlklabError:
@@ -116,7 +103,7 @@ class Repair:
         step = decide(self._settled(), self.task)
         if isinstance(step, steps.Stop):
             # Between two of md's moments things look worse than they are.
-            time.sleep(1.0)
+            self._ops.sleep(1.0)
             step = decide(self._settled(), self.task)
         return step
 
@@ -125,14 +112,14 @@ class Repair:
         state = self._look()
         if self.task.taken and state.seat(self.task.taken).where is Where.IN_SYNC:
             self._release()
-            self._parallel(node_of(self.task.uuid, self._roots) / "md", False)
+            self._parallel(self._ops.node(self.task) / "md", False)
             self._note(taken="", returned=False, suspect=False)
             self._shield.down()
             self._say()
         return state
 
     def _hold(self) -> None:
-        self._writes = writes.Writes(node_of(self.task.uuid, self._roots) / "md")
+        self._writes = writes.Writes(self._ops.node(self.task) / "md")
         self._writes.hold()
 
     def _release(self) -> None:
@@ -156,14 +143,11 @@ class Repair:
             raise self._deaf
 
     def _look(self) -> State:
-        state = observe(self.task, self._roots)
+        state = self._ops.observe(self.task)
         for seat in state.seats:
             self.task = self.task.found_at(seat.device, seat.path)
-        self.task = replace(self.task, array=self._array())
+        self.task = replace(self.task, array=self._ops.array(self.task))
         return state
-
-    def _array(self) -> str:
-        return str(self._roots.dev / node_of(self.task.uuid, self._roots).name)
 
     def _note(self, **now: object) -> None:
         """Writes down what has been done. A full disk does not keep a member from coming back."""
@@ -171,7 +155,7 @@ class Repair:
         if self._writes is not None:
             return  # it might wait for itself
         try:
-            journal.write(self.task, self._roots)
+            self._ops.write(self.task)
         except BlklabError:
             if not self.task.taken:
                 raise
@@ -190,7 +174,7 @@ class Repair:
     def _done(self, step: steps.Step, words: list[str]) -> None:
         match step:
             case steps.SetAside(device, path):
-                spare = spare_at(device, path, self.task, self._roots)
+                spare = self._ops.spare_at(device, path, self.task)
                 others = tuple(one for one in self.task.spares if one.device != device)
                 self._note(spares=(*others, spare))
                 self._mdadm(words, lambda state: device in state.set_aside, f"{path} is still in")
@@ -223,22 +207,21 @@ class Repair:
         before: Callable[[], object] = lambda: None,
     ) -> None:
         """Runs mdadm until what it is for holds. Raises Failed if it never does."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = self._ops.clock() + PATIENCE
         while True:
             before()
-            said = mdadm.run(*words)
+            said = self._ops.mdadm(*words)
             if holds(self._look()):
                 return
-            if time.monotonic() > deadline:
+            if self._ops.clock() > deadline:
                 raise Failed(f"{otherwise} after {mdadm.shown(words)}, which said: {said.last}")
-            time.sleep(POLL)
+            self._ops.sleep(POLL)
 
     def _take(self, device: str, path: str, words: list[str]) -> None:
-        array = inventory.array(node_of(self.task.uuid, self._roots), self._roots)
-        for reason in refusals(array, software(self._roots), self._roots):
-            raise Failed(f"{array.path}: {reason}")
+        for reason in self._ops.refused(self.task):
+            raise Failed(reason)
         taken = replace(self.task, taken=device, returned=False)
-        journal.write(taken, self._roots)
+        self._ops.write(taken)
         if self.task.level in PARITIES:
             self._hold()
         # What was in flight is written, or has failed somebody.
@@ -255,7 +238,7 @@ class Repair:
             if (seat.lists is Lists.ENTRIES or seat.erring) and not self.task.suspect:
                 self._note(suspect=True)
             if not Path(path).exists():  # unplugged: mdadm has no name for it
-                node = node_of(self.task.uuid, self._roots) / "md" / f"dev-{Path(path).name}"
+                node = self._ops.node(self.task) / "md" / f"dev-{Path(path).name}"
                 with suppress(OSError):
                     (node / "state").write_text("remove")
 
@@ -265,10 +248,10 @@ class Repair:
 
     def _re_add(self, device: str, path: str, words: list[str]) -> None:
         """Has a member come back, by what is least: a re-add, one as it was, or as a new disk."""
-        again = not self.task.suspect or self._mark_all()
+        again = not self.task.suspect or self._ops.mark_all(self.task)
         said = mdadm.Said(0, ())
         for attempt in self._ways(path, words, again=again):
-            said = mdadm.run(*attempt)
+            said = self._ops.mdadm(*attempt)
             if self._came_back(device, path):
                 self._note(returned=True, tried=self.task.tried | {device})
                 return
@@ -292,16 +275,16 @@ class Repair:
         others = [seat for seat in state.seats if seat.device != self.task.taken]
         bad = any(seat.lists is Lists.ENTRIES for seat in others)
         may = state.degraded and state.sync == "idle" and not bad
-        if may and not is_of_the_pair(software(self._roots)):
+        if may and not is_of_the_pair(self._ops.software()):
             yield steps.adding(array, path)
 
     def _came_back(self, device: str, path: str) -> bool:
         """Tells whether a member is in the array again, under whichever UUID."""
-        time.sleep(POLL)
+        self._ops.sleep(POLL)
         state = self._look()
         if state.seat(device).where in {Where.REBUILDING, Where.IN_SYNC}:
             return True
-        found = device_at(Path(path), self.task.uuid, self._roots)
+        found = self._ops.device_at(path, self.task)
         if found is None:
             return False
         seats = tuple(
@@ -311,28 +294,14 @@ class Repair:
         self.task = replace(self.task, seats=seats, taken=taken)
         return True
 
-    def _mark_all(self) -> bool:
-        """Has all of a member written anew when it is re-added: every bit of the bitmap is set.
-
-        Tells whether they are. drivers/md/md.c, `bitmap_store`: others are passed over.
-        """
-        md = node_of(self.task.uuid, self._roots) / "md"
-        sectors = (number(text(md / "component_size")) or 0) * 2 * max(1, self.task.raid_disks)
-        chunk = number(text(md / "bitmap/chunksize")) or 0
-        try:
-            (md / "bitmap_set_bits").write_text(f"0-{sectors * 512 // chunk}")
-        except (OSError, ZeroDivisionError):
-            return False
-        return True
-
     def _wait(self, path: str) -> None:
         """Waits until md is done; Ctrl-C may come: md goes on by itself."""
         if self._writes is None:
             self._shield.down()
-        md = node_of(self.task.uuid, self._roots) / "md"
-        worked = looked = time.monotonic()
+        md = self._ops.node(self.task) / "md"
+        worked = looked = self._ops.clock()
         while True:
-            now = time.monotonic()
+            now = self._ops.clock()
             idle = (text(md / "sync_action") or "idle") in {"idle", "frozen"}
             if idle or now - looked > SELDOM:
                 looked = now
@@ -341,7 +310,7 @@ class Repair:
             if self._writes is not None and self._writes.long:
                 self._release()
                 self._shield.down()
-            neighbour = busy_neighbour(md.parent, self._roots)
+            neighbour = self._ops.busy_neighbour(self.task)
             if not idle or (neighbour and not self.task.taken):
                 worked = now
             elif now - worked > STALLED:
@@ -349,7 +318,7 @@ class Repair:
                 raise Failed(f"{who} is not rebuilt: md does nothing (see dmesg, /proc/mdstat)")
             if self._writes is None:
                 self._progress_of(md, neighbour)
-            time.sleep(POLL)
+            self._ops.sleep(POLL)
 
     def _progress_of(self, md: Path, neighbour: str) -> None:
         completed = text(md / "sync_completed") or ""
@@ -372,9 +341,9 @@ class Repair:
         """Gives back what is not the array's any more: spares first, for they help."""
         state = self._look()
         for path in state.set_aside.values():
-            mdadm.run(*steps.adding(self.task.array, path))
+            self._ops.mdadm(*steps.adding(self.task.array, path))
         if state.bitmap and self.task.bitmap_added and not state.degraded and state.sync == "idle":
-            mdadm.run(*steps.command(steps.DropBitmap(), self.task.array))
+            self._ops.mdadm(*steps.command(steps.DropBitmap(), self.task.array))
         self._forget()
 
     def _forget(self) -> None:
@@ -385,12 +354,12 @@ class Repair:
         out = taken and state.degraded
         added = self.task.bitmap_added and state.bitmap
         if not (out or added or state.set_aside):
-            journal.remove(self.task, self._roots)
+            self._ops.remove(self.task)
 
     def _ended(self, step: steps.Done | steps.Stop) -> steps.Done | steps.Stop:
         """Looks a last time, and believes no more than that."""
         self._forget()
-        having = with_lists(self.task.uuid, self._roots)
+        having = self._ops.with_lists(self.task)
         if having and isinstance(step, steps.Done):
             return steps.Stop(f"{', '.join(having)} has a bad-block list, or cannot be read")
         return step

@@ -6,12 +6,13 @@ clean starts. So writes wait, and reads go on: `suspend_lo` and `suspend_hi` (Do
 admin-guide/md.rst; drivers/md/md.c, `is_suspended`), by which mdadm itself reshapes.
 """
 
+import errno
 import os
-import select
 import signal
 import socket
+import subprocess
+import sys
 import time
-import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,14 @@ MOST: Final = 10.0
 CLEAN: Final = 2.0
 """Seconds that an array without writes may take to be clean: md's safe_mode_delay is 0.2."""
 
+STARTS: Final = 60.0
+"""Seconds that the guard may take to start; nothing waits for it yet."""
+
+PYTHON: tuple[str, ...] = (sys.executable,)
+"""The command that runs a Python program."""
+
+GUARD: Final = Path(__file__).with_name("guard.py")
+
 ALL: Final = b"%d" % ((1 << 63) - 1)
 
 
@@ -37,8 +46,8 @@ class Writes:
     def __init__(self, md: Path) -> None:
         """`md` is the array's directory in sysfs, `/sys/block/md0/md`."""
         self._md = md
-        self._guard = 0
-        self._tell = -1
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._tell: socket.socket | None = None
         self._since = 0.0
 
     @property
@@ -49,13 +58,12 @@ class Writes:
     def hold(self) -> None:
         """Has writes wait, until all that came before are on the disks and the array is clean.
 
-        A process of its own lets them go on if this one dies, or takes too long. Raises BlklabError
-        if the array does not get clean.
+        A program of its own (`guard`) lets them go on if this one dies, or takes too long. Raises
+        BlklabError if the array does not get clean.
         """
         try:
             high = os.open(self._md / "suspend_hi", os.O_WRONLY | os.O_CLOEXEC)
             try:
-                self._since = time.monotonic()
                 self._begin_guard(high)
                 (self._md / "suspend_lo").write_text("0")
                 os.write(high, ALL)
@@ -63,7 +71,9 @@ class Writes:
                 os.close(high)
         except OSError as error:
             self.release()
-            raise BlklabError(f"{self._md}: writes cannot be held back: {error.strerror}") from None
+            raise BlklabError(
+                f"{self._md}: writes cannot be held back: {error.strerror or error}"
+            ) from None
         until = time.monotonic() + CLEAN
         while text(self._md / "array_state") != "clean":
             if time.monotonic() > until:
@@ -76,26 +86,38 @@ class Writes:
     def release(self) -> None:
         """Has writes go on, whatever became of the guard. Raises BlklabError if they do not."""
         go_on(self._md)
-        if self._guard:
-            guard, self._guard = self._guard, 0
-            os.close(self._tell)
-            os.waitpid(guard, 0)
+        if self._tell is not None:
+            self._tell.close()
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.wait()
+            self._guard = None
 
     def _begin_guard(self, high: int) -> None:
+        """Starts the guard and waits until nothing needs to be read for it any more."""
         ours, theirs = socket.socketpair()
+        numbers = [theirs.fileno(), high]
+        # It inherits the mask: no signal ends it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            with warnings.catch_warnings():
-                # That there are threads is no harm: what the child does takes no locks.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                self._guard = os.fork()
-            if not self._guard:
-                _guarded(theirs.fileno(), high)
-            ours.recv(1)  # it is ready
+            self._guard = subprocess.Popen(
+                [*PYTHON, "-I", "-S", str(GUARD), *map(str, numbers), str(MOST)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+                pass_fds=numbers,
+            )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
-        self._tell = ours.detach()
+            self._tell = ours
+        ours.settimeout(STARTS)
+        ready = ours.recv(64)
+        if not ready:
+            raise OSError(errno.ECHILD, f"{PYTHON[0]} does not run {GUARD}")
+        self._since = float(ready)
 
 
 def go_on(md: Path) -> None:
@@ -106,21 +128,3 @@ def go_on(md: Path) -> None:
         raise BlklabError(
             f"{md}/suspend_hi: {error.strerror}: writes may be waiting: echo 0 > {md}/suspend_hi"
         ) from None
-
-
-def _guarded(listening: int, high: int) -> None:
-    """Waits for the other end to be closed, by whatever, and lets writes go on."""
-    try:
-        os.setsid()
-        # What else is open would stay so: locks, pipes. By another name `killall` misses it.
-        lower, upper = sorted((listening, high))
-        os.closerange(0, lower)
-        os.closerange(lower + 1, upper)
-        os.closerange(upper + 1, os.sysconf("SC_OPEN_MAX"))
-        with suppress(OSError):
-            Path("/proc/self/comm").write_text("md-go-on")
-        os.write(listening, b"!")
-        select.select([listening], [], [], MOST)
-        os.pwrite(high, b"0", 0)
-    finally:
-        os._exit(0)

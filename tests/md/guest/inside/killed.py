@@ -21,6 +21,7 @@ from inside.points import Points, killed  # type: ignore[import-not-found]
 from blklab.md import unfinished
 from blklab.md.repair import journal
 from blklab.md.repair import plan as plans
+from blklab.md.repair.operations import MachineOps
 from blklab.md.repair.perform import Repair
 from blklab.md.repair.steps import Done
 from blklab.md.repair.task import Task
@@ -57,7 +58,7 @@ def forked(function: Callable[[], bool]) -> int:
 
 
 def carried_out(task: Task, *, again: bool = False) -> bool:
-    outcome = Repair(task, Roots(), lambda *_: None, lambda _: None).run(again=again)
+    outcome = Repair(task, MachineOps(Roots()), lambda *_: None, lambda _: None).run(again=again)
     return isinstance(outcome, Done)
 
 

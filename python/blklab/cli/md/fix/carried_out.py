@@ -19,12 +19,15 @@ def carried_out(task: "Task", *, again: bool = False, quietly: bool = False) -> 
 
     Raises BlklabError.
     """
+    from blklab.md.repair.operations import MachineOps
     from blklab.md.repair.perform import Repair
     from blklab.system.roots import Roots
 
     with _Telling(quietly) as telling:
         try:
-            return Repair(task, Roots(), telling.step, telling.progress).run(again=again)
+            return Repair(task, MachineOps(Roots()), telling.step, telling.progress).run(
+                again=again
+            )
         except (KeyboardInterrupt, SystemExit):
             warn(
                 f"{task.array}: interrupted between two steps; what md has begun it ends by itself,"
