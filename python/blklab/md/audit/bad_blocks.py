@@ -11,10 +11,9 @@ from typing import Any
 
 from blklab.md.audit.finding import Finding, Host, command, listed, say
 from blklab.md.audit.host import adding_fails
-from blklab.md.audit.lying import lying
 from blklab.md.mapping import array_ranges
 from blklab.md.model import PARITIES, Array, ArrayMember, merged
-from blklab.md.superblocks import Range
+from blklab.md.superblocks import SECTOR, Range
 
 SHOWN = 8
 """Ranges that a message has; all are in the JSON."""
@@ -237,19 +236,19 @@ def _pieces(array: Array, member: ArrayMember, one: Range) -> tuple[Range, ...]:
 
 def _detail(array: Array, member: ArrayMember, one: Range) -> dict[str, Any]:
     mapped = array_ranges(array, member, one)
-    return {"member_sector": one.sector, "sectors": one.sectors, **lying(array, mapped)}
+    return {"member_sector": one.sector, "sectors": one.sectors, **_lying(array, mapped)}
 
 
 def _lost(array: Array, one: Range) -> dict[str, Any]:
     """A range of `sectors_lost`: of parity, what of each member's data is there."""
     if array.level in {"raid1", "raid10"}:
-        return {"member_sector": None, "sectors": one.sectors, **lying(array, (one,))}
+        return {"member_sector": None, "sectors": one.sectors, **_lying(array, (one,))}
     mapped = []
     for member in array.active:
         if member.ranges and member.data_offset is not None:
             own = Range(one.sector + member.data_offset, one.sectors)
             mapped += list(array_ranges(array, member, own) or ())
-    return {"member_sector": None, "sectors": one.sectors, **lying(array, merged(tuple(mapped)))}
+    return {"member_sector": None, "sectors": one.sectors, **_lying(array, merged(tuple(mapped)))}
 
 
 def _words(detail: dict[str, Any]) -> str:
@@ -293,3 +292,46 @@ def _count(many: int, what: str) -> str:
 
 def _sectors(found: tuple[Range, ...]) -> str:
     return f"{_count(sum(one.sectors for one in found), 'sector')} in {_count(len(found), 'range')}"
+
+
+def _lying(array: Array, mapped: tuple[Range, ...] | None) -> dict[str, Any]:
+    """Returns where ranges are on the array and, if that was asked, which files lie there."""
+    told = (
+        None if mapped is None else [{"sector": at.sector, "sectors": at.sectors} for at in mapped]
+    )
+    if array.contents is None:
+        return {"array_ranges": told}
+    files: list[dict[str, Any]] = []
+    others: dict[tuple[str, str], int] = {}
+    for one in array.contents:
+        for at in mapped or ():
+            first = max(one.begin, at.sector * SECTOR)
+            many = min(one.begin + one.bytes, at.end * SECTOR) - first
+            if many <= 0:
+                continue
+            if not one.path:
+                others[one.device, one.what] = others.get((one.device, one.what), 0) + many
+                continue
+            offset = None if one.offset < 0 else one.offset + first - one.begin
+            last = files[-1] if files else None
+            if last and _goes_on(last, one.path, one.what, offset):
+                last["bytes"] += many
+            else:
+                files.append(
+                    {
+                        "device": one.device,
+                        "path": one.path,
+                        "offset_bytes": offset,
+                        "bytes": many,
+                        "what": one.what or None,
+                    }
+                )
+    rest = [{"device": on, "what": what, "bytes": many} for (on, what), many in others.items()]
+    return {"array_ranges": told, "files": files, "others": rest}
+
+
+def _goes_on(last: dict[str, Any], path: str, what: str, offset: int | None) -> bool:
+    if (last["path"], last["what"]) != (path, what or None):
+        return False
+    begin = last["offset_bytes"]
+    return (None if begin is None else begin + last["bytes"]) == offset
