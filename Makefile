@@ -42,6 +42,11 @@ format: setup ## Format everything, and apply the fixes that are safe
 	$(BIN)/ruff check --quiet --fix $(PYTHON_FILES)
 	$(BIN)/ruff format --quiet $(PYTHON_FILES)
 
+.PHONY: types
+types: setup ## Write python/blklab/documents anew, after a change of what crosses from or to Rust
+	$(CARGO) run --locked --quiet --package blklab-documents
+	$(BIN)/python scripts/document_types.py
+
 .PHONY: fuzz
 fuzz: setup ## Fuzz every trace reader for FUZZ=20 seconds in all
 	@scripts/fuzz $(or $(FUZZ),20)

@@ -29,6 +29,7 @@ CRATES = {
     "trace": {"stats"},
     "sim": {"stats"},
     "mdmeta": set[str](),
+    "documents": {"trace", "sim", "mdmeta"},
     "py": {"stats", "trace", "sim", "mdmeta"},
 }
 """Which of our crates each may depend on."""

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::bytes;
 
 /// Sectors that cannot be trusted.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Range {
     /// The first sector, of the member: its data offset is included.
@@ -14,6 +15,7 @@ pub struct Range {
 }
 
 /// A list that is configured.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BadBlocks {
     /// Where it begins, sectors from the start of the member.

@@ -11,6 +11,7 @@ const MAGIC: u32 = 0x6d74_6962;
 pub(crate) const BYTES: usize = 256;
 
 /// A bitmap's superblock.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Bitmap {
     /// Where it begins, bytes from the start of the member.

@@ -11,6 +11,7 @@ use crate::{
 const LONGEST: u16 = 8;
 
 /// What was found on a member, or what might be one.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Examined {
     /// md's own superblocks: one on a sound member, none elsewhere. More are leftovers of another life.

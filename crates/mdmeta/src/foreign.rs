@@ -6,6 +6,7 @@ use crate::SECTOR;
 use crate::source::{Error, Source, read};
 
 /// Metadata that is not md's own.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Foreign {

@@ -28,6 +28,7 @@ pub use v1::{Reshape, Role, Superblock1};
 pub const SECTOR: u64 = 512;
 
 /// Which superblock it is.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "format", rename_all = "lowercase")]
 pub enum Superblock {
@@ -40,6 +41,7 @@ pub enum Superblock {
 }
 
 /// A checksum as it is stored, and as the bytes have it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Checksum {
     /// What the superblock says.
@@ -56,6 +58,7 @@ impl Checksum {
 }
 
 /// One member's metadata.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Member {
     /// Where the superblock begins, bytes from the start of the member.

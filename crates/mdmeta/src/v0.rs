@@ -25,6 +25,7 @@ pub(crate) fn offset(bytes: u64) -> Option<u64> {
 }
 
 /// What one slot says of a member.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Descriptor {
     /// Its number.
@@ -40,6 +41,7 @@ pub struct Descriptor {
 }
 
 /// A superblock 0.90.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Superblock0 {
     /// 90, or 91 while the array is reshaped.

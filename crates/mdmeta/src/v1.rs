@@ -40,6 +40,7 @@ const RESHAPE: u32 = 4;
 pub(crate) const BITMAP: u32 = 1;
 
 /// What a member is in its array.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "role", content = "slot")]
 pub enum Role {
@@ -54,6 +55,7 @@ pub enum Role {
 }
 
 /// A change of shape that is under way.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reshape {
     /// How far it is, sectors of the array.
@@ -71,6 +73,7 @@ pub struct Reshape {
 }
 
 /// A superblock 1.x.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Superblock1 {
     /// 0, 1 or 2: at the end, at the start, 4 KiB from the start.

@@ -8,6 +8,7 @@ use crate::queue::request::Request;
 use blklab_stats::{Merge, Quantiles, QuantilesSummary, Timeline};
 
 /// The result of one run. Times in ns.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// Simulated time that counts: without the ramp.
@@ -33,6 +34,7 @@ pub struct Outcome {
 }
 
 /// One direction's figures in fio's words.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Direction {
     /// I/Os that were submitted after the ramp.
@@ -49,6 +51,7 @@ pub struct Direction {
 }
 
 /// Completion latencies.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Latency {
     /// Their quantiles.
@@ -63,6 +66,7 @@ pub struct Latency {
 const BINS: u32 = 40;
 
 /// One job group's figures.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Group {
     /// Its name.
@@ -74,6 +78,7 @@ pub struct Group {
 }
 
 /// What a disk did, in the words of /proc/diskstats; indexed by read and write.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DiskStats {
     /// The device's name.
@@ -101,6 +106,7 @@ pub struct DiskStats {
 }
 
 /// What a disk's parts did. Times of parts that work side by side are their mean.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Work {
     /// The interface and the controller.
@@ -128,6 +134,7 @@ impl DiskStats {
 }
 
 /// What an array did.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ArrayStats {
     /// Its name.
@@ -141,6 +148,7 @@ pub struct ArrayStats {
 }
 
 /// What the balancer gave a slot.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SlotStats {
     /// Reads for which there was no choice.
@@ -158,6 +166,7 @@ pub struct SlotStats {
 }
 
 /// A moment of the run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
     /// Its beginning.

@@ -43,6 +43,7 @@ pub struct Arrivals {
 }
 
 /// How arrivals are spread over time.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
@@ -57,6 +58,7 @@ pub enum Pattern {
 }
 
 /// Index of dispersion at one window width.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Dispersion {
     /// Width of the window.
@@ -72,6 +74,7 @@ pub struct Dispersion {
 }
 
 /// Summary of [`Arrivals`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ArrivalsSummary {
     /// Arrivals recorded.

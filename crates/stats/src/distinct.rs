@@ -38,6 +38,7 @@ pub struct Distinct {
 }
 
 /// Summary of [`Distinct`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DistinctSummary {
     /// Estimated number of distinct values.

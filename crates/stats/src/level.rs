@@ -21,6 +21,7 @@ pub struct Level {
 }
 
 /// Time spent at one level, or at a range of them.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LevelTime {
     /// Lowest level of the range.
@@ -32,6 +33,7 @@ pub struct LevelTime {
 }
 
 /// Summary of [`Level`]. Percentiles are of time: `p95` is the level not exceeded for 95 % of it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LevelSummary {
     /// Time observed.

@@ -23,6 +23,7 @@ pub struct Popularity {
 }
 
 /// Share of I/O that the hottest part of the blocks receives.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct HotShare {
     /// Hottest fraction of the blocks touched, 0..=1.

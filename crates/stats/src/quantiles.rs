@@ -33,6 +33,7 @@ pub struct Quantiles {
 }
 
 /// Summary of [`Quantiles`]; the unit is that of the values recorded.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct QuantilesSummary {
     /// Values recorded.

@@ -15,6 +15,7 @@ pub struct Seeks {
 }
 
 /// Count of the distances low..=high.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SeekRange {
     /// Smallest signed distance, inclusive; negative is towards sector 0.
@@ -26,6 +27,7 @@ pub struct SeekRange {
 }
 
 /// Summary of [`Seeks`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SeeksSummary {
     /// Distances recorded: one fewer than I/Os.

@@ -28,6 +28,7 @@ pub struct SizeHistogram {
 }
 
 /// How many I/Os had one exact size.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SizeCount {
     /// Size in bytes.
@@ -37,6 +38,7 @@ pub struct SizeCount {
 }
 
 /// How many I/Os fell in one bin of 4 KiB.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SizeBin {
     /// Middle of the bin in KiB: the bin is [centre - 2 KiB, centre + 2 KiB).
@@ -46,6 +48,7 @@ pub struct SizeBin {
 }
 
 /// Summary of [`SizeHistogram`]; percentiles are of nearest rank.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SizeSummary {
     /// I/Os recorded.

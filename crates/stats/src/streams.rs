@@ -52,6 +52,7 @@ pub struct Streams {
 }
 
 /// Lengths of runs, in the unit of the field's name.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunLengths {
     /// Mean over runs.
@@ -66,6 +67,7 @@ pub struct RunLengths {
 
 /// Summary of [`Streams`]. A run is a maximal chain of I/Os of which each starts where the one
 /// before ended; an I/O that nothing continues is a run of one.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StreamsSummary {
     /// I/Os recorded (those of no sectors, such as flushes, are not).

@@ -21,6 +21,7 @@ use crate::popularity::{Class, Popularity};
 use serde::Serialize;
 
 /// Verdict on a popularity.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum ZipfVerdict {
     /// Follows Zipf's law: exponent of [`LEAST_EXPONENT`] or more, KS of [`MOST_KS`] or less.
@@ -35,6 +36,7 @@ pub enum ZipfVerdict {
 }
 
 /// Result of [`fit`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ZipfFit {
     /// Verdict.

@@ -5,6 +5,7 @@ use crate::io::{Io, NEVER};
 use serde::Serialize;
 
 /// Everything passes by default. An I/O counts at the time, and for the process, of its queueing.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Filter {
     /// Devices by number or input name; empty: all.

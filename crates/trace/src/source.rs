@@ -5,6 +5,7 @@ use crate::event::{Event, EventBatch};
 use serde::Serialize;
 
 /// Something survivable that the user should know of.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
     /// The file, or the set's name.
@@ -14,6 +15,7 @@ pub struct Warning {
 }
 
 /// One input of a set: a blktrace name with its per-CPU files, or a single file.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Input {
     /// As blkparse would name it, e.g. `md127`; empty when events name their devices themselves.
@@ -23,6 +25,7 @@ pub struct Input {
 }
 
 /// What is known of a trace besides its events. Grows while reading; final once the source is exhausted.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TraceInfo {
     /// Name of the format, as `--format` takes it.

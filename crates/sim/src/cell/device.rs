@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// One disk: what it is, and how the kernel queues for it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
@@ -20,6 +21,7 @@ pub struct Device {
 }
 
 /// The block layer's queue of one disk, as in `/sys/block/*/queue`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
@@ -40,6 +42,7 @@ pub struct Queue {
 }
 
 /// I/O schedulers.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduler {
@@ -56,6 +59,7 @@ pub enum Scheduler {
 }
 
 /// How a disk behaves.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Model {
@@ -70,6 +74,7 @@ pub enum Model {
 }
 
 /// A flash disk: an interface that serves one command after the other, then many flash units at once.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flash {
@@ -103,6 +108,7 @@ pub struct Flash {
 }
 
 /// A rotating disk.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hdd {
@@ -149,6 +155,7 @@ pub struct Hdd {
 }
 
 /// By what a disk orders the commands in its queue.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
@@ -162,6 +169,7 @@ pub enum Order {
 }
 
 /// QEMU's throttling: leaky buckets without bursts of their own; 0 is unlimited.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Throttled {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A journalling filesystem with one file: overwriting changes its time stamps, and the journal commits them.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filesystem {
@@ -11,6 +12,7 @@ pub struct Filesystem {
 }
 
 /// A group of equal jobs, in fio's words.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
@@ -71,6 +73,7 @@ fn one() -> u32 {
 }
 
 /// Where random offsets fall, fio's `random_distribution`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Distribution {
@@ -100,6 +103,7 @@ pub enum Distribution {
 }
 
 /// How a trace is replayed.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {

@@ -14,6 +14,7 @@ pub use stack::*;
 use serde::{Deserialize, Serialize};
 
 /// One cell: devices put together to a stack, and the jobs that use it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
@@ -53,6 +54,7 @@ pub struct Cell {
 }
 
 /// Processor time spent on I/Os, by the job that issues them.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Host {

@@ -6,6 +6,7 @@ use crate::zipf::{self, ZipfFit};
 use serde::Serialize;
 
 /// One of the hottest blocks.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct HotBlock {
     /// Number of the block: byte offset / 4096.
@@ -17,6 +18,7 @@ pub struct HotBlock {
 }
 
 /// Summary of [`Hotness`]. An access is one block of one I/O.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HotnessSummary {
     /// Accesses (exact).

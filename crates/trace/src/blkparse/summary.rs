@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// The summary of one input (a blktrace name) or of one device of a merged stream.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DeviceSummary {
     /// blkparse's name for it: the input's name, or `major,minor`.

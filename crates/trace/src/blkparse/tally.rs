@@ -4,6 +4,7 @@ use crate::event::{Action, Event, Rwbs};
 use serde::Serialize;
 
 /// A number of requests and their bytes.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
     /// Requests.
@@ -34,6 +35,7 @@ impl Amount {
 pub type Pair = [Amount; 2];
 
 /// One block of the summary.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Bios queued.

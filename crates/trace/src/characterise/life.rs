@@ -62,6 +62,7 @@ impl Merge for OpLife {
 pub struct Life([OpLife; 4]);
 
 /// One operation's life in the profile. Times are ns.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LifeProfile {
     /// I/Os that completed, and were seen queued.

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 const MAX_GROUPS: usize = 512;
 
 /// Counts of one operation's arrivals.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Asked {
     /// I/Os queued.
@@ -73,6 +74,7 @@ impl Merge for Group {
 }
 
 /// A group in the profile.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupProfile {
     /// CPU number, process name or device.
@@ -181,6 +183,7 @@ pub struct Load {
 }
 
 /// Arrivals of one operation in the profile.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AskedProfile {
     /// Counts.
@@ -195,6 +198,7 @@ pub struct AskedProfile {
 }
 
 /// The load of one device.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadProfile {
     /// By operation: read, write, discard, flush.

@@ -50,6 +50,7 @@ impl Default for OverTime {
 }
 
 /// One slice in the profile: what was queued, and what completed, in `[start_ns, start_ns + width_ns)`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SliceProfile {
     /// Start of the slice.
@@ -79,6 +80,7 @@ pub struct SliceProfile {
 }
 
 /// A device over time, in the profile.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OverTimeProfile {
     /// Width of a slice.

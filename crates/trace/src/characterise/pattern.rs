@@ -15,6 +15,7 @@ pub struct Pattern {
 }
 
 /// The access pattern in the profile.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PatternProfile {
     /// Streams among reads.

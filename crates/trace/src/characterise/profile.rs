@@ -36,6 +36,7 @@ impl Serialize for EventCounts {
 }
 
 /// What was counted of a device's events.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceFlow {
     /// `major,minor`.
@@ -47,6 +48,7 @@ pub struct DeviceFlow {
     /// Time of its last event.
     pub last_ns: u64,
     /// Events by action letter.
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, u64>"))]
     pub events: EventCounts,
     /// Bios between Q and C, over time.
     pub in_flight: LevelSummary,
@@ -59,6 +61,7 @@ pub struct DeviceFlow {
 }
 
 /// All that is known of one device.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceProfile {
     /// Events and queue depth.
@@ -77,6 +80,7 @@ pub struct DeviceProfile {
 }
 
 /// blkparse's summary, as numbers.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct SummaryProfile {
     /// Name, events, times, depth and skips.
@@ -95,6 +99,7 @@ impl From<DeviceSummary> for SummaryProfile {
 }
 
 /// A characterised trace.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Profile {
     /// See [`FORMAT_VERSION`].

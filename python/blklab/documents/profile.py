@@ -1,0 +1,337 @@
+"""The document `profile` as Rust has it. `make types` writes this file."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class Amount(TypedDict):
+    bytes: int
+    count: int
+
+
+class ArrivalsSummary(TypedDict):
+    backwards: int
+    coefficient_of_variation: float | None
+    count: int
+    dispersion: list[Dispersion]
+    inter_arrival_ns: QuantilesSummary
+    mean_iops: float | None
+    pattern: Pattern | None
+    peak_iops: int
+    peak_to_mean: float | None
+
+
+class AskedProfile(TypedDict):
+    ahead: int
+    bytes: int
+    fua: int
+    ios: int
+    meta: int
+    preflush: int
+    share_of_bytes: float
+    share_of_ios: float
+    sizes: SizeSummary
+    sync: int
+
+
+class DeviceProfile(TypedDict):
+    device: str
+    dispatched: LevelSummary
+    events: dict[str, int]
+    first_ns: int
+    given_up: int
+    hotness: HotnessSummary
+    in_flight: LevelSummary
+    last_ns: int
+    life: dict[str, LifeProfile]
+    load: LoadProfile
+    name: str | None
+    over_time: OverTimeProfile
+    pattern: PatternProfile
+    unmatched_completions: int
+
+
+class Dispersion(TypedDict):
+    index: float | None
+    max_ios: int
+    mean_ios: float | None
+    window_ns: int
+    windows: int
+
+
+class Filter(TypedDict):
+    devices: list[str]
+    ops: list[str]
+    processes: list[str]
+    since_ns: int | None
+    until_ns: int | None
+
+
+class GroupProfile(TypedDict):
+    bytes: dict[str, int]
+    errors: int
+    ios: dict[str, int]
+    name: str
+    read_q2c_ns: QuantilesSummary
+    write_q2c_ns: QuantilesSummary
+
+
+class HotBlock(TypedDict):
+    block: int
+    reads: int
+    writes: int
+
+
+class HotShare(TypedDict):
+    fraction: float
+    io_share: float
+
+
+class HotnessSummary(TypedDict):
+    accesses: int
+    accesses_per_block: float | None
+    first_touch_share: float | None
+    hottest: list[HotShare]
+    rank_curve: list[HotShare]
+    relative_error: float
+    sample_rate: float
+    sampled: bool
+    top: list[HotBlock]
+    truncated_ios: int
+    unique_blocks: int
+    unique_bytes: int
+    unique_read_blocks: int
+    unique_written_blocks: int
+    zipf: ZipfFit
+
+
+class Input(TypedDict):
+    files: list[str]
+    name: str
+
+
+class LevelSummary(TypedDict):
+    backwards: int
+    below_zero: int
+    histogram: list[LevelTime]
+    idle_share: float | None
+    max: int
+    mean: float | None
+    mean_when_busy: float | None
+    p50: int | None
+    p95: int | None
+    p99: int | None
+    time_ns: int
+
+
+class LevelTime(TypedDict):
+    high: int
+    low: int
+    time_ns: int
+
+
+class LifeProfile(TypedDict):
+    completed: int
+    completed_bytes: int
+    errors: dict[str, int]
+    histogram: list[list[int]]
+    latency_ns: dict[str, QuantilesSummary]
+    merged: int
+    never_completed: int
+    requeued: int
+    without_queue: int
+
+
+class LoadProfile(TypedDict):
+    cpus: list[GroupProfile]
+    end_sector: int | None
+    first_sector: int | None
+    ops: dict[str, AskedProfile]
+    processes: list[GroupProfile]
+    sources: list[GroupProfile]
+
+
+class OverTimeProfile(TypedDict):
+    slices: list[SliceProfile]
+    width_ns: int
+
+
+class PatternProfile(TypedDict):
+    arrivals: ArrivalsSummary
+    read_streams: StreamsSummary
+    seeks: SeeksSummary
+    write_streams: StreamsSummary
+
+
+class QuantilesSummary(TypedDict):
+    count: int
+    max: int | None
+    mean: float | None
+    min: int | None
+    p1: int | None
+    p10: int | None
+    p25: int | None
+    p5: int | None
+    p50: int | None
+    p75: int | None
+    p90: int | None
+    p95: int | None
+    p99: int | None
+    p99_9: int | None
+    p99_99: int | None
+    relative_error: float
+    stddev: float | None
+
+
+class RunLengths(TypedDict):
+    max: int | None
+    mean: float | None
+    p50: int | None
+    p95: int | None
+
+
+class SeekRange(TypedDict):
+    count: int
+    high_sectors: int
+    low_sectors: int
+
+
+class SeeksSummary(TypedDict):
+    backward: int
+    count: int
+    forward: int
+    histogram: list[SeekRange]
+    mean_distance_sectors: float | None
+    median_distance_sectors: int | None
+    p95_distance_sectors: int | None
+    zero: int
+
+
+class SizeBin(TypedDict):
+    center_kib: int
+    count: int
+
+
+class SizeCount(TypedDict):
+    bytes: int
+    count: int
+
+
+class SizeSummary(TypedDict):
+    bins_4k: list[SizeBin]
+    count: int
+    exact: list[SizeCount]
+    folded_ios: int
+    is_exact: bool
+    max_bytes: int | None
+    mean_bytes: float | None
+    median_bytes: int | None
+    min_bytes: int | None
+    mode_bytes: int | None
+    p25_bytes: int | None
+    p5_bytes: int | None
+    p75_bytes: int | None
+    p95_bytes: int | None
+    p99_bytes: int | None
+    total_bytes: int
+
+
+class SliceProfile(TypedDict):
+    others: int
+    read_bytes: int
+    read_p50_ns: int | None
+    read_p99_ns: int | None
+    reads: int
+    start_ns: int
+    unique_blocks: int
+    unique_blocks_so_far: int
+    write_bytes: int
+    write_p50_ns: int | None
+    write_p99_ns: int | None
+    writes: int
+
+
+class StreamsSummary(TypedDict):
+    backward_sequential_ios: int
+    ios: int
+    peak_concurrent_streams: int
+    run_bytes: RunLengths
+    run_ios: RunLengths
+    runs: int
+    sequential_ios: int
+    sequential_share: float | None
+    strictly_sequential_ios: int
+
+
+class SummaryProfile(TypedDict):
+    cpus: dict[str, Tally]
+    events: int
+    first_ns: int
+    last_ns: int
+    max_depth: list[int]
+    name: str
+    skips: list[int]
+    total: Tally
+
+
+class Tally(TypedDict):
+    completed: list[Amount]
+    dispatched: list[Amount]
+    events: int
+    merged: list[Amount]
+    passthrough_completed: list[Amount]
+    passthrough_dispatched: list[Amount]
+    passthrough_queued: list[Amount]
+    passthrough_requeued: list[Amount]
+    queued: list[Amount]
+    requeued: list[Amount]
+    timer_unplugs: int
+    unplugs: int
+
+
+class TraceInfo(TypedDict):
+    bytes_read: int
+    device_names: list[list[int | str]]
+    dropped: int | None
+    format: str
+    inputs: list[Input]
+    messages: int
+    out_of_order: int
+    sequence_gaps: int
+    start_unix_ns: int | None
+    warnings: list[Warning]
+
+
+class Warning(TypedDict):
+    message: str
+    path: str
+
+
+class ZipfFit(TypedDict):
+    exponent: float | None
+    fitted_blocks: int
+    fitted_from_accesses: int
+    gain_over_uniform_nats: float | None
+    ks_distance: float | None
+    reason: str
+    verdict: ZipfVerdict
+
+
+class Profile(TypedDict):
+    device_names: dict[str, str]
+    devices: list[DeviceProfile]
+    events: int
+    events_left_out: int
+    filter: Filter
+    first_ns: int
+    focus: str | None
+    format_version: int
+    last_ns: int
+    summary: list[SummaryProfile]
+    trace: TraceInfo
+
+
+Pattern = Literal["steady", "random", "bursty"]
+
+ZipfVerdict = Literal["zipf", "uniform", "not zipf"]

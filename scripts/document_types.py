@@ -1,0 +1,126 @@
+"""Writes python/blklab/documents from crates/documents/schema.json: `make types` calls it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+SCHEMAS = ROOT / "crates/documents/schema.json"
+TARGET = ROOT / "python/blklab/documents"
+PLAIN = {"integer": "int", "number": "float", "string": "str", "boolean": "bool", "null": "None"}
+
+Schema = dict[str, Any]
+
+
+class Module:
+    """The types of one document: a TypedDict for an object, an alias for a choice."""
+
+    def __init__(self, root: Schema) -> None:
+        self.classes: dict[str, str] = {}
+        self.aliases: dict[str, str] = {}
+        schemas = {**root.get("$defs", {}), root["title"]: root}
+        for name, schema in schemas.items():
+            self.define(name, schema)
+
+    def define(self, name: str, schema: Schema) -> None:
+        """Writes the type of a named schema."""
+        choices = schema.get("oneOf") or schema.get("anyOf")
+        if choices and all(one.get("type") == "object" for one in choices):
+            if any("const" in one for one in choices[0]["properties"].values()):
+                self.tagged(name, choices)
+            else:  # one key says which it is
+                keys = {key: of for one in choices for key, of in one["properties"].items()}
+                self.classes[name] = self.typed_dict(name, {"properties": keys}, total=False)
+        elif "properties" in schema:
+            self.classes[name] = self.typed_dict(name, schema)
+        else:
+            self.aliases[name] = self.of(schema)
+
+    def tagged(self, name: str, choices: list[Schema]) -> None:
+        """Writes a class for each variant, which a constant tells, and their union."""
+        names = []
+        for one in choices:
+            (tag,) = (str(of["const"]) for of in one["properties"].values() if "const" in of)
+            version = tag.replace(".", "")
+            variant = f"{name}V{version}" if version.isdigit() else tag.capitalize() + name
+            self.classes[variant] = self.typed_dict(variant, one)
+            names.append(variant)
+        self.aliases[name] = " | ".join(names)
+
+    def typed_dict(self, name: str, schema: Schema, *, total: bool = True) -> str:
+        """Returns the class of an object."""
+        base = schema["$ref"].rpartition("/")[2] if "$ref" in schema else "TypedDict"
+        required = schema.get("required", [] if total else schema["properties"])
+        lines = [f"class {name}({base}{'' if total else ', total=False'}):"]
+        for key, of in schema["properties"].items():
+            said = self.of(of)
+            lines.append(f"    {key}: {said if key in required else f'NotRequired[{said}]'}")
+        return "\n".join(lines) + "\n"
+
+    def of(self, schema: Any) -> str:
+        """Returns the type of a schema."""
+        match schema:
+            case {"$ref": ref}:
+                return str(ref).rpartition("/")[2]
+            case {"const": value}:
+                return f"Literal[{json.dumps(value)}]"
+            case {"enum": values}:
+                return f"Literal[{', '.join(map(json.dumps, values))}]"
+            case {"anyOf": choices} | {"oneOf": choices}:
+                return either(self.of(one) for one in choices)
+            case {"type": list(kinds)}:
+                return either(self.of({**schema, "type": kind}) for kind in kinds)
+            case {"type": "array", "prefixItems": items}:
+                found = {self.of(one) for one in items}
+                return f"list[{'float' if found == {'int', 'float'} else either(sorted(found))}]"
+            case {"type": "array", "items": items}:
+                return f"list[{self.of(items)}]"
+            case {"type": "object", "additionalProperties": dict(values)}:
+                return f"dict[str, {self.of(values)}]"
+            case {"type": "object", "patternProperties": dict(values)}:
+                return f"dict[str, {self.of(*values.values())}]"
+            case {"type": kind}:
+                return PLAIN[kind]
+        raise ValueError(f"no Python type for {schema}")
+
+    def text(self, name: str) -> str:
+        """Returns the module."""
+        ordered = sorted(self.classes.values(), key=lambda text: "(TypedDict" not in text)
+        aliases = [f"{name} = {said}\n" for name, said in self.aliases.items()]
+        body = "\n\n".join([*ordered, "\n".join(aliases)])
+        used = [name for name in ("Literal", "NotRequired", "TypedDict") if name in body]
+        head = f'"""The document `{name}` as Rust has it. `make types` writes this file."""'
+        imports = f"from __future__ import annotations\n\nfrom typing import {', '.join(used)}"
+        return f"{head}\n\n{imports}\n\n\n{body}"
+
+
+def either(kinds: Any) -> str:
+    """Returns a union, None last."""
+    found = dict.fromkeys(kinds)
+    if "None" in found:
+        found = {**{kind: None for kind in found if kind != "None"}, "None": None}
+    literals = [kind[8:-1] for kind in found if kind.startswith("Literal[")]
+    rest = [kind for kind in found if not kind.startswith("Literal[")]
+    return " | ".join([f"Literal[{', '.join(literals)}]", *rest] if literals else rest)
+
+
+def formatted(text: str) -> str:
+    """Returns Python as ruff lays it out."""
+    command = ["ruff", "format", "-q", "--stdin-filename", str(TARGET / "x.py"), "-"]
+    ruff = Path(sys.executable).with_name("ruff")
+    return subprocess.run(
+        [str(ruff), *command[1:]], input=text, text=True, capture_output=True, check=True
+    ).stdout
+
+
+def modules() -> dict[str, str]:
+    """Returns the text of every module by its name."""
+    schemas = json.loads(SCHEMAS.read_text())
+    return {name: formatted(Module(schema).text(name)) for name, schema in schemas.items()}
+
+
+if __name__ == "__main__":
+    for name, text in modules().items():
+        (TARGET / f"{name}.py").write_text(text)

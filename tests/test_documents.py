@@ -1,0 +1,19 @@
+"""The Python types of documents are those of the Rust types: generated, and never edited."""
+
+import importlib.util
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_types_are_as_they_are_generated() -> None:
+    script = ROOT / "scripts/document_types.py"
+    spec = importlib.util.spec_from_file_location("document_types", script)
+    assert spec is not None and spec.loader is not None
+    generator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    folder = ROOT / "python/blklab/documents"
+    written = {
+        path.stem: path.read_text() for path in folder.glob("*.py") if path.stem != "__init__"
+    }
+    assert written == generator.modules(), "`make types` writes them anew"
