@@ -3,6 +3,11 @@
 import importlib.util
 from pathlib import Path
 
+import pytest
+
+from blklab import outcome
+from blklab.documents import outcome as simulated
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -17,3 +22,10 @@ def test_the_types_are_as_they_are_generated() -> None:
         path.stem: path.read_text() for path in folder.glob("*.py") if path.stem != "__init__"
     }
     assert written == generator.modules(), "`make types` writes them anew"
+
+
+@pytest.mark.parametrize("name", ["Outcome", "Group", "Direction", "Latency", "Counts"])
+def test_what_the_simulator_measures_is_an_outcome(name: str) -> None:
+    ours = vars(outcome)[name].__annotations__
+    theirs = vars(simulated)[{"Counts": "DiskStats"}.get(name, name)].__annotations__
+    assert ours.keys() - theirs.keys() <= {"warnings", "queue_ns", "discards"}

@@ -1,104 +1,107 @@
 """What a run measured (docs/formats.md, "result"): what all runners give, and what only one does.
 
-`documents.outcome` is what the simulator gives, and is an `Outcome` as well. Times are ns, rates a
+`documents.outcome` is what the simulator gives, and has all of `Outcome`. Times are ns, rates a
 second; pairs are of reads and of writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
+from typing import NotRequired, TypedDict, cast
 
 from blklab.documents import outcome as simulated
-
-if TYPE_CHECKING:
-    from typing_extensions import ReadOnly
 
 
 class Latency(TypedDict, total=False):
     """Completion latencies; importers have only some of the figures."""
 
-    count: ReadOnly[int]
-    mean: ReadOnly[float | None]
-    stddev: ReadOnly[float | None]
-    min: ReadOnly[float | None]
-    max: ReadOnly[float | None]
-    p1: ReadOnly[float | None]
-    p5: ReadOnly[float | None]
-    p10: ReadOnly[float | None]
-    p25: ReadOnly[float | None]
-    p50: ReadOnly[float | None]
-    p75: ReadOnly[float | None]
-    p90: ReadOnly[float | None]
-    p95: ReadOnly[float | None]
-    p99: ReadOnly[float | None]
-    p99_9: ReadOnly[float | None]
-    p99_99: ReadOnly[float | None]
-    relative_error: ReadOnly[float]
-    bins: ReadOnly[Sequence[Sequence[int]]]
+    count: int
+    mean: float | None
+    stddev: float | None
+    min: float | None
+    max: float | None
+    p1: float | None
+    p5: float | None
+    p10: float | None
+    p25: float | None
+    p50: float | None
+    p75: float | None
+    p90: float | None
+    p95: float | None
+    p99: float | None
+    p99_9: float | None
+    p99_99: float | None
+    relative_error: float
+    bins: Sequence[Sequence[int]]
 
 
-class Direction(TypedDict):
+class Direction(TypedDict, total=False):
     """The reads, or the writes."""
 
-    total_ios: ReadOnly[int]
-    iops: ReadOnly[float]
-    bw_bytes: NotRequired[ReadOnly[float]]
-    io_bytes: NotRequired[ReadOnly[int]]
-    clat_ns: NotRequired[ReadOnly[Latency]]
+    total_ios: int
+    iops: float
+    bw_bytes: float
+    io_bytes: int
+    clat_ns: Latency
 
 
 class Group(TypedDict):
     """A job."""
 
-    name: ReadOnly[str]
-    read: ReadOnly[Direction]
-    write: ReadOnly[Direction]
+    name: str
+    read: Direction
+    write: Direction
 
 
-class Device(TypedDict):
-    """What a device did, in the words of /proc/diskstats."""
+class Counts(TypedDict):
+    """What a device did, in the words of /proc/diskstats; None what is not known."""
 
-    name: ReadOnly[str]
-    ios: ReadOnly[Sequence[int]]
-    merges: ReadOnly[Sequence[int]]
-    sectors: ReadOnly[Sequence[int]]
-    ticks_ns: ReadOnly[Sequence[int]]
-    busy_ns: ReadOnly[int]
-    flushes: NotRequired[ReadOnly[int | None]]
-    flush_ns: NotRequired[ReadOnly[int | None]]
-    kind: NotRequired[ReadOnly[str]]
-    id: NotRequired[ReadOnly[str | None]]
-    leaf: NotRequired[ReadOnly[bool]]
+    ios: Sequence[int]
+    merges: Sequence[int] | None
+    sectors: Sequence[int] | None
+    ticks_ns: Sequence[int] | None
+    busy_ns: int | None
+    flushes: int | None
+    flush_ns: int | None
+    queue_ns: NotRequired[int | None]
+    discards: NotRequired[int | None]
+
+
+class Device(Counts):
+    """A device and what it did."""
+
+    name: str
+    kind: NotRequired[str]
+    id: NotRequired[str | None]
+    leaf: NotRequired[bool]
     """Whether nothing is below it; else it is made of others."""
-    above: NotRequired[ReadOnly[Sequence[str]]]
-    queue_ns: NotRequired[ReadOnly[int]]
-    discards: NotRequired[ReadOnly[int | None]]
-    work: NotRequired[ReadOnly[simulated.Work]]
+    above: NotRequired[Sequence[str]]
 
 
 class Outcome(TypedDict, total=False):
     """What every runner gives, and every format that is imported."""
 
-    runtime_ns: ReadOnly[int]
-    read: ReadOnly[Direction]
-    write: ReadOnly[Direction]
-    watched_ns: ReadOnly[int]
+    runtime_ns: int
+    read: Direction
+    write: Direction
+    watched_ns: int
     """How long devices were watched; missing where it is the runtime."""
-    groups: ReadOnly[Sequence[Group]]
-    devices: ReadOnly[Sequence[Device]]
-    warnings: ReadOnly[Sequence[str]]
+    groups: Sequence[Group]
+    devices: Sequence[Device]
+    warnings: list[str]
+    series: list[simulated.Point]
+    """The jobs' I/Os over time; the store keeps them apart."""
 
 
 class Member(TypedDict):
     """A member of an array in the lab, after the load."""
 
     name: str
-    state: str
+    state: str | None
     bad_blocks: Sequence[str] | None
 
 
-class Layer(TypedDict, total=False):
+class Report(TypedDict, total=False):
     """What an array or a cache of the lab says of itself after the load, in the kernel's words."""
 
     name: str
@@ -113,6 +116,7 @@ class Layer(TypedDict, total=False):
     cache_misses: int | None
     unused_percent: int | None
     dirty_data: str | None
+    clean_percent: int | None
     read_hits: int
     read_misses: int
     write_hits: int
@@ -157,6 +161,8 @@ class Steady(TypedDict):
 
     reached: bool
     rounds: Sequence[float]
+    range: float | None
+    slope: float | None
 
 
 class Setting(TypedDict):
@@ -171,15 +177,12 @@ class Setting(TypedDict):
 class Measured(Outcome, total=False):
     """What only runners with real I/O give."""
 
-    watched_ns: int
-    devices: Sequence[Device]
-    warnings: list[str]
-    arrays: Sequence[Layer]
+    arrays: Sequence[Report]
     fio: Fio
     steady: Steady | None
     command: Command | None
     forced: Sequence[str]
-    cpu: Mapping[str, float]
+    cpu: Mapping[str, float] | None
     settings: Sequence[Setting]
 
 

@@ -26,7 +26,7 @@ def run(iops: float, runner: str = "host", p99: float = 1e6, **labels: str) -> R
         "clat_ns": {"mean": 1e5, "p99": p99},
     }
     none: Mapping[str, Any] = {"total_ios": 0, "iops": 0.0, "bw_bytes": 0.0, "clat_ns": {}}
-    outcome = {"runtime_ns": 10**9, "read": way, "write": none, "devices": []}
+    outcome: Any = {"runtime_ns": 10**9, "read": way, "write": none, "devices": []}
     return Run(
         number, 1, "x", runner, number, labels, {}, "done", None, None, 1.0, outcome, None, {}
     )
@@ -283,7 +283,8 @@ def test_cells_that_were_asked_for_other_things_are_noted() -> None:
 
 def test_runs_that_were_forced_are_noted() -> None:
     def doubtful(one: Run, **rest: Any) -> Run:
-        return replace(one, outcome={**(one.outcome or {}), **rest})
+        changed: Any = {**(one.outcome or {}), **rest}
+        return replace(one, outcome=changed)
 
     new = [doubtful(one, forced=["device-busy"]) for one in three(100)[:2]]
     new += [doubtful(run(100), warnings=["hot"])]

@@ -51,7 +51,7 @@ def said(runs: Sequence[Run], topic: str, **rest: Any) -> str:
 
 def with_outcome(change: Change, **rest: Any) -> Run:
     run = one(**rest)
-    outcome = dict(run.outcome or {})
+    outcome: Any = dict(run.outcome or {})
     change(outcome)
     return replace(run, outcome=outcome)
 

@@ -1,5 +1,7 @@
 """Where more load no longer pays."""
 
+from typing import Any
+
 import pytest
 
 from blklab.analysis.saturation import Measured, curves, in_flight
@@ -10,7 +12,7 @@ def queue(threads: int, bs: str = "4k", *, service: float = 0.01, servers: int =
     """A closed queue of so many servers: its throughput is known from the first principles."""
     iops = min(threads, servers) / service
     latency = threads / iops * 1e9
-    half = {
+    half: Any = {
         "total_ios": 100,
         "iops": iops / 2,
         "clat_ns": {"mean": latency, "min": 1e6, "max": 9e9},

@@ -29,7 +29,7 @@ def runs(points: dict[tuple[str, str], float], *, spread: float = 1, **labels: s
             value = iops + generator.gauss(0, spread)
             way = {"total_ios": 9, "iops": value, "clat_ns": {"mean": 1e9 / value}}
             tried = {"scheduler": scheduler, "nr_requests": requests, "repeat": str(repeat)}
-            outcome = {"read": way, "write": {"total_ios": 0}}
+            outcome: Any = {"read": way, "write": {"total_ios": 0}}
             found.append(
                 Run(1, 3, "sweep", "host", 1, {**labels, **tried}, {}, "done", None, None, 1.0,
                     outcome, None, {})

@@ -69,7 +69,7 @@ class Lab:
                 {"name": device["name"], "ios": [0, 200], "leaf": True}
                 for device in cell.document["devices"]
             ]
-            outcome = {
+            outcome: Any = {
                 "read": {"iops": 0.0},
                 "write": {"iops": Lab.slowest},
                 "devices": devices,

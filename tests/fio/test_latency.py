@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,13 +32,13 @@ def of(values: list[int], *, bins: bool = True) -> Latency:
 def test_merged_processes_are_what_fio_merges_itself() -> None:
     # The latency of every I/O of each process, and what fio made of all of them in the same run.
     document = recorded("grouped.json")
-    outcome = output.outcome(document)
+    outcome: Any = output.outcome(document)
     processes = [
         logs.parse((DATA / f"grouped_clat.{number}.log").read_text(), "") for number in range(1, 5)
     ]
     for at, way in enumerate(("read", "write")):
         values = [[one.value for one in process if one.way == at] for process in processes]
-        merged = latency.merge([of(one) for one in values if one]).as_dict()
+        merged: Any = latency.merge([of(one) for one in values if one]).as_dict()
         whole = outcome[way]["clat_ns"]
         assert merged.pop("mean") == pytest.approx(whole.pop("mean"), rel=1e-6)
         assert merged.pop("stddev") == pytest.approx(whole.pop("stddev"), rel=1e-6)
@@ -61,7 +62,7 @@ def test_merging_is_measuring_the_whole(parts: list[list[int]]) -> None:
 
 @given(VALUES)
 def test_quantiles_are_of_nearest_rank_within_the_error_stated(values: list[int]) -> None:
-    found = of(values).as_dict()
+    found: Any = of(values).as_dict()
     ranked = sorted(values)
     for name, percentage in QUANTILES.items():
         exact = ranked[max(1, math.ceil(percentage / 100 * len(values) - 1e-9)) - 1]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ class Oracle(Runner):
             if ledger.begin(cell):
                 read = {"total_ios": self.iops, "iops": self.iops, "bw_bytes": self.iops << 12}
                 write = dict.fromkeys(read, 0)
-                outcome = {"runtime_ns": 10**9, "read": read, "write": write}
+                outcome: Any = {"runtime_ns": 10**9, "read": read, "write": write}
                 ledger.end(cell, Finished(outcome, 0.5))
 
 

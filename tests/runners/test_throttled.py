@@ -15,7 +15,7 @@ from blklab.spec import cells
 from blklab.spec.load import Source
 from tests.runners.conftest import reads, writes
 
-STACKS: Final[dict[str, dict[str, Any]]] = {
+STACKS: Final[dict[str, Any]] = {
     "raid1": {"level": 1},
     "n2": {"level": 10, "layout": "n2"},
     "f2": {"level": 10, "layout": "f2"},
@@ -71,7 +71,7 @@ idle for as long as a guest takes to send the next. With 1.5 ms for that, RAID-1
 
 
 @cache
-def outcome(stack: str, rotational: str, jobs: int, rw: str, bs: str = "4k") -> dict[str, Any]:
+def outcome(stack: str, rotational: str, jobs: int, rw: str, bs: str = "4k") -> Any:
     fast, slow = (flag == "1" for flag in rotational.split("/"))
     load = {"rw": rw, "bs": bs, "iodepth": 32, "numjobs": jobs, "time_based": True}
     raw = {

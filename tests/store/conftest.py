@@ -7,13 +7,14 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from blklab.spec.cells import Cell, Plan
 from blklab.store.campaigns import Store
 
-OUTCOME = {
+OUTCOME: Any = {
     "runtime_ns": 10**9,
     "read": {"total_ios": 5, "iops": 5.0},
     "write": {"total_ios": 0, "iops": 0.0},

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -358,5 +359,6 @@ def test_choosing_what_is_not_there(store: Store, words: str, said: str) -> None
 def test_results_that_json_cannot_hold_are_null(store: Store) -> None:
     (run, *_) = store.begin(make_plan()).waiting.values()
     store.claim(run, {})
-    store.finish(run, Finished({"iops": float("nan"), "of": (1, Path("x"))}, 1))
+    outcome: Any = {"iops": float("nan"), "of": (1, Path("x"))}
+    store.finish(run, Finished(outcome, 1))
     assert query.run(store, run).outcome == {"iops": None, "of": [1, "x"]}

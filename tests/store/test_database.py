@@ -4,6 +4,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -109,7 +110,13 @@ def test_a_broken_series_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_series_of_a_simulation() -> None:
-    part = {"time_ns": 8, "width_ns": 4, "ios": [1, 2], "bytes": [3, 4], "clat_ns": [5.0, None]}
+    part: Any = {
+        "time_ns": 8,
+        "width_ns": 4,
+        "ios": [1, 2],
+        "bytes": [3, 4],
+        "clat_ns": [5.0, None],
+    }
     points = of_outcome([part])
     assert points == [Point("jobs", 8, 4, 1, 2, 3, 4, 5.0, None)]
     assert as_outcome([*points, replace(points[0], source="sda")]) == [part]

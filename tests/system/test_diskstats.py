@@ -94,7 +94,7 @@ def test_differences_are_in_nanoseconds() -> None:
     assert did == Activity(
         (10, 0), (0, 0), (0, 64), (3000000, 0), 900000000, 5000000, 1, 2, 2000000
     )
-    assert did.as_dict()["sectors"] == [0, 64]
+    assert did.counts()["sectors"] == [0, 64]
     assert (did + did).ticks_ns == (6000000, 0)
     assert (did + replace(did, flushes=None)).flushes is None
     assert difference(one(OLD), one(OLD), 1.0).flushes is None

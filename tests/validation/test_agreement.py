@@ -3,6 +3,7 @@
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,8 +74,8 @@ def test_shares_are_of_what_a_cell_does() -> None:
 
 
 def test_devices_above_disks_do_not_count() -> None:
-    way = {"iops": 5.0}
-    devices = [
+    way: Any = {"iops": 5.0}
+    devices: Any = [
         {"name": "fast", "ios": [3, 1], "leaf": True},
         {"name": "raid1", "ios": [3, 1], "leaf": False},
         {"name": "simulated", "ios": [2, 2]},

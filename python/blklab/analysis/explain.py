@@ -1,9 +1,11 @@
 """Why a simulated run was as fast as it was: who was saturated, who was chosen, who waited."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final, cast
 
-from blklab.analysis.metrics import watched
+from blklab import outcome as outcomes
+from blklab.documents.cell import Cell
+from blklab.documents.outcome import DiskStats, Outcome
 from blklab.units import format_count, format_duration
 
 BUSY: Final = 0.95
@@ -22,8 +24,9 @@ PARTS: Final = {"interface": "its interface", "media": "its media", "flushes": "
 """What a device's parts are called."""
 
 
-def explain(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> list[str]:
+def explain(document: Cell, of_run: outcomes.Outcome) -> list[str]:
     """Returns sentences, the most important first, each with the figures that it rests on."""
+    outcome = cast(Outcome, of_run)  # none but the simulator's are explained
     return [
         *_limits(document, outcome),
         *_shares(outcome),
@@ -32,7 +35,7 @@ def explain(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> list[str
     ]
 
 
-def saturation(device: Mapping[str, Any], runtime_ns: int) -> tuple[float, str]:
+def saturation(device: DiskStats, runtime_ns: int) -> tuple[float, str]:
     """Returns how much of the time a device's busiest part worked, and which part that is."""
     work = device["work"]
     parts = {
@@ -44,8 +47,8 @@ def saturation(device: Mapping[str, Any], runtime_ns: int) -> tuple[float, str]:
     return parts[part], part
 
 
-def _limits(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> Iterator[str]:
-    runtime = watched(outcome)
+def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
+    runtime = max(1, outcome["watched_ns"])
     saturated = []
     for device in outcome["devices"]:
         share, part = saturation(device, runtime)
@@ -72,18 +75,18 @@ def _limits(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> Iterator
         )
 
 
-def _is_throttled(device: Mapping[str, Any]) -> bool:
+def _is_throttled(device: DiskStats) -> bool:
     return bool(device["throttle_waits"] > 0.01 * max(1, sum(device["ios"])))
 
 
-def _processor(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> float:
+def _processor(document: Cell, outcome: Outcome) -> float:
     """Returns the share of the time for which a job's processor works."""
     jobs = sum(job["numjobs"] for job in document["jobs"]) + bool(document["replay"])
-    return float(outcome["processor_ns"] / (max(1, jobs) * watched(outcome)))
+    return float(outcome["processor_ns"] / (max(1, jobs) * max(1, outcome["watched_ns"])))
 
 
-def _shares(outcome: Mapping[str, Any]) -> Iterator[str]:
-    runtime = watched(outcome)
+def _shares(outcome: Outcome) -> Iterator[str]:
+    runtime = max(1, outcome["watched_ns"])
     if len(outcome["devices"]) < 2:
         return
     for way, name in ((0, "reads"), (1, "writes")):
@@ -104,13 +107,13 @@ def _shares(outcome: Mapping[str, Any]) -> Iterator[str]:
         yield f"Of the {name} below, {'; '.join(parts)}."
 
 
-def _balancers(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> Iterator[str]:
+def _balancers(document: Cell, outcome: Outcome) -> Iterator[str]:
     for array in outcome["arrays"]:
         chosen = [
-            (slot, reason, stats[reason])
+            (slot, reason, count)
             for slot, stats in enumerate(array["slots"])
-            for reason in REASONS
-            if stats[reason]
+            for reason, count in stats.items()
+            if reason in REASONS and isinstance(count, int) and count
         ]
         total = sum(count for *_, count in chosen)
         if not total or len(array["slots"]) < 2:
@@ -127,8 +130,8 @@ def _balancers(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> Itera
         )
 
 
-def _waits(outcome: Mapping[str, Any]) -> Iterator[str]:
-    runtime = watched(outcome)
+def _waits(outcome: Outcome) -> Iterator[str]:
+    runtime = max(1, outcome["watched_ns"])
     for device in outcome["devices"]:
         ios = max(1, sum(device["ios"]))
         if _is_throttled(device):

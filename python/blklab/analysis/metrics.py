@@ -3,14 +3,14 @@
 Latencies are ns, rates a second, bandwidths bytes a second. A figure that is not there is None.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from blklab.outcome import Device, Direction, Outcome, in_lab, measured
+
 WAYS: Final = ("read", "write")
 """The directions of I/O, in the order of pairs."""
-
-Outcome = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class Metric:
     of: Callable[[Outcome], float | None]
 
 
-def _way(outcome: Outcome, way: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = outcome.get(way) or {}
-    return found
+def way_of(outcome: Outcome, way: str) -> Direction:
+    """Returns the figures of a direction, `read` or `write`; none if the outcome has none."""
+    return (outcome.get("read") if way == "read" else outcome.get("write")) or {}
 
 
 def _rate(way: str, key: str) -> Callable[[Outcome], float | None]:
     def of(outcome: Outcome) -> float | None:
-        figures = _way(outcome, way)
+        figures: Mapping[str, Any] = way_of(outcome, way)
         # Of nothing, there is no rate: a run of writes has no read IOPS, not 0.
         value = figures.get(key) if figures.get("total_ios") else None
         return None if value is None else float(value)
@@ -52,8 +52,8 @@ def _sum(key: str) -> Callable[[Outcome], float | None]:
 
 def _latency(way: str | None, key: str) -> Callable[[Outcome], float | None]:
     def of(outcome: Outcome) -> float | None:
-        figures = _way(outcome, way or busier(outcome))
-        value = (figures.get("clat_ns") or {}).get(key)
+        latency: Mapping[str, Any] = way_of(outcome, way or busier(outcome)).get("clat_ns") or {}
+        value = latency.get(key)
         return None if value is None else float(value)
 
     return of
@@ -61,12 +61,13 @@ def _latency(way: str | None, key: str) -> Callable[[Outcome], float | None]:
 
 def busier(outcome: Outcome) -> str:
     """Returns the direction with the more I/Os, `read` or `write`."""
-    return max(("read", "write"), key=lambda way: _way(outcome, way).get("total_ios") or 0)
+    return max(("read", "write"), key=lambda way: way_of(outcome, way).get("total_ios") or 0)
 
 
 def _command(key: str) -> Callable[[Outcome], float | None]:
     def of(outcome: Outcome) -> float | None:
-        runs = (outcome.get("command") or {}).get("runs") or []
+        command = measured(outcome).get("command")
+        runs: Sequence[Mapping[str, Any]] = command["runs"] if command else []
         return sum(run[key] for run in runs) / len(runs) if runs else None
 
     return of
@@ -122,14 +123,14 @@ def watched(outcome: Outcome) -> int:
     return max(1, outcome.get("watched_ns") or outcome.get("runtime_ns") or 1)
 
 
-def leaves(outcome: Outcome) -> list[Mapping[str, Any]]:
+def leaves(outcome: Outcome) -> list[Device]:
     """Returns the devices that share the I/O out among them: those with nothing below them."""
     return [device for device in outcome.get("devices") or [] if device.get("leaf", True)]
 
 
 def scale(outcome: Outcome) -> float:
     """Returns by what the rates of the run's devices were divided; 1 outside the lab."""
-    return float((outcome.get("lab") or {}).get("scale") or 1)
+    return float((in_lab(outcome).get("lab") or {}).get("scale") or 1)
 
 
 def shares(outcome: Outcome) -> dict[str, tuple[float | None, float | None]]:

@@ -6,7 +6,7 @@ repeats), and here. Of the same remark about many runs one sentence is made.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from blklab.analysis import compare, explain, oddities
 from blklab.analysis.comparison import Comparison
@@ -14,7 +14,9 @@ from blklab.analysis.metrics import METRICS, leaves, scale, watched
 from blklab.analysis.resampling import Difference
 from blklab.analysis.samples import Points, over_time
 from blklab.analysis.suspicions import suspicions
+from blklab.documents.outcome import DiskStats
 from blklab.errors import UsageError
+from blklab.outcome import Outcome, measured, predicted
 from blklab.runners.registry import predicts
 from blklab.store.query import Run
 from blklab.store.series import JOBS, Point
@@ -140,7 +142,7 @@ def _failed(runs: Sequence[Run]) -> Iterator[_Found]:
 
 
 def _said(run: Run) -> Iterator[_Found]:
-    outcome = run.outcome or {}
+    outcome = measured(run.outcome or {})
     steady = outcome.get("steady")
     if steady and not steady.get("reached"):
         rounds = steady.get("rounds") or []
@@ -203,7 +205,7 @@ def _limits(run: Run) -> Iterator[_Found]:
             " measured, not the device",
             weight=cores,
         )
-    cpu = (run.outcome or {}).get("cpu") or {}
+    cpu = measured(run.outcome or {}).get("cpu") or {}
     if cpu and cpu.get("idle", 1) + cpu.get("iowait", 0) < MACHINE:
         left = cpu.get("idle", 0) + cpu.get("iowait", 0)
         yield _Found("CPUs", run, f"{left * 100:.0f} % of the machine's CPUs were left", weight=1.0)
@@ -220,7 +222,7 @@ def _busy(runs: Sequence[Run]) -> Iterator[Notice]:
             where = (run.runner, str(device["name"]))
             used[where] = used.get(where, 0) + bool(sum(device["ios"]))
             if "work" in device:
-                share, name = explain.saturation(device, runtime)
+                share, name = explain.saturation(cast(DiskStats, device), runtime)
                 part = explain.PARTS[name] if share >= explain.BUSY else ""
             else:
                 busy = (device.get("busy_ns") or 0) / runtime
@@ -243,14 +245,14 @@ def _busy(runs: Sequence[Run]) -> Iterator[Notice]:
         yield Notice("Busy devices", text, list(runs_), False)
 
 
-def cores(outcome: Mapping[str, Any]) -> float | None:
+def cores(outcome: Outcome) -> float | None:
     """Returns how many CPUs the jobs of a run kept busy; None if it is not known."""
-    runtime = outcome.get("runtime_ns") or 0
-    if outcome.get("processor_ns") is not None and runtime:
-        return float(outcome["processor_ns"] / runtime)
-    fio = outcome.get("fio") or {}
-    if "usr_cpu" in fio and "sys_cpu" in fio:
-        return float(fio["usr_cpu"] + fio["sys_cpu"]) / 100
+    simulated = predicted(outcome)
+    if simulated is not None and simulated["runtime_ns"]:
+        return simulated["processor_ns"] / simulated["runtime_ns"]
+    fio = measured(outcome).get("fio")
+    if fio is not None:
+        return (fio["usr_cpu"] + fio["sys_cpu"]) / 100
     return None
 
 

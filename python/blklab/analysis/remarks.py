@@ -6,6 +6,7 @@ from typing import Any, Final
 from blklab import units
 from blklab.analysis.comparison import Row, Side
 from blklab.analysis.metrics import scale
+from blklab.outcome import measured
 from blklab.store.query import Run
 
 Pair = Sequence[Sequence[Run]]
@@ -101,7 +102,7 @@ def _said(key: str, value: Any) -> str:
 def _doubtful(found: Sequence[Side]) -> Iterator[str]:
     """Yields how many runs of a side were forced, and why, and how many have warnings."""
     for side in found:
-        outcomes = [run.outcome for run in side.runs if run.outcome]
+        outcomes = [measured(run.outcome) for run in side.runs if run.outcome]
         forced = [outcome["forced"] for outcome in outcomes if outcome.get("forced")]
         warned = [outcome for outcome in outcomes if outcome.get("warnings")]
         parts = []

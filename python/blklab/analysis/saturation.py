@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from blklab.analysis.metrics import METRICS
+from blklab.outcome import Outcome
 from blklab.spec.workload import SYNCHRONOUS
 
 SATURATED: Final = 0.95
@@ -67,7 +68,7 @@ class Curve:
         }
 
 
-Measured = tuple[Mapping[str, str], Mapping[str, Any], Mapping[str, Any]]
+Measured = tuple[Mapping[str, str], Mapping[str, Any], Outcome]
 """Labels, the cell's document and the outcome of a run."""
 
 
@@ -109,13 +110,12 @@ def in_flight(document: Mapping[str, Any]) -> int:
     return total
 
 
-def _load(depth: int, outcome: Mapping[str, Any]) -> Load | None:
+def _load(depth: int, outcome: Outcome) -> Load | None:
     iops = METRICS["iops"].of(outcome)
-    ways = [outcome[way] for way in ("read", "write") if (outcome[way].get("clat_ns") or {})]
     weighed = [
-        (way["total_ios"], way["clat_ns"]["mean"])
-        for way in ways
-        if way["total_ios"] and way["clat_ns"].get("mean")
+        (way["total_ios"], mean)
+        for way in (outcome["read"], outcome["write"])
+        if (mean := (way.get("clat_ns") or {}).get("mean")) and way["total_ios"]
     ]
     if not iops or not depth or not weighed:
         return None

@@ -7,8 +7,9 @@ sheets.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from blklab.analysis.metrics import leaves
+from blklab.analysis.metrics import leaves, way_of
 from blklab.analysis.saturation import in_flight
+from blklab.outcome import Outcome, measured
 from blklab.store.query import Run
 from blklab.units import format_duration, format_rate, format_size
 
@@ -60,7 +61,9 @@ def suspicions(run: Run) -> Iterator[tuple[str, str]]:
 def words_of(run: Run) -> list[Mapping[str, Any]]:
     """Returns fio's options of each job of a measured run, as far as they are known."""
     jobs = [job["options"] for job in run.cell.get("jobs") or [] if "options" in job]
-    return jobs or list(((run.outcome or {}).get("fio") or {}).get("options", {}).values())
+    return jobs or list(
+        (measured(run.outcome or {}).get("fio") or {"options": {}})["options"].values()
+    )
 
 
 def most_random_reads(in_flight: float) -> float:
@@ -85,7 +88,7 @@ def hardware(run: Run, name: str) -> Mapping[str, Any]:
     return found
 
 
-def _impossible(run: Run, outcome: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _impossible(run: Run, outcome: Outcome) -> Iterator[tuple[str, str]]:
     seconds = (outcome.get("runtime_ns") or 0) / 1e9
     every = [str(words.get("rw", words.get("readwrite", ""))) for words in words_of(run)]
     random = bool(every) and all(rw.startswith("rand") for rw in every)
@@ -124,16 +127,17 @@ def _bus(known: Mapping[str, Any], name: str, spins: bool) -> str | None:
     return "SATA" if ata or (known.get("hardware") or {}).get("vendor") == "ATA" else None
 
 
-def _unseen(outcome: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _unseen(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """A read that no device saw came from memory; so did a write that none saw yet go there."""
     found = leaves(outcome)
-    if not found or any(device.get("sectors") is None for device in found):
+    sectors = [device["sectors"] for device in found if device.get("sectors") is not None]
+    if not found or len(sectors) < len(found):
         return
     for way, name in ((0, "read"), (1, "write")):
-        asked = outcome.get(name) or {}
+        asked = way_of(outcome, name)
         if (asked.get("total_ios") or 0) < ENOUGH or not asked.get("io_bytes"):
             continue
-        seen = sum(device["sectors"][way] for device in found) * 512
+        seen = sum(one[way] for one in sectors if one is not None) * 512
         if seen < UNSEEN * asked["io_bytes"]:
             asked_for = "read" if name == "read" else "wrote"
             what = "read from" if name == "read" else "written to"
@@ -167,7 +171,7 @@ def _small(run: Run) -> Iterator[tuple[str, str]]:
         )
 
 
-def _twins(run: Run, outcome: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _twins(run: Run, outcome: Outcome) -> Iterator[tuple[str, str]]:
     """Equal members of one array that took unequal times for the same work."""
     found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for device in leaves(outcome):

@@ -4,8 +4,9 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, cast
 
+from blklab import outcome
 from blklab.errors import BlklabError
 from blklab.fio.node import Node
 
@@ -36,12 +37,12 @@ class Latency:
     quantiles: Mapping[str, float] = field(default_factory=dict)
     """As fio gave them, for want of bins."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> outcome.Latency:
         """Returns `clat_ns` of a result."""
         if not self.count:
             nothing = dict.fromkeys(("mean", "stddev", "min", "max", *QUANTILES))
-            return {"count": 0, **nothing, "relative_error": 0.0}
-        found: dict[str, Any] = {
+            return cast(outcome.Latency, {"count": 0, **nothing, "relative_error": 0.0})
+        found: dict[str, object] = {
             "count": self.count,
             "mean": self.mean,
             "stddev": self.stddev,
@@ -55,7 +56,7 @@ class Latency:
         found["relative_error"] = RELATIVE_ERROR if quantiles else 0.0
         if self.bins:
             found["bins"] = [[value, self.bins[value]] for value in sorted(self.bins)]
-        return found
+        return cast(outcome.Latency, found)
 
     def _ranked(self) -> dict[str, float]:
         """Returns the quantiles of nearest rank, as fio's calc_clat_percentiles (stat.c) has it."""

@@ -15,6 +15,7 @@ from blklab.errors import BlklabError
 from blklab.fio import latency
 from blklab.fio.latency import Latency
 from blklab.fio.node import Node
+from blklab.outcome import Device, Direction, Measured
 from blklab.text import printable
 
 WAYS: Final = ("read", "write")
@@ -97,7 +98,7 @@ class Way:
     runtime_ms: int = 0
     clat: Latency = latency.NOTHING
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Direction:
         """Returns `read` or `write` of a result."""
         return {
             "total_ios": self.total_ios,
@@ -199,7 +200,7 @@ def _is_bytes(node: Node, runtime: int) -> bool:
     return expected > 0 and node.number("io_bytes", 0) > 32 * expected
 
 
-def outcomes(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def outcomes(document: Mapping[str, Any]) -> list[Measured]:
     """Returns one outcome a group: jobs that a stonewall parts did not run at the same time.
 
     Raises BlklabError for a document that is not fio's, a job that failed, and a group that did
@@ -208,7 +209,7 @@ def outcomes(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     return grouped(document, jobs(document))
 
 
-def grouped(document: Mapping[str, Any], jobs: Sequence[Job]) -> list[dict[str, Any]]:
+def grouped(document: Mapping[str, Any], jobs: Sequence[Job]) -> list[Measured]:
     """Returns one outcome a group of jobs, as `outcomes`; the rest is in the document."""
     groups: dict[int, list[Job]] = {}
     for job in jobs:
@@ -220,7 +221,7 @@ def grouped(document: Mapping[str, Any], jobs: Sequence[Job]) -> list[dict[str, 
     return found
 
 
-def outcome(document: Mapping[str, Any]) -> dict[str, Any]:
+def outcome(document: Mapping[str, Any]) -> Measured:
     """Returns the outcome of a run whose jobs ran at the same time. Raises BlklabError."""
     found = outcomes(document)
     if len(found) > 1:
@@ -229,7 +230,7 @@ def outcome(document: Mapping[str, Any]) -> dict[str, Any]:
     return found[0]
 
 
-def _outcome(document: Mapping[str, Any], members: Sequence[Job]) -> dict[str, Any]:
+def _outcome(document: Mapping[str, Any], members: Sequence[Job]) -> Measured:
     root = Node(dict(document), "")
     whole = _merged(members)
     names = dict.fromkeys(job.name for job in members)
@@ -242,18 +243,12 @@ def _outcome(document: Mapping[str, Any], members: Sequence[Job]) -> dict[str, A
     said = [note for note in notes if _matters(str(note))] if isinstance(notes, list) else []
     return {
         "runtime_ns": runtime_ns,
-        **{name: way.as_dict() for name, way in zip(WAYS, whole, strict=True)},
+        "read": whole[0].as_dict(),
+        "write": whole[1].as_dict(),
         "groups": [
-            {
-                "name": name,
-                **{
-                    way: merged.as_dict()
-                    for way, merged in zip(
-                        WAYS, _merged([job for job in members if job.name == name]), strict=True
-                    )
-                },
-            }
+            {"name": name, "read": read.as_dict(), "write": write.as_dict()}
             for name in names
+            for read, write in [_merged([job for job in members if job.name == name])]
         ],
         "devices": _devices(root, runtime_ns),
         "arrays": [],
@@ -296,11 +291,11 @@ def _merged(members: Sequence[Job]) -> tuple[Way, Way]:
 _STACKED: Final = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}
 
 
-def _devices(root: Node, runtime_ns: int) -> list[dict[str, Any]]:
+def _devices(root: Node, runtime_ns: int) -> list[Device]:
     """Returns `disk_util`: the target, and behind an array its members (fio's diskutil.c)."""
     nodes = list(root.parts("disk_util"))
     stacked = [node.text("name", "") for node in nodes if node.has("aggr_util")]
-    found = []
+    found: list[Device] = []
     for node in nodes:
         name = node.text("name", "")
         kind = next((kind for start, kind in _STACKED.items() if name.startswith(start)), "disk")

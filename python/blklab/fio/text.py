@@ -18,6 +18,7 @@ from blklab.fio import latency, output
 from blklab.fio.latency import Latency
 from blklab.fio.output import Job, Way
 from blklab.fio.text_lines import NAME, Line, lines
+from blklab.outcome import Measured
 from blklab.text import printable
 
 MOST_JOBS: Final = 100_000
@@ -95,7 +96,7 @@ class Run:
     failed: str | None = None
     """What went wrong in it, and where; such a run has no outcomes."""
 
-    def outcomes(self) -> list[dict[str, Any]]:
+    def outcomes(self) -> list[Measured]:
         """Returns one outcome a group, as `blklab.fio.output.outcomes`. Raises BlklabError."""
         if self.failed is not None:
             raise BlklabError(self.failed)

@@ -4,9 +4,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from blklab.errors import BlklabError
+from blklab.outcome import Device, Direction, Latency, Measured, Outcome
 from blklab.store.series import Point
 from blklab.text import printable
 
@@ -67,7 +68,7 @@ class Imported:
     options: Mapping[str, str]
     """What was asked for, in fio's words: rw, bs, iodepth, numjobs …; absent is unknown."""
 
-    outcome: Mapping[str, Any]
+    outcome: Outcome
     points: Sequence[Point] = ()
     raw: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -112,7 +113,7 @@ def number(text: str, where: str, most: float = 1e18) -> float:
 
 def way(
     ios: int, io_bytes: int, runtime_ns: int, latency: Mapping[str, float | None] | None = None
-) -> dict[str, Any]:
+) -> Direction:
     """Returns `read` or `write` of a result, from counts; of a latency, what is known of it."""
     seconds = runtime_ns / 1e9
     return {
@@ -124,23 +125,20 @@ def way(
     }
 
 
-def times(ios: int, latency: Mapping[str, float | None] | None) -> dict[str, Any]:
+def times(ios: int, latency: Mapping[str, float | None] | None) -> Latency:
     """Returns `clat_ns` of a result; null what is not known."""
     known = latency if ios and latency else {}
-    return {
-        "count": ios if known else 0,
-        **{key: known.get(key) for key in (*LATENCIES, *QUANTILES)},
-        "relative_error": 0.0,
-    }
+    found = {key: known.get(key) for key in (*LATENCIES, *QUANTILES)}
+    return cast(Latency, {"count": ios if known else 0, **found, "relative_error": 0.0})
 
 
 def outcome(
     name: str,
     runtime_ns: int,
-    ways: Sequence[Mapping[str, Any]],
-    devices: Sequence[Mapping[str, Any]] = (),
+    ways: Sequence[Direction],
+    devices: Sequence[Device] = (),
     warnings: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> Measured:
     """Returns the outcome of a run that had one job, or of which no more is known."""
     read, write = ways
     return {
@@ -157,7 +155,7 @@ def outcome(
     }
 
 
-def device(name: str, ios: Sequence[int], **known: Any) -> dict[str, Any]:
+def device(name: str, ios: Sequence[int], **known: Any) -> Device:
     """Returns an entry of `devices[]`; null what is not known."""
     unknown = dict.fromkeys(
         (
@@ -165,20 +163,13 @@ def device(name: str, ios: Sequence[int], **known: Any) -> dict[str, Any]:
             *("flushes", "flush_ns", "discards", "id"),
         )
     )
-    return {
-        "name": name,
-        "ios": list(ios),
-        **unknown,
-        "kind": "disk",
-        "above": [],
-        "leaf": True,
-        **known,
-    }
+    own = {"kind": "disk", "above": [], "leaf": True, **known}
+    return cast(Device, {"name": name, "ios": list(ios), **unknown, **own})
 
 
 def of_points(
     points: Sequence[Point], at: int, runtime_ns: int, known: Mapping[str, float]
-) -> dict[str, Any]:
+) -> Direction:
     """Returns what a series is in all: its reads (`at` 0) or writes; `known` are more latencies."""
     parts = [
         (point.read_ios, point.read_bytes, point.read_clat_ns)

@@ -7,10 +7,11 @@ where the events are printed above it, else the bytes over the throughput, which
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, cast
 
 from blklab.errors import BlklabError
 from blklab.imports.base import File, Found, Given, Imported, device, outcome, way
+from blklab.outcome import Measured
 from blklab.text import printable
 
 _SECTION: Final = re.compile(r"(CPU\d{1,6}|Total) \(([^()]{1,100})\):\s*")
@@ -142,8 +143,8 @@ def _run(file: File, found: _Device) -> Imported:
         kind=_kind(found),
     )
     ways = [way(completed[at], size[at], runtime) for at in (0, 1)]
-    result: dict[str, Any] = outcome(found.name, runtime, ways, [disk])
-    result["blkparse"] = {
+    result = outcome(found.name, runtime, ways, [disk])
+    counted = {
         "queued": queued,
         "queued_bytes": found.figures.get("Queued bytes", [0, 0]),
         "dispatched": found.figures.get("Dispatches", [0, 0]),
@@ -152,6 +153,7 @@ def _run(file: File, found: _Device) -> Imported:
         "throughput_bytes": list(found.throughput),
         "events": found.events,
     }
+    result = cast(Measured, {**result, "blkparse": counted})
     return Imported(where, "trace", {}, result, labels={"device": found.name})
 
 

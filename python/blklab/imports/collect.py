@@ -11,6 +11,7 @@ from blklab import __version__
 from blklab.errors import BlklabError, UsageError
 from blklab.imports import fio_log, registry
 from blklab.imports.base import MOST_RUNS, File, Format, Found, Given, Imported
+from blklab.outcome import Device, Outcome
 from blklab.spec.cells import Cell, Plan
 from blklab.store.finished import Finished
 from blklab.text import printable
@@ -282,11 +283,11 @@ def _short(value: str) -> str:
     return ",".join(sizes)
 
 
-def _renamed(outcome: Mapping[str, Any], naming: Naming) -> Mapping[str, Any]:
+def _renamed(outcome: Outcome, naming: Naming) -> Outcome:
     names = {old: new for (label, old), new in (naming.renamed or {}).items() if label == "device"}
     if not names:
         return outcome
-    devices = [
+    devices: list[Device] = [
         {**device, "name": names.get(device["name"], device["name"])}
         for device in outcome["devices"]
     ]

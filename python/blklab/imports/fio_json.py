@@ -1,11 +1,12 @@
 """fio's JSON and JSON+: a run for each group, with the interval logs that were given beside it."""
 
-from typing import Any, Final
+from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.fio import output
 from blklab.imports import fio_log
 from blklab.imports.base import File, Found, Given, Imported
+from blklab.outcome import Measured
 
 
 def matches(file: File) -> bool:
@@ -36,12 +37,12 @@ def _runs(file: File, given: Given) -> list[Imported]:
     return [Imported(file.where, name(one), asked(one), one, points, file.text) for one in found]
 
 
-def name(outcome: dict[str, Any]) -> str:
+def name(outcome: Measured) -> str:
     """Returns what to call the workload of a run: its jobs."""
     return "+".join(group["name"] for group in outcome["groups"])
 
 
-def asked(outcome: dict[str, Any]) -> dict[str, str]:
+def asked(outcome: Measured) -> dict[str, str]:
     """Returns the options that all jobs of a run share, and how many jobs there were in all."""
     by_job = list(outcome["fio"]["options"].values())
     if not by_job:

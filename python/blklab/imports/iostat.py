@@ -10,11 +10,12 @@ unless the text shows `iostat -y`, or `--keep-first` says so.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.imports.base import File, Found, Given, Imported, device, of_points, outcome
 from blklab.imports.iostat_reports import Report, Text, parse
+from blklab.outcome import Device
 from blklab.store.series import JOBS, Point
 
 SECOND: Final = 10**9
@@ -169,7 +170,7 @@ def _points(name: str, reports: Sequence[Report], widths: Sequence[int]) -> list
 
 def _device(
     name: str, names: Sequence[str], reports: Sequence[Report], widths: Sequence[int]
-) -> dict[str, Any]:
+) -> Device:
     """Returns what a device did in all reports."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     single: dict[str, float | None] = defaultdict(float)

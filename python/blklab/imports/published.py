@@ -7,6 +7,7 @@ has no latency but in the runs of randomio, and devices have the I/Os of `fio_de
 from blklab.imports import reference
 from blklab.imports.base import File, Found, Given, Imported, device, outcome, times
 from blklab.imports.reference import FioRun, RandomioRun, Reference
+from blklab.outcome import Direction
 from blklab.units import parse_size
 
 
@@ -43,7 +44,7 @@ def _fio(tables: Reference, run: FioRun) -> Imported:
         if key in {"rw", "bs", "iodepth", "numjobs", "rwmixread"}
     }
     size = parse_size(asked.get("bs", "4k"))
-    ways = []
+    ways: list[Direction] = []
     for counted, iops in zip(run.ios, (run.read_iops, run.write_iops), strict=True):
         ios = counted or (max(1, round(iops * seconds)) if iops else 0)
         ways.append(
@@ -63,7 +64,7 @@ def _fio(tables: Reference, run: FioRun) -> Imported:
 
 
 def _randomio(where: str, run: RandomioRun) -> Imported:
-    ways = [
+    ways: list[Direction] = [
         {
             "total_ios": max(1, round(iops)) if iops else 0,
             "io_bytes": max(1, round(iops)) * run.io_bytes if iops else 0,

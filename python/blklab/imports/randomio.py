@@ -10,10 +10,11 @@ A line between the tables that names threads or sizes is of all that follows it:
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.imports.base import File, Found, Given, Imported, number, outcome, times
+from blklab.outcome import Direction
 from blklab.text import printable
 from blklab.units import parse_size
 
@@ -143,7 +144,7 @@ def _run(
 _ASKED: Final[tuple[str, ...]] = ("workload", "rw", "bs", "numjobs", "iodepth", "rwmixread")
 
 
-def _way(figures: list[float], seconds: int, size: int) -> dict[str, Any]:
+def _way(figures: list[float], seconds: int, size: int) -> Direction:
     iops, low, mean, high, deviation = figures
     # A rate below one in the interval is still of an I/O.
     ios = max(1, round(iops * seconds)) if iops else 0

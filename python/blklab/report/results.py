@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from blklab.analysis.metrics import METRICS, leaves, watched
+from blklab.outcome import Outcome
 from blklab.report import cells, terminal, volumes, words
 from blklab.report.tables.base import Column, Table, text
 from blklab.runners.registry import did
@@ -73,7 +74,7 @@ def _row(cell: "Cell", result: "Result", varied: Sequence[str]) -> list[str]:
     shares = [
         f"{printable(disk['name'])} {words.share(sum(disk['ios']) / total)}" for disk in disks
     ]
-    depths = [f"{sum(disk['ticks_ns']) / watched(outcome):.0f}" for disk in disks]
+    depths = [f"{sum(disk['ticks_ns'] or []) / watched(outcome):.0f}" for disk in disks]
     if len(disks) > 4:
         shares, depths = [f"{len(disks)} disks"], [depths[0], "…", depths[-1]]
     return [
@@ -94,7 +95,7 @@ def _iops(way: Mapping[str, Any]) -> str:
     return words.NONE if not way["total_ios"] else f"{way['iops']:,.0f}"
 
 
-def _latency(outcome: Mapping[str, Any], figure: str) -> float | None:
+def _latency(outcome: Outcome, figure: str) -> float | None:
     """Returns the latency of the direction with the more I/Os; of a command, its mean time."""
     if outcome.get("command") and figure == "mean":
         return METRICS["wall"].of(outcome)

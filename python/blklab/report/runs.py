@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from blklab.outcome import measured
 from blklab.report import terminal, volumes, words
 from blklab.report.tables.base import Column, Table, text
 from blklab.text import printable
@@ -81,10 +82,10 @@ def doubts(found: "Sequence[Run]") -> list[str]:
 
 
 def _doubts(run: "Run") -> list[str]:
-    outcome = run.outcome or {}
+    outcome = measured(run.outcome or {})
     forced = " ".join(f"--force {name}" for name in outcome.get("forced") or [])
-    measured = [f"measured with {forced}"] if forced else []
-    return [*measured, *(outcome.get("warnings") or [])]
+    said = [f"measured with {forced}"] if forced else []
+    return [*said, *(outcome.get("warnings") or [])]
 
 
 def runs(campaign: "CampaignRow", found: "Sequence[Run]") -> Table:

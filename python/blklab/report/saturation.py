@@ -1,9 +1,10 @@
 """Saturation sweeps: randomio's table, and where more load no longer pays."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from blklab.analysis.saturation import LOADS, Curve, Measured, curves
+from blklab.outcome import Direction, Outcome
 from blklab.report import words
 from blklab.text import printable
 
@@ -42,16 +43,16 @@ def randomio(runs: Sequence[Measured]) -> Iterator[str]:
     yield ""
 
 
-def line(outcome: Mapping[str, Any]) -> str:
+def line(outcome: Outcome) -> str:
     """Returns a run as a line of randomio's: rates, and latencies in ms."""
-    total = sum(outcome[way].get("iops") or 0 for way in ("read", "write"))
+    total = sum(way.get("iops") or 0 for way in (outcome["read"], outcome["write"]))
     return f"{total:7.1f} |{_way(outcome['read'])} |{_way(outcome['write'])}"
 
 
-def _way(figures: Mapping[str, Any]) -> str:
+def _way(figures: Direction) -> str:
     latency = figures.get("clat_ns") or {}
-    times = ((latency.get(key) or 0) / 1e6 for key in ("min", "mean", "max", "stddev"))
-    least, mean, most, deviation = times
+    times = (latency.get("min"), latency.get("mean"), latency.get("max"), latency.get("stddev"))
+    least, mean, most, deviation = ((time or 0) / 1e6 for time in times)
     return f"{figures.get('iops') or 0:7.1f} {least:5.1f} {mean:6.1f} {most:6.1f} {deviation:6.1f}"
 
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from blklab import outcome as measured
 from blklab.errors import BlklabError
 from blklab.runners.base import Runner
 from blklab.runners.result import Result
@@ -81,7 +82,8 @@ def carry_out(
 
 def of_run(store: Store, run: query.Run) -> Result:
     """Returns the result of a run that is done, with its series as results have it."""
-    outcome = {**(run.outcome or {}), "series": series.as_outcome(query.points(store, run.id))}
+    of_series = series.as_outcome(query.points(store, run.id))
+    outcome: measured.Outcome = {**(run.outcome or {}), "series": of_series}
     return Result(run.number, run.labels, run.runner, outcome, run.seconds or 0.0, run.id)
 
 
@@ -115,7 +117,10 @@ class _Ledger:
         if run is not None and self.store is not None:
             self.store.finish(run, finished)
             self.under_way.discard(run)
-        outcome = {**finished.outcome, "series": series.as_outcome(finished.points)}
+        outcome: measured.Outcome = {
+            **finished.outcome,
+            "series": series.as_outcome(finished.points),
+        }
         self.results[cell.number] = Result(
             cell.number, cell.labels, self.runner, outcome, finished.seconds, run
         )

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from blklab.outcome import Outcome
+
 
 @dataclass(frozen=True)
 class Result:
@@ -18,7 +20,7 @@ class Result:
     runner: str
     """What it ran on: `sim`, `host`."""
 
-    outcome: Mapping[str, Any]
+    outcome: Outcome
     """The figures: docs/formats.md, "result". Times are ns, rates a second."""
 
     seconds: float

@@ -1,9 +1,9 @@
 """What a run leaves behind."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from blklab.outcome import Outcome
 from blklab.store.series import Point
 
 
@@ -11,7 +11,7 @@ from blklab.store.series import Point
 class Finished:
     """What a runner hands over when a run is done."""
 
-    outcome: Mapping[str, Any]
+    outcome: Outcome
     seconds: float
     points: Sequence[Point] = ()
     raw: str = ""

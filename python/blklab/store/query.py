@@ -18,6 +18,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from blklab.errors import UsageError
+from blklab.outcome import Outcome
 from blklab.store import owner, series
 from blklab.store.campaigns import Store
 from blklab.store.tables import STATES, campaigns, environments, runs
@@ -58,7 +59,7 @@ class Run:
     started: str | None
     finished: str | None
     seconds: float | None
-    outcome: Mapping[str, Any] | None
+    outcome: Outcome | None
     """None but of a run that is done."""
 
     message: str | None

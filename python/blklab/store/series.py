@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab import output
+from blklab.documents import outcome as simulated
 from blklab.errors import StoreError
 
 JOBS: Final = "jobs"
@@ -87,7 +88,7 @@ def read(path: Path) -> list[Point]:
     return [Point(*row) for row in frame.iter_rows()]
 
 
-def of_outcome(parts: Sequence[Mapping[str, Any]]) -> list[Point]:
+def of_outcome(parts: Sequence[simulated.Point]) -> list[Point]:
     """Returns the points of a result's series."""
     return [
         Point(
@@ -102,7 +103,7 @@ def of_outcome(parts: Sequence[Mapping[str, Any]]) -> list[Point]:
     ]
 
 
-def as_outcome(points: Sequence[Point]) -> list[dict[str, Any]]:
+def as_outcome(points: Sequence[Point]) -> list[simulated.Point]:
     """Returns the points of all jobs together as a result has them (docs/formats.md)."""
     return [
         {

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.outcome import Counts
 from blklab.system.roots import Roots
 
 SECTOR: Final = 512
@@ -77,11 +78,18 @@ class Activity:
             *(_sum(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns the fields of a result's device that are known from here."""
+    def counts(self) -> Counts:
+        """Returns what a result's device has of it."""
         return {
-            f.name: list(value) if isinstance(value := getattr(self, f.name), tuple) else value
-            for f in fields(self)
+            "ios": list(self.ios),
+            "merges": list(self.merges),
+            "sectors": list(self.sectors),
+            "ticks_ns": list(self.ticks_ns),
+            "busy_ns": self.busy_ns,
+            "queue_ns": self.queue_ns,
+            "discards": self.discards,
+            "flushes": self.flushes,
+            "flush_ns": self.flush_ns,
         }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
 from blklab.spec.cells import Plan
 
@@ -56,7 +57,7 @@ class Figures:
         }
 
 
-def figures(outcome: Mapping[str, Any]) -> Figures:
+def figures(outcome: Outcome) -> Figures:
     """Returns the figures of a result, the lab's or the simulator's."""
     return Figures(
         float(outcome["read"]["iops"]),

@@ -9,6 +9,7 @@ from blklab.analysis import calibrate
 from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
 from blklab.imports.reference import FioRun, RandomioRun, Reference
+from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
 from blklab.spec.cells import Cell
 from blklab.validation import experiments
@@ -34,7 +35,7 @@ class Row:
     published: Mapping[str, float]
     predicted: Mapping[str, float]
     members: Mapping[str, Share]
-    outcome: Mapping[str, Any]
+    outcome: Outcome
     """Everything that the simulation measured."""
 
     kind: Kind
@@ -210,7 +211,7 @@ def _members(reference: Reference) -> set[str]:
 
 
 def _fio_row(
-    reference: Reference, singles: Reference, run: FioRun, cell: Cell, outcome: Mapping[str, Any]
+    reference: Reference, singles: Reference, run: FioRun, cell: Cell, outcome: Outcome
 ) -> Row:
     published = {"read_iops": run.read_iops, "write_iops": run.write_iops}
     predicted = {f"{way}_iops": outcome[way]["iops"] for way in ("read", "write")}
@@ -264,7 +265,7 @@ def _published_names(
     return names
 
 
-def _randomio_row(run: RandomioRun, outcome: Mapping[str, Any]) -> Row:
+def _randomio_row(run: RandomioRun, outcome: Outcome) -> Row:
     published = {
         "read_iops": run.read_iops,
         "write_iops": run.write_iops,

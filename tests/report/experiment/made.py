@@ -16,7 +16,7 @@ SPREAD = (0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.6, 2.0, 3.5, 8.0, 12.0)
 Labels = Mapping[str, str]
 
 
-def way(iops: float, latency_ns: float, *, seconds: float = 10, bs: int = 4096) -> dict[str, Any]:
+def way(iops: float, latency_ns: float, *, seconds: float = 10, bs: int = 4096) -> Any:
     """Returns `read` or `write` of an outcome."""
     ios = round(iops * seconds)
     if not ios:
@@ -46,7 +46,7 @@ def way(iops: float, latency_ns: float, *, seconds: float = 10, bs: int = 4096) 
     }
 
 
-def device(name: str, ios: Sequence[int], each_ns: Sequence[float], **rest: Any) -> dict[str, Any]:
+def device(name: str, ios: Sequence[int], each_ns: Sequence[float], **rest: Any) -> Any:
     """Returns one of `devices[]`; of blocks of 4 KiB."""
     return {
         "name": name,
@@ -67,7 +67,7 @@ def device(name: str, ios: Sequence[int], each_ns: Sequence[float], **rest: Any)
     }
 
 
-def mirror(read: Mapping[str, Any], write: Mapping[str, Any], split: float) -> list[dict[str, Any]]:
+def mirror(read: Mapping[str, Any], write: Mapping[str, Any], split: float) -> list[Any]:
     """Returns md over two partitions over two disks; the first disk has `split` of the reads."""
     reads, writes = read["total_ios"], write["total_ios"]
     first = round(reads * split)
@@ -80,7 +80,7 @@ def mirror(read: Mapping[str, Any], write: Mapping[str, Any], split: float) -> l
     return found
 
 
-ENVIRONMENT: dict[str, Any] = {
+ENVIRONMENT: Any = {
     "blklab": "0.1.0",
     "kernel": {"system": "Linux", "release": "6.1.0-18-amd64", "machine": "x86_64"},
     "cpu": {"model": "AMD EPYC 7302P", "count": 32, "governor": ["acpi-cpufreq schedutil"]},
@@ -146,7 +146,7 @@ def series(iops: float, seconds: int = 60, *, reads: float = 1.0, seed: int = 1)
     return points
 
 
-def job(workload: str, **options: str) -> dict[str, Any]:
+def job(workload: str, **options: str) -> Any:
     """Returns a cell's job, in fio's words; what it does is read off the workload's name."""
     kinds = {"seqread": "read", "seqwrite": "write", "rand75read": "randrw"}
     words = {"rw": kinds.get(workload, workload), "bs": "4k", "iodepth": "32", "numjobs": "4"}
@@ -154,10 +154,10 @@ def job(workload: str, **options: str) -> dict[str, Any]:
     return {"name": workload, "options": words}
 
 
-Outcome = Callable[[Labels], tuple[dict[str, Any], list[Point]]]
+Outcome = Callable[[Labels], tuple[Any, list[Point]]]
 
 
-def measured(labels: Labels, iops: float = 1e5, *, share: float = 1.0) -> dict[str, Any]:
+def measured(labels: Labels, iops: float = 1e5, *, share: float = 1.0) -> Any:
     """Returns the outcome of a run on a host: `share` of the I/Os are reads."""
     read, write = way(iops * share, 1e6), way(iops * (1 - share), 1.2e6)
     return {

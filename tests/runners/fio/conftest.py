@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-MAKE = Callable[..., dict[str, Any]]
+MAKE = Callable[..., Any]
 
 
 @pytest.fixture
 def make() -> MAKE:
     """Returns a function that makes a cell's document: `make(rw="randread", …)`, one job."""
 
-    def make(**options: str) -> dict[str, Any]:
+    def make(**options: str) -> Any:
         words = {"rw": "randread", "bs": "4k", "size": "4194304", "ioengine": "libaio"}
         return {
             "seed": 1,

@@ -55,6 +55,7 @@ def test_preconditioned_and_steady(work: Path, make: MAKE) -> None:
     measured = cell.measure(document, work / "data", work, proc=work / "proc")
     assert (proc / "drop_caches").read_text() == "3\n"
     steady = measured.outcome["steady"]
+    assert steady is not None
     assert not steady["reached"]
     assert len(steady["rounds"]) == 2
     assert measured.outcome["write"]["total_ios"] == 500
@@ -147,6 +148,7 @@ def test_a_command(work: Path, make: MAKE) -> None:
     assert begun == [True]
     assert (work / "sub" / "made").exists()
     assert (series, raw) == ([], "")
+    assert outcome["command"] is not None
     assert outcome["command"]["argv"] == ["touch", "made"]
     assert [run["status"] for run in outcome["command"]["runs"]] == [0, 0, 0]
     assert outcome["runtime_ns"] == sum(run["wall_ns"] for run in outcome["command"]["runs"])

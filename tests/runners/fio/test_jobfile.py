@@ -1,6 +1,7 @@
 """Job files: what the cell says, what blklab adds, and nothing that gets in otherwise."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -73,8 +74,8 @@ def test_names_that_would_be_something_else(make: MAKE, name: str) -> None:
 
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_an_option_stays_one_line(key: str, value: str) -> None:
-    cell = {"seed": 1, "jobs": [{"name": "work", "options": {key: value}}]}
-    empty = {"seed": 1, "jobs": [{"name": "work", "options": {}}]}
+    cell: Any = {"seed": 1, "jobs": [{"name": "work", "options": {key: value}}]}
+    empty: Any = {"seed": 1, "jobs": [{"name": "work", "options": {}}]}
     try:
         text = jobfile.render(cell, Path("/x"))
     except UsageError:

@@ -42,7 +42,7 @@ def stats(machine: Machine, ios: int, busy: int) -> None:
     )
 
 
-def cell(size: int | None = 64 * GIB, **options: str) -> dict[str, Any]:
+def cell(size: int | None = 64 * GIB, **options: str) -> Any:
     given = {"rw": "randread", "direct": "1", **options}
     if size is not None:
         given["size"] = str(size)
@@ -51,7 +51,7 @@ def cell(size: int | None = 64 * GIB, **options: str) -> dict[str, Any]:
 
 def look(
     machine: Machine,
-    *cells: dict[str, Any],
+    *cells: Any,
     sleep: Callable[[float], object] = lambda _seconds: None,
     **target: Any,
 ) -> list[Finding]:

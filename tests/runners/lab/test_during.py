@@ -27,7 +27,7 @@ class Load:
         self.guest: Guest = guest(self.recorder, "a", "b")
         self.guest.layers.append(Layer("mirror", "md", "md0"))
         self.guest.members["mirror"] = ["/dev/vda", "/dev/vdb"]
-        self.document: dict[str, Any] = {
+        self.document: Any = {
             "failures": [
                 {"array": "mirror", "slot": 1, "at_ns": at, "re_add_ns": back}
                 for at, back in failures

@@ -14,7 +14,7 @@ from blklab.spec.cells import plan
 
 def document(
     tmp_path: Path, devices: str, *, workload: str = "rw = 'randread'", lab: str = ""
-) -> dict[str, Any]:
+) -> Any:
     path = tmp_path / "exp.toml"
     path.write_text(
         f"[devices]\n{devices}\n"
@@ -31,7 +31,7 @@ def throttled(name: str, **limits: int) -> str:
     return f'{name} = {{ kind = "throttled", size = "1GiB"{words} }}\n'
 
 
-def rates(found: dict[str, Any], accel: str) -> Rates:
+def rates(found: Any, accel: str) -> Rates:
     return scaled(found, factor([found], accel))
 
 

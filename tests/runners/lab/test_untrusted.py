@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -163,7 +163,7 @@ def test_whoever_asks_has_an_answer_or_an_error_of_ours(
             lambda: files.fetch(machine, ["/x"]),
             lambda: runner._tidy(machine),
             lambda: Machine._uptime(machine),
-            lambda: circumstances(machine, guest, {"devices": []}, wanted),
+            lambda: circumstances(machine, guest, cast(Any, {"devices": []}), wanted),
         ]
         for caller in callers:
             with suppress(BlklabError):

@@ -32,7 +32,7 @@ def stack() -> Any:
     return made
 
 
-def document(ramp_ms: int = 0, interval_ms: int = 250) -> dict[str, Any]:
+def document(ramp_ms: int = 0, interval_ms: int = 250) -> Any:
     return {"ramp_ns": ramp_ms * MS, "interval_ns": interval_ms * MS}
 
 

@@ -193,10 +193,12 @@ def _kernel(plan: "Plan", result: "Result") -> str:
 
 def _around(lab: "Lab", plan: "Plan", result: "Result") -> dict[str, str]:
     """Returns what a cell was measured with: as much of it as decides, and no date."""
+    from blklab.outcome import in_lab
+
     environment = lab.environment()
     packages = environment["guests"].get(_kernel(plan, result), {}).get("packages", {})
-    told = {"kernel": result.outcome["lab"]["kernel"]}
+    told = {"kernel": in_lab(result.outcome)["lab"]["kernel"]}
     told |= {name: packages[name] for name in ("fio", "mdadm") if name in packages}
     told["QEMU"] = environment["programs"]["qemu"]
-    told["accelerator"] = result.outcome["lab"]["accel"]
+    told["accelerator"] = in_lab(result.outcome)["lab"]["accel"]
     return {name: str(value) for name, value in told.items()}

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from blklab.analysis.metrics import WAYS
+from blklab.analysis.metrics import WAYS, way_of
 from blklab.report import words
 from blklab.report.charts.base import (
     Chart,
@@ -64,7 +64,7 @@ def section(view: View) -> Section:
 
 def _clat(cell: Cell, way: str) -> list[Mapping[str, Any]]:
     """Returns the latencies of the runs that have any."""
-    found = [((run.outcome or {}).get(way) or {}).get("clat_ns") or {} for run in cell.runs]
+    found = [way_of(run.outcome or {}, way).get("clat_ns") or {} for run in cell.runs]
     return [clat for clat in found if clat.get("count") and clat.get("p50") is not None]
 
 

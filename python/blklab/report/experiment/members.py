@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from blklab.analysis.metrics import WAYS, leaves, shares, watched
+from blklab.outcome import Outcome
 from blklab.report import volumes, words
 from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tip
 from blklab.report.experiment.layout import colour, fewer, opacity, rows
@@ -170,9 +171,13 @@ def _figures(cell: Cell) -> Iterator[list[str]]:
         ios = sum(sum(one["ios"]) for one, _ in mine)
         ticks, merged, busy = (
             None
-            if any(one.get(key) is None for one, _ in mine)
-            else sum(_sum(one[key]) for one, _ in mine)
-            for key in ("ticks_ns", "merges", "busy_ns")
+            if any(counted is None for counted in known)
+            else sum(_sum(counted) for counted in known if counted is not None)
+            for known in (
+                [one["ticks_ns"] for one, _ in mine],
+                [one["merges"] for one, _ in mine],
+                [one["busy_ns"] for one, _ in mine],
+            )
         )
         yield [
             printable(name),
@@ -210,9 +215,7 @@ def _trees(view: View) -> Iterator[Table]:
         yield Table(title, columns, body, f"I/Os in {view.name(cell)}, run {cell.runs[0].id}.")
 
 
-def _branches(
-    devices: Sequence[Mapping[str, Any]], outcome: Mapping[str, Any]
-) -> Iterator[list[str]]:
+def _branches(devices: Sequence[Mapping[str, Any]], outcome: Outcome) -> Iterator[list[str]]:
     runtime = watched(outcome)
     names = {one["name"] for one in devices}
 

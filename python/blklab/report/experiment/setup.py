@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from blklab.outcome import measured
 from blklab.report import words
 from blklab.report.experiment.view import Cell, View, grouped
 from blklab.report.shell import Fold, Section, Text
@@ -152,7 +153,7 @@ def _settings(view: View) -> Table:
     body: dict[tuple[str, ...], set[int]] = {}
     for series in view.series:
         for run in series.runs:
-            for one in (run.outcome or {}).get("settings") or []:
+            for one in measured(run.outcome or {}).get("settings") or []:
                 row = tuple(
                     printable(str(one.get(key, ""))) for key in ("where", "key", "found", "set")
                 )
@@ -282,7 +283,9 @@ def _jobs(view: View) -> Iterator[Text]:
         text_ = _job(view, members[0])
         if text_:
             said[printable_lines(text_.split("\n"))] = None
-        command = ((members[0].runs[0].outcome or {}).get("fio") or {}).get("command")
+        command = (measured(members[0].runs[0].outcome or {}).get("fio") or {"command": []})[
+            "command"
+        ]
         if command:
             ways[shlex.join(map(str, command))] = None
     if said:

@@ -1,9 +1,9 @@
 """Every cell with its figures, repeats folded."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from blklab.analysis.noticed import cores
+from blklab.outcome import Outcome, measured
 from blklab.report import words
 from blklab.report.experiment.view import Cell, View
 from blklab.report.shell import Section
@@ -58,8 +58,8 @@ def _mean(cell: Cell, figure: "Any") -> float | None:
     return sum(found) / len(found) if found else None
 
 
-def _machine(outcome: Mapping[str, Any]) -> float | None:
-    cpu = outcome.get("cpu") or {}
+def _machine(outcome: Outcome) -> float | None:
+    cpu = measured(outcome).get("cpu") or {}
     return 1 - cpu["idle"] - cpu.get("iowait", 0.0) if "idle" in cpu else None
 
 

@@ -18,6 +18,7 @@ from blklab.analysis.resampling import Sample, interval
 from blklab.analysis.samples import Points, remembered, samples
 from blklab.analysis.saturation import LOADS
 from blklab.errors import UsageError
+from blklab.outcome import measured
 from blklab.runners.registry import predicts
 from blklab.store.query import CampaignRow, Run, Selection
 from blklab.store.series import Point
@@ -124,7 +125,7 @@ def patterns(run: Run) -> list[str]:
         elif "random" in job:
             found.append("randrw" if job["random"] else "rw")
     if not found:
-        options = ((run.outcome or {}).get("fio") or {}).get("options") or {}
+        options = (measured(run.outcome or {}).get("fio") or {"options": {}})["options"]
         found = [_rw(words_) for words_ in options.values()]
     return [rw for rw in found if rw]
 

@@ -1,24 +1,26 @@
 """One cell, measured: its target brought into its state, its jobs run, its figures read."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import logs, output
+from blklab.outcome import Measured
 from blklab.runners.fio import command, jobfile, layout, process, steady
 from blklab.runners.fio.process import Progress, silent
 from blklab.runners.fio.program import find_fio
+from blklab.spec.documents import Command, FioCell
 from blklab.spec.measured import job_writes, writes
 from blklab.store.series import Point
 
 INTERVAL_NS: Final = 10**9
 
 
-class Measured(NamedTuple):
+class Figures(NamedTuple):
     """What a cell gave."""
 
-    outcome: dict[str, Any]
+    outcome: Measured
     """docs/formats.md, "result", but for the devices: whoever watched them fills them in."""
 
     series: list[Point]
@@ -27,7 +29,7 @@ class Measured(NamedTuple):
 
 
 def measure(
-    cell: Mapping[str, Any],
+    cell: FioCell,
     path: Path,
     directory: Path,
     *,
@@ -35,7 +37,7 @@ def measure(
     progress: Progress = silent,
     proc: Path = Path("/proc"),
     ready: Callable[[], object] = lambda: None,
-) -> Measured:
+) -> Figures:
     """Measures one cell on a file or a device, or runs its command in the directory `path`.
 
     A device is written to only with `may_write`: the caller has claimed it for that. `directory`
@@ -44,19 +46,19 @@ def measure(
     """
     if path.is_block_device() and not may_write and writes(cell):
         raise BlklabError(f"{path}: is not to be written to, and the cell would")
-    if cell.get("command"):
-        return _command(cell, path, progress, proc, ready)
+    if wanted := cell.get("command"):
+        return _command(cell, wanted, path, progress, proc, ready)
     return _jobs(cell, path, directory, progress, proc, ready)
 
 
 def _jobs(
-    cell: Mapping[str, Any],
+    cell: FioCell,
     path: Path,
     directory: Path,
     progress: Progress,
     proc: Path,
     ready: Callable[[], object],
-) -> Measured:
+) -> Figures:
     fio, _ = find_fio()
     host = cell["host"]
     size = cell.get("file_bytes")
@@ -79,7 +81,7 @@ def _jobs(
             outcome = output.outcome(output.document(ran.output))
             return float(outcome["read"]["iops"] + outcome["write"]["iops"])
 
-        found = steady.until_steady(dict(wanted), one_round)
+        found = steady.until_steady(wanted, one_round)
     warnings = []
     if found is not None and not found["reached"]:
         warnings.append(
@@ -97,7 +99,7 @@ def _jobs(
     return measured
 
 
-def figures(ran: process.Ran, interval_ns: int, log_ms: int) -> Measured:
+def figures(ran: process.Ran, interval_ns: int, log_ms: int) -> Figures:
     """Returns what a fio run measured, its logs as slices of `interval_ns`. Raises BlklabError."""
     document = output.document(ran.output)
     notes = [line.strip() for line in ran.said.splitlines() if line.strip()]
@@ -109,12 +111,12 @@ def figures(ran: process.Ran, interval_ns: int, log_ms: int) -> Measured:
     slices = logs.merge(
         logs.gather(ran.logs, jobfile.LOG, output.jobs(document)), interval_ns, float(log_ms)
     )
-    return Measured(outcome, [Point("jobs", *one) for one in slices], ran.output)
+    return Figures(outcome, [Point("jobs", *one) for one in slices], ran.output)
 
 
 def _run(
     fio: str,
-    cell: Mapping[str, Any],
+    cell: FioCell,
     path: Path,
     directory: Path,
     progress: Progress,
@@ -136,14 +138,14 @@ def _run(
 
 
 def _command(
-    cell: Mapping[str, Any],
+    cell: FioCell,
+    wanted: Command,
     path: Path,
     progress: Progress,
     proc: Path,
     ready: Callable[[], object],
-) -> Measured:
-    wanted = cell["command"]
-    directory = path / wanted["directory"] if wanted.get("directory") else path
+) -> Figures:
+    directory = path / (wanted.get("directory") or "")
     times = int(wanted.get("times") or 1)
     if times < 1:
         raise BlklabError(f"command: {times} times: once at least is expected")
@@ -162,4 +164,4 @@ def _command(
     runs = command.run(wanted["argv"], directory, times, before=before, progress=progress)
     outcome = command.outcome(wanted["argv"], runs, output.Way().as_dict())
     outcome["warnings"] = list(warnings)
-    return Measured(outcome, [], "")
+    return Figures(outcome, [], "")

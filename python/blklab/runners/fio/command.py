@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from blklab import child_process
 from blklab.errors import BlklabError, UsageError
+from blklab.outcome import Direction, Measured
+from blklab.outcome import Repeat as Entry
 from blklab.runners.fio.process import Live, Progress, silent
 from blklab.runners.fio.program import ending
 from blklab.text import printable
@@ -30,7 +32,7 @@ class Repeat:
     system_ns: int
     status: int
 
-    def as_dict(self) -> dict[str, int]:
+    def as_dict(self) -> Entry:
         """Returns an entry of `command.runs` of a result."""
         return {
             "wall_ns": self.wall_ns,
@@ -123,12 +125,12 @@ def _drain(pid: int, pipes: Sequence[int], started: int, number: int, progress: 
         os.close(ended)
 
 
-def outcome(argv: Sequence[str], runs: Sequence[Repeat], nothing: dict[str, Any]) -> dict[str, Any]:
+def outcome(argv: Sequence[str], runs: Sequence[Repeat], nothing: Direction) -> Measured:
     """Returns the outcome: `nothing` is `read` and `write` of a result without I/O of jobs."""
     return {
         "runtime_ns": sum(one.wall_ns for one in runs),
-        "read": dict(nothing),
-        "write": dict(nothing),
+        "read": nothing,
+        "write": nothing,
         "groups": [],
         "devices": [],
         "arrays": [],

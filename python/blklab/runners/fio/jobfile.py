@@ -1,12 +1,12 @@
 """The text of fio's job file for a cell."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from blklab.errors import UsageError
 from blklab.runners.fio.process import LINK
+from blklab.spec.documents import FioCell
 
 LOG: Final = "log"
 """Prefix of the logs' names."""
@@ -31,7 +31,7 @@ def filename(path: Path) -> str:
     return text.replace(":", "\\:") if _PLAIN.fullmatch(text) else LINK
 
 
-def seconds(cell: Mapping[str, Any], runtime_ns: int | None = None) -> float | None:
+def seconds(cell: FioCell, runtime_ns: int | None = None) -> float | None:
     """Returns the time that fio will take for a cell, None if that is not known before."""
     if any(job["options"].keys() & OWN_TIMES for job in cell["jobs"]):
         return None
@@ -42,7 +42,7 @@ def seconds(cell: Mapping[str, Any], runtime_ns: int | None = None) -> float | N
 
 
 def render(
-    cell: Mapping[str, Any],
+    cell: FioCell,
     target: Path,
     *,
     runtime_ns: int | None = None,

@@ -6,12 +6,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.fio import output
 from blklab.runners.fio import jobfile, process
 from blklab.runners.fio.process import Progress, silent
+from blklab.spec.documents import FioCell, FioJob, bare_cell
 from blklab.spec.measured import job_writes
 
 BLOCK: Final = 1 << 20
@@ -103,8 +104,8 @@ def _write(
         "refill_buffers": "1",
         "end_fsync": "1",
     }
-    job = {"name": name, "options": options}
-    text = jobfile.render({"seed": seed, "jobs": [job]}, target)
+    job: FioJob = {"name": name, "options": options}
+    text = jobfile.render(bare_cell(seed, job), target)
     ran = process.run(fio, text, directory, target=target, progress=progress, phase=name)
     output.outcome(output.document(ran.output))  # an I/O that failed is an error
 
@@ -148,7 +149,7 @@ def precondition(
     size: int | None,
     directory: Path,
     *,
-    cell: Mapping[str, Any],
+    cell: FioCell,
     filled: bool,
     progress: Progress = silent,
 ) -> None:

@@ -7,9 +7,10 @@ their average, and (b) the largest less the smallest value on the best linear fi
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from blklab.errors import UsageError
+from blklab.outcome import Steady
+from blklab.spec import documents as spec
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def judge(
     return Steadiness(spread <= most_range and slope <= most_slope, spread, slope)
 
 
-def until_steady(wanted: dict[str, Any], measure: Callable[[int], float]) -> dict[str, Any]:
+def until_steady(wanted: spec.Steady, measure: Callable[[int], float]) -> Steady:
     """Runs rounds until they are steady, or until there is no time for another.
 
     `wanted` is `host.steady` of a cell; `measure` runs a round, told how many were before it, and

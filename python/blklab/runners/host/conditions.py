@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from blklab.errors import UsageError
 from blklab.spec import fio_words
+from blklab.spec.documents import HostCell
 from blklab.spec.measured import writes
 from blklab.store.series import Point
 from blklab.system import diskstats
@@ -79,7 +80,7 @@ def layers_of(target: Mapping[str, Any], roots: Roots) -> list[Layer]:
 
 def check(
     target: Mapping[str, Any],
-    cells: Sequence[Mapping[str, Any]],
+    cells: Sequence[HostCell],
     roots: Roots,
     sleep: Callable[[float], object] = time.sleep,
     passed_by: Collection[str] = (),
@@ -161,7 +162,7 @@ def _busy(
 
 def _page_cache(
     target: Mapping[str, Any],
-    cells: Sequence[Mapping[str, Any]],
+    cells: Sequence[HostCell],
     beneath: Sequence[Layer],
     roots: Roots,
 ) -> Iterator[Finding]:
@@ -182,9 +183,7 @@ def _page_cache(
             return
 
 
-def _data_bytes(
-    target: Mapping[str, Any], cell: Mapping[str, Any], beneath: Sequence[Layer]
-) -> int | None:
+def _data_bytes(target: Mapping[str, Any], cell: HostCell, beneath: Sequence[Layer]) -> int | None:
     """Returns how many bytes a cell's jobs touch; None if that is not known."""
     sizes: list[int] = []
     for job in cell["jobs"]:
@@ -200,7 +199,7 @@ def _data_bytes(
 
 
 def _small_data(
-    target: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], beneath: Sequence[Layer]
+    target: Mapping[str, Any], cells: Sequence[HostCell], beneath: Sequence[Layer]
 ) -> Iterator[Finding]:
     known = _caches(beneath)
     if stated := int(target.get("cache_bytes") or 0):
@@ -261,7 +260,7 @@ def _powersave(roots: Roots) -> Iterator[Finding]:
             )
 
 
-def _shingled(beneath: Sequence[Layer], cells: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def _shingled(beneath: Sequence[Layer], cells: Sequence[HostCell]) -> Iterator[Finding]:
     """Disks that shingle: told by the kernel, or known by model. Others cannot be told beforehand.
 
     Their writes collapse when what they collect them in is full: `collapse` sees that afterwards.

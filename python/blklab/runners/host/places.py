@@ -5,16 +5,17 @@ removed when the campaign ends, however it does.
 """
 
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from blklab.errors import UsageError
 from blklab.runners.host.journal import Journal
 from blklab.runners.host.safety import Claim, claim
 from blklab.runners.host.scratch import Scratch, check_mounted, scratch
+from blklab.spec.documents import HostCell
 from blklab.spec.measured import writes
 
 WORK: Final = 64 << 20
@@ -65,7 +66,7 @@ class Places:
         self._made: dict[tuple[str, bool], Place] = {}
         self._work: Path | None = None
 
-    def of(self, document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> Place:
+    def of(self, document: HostCell, documents: Sequence[HostCell]) -> Place:
         """Returns where a cell does its I/O, given the cells of the whole campaign.
 
         Raises UsageError, BlklabError or EnvironmentLacks if that may or can not be used.
@@ -80,7 +81,7 @@ class Places:
         """Returns what is doubtful about the places that were made."""
         return [warning for place in self._made.values() for warning in place.warnings]
 
-    def _make(self, document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> Place:
+    def _make(self, document: HostCell, documents: Sequence[HostCell]) -> Place:
         target = document["target"]
         written = any(writes(one) for one in documents)
         if document["command"] is not None:

@@ -4,7 +4,7 @@ Order: repeats are interleaved (all cells once, then all again), so that a drift
 look like a difference between cells.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -19,12 +19,11 @@ from blklab.runners.host.places import Places
 from blklab.runners.host.restore import restore
 from blklab.runners.host.watched import measured
 from blklab.spec.cells import Cell, Plan
+from blklab.spec.documents import HostCell, as_host
 from blklab.store.finished import Finished
 from blklab.system.environment import environment
 from blklab.system.layers import Layer
 from blklab.system.roots import Roots
-
-Document = Mapping[str, Any]
 
 PATIENCE: Final = 3
 """How often devices are watched until they are at rest."""
@@ -61,7 +60,7 @@ class Host(Runner):
         device that is to be written to is claimed for a moment.
         """
         self._clean()
-        documents = [cell.document for cell in plan.cells]
+        documents = [as_host(cell.document) for cell in plan.cells]
         if any(document["jobs"] for document in documents):
             find_fio()
         # All at once, as when it runs: two targets may be one disk.
@@ -121,7 +120,7 @@ class Host(Runner):
 
         Raises EnvironmentLacks if something is missing that the others need as well.
         """
-        documents = [cell.document for cell in cells]
+        documents = [as_host(cell.document) for cell in cells]
         with Journal(self._roots) as journal, ExitStack() as stack:
             places = Places(stack, journal, self._yes_destroy)
             for cell in sorted(cells, key=_turn):
@@ -137,7 +136,7 @@ class Host(Runner):
                     ledger.end(cell, finished)
 
     def _measured(
-        self, cell: Cell, documents: Sequence[Document], places: Places, journal: Journal
+        self, cell: Cell, documents: Sequence[HostCell], places: Places, journal: Journal
     ) -> Finished:
         findings = self._findings(cell)
         refused = [one for one in findings if one.refuse]
@@ -147,8 +146,8 @@ class Host(Runner):
                 f"{'; '.join(one.message for one in refused)} ({names} to measure all the same)"
             )
         return measured(
-            cell.document,
-            places.of(cell.document, documents),
+            as_host(cell.document),
+            places.of(as_host(cell.document), documents),
             journal,
             warnings=[one.message for one in findings],
             forced=sorted(self._force),
@@ -160,7 +159,10 @@ class Host(Runner):
         layout.sync()
         for _ in range(PATIENCE):
             findings = conditions.check(
-                cell.document["target"], [cell.document], self._roots, passed_by=self._force
+                cell.document["target"],
+                [as_host(cell.document)],
+                self._roots,
+                passed_by=self._force,
             )
             if {one.name for one in findings if one.refuse} != {"device-busy"}:
                 break

@@ -1,10 +1,11 @@
 """One cell, measured while its devices are watched: settings changed before, put back after."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import cast
 
+from blklab.outcome import Device, Outcome, Setting
 from blklab.runners.fio import cell as fio_cell
 from blklab.runners.fio.process import Live
 from blklab.runners.host import conditions
@@ -12,6 +13,7 @@ from blklab.runners.host.journal import Journal
 from blklab.runners.host.places import Place
 from blklab.runners.host.sampler import Sampler
 from blklab.runners.host.settings import applied
+from blklab.spec.documents import HostCell
 from blklab.store.finished import Finished
 from blklab.store.series import Point
 from blklab.system import diskstats
@@ -21,7 +23,7 @@ from blklab.system.roots import Roots
 
 
 def measured(
-    document: Mapping[str, Any],
+    document: HostCell,
     place: Place,
     journal: Journal,
     *,
@@ -57,7 +59,7 @@ def measured(
     outcome["watched_ns"] = sampler.watched_ns
     outcome["arrays"] = []
     outcome["cpu"] = sampler.cpu
-    outcome["settings"] = [vars(change) for change in changes]
+    outcome["settings"] = [cast(Setting, vars(change)) for change in changes]
     outcome["forced"] = list(forced)
     outcome["warnings"] = [
         *place.warnings,
@@ -71,14 +73,14 @@ def measured(
     return Finished(outcome, seconds, [*found.series, *sampler.points], found.raw)
 
 
-def _prepared(document: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+def _prepared(document: HostCell, place: Place) -> HostCell:
     """Returns the cell without the preparation that an earlier cell has had already."""
     if not place.prepared:
         return document
     return {**document, "host": {**document["host"], "precondition": "none"}}
 
 
-def _devices(layers: Sequence[Layer], sampler: Sampler, roots: Roots) -> list[dict[str, Any]]:
+def _devices(layers: Sequence[Layer], sampler: Sampler, roots: Roots) -> list[Device]:
     return [
         {
             "name": layer.name,
@@ -86,14 +88,14 @@ def _devices(layers: Sequence[Layer], sampler: Sampler, roots: Roots) -> list[di
             "above": list(layer.above),
             "leaf": layer.leaf,
             "id": None if layer.node is None else of_node(layer.node, roots).id,
-            **sampler.total[layer.name].as_dict(),
+            **sampler.total[layer.name].counts(),
         }
         for layer in layers
         if layer.name in sampler.total
     ]
 
 
-def _ramp(outcome: Mapping[str, Any]) -> list[str]:
+def _ramp(outcome: Outcome) -> list[str]:
     """Says so if the load was over before its ramp was: fio then has I/Os, but no latencies."""
     return [
         f"all {way}s were done within ramp_time: their rate is of the ramp, and there is no"

@@ -1,25 +1,27 @@
 """What a host's cells are in words: where, which jobs, what is changed and overwritten."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from blklab.runners.kind import Words
 from blklab.spec.cells import Plan
+from blklab.spec.documents import FioCell, HostCell, as_host
 from blklab.spec.measured import writes
+from blklab.spec.target import PLACES
 from blklab.units import format_size
 
 
-def place(document: Mapping[str, Any]) -> str:
+def place(document: HostCell) -> str:
     """Returns where a cell does its I/O."""
     target = document["target"]
-    (kind,) = target.keys() & {"directory", "filesystem", "device"}
-    return f"{kind} {target[kind]}"
+    ((kind, path),) = ((key, value) for key, value in target.items() if key in PLACES)
+    return f"{kind} {path}"
 
 
-def workload(document: Mapping[str, Any]) -> str:
+def workload(document: FioCell) -> str:
     """Returns what a cell does: its jobs in fio's words, or its command."""
-    if document.get("command") is not None:
-        return " ".join(document["command"]["argv"])
+    if (command := document.get("command")) is not None:
+        return " ".join(command["argv"])
     jobs = document["jobs"]
     said = [_job(job["options"]) for job in jobs]
     if len(jobs) > 1:
@@ -65,7 +67,7 @@ def consequences(plan: Plan) -> list[str]:
             would = "would be OVERWRITTEN" if written else "would only be read"
             named = ", ".join(document["destroy"]) or "nothing"
             lines.append(f"{target['device']} {would}; `destroy` names {named}")
-        elif document["file_bytes"]:
+        elif document.get("file_bytes"):
             where = target.get("filesystem") or target["directory"]
             lines.append(f"{format_size(document['file_bytes'])} would be written below {where}")
     settings = {key for cell in plan.cells for key in cell.document["settings"]}
@@ -74,14 +76,16 @@ def consequences(plan: Plan) -> list[str]:
     return lines
 
 
-def _first_of_each(plan: Plan) -> Sequence[Mapping[str, Any]]:
-    return list({cell.document["target"]["name"]: cell.document for cell in plan.cells}.values())
+def _first_of_each(plan: Plan) -> Sequence[HostCell]:
+    return list(
+        {cell.document["target"]["name"]: as_host(cell.document) for cell in plan.cells}.values()
+    )
 
 
 WORDS: Final = Words(
     {
-        "stack": lambda cell: place(cell.document),
-        "workload": lambda cell: workload(cell.document),
+        "stack": lambda cell: place(as_host(cell.document)),
+        "workload": lambda cell: workload(as_host(cell.document)),
     },
     notes=consequences,
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab.errors import BlklabError
+from blklab.outcome import in_lab
 from blklab.runners.fio import jobfile
 from blklab.runners.fio.cell import figures
 from blklab.runners.fio.process import PATIENCE, Live, Progress
@@ -22,6 +23,7 @@ from blklab.runners.lab.stacks import settings
 from blklab.runners.lab.stacks.build import build
 from blklab.runners.lab.stacks.guest import Guest, Layer
 from blklab.spec import nodes
+from blklab.spec.documents import LabCell, LabDevice, latency_ns
 from blklab.store.finished import Finished
 from blklab.system.pressure import Waiting
 
@@ -42,7 +44,7 @@ TRACE: Final = re.compile(r"[\w!.-]+\.blktrace\.\d+", re.A)
 """What blktrace calls its files: one for each device and processor."""
 
 
-def shapes(document: Mapping[str, Any]) -> list[Shape]:
+def shapes(document: LabCell) -> list[Shape]:
     """Returns the disk of each device of a cell."""
     taken = dict(_taken(document["stack"], document["devices"]))
     return [
@@ -58,7 +60,7 @@ def shapes(document: Mapping[str, Any]) -> list[Shape]:
     ]
 
 
-def layers(document: Mapping[str, Any]) -> set[str]:
+def layers(document: LabCell) -> set[str]:
     """Returns the names of a cell's devices, arrays and volumes."""
     return {device["name"] for device in document["devices"]} | {
         table["name"] for _, table in nodes.built(document["stack"])
@@ -81,7 +83,7 @@ def _taken(node: nodes.Node, devices: Sequence[Mapping[str, Any]]) -> Iterator[t
 
 def measure(
     machine: Machine,
-    document: Mapping[str, Any],
+    document: LabCell,
     progress: Callable[[Live], object],
     *,
     scale: float = 1,
@@ -138,7 +140,7 @@ def _take_down(machine: Machine, guest: Guest, disks: Sequence[Disk]) -> None:
 def _load(
     machine: Machine,
     guest: Guest,
-    document: Mapping[str, Any],
+    document: LabCell,
     target: str,
     progress: Progress,
     traced: Sequence[str],
@@ -165,9 +167,9 @@ def _load(
             alongside=during,
         )
         waited = waiting.share()
-    measured = figures(ran, interval_ns, log_ms)
+    found = figures(ran, interval_ns, log_ms)
     seen = watched.watched(guest, reading.samples, document)
-    outcome = measured.outcome
+    outcome = in_lab(found.outcome)
     outcome["devices"] = seen.devices
     outcome["watched_ns"] = seen.watched_ns
     outcome["cpu"] = seen.cpu
@@ -185,20 +187,21 @@ def _load(
         files.save(machine, f"{TRACES}/*", traces, old=TRACE)
         guest.run("rm", "-rf", TRACES)  # out of the guest's memory
         outcome["lab"]["traces"] = str(traces)
-    return Finished(outcome, 0.0, [*measured.series, *seen.points], ran.output)
+    return Finished(outcome, 0.0, [*found.series, *seen.points], ran.output)
 
 
-def _slowed(document: Mapping[str, Any], scale: float) -> Mapping[str, Any]:
+def _slowed(document: LabCell, scale: float) -> LabCell:
     """Returns a cell whose latencies are scaled as its rates are."""
-    devices = []
+    devices: list[LabDevice] = []
     for device in document["devices"]:
-        latency = int((device["model"].get("latency_ns") or 0) * scale)
-        model = {**device["model"], "latency_ns": latency} if latency else device["model"]
+        model = device["model"]
+        if model["kind"] == "throttled" and (latency := int(latency_ns(model) * scale)):
+            model = {**model, "latency_ns": latency}
         devices.append({**device, "model": model})
     return {**document, "devices": devices}
 
 
-def _span_ms(document: Mapping[str, Any], log_ms: int) -> int:
+def _span_ms(document: LabCell, log_ms: int) -> int:
     """Returns the time between two readings: as many as the agent keeps are not reached."""
     seconds = jobfile.seconds(document)
     if seconds is None:

@@ -1,19 +1,21 @@
 """What it takes to believe a result of the lab, and what makes it doubtful."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from blklab import outcome
 from blklab.runners.lab.machine.boot import Machine
 from blklab.runners.lab.rates import Rates
 from blklab.runners.lab.stacks.guest import Guest
+from blklab.spec.documents import LabCell, latency_ns
 
 QUEUE: Final = ("scheduler", "nr_requests", "rotational", "max_sectors_kb", "wbt_lat_usec")
 """What of each layer's queue is kept with a result."""
 
 
 def circumstances(
-    machine: Machine, guest: Guest, document: Mapping[str, Any], wanted: Rates
-) -> dict[str, Any]:
+    machine: Machine, guest: Guest, document: LabCell, wanted: Rates
+) -> outcome.Guest:
     """Returns what it takes to believe a result of this guest."""
     names = [layer.kernel for layer in guest.layers]
     said = machine.agent.read([f"/sys/block/{name}/queue/{key}" for name in names for key in QUEUE])
@@ -44,7 +46,7 @@ BUSY: Final = 0.9
 """Share of the guest's processors from which on they, and not the disks, may set the pace."""
 
 
-def doubts(document: Mapping[str, Any], wanted: Rates, cpu: Mapping[str, float]) -> list[str]:
+def doubts(document: LabCell, wanted: Rates, cpu: Mapping[str, float]) -> list[str]:
     """Returns what a result does not show, or may show wrongly."""
     return [*_scaled(wanted), *wanted.doubts, *_delayed(document), *_busy(cpu)]
 
@@ -59,14 +61,14 @@ def _busy(cpu: Mapping[str, float]) -> list[str]:
     ]
 
 
-def _delayed(document: Mapping[str, Any]) -> list[str]:
+def _delayed(document: LabCell) -> list[str]:
     """Says what a delay is, where one is wanted."""
     return [
         f"device {device['name']}: its latency of {latency / 1e6:g} ms is made by dm-delay, in"
         " whole ms and by the guest's timer: an I/O takes longer than that, by 4 ms and more before"
         " Linux 6.7"
         for device in document["devices"]
-        if (latency := device["model"].get("latency_ns"))
+        if (latency := latency_ns(device["model"]))
     ]
 
 

@@ -2,15 +2,16 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from blklab.errors import BlklabError
 from blklab.runners.fio.process import Live, Progress
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.stacks import md
 from blklab.runners.lab.stacks.guest import Guest
+from blklab.spec.documents import LabCell
 from blklab.units import format_duration
 
 POLL: Final = 0.05
@@ -29,7 +30,7 @@ class During:
     for.
     """
 
-    def __init__(self, guest: Guest, document: Mapping[str, Any]) -> None:
+    def __init__(self, guest: Guest, document: LabCell) -> None:
         """Raises BlklabError if a member that is to fail is not there."""
         self._guest = guest
         self._events = _events(guest, document)
@@ -119,7 +120,7 @@ class During:
         return self._guest.read(f"/sys/block/{self._guest.layers[-1].kernel}/stat")
 
 
-def _events(guest: Guest, document: Mapping[str, Any]) -> list[Event]:
+def _events(guest: Guest, document: LabCell) -> list[Event]:
     events: list[Event] = []
     for failure in document["failures"]:
         member = md.member(guest, failure["array"], failure["slot"])

@@ -1,10 +1,9 @@
 """fio in the guest: the cell's own load, and what fills files and caches before it."""
 
 import re
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.runners.fio import jobfile
@@ -12,6 +11,7 @@ from blklab.runners.fio.process import MOST_SAID, PATIENCE, Live, Progress, Ran,
 from blklab.runners.fio.program import complaint
 from blklab.runners.lab.files import fetch, texts
 from blklab.runners.lab.machine.boot import Machine
+from blklab.spec.documents import FioCell
 from blklab.text import printable
 
 DIRECTORY: Final = "/run/blklab"
@@ -20,7 +20,7 @@ DIRECTORY: Final = "/run/blklab"
 
 def play(
     machine: Machine,
-    document: Mapping[str, Any],
+    document: FioCell,
     target: str,
     progress: Progress,
     *,

@@ -15,6 +15,7 @@ from blklab.runners.lab.stacks import bcache, lvm
 from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.runners.lab.stacks.guest import Guest
 from blklab.spec import nodes
+from blklab.spec.documents import FioJob, LabCell, bare_cell
 from blklab.spec.measured import extent
 
 WARM_NS: Final = 20 * 10**9
@@ -37,7 +38,7 @@ PASSES: Final = 5
 
 
 def prepare(
-    machine: Machine, guest: Guest, document: Mapping[str, Any], target: str, progress: Progress
+    machine: Machine, guest: Guest, document: LabCell, target: str, progress: Progress
 ) -> None:
     """Lays a file out, and brings caches into their state. Raises BlklabError."""
     if document["filesystem"] is not None:
@@ -54,7 +55,7 @@ def prepare(
 def _junk(
     machine: Machine,
     guest: Guest,
-    document: Mapping[str, Any],
+    document: LabCell,
     target: str,
     kind: str,
     table: Mapping[str, Any],
@@ -96,7 +97,7 @@ def _junk(
                 break
 
 
-def _room(document: Mapping[str, Any], table: Mapping[str, Any]) -> int:
+def _room(document: LabCell, table: Mapping[str, Any]) -> int:
     """Returns how much there is behind the jobs' data, the cache's size at most; bytes."""
     cache = table["cache"]
     size = int(document["devices"][cache["device"]]["bytes"]) if "device" in cache else None
@@ -107,7 +108,7 @@ def _room(document: Mapping[str, Any], table: Mapping[str, Any]) -> int:
 
 def _write(
     machine: Machine,
-    document: Mapping[str, Any],
+    document: LabCell,
     target: str,
     begin: int,
     many: int,
@@ -120,12 +121,12 @@ def _write(
 
 def _fio(
     machine: Machine,
-    document: Mapping[str, Any],
+    document: LabCell,
     target: str,
     options: Mapping[str, str],
     progress: Progress,
 ) -> None:
     words = {"ioengine": "libaio", "direct": "1", "iodepth": str(DEPTH), "fallocate": "none"}
-    job = {"name": "fill", "options": {**words, "end_fsync": "1", **options}}
-    filling = {"seed": document["seed"], "jobs": [job]}
+    job: FioJob = {"name": "fill", "options": {**words, "end_fsync": "1", **options}}
+    filling = bare_cell(document["seed"], job)
     load.play(machine, filling, target, progress, phase="fill")

@@ -19,6 +19,7 @@ from blklab.runners.lab.machine.boot import NAMES
 from blklab.runners.sim.runner import outcomes
 from blklab.spec import nodes
 from blklab.spec.capacity import PARITY
+from blklab.spec.documents import LabCell
 
 REACH_IOPS: Final = {"tcg": 3_000, "kvm": 60_000}
 """I/Os a second of all devices together that a guest reaches: two emulated CPUs, and busy ones."""
@@ -58,7 +59,7 @@ class Rates:
     """What such limits cannot show."""
 
 
-def factor(documents: Sequence[Mapping[str, Any]], accel: str) -> float:
+def factor(documents: Sequence[LabCell], accel: str) -> float:
     """Returns by what all rates of an experiment are divided: one factor for all of its cells.
 
     So cells can be put in order: a stack of fast devices stays faster than one of slow ones.
@@ -69,7 +70,7 @@ def factor(documents: Sequence[Mapping[str, Any]], accel: str) -> float:
     return max(_needed(_unscaled(document), accel) for document in documents)
 
 
-def rates(document: Mapping[str, Any], scale: float) -> Rates:
+def rates(document: LabCell, scale: float) -> Rates:
     """Returns the limits of each device's disk. Raises BlklabError if one comes to nothing."""
     unscaled = _unscaled(document)
     limits = []
@@ -98,7 +99,7 @@ def turns(node: nodes.Node) -> bool:
     )
 
 
-def _doubts(document: Mapping[str, Any]) -> list[str]:
+def _doubts(document: LabCell) -> list[str]:
     """Returns which models the jobs leave waiting: a limit has no latency, and they have."""
     found: list[str] = []
     if len(document["devices"]) < 2:
@@ -116,7 +117,7 @@ def _doubts(document: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _saturated(document: Mapping[str, Any], device: Mapping[str, Any]) -> bool:
+def _saturated(document: LabCell, device: Mapping[str, Any]) -> bool:
     own = _alone(document, device, None)
     many = {**own, "jobs": [{**job, "iodepth": max(MANY, job["iodepth"])} for job in own["jobs"]]}
     usual, most = (
@@ -125,11 +126,11 @@ def _saturated(document: Mapping[str, Any], device: Mapping[str, Any]) -> bool:
     return usual >= SATURATED * most
 
 
-def _unscaled(document: Mapping[str, Any]) -> list[dict[str, float]]:
+def _unscaled(document: LabCell) -> list[dict[str, float]]:
     return [_limits(document, device) for device in document["devices"]]
 
 
-def _limits(document: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str, float]:
+def _limits(document: LabCell, device: Mapping[str, Any]) -> dict[str, float]:
     """Returns the rates of a device before they are scaled; 0 is no limit."""
     if device["model"]["kind"] == "throttled":
         return {name: float(device["model"][name]) for name in NAMES}
@@ -162,9 +163,7 @@ def _outcome(text: str) -> dict[str, Any]:
     return {way: {key: found[way][key] for key in ("iops", "bw_bytes")} for way in WAYS}
 
 
-def _alone(
-    document: Mapping[str, Any], device: Mapping[str, Any], share: float | None
-) -> dict[str, Any]:
+def _alone(document: LabCell, device: Mapping[str, Any], share: float | None) -> dict[str, Any]:
     """Returns the cell of one device alone, all reads, all writes, or as the jobs are."""
     jobs = [
         {

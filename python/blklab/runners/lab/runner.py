@@ -5,7 +5,7 @@ One guest serves all cells of a kernel; each gets fresh disks and a stack of its
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from blklab.runners.lab.machine.disks import MOST, Shape
 from blklab.runners.lab.rates import factor
 from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.spec.cells import Cell, Plan
+from blklab.spec.documents import LabCell, as_lab
 from blklab.store.finished import Finished
 from blklab.system.environment import environment
 from blklab.system.roots import Roots
@@ -58,7 +59,7 @@ class Lab(Runner):
         self._note = note
         self._images: dict[str, Image] = {}
         self._held = ExitStack()
-        self._documents: list[Mapping[str, Any]] = []
+        self._documents: list[LabCell] = []
         self._scales: dict[str, float] = {}
 
     @contextmanager
@@ -87,15 +88,15 @@ class Lab(Runner):
         """
         qemu.find()
         accel.candidates(self._accelerator)
-        known = {name for cell in plan.cells for name in lab_cell.layers(cell.document)}
+        known = {name for cell in plan.cells for name in lab_cell.layers(as_lab(cell.document))}
         for name in self._trace:
             if name not in known | {lab_cell.EVERY}:
                 listed = ", ".join([lab_cell.EVERY, *sorted(known)])
                 raise UsageError(f"--trace {name}: no device or stack is called so: {listed}")
-        self._documents = [cell.document for cell in plan.cells]
+        self._documents = [as_lab(cell.document) for cell in plan.cells]
         self._scales = {}
         for cell in plan.cells:
-            jobfile.render(cell.document, Path("/"))
+            jobfile.render(as_lab(cell.document), Path("/"))
             self._image(cell.document["kernel"])
 
     def environment(self) -> dict[str, Any]:
@@ -116,7 +117,7 @@ class Lab(Runner):
         A guest that is lost takes its cell with it, and the next cell gets a new one. Raises
         EnvironmentLacks if something is missing that the others need as well.
         """
-        self._documents = self._documents or [cell.document for cell in cells]
+        self._documents = self._documents or [as_lab(cell.document) for cell in cells]
         ordered = sorted(cells, key=lambda cell: (cell.document["kernel"], *_turn(cell)))
         for kernel, group in itertools.groupby(ordered, key=lambda cell: cell.document["kernel"]):
             waiting = list(group)
@@ -157,7 +158,9 @@ class Lab(Runner):
         return boot(
             self._image(kernel),
             list(
-                dict.fromkeys(shape for cell in cells for shape in lab_cell.shapes(cell.document))
+                dict.fromkeys(
+                    shape for cell in cells for shape in lab_cell.shapes(as_lab(cell.document))
+                )
             ),
             asked=self._accelerator,
             cpus=guest["cpus"],
@@ -184,7 +187,7 @@ class Lab(Runner):
             with _awake():
                 return lab_cell.measure(
                     machine,
-                    cell.document,
+                    as_lab(cell.document),
                     lambda live: self.progress(cell, live),
                     scale=self._scale(machine.accel),
                     traced=self._trace,
@@ -220,7 +223,7 @@ def _fitting(cells: Sequence[Cell]) -> int:
     """Returns how many cells, from the first on, one guest has disks for; one at least."""
     shapes: set[Shape] = set()
     for at, cell in enumerate(cells):
-        shapes |= set(lab_cell.shapes(cell.document))
+        shapes |= set(lab_cell.shapes(as_lab(cell.document)))
         if at and len(shapes) >= MOST:
             return at
     return len(cells)

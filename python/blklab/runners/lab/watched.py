@@ -1,13 +1,15 @@
 """From what the agent read of the devices' statistics to what each layer did during the load."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from blklab.errors import BlklabError
+from blklab.outcome import Device
 from blklab.runners.lab.agent import Sample
 from blklab.runners.lab.stacks.guest import Guest
 from blklab.runners.tally import Reading, Tally
+from blklab.spec.documents import LabCell
 from blklab.store.series import Point
 from blklab.system import diskstats
 
@@ -19,14 +21,14 @@ STAT: Final = "/proc/stat"
 class Watched:
     """What the layers did."""
 
-    devices: list[dict[str, Any]]
+    devices: list[Device]
     points: list[Point]
     cpu: dict[str, float]
     watched_ns: int
     problems: list[str]
 
 
-def watched(guest: Guest, samples: Sequence[Sample], document: Mapping[str, Any]) -> Watched:
+def watched(guest: Guest, samples: Sequence[Sample], document: LabCell) -> Watched:
     """Returns what each layer of a stack did while the load ran, its ramp left out.
 
     The load is where the stack's top had I/O: fio takes seconds to start in an emulated guest.
@@ -54,14 +56,14 @@ def watched(guest: Guest, samples: Sequence[Sample], document: Mapping[str, Any]
             tally.emit()
             due += interval_ns * max(1, -((due - now_ns - 1) // interval_ns))
     called = {layer.kernel: layer.name for layer in guest.layers}
-    devices = [
+    devices: list[Device] = [
         {
             "name": layer.name,
             "kind": layer.kind,
             "above": layer.above,
             "leaf": layer.kind == "disk",
             "id": layer.serial,
-            **tally.total[layer.kernel].as_dict(),
+            **tally.total[layer.kernel].counts(),
         }
         for layer in guest.layers
         if layer.kernel in tally.total

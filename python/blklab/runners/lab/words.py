@@ -6,10 +6,11 @@ from typing import Any, Final
 from blklab.runners.host.words import workload
 from blklab.runners.kind import Words
 from blklab.spec.cells import Plan
+from blklab.spec.documents import LabCell, as_lab
 from blklab.units import format_size
 
 
-def stack(node: Mapping[str, Any] | None, document: Mapping[str, Any]) -> str:
+def stack(node: Mapping[str, Any] | None, document: LabCell) -> str:
     """Returns a stack as a formula: `raid1(fast, slow)`."""
     if node is None:
         return "missing"
@@ -57,8 +58,8 @@ def disk(device: Mapping[str, Any]) -> str:
 
 WORDS: Final = Words(
     {
-        "stack": lambda cell: stack(cell.document["stack"], cell.document),
-        "workload": lambda cell: workload(cell.document),
+        "stack": lambda cell: stack(cell.document["stack"], as_lab(cell.document)),
+        "workload": lambda cell: workload(as_lab(cell.document)),
         "kernel": lambda cell: str(cell.document["kernel"]),
     },
     notes=guests,

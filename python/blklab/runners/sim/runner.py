@@ -10,6 +10,7 @@ from typing import Any
 
 from blklab import _core
 from blklab.errors import BlklabError, UsageError
+from blklab.outcome import Outcome
 from blklab.runners.base import Ledger, Runner
 from blklab.spec.cells import Cell, Plan
 from blklab.spec.replays import Source
@@ -40,19 +41,17 @@ def outcome(
     document: Mapping[str, Any],
     stop: _core.Stop | None = None,
     replay: Source | None = None,
-) -> dict[str, Any]:
+) -> Outcome:
     """Simulates one cell's document, with the trace that it replays, and returns the figures.
 
     Raises UsageError for a cell that makes no sense.
     """
     trace = None if replay is None else ([replay.path], replay.format, replay.device)
-    measured: dict[str, Any] = json.loads(_core.simulate(json.dumps(document), stop, trace))
+    measured: Outcome = json.loads(_core.simulate(json.dumps(document), stop, trace))
     return measured
 
 
-def outcomes(
-    documents: Sequence[Mapping[str, Any]], jobs: int | None = None
-) -> list[dict[str, Any]]:
+def outcomes(documents: Sequence[Mapping[str, Any]], jobs: int | None = None) -> list[Outcome]:
     """Simulates several documents, `jobs` at a time, as many as there are CPUs unless given.
 
     The results do not depend on how many.

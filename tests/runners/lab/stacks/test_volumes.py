@@ -50,7 +50,7 @@ def test_volumes_of_names_that_are_alike() -> None:
     ]
 
 
-CACHED: dict[str, Any] = {
+CACHED: Any = {
     "name": "a-b",
     "metadata": None,
     "chunk": 65536,
@@ -119,7 +119,7 @@ def test_a_status_of_something_else(line: str) -> None:
         lvm.status(one, "x")
 
 
-BCACHE: dict[str, Any] = {
+BCACHE: Any = {
     "name": "fast",
     "mode": "writearound",
     "sequential_cutoff": 4 << 20,
@@ -183,7 +183,7 @@ def test_a_delay_is_of_whole_milliseconds() -> None:
     assert recorder.ran[-1] == "dmsetup remove --retry delay_vda"
 
 
-def array(level: str, members: int, **changed: Any) -> dict[str, Any]:
+def array(level: str, members: int, **changed: Any) -> Any:
     table = {"level": level, "chunk": 64 << 10, "members": [{}] * members, "near": 1, "far": 1}
     return {"md": {**table, **changed}}
 
@@ -206,7 +206,7 @@ def array(level: str, members: int, **changed: Any) -> dict[str, Any]:
         ({"lvm": {"name": "x", "members": [array("raid5", 3)]}}, None),
     ],
 )
-def test_geometry(node: dict[str, Any], expected: tuple[int, int] | None) -> None:
+def test_geometry(node: Any, expected: tuple[int, int] | None) -> None:
     assert filesystem.geometry(node) == expected
 
 
@@ -231,13 +231,13 @@ def test_a_module_that_is_missing_is_named_with_its_kernel() -> None:
     answers = {"modprobe -q xfs": 1, "mkfs.xfs": 0, "mount": 32}
     recorder = Recorder({"/sys/block/vda/serial": "disk", "/sys/block/vda/queue/rotational": "0"})
     recorder.answers = answers
-    document = {
+    document: Any = {
         "devices": [
             {
                 "name": "disk",
                 "queue": {"rotational": False},
                 "virtual": {"queue": {}},
-                "model": {},
+                "model": {"kind": "ssd"},
             }
         ],
         "stack": {"device": 0},

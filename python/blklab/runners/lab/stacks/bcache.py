@@ -4,9 +4,10 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from blklab.errors import BlklabError
+from blklab.outcome import Report
 from blklab.runners.lab.stacks.guest import Guest, Layer
 
 TICK: Final = 14.0
@@ -57,7 +58,7 @@ def create(guest: Guest, table: Mapping[str, Any], backing: str, cache: str) -> 
     guest.above(table["name"], backing, cache)
     guest.readying.append(lambda: _clear(guest, base))
     guest.reports.append(
-        lambda: {"name": table["name"], "kind": "bcache", **_statistics(guest, base, table["name"])}
+        lambda: cast(Report, {"kind": "bcache", **_statistics(guest, base, table["name"])})
     )
     return f"/dev/{kernel}"
 
@@ -84,7 +85,7 @@ def _statistics(guest: Guest, base: str, name: str) -> dict[str, Any]:
             f"{base}/stats_total/bypassed",
         ]
     )
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"name": name}
     for path, text in said.items():
         key, value = path.rpartition("/")[2], (text or "").strip()
         found[key] = int(value) if re.fullmatch(r"\d{1,18}", value, re.A) else value or None

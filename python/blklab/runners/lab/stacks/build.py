@@ -8,9 +8,10 @@ from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.stacks import bcache, delay, filesystem, lvm, md
 from blklab.runners.lab.stacks.guest import Guest, Layer
 from blklab.spec import nodes
+from blklab.spec.documents import LabCell, LabDevice, latency_ns
 
 
-def build(guest: Guest, document: Mapping[str, Any], serials: Sequence[str]) -> str:
+def build(guest: Guest, document: LabCell, serials: Sequence[str]) -> str:
     """Builds the stack of a cell and returns what its jobs run on: a device or a file.
 
     `serials` are those of the devices' disks, in the document's order. Raises BlklabError; what
@@ -42,7 +43,7 @@ def build(guest: Guest, document: Mapping[str, Any], serials: Sequence[str]) -> 
         ) from error
 
 
-def _disks(guest: Guest, document: Mapping[str, Any], serials: Sequence[str]) -> list[str]:
+def _disks(guest: Guest, document: LabCell, serials: Sequence[str]) -> list[str]:
     """Returns the path of each device: its disk, or the delay before that."""
     known = {
         serial: path.split("/")[3] for path, serial in guest.glob("/sys/block/vd*/serial").items()
@@ -54,12 +55,12 @@ def _disks(guest: Guest, document: Mapping[str, Any], serials: Sequence[str]) ->
         layer = Layer(device["name"], "disk", known[serial], serial)
         guest.layers.append(layer)
         _queue(guest, layer, device)
-        latency = int(device["model"].get("latency_ns") or 0)
+        latency = latency_ns(device["model"])
         paths.append(delay.delayed(guest, layer, latency) if latency else layer.path)
     return paths
 
 
-def _queue(guest: Guest, layer: Layer, device: Mapping[str, Any]) -> None:
+def _queue(guest: Guest, layer: Layer, device: LabDevice) -> None:
     """Sets a disk's queue as the cell has it, in its order. Raises BlklabError if it is not so."""
     base = f"/sys/block/{layer.kernel}/queue"
     given = device["virtual"]["queue"]

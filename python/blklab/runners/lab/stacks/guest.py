@@ -3,9 +3,10 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from blklab.errors import BlklabError
+from blklab.outcome import Report
 from blklab.runners.lab.agent import Agent, Ran
 from blklab.text import printable
 
@@ -69,7 +70,7 @@ class Guest:
     mostly: set[str] = field(default_factory=set)
     """Members that are write-mostly, whenever they are added."""
 
-    reports: list[Callable[[], dict[str, Any]]] = field(default_factory=list)
+    reports: list[Callable[[], Report]] = field(default_factory=list)
     """What arrays and caches have to say after the load."""
 
     def run(self, *argv: str, check: bool = True) -> Ran:

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from blklab.errors import BlklabError
+from blklab.outcome import Report
 from blklab.runners.lab.stacks.guest import Guest, Layer
 from blklab.spec.capacity import EXTENT
 from blklab.text import printable
@@ -69,10 +70,10 @@ def mode(guest: Guest, name: str, chosen: str) -> None:
     guest.run("lvchange", "-y", "--cachemode", chosen, f"{guest.groups[name]}/data")
 
 
-def _report(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def _report(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Report:
     """Returns what a cache did since the load began: counts, and how it is now."""
     grown = {key: after[key] - before[key] for key in COUNTS if key != "dirty"}
-    return {"name": name, "kind": "lvmcache", **after, **grown}
+    return cast(Report, {"name": name, "kind": "lvmcache", **after, **grown})
 
 
 def status(guest: Guest, mapped: str) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """md arrays, made by mdadm."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from blklab.errors import BlklabError
+from blklab.outcome import Member, Report
 from blklab.runners.lab.stacks.guest import Guest, Layer
 
 MODULES: Final = {
@@ -161,18 +162,17 @@ def member(guest: Guest, name: str, slot: int) -> str:
     raise BlklabError(f"array {name} has no member in slot {slot}")
 
 
-def report(guest: Guest, name: str, kernel: str, members: Sequence[str | None]) -> dict[str, Any]:
+def report(guest: Guest, name: str, kernel: str, members: Sequence[str | None]) -> Report:
     """Returns what became of an array: its state, and each member's bad-block list."""
     base = f"/sys/block/{kernel}/md"
     keys = ("array_state", "degraded", "sync_action", "sync_completed", "mismatch_cnt")
     said = guest.agent.read([f"{base}/{key}" for key in keys])
-    found: dict[str, Any] = {"name": name, "kind": "md"}
-    found |= {key: (said[f"{base}/{key}"] or "").strip() or None for key in keys}
-    found["members"] = [_member(guest, base, member) for member in members if member is not None]
-    return found
+    found = {key: (said[f"{base}/{key}"] or "").strip() or None for key in keys}
+    each = [_member(guest, base, member) for member in members if member is not None]
+    return cast(Report, {"name": name, "kind": "md", **found, "members": each})
 
 
-def _member(guest: Guest, base: str, member: str) -> dict[str, Any]:
+def _member(guest: Guest, base: str, member: str) -> Member:
     kernel = member.removeprefix("/dev/")
     state = guest.read(f"{base}/dev-{kernel}/state")
     listed = guest.run("mdadm", "--examine-badblocks", member, check=False).stdout.splitlines()

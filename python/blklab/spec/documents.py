@@ -1,0 +1,156 @@
+"""Cells as the runners take them; the simulator's is `blklab.documents.cell`, which Rust defines.
+
+Sizes are bytes, times ns; what is optional is missing in cells of older stores.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypedDict, cast
+
+from blklab.documents import cell as simulated
+
+SimCell = simulated.Cell
+
+
+class FioJob(TypedDict):
+    """A job in fio's own words (fio(1))."""
+
+    name: str
+    options: Mapping[str, str]
+
+
+class FioCell(TypedDict):
+    """What every runner with real fio takes."""
+
+    seed: int
+    jobs: Sequence[FioJob]
+    runtime_ns: int | None
+    ramp_ns: int
+    interval_ns: int
+    settings: Mapping[str, str]
+    host: NotRequired["HostRun"]
+    command: NotRequired["Command | None"]
+    file_bytes: NotRequired[int]
+    """Of the file on a target."""
+
+
+def bare_cell(seed: int, job: FioJob) -> FioCell:
+    """Returns a cell of one job and nothing else, which ends by itself."""
+    bounds: FioCell = {
+        "seed": seed,
+        "jobs": [job],
+        "runtime_ns": None,
+        "ramp_ns": 0,
+        "interval_ns": 0,
+        "settings": {},
+    }
+    return bounds
+
+
+class Target(TypedDict):
+    """Where a stack is on a host; one of the places is there."""
+
+    name: str
+    directory: NotRequired[str]
+    filesystem: NotRequired[str]
+    device: NotRequired[str]
+    cache_bytes: int
+
+
+class Command(TypedDict):
+    """A program to time."""
+
+    argv: Sequence[str]
+    directory: NotRequired[str | None]
+    times: NotRequired[int | None]
+
+
+class Steady(TypedDict):
+    """When rounds are steady."""
+
+    rounds: int
+    round_ns: int
+    limit_ns: int
+    range: float
+    slope: float
+
+
+class HostRun(TypedDict):
+    """How a host is prepared."""
+
+    drop_caches: bool
+    precondition: str
+    steady: Steady | None
+
+
+class HostCell(FioCell):
+    """What the host takes."""
+
+    target: Target
+    destroy: Sequence[str]
+
+
+class Virtual(TypedDict):
+    """What a virtual disk says of itself."""
+
+    logical_block_size: int
+    physical_block_size: int
+    discard: bool
+    queue: Mapping[str, str]
+
+
+def latency_ns(model: simulated.Model) -> int:
+    """Returns the latency that a throttled device adds; 0 of a modelled one."""
+    return model.get("latency_ns", 0) if model["kind"] == "throttled" else 0
+
+
+class LabDevice(simulated.Device):
+    """A device, and its virtual disk."""
+
+    virtual: Virtual
+
+
+class Failure(TypedDict):
+    """A member that fails during the load."""
+
+    array: str
+    slot: int
+    at_ns: int
+    re_add_ns: int | None
+
+
+class LabRun(TypedDict):
+    """The guest."""
+
+    scale: float | str
+    cpus: int
+    memory: int
+
+
+class Filesystem(TypedDict):
+    """What is made on the stack."""
+
+    type: str
+
+
+class LabCell(FioCell):
+    """What the lab takes."""
+
+    kernel: str
+    lab: LabRun
+    devices: Sequence[LabDevice]
+    stack: Mapping[str, Any]
+    failures: Sequence[Failure]
+    filesystem: Filesystem | None
+    room: int
+    alone: Sequence[simulated.Job]
+    own_kernel: NotRequired[str]
+
+
+def as_host(document: Mapping[str, Any]) -> HostCell:
+    """Returns the document of a cell that was made for a host."""
+    return cast(HostCell, document)
+
+
+def as_lab(document: Mapping[str, Any]) -> LabCell:
+    """Returns the document of a cell that was made for the lab."""
+    return cast(LabCell, document)
