@@ -73,8 +73,7 @@ class Module:
             case {"type": list(kinds)}:
                 return either(self.of({**schema, "type": kind}) for kind in kinds)
             case {"type": "array", "prefixItems": items}:
-                found = {self.of(one) for one in items}
-                return f"list[{'float' if found == {'int', 'float'} else either(sorted(found))}]"
+                return f"tuple[{', '.join(map(self.of, items))}]"
             case {"type": "array", "items": items}:
                 return f"list[{self.of(items)}]"
             case {"type": "object", "additionalProperties": dict(values)}:

@@ -34,7 +34,7 @@ class NormalDistribution(TypedDict):
 
 class ZonedDistribution(TypedDict):
     kind: Literal["zoned"]
-    zones: list[list[float]]
+    zones: list[tuple[float, float]]
 
 
 class Filesystem(TypedDict):
@@ -65,11 +65,11 @@ class Job(TypedDict):
     random: bool
     rate_iops: NotRequired[float]
     read_share: float
-    read_sizes: list[list[float]]
+    read_sizes: list[tuple[int, float]]
     size: int
     thinktime_blocks: NotRequired[int]
     thinktime_ns: NotRequired[int]
-    write_sizes: list[list[float]]
+    write_sizes: list[tuple[int, float]]
 
 
 class Md(TypedDict):

@@ -41,7 +41,7 @@ class Group(TypedDict):
 
 
 class Latency(TypedDict):
-    bins: NotRequired[list[list[int]]]
+    bins: NotRequired[list[tuple[int, int]]]
     count: int
     max: int | None
     mean: float | None

@@ -135,7 +135,7 @@ class LifeProfile(TypedDict):
     completed: int
     completed_bytes: int
     errors: dict[str, int]
-    histogram: list[list[int]]
+    histogram: list[tuple[int, int, int]]
     latency_ns: dict[str, QuantilesSummary]
     merged: int
     never_completed: int
@@ -292,7 +292,7 @@ class Tally(TypedDict):
 
 class TraceInfo(TypedDict):
     bytes_read: int
-    device_names: list[list[int | str]]
+    device_names: list[tuple[int, str]]
     dropped: int | None
     format: str
     inputs: list[Input]

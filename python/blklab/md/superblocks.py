@@ -1,12 +1,12 @@
 """Members' superblocks as values: what `_core.examine_md` reads, 0.90 and 1 alike."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from blklab._core import examine_md
+from blklab.documents import superblock as examined
 from blklab.errors import BlklabError
 
 SECTOR: Final = 512
@@ -139,7 +139,7 @@ def read(path: Path, offset: int = 0, size: int | None = None) -> Reading:
     `offset` and `size` are bytes: where the member is in the file.
     """
     try:
-        found = json.loads(examine_md(path, offset, size))
+        found: examined.Examined = json.loads(examine_md(path, offset, size))
     except BlklabError as error:
         return Reading(failure=reason(str(error).removeprefix(f"{path}: ")))
     except ValueError as error:  # a name with a NUL
@@ -158,14 +158,14 @@ def reason(message: str) -> str:
     return plain[:1].lower() + plain[1:]
 
 
-def _superblock(member: Mapping[str, Any]) -> Superblock:
+def _superblock(member: examined.Member) -> Superblock:
     found = member["superblock"]
-    return _version_1(member, found) if found["format"] == "1" else _version_0(member, found)
+    return _version_0(member, found) if found["format"] == "0.90" else _version_1(member, found)
 
 
-def _version_1(member: Mapping[str, Any], found: Mapping[str, Any]) -> Superblock:
+def _version_1(member: examined.Member, found: examined.Superblock1) -> Superblock:
     slots = {role["slot"] for role in found["roles"] if role["role"] == "active"}
-    disks = found["raid_disks"]
+    disks, role = found["raid_disks"], found["role"]
     return Superblock(
         version=f"1.{found['minor_version']}",
         offset=member["offset"],
@@ -178,8 +178,8 @@ def _version_1(member: Mapping[str, Any], found: Mapping[str, Any]) -> Superbloc
         size=found["size"],
         data_offset=found["data_offset"],
         data_size=found["data_size"],
-        role=found["role"]["role"],
-        slot=found["role"].get("slot"),
+        role=role["role"],
+        slot=role["slot"] if role["role"] == "active" else None,
         device=found["device_uuid"],
         # A damaged number of disks must not make a tuple of four thousand millions.
         present=tuple(slot in slots for slot in range(min(disks, len(found["roles"])))),
@@ -198,7 +198,7 @@ def _version_1(member: Mapping[str, Any], found: Mapping[str, Any]) -> Superbloc
     )
 
 
-def _version_0(member: Mapping[str, Any], found: Mapping[str, Any]) -> Superblock:
+def _version_0(member: examined.Member, found: examined.Superblock0) -> Superblock:
     this = found["this"]
     disks = min(found["raid_disks"], 27)
     slots = {disk["raid_disk"] for disk in found["disks"] if "sync" in disk["state"]}
@@ -240,16 +240,16 @@ def _level(number: int) -> str:
     return LEVELS.get(number, f"level {number}")
 
 
-def _holds(member: Mapping[str, Any]) -> bool:
+def _holds(member: examined.Member) -> bool:
     checksum = member["checksum"]
     return bool(checksum["stored"] == checksum["computed"])
 
 
-def _distrusted(member: Mapping[str, Any]) -> bool:
+def _distrusted(member: examined.Member) -> bool:
     return bool(member["bitmap"] and member["bitmap"]["state"] & DISTRUSTED)
 
 
-def _bad_blocks(found: Mapping[str, Any] | None) -> BadBlocks | None:
+def _bad_blocks(found: examined.BadBlocks | None) -> BadBlocks | None:
     if found is None:
         return None
     entries = [Range(entry["sector"], entry["sectors"]) for entry in found["entries"]]

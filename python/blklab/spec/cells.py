@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from blklab.errors import UsageError
 from blklab.spec import load, measured, problems, replays, simulated, stacking, sweep
+from blklab.spec.documents import as_host
 from blklab.spec.experiment import Experiment
 from blklab.spec.fields import shown
 from blklab.spec.form import Form
@@ -148,7 +149,7 @@ def _sized(cells: Sequence[Cell]) -> list[Cell]:
     for cell in cells:
         target = cell.document["target"]
         if "device" not in target:
-            extent = measured.extent(cell.document)
+            extent = measured.extent(as_host(cell.document))
             needs[target["name"]] = max(extent, needs.get(target["name"], 0))
     sizes = [needs.get(cell.document["target"]["name"], 0) for cell in cells]
     return [

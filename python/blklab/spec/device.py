@@ -1,9 +1,10 @@
 """A device table: what the disk is, how much of it is used, and its queue."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal, cast
 
 from pydantic import Field, field_validator
 
+from blklab.documents.cell import Model
 from blklab.spec.fields import (
     EXACT,
     NUMBER,
@@ -158,14 +159,15 @@ _RENAMED: Final = {"volatile_cache": "write_cache"}
 """Parameters that a cell calls otherwise: in a file, `write_cache` is the queue's."""
 
 
-def model_document(device: Disk) -> dict[str, Any]:
+def model_document(device: Disk) -> Model:
     """Returns the device's model as the simulator takes it (crates/sim/src/cell, `Model`)."""
     shared = Disk.model_fields.keys() - {"capacity"}
     document = device.model_dump(exclude=set(shared))
     if not isinstance(device, Hdd):
         document.pop("capacity", None)
     kind = {"kind": document.pop("kind")}
-    return kind | {_RENAMED.get(key, key): value for key, value in document.items()}
+    renamed = {_RENAMED.get(key, key): value for key, value in document.items()}
+    return cast(Model, kind | renamed)
 
 
 def kind_of(device: Disk) -> Kind:

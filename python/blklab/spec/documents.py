@@ -146,6 +146,11 @@ class LabCell(FioCell):
     own_kernel: NotRequired[str]
 
 
+def as_simulated(document: Mapping[str, Any]) -> SimCell:
+    """Returns the document of a cell that was made for the simulator."""
+    return cast(SimCell, document)
+
+
 def as_host(document: Mapping[str, Any]) -> HostCell:
     """Returns the document of a cell that was made for a host."""
     return cast(HostCell, document)

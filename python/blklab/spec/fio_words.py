@@ -4,9 +4,10 @@ As in fio(1) of fio 3.33 and fio's own options.c. Every function raises ValueErr
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from blklab import units
+from blklab.documents.cell import Distribution
 from blklab.spec.fields import SECTOR
 
 Sizes = list[tuple[int, float]]
@@ -150,7 +151,7 @@ def _completed(shares: list[float | None], what: str) -> list[float]:
     return [rest if share is None else share for share in shares]
 
 
-def distribution(text: str) -> dict[str, Any]:
+def distribution(text: str) -> Distribution:
     """Returns a `random_distribution` as the simulator takes it."""
     name, _, rest = text.strip().partition(":")
     match name:

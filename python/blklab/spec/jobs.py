@@ -1,8 +1,9 @@
 """From a workload's words to the jobs that the simulator takes, checked against the stack."""
 
-from typing import Any, Final
+from typing import Final
 
 from blklab import units
+from blklab.documents import cell
 from blklab.spec import fio_words, problems
 from blklab.spec.fio_words import HARMLESS
 from blklab.spec.workload import SYNCHRONOUS, Job
@@ -11,7 +12,7 @@ ENDLESS: Final = 1 << 62
 """Bytes that a `time_based` job would do: more than any runtime allows."""
 
 
-def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> dict[str, Any]:
+def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> cell.Job:
     """Returns a job as the simulator takes it. Raises Problems if it does not fit the stack."""
     _check(job, path)
     iodepth = 1 if job.ioengine in SYNCHRONOUS else job.iodepth

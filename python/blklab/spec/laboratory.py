@@ -15,8 +15,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from blklab.documents import cell
 from blklab.spec import jobs, load, measured, problems, simulated, stacking, sweep
 from blklab.spec.device import Disk
+from blklab.spec.documents import Failure, Virtual
 from blklab.spec.experiment import Experiment, Settings
 from blklab.spec.form import Form, Made
 from blklab.spec.target import Target
@@ -95,9 +97,7 @@ def document(
 FORM: Final = Form("lab", document)
 
 
-def _check_failures(
-    failures: Sequence[Mapping[str, Any]], runtime_ns: int | None, ramp_ns: int
-) -> None:
+def _check_failures(failures: Sequence[Failure], runtime_ns: int | None, ramp_ns: int) -> None:
     """Raises Problems for a member that would fail, or come back, when the load is over."""
     if not runtime_ns:
         return
@@ -117,12 +117,12 @@ def _check_failures(
 
 def _alone(
     tables: Mapping[str, tuple[str, Job]], stack: str, built: stacking.Built
-) -> list[dict[str, Any]]:
+) -> list[cell.Job]:
     """Returns the jobs as the simulator takes them; none if no device is a model."""
     if all(device["model"]["kind"] == "throttled" for device in built.devices):
         return []
     smallest = min(device["bytes"] for device in built.devices)
-    found = []
+    found: list[cell.Job] = []
     for name, (path, job) in tables.items():
         bare = job.model_copy(update={"options": {}, "direct": True})
         document = jobs.job_document(name, bare, path, stack, built.capacity)
@@ -132,8 +132,8 @@ def _alone(
 
 
 def _virtual(
-    device: Mapping[str, Any], disk: Disk, settings: Settings, tried: Mapping[str, str]
-) -> dict[str, Any]:
+    device: cell.Device, disk: Disk, settings: Settings, tried: Mapping[str, str]
+) -> Virtual:
     """Returns what a virtual disk says of itself, and what of its queue is changed, in that order.
 
     What is tried replaces what the device says, and that what all devices have.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from blklab.spec import fio_words, load, problems, simulated, sweep
+from blklab.spec.documents import FioCell
 from blklab.spec.experiment import Experiment
 from blklab.spec.form import Form, Made
 from blklab.spec.target import PLACES, Target
@@ -93,7 +94,7 @@ def job_writes(options: Mapping[str, str]) -> bool:
     return said.partition(":")[0] not in READING
 
 
-def writes(document: Mapping[str, Any]) -> bool:
+def writes(document: FioCell) -> bool:
     """Tells whether a cell may write to its target: a job does, or what comes before the jobs.
 
     This is the one answer: whoever claims a device, or guards it, asks here.
@@ -102,7 +103,7 @@ def writes(document: Mapping[str, Any]) -> bool:
     return prepared or any(job_writes(job["options"]) for job in document["jobs"])
 
 
-def extent(document: Mapping[str, Any]) -> int:
+def extent(document: FioCell) -> int:
     """Returns how large a file the jobs of a cell want, bytes; 0 without one."""
     ends = [0]
     for job in document["jobs"]:

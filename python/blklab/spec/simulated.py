@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from blklab.documents import cell
 from blklab.errors import BlklabError
 from blklab.spec import jobs, load, problems, replays, stacking
 from blklab.spec.experiment import Experiment
@@ -86,7 +87,7 @@ def times(
 
 def _replay(
     source: load.Source, table: Replay, path: str, stack: str, capacity: int
-) -> tuple[dict[str, Any], replays.Source]:
+) -> tuple[cell.Replay, replays.Source]:
     try:
         found = replays.source(source.beside(table.replay), table.format, table.device)
     except BlklabError as error:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from blklab import units
-from blklab.spec import capacity, kernels, problems
+from blklab.documents import cell
+from blklab.spec import capacity, kernels, nodes, problems
 from blklab.spec.device import Disk, kind_of, model_document
+from blklab.spec.documents import Failure
 from blklab.spec.experiment import Experiment, Settings
 from blklab.spec.stack import (
     MISSING,
@@ -25,13 +27,13 @@ from blklab.spec.stack import (
 class Built:
     """A stack, resolved: a tree of arrays and volumes over devices."""
 
-    node: dict[str, Any] = field(default_factory=dict)
+    node: nodes.Node = field(default_factory=dict)
     capacity: int = 0
-    devices: list[dict[str, Any]] = field(default_factory=list)
+    devices: list[cell.Device] = field(default_factory=list)
     tables: list[Disk] = field(default_factory=list)
     """Of each device, its table."""
 
-    failures: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
     """Members that fail during the load."""
 
     real: str | None = None
@@ -63,7 +65,7 @@ class _Builder:
         self.disks = dict(_units(experiment))
         self.used: dict[str, str] = {}
 
-    def stack(self, name: str, above: tuple[str, ...]) -> tuple[dict[str, Any], int]:
+    def stack(self, name: str, above: tuple[str, ...]) -> tuple[nodes.Node, int]:
         """Returns a stack's node and its capacity; `above` are the stacks that it is part of."""
         table = self.experiment.stacks[name]
         if isinstance(table, Bare):
@@ -76,7 +78,7 @@ class _Builder:
             return self.array(name, table, (*above, name))
         return self.volume(name, table, (*above, name))
 
-    def disk(self, name: str, of: str, path: str) -> tuple[dict[str, Any], int]:
+    def disk(self, name: str, of: str, path: str) -> tuple[nodes.Node, int]:
         """Returns a device's node and how much of it there is."""
         if name in self.used:
             where = "" if self.used[name] == of else f": in {self.used[name]!r} and in {of!r}"
@@ -87,7 +89,7 @@ class _Builder:
         self.built.tables.append(disk)
         return {"device": len(self.built.devices) - 1}, self.built.devices[-1]["bytes"]
 
-    def volume(self, name: str, table: Stack, above: tuple[str, ...]) -> tuple[dict[str, Any], int]:
+    def volume(self, name: str, table: Stack, above: tuple[str, ...]) -> tuple[nodes.Node, int]:
         """Returns the node of a logical volume or a cache, and its capacity."""
         path = f"stacks.{name}"
         self.built.real = self.built.real or f"{path}.kind"
@@ -124,12 +126,12 @@ class _Builder:
 
     def _volume(
         self, kind: str, found: dict[str, Any], total: int, path: str
-    ) -> tuple[dict[str, Any], int]:
+    ) -> tuple[nodes.Node, int]:
         if total <= 0:
             raise problems.fail(path, "is too small: nothing is left for data")
         return {kind: found}, total
 
-    def array(self, name: str, md: Md, above: tuple[str, ...]) -> tuple[dict[str, Any], int]:
+    def array(self, name: str, md: Md, above: tuple[str, ...]) -> tuple[nodes.Node, int]:
         """Returns an array's node and its capacity."""
         path = f"stacks.{name}"
         members = [
@@ -143,14 +145,14 @@ class _Builder:
             raise problems.fail(f"{path}.{key}", problem)
         if problem := capacity.too_many(md.level, len(members)):
             raise problems.fail(f"{path}.members", problem)
-        slots: list[dict[str, Any]] = []
+        slots: list[cell.Member] = []
         sizes: list[int | None] = []
         for member in members:
             node, size = self._member(member, name, above)
             sizes.append(size)
             slots.append(
                 {
-                    "node": node,
+                    "node": cast(cell.Node | None, node),
                     "write_mostly": member in mostly,
                     "rebuilding": member in rebuilding,
                 }
@@ -191,7 +193,7 @@ class _Builder:
 
     def _member(
         self, member: str, of: str, above: tuple[str, ...], key: str = "members"
-    ) -> tuple[dict[str, Any] | None, int | None]:
+    ) -> tuple[nodes.Node | None, int | None]:
         path = f"stacks.{of}.{key}"
         if member == MISSING:
             return None, None
@@ -229,8 +231,8 @@ class _Builder:
         return wanted
 
     def _document(
-        self, name: str, md: Md, slots: list[dict[str, Any]], copies: tuple[int, int, bool]
-    ) -> dict[str, Any]:
+        self, name: str, md: Md, slots: list[cell.Member], copies: tuple[int, int, bool]
+    ) -> cell.Md:
         rebuilds = any(slot["rebuilding"] for slot in slots)
         sync = md.sync or ("recover" if rebuilds else "idle")
         if (sync == "recover") != rebuilds:
@@ -243,7 +245,7 @@ class _Builder:
         chunked = md.level not in {"linear", "raid1"}
         return {
             "name": name,
-            "level": md.level,
+            "level": cast(cell.Level, md.level),
             "chunk": md.chunk if chunked else 0,
             "near": near,
             "far": far,
@@ -280,7 +282,7 @@ def _units(experiment: Experiment) -> Iterator[tuple[str, tuple[str, Disk]]]:
                 yield f"{table}{number}", (table, disk)
 
 
-def device_document(name: str, table: str, disk: Disk, settings: Settings) -> dict[str, Any]:
+def device_document(name: str, table: str, disk: Disk, settings: Settings) -> cell.Device:
     """Returns a device as the simulator takes it. Raises Problems."""
     path = f"devices.{table}"
     size = disk.size
@@ -305,7 +307,7 @@ def device_document(name: str, table: str, disk: Disk, settings: Settings) -> di
     }
 
 
-def queue_document(path: str, disk: Disk, settings: Settings) -> dict[str, Any]:
+def queue_document(path: str, disk: Disk, settings: Settings) -> cell.Queue:
     """Returns a device's queue: its own keys, then the settings', then the kernel's defaults."""
     kind, version = kind_of(disk), kernels.parse(settings.kernel)
     plain = kernels.defaults(kind, version)

@@ -62,7 +62,9 @@ def consequences(plan: Plan) -> list[str]:
         target = document["target"]
         if "device" in target:
             written = any(
-                writes(cell.document) for cell in plan.cells if cell.document["target"] == target
+                writes(as_host(cell.document))
+                for cell in plan.cells
+                if cell.document["target"] == target
             )
             would = "would be OVERWRITTEN" if written else "would only be read"
             named = ", ".join(document["destroy"]) or "nothing"

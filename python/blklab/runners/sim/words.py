@@ -1,19 +1,21 @@
 """What the simulator's cells are, in the words of mdadm and fio."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+from blklab.documents.cell import Job, Md, Member, Node
 from blklab.runners.kind import Words
 from blklab.spec.cells import Cell
+from blklab.spec.documents import SimCell, as_simulated
 from blklab.units import format_size
 
 
-def stack(document: Mapping[str, Any]) -> str:
+def stack(document: SimCell) -> str:
     """Returns a cell's stack in one line: `md RAID-10 n2 512K [nvme ssd]`."""
     return _node(document["stack"], [device["name"] for device in document["devices"]])
 
 
-def _node(node: Mapping[str, Any] | None, names: Sequence[str]) -> str:
+def _node(node: Node | None, names: Sequence[str]) -> str:
     if node is None:
         return "missing"
     if "device" in node:
@@ -33,13 +35,13 @@ def _node(node: Mapping[str, Any] | None, names: Sequence[str]) -> str:
     return f"{' '.join(parts)} [{members}]"
 
 
-def _layout(md: Mapping[str, Any]) -> str:
+def _layout(md: Md) -> str:
     if md["far"] == 1:
         return f"n{md['near']}"
     return f"{'o' if md['offset'] else 'f'}{md['far']}"
 
 
-def _member(member: Mapping[str, Any], names: Sequence[str]) -> str:
+def _member(member: Member, names: Sequence[str]) -> str:
     marks = ["write-mostly"] * member["write_mostly"] + ["rebuilding"] * member["rebuilding"]
     drawn = _node(member["node"], names)
     return f"{drawn}({','.join(marks)})" if marks else drawn
@@ -66,7 +68,7 @@ def workload(cell: Cell) -> str:
     return line
 
 
-def simulated_job(job: Mapping[str, Any]) -> str:
+def simulated_job(job: Job) -> str:
     """Returns a simulated job in fio's words, a blank between them."""
     reads, writes = job["read_share"] > 0, job["read_share"] < 1
     mixed = "rw" if reads and writes else "read" if reads else "write"
@@ -74,9 +76,10 @@ def simulated_job(job: Mapping[str, Any]) -> str:
     if reads and writes:
         parts.append(f"rwmixread={100 * job['read_share']:g}")
     parts.append(_sizes(job, reads=reads, writes=writes))
-    for key, name, plain in (("iodepth", "iodepth", 0), ("numjobs", "numjobs", 1)):
-        if job[key] != plain:
-            parts.append(f"{name}={job[key]}")
+    if job["iodepth"]:
+        parts.append(f"iodepth={job['iodepth']}")
+    if job["numjobs"] != 1:
+        parts.append(f"numjobs={job['numjobs']}")
     if (kind := job["distribution"]["kind"]) != "random":
         parts.append(f"random_distribution={kind}")
     parts.append(f"size={fio_size(job['size'])}")
@@ -93,7 +96,7 @@ def simulated_job(job: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def _sizes(job: Mapping[str, Any], *, reads: bool, writes: bool) -> str:
+def _sizes(job: Job, *, reads: bool, writes: bool) -> str:
     used = [
         sizes
         for sizes, wanted in ((job["read_sizes"], reads), (job["write_sizes"], writes))
@@ -119,7 +122,7 @@ def fio_size(size: int) -> str:
 
 WORDS: Final = Words(
     {
-        "stack": lambda cell: stack(cell.document),
+        "stack": lambda cell: stack(as_simulated(cell.document)),
         "capacity": lambda cell: format_size(cell.capacity),
         "workload": workload,
         "kernel": lambda cell: str(cell.document["kernel"]),
