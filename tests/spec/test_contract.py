@@ -1,6 +1,6 @@
-"""Cells have the fields that the simulator declares in crates/sim/src/cell, no others."""
+"""Cells have the fields that the simulator declares (crates/documents/schema.json), no others."""
 
-import re
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,8 @@ from blklab.spec.cells import plan
 from blklab.spec.overrides import parse_set
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted((ROOT / "crates" / "sim" / "src" / "cell").glob("*.rs"))
-RUST = "\n".join(path.read_text() for path in FILES)
+SCHEMA = json.loads((ROOT / "crates/documents/schema.json").read_text())["cell"]
+TYPES = {**SCHEMA["$defs"], "Cell": SCHEMA}
 
 CELL = plan(
     ROOT / "examples" / "unbalanced.toml", changes=[parse_set("settings.host.md_ns=1")]
@@ -21,28 +21,24 @@ REPLAY = plan(ROOT / "examples" / "replay.toml").cells[0]
 MD = CELL.document["stack"]["md"]
 
 
-def fields(struct: str) -> dict[str, bool]:
-    """Returns the fields of a struct, and whether each must be given."""
-    found = re.search(rf"((?:#\[.*\]\n)*)pub struct {struct} \{{\n(.*?)\n\}}", RUST, re.S)
-    assert found, struct
-    whole, body = found.groups()
-    pattern = r"((?:^ +#\[.*\]\n)*)^ +pub (\w+):"
-    return {
-        name: "default" not in attributes and not re.search(r"serde\(.*\bdefault", whole)
-        for attributes, name in re.findall(pattern, body, re.M)
-    }
+def fields(type_: str) -> dict[str, bool]:
+    """Returns the fields of a type, and whether each must be given."""
+    kinds = {one["properties"]["kind"]["const"]: one for one in TYPES["Model"]["oneOf"]}
+    schema = TYPES.get(type_) or kinds[type_]
+    known = schema["properties"].keys() - {"kind"}
+    return {name: name in schema.get("required", []) for name in known}
 
 
 @pytest.mark.parametrize(
-    ("struct", "document"),
+    ("type_", "document"),
     [
         ("Cell", CELL.document),
         ("Host", CELL.document["host"]),
         ("Device", CELL.document["devices"][0]),
         ("Queue", CELL.document["devices"][0]["queue"]),
-        ("Flash", CELL.document["devices"][0]["model"]),
-        ("Hdd", SPINDLES.document["devices"][0]["model"]),
-        ("Throttled", REPLAY.document["devices"][0]["model"]),
+        ("nvme", CELL.document["devices"][0]["model"]),
+        ("hdd", SPINDLES.document["devices"][0]["model"]),
+        ("throttled", REPLAY.document["devices"][0]["model"]),
         ("Md", MD),
         ("Member", MD["members"][0]),
         ("Filesystem", CELL.document["filesystem"]),
@@ -50,8 +46,8 @@ def fields(struct: str) -> dict[str, bool]:
         ("Replay", REPLAY.document["replay"]),
     ],
 )
-def test_fields(struct: str, document: dict[str, Any]) -> None:
-    declared = fields(struct)
+def test_fields(type_: str, document: dict[str, Any]) -> None:
+    declared = fields(type_)
     given = document.keys() - {"kind"}
     assert given - declared.keys() == set()
     assert {name for name, needed in declared.items() if needed} - given == set()
