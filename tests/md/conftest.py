@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from blklab.diagnostic import Diagnostic
 from blklab.md import inventory
-from blklab.md.audit import Finding, findings
+from blklab.md.audit import findings
 from blklab.md.model import Inventory
 from tests.system.machine import Machine
 
@@ -90,11 +91,11 @@ class Arrays(Machine):
         state.parent.mkdir(parents=True)
         state.symlink_to(state)
 
-    def found(self) -> dict[str, Finding]:
+    def found(self) -> dict[str, Diagnostic]:
         """What is found, by the rule; of several the first."""
-        rules: dict[str, Finding] = {}
+        rules: dict[str, Diagnostic] = {}
         for one in findings(self.seen()):
-            rules.setdefault(one.rule, one)
+            rules.setdefault(one.code, one)
         return rules
 
 

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from blklab.diagnostic import Diagnostic
 from blklab.md import images
-from blklab.md.audit import Finding, findings
+from blklab.md.audit import findings
 from blklab.report import arrays as report
 from tests.conftest import Run
 from tests.md.conftest import DATA, image
@@ -19,12 +20,12 @@ from tests.md.conftest import DATA, image
 TEXT = DATA.parent / "text"
 
 
-def audited(*paths: Path) -> list[Finding]:
+def audited(*paths: Path) -> list[Diagnostic]:
     return findings(images.inventory(paths))
 
 
-def rules(found: list[Finding]) -> dict[str, Finding]:
-    return {one.rule: one for one in reversed(found)}
+def rules(found: list[Diagnostic]) -> dict[str, Diagnostic]:
+    return {one.code: one for one in reversed(found)}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_entries_and_what_not_to_do(tmp_path: Path) -> None:
     }
     assert found["repair-corrupts"].severity == "critical"
     assert "DO NOT `repair`" in found["repair-corrupts"].message
-    assert not any(one.commands for one in found.values()), "it is not assembled here"
+    assert not any(one.remedy for one in found.values()), "it is not assembled here"
 
 
 def test_a_full_list(tmp_path: Path) -> None:

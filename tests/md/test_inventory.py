@@ -36,7 +36,7 @@ def test_a_sound_mirror(machine: Arrays) -> None:
     found = machine.found()
     assert not RIVALS & found.keys()
     assert [one.severity for one in found.values()] == ["note", "note"]
-    assert found["bbl-empty"].commands == (f"blklab md fix bbl {machine.roots.dev}/md0",)
+    assert found["bbl-empty"].remedy == (f"blklab md fix bbl {machine.roots.dev}/md0",)
 
 
 def test_0_90_whose_uuid_sysfs_turns_around(machine: Arrays) -> None:
@@ -59,7 +59,7 @@ def test_entries_of_the_disk_and_of_memory(machine: Arrays) -> None:
     assert "bbl-disagree" not in found
     assert "repair-corrupts" in found
     # The other member has all of it: this one can be written anew.
-    assert [line.split()[0] for line in found["bbl-entries"].commands] == [
+    assert [line.split()[0] for line in found["bbl-entries"].remedy] == [
         "smartctl", "mdadm", "mdadm", "mdadm", "mdadm",
     ]  # fmt: skip
     path = machine.roots.sys / "block/md0/md/dev-sdb/unacknowledged_bad_blocks"
@@ -67,7 +67,7 @@ def test_entries_of_the_disk_and_of_memory(machine: Arrays) -> None:
     found = machine.found()
     assert found["bbl-disagree"].member == "sdb"
     assert "the kernel's has 3 sectors in 1 range" in found["bbl-disagree"].message
-    assert found["bbl-entries"].commands == (f"mdadm --examine-badblocks {machine.roots.dev}/sda",)
+    assert found["bbl-entries"].remedy == (f"mdadm --examine-badblocks {machine.roots.dev}/sda",)
 
 
 def test_a_disk_that_could_not_be_added_again_is_not_to_be_taken_out(machine: Arrays) -> None:
@@ -76,7 +76,7 @@ def test_a_disk_that_could_not_be_added_again_is_not_to_be_taken_out(machine: Ar
     program(machine, "4.2")
     found = machine.found()
     assert "Linux 6.12 with mdadm 4.2: --add to this array fails" in found["add-fails"].message
-    assert len(found["bbl-entries"].commands) == 1
+    assert len(found["bbl-entries"].remedy) == 1
 
 
 @pytest.mark.parametrize(("kernel", "mdadm"), [("6.1.0-37", "4.2"), ("6.12.1", "4.5")])
@@ -131,7 +131,7 @@ def test_a_faulty_member(machine: Arrays) -> None:
     machine.write(node, {"state": "faulty", "slot": "none"})
     found = machine.found()["faulty"]
     assert found.member == "sdb"
-    assert found.commands == (f"mdadm {machine.roots.dev}/md0 --remove {machine.roots.dev}/sdb",)
+    assert found.remedy == (f"mdadm {machine.roots.dev}/md0 --remove {machine.roots.dev}/sdb",)
 
 
 def test_mismatches_and_checks(machine: Arrays) -> None:
@@ -163,7 +163,7 @@ def test_no_bitmap_matters_where_it_is_large(machine: Arrays) -> None:
     machine.mirror(bitmap__location="none")
     assert "no-bitmap" not in machine.found()
     machine.write(machine.roots.sys / "block/md0", {"size": str(200 << 21)})
-    assert machine.found()["no-bitmap"].commands == (
+    assert machine.found()["no-bitmap"].remedy == (
         f"mdadm --grow --bitmap=internal {machine.roots.dev}/md0",
     )
     machine.write(machine.roots.sys / "block/md0", {"md__consistency_policy": "journal"})
@@ -240,7 +240,7 @@ def test_filesystems_that_do_not(parity: Arrays) -> None:
     assert "on /srv was told nothing" in found.message
     assert "`mkfs.ext4 -b 4096 -E stride=128,stride-width" not in found.message
     assert "`mkfs.ext4 -b 4096 -E stride=128,stripe-width=256`" in found.message
-    assert found.commands == (f"tune2fs -E stride=128,stripe_width=256 {device}",)
+    assert found.remedy == (f"tune2fs -E stride=128,stripe_width=256 {device}",)
     device.write_bytes(xfs(16, 32))
     found = parity.found()["filesystem-stripe"]
     assert "believes in 64 KiB × 128 KiB" in found.message
@@ -253,7 +253,7 @@ def test_partitions_of_an_array(parity: Arrays) -> None:
     (parity.roots.dev / "md0p1").write_bytes(ext4(0, 0))
     found = parity.found()
     assert "partition-alignment" not in found, "1 MiB is a stripe here"
-    assert found["filesystem-stripe"].commands[0].endswith("/md0p1")
+    assert found["filesystem-stripe"].remedy[0].endswith("/md0p1")
     parity.write(parity.roots.sys / "block/md0/md0p1", {"start": "1024"})
     assert "begins within a stripe" in parity.found()["partition-alignment"].message
 
@@ -393,7 +393,7 @@ def test_writes_that_are_held_back(machine: Arrays) -> None:
     machine.write(node, {"md__suspend_hi": str((1 << 63) - 1)})
     found = machine.found()["writes-suspended"]
     assert found.severity == "critical"
-    assert found.commands == ("echo 0 > /sys/block/md0/md/suspend_hi",)
+    assert found.remedy == ("echo 0 > /sys/block/md0/md/suspend_hi",)
     # mdadm does it too, while it reshapes.
     machine.write(node, {"md__reshape_position": "1024"})
     assert "writes-suspended" not in machine.found()

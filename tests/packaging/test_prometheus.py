@@ -17,6 +17,7 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
+from blklab.diagnostic import SEVERITIES
 from blklab.md import audit
 from blklab.md.exporter.activity import SinceBoot
 from blklab.md.exporter.metrics import ACTIONS, MEMBER_STATES, METRICS, PREFIX, STATES
@@ -79,8 +80,8 @@ ASKED = [*(rule["expr"] for rule in rules()), *expressions()]
 @pytest.mark.parametrize("expression", ASKED)
 def test_whatever_is_asked_for_is_exported(expression: str) -> None:
     assert "blklab_md_" in expression
-    values = {"state": {*STATES, *MEMBER_STATES}, "action": {*ACTIONS},
-              "severity": {*audit.SEVERITIES}}  # fmt: skip
+    values: dict[str, set[str]] = {"state": {*STATES, *MEMBER_STATES}, "action": {*ACTIONS},
+              "severity": {*SEVERITIES}}  # fmt: skip
     for name, wanted in used(expression):
         declared = METRICS[name.removeprefix(PREFIX)]
         assert set(wanted) <= {*declared.labels, "job", "instance"}

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from blklab.md.audit import SEVERITIES, Finding
+from blklab.diagnostic import Diagnostic
 from blklab.md.model import Array, ArrayMember, Inventory
+from blklab.report import diagnostics
 from blklab.report.tables.base import Table, figures, text
 from blklab.report.terminal import draw
 from blklab.text import printable
@@ -15,18 +16,13 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION: Final = 1
 
-STYLES: Final = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
-
 LAYOUTS: Final = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")
 """Of parity levels (mdadm(8), --layout)."""
 
 NOTHING: Final = "–"
 
-MOST_FILES: Final = 20
-"""Pieces of files that are shown under a finding."""
 
-
-def show(console: "Console", found: Inventory, findings: Sequence[Finding]) -> None:
+def show(console: "Console", found: Inventory, findings: Sequence[Diagnostic]) -> None:
     """Prints arrays, their members, and findings, the worst first."""
     from rich.text import Text
 
@@ -35,70 +31,16 @@ def show(console: "Console", found: Inventory, findings: Sequence[Finding]) -> N
     draw(console, overview(found))
     for array in found.arrays:
         draw(console, members(array))
-    if findings:
-        _findings(console, findings)
+    diagnostics.show(console, findings, "Findings")
     unseen = [*found.unseen, *(reason for array in found.arrays for reason in array.unseen)]
     if unseen:
         console.print()
         console.print(Text("Not seen", style="bold"))
         for line in unseen:
             console.print(Text(f"• {printable(line)}", overflow="fold"))
-    numbers = [f"{many} {severity}" for severity, many in counts(findings).items()]
+    numbers = [f"{many} {severity}" for severity, many in diagnostics.counts(findings).items()]
     console.print()
     console.print(Text(" · ".join(numbers), style="dim"))
-
-
-def counts(findings: Sequence[Finding]) -> dict[str, int]:
-    """Returns how many findings there are of each severity."""
-    return {severity: sum(one.severity == severity for one in findings) for severity in SEVERITIES}
-
-
-def _findings(console: "Console", findings: Sequence[Finding]) -> None:
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    console.print()
-    console.print(Text("Findings", style="bold"))
-    for one in findings:
-        where = " ".join(part for part in (printable(one.array), printable(one.member)) if part)
-        line = Text.assemble(
-            (f"{where}: " if where else "", "bold"),
-            (printable(one.message), "red" if one.severity == "critical" else ""),
-            (f" [{one.rule}]", "dim"),
-            overflow="fold",
-        )
-        grid = Grid.grid(padding=(0, 2, 0, 0))
-        grid.add_column(width=8, no_wrap=True)
-        grid.add_column(overflow="fold")
-        grid.add_row(Text(one.severity, style=STYLES[one.severity]), line)
-        console.print(grid)
-        for where in located(one):
-            console.print(Text(f"{'':12}{where}", overflow="fold"))
-        for command in one.commands:
-            # They are to be copied: none of them is broken.
-            line = Text(f"{'':12}{printable(command)}", style="green")
-            console.print(line, soft_wrap=True)
-
-
-def located(one: Finding) -> list[str]:
-    """Returns what lies on a finding's bad blocks, a line each: files, then the rest together."""
-    files = [at for each in one.ranges for at in each.get("files", ())]
-    lines = [
-        f"{format_size(at['bytes'])} of {printable(at['path'])}"
-        + (f", {at['what']}" if at["what"] else "")
-        + (f" from byte {at['offset_bytes']:,}" if at["offset_bytes"] is not None else "")
-        for at in files[:MOST_FILES]
-    ]
-    if len(files) > MOST_FILES:
-        lines.append(f"and {len(files) - MOST_FILES:,} more pieces of files: --json has them all")
-    rest: dict[tuple[str, str], int] = {}
-    for each in one.ranges:
-        for at in each.get("others", ()):
-            key = (at["what"], at["device"])
-            rest[key] = rest.get(key, 0) + at["bytes"]
-    for (what, device), many in rest.items():
-        lines.append(f"{format_size(many)} of {printable(device)}: {what}")
-    return lines
 
 
 def overview(found: Inventory) -> Table:
@@ -186,7 +128,7 @@ def _list_of(member: ArrayMember) -> str:
     return "empty" if member.bad_blocks else "no list"
 
 
-def as_dict(found: Inventory, findings: Sequence[Finding]) -> dict[str, Any]:
+def as_dict(found: Inventory, findings: Sequence[Diagnostic]) -> dict[str, Any]:
     """Returns the JSON document: docs/formats.md, `md audit`."""
     known = found.software
     return {
@@ -204,7 +146,14 @@ def as_dict(found: Inventory, findings: Sequence[Finding]) -> dict[str, Any]:
         "strays": [stray.as_dict() for stray in found.strays],
         "disks": None if found.disks is None else [one.as_dict() for one in found.disks],
         "lvm_raids": list(found.volumes),
-        "findings": [one.as_dict() for one in findings],
-        "counts": counts(findings),
+        "findings": [_finding(one) for one in findings],
+        "counts": diagnostics.counts(findings),
         "unseen": [*found.unseen, *(reason for array in found.arrays for reason in array.unseen)],
     }
+
+
+def _finding(one: Diagnostic) -> dict[str, Any]:
+    """Returns a diagnostic, and what its fields were called before there was one type of them."""
+    said = diagnostics.as_dict(one)
+    before = {"rule": said["code"], "array": said["subject"], "commands": said["remedy"]}
+    return {**said, **before, "ranges": list(one.ranges)}

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from blklab.md.audit import SEVERITIES
+from blklab.diagnostic import SEVERITIES
 from blklab.md.remote import Host
 from blklab.report import arrays
-from blklab.report.arrays import counts
+from blklab.report.diagnostics import counts
 from blklab.report.tables.base import Table, figures, text
 from blklab.report.terminal import draw
 from blklab.text import printable
@@ -33,7 +33,7 @@ def show(console: "Console", hosts: Sequence[Host], worst: int) -> None:
             told = f"nothing as bad as {SEVERITIES[worst]}; {many} array{'' if many == 1 else 's'}"
             console.print(line.append(told + (", not all seen" if host.unseen else "")))
         else:
-            there = any(one.commands for one in host.findings)
+            there = any(one.remedy for one in host.findings)
             title = Text(name, "bold").append(
                 " · its commands are to be run there" if there else "", "dim"
             )

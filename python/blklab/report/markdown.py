@@ -7,6 +7,7 @@ from typing import Final
 from blklab.report.charts.base import Chart
 from blklab.report.shell import Fold, Item, Points, Section, Text
 from blklab.report.tables.base import Table
+from blklab.report.words import Sentence
 
 SPECIAL: Final = re.compile(r"([\\`*\[\]|~#])")
 
@@ -36,7 +37,7 @@ def _cell(text: str) -> str:
     return "&nbsp;" * indent + escaped(text)
 
 
-def sentences(said: Sequence[tuple[str, str]]) -> Iterator[str]:
+def sentences(said: Sequence[Sentence]) -> Iterator[str]:
     """Returns a list of topics and what is said of them, a blank line behind it."""
     for topic, text in said:
         yield f"- **{escaped(topic)}:** {escaped(text)}" if topic else f"- {escaped(text)}"

@@ -7,13 +7,14 @@ from blklab.report import shell, words
 from blklab.report.charts import groups, latency, over_time, pattern, sizes
 from blklab.report.charts.base import Chart
 from blklab.report.diagram import Diagram, diagram
-from blklab.report.sentences import Sentence, sentences
+from blklab.report.sentences import sentences
 from blklab.report.shell import Section, Tile
 from blklab.report.tables import devices as device_tables
 from blklab.report.tables import life, load, trace
 from blklab.report.tables import pattern as pattern_tables
 from blklab.report.tables.base import Table
 from blklab.report.view import Device, View
+from blklab.report.words import Sentence
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """The workload in five plain sentences, with numbers, for the terminal and the page alike."""
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from blklab.report import words
 from blklab.report.view import BLOCK, OPS, Device, Group
+from blklab.report.words import Sentence
 
 ALMOST_ALL: Final = 0.95
 """Share from which one value is said to be nearly the only one."""
@@ -15,14 +15,6 @@ FEWEST: Final = 20
 
 UNKNOWN: Final = "(unknown)"
 """What a profile calls the process of an I/O whose process the trace does not name."""
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """One sentence, and the one word that says what it is about."""
-
-    topic: str
-    text: str
 
 
 def sentences(device: Device) -> list[Sentence]:

@@ -14,6 +14,7 @@ from blklab import __version__
 from blklab.report.charts import theme
 from blklab.report.charts.base import Chart
 from blklab.report.tables.base import Table
+from blklab.report.words import Sentence
 
 FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
@@ -44,7 +45,7 @@ class Text:
 class Points:
     """Sentences, one below the other: a topic each, and what is said of it."""
 
-    sentences: Sequence[tuple[str, str]]
+    sentences: Sequence[Sentence]
     title: str = ""
 
 

@@ -2,12 +2,19 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from blklab import units
 
 NONE: Final = "–"
 """Stands where there is no figure."""
+
+
+class Sentence(NamedTuple):
+    """One sentence, and the one word that says what it is about."""
+
+    topic: str
+    text: str
 
 
 def share(value: float | None) -> str:

@@ -85,4 +85,4 @@ def test_raids_of_lvm(machine: Arrays) -> None:
     assert machine.seen().volumes == ("vg-x/lv-y",)
     found = machine.found()["lvm-raid"]
     assert found.message.startswith("vg-x/lv-y: RAID of LVM")
-    assert "raid_mismatch_count" in found.commands[0]
+    assert "raid_mismatch_count" in found.remedy[0]

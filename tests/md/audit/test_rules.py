@@ -4,8 +4,9 @@ import ast
 from pathlib import Path
 
 import blklab.md.audit
-from blklab.md.audit import RULES, SEVERITIES
-from blklab.md.audit.finding import Host, command
+from blklab.diagnostic import SEVERITIES
+from blklab.md.audit import RULES
+from blklab.md.audit.rule import Host, command
 from blklab.md.model import Array, ArrayMember
 
 FOLDER = Path(str(blklab.md.audit.__file__)).parent
@@ -16,8 +17,11 @@ def names() -> set[str]:
     found = set()
     for path in FOLDER.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in {"say", "_say", "Finding"}:
-                at = 1 if ast.unparse(node.func) == "Finding" else 2
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func)
+            if called in {"say", "_say", "Diagnostic"}:
+                at = 0 if called == "Diagnostic" else 2
                 if len(node.args) > at and isinstance(node.args[at], ast.Constant):
                     found.add(str(ast.literal_eval(node.args[at])))
     return found

@@ -63,7 +63,7 @@ def test_files_of_ranges(machine: Arrays, point: Path, lying: list[Span]) -> Non
     found = located(machine.seen(), machine.roots)
     # The list counts from the member's start, whose data begin at 2048.
     assert lying == [Span(2048 << 9, 2064 << 9, 2048 << 9), Span(6952 << 9, 6960 << 9, 6952 << 9)]
-    entries = [one for one in findings(found) if one.rule == "bbl-entries"]
+    entries = [one for one in findings(found) if one.code == "bbl-entries"]
     path, device = f"{point}/file", str(machine.roots.dev / "md0")
     assert entries[0].ranges[0]["files"] == [
         {"device": device, "path": path, "offset_bytes": 1 << 20, "bytes": 8192, "what": None}
@@ -74,7 +74,7 @@ def test_files_of_ranges(machine: Arrays, point: Path, lying: list[Span]) -> Non
     # Of the other member's it is the part that its range has.
     assert entries[1].ranges[0]["files"][0]["bytes"] == 2048
     assert entries[1].ranges[0]["files"][0]["offset_bytes"] == (1 << 20) + 2048
-    lost = next(one for one in findings(found) if one.rule == "bbl-lost")
+    lost = next(one for one in findings(found) if one.code == "bbl-lost")
     assert [one["bytes"] for one in lost.ranges[0]["files"]] == [2048]
     assert f"{point}: not seen: 3 files or directories: permission denied" in found.arrays[0].unseen
     document = report.as_dict(found, findings(found))

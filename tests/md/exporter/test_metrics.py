@@ -55,7 +55,7 @@ def test_a_sound_mirror(mirrored: Arrays) -> None:
     assert value("member_superblock_checksum_ok", **SDB) == 1
     # The findings are those of the audit, so an alert can fire on each.
     for one in findings(mirrored.seen()):
-        assert value("findings", array=one.array, severity=one.severity, rule=one.rule) == 1
+        assert value("findings", array=one.subject, severity=one.severity, rule=one.code) == 1
 
 
 def test_bad_blocks_of_disk_and_memory(machine: Arrays) -> None:

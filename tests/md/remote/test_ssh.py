@@ -25,8 +25,8 @@ def asked(*names: str, sudo: bool = False, timeout: float = 60) -> list[Host]:
 def test_a_host_that_can_be_seen(name: str) -> None:
     (host,) = asked(name, timeout=20)
     assert (host.name, host.failure) == (name, "")
-    assert {one.rule for one in host.findings} >= {"repair-corrupts", "bbl-entries"}
-    assert next(one for one in host.findings if one.commands).commands[0].endswith(" /dev/sda")
+    assert {one.code for one in host.findings} >= {"repair-corrupts", "bbl-entries"}
+    assert next(one for one in host.findings if one.remedy).remedy[0].endswith(" /dev/sda")
 
 
 @pytest.mark.parametrize(
@@ -159,5 +159,5 @@ def test_a_real_one(machine: Arrays, server: str) -> None:
     machine.mirror("raid1-12-populated")
     seen, gone = asked(server, "nobody.invalid")
     assert seen.failure == ""
-    assert "bbl-entries" in {one.rule for one in seen.findings}
+    assert "bbl-entries" in {one.code for one in seen.findings}
     assert "nobody.invalid" in gone.failure

@@ -13,4 +13,4 @@ def test_a_repair_that_is_not_finished(machine: Arrays) -> None:
     journal.write(Task(array.uuid, "/dev/md0", "raid1", 2, 0, (seat,)), machine.roots)
     found = machine.found()["repair-unfinished"]
     assert found.severity == "critical"
-    assert found.commands == ("blklab md fix --resume",)
+    assert found.remedy == ("blklab md fix --resume",)

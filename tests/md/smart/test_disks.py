@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from blklab.diagnostic import Diagnostic
 from blklab.md import smartctl
 from blklab.md.audit import findings
-from blklab.md.audit.finding import Finding
 from blklab.md.model import Inventory
 from blklab.md.reading import Reader
 from blklab.md.smart.disks import examined
@@ -48,9 +48,9 @@ def document(name: str, **keys: Any) -> str:
     return json.dumps({**json.loads(read(name)), **keys})
 
 
-def found(machine: Arrays, reader: Said) -> tuple[Inventory, dict[tuple[str, str], Finding]]:
+def found(machine: Arrays, reader: Said) -> tuple[Inventory, dict[tuple[str, str], Diagnostic]]:
     seen = examined(machine.seen(), machine.roots, reader)
-    return seen, {(one.member, one.rule): one for one in findings(seen)}
+    return seen, {(one.member, one.code): one for one in findings(seen)}
 
 
 def test_each_disk_is_asked_once(machine: Arrays) -> None:
@@ -65,7 +65,7 @@ def test_each_disk_is_asked_once(machine: Arrays) -> None:
     assert "8 sectors wait" in rules["sda", "smart-unreadable"].message
     assert "1,975 sectors" in rules["sda", "smart-reallocated"].message
     assert "1.5 Gb/s and can do 6.0 Gb/s" in rules["sda", "link-speed"].message
-    assert rules["sda", "link-speed"].commands == (
+    assert rules["sda", "link-speed"].remedy == (
         "smartctl --all " + str(machine.roots.dev / "sda"),
     )
     assert not any(name == "sdb" for name, _ in rules)
@@ -100,7 +100,7 @@ def test_time_outs(machine: Arrays, timeout: str, keys: dict[str, Any], mend: st
     if not mend:
         assert ("sda", "timeout") not in rules
     else:
-        assert rules["sda", "timeout"].commands[0].startswith(mend)
+        assert rules["sda", "timeout"].remedy[0].startswith(mend)
 
 
 def test_striped_disks_may_try_on(machine: Arrays) -> None:
@@ -153,7 +153,7 @@ def test_behind_a_controller(machine: Arrays) -> None:
         ("/dev/bus/0 megaraid,1", "megaraid,1", ()),
     ]
     assert seen.unseen == ("sda: not seen: SMART: it tells nothing of its health",)
-    assert "--device=megaraid,0" in rules["sdb", "smart-failed"].commands[0]
+    assert "--device=megaraid,0" in rules["sdb", "smart-failed"].remedy[0]
     assert "not known whose" in rules["/dev/bus/0 megaraid,1", "smart-failed"].message
 
 

@@ -247,7 +247,7 @@ def test_of_bad_blocks_too(made: Made) -> None:
 def test_sysfs_and_superblocks_tell_the_same_sectors(made: Made) -> None:
     told = []
     for found in (made.live, made.offline):
-        ranges = [one.ranges for one in findings(found) if one.rule == "bbl-entries"]
+        ranges = [one.ranges for one in findings(found) if one.code == "bbl-entries"]
         assert all(one["array_ranges"] for some in ranges for one in some)
         told.append(sorted(ranges, key=str))
     assert told[0] == told[1]
@@ -287,7 +287,7 @@ def test_the_probe_sees_as_much(made: Made) -> None:
 def test_what_is_found(made: Made) -> None:
     found = findings(made.live)
     rules = {
-        name: {one.rule for one in found if one.array == name} - {"never-checked"}
+        name: {one.code for one in found if one.subject == name} - {"never-checked"}
         for name in made.members
     }
     assert rules == {
@@ -331,7 +331,7 @@ def test_arrays_in_trouble(guest: Guest, tmp_path: Path) -> None:
     (tmp_path / "live").mkdir()
     _copied(guest, shapes, members, tmp_path / "live", 16 << 20)
     found = findings(inventory.inventory(_machine(tmp_path, members, attributes).roots))
-    said = {(one.array, one.rule): one for one in found if one.severity != "note"}
+    said = {(one.subject, one.code): one for one in found if one.severity != "note"}
     # Whether a superblock was written since is chance.
     may = {("md90", "never-checked"), ("md91", "never-checked"), ("md90", "bbl-disagree")}
     assert said.keys() - may == {
@@ -345,7 +345,7 @@ def test_arrays_in_trouble(guest: Guest, tmp_path: Path) -> None:
     assert said["md91", "faulty"].member == first
     assert field_of(detail["md91"], "State") == "clean, degraded"
     assert field_of(detail["md91"], "Failed Devices") == "1"
-    (way,) = [one for one in found if one.rule == "under-way"]
+    (way,) = [one for one in found if one.code == "under-way"]
     # mdstat, where mdadm has it from, leaves out what is being read.
     share = int(field_of(detail["md90"], "Check Status").split("%")[0])
     told = re.match(r"check is under way: at (\d+)\.", way.message)

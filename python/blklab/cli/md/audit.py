@@ -100,6 +100,7 @@ def audit(
     Exit status: 0 nothing as bad as --severity, 1 something, 3 nothing, or not every host, could
     be seen.
     """
+    from blklab.diagnostic import SEVERITIES
     from blklab.errors import EnvironmentLacks, UsageError
     from blklab.md import audit as rules
     from blklab.md import images as offline
@@ -121,7 +122,7 @@ def audit(
             raise UsageError(f"{option}: it looks at this machine alone")
     if sudo and not hosts:
         raise UsageError("--sudo: it goes with --host; here, run blklab itself with sudo")
-    worst = rules.SEVERITIES.index(severity)
+    worst = SEVERITIES.index(severity)
     if hosts or probed:
         names = list(dict.fromkeys((*hosts, *probed, *more)))
         _fleet(names, worst, as_json, timeout=timeout if hosts else None, sudo=sudo)

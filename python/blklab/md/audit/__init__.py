@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from blklab.diagnostic import Diagnostic
 from blklab.md.audit import (
     alignment,
     bad_blocks,
@@ -12,10 +13,10 @@ from blklab.md.audit import (
     redundancy,
     smart,
 )
-from blklab.md.audit.finding import SEVERITIES, Finding, Host, Rule
+from blklab.md.audit.rule import Host, Rule
 from blklab.md.model import Inventory
 
-__all__ = ["RULES", "SEVERITIES", "Finding", "findings"]
+__all__ = ["RULES", "findings"]
 
 RULES: Final[tuple[Rule, ...]] = (
     bad_blocks.repair,
@@ -60,7 +61,7 @@ RULES: Final[tuple[Rule, ...]] = (
 """In the order in which findings of one severity are told."""
 
 
-def findings(inventory: Inventory) -> list[Finding]:
+def findings(inventory: Inventory) -> list[Diagnostic]:
     """Returns what all rules find, the worst first; nothing is read and nothing changed."""
     known = Host(inventory.software)
     found = [

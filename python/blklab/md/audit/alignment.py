@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from blklab.md.audit.finding import Finding, Host, command, say
+from blklab.diagnostic import Diagnostic
+from blklab.md.audit.rule import Host, command, say
 from blklab.md.model import PARITIES, Array, Geometry, Part
 from blklab.md.superblocks import SECTOR
 from blklab.units import format_size
@@ -13,7 +14,7 @@ PAGE = 4096
 STRIPED = {"raid0", "raid10", *PARITIES}
 
 
-def data(array: Array, _host: Host) -> Iterator[Finding]:
+def data(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """Data that begin within a physical block of a disk."""
     for member in array.members:
         if member.data_offset is None or (member.start is None and array.live):
@@ -35,7 +36,7 @@ def data(array: Array, _host: Host) -> Iterator[Finding]:
             )
 
 
-def partitions(array: Array, _host: Host) -> Iterator[Finding]:
+def partitions(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """Partitions of the array that begin within a chunk or a stripe."""
     width = array.chunk * array.data_disks
     for part in array.parts:
@@ -57,7 +58,7 @@ def partitions(array: Array, _host: Host) -> Iterator[Finding]:
             )
 
 
-def filesystems(array: Array, _host: Host) -> Iterator[Finding]:
+def filesystems(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """Filesystems that do not know the stripes that they are on, or believe in others."""
     if array.level not in STRIPED or array.chunk <= 0 or array.data_disks < 1:
         return
@@ -71,7 +72,7 @@ def filesystems(array: Array, _host: Host) -> Iterator[Finding]:
         yield _unlike(array, part, found, width)
 
 
-def _unlike(array: Array, part: Part, found: Geometry, width: int) -> Finding:
+def _unlike(array: Array, part: Part, found: Geometry, width: int) -> Diagnostic:
     told = (
         f"believes in {format_size(found.unit)} × {format_size(found.width)}"
         if found.unit or found.width

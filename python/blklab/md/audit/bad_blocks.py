@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from blklab.md.audit.finding import Finding, Host, command, listed, say
+from blklab.diagnostic import Diagnostic
 from blklab.md.audit.host import adding_fails
+from blklab.md.audit.rule import Host, command, listed, say
 from blklab.md.mapping import array_ranges
 from blklab.md.model import PARITIES, Array, ArrayMember, merged
 from blklab.md.superblocks import SECTOR, Range
@@ -19,7 +20,7 @@ SHOWN = 8
 """Ranges that a message has; all are in the JSON."""
 
 
-def entries(array: Array, host: Host) -> Iterator[Finding]:
+def entries(array: Array, host: Host) -> Iterator[Diagnostic]:
     """Lists that have entries: the copies there are lost or stale."""
     for member in array.members:
         if not member.ranges:
@@ -44,7 +45,7 @@ def entries(array: Array, host: Host) -> Iterator[Finding]:
         yield replace(found, ranges=details)
 
 
-def repair(array: Array, _host: Host) -> Iterator[Finding]:
+def repair(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """A RAID-1 with entries must not be repaired."""
     bad = [member.name for member in array.members if member.ranges]
     if array.level != "raid1" or not bad:
@@ -62,7 +63,7 @@ def repair(array: Array, _host: Host) -> Iterator[Finding]:
     )
 
 
-def lost(array: Array, _host: Host) -> Iterator[Finding]:
+def lost(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """Ranges that no copy and no parity is left of."""
     gone = sectors_lost(array)
     if gone:
@@ -79,7 +80,7 @@ def lost(array: Array, _host: Host) -> Iterator[Finding]:
         yield replace(found, ranges=details)
 
 
-def copied(array: Array, _host: Host) -> Iterator[Finding]:
+def copied(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """The same entries on several members: copied by a recovery, most likely."""
     holders: dict[Range, list[str]] = defaultdict(list)
     for member in array.members:
@@ -99,7 +100,7 @@ def copied(array: Array, _host: Host) -> Iterator[Finding]:
         )
 
 
-def full(array: Array, _host: Host) -> Iterator[Finding]:
+def full(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """A list without room: the next error throws the member out."""
     for member in array.members:
         bad = member.bad_blocks
@@ -123,7 +124,7 @@ def full(array: Array, _host: Host) -> Iterator[Finding]:
             )
 
 
-def zeros(array: Array, _host: Host) -> Iterator[Finding]:
+def zeros(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """Entries of no sectors: an area of zeros that is said to be a list."""
     for member in array.members:
         bad = member.bad_blocks
@@ -139,7 +140,7 @@ def zeros(array: Array, _host: Host) -> Iterator[Finding]:
             )
 
 
-def disagreement(array: Array, _host: Host) -> Iterator[Finding]:
+def disagreement(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """What the kernel has in memory, and what is on the disk."""
     for member in array.members:
         bad = member.bad_blocks
@@ -159,7 +160,7 @@ def disagreement(array: Array, _host: Host) -> Iterator[Finding]:
             )
 
 
-def states(array: Array, _host: Host) -> Iterator[Finding]:
+def states(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """Write errors that nobody was told of."""
     for member in array.members:
         said = [word for word in ("write_error", "want_replacement") if word in member.states]
@@ -176,7 +177,7 @@ def states(array: Array, _host: Host) -> Iterator[Finding]:
             )
 
 
-def empty(array: Array, _host: Host) -> Iterator[Finding]:
+def empty(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """Lists that are configured and empty: the next write error will be hidden in them."""
     if not array.redundant:
         return
@@ -193,7 +194,7 @@ def empty(array: Array, _host: Host) -> Iterator[Finding]:
         )
 
 
-def none(array: Array, _host: Host) -> Iterator[Finding]:
+def none(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """Nothing to fear from lists: said, so that nobody must wonder."""
     if array.members and all(one.superblock and one.bad_blocks is None for one in array.members):
         yield say(array, "note", "bbl-none", "no bad-block list is configured on any member")

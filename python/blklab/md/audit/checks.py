@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from blklab.md.audit.finding import Finding, Host, command, say
+from blklab.diagnostic import Diagnostic
+from blklab.md.audit.rule import Host, command, say
 from blklab.md.model import Array
 
 
-def mismatches(array: Array, _host: Host) -> Iterator[Finding]:
+def mismatches(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """Copies or parity that differ."""
     if not array.mismatches:
         return
@@ -26,7 +27,7 @@ def mismatches(array: Array, _host: Host) -> Iterator[Finding]:
     yield say(array, "warning", "mismatches", what + why, *again)
 
 
-def never(array: Array, host: Host) -> Iterator[Finding]:
+def never(array: Array, host: Host) -> Iterator[Diagnostic]:
     """Arrays that nothing checks."""
     if not (array.live and array.redundant) or array.external or host.software is None:
         return

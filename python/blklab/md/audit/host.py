@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from blklab.md.audit.finding import Finding, Host, command, listed, say
+from blklab.diagnostic import Diagnostic
+from blklab.md.audit.rule import Host, command, listed, say
 from blklab.md.model import Array, Inventory, Software
 
 FAILS_SINCE, MENDED_IN = (6, 12), (4, 5)
@@ -11,7 +12,7 @@ mdadm 4.2.
 """
 
 
-def add_fails(array: Array, host: Host) -> Iterator[Finding]:
+def add_fails(array: Array, host: Host) -> Iterator[Diagnostic]:
     """A kernel and an mdadm with which no disk can be added."""
     known = host.software
     if adding_fails(array, host) and known and known.kernel and known.mdadm:
@@ -43,26 +44,26 @@ def is_of_the_pair(known: Software | None) -> bool:
     )
 
 
-def whole_machine(inventory: Inventory) -> Iterator[Finding]:
+def whole_machine(inventory: Inventory) -> Iterator[Diagnostic]:
     """What is of no array."""
     known = inventory.software
     if known is not None and known.lists_off is False and inventory.arrays:
         where = known.config or "there is no mdadm.conf"
-        yield Finding(
-            "note",
+        yield Diagnostic(
             "config-bbl",
+            "note",
             "",
             f"mdadm.conf does not say `CREATE bbl=no` ({where}): new arrays, and every --add, get a"
             " bad-block list",
         )
     if inventory.volumes:
-        yield Finding(
-            "note",
+        yield Diagnostic(
             "lvm-raid",
+            "note",
             "",
             f"{listed(list(inventory.volumes))}: RAID of LVM (dm-raid), of which nothing is said"
             " here, for it is no md device; LVM tells of it",
-            commands=(
+            (
                 command(
                     "lvs", "-a", "-o", "name,raid_sync_action,raid_mismatch_count,lv_health_status"
                 ),
@@ -71,9 +72,14 @@ def whole_machine(inventory: Inventory) -> Iterator[Finding]:
     for stray in inventory.strays:
         if stray.foreign:
             names = " and ".join(stray.foreign)
-            yield Finding(
-                "note", "external", "", f"has metadata of {names}: they are named and not read",
-                stray.name,
-            )  # fmt: skip
+            yield Diagnostic(
+                "external",
+                "note",
+                "",
+                f"has metadata of {names}: they are named and not read",
+                member=stray.name,
+            )
         elif not stray.unseen:
-            yield Finding("warning", "no-superblock", "", "no md superblock is on it", stray.name)
+            yield Diagnostic(
+                "no-superblock", "warning", "", "no md superblock is on it", member=stray.name
+            )

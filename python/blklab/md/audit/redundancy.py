@@ -3,7 +3,8 @@
 import shlex
 from collections.abc import Iterator
 
-from blklab.md.audit.finding import Finding, Host, command, listed, say
+from blklab.diagnostic import Diagnostic
+from blklab.md.audit.rule import Host, command, listed, say
 from blklab.md.model import PARITIES, Array, ArrayMember
 from blklab.units import format_duration
 
@@ -11,7 +12,7 @@ HUGE = 100 << 30
 """Bytes above which a resync without a bitmap takes so long that it is worth a warning."""
 
 
-def degraded(array: Array, _host: Host) -> Iterator[Finding]:
+def degraded(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """An array that lacks members, and whether it helps itself."""
     if not array.degraded:
         return
@@ -37,7 +38,7 @@ def degraded(array: Array, _host: Host) -> Iterator[Finding]:
     )
 
 
-def repairing(array: Array, _host: Host) -> Iterator[Finding]:
+def repairing(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """A repair that was interrupted, and may have left a member out."""
     if array.repairing:
         yield say(
@@ -49,7 +50,7 @@ def repairing(array: Array, _host: Host) -> Iterator[Finding]:
         )
 
 
-def suspended(array: Array, _host: Host) -> Iterator[Finding]:
+def suspended(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """Writes that wait, and for whom."""
     if array.suspended and not array.reshaping:
         node = f"/sys/block/{array.name}/md"
@@ -70,7 +71,7 @@ def is_spare(member: ArrayMember) -> bool:
     return bool(member.superblock and member.superblock.role == "spare")
 
 
-def faulty(array: Array, _host: Host) -> Iterator[Finding]:
+def faulty(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """Members that md has thrown out."""
     for member in array.members:
         said = member.superblock.role if member.superblock else ""
@@ -85,7 +86,7 @@ def faulty(array: Array, _host: Host) -> Iterator[Finding]:
             )
 
 
-def events(array: Array, _host: Host) -> Iterator[Finding]:
+def events(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """Members whose superblocks were not written when the others' were."""
     counted = {
         one.name: one.superblock.events
@@ -109,7 +110,7 @@ def events(array: Array, _host: Host) -> Iterator[Finding]:
             )
 
 
-def claims(array: Array, _host: Host) -> Iterator[Finding]:
+def claims(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """Two members in one slot."""
     slots: dict[int, list[str]] = {}
     for member in array.members:
@@ -127,7 +128,7 @@ def claims(array: Array, _host: Host) -> Iterator[Finding]:
             )
 
 
-def absent(array: Array, _host: Host) -> Iterator[Finding]:
+def absent(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """Offline: members that were not given."""
     if array.absent:
         slots = listed([str(slot) for slot in array.absent])
@@ -139,7 +140,7 @@ def absent(array: Array, _host: Host) -> Iterator[Finding]:
         )
 
 
-def under_way(array: Array, _host: Host) -> Iterator[Finding]:
+def under_way(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """A pass that is under way, where it is and how long it takes."""
     sync = array.sync
     if sync is None:
@@ -160,7 +161,7 @@ def under_way(array: Array, _host: Host) -> Iterator[Finding]:
     )
 
 
-def unclean(array: Array, _host: Host) -> Iterator[Finding]:
+def unclean(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """A resync that has not come to its end."""
     stopped = [
         one.superblock.resync
@@ -187,7 +188,7 @@ def unclean(array: Array, _host: Host) -> Iterator[Finding]:
             )
 
 
-def inactive(array: Array, _host: Host) -> Iterator[Finding]:
+def inactive(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """An array that is there and does not run."""
     if array.live and array.state == "inactive" and not array.external:
         yield say(
@@ -200,7 +201,7 @@ def inactive(array: Array, _host: Host) -> Iterator[Finding]:
         )
 
 
-def no_bitmap(array: Array, _host: Host) -> Iterator[Finding]:
+def no_bitmap(array: Array, _host: Host) -> Iterator[Diagnostic]:
     """A large array without a bitmap."""
     log = any(one.superblock and one.superblock.role == "journal" for one in array.members)
     large = array.redundant and (array.size or 0) > HUGE

@@ -8,7 +8,8 @@ drivers/scsi/sd.h (SD_TIMEOUT, 30 s).
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from blklab.md.audit.finding import Finding, command, listed
+from blklab.diagnostic import Diagnostic, Severity
+from blklab.md.audit.rule import command, listed
 from blklab.md.model import Disk, Inventory
 
 PATIENT: Final = 180
@@ -28,7 +29,7 @@ TEMPERATURE: Final = 2
 """The one of those bits that passes."""
 
 
-def disks(inventory: Inventory) -> Iterator[Finding]:
+def disks(inventory: Inventory) -> Iterator[Diagnostic]:
     """All that is found of the disks that were asked."""
     redundant = {array.name for array in inventory.arrays if array.redundant}
     for disk in inventory.disks or ():
@@ -47,7 +48,7 @@ def disks(inventory: Inventory) -> Iterator[Finding]:
             )
 
 
-def failed(disk: Disk) -> Iterator[Finding]:
+def failed(disk: Disk) -> Iterator[Diagnostic]:
     """Disks that expect to fail, or say that they have."""
     health = disk.health
     bits = health.critical_warning or 0
@@ -72,7 +73,7 @@ def failed(disk: Disk) -> Iterator[Finding]:
         )
 
 
-def lost(disk: Disk) -> Iterator[Finding]:
+def lost(disk: Disk) -> Iterator[Diagnostic]:
     """Sectors that cannot be read, and those that were replaced."""
     health = disk.health
     unreadable = [
@@ -103,7 +104,7 @@ def lost(disk: Disk) -> Iterator[Finding]:
         )
 
 
-def worn(disk: Disk) -> Iterator[Finding]:
+def worn(disk: Disk) -> Iterator[Diagnostic]:
     """Flash that is used up."""
     used = disk.health.used_percent
     if used is not None and used >= 100:
@@ -116,7 +117,7 @@ def worn(disk: Disk) -> Iterator[Finding]:
         )
 
 
-def tested(disk: Disk) -> Iterator[Finding]:
+def tested(disk: Disk) -> Iterator[Diagnostic]:
     """Self-tests that failed."""
     if disk.health.self_test:
         yield _say(
@@ -127,7 +128,7 @@ def tested(disk: Disk) -> Iterator[Finding]:
         )
 
 
-def linked(disk: Disk) -> Iterator[Finding]:
+def linked(disk: Disk) -> Iterator[Diagnostic]:
     """SATA links that are slower than the disk."""
     link = disk.health.link
     if link and link[0] < link[1]:
@@ -141,7 +142,7 @@ def linked(disk: Disk) -> Iterator[Finding]:
         )
 
 
-def patience(disk: Disk) -> Iterator[Finding]:
+def patience(disk: Disk) -> Iterator[Diagnostic]:
     """Rotating disks that try for longer than the kernel waits: healthy ones are thrown out.
 
     A disk that takes minutes over a sector is reset after the kernel's time-out, 30 s, and md takes
@@ -177,17 +178,17 @@ def patience(disk: Disk) -> Iterator[Finding]:
     )
 
 
-RULES: Final[tuple[Callable[[Disk], Iterator[Finding]], ...]] = (failed, lost, worn, tested, linked)
+Rule = Callable[[Disk], Iterator[Diagnostic]]
+
+RULES: Final[tuple[Rule, ...]] = (failed, lost, worn, tested, linked)
 
 
-def _say(disk: Disk, severity: str, rule: str, message: str, *commands: str) -> Finding:
+def _say(disk: Disk, severity: Severity, code: str, message: str, *commands: str) -> Diagnostic:
     model = f" ({disk.health.model}, {disk.health.serial})" if disk.health.model else ""
-    where = f"; it is in {listed(list(disk.arrays))}" if disk.arrays and rule != "timeout" else ""
+    where = f"; it is in {listed(list(disk.arrays))}" if disk.arrays and code != "timeout" else ""
     hidden = (
         "" if disk.arrays else "; no member has its serial number, so it is not known whose it is"
     )
     kind = [f"--device={disk.kind}"] if disk.kind else []
     shown = commands or (command("smartctl", "--all", *kind, disk.path),)
-    return Finding(
-        severity, rule, "", f"{message}{where}{hidden}{model}", disk.name, tuple(shown)
-    )  # fmt: skip
+    return Diagnostic(code, severity, "", f"{message}{where}{hidden}{model}", shown, disk.name)

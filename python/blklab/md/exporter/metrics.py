@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from blklab.md.audit import Finding
+from blklab.diagnostic import Diagnostic
 from blklab.md.inventory import PASSES
 from blklab.md.model import Array, ArrayMember
 from blklab.md.superblocks import SECTOR
@@ -201,7 +201,7 @@ def of_activity(array: Array, member: ArrayMember, found: Activity) -> Iterator[
     yield "member_io_time_weighted_seconds_total", name, found.queue_ns / 1e9
 
 
-def of_findings(found: Iterable[Finding]) -> Iterator[Sample]:
+def of_findings(found: Iterable[Diagnostic]) -> Iterator[Sample]:
     """Yields how many findings there are of each array, severity and rule."""
-    for labels, many in Counter((one.array, one.severity, one.rule) for one in found).items():
+    for labels, many in Counter((one.subject, one.severity, one.code) for one in found).items():
         yield "findings", labels, many

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
-from blklab.md.audit import Finding, findings
+from blklab.md.audit import findings
 from blklab.md.model import Inventory
 from blklab.md.remote.stream import MOST_BYTES, parse
 from blklab.md.remote.tree import seen
@@ -25,7 +26,7 @@ class Host:
     name: str
     """As the user gave it."""
     inventory: Inventory | None = None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Diagnostic, ...] = ()
     failure: str = ""
     """Why nothing could be seen, in a line; empty if something was."""
 

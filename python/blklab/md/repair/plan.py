@@ -8,7 +8,7 @@ from typing import Any, Final
 from blklab.errors import BlklabError, UsageError
 from blklab.md import inventory, unfinished
 from blklab.md.audit import host
-from blklab.md.audit.finding import Host
+from blklab.md.audit.rule import Host
 from blklab.md.members import number
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.repair import mdadm

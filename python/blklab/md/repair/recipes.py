@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 
 from blklab.md.audit.bad_blocks import written_anew
-from blklab.md.audit.finding import command
+from blklab.md.audit.rule import command
 from blklab.md.mapping import array_ranges
 from blklab.md.model import Array, ArrayMember
 

@@ -7,9 +7,10 @@ from blklab.analysis.noticed import Notice, noticed
 from blklab.report import markdown, runs, shell, words
 from blklab.report.charts.base import Chart
 from blklab.report.experiment import axes, bars, latency, members, over_time, setup, tables
-from blklab.report.experiment.sentences import Sentence, sentences
+from blklab.report.experiment.sentences import sentences
 from blklab.report.experiment.view import View
 from blklab.report.shell import Fold, Section, Text
+from blklab.report.words import Sentence
 from blklab.runners.registry import did
 from blklab.text import printable
 
@@ -127,7 +128,9 @@ class Report:
 
 def _noticed(notices: Sequence[Notice]) -> Section:
     items = [
-        shell.Points([(one.topic, one.text) for one in notices if one.grave is grave], title)
+        shell.Points(
+            [Sentence(one.topic, one.text) for one in notices if one.grave is grave], title
+        )
         for grave, title in ((True, "Casts doubt on the figures"), (False, "Good to know"))
         if any(one.grave is grave for one in notices)
     ]

@@ -9,8 +9,7 @@ from blklab.analysis.resampling import Difference, difference
 from blklab.report import words
 from blklab.report.comparison import change, figure, interval
 from blklab.report.experiment.view import STACK, WORKLOAD, Cell, Series, View, best, grouped
-
-Sentence = tuple[str, str]
+from blklab.report.words import Sentence
 
 MOST: Final = 8
 """Sentences about who is fastest."""
@@ -23,10 +22,10 @@ UNSURE: Final = 0.05
 
 
 def sentences(view: View) -> list[Sentence]:
-    """Returns pairs of a topic and what is said of it."""
+    """Returns what was found, the fastest first."""
     leading = _leading(view)
     name = f"{leading.name}: " if view.several else ""
-    fastest = [(topic, f"{name}{said}") for topic, said in _fastest(view, leading)]
+    fastest = [Sentence(topic, f"{name}{said}") for topic, said in _fastest(view, leading)]
     return [*fastest, *_predicted(view), *_changed(view)]
 
 
@@ -68,13 +67,14 @@ def _fastest(view: View, series: Series) -> Iterator[Sentence]:
         wins[first] = wins.get(first, 0) + 1
         if said < MOST:
             said += 1
-            yield (
+            yield Sentence(
                 view.name(members[0], [subject, *view.loads]),
                 _ranking(view, there, subject, metric),
             )
     if len(groups) > MOST and wins:
         parts = [f"{name} in {count}" for name, count in sorted(wins.items(), key=lambda w: -w[1])]
-        yield "All together", f"Of {len(groups)} combinations, fastest is {words.listing(parts)}."
+        said_of_all = f"Of {len(groups)} combinations, fastest is {words.listing(parts)}."
+        yield Sentence("All together", said_of_all)
 
 
 def same(found: Difference | None) -> bool:
@@ -136,7 +136,7 @@ def _alone(view: View, cells: Sequence[Cell]) -> Iterator[Sentence]:
                 f"; an I/O takes {words.duration(mean)}, 99 % of them at most {words.duration(p99)}"
             )
         load = " ".join(f"{one}={cell.labels.get(one, words.NONE)}" for one in view.loads)
-        yield view.name(cell, view.loads), f"{said}{f', at {load}' if load else ''}."
+        yield Sentence(view.name(cell, view.loads), f"{said}{f', at {load}' if load else ''}.")
 
 
 def _predicted(view: View) -> Iterator[Sentence]:
@@ -183,7 +183,7 @@ def _against(view: View, sim: Series, real: Series) -> Iterator[Sentence]:
     )
     if ranked:
         said += f"; the fastest was predicted in {sum(ranked)} of {len(ranked)} comparisons"
-    yield topic, said + "."
+    yield Sentence(topic, said + ".")
 
 
 def _is_scaled(cell: Cell) -> bool:
@@ -229,4 +229,4 @@ def _since(view: View, base: Series, other: Series) -> Iterator[Sentence]:
         of = words.plural(total, "cell")
         unsure = f" ({once} of them run once: how sure is not known)" if once else ""
         said = f"{other.name} against {base.name}, of {of}: {words.listing(parts)}{unsure}."
-        yield "Change", said
+        yield Sentence("Change", said)
