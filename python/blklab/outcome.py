@@ -177,7 +177,7 @@ class Setting(TypedDict):
 class Measured(Outcome, total=False):
     """What only runners with real I/O give."""
 
-    arrays: Sequence[Report]
+    targets: Sequence[Report]
     fio: Fio
     steady: Steady | None
     command: Command | None

@@ -1,4 +1,4 @@
-//! Block I/Os on their way down: from a task, through arrays, into a disk's queue.
+//! Block I/Os on their way down: from a task, through targets, into a disk's queue.
 
 use crate::arena::{Arena, Linked};
 
@@ -14,31 +14,92 @@ pub enum Op {
     Write,
     /// Everything acknowledged must become durable.
     Flush,
+    /// The sectors are not needed any more (a trim).
+    Discard,
+}
+
+/// What else is known of a bio: the kernel's `REQ_*` flags, and whether it has failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// Somebody waits for it (`REQ_SYNC`).
+    pub const SYNC: Self = Self(1);
+    /// More like it will follow (`REQ_IDLE`): with `SYNC`, writeback throttling lets it pass.
+    pub const IDLE: Self = Self(2);
+    /// A filesystem's metadata (`REQ_META`).
+    pub const METADATA: Self = Self(4);
+    /// Read before anybody has asked for it (`REQ_RAHEAD`).
+    pub const READ_AHEAD: Self = Self(8);
+    /// It is done, with an error (`bi_status`).
+    pub const FAILED: Self = Self(16);
+    /// What direct I/O has.
+    pub const DIRECT: Self = Self(3);
+
+    /// Whether all of `other` are set.
+    #[inline]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These and the others.
+    #[inline]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Those of these that are in the others too.
+    #[inline]
+    pub const fn only(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// These without the others.
+    #[inline]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+/// Who is told when a bio is done (`bi_end_io` and `bi_private`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The task of this I/O.
+    Task(u32),
+    /// The bio that it was split off (`bio_chain`): this one is done when all its parts are.
+    Bio(u32),
+    /// A target, which knows what `tag` and `number` mean.
+    Target {
+        /// The target.
+        target: u16,
+        /// The target's own business.
+        tag: u8,
+        /// The target's own business.
+        number: u32,
+    },
 }
 
 /// One block I/O at one level of the stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Bio {
-    /// The node it is for.
-    pub node: u16,
-    /// The member's slot in its parent's array.
-    pub slot: u8,
+    /// The target that it is for.
+    pub target: u16,
     /// What it asks for.
     pub op: Op,
-    /// Whether writeback throttling lets it pass (`REQ_SYNC | REQ_IDLE`, as direct writes have).
-    pub direct: bool,
-    /// What an array has to do when it is done: 0 is nothing, else one of `md::phase`.
-    pub phase: u8,
-    /// In sectors of its node.
+    /// What else is known of it.
+    pub flags: Flags,
+    /// In sectors of its target.
     pub sector: u64,
     /// 0 for a flush.
     pub sectors: u32,
-    /// The bio that this is a part of, or `NONE`: then `io` says whose it is.
-    pub parent: u32,
-    /// The task's own I/O, for a bio at the top.
-    pub io: u32,
-    /// Parts not yet done, for a bio that an array has split.
-    pub parts: u32,
+    /// Who is told when it is done.
+    pub owner: Owner,
+    /// The task that has submitted it, or for which a target has.
+    pub task: u32,
+    /// Parts not yet done, for a bio that its target has split.
+    pub remaining: u32,
+    /// What its target keeps of it (device-mapper's per-bio data).
+    pub private: u32,
     /// The next bio of the same request.
     pub next: u32,
 }
@@ -48,6 +109,12 @@ impl Bio {
     #[inline]
     pub fn end(&self) -> u64 {
         self.sector + u64::from(self.sectors)
+    }
+
+    /// A bio for another target, with the same operation and flags.
+    #[inline]
+    pub fn clone_for(&self, target: u16, sector: u64, sectors: u32, owner: Owner) -> Self {
+        Self { target, sector, sectors, owner, remaining: 0, private: 0, next: NONE, ..*self }
     }
 }
 

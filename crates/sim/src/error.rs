@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::bio::Op;
+
 /// Why a cell cannot be simulated: each message is one line that says where, what, and what was expected.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum SimError {
@@ -18,6 +20,16 @@ pub enum SimError {
         name: String,
         /// What is wrong.
         why: String,
+    },
+    /// A target has failed an I/O of the load, and no layer above it could help.
+    #[error("an I/O failed: {op:?} of {sectors} sectors at sector {sector}")]
+    Io {
+        /// What was asked.
+        op: Op,
+        /// Where, on the stack.
+        sector: u64,
+        /// How much.
+        sectors: u32,
     },
     /// A bug: nothing happens any more although jobs wait.
     #[error("the simulation is stuck: jobs wait for what never comes; please report the experiment")]

@@ -11,14 +11,45 @@ use std::collections::BinaryHeap;
 pub type Time = u64;
 
 /// Something that happens at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Event(u64);
+
+/// What an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum Happening {
     /// A task goes on.
     Task(u32),
-    /// A disk has finished with a request.
-    Done(u32),
-    /// A disk's mechanism is free for the next thing to do.
-    Mechanism(u32),
+    /// A timer of a target is due: the target gave it the number.
+    Timer {
+        /// The target.
+        target: u16,
+        /// What the target calls it.
+        timer: u32,
+    },
+}
+
+impl Event {
+    /// A task goes on.
+    #[inline(always)]
+    pub fn task(task: u32) -> Self {
+        Self(u64::from(task))
+    }
+
+    /// A timer of a target is due.
+    #[inline(always)]
+    pub fn timer(target: u16, timer: u32) -> Self {
+        Self(1 << 48 | u64::from(target) << 32 | u64::from(timer))
+    }
+
+    /// What it is.
+    #[inline(always)]
+    pub fn happening(self) -> Happening {
+        let number = self.0 as u32;
+        match self.0 >> 48 {
+            0 => Happening::Task(number),
+            _ => Happening::Timer { target: (self.0 >> 32) as u16, timer: number },
+        }
+    }
 }
 
 /// A slot of the calendar is two to this power of ns.
@@ -36,7 +67,7 @@ struct Entry {
     time: Time,
     /// Which one was planned first, and what happens.
     planned: u32,
-    code: u32,
+    event: Event,
     /// The next one of the same slot, or the next free one.
     next: u32,
 }
@@ -55,8 +86,8 @@ pub struct Events {
     /// The width that time has come to: the calendar holds what is less than all slots ahead of it.
     now: u64,
     planned: u32,
-    /// What is further away, by time, order of planning and code, and when the first of it is.
-    far: BinaryHeap<Reverse<(Time, u32, u32)>>,
+    /// What is further away, by time, order of planning and event, and when the first of it is.
+    far: BinaryHeap<Reverse<(Time, u32, Event)>>,
     far_from: Time,
 }
 
@@ -80,15 +111,10 @@ impl Events {
     /// Plans an event.
     #[inline(always)]
     pub fn at(&mut self, time: Time, event: Event) {
-        let code = match event {
-            Event::Task(n) => n,
-            Event::Done(n) => 1 << 30 | n,
-            Event::Mechanism(n) => 2 << 30 | n,
-        };
         self.planned = self.planned.wrapping_add(1);
         let width = (time >> WIDTH).max(self.now);
         if width - self.now >= SLOTS as u64 {
-            return self.plan_far(time, code);
+            return self.plan_far(time, event);
         }
         let slot = width as usize % SLOTS;
         let head = self.heads[slot];
@@ -101,7 +127,7 @@ impl Events {
         self.free = entry.next;
         entry.time = time;
         entry.planned = self.planned;
-        entry.code = code;
+        entry.event = event;
         entry.next = head;
         if head == NONE {
             self.heads[slot] = number;
@@ -131,17 +157,17 @@ impl Events {
     #[cold]
     fn grow(&mut self) {
         self.free = self.entries.len() as u32;
-        self.entries.push(Entry { time: 0, planned: 0, code: 0, next: NONE });
+        self.entries.push(Entry { time: 0, planned: 0, event: Event(0), next: NONE });
     }
 
     #[cold]
-    fn plan_far(&mut self, time: Time, code: u32) {
-        self.far.push(Reverse((time, self.planned, code)));
+    fn plan_far(&mut self, time: Time, event: Event) {
+        self.far.push(Reverse((time, self.planned, event)));
         self.far_from = self.far_from.min(time);
     }
 
     /// The first slot with events, from the present one on, round the calendar.
-    #[inline]
+    #[inline(always)]
     fn first(&self) -> Option<usize> {
         let here = self.now as usize % SLOTS;
         let (word, bit) = (here / 64, here % 64);
@@ -166,7 +192,7 @@ impl Events {
     }
 
     /// Takes the next event.
-    #[inline]
+    #[inline(always)]
     pub fn next(&mut self) -> Option<(Time, Event)> {
         let Some(slot) = self.first() else { return self.next_far() };
         let slot = slot % SLOTS;
@@ -177,7 +203,7 @@ impl Events {
         {
             return self.next_far();
         }
-        let (time, code, next) = (entry.time, entry.code, entry.next);
+        let (time, event, next) = (entry.time, entry.event, entry.next);
         entry.next = self.free;
         self.free = number;
         self.heads[slot] = next;
@@ -187,26 +213,20 @@ impl Events {
                 self.summary &= !(1 << (slot / 64));
             }
         }
-        Some(self.come(time, code))
+        Some(self.come(time, event))
     }
 
     #[cold]
     fn next_far(&mut self) -> Option<(Time, Event)> {
-        let Reverse((time, _, code)) = self.far.pop()?;
+        let Reverse((time, _, event)) = self.far.pop()?;
         self.far_from = self.far.peek().map_or(Time::MAX, |far| far.0.0);
-        Some(self.come(time, code))
+        Some(self.come(time, event))
     }
 
     /// Time goes on to an event.
-    #[inline]
-    fn come(&mut self, time: Time, code: u32) -> (Time, Event) {
+    #[inline(always)]
+    fn come(&mut self, time: Time, event: Event) -> (Time, Event) {
         self.now = time >> WIDTH;
-        let n = code & ((1 << 30) - 1);
-        let event = match code >> 30 {
-            0 => Event::Task(n),
-            1 => Event::Done(n),
-            _ => Event::Mechanism(n),
-        };
         (time, event)
     }
 }
@@ -215,6 +235,10 @@ impl Events {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn timer(number: u32) -> Event {
+        Event::timer(number as u16, number)
+    }
 
     proptest! {
         #[test]
@@ -228,19 +252,19 @@ mod tests {
                 if plan {
                     // Far and near alike, many at the same time.
                     let time = now + (noise & ((1 << bits) - 1));
-                    events.at(time, Event::Done(number));
+                    events.at(time, timer(number));
                     known.push((time, number));
                 } else {
                     known.sort_unstable();
                     let expected = (!known.is_empty()).then(|| known.remove(0));
                     let found = events.next();
-                    prop_assert_eq!(found, expected.map(|(time, n)| (time, Event::Done(n))));
+                    prop_assert_eq!(found, expected.map(|(time, n)| (time, timer(n))));
                     now = found.map_or(now, |(time, _)| time);
                 }
             }
             known.sort_unstable();
             for (time, number) in known {
-                prop_assert_eq!(events.next(), Some((time, Event::Done(number))));
+                prop_assert_eq!(events.next(), Some((time, timer(number))));
             }
             prop_assert_eq!(events.next(), None);
         }

@@ -46,6 +46,12 @@ impl Kernel {
     pub fn throttles_writeback(self) -> bool {
         self >= Self(4, 10)
     }
+
+    /// dm-delay polls for bios that are held for 50 ms at most ("dm delay: for short delays, use kthread instead of
+    /// timers and wq", 6.8).
+    pub fn polls_short_delays(self) -> bool {
+        self >= Self(6, 8)
+    }
 }
 
 #[cfg(test)]

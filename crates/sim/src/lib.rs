@@ -2,24 +2,29 @@
 //!
 //! [`cell::Cell`] says what to simulate, [`run`] plays it, [`outcome::Outcome`] says what was measured.
 
+#[cfg(test)]
+mod anything;
 mod arena;
 mod bio;
+mod build;
 pub mod cell;
 mod device;
+mod engine;
 pub mod error;
 mod events;
 mod kernel;
-pub mod md;
+mod load;
+mod metrics;
 pub mod outcome;
-mod queue;
 mod rng;
+mod targets;
 mod task;
 #[cfg(test)]
 mod testing;
-mod world;
 
-pub use bio::Op;
+pub use bio::{Flags, Op};
 pub use error::SimError;
+pub use targets::md::map;
 pub use task::replay::{ReplayIo, ReplayIos};
 
 /// Simulates one cell that replays nothing.
@@ -30,7 +35,7 @@ pub fn run(cell: &cell::Cell) -> Result<outcome::Outcome, SimError> {
 /// Builds what a cell describes without simulating it: whatever cannot work is an error.
 pub fn check(cell: &cell::Cell) -> Result<(), SimError> {
     let trace = cell.replay.is_some().then(|| Box::new(std::iter::empty()) as ReplayIos);
-    world::World::new(cell, trace).map(drop)
+    build::simulation(cell, trace).map(drop)
 }
 
 /// Simulates one cell, unless `stop` says to give up: then there is no outcome. It is asked every few milliseconds.
@@ -42,5 +47,6 @@ pub fn run_until(
     trace: Option<ReplayIos>,
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<outcome::Outcome>, SimError> {
-    world::World::new(cell, trace)?.play(stop)
+    let finished = build::simulation(cell, trace)?.play(stop)?;
+    Ok(finished.map(outcome::Outcome::new))
 }

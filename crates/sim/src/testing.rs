@@ -1,15 +1,17 @@
 //! Cells for tests: throttled disks, arrays of them, jobs.
 
-use crate::cell::{Cell, Job, Level, Md, Node, Throttled};
+use crate::build::simulation;
+use crate::cell::{Cell, Job, Level, Md, Node, ThrottledSpec};
 use crate::outcome::Outcome;
-use crate::world::World;
+use crate::targets::TargetReport;
+use crate::targets::md::MdReport;
 use serde_json::{Value, json};
 
 /// A member's size.
 pub const MEMBER: u64 = 64 << 20;
 
 /// A disk that does nothing but throttle.
-pub fn disk(index: usize, limits: &Throttled) -> Value {
+pub fn disk(index: usize, limits: &ThrottledSpec) -> Value {
     let mut model = serde_json::to_value(limits).unwrap();
     model["kind"] = json!("throttled");
     json!({
@@ -22,8 +24,8 @@ pub fn disk(index: usize, limits: &Throttled) -> Value {
 }
 
 /// Disks with so many I/Os per second.
-pub fn iops(iops_total: f64) -> Throttled {
-    Throttled { iops_total, latency_ns: 20_000, ..Throttled::default() }
+pub fn iops(iops_total: f64) -> ThrottledSpec {
+    ThrottledSpec { iops_total, latency_ns: 20_000, ..ThrottledSpec::default() }
 }
 
 /// An array of the first `disks` disks with chunks of 64 KiB.
@@ -72,7 +74,7 @@ pub fn stream(bytes: u64, block: u32, iodepth: u32, batch: u32) -> Job {
 }
 
 /// A cell of an array on equal disks.
-pub fn cell(md: Md, limits: &Throttled, jobs: &[Job]) -> Cell {
+pub fn cell(md: Md, limits: &ThrottledSpec, jobs: &[Job]) -> Cell {
     let devices: Vec<Value> = (0..md.members.len()).map(|n| disk(n, limits)).collect();
     let mut cell: Cell = serde_json::from_value(json!({
         "seed": 1, "kernel": "6.1", "devices": devices, "stack": {"device": 0},
@@ -85,12 +87,12 @@ pub fn cell(md: Md, limits: &Throttled, jobs: &[Job]) -> Cell {
 
 /// Plays a cell, and sees that nothing is left behind.
 pub fn play(cell: &Cell) -> Outcome {
-    World::new(cell, None).unwrap().play_out()
+    Outcome::new(simulation(cell, None).unwrap().play_out())
 }
 
 /// Why a cell is refused.
 pub fn refusal(cell: &Cell) -> String {
-    World::new(cell, None).expect_err("it must be refused").to_string()
+    simulation(cell, None).expect_err("it must be refused").to_string()
 }
 
 /// Requests and sectors at all the disks: (reads, writes).
@@ -101,4 +103,12 @@ pub fn ios(outcome: &Outcome) -> (u64, u64) {
 /// Pages of 4 KiB moved at all the disks: (read, written).
 pub fn pages(outcome: &Outcome) -> (u64, u64) {
     outcome.devices.iter().fold((0, 0), |(r, w), d| (r + d.sectors[0] / 8, w + d.sectors[1] / 8))
+}
+
+/// What the array did that is the top of the stack.
+pub fn array(outcome: &Outcome) -> &MdReport {
+    match outcome.targets.last() {
+        Some(TargetReport::Md(report)) => report,
+        other => panic!("{other:?}"),
+    }
 }

@@ -6,7 +6,7 @@
 mod common;
 
 use blklab_sim::cell::Cell;
-use blklab_sim::outcome::{Direction, Outcome};
+use blklab_sim::outcome::{Direction, Outcome, TargetReport};
 use common::{array, cell, device, job};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -80,9 +80,10 @@ fn figures(outcome: &Outcome) -> Value {
     let devices: Vec<Value> = (outcome.devices.iter())
         .map(|d| json!([d.ios, d.merges, d.sectors, d.ticks_ns, d.flushes, d.flush_ns, d.busy_ns]))
         .collect();
-    let arrays: Vec<Vec<[u64; 6]>> = (outcome.arrays.iter())
-        .map(|a| {
-            a.slots.iter().map(|s| [s.only, s.sequential, s.idlest, s.nearest, s.lowest, s.writes]).collect()
+    let arrays: Vec<Vec<[u64; 6]>> = (outcome.targets.iter())
+        .map(|target| {
+            let TargetReport::Md(md) = target else { panic!("{target:?}") };
+            md.slots.iter().map(|s| [s.only, s.sequential, s.idlest, s.nearest, s.lowest, s.writes]).collect()
         })
         .collect();
     // FNV-1a over the series, which would be long.

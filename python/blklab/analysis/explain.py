@@ -5,7 +5,7 @@ from typing import Final, cast
 
 from blklab import outcome as outcomes
 from blklab.documents.cell import Cell
-from blklab.documents.outcome import DiskStats, Outcome
+from blklab.documents.outcome import DiskStats, MdReport, Outcome
 from blklab.units import format_count, format_duration
 
 BUSY: Final = 0.95
@@ -30,7 +30,7 @@ def explain(document: Cell, of_run: outcomes.Outcome) -> list[str]:
     return [
         *_limits(document, outcome),
         *_shares(outcome),
-        *_balancers(document, outcome),
+        *_targets(document, outcome),
         *_waits(outcome),
     ]
 
@@ -107,27 +107,33 @@ def _shares(outcome: Outcome) -> Iterator[str]:
         yield f"Of the {name} below, {'; '.join(parts)}."
 
 
-def _balancers(document: Cell, outcome: Outcome) -> Iterator[str]:
-    for array in outcome["arrays"]:
-        chosen = [
-            (slot, reason, count)
-            for slot, stats in enumerate(array["slots"])
-            for reason, count in stats.items()
-            if reason in REASONS and isinstance(count, int) and count
-        ]
-        total = sum(count for *_, count in chosen)
-        if not total or len(array["slots"]) < 2:
-            continue
+def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
+    for target in outcome["targets"]:
+        if target["kind"] == "md":
+            yield from _md(document, target)
+
+
+def _md(document: Cell, array: MdReport) -> Iterator[str]:
+    chosen = [
+        (slot, reason, count)
+        for slot, stats in enumerate(array["slots"])
+        for reason, count in stats.items()
+        if reason in REASONS and isinstance(count, int) and count
+    ]
+    total = sum(count for *_, count in chosen)
+    if total and len(array["slots"]) > 1:
         chosen.sort(key=lambda one: -one[2])
-        said = [
+        shares = [
             f"{count / total:.1%} went to slot {slot} because {REASONS[reason]}"
             for slot, reason, count in chosen[:4]
             if count / total >= 0.001
         ]
         yield (
             f"The balancer of {array['name']} (kernel {document['kernel']}) chose for"
-            f" {format_count(total)} reads: {'; '.join(said)}."
+            f" {format_count(total)} reads: {'; '.join(shares)}."
         )
+    if array["bitmap_writes"]:
+        yield f"{array['name']} wrote its bitmap {format_count(array['bitmap_writes'])} times."
 
 
 def _waits(outcome: Outcome) -> Iterator[str]:
@@ -152,6 +158,3 @@ def _waits(outcome: Outcome) -> Iterator[str]:
                 f" {format_count(device['flushes'])} flushes, and served nothing meanwhile:"
                 " journal commits and fsyncs ask for them."
             )
-    for array in outcome["arrays"]:
-        if array["bitmap_writes"]:
-            yield f"{array['name']} wrote its bitmap {format_count(array['bitmap_writes'])} times."

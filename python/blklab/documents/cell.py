@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import Literal, NotRequired, TypedDict
 
 
+class Delay(TypedDict):
+    name: str
+    origin: Node
+    read_ns: int
+    write_ns: int
+
+
 class Device(TypedDict):
     bytes: int
     model: Model
     name: str
-    queue: Queue
+    queue: QueueSettings
     start: NotRequired[int]
 
 
@@ -83,7 +90,7 @@ class Md(TypedDict):
     near: NotRequired[int]
     offset: NotRequired[bool]
     stripe_cache: NotRequired[int]
-    sync: NotRequired[Sync]
+    sync: NotRequired[SyncAction]
     sync_speed_max: NotRequired[int]
     sync_speed_min: NotRequired[int]
 
@@ -165,9 +172,10 @@ class ThrottledModel(TypedDict):
 class Node(TypedDict, total=False):
     device: int
     md: Md
+    delay: Delay
 
 
-class Queue(TypedDict):
+class QueueSettings(TypedDict):
     max_bytes: int
     nr_requests: int
     queue_depth: int
@@ -214,4 +222,4 @@ Order = Literal["rotation", "seek", "arrival"]
 
 Scheduler = Literal["none", "noop", "mq-deadline", "deadline", "cfq"]
 
-Sync = Literal["idle", "resync", "recover", "check"]
+SyncAction = Literal["idle", "resync", "recover", "check"]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 
-class ArrayStats(TypedDict):
-    bitmap_writes: int
+class DelayReport(TypedDict):
+    held: list[int]
     name: str
-    slots: list[SlotStats]
-    sync_bytes: int
 
 
 class Direction(TypedDict):
@@ -61,6 +59,13 @@ class Latency(TypedDict):
     stddev: float | None
 
 
+class MdReport(TypedDict):
+    bitmap_writes: int
+    name: str
+    slots: list[SlotStats]
+    sync_bytes: int
+
+
 class Point(TypedDict):
     bytes: list[int]
     clat_ns: list[float | None]
@@ -85,7 +90,6 @@ class Work(TypedDict):
 
 
 class Outcome(TypedDict):
-    arrays: list[ArrayStats]
     devices: list[DiskStats]
     groups: list[Group]
     processor_ns: int
@@ -93,5 +97,17 @@ class Outcome(TypedDict):
     runtime_ns: int
     series: list[Point]
     simulated_ios: int
+    targets: list[TargetReport]
     watched_ns: int
     write: Direction
+
+
+class MdTargetReport(MdReport):
+    kind: Literal["md"]
+
+
+class DelayTargetReport(DelayReport):
+    kind: Literal["delay"]
+
+
+TargetReport = MdTargetReport | DelayTargetReport

@@ -251,7 +251,7 @@ def _outcome(document: Mapping[str, Any], members: Sequence[Job]) -> Measured:
             for read, write in [_merged([job for job in members if job.name == name])]
         ],
         "devices": _devices(root, runtime_ns),
-        "arrays": [],
+        "targets": [],
         "fio": {
             "version": root.text("fio version", "unknown"),
             "command": [],

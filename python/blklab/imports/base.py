@@ -147,7 +147,7 @@ def outcome(
         "write": write,
         "groups": [{"name": name, "read": read, "write": write}],
         "devices": list(devices),
-        "arrays": [],
+        "targets": [],
         "steady": None,
         "command": None,
         "warnings": list(warnings),

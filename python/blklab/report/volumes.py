@@ -16,7 +16,7 @@ def caches(rows: Rows) -> Table | None:
     found = [
         [printable(name), printable(one["name"]), one["kind"], *_counts(one)]
         for name, outcome in rows
-        for one in outcome.get("arrays") or []
+        for one in outcome.get("targets") or []
         if one.get("kind") in {"lvmcache", "bcache"}
     ]
     if not found:
@@ -62,7 +62,7 @@ def arrays(rows: Rows) -> list[str]:
     """Returns what is not as it should be with arrays after the load, a line each."""
     lines = []
     for name, outcome in rows:
-        for one in outcome.get("arrays") or []:
+        for one in outcome.get("targets") or []:
             if one.get("kind") == "md" and (said := _said(one)):
                 lines.append(printable(f"{name}: array {one['name']}: {', '.join(said)}"))
     return lines

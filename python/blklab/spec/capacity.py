@@ -8,10 +8,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from blklab.spec.fields import SECTOR
-from blklab.spec.stack import FEWEST, short
 
 PARITY: Final = {"raid4": 1, "raid5": 1, "raid6": 2}
 """Members' worth of parity."""
+
+FEWEST: Final = {
+    "linear": 1,
+    "raid0": 1,
+    "raid1": 2,
+    "raid10": 2,
+    "raid4": 2,
+    "raid5": 2,
+    "raid6": 4,
+}
+"""Members at least: mdadm 4.2, Create.c (levels 4 and 5 take two, level 6 four)."""
 
 EXTENT: Final = 4 << 20
 """Bytes of a physical extent: LVM's default."""
@@ -24,6 +34,11 @@ MOST: Final = 255
 
 MOST_WITH_PARITY: Final = 64
 """And of one with parity."""
+
+
+def short(level: str) -> str:
+    """Returns a cell's level as mdadm's --level has it: `10` for `raid10`."""
+    return level.removeprefix("raid")
 
 
 def array(

@@ -82,6 +82,16 @@ def microseconds(value: Any) -> int:
     return quantity(units.parse_duration, "a duration such as 100us")(value)
 
 
+def milliseconds(value: Any) -> int:
+    """Returns ns of whole milliseconds, which a number is."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = f"{value}ms"
+    duration = int(quantity(units.parse_duration, "a duration such as 5ms")(value))
+    if duration % 10**6:
+        raise ValueError(f"found {shown(value)}, wanted whole milliseconds such as 5ms")
+    return duration
+
+
 def words(value: Any) -> Any:
     """Accepts a number where fio's words are wanted: `bs = 4096`."""
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -113,6 +123,14 @@ Microseconds = Annotated[
     _schema("A duration: 100us, 2ms; a number is microseconds."),
 ]
 """ns, typed as a duration or a number of microseconds."""
+
+Milliseconds = Annotated[
+    int,
+    BeforeValidator(milliseconds),
+    Field(ge=0, le=HOUR),
+    _schema("A duration of whole milliseconds: 5ms, 1s; a number is milliseconds."),
+]
+"""ns, typed as a duration or a number of milliseconds."""
 
 Words = Annotated[str, BeforeValidator(words), _schema("fio's words.")]
 """Text; a number will do."""

@@ -1,12 +1,15 @@
 """A stack table: a bare device, an md array, a volume, a cache; of devices and other stacks."""
 
 import re
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Union, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from blklab import units
-from blklab.spec.fields import NUMBER, Count, Seconds, Size, Table, shown
+from blklab.spec import capacity
+from blklab.spec.capacity import short
+from blklab.spec.fields import NUMBER, Count, Milliseconds, Seconds, Size, Table, shown
 
 CHUNK: Final = 512 << 10
 """Bytes; mdadm's default since 3.1 (mdadm(8), --chunk)."""
@@ -33,17 +36,6 @@ LEVELS: Final = {
 
 STRIPED: Final = frozenset({"raid0", "raid10", "raid4", "raid5", "raid6"})
 """Levels that have a chunk."""
-
-FEWEST: Final = {
-    "linear": 1,
-    "raid0": 1,
-    "raid1": 2,
-    "raid10": 2,
-    "raid4": 2,
-    "raid5": 2,
-    "raid6": 4,
-}
-"""Members at least: mdadm 4.2, Create.c (levels 4 and 5 take two, level 6 four)."""
 
 MOST_COPIES: Final = 32
 """Copies of a block in RAID-10 that are simulated."""
@@ -188,17 +180,30 @@ def _others(md: Md, given: set[str]) -> tuple[str, str] | None:
     return None
 
 
-def short(level: str) -> str:
-    """Returns a cell's level as mdadm's --level has it: `10` for `raid10`."""
-    return level.removeprefix("raid")
-
-
 State = Literal["empty", "junk", "warm"]
 """What a cache holds at first: nothing, blocks that the workload does not use, or those it does."""
 
 
-class Lvm(Table):
+class Volume(Table):
+    """A stack that says its kind. A new kind is a class here and its name in `KINDS`."""
+
+    PARTS: ClassVar[tuple[str, ...]]
+    """The keys that name what it is made of: `members` a list, any other one device or stack."""
+
+    SIMULATED: ClassVar[bool] = False
+    """Whether the simulator has it; the lab has all."""
+
+    kind: str
+
+    def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
+        """Returns the bytes that it holds, of its parts' by their key. Raises KeyedError."""
+        raise NotImplementedError
+
+
+class Lvm(Volume):
     """A logical volume over one or several physical volumes."""
+
+    PARTS = ("members",)
 
     kind: Literal["lvm"]
     members: Annotated[list[str], Field(min_length=1, max_length=64)]
@@ -213,9 +218,17 @@ class Lvm(Table):
             )
         return self
 
+    def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
+        """Returns the bytes of whole extents."""
+        if self.stripes > len(sizes["members"]):
+            raise KeyedError("stripes", f"{self.stripes} are more than there are members")
+        return capacity.volume(sizes["members"], self.stripes)
 
-class LvmCache(Table):
+
+class LvmCache(Volume):
     """A logical volume with a dm-cache before it, as lvmcache(7) has it."""
+
+    PARTS = ("origin", "cache")
 
     kind: Literal["lvmcache"]
     origin: str
@@ -235,9 +248,15 @@ class LvmCache(Table):
             raise KeyedError("chunk", f"{units.format_size(self.chunk)} is no multiple of 32 KiB")
         return self
 
+    def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
+        """Returns the origin's bytes, of whole extents."""
+        return capacity.volume(sizes["origin"], 1)
 
-class Bcache(Table):
+
+class Bcache(Volume):
     """A cache device before a backing one. Defaults are make-bcache's and the kernel's."""
+
+    PARTS = ("backing", "cache")
 
     kind: Literal["bcache"]
     backing: str
@@ -259,22 +278,44 @@ class Bcache(Table):
                 raise KeyedError(key, f"{units.format_size(value)} is no power of two")
         return self
 
+    def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
+        """Returns the backing device's bytes behind the superblock."""
+        if problem := capacity.too_few_buckets(sizes["cache"][0], self.bucket):
+            raise KeyedError("bucket", problem)
+        return capacity.backing(sizes["backing"][0])
 
-VOLUMES: Final[dict[str, type[Table]]] = {"lvm": Lvm, "lvmcache": LvmCache, "bcache": Bcache}
-"""What only a real kernel has, by `kind`."""
+
+class Delay(Volume):
+    """A device or stack whose reads and writes are held for a while: dm-delay."""
+
+    PARTS = ("origin",)
+    SIMULATED = True
+
+    kind: Literal["delay"]
+    origin: str
+    read: Annotated[Milliseconds, Field(serialization_alias="read_ns")] = 0
+    write: Annotated[Milliseconds, Field(serialization_alias="write_ns")] = 0
+
+    def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
+        """Returns the bytes of what is delayed."""
+        return sizes["origin"][0]
+
+
+KINDS: Final[tuple[type[Volume], ...]] = (Lvm, LvmCache, Bcache, Delay)
+"""The registry of stacks that say their kind."""
+
+VOLUMES: Final = {get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in KINDS}
+"""The same, by `kind`."""
 
 
 def parts(stack: "Stack") -> list[str]:
     """Returns the names of what a stack is directly made of."""
-    match stack:
-        case Bare():
-            return [stack.device]
-        case LvmCache():
-            return [stack.origin, stack.cache]
-        case Bcache():
-            return [stack.backing, stack.cache]
-        case _:
-            return stack.members
+    if isinstance(stack, Bare):
+        return [stack.device]
+    if isinstance(stack, Md):
+        return stack.members
+    named = [getattr(stack, key) for key in stack.PARTS]
+    return [name for names in named for name in (names if isinstance(names, list) else [names])]
 
 
 def _kind(value: Any) -> str:
@@ -299,13 +340,16 @@ def _known(value: Any) -> Any:
     return value
 
 
-Stack = Annotated[
-    Annotated[Bare, Tag("<bare>")]
-    | Annotated[Md, Tag("<md>")]
-    | Annotated[Lvm, Tag("<lvm>")]
-    | Annotated[LvmCache, Tag("<lvmcache>")]
-    | Annotated[Bcache, Tag("<bcache>")],
-    Discriminator(_kind),
-    BeforeValidator(_known),
-]
+if TYPE_CHECKING:
+    Stack = Bare | Md | Volume
+else:
+    Stack = Annotated[
+        Union[
+            Annotated[Bare, Tag("<bare>")],
+            Annotated[Md, Tag("<md>")],
+            *(Annotated[table, Tag(f"<{kind}>")] for kind, table in VOLUMES.items()),
+        ],
+        Discriminator(_kind),
+        BeforeValidator(_known),
+    ]
 """What a table below [stacks] is."""

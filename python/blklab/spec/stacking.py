@@ -7,19 +7,17 @@ from typing import Any, cast
 from blklab import units
 from blklab.documents import cell
 from blklab.spec import capacity, kernels, nodes, problems
+from blklab.spec.capacity import short
 from blklab.spec.device import Disk, kind_of, model_document
 from blklab.spec.documents import Failure
 from blklab.spec.experiment import Experiment, Settings
 from blklab.spec.stack import (
     MISSING,
     Bare,
-    Bcache,
-    Lvm,
-    LvmCache,
+    KeyedError,
     Md,
-    Stack,
+    Volume,
     parts,
-    short,
 )
 
 
@@ -89,16 +87,15 @@ class _Builder:
         self.built.tables.append(disk)
         return {"device": len(self.built.devices) - 1}, self.built.devices[-1]["bytes"]
 
-    def volume(self, name: str, table: Stack, above: tuple[str, ...]) -> tuple[nodes.Node, int]:
-        """Returns the node of a logical volume or a cache, and its capacity."""
+    def volume(self, name: str, table: Volume, above: tuple[str, ...]) -> tuple[nodes.Node, int]:
+        """Returns the node of a stack that says its kind, and its capacity."""
         path = f"stacks.{name}"
-        self.built.real = self.built.real or f"{path}.kind"
-        found: dict[str, Any] = {"name": name, **table.model_dump()}
+        if not table.SIMULATED:
+            self.built.real = self.built.real or f"{path}.kind"
+        found: dict[str, Any] = {"name": name, **table.model_dump(by_alias=True)}
         del found["kind"]
         sizes: dict[str, list[int]] = {}
-        for key in ("members", "origin", "backing", "cache"):
-            if key not in found:
-                continue
+        for key in table.PARTS:
             names = found[key] if key == "members" else [found[key]]
             every = [one for part in names for one in self._expanded(part, f"{path}.{key}")]
             if MISSING in every or (key != "members" and len(every) > 1):
@@ -106,30 +103,13 @@ class _Builder:
             made = [self._member(one, name, above, key) for one in every]
             found[key] = [node for node, _ in made] if key == "members" else made[0][0]
             sizes[key] = [size or 0 for _, size in made]
-        match table:
-            case Lvm():
-                if table.stripes > len(sizes["members"]):
-                    raise problems.fail(
-                        f"{path}.stripes", f"{table.stripes} are more than there are members"
-                    )
-                total = capacity.volume(sizes["members"], table.stripes)
-                return self._volume("lvm", found, total, path)
-            case LvmCache():
-                total = capacity.volume(sizes["origin"], 1)
-                return self._volume("lvmcache", found, total, path)
-            case Bcache():
-                if problem := capacity.too_few_buckets(sizes["cache"][0], table.bucket):
-                    raise problems.fail(f"{path}.bucket", problem)
-                total = capacity.backing(sizes["backing"][0])
-                return self._volume("bcache", found, total, path)
-        raise AssertionError(table)
-
-    def _volume(
-        self, kind: str, found: dict[str, Any], total: int, path: str
-    ) -> tuple[nodes.Node, int]:
+        try:
+            total = table.capacity(sizes)
+        except KeyedError as error:
+            raise problems.fail(f"{path}.{error.key}", str(error)) from error
         if total <= 0:
             raise problems.fail(path, "is too small: nothing is left for data")
-        return {kind: found}, total
+        return {table.kind: found}, total
 
     def array(self, name: str, md: Md, above: tuple[str, ...]) -> tuple[nodes.Node, int]:
         """Returns an array's node and its capacity."""
@@ -307,7 +287,7 @@ def device_document(name: str, table: str, disk: Disk, settings: Settings) -> ce
     }
 
 
-def queue_document(path: str, disk: Disk, settings: Settings) -> cell.Queue:
+def queue_document(path: str, disk: Disk, settings: Settings) -> cell.QueueSettings:
     """Returns a device's queue: its own keys, then the settings', then the kernel's defaults."""
     kind, version = kind_of(disk), kernels.parse(settings.kernel)
     plain = kernels.defaults(kind, version)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import sqlalchemy as sa
 
@@ -152,12 +152,19 @@ def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[Run]:
             row.started,
             row.finished,
             row.seconds,
-            row.outcome,
+            _upgraded(row.outcome),
             row.message,
             row.document or {},
         )
         for row in found
     ]
+
+
+def _upgraded(outcome: dict[str, Any] | None) -> Outcome | None:
+    """Returns an outcome as it is written today: targets were `arrays` without a kind before."""
+    if outcome is not None and "arrays" in outcome:
+        outcome["targets"] = [{"kind": "md", **array} for array in outcome.pop("arrays")]
+    return cast(Outcome | None, outcome)
 
 
 def _state(state: str, by: str | None) -> str:

@@ -166,7 +166,7 @@ def measured(labels: Labels, iops: float = 1e5, *, share: float = 1.0) -> Any:
         "write": write,
         "groups": [{"name": labels.get("workload", "job"), "read": read, "write": write}],
         "devices": mirror(read, write, 0.4),
-        "arrays": [],
+        "targets": [],
         "fio": {
             "version": "fio-3.33",
             "command": ["fio", "--output-format=json+", "job.fio"],

@@ -178,7 +178,7 @@ def test_mirrors_of_unequal_flash_share_reads_by_their_rates(
 
 def test_a_member_that_fails_comes_back(measured: Measured) -> None:
     outcome = measured.outcomes["frail"]
-    (array,) = outcome["arrays"]
+    (array,) = outcome["targets"]
     (stayed, returned) = array["members"]
     assert stayed["state"] == "in_sync"
     assert returned["name"] == "third"
@@ -190,7 +190,7 @@ def test_a_member_that_fails_comes_back(measured: Measured) -> None:
 
 def test_a_cache_counts_every_read(measured: Measured) -> None:
     outcome = measured.outcomes["cached"]
-    (cache,) = outcome["arrays"]
+    (cache,) = outcome["targets"]
     assert cache["kind"] == "lvmcache"
     counted = cache["read_hits"] + cache["read_misses"]
     assert counted == pytest.approx(outcome["read"]["total_ios"], rel=0.05)
@@ -199,7 +199,7 @@ def test_a_cache_counts_every_read(measured: Measured) -> None:
 
 def test_a_bcache_counts_and_keeps_what_was_read(measured: Measured) -> None:
     outcome = measured.outcomes["bcached"]
-    (cache,) = outcome["arrays"]
+    (cache,) = outcome["targets"]
     assert cache["kind"] == "bcache"
     assert cache["cache_hits"] > 0
     assert cache["cache_misses"] > 0
@@ -212,7 +212,7 @@ def test_a_bcache_counts_and_keeps_what_was_read(measured: Measured) -> None:
 
 def test_a_rebuild_below_others_is_under_way_with_the_load(measured: Measured) -> None:
     outcome = measured.outcomes["nested"]
-    array, _ = outcome["arrays"]
+    array, _ = outcome["targets"]
     assert array["sync_action"] == "recover"
     assert "write_mostly" in array["members"][1]["state"].split(",")
     shares = devices(outcome)

@@ -151,13 +151,14 @@ def test_whoever_asks_has_an_answer_or_an_error_of_ours(
         guest.layers += [Layer("a", "disk", "vda"), Layer("b", "disk", "vdb")]
         machine: Any = SimpleNamespace(agent=agent, accel="tcg", hello=agent.hello(30))
         machine.results = SimpleNamespace(clear=lambda: None)
+        paths = {"backing": ["/dev/vda"], "cache": ["/dev/vdb"]}
         callers: list[Callable[[], object]] = [
             lambda: guest.mapped("vg0-data"),
             lambda: guest.layer("vdz"),
             lambda: md.report(guest, "m", "md0", ["/dev/vda", None]),
-            lambda: lvm.cached(guest, table, "/dev/vda", "/dev/vdb"),
+            lambda: lvm.cached(guest, table, {"origin": ["/dev/vda"], "cache": ["/dev/vdb"]}),
             lambda: lvm.status(guest, "x"),
-            lambda: bcache.create(guest, table, "/dev/vda", "/dev/vdb"),
+            lambda: bcache.create(guest, table, paths),
             lambda: bcache.buckets(guest, "b"),
             lambda: bcache._statistics(guest, "/sys/x", "b"),
             lambda: files.fetch(machine, ["/x"]),
@@ -174,8 +175,9 @@ def test_more_than_one_bcache_at_once() -> None:
     of_two = {"/sys/block/bcache0/size": "1", "/sys/block/bcache1/size": "1"}
     recorder = Recorder(on={"/sys/fs/bcache/register": of_two})
     table = {"name": "b", "block": 512, "bucket": 1 << 19}
+    paths = {"backing": ["/dev/vda"], "cache": ["/dev/vdb"]}
     with pytest.raises(BlklabError, match=r"2 new /sys/block/bcache\*/size, expected one"):
-        bcache.create(recording.guest(recorder), table, "/dev/vda", "/dev/vdb")
+        bcache.create(recording.guest(recorder), table, paths)
 
 
 @given(st.binary(max_size=60))

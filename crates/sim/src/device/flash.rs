@@ -14,10 +14,43 @@
 use std::collections::VecDeque;
 
 use crate::bio::Op;
-use crate::cell;
-use crate::device::Command;
+use crate::device::{Command, DiskModel, Plan, Work};
 use crate::events::Time;
-use crate::outcome::Work;
+use serde::{Deserialize, Serialize};
+
+/// A flash disk: an interface that serves one command after the other, then many flash units at once.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlashSpec {
+    /// What the interface and the controller need for a read command, whatever its size.
+    pub read_command_ns: u64,
+    /// The same for a write.
+    pub write_command_ns: u64,
+    /// Bytes per second from the disk.
+    pub read_bandwidth: u64,
+    /// Bytes per second to the disk.
+    pub write_bandwidth: u64,
+    /// The part of a read's latency in which nothing is occupied.
+    pub read_latency_ns: u64,
+    /// The same of a write, into the disk's memory.
+    pub write_latency_ns: u64,
+    /// Flash dies that work side by side.
+    pub units: u32,
+    /// What a die reads at once: requests within it are served together.
+    pub page_bytes: u32,
+    /// To read a page from flash.
+    pub page_read_ns: u64,
+    /// What a die programs at once, and therefore how much of what was written in sequence lies on one die:
+    /// three pages on each plane, for three bits a cell.
+    pub program_bytes: u32,
+    /// To program that much.
+    pub program_ns: u64,
+    /// What may be acknowledged before it is programmed.
+    pub buffer_bytes: u64,
+    /// What a read waits when it interrupts a program.
+    pub suspend_ns: u64,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Die {
@@ -34,7 +67,7 @@ struct Die {
 /// A flash disk.
 #[derive(Debug)]
 pub struct Flash {
-    model: cell::Flash,
+    model: FlashSpec,
     read_command_ns: f64,
     write_command_ns: f64,
     read_byte_ns: f64,
@@ -59,9 +92,10 @@ pub struct Flash {
     page_hits: u64,
 }
 
-impl Flash {
-    /// A disk of this model, idle.
-    pub fn new(model: &cell::Flash) -> Self {
+impl DiskModel for Flash {
+    type Spec = FlashSpec;
+
+    fn new(model: &FlashSpec) -> Self {
         let die = Die { read_until: 0, program_until: 0, page: u64::MAX, page_ready: 0 };
         Self {
             read_command_ns: model.read_command_ns as f64,
@@ -86,25 +120,31 @@ impl Flash {
         }
     }
 
-    /// What the interface and, on average, a die did.
-    pub fn work(&self) -> Work {
+    fn work(&self) -> Work {
         let media_ns = self.die_ns / self.dies.len() as u64;
         Work { interface_ns: self.interface_ns as u64, media_ns, cache_hits: self.page_hits }
     }
 
-    /// Time in which something was in the disk.
-    pub fn busy_ns(&self) -> u64 {
+    fn busy_ns(&self) -> u64 {
         self.busy
     }
 
+    #[inline(always)]
+    fn start(&mut self, now: Time, command: Command, plan: &mut Plan) {
+        plan.done(self.completion(now, &command), command.request);
+    }
+}
+
+impl Flash {
     /// When a command that comes now is done.
     #[inline]
-    pub fn completion(&mut self, now: Time, command: &Command) -> Time {
+    fn completion(&mut self, now: Time, command: &Command) -> Time {
         let done = match command.op {
             Op::Read => self.read(now, command),
             Op::Write => self.write(now, command),
             // What is acknowledged survives a power cut, or is written to spare single-bit cells: nothing waits.
             Op::Flush => now + self.model.write_latency_ns,
+            Op::Discard => unreachable!("queues answer discards"),
         };
         self.busy += done.saturating_sub(self.busy_until.max(now));
         self.busy_until = self.busy_until.max(done);

@@ -1,6 +1,6 @@
 //! Where a byte lies on a rotating disk, and how long it takes to get there.
 
-use crate::cell;
+use super::hdd::HddSpec;
 use crate::events::Time;
 
 /// A place on the disk.
@@ -35,7 +35,7 @@ pub struct Geometry {
 
 impl Geometry {
     /// The geometry of a model.
-    pub fn new(model: &cell::Hdd) -> Self {
+    pub fn new(model: &HddSpec) -> Self {
         let (outer, inner) = (model.outer_track_bytes.max(1) as f64, model.inner_track_bytes.max(1) as f64);
         let tracks = (model.capacity as f64 / ((outer + inner) / 2.0)).max(2.0);
         let heads = f64::from(model.heads.max(1));
@@ -122,9 +122,10 @@ impl Geometry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Order;
 
-    fn disk() -> cell::Hdd {
-        cell::Hdd {
+    fn disk() -> HddSpec {
+        HddSpec {
             capacity: 500_000_000_000,
             rpm: 7200,
             outer_track_bytes: 600_000,
@@ -135,7 +136,7 @@ mod tests {
             seek_full_ns: 16_000_000,
             command_ns: 100_000,
             controller_ns: 0,
-            order: cell::Order::Rotation,
+            order: Order::Rotation,
             bandwidth: 200_000_000,
             cache_bytes: 16 << 20,
             read_streams: 8,

@@ -12,11 +12,71 @@
 //!   is full. A flush writes them all.
 
 use crate::bio::Op;
-use crate::cell::{self, Order};
-use crate::device::Command;
 use crate::device::geometry::{Geometry, Place};
-use crate::events::{Event, Events, Time};
-use crate::outcome::Work;
+use crate::device::{Command, DiskModel, Plan, Work};
+use crate::events::Time;
+use serde::{Deserialize, Serialize};
+
+/// A rotating disk.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HddSpec {
+    /// The whole disk.
+    pub capacity: u64,
+    /// Revolutions per minute.
+    pub rpm: u32,
+    /// Bytes on a track at the rim, where sector 0 is.
+    pub outer_track_bytes: u64,
+    /// Bytes on a track at the hub.
+    pub inner_track_bytes: u64,
+    /// Recording surfaces.
+    pub heads: u32,
+    /// The shortest seek, to a neighbouring track, with settling.
+    pub seek_track_ns: u64,
+    /// The average seek, over a third of the disk.
+    pub seek_average_ns: u64,
+    /// The longest seek.
+    pub seek_full_ns: u64,
+    /// The disk's own work on a command, before the head moves (data sheets: "command overhead").
+    pub command_ns: u64,
+    /// What a controller adds to a command before the disk has it; others are served meanwhile.
+    #[serde(default)]
+    pub controller_ns: u64,
+    /// By what it orders the commands in its queue.
+    #[serde(default)]
+    pub order: Order,
+    /// Bytes per second between host and disk.
+    pub bandwidth: u64,
+    /// The disk's memory.
+    pub cache_bytes: u64,
+    /// How many sequential streams its read-ahead follows at a time.
+    pub read_streams: u32,
+    /// How far it reads ahead.
+    pub read_ahead_bytes: u64,
+    /// Whether writes are acknowledged from the volatile cache.
+    pub write_cache: bool,
+    /// How many writes it keeps unwritten at most.
+    pub write_cache_requests: u32,
+    /// What a flush costs, however little there is to write: much with shingled tracks.
+    pub flush_ns: u64,
+    /// What writing a request from the cache costs beside seek and rotation: shingled disks keep a journal.
+    pub destage_ns: u64,
+}
+
+/// By what a disk orders the commands in its queue.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// The time to reach each, rotation included: native command queueing.
+    #[default]
+    Rotation,
+    /// The distance: an elevator in the controller, which does not know the angle.
+    Seek,
+    /// The order of arrival.
+    Arrival,
+}
 
 /// What the connection needs for a command besides its bytes.
 const INTERFACE: Time = 50_000;
@@ -61,9 +121,8 @@ impl PartialEq for Waiting {
 /// A rotating disk.
 #[derive(Debug)]
 pub struct Hdd {
-    model: cell::Hdd,
+    model: HddSpec,
     geometry: Geometry,
-    node: u32,
     head: Place,
     doing: Doing,
     reads: Vec<Waiting>,
@@ -83,14 +142,14 @@ pub struct Hdd {
     cache_hits: u64,
 }
 
-impl Hdd {
-    /// A disk of this model at rest on its first track; `node` is what its own events carry.
-    pub fn new(model: &cell::Hdd, node: u32) -> Self {
+impl DiskModel for Hdd {
+    type Spec = HddSpec;
+
+    fn new(model: &HddSpec) -> Self {
         let geometry = Geometry::new(model);
         Self {
             head: geometry.place(0),
             geometry,
-            node,
             doing: Doing::Nothing,
             reads: Vec::new(),
             dirty: Vec::new(),
@@ -108,24 +167,22 @@ impl Hdd {
         }
     }
 
-    /// What the connection and the mechanism did.
-    pub fn work(&self) -> Work {
+    fn work(&self) -> Work {
         Work { interface_ns: self.interface_ns, media_ns: self.busy, cache_hits: self.cache_hits }
     }
 
-    /// Time in which the mechanism moved.
-    pub fn busy_ns(&self) -> u64 {
+    fn busy_ns(&self) -> u64 {
         self.busy
     }
 
-    /// Takes a command.
-    pub fn start(&mut self, now: Time, command: Command, events: &mut Events) {
+    fn start(&mut self, now: Time, command: Command, plan: &mut Plan) {
         match command.op {
             Op::Flush => self.flush = Some(command.request),
+            Op::Discard => unreachable!("queues answer discards"),
             Op::Read => {
                 self.read_on_idle(now);
                 if let Some(done) = self.cached(now, &command) {
-                    events.at(done, Event::Done(command.request));
+                    plan.done(done, command.request);
                     return;
                 }
                 let waiting = self.waiting(now, command);
@@ -133,7 +190,7 @@ impl Hdd {
             }
             Op::Write if self.model.write_cache => {
                 self.refused.push_back(command);
-                self.fill_cache(now, events);
+                self.fill_cache(now, plan);
             }
             Op::Write => {
                 let waiting = self.waiting(now, command);
@@ -141,31 +198,32 @@ impl Hdd {
             }
         }
         if self.doing == Doing::Nothing {
-            self.next(now, events);
+            self.next(now, plan);
         }
     }
 
-    /// The mechanism has done what it did, and goes on.
-    pub fn mechanism_free(&mut self, now: Time, events: &mut Events) {
+    fn timer(&mut self, now: Time, plan: &mut Plan) {
         match std::mem::replace(&mut self.doing, Doing::Nothing) {
             Doing::Read(waiting) => {
                 let done = self.transfer(now, waiting.command.bytes);
-                events.at(done, Event::Done(waiting.command.request));
+                plan.done(done, waiting.command.request);
                 self.remember(&waiting.command);
             }
             Doing::Write(waiting) => {
                 if !self.model.write_cache {
-                    events.at(now, Event::Done(waiting.command.request));
+                    plan.done(now, waiting.command.request);
                 } else {
-                    self.fill_cache(now, events);
+                    self.fill_cache(now, plan);
                 }
             }
-            Doing::Flush(request) => events.at(now, Event::Done(request)),
+            Doing::Flush(request) => plan.done(now, request),
             Doing::Nothing => {}
         }
-        self.next(now, events);
+        self.next(now, plan);
     }
+}
 
+impl Hdd {
     fn waiting(&mut self, now: Time, command: Command) -> Waiting {
         self.uses += 1;
         // What was read ahead of a read's beginning need not be read again: it goes on from there.
@@ -197,16 +255,16 @@ impl Hdd {
     }
 
     /// Takes the writes that wait, in their order, until the cache is full.
-    fn fill_cache(&mut self, now: Time, events: &mut Events) {
+    fn fill_cache(&mut self, now: Time, plan: &mut Plan) {
         while !self.is_full() {
             let Some(command) = self.refused.pop_front() else { break };
-            self.cache_write(now, command, events);
+            self.cache_write(now, command, plan);
         }
     }
 
-    fn cache_write(&mut self, now: Time, command: Command, events: &mut Events) {
+    fn cache_write(&mut self, now: Time, command: Command, plan: &mut Plan) {
         let done = self.transfer(now, command.bytes);
-        events.at(done, Event::Done(command.request));
+        plan.done(done, command.request);
         // What continues a write that waits in the cache is written with it, up to a track.
         let continues = |w: &&mut Waiting| {
             let bytes = u64::from(w.command.bytes);
@@ -222,8 +280,8 @@ impl Hdd {
     }
 
     /// Chooses what to do next, and plans its end.
-    fn next(&mut self, now: Time, events: &mut Events) {
-        self.answer_from_cache(now, events);
+    fn next(&mut self, now: Time, plan: &mut Plan) {
+        self.answer_from_cache(now, plan);
         let flushing = self.flush.is_some();
         let full = self.is_full() || !self.model.write_cache;
         let write = !self.dirty.is_empty() && (flushing || full || self.reads.is_empty());
@@ -250,7 +308,7 @@ impl Hdd {
         };
         self.doing = doing;
         self.busy += duration;
-        events.at(now + duration, Event::Mechanism(self.node));
+        plan.timer(now + duration);
     }
 
     /// The command reached first, of the oldest batch of reads or of all writes: (index, time until its first byte).
@@ -295,13 +353,13 @@ impl Hdd {
     }
 
     /// Reads that waited while their bytes were read ahead.
-    fn answer_from_cache(&mut self, now: Time, events: &mut Events) {
+    fn answer_from_cache(&mut self, now: Time, plan: &mut Plan) {
         let mut index = 0;
         while index < self.reads.len() {
             let command = self.reads[index].command;
             match self.cached(now, &command) {
                 Some(done) => {
-                    events.at(done, Event::Done(command.request));
+                    plan.done(done, command.request);
                     self.reads.swap_remove(index);
                 }
                 None => index += 1,

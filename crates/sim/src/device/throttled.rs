@@ -10,9 +10,30 @@
 use std::collections::VecDeque;
 
 use crate::bio::Op;
-use crate::cell;
-use crate::device::Command;
-use crate::events::{Event, Events, Time};
+use crate::device::{Command, DiskModel, Plan, Work};
+use crate::events::Time;
+use serde::{Deserialize, Serialize};
+
+/// QEMU's throttling: leaky buckets without bursts of their own; 0 is unlimited.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ThrottledSpec {
+    /// Operations per second, both directions.
+    pub iops_total: f64,
+    /// Reads per second.
+    pub iops_read: f64,
+    /// Writes per second.
+    pub iops_write: f64,
+    /// Bytes per second, both directions.
+    pub bps_total: f64,
+    /// Bytes read per second.
+    pub bps_read: f64,
+    /// Bytes written per second.
+    pub bps_write: f64,
+    /// What an I/O takes besides.
+    pub latency_ns: u64,
+}
 
 /// What a bucket without a burst holds, as the time in which it leaks: a tenth of a second (`throttle_compute_wait`).
 const HOLDS: f64 = 1e8;
@@ -43,7 +64,6 @@ impl Bucket {
 /// A throttled disk.
 #[derive(Debug)]
 pub struct Throttled {
-    node: u32,
     total: [Bucket; 2],
     /// Of reads and of writes.
     own: [[Bucket; 2]; 2],
@@ -57,12 +77,12 @@ pub struct Throttled {
     done: Time,
 }
 
-impl Throttled {
-    /// A disk with these limits; its timers are events of `node`.
-    pub fn new(limits: &cell::Throttled, node: u32) -> Self {
+impl DiskModel for Throttled {
+    type Spec = ThrottledSpec;
+
+    fn new(limits: &ThrottledSpec) -> Self {
         let pair = |iops, bps| [Bucket::new(iops), Bucket::new(bps)];
         Self {
-            node,
             total: pair(limits.iops_total, limits.bps_total),
             own: [pair(limits.iops_read, limits.bps_read), pair(limits.iops_write, limits.bps_write)],
             latency: limits.latency_ns,
@@ -74,23 +94,21 @@ impl Throttled {
         }
     }
 
-    /// Takes a command: it goes, or waits for its turn.
-    pub fn start(&mut self, now: Time, command: Command, events: &mut Events) {
+    fn start(&mut self, now: Time, command: Command, plan: &mut Plan) {
         if command.op == Op::Flush {
-            events.at(now + self.latency, Event::Done(command.request));
+            plan.done(now + self.latency, command.request);
             return;
         }
         self.watch(now);
         let way = command.op as usize;
-        if self.must_wait(now, way, events) || !self.waiting[way].is_empty() {
+        if self.must_wait(now, way, plan) || !self.waiting[way].is_empty() {
             self.waiting[way].push_back(command);
         } else {
-            self.go(now, &command, events);
+            self.go(now, &command, plan);
         }
     }
 
-    /// A timer: one that waits goes, and those after it as far as the buckets allow.
-    pub fn timer(&mut self, now: Time, events: &mut Events) {
+    fn timer(&mut self, now: Time, plan: &mut Plan) {
         self.watch(now);
         for way in [0, 1] {
             if self.due[way].is_none_or(|due| due > now) {
@@ -98,16 +116,26 @@ impl Throttled {
             }
             self.due[way] = None;
             while let Some(command) = self.waiting[way].pop_front() {
-                self.go(now, &command, events);
-                if self.waiting[way].is_empty() || self.must_wait(now, way, events) {
+                self.go(now, &command, plan);
+                if self.waiting[way].is_empty() || self.must_wait(now, way, plan) {
                     break;
                 }
             }
         }
     }
 
+    fn work(&self) -> Work {
+        Work { media_ns: self.busy_ns(), ..Work::default() }
+    }
+
+    fn busy_ns(&self) -> u64 {
+        self.busy + self.done.saturating_sub(self.counted)
+    }
+}
+
+impl Throttled {
     /// Whether one of this direction must wait; if nobody of it does, the timer is set.
-    fn must_wait(&mut self, now: Time, way: usize, events: &mut Events) -> bool {
+    fn must_wait(&mut self, now: Time, way: usize, plan: &mut Plan) -> bool {
         if self.due[way].is_some() {
             return true;
         }
@@ -116,12 +144,12 @@ impl Throttled {
         if wait > 0.0 {
             let due = now.saturating_add((wait.ceil() as Time).max(1));
             self.due[way] = Some(due);
-            events.at(due, Event::Mechanism(self.node));
+            plan.timer(due);
         }
         wait > 0.0
     }
 
-    fn go(&mut self, now: Time, command: &Command, events: &mut Events) {
+    fn go(&mut self, now: Time, command: &Command, plan: &mut Plan) {
         let units = [1.0, f64::from(command.bytes)];
         for buckets in [&mut self.total, &mut self.own[command.op as usize]] {
             for (bucket, units) in buckets.iter_mut().zip(units) {
@@ -129,7 +157,7 @@ impl Throttled {
             }
         }
         self.done = now.saturating_add(self.latency);
-        events.at(self.done, Event::Done(command.request));
+        plan.done(self.done, command.request);
     }
 
     /// Counts the time since it was called last, as far as something was in the disk.
@@ -139,35 +167,31 @@ impl Throttled {
         self.busy += until.saturating_sub(self.counted);
         self.counted = now;
     }
-
-    /// Time in which something was in the disk.
-    pub fn busy_ns(&self) -> u64 {
-        self.busy + self.done.saturating_sub(self.counted)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::{Events, Happening};
 
     /// When each of the commands that come at time 0 is done.
-    fn played(limits: &cell::Throttled, ops: &[Op]) -> (Vec<(u32, Time)>, Throttled) {
-        let (mut disk, mut events) = (Throttled::new(limits, 0), Events::default());
+    fn played(limits: &ThrottledSpec, ops: &[Op]) -> (Vec<(u32, Time)>, Throttled) {
+        let (mut disk, mut events) = (Throttled::new(limits), Events::default());
         for (request, &op) in (0..).zip(ops) {
-            disk.start(0, Command { request, op, byte: 0, bytes: 4096 }, &mut events);
+            disk.start(0, Command { request, op, byte: 0, bytes: 4096 }, &mut Plan::new(&mut events, 0));
         }
         let mut done = Vec::new();
         while let Some((now, event)) = events.next() {
-            match event {
-                Event::Done(request) => done.push((request, now)),
-                _ => disk.timer(now, &mut events),
+            match event.happening() {
+                Happening::Timer { timer, .. } if timer != Plan::OWN_TIMER => done.push((timer, now)),
+                _ => disk.timer(now, &mut Plan::new(&mut events, 0)),
             }
         }
         (done, disk)
     }
 
-    fn iops(iops_total: f64) -> cell::Throttled {
-        cell::Throttled { iops_total, ..cell::Throttled::default() }
+    fn iops(iops_total: f64) -> ThrottledSpec {
+        ThrottledSpec { iops_total, ..ThrottledSpec::default() }
     }
 
     #[test]
@@ -193,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_direction_may_have_a_limit_of_its_own() {
-        let limits = cell::Throttled { bps_write: 4096.0 * 10.0, ..iops(1000.0) };
+        let limits = ThrottledSpec { bps_write: 4096.0 * 10.0, ..iops(1000.0) };
         let (done, _) = played(&limits, &[Op::Write, Op::Write, Op::Write, Op::Read]);
         assert_eq!(done, [(0, 0), (1, 0), (3, 0), (2, 100_000_000)]);
     }

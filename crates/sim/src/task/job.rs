@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 use crate::bio::Op;
-use crate::cell;
 use crate::events::Time;
+use crate::load;
 use crate::rng::{Rng, mix};
 use crate::task::offsets::{Offsets, Sizes};
 
-/// What a job wants to do.
+/// What a job does next.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Wish {
+pub enum NextAction {
     /// Submit this: operation, byte, bytes.
     Submit(Op, u64, u32),
     /// Flush, and wait for it.
@@ -26,7 +26,7 @@ pub enum Wish {
 /// One job.
 #[derive(Debug)]
 pub struct Job {
-    spec: cell::Job,
+    spec: load::Job,
     offset: u64,
     blocks: u64,
     /// Where sequential reads and writes go on: each direction has its own place, as in fio.
@@ -52,7 +52,7 @@ pub struct Job {
 
 impl Job {
     /// The `index`th of a group's jobs.
-    pub fn new(spec: &cell::Job, index: u32, seed: u64) -> Self {
+    pub fn new(spec: &load::Job, index: u32, seed: u64) -> Self {
         let align = u64::from(spec.align.max(512));
         let blocks = (spec.size / align).max(1);
         Self {
@@ -112,42 +112,44 @@ impl Job {
     }
 
     /// What the job does next, given the time.
-    pub fn wish(&mut self, now: Time) -> Wish {
+    #[inline]
+    pub fn next_action(&mut self, now: Time) -> NextAction {
         if self.flush_due {
             // With a depth of one the write comes first; otherwise fio does not wait for what is in flight.
             if self.in_flight >= self.spec.iodepth {
-                return Wish::Wait;
+                return NextAction::Wait;
             }
             self.flush_due = false;
-            return Wish::Flush;
+            return NextAction::Flush;
         }
         if self.bytes_left == 0 {
-            return if self.in_flight == 0 { Wish::Finish } else { Wish::Wait };
+            return if self.in_flight == 0 { NextAction::Finish } else { NextAction::Wait };
         }
         if self.in_flight >= self.spec.iodepth || self.draining {
-            return Wish::Wait;
+            return NextAction::Wait;
         }
         if self.think_due {
             // fio's pause begins when nothing is in flight any more (`handle_thinktime`: `io_u_quiesce`).
             if self.in_flight > 0 {
-                return Wish::Wait;
+                return NextAction::Wait;
             }
             self.think_due = false;
             self.resume = now + self.spec.thinktime_ns;
         }
         if self.resume > now {
-            return Wish::Until(self.resume);
+            return NextAction::Until(self.resume);
         }
         if self.spec.rate_iops > 0.0 {
             if self.next_by_rate > now as f64 {
-                return Wish::Until(self.next_by_rate.ceil() as Time);
+                return NextAction::Until(self.next_by_rate.ceil() as Time);
             }
             self.next_by_rate = self.next_by_rate.max(now as f64 - 1e8) + 1e9 / self.spec.rate_iops;
         }
         self.make()
     }
 
-    fn make(&mut self) -> Wish {
+    #[inline]
+    fn make(&mut self) -> NextAction {
         let share = self.spec.read_share;
         let read = share >= 1.0 || (share > 0.0 && self.rng.unit() < share);
         let align = u64::from(self.spec.align.max(512));
@@ -180,6 +182,6 @@ impl Job {
             (self.since_think, self.think_due) = (0, true);
         }
         let op = if read { Op::Read } else { Op::Write };
-        Wish::Submit(op, self.offset + byte, bytes as u32)
+        NextAction::Submit(op, self.offset + byte, bytes as u32)
     }
 }

@@ -1,6 +1,6 @@
 //! Where a job's next I/O goes, and how large it is.
 
-use crate::cell::Distribution;
+use crate::load::Distribution;
 use crate::rng::{Rng, mix};
 
 /// Draws block numbers of a region of `blocks`.

@@ -6,9 +6,9 @@
 use std::fmt;
 
 use crate::bio::Op;
-use crate::cell;
 use crate::error::SimError;
 use crate::events::Time;
+use crate::load;
 
 /// One recorded I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Replay {
 
 impl Replay {
     /// A replay on a stack of `sectors`.
-    pub fn new(spec: &cell::Replay, ios: ReplayIos, sectors: u64) -> Result<Self, SimError> {
+    pub fn new(spec: &load::Replay, ios: ReplayIos, sectors: u64) -> Result<Self, SimError> {
         if !(spec.speed > 0.0 && spec.speed.is_finite()) {
             return Err(SimError::Replay(format!("speed {}: it must be above 0", spec.speed)));
         }

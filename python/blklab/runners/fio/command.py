@@ -133,7 +133,7 @@ def outcome(argv: Sequence[str], runs: Sequence[Repeat], nothing: Direction) -> 
         "write": nothing,
         "groups": [],
         "devices": [],
-        "arrays": [],
+        "targets": [],
         "steady": None,
         "command": {"argv": list(argv), "runs": [one.as_dict() for one in runs]},
         "warnings": [],

@@ -57,7 +57,7 @@ def measured(
     outcome = found.outcome
     outcome["devices"] = _devices(layers, sampler, roots)
     outcome["watched_ns"] = sampler.watched_ns
-    outcome["arrays"] = []
+    outcome["targets"] = []
     outcome["cpu"] = sampler.cpu
     outcome["settings"] = [cast(Setting, vars(change)) for change in changes]
     outcome["forced"] = list(forced)

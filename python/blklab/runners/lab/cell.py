@@ -173,7 +173,7 @@ def _load(
     outcome["devices"] = seen.devices
     outcome["watched_ns"] = seen.watched_ns
     outcome["cpu"] = seen.cpu
-    outcome["arrays"] = [report() for report in guest.reports]
+    outcome["targets"] = [report() for report in guest.reports]
     outcome["mdstat"] = guest.read("/proc/mdstat")
     outcome["lab"] = {**circumstances(machine, guest, document, wanted), "waited": waited}
     outcome["warnings"] = [

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from blklab.runners.host.words import workload
 from blklab.runners.kind import Words
+from blklab.spec import nodes
 from blklab.spec.cells import Plan
 from blklab.spec.documents import LabCell, as_lab
 from blklab.units import format_size
@@ -20,11 +21,11 @@ def stack(node: Mapping[str, Any] | None, document: LabCell) -> str:
     if kind == "md":
         members = ", ".join(stack(slot["node"], document) for slot in inner["members"])
         return f"{inner['level']}({members})"
-    if kind == "lvm":
-        return f"lvm({', '.join(stack(one, document) for one in inner['members'])})"
-    below = inner["origin" if kind == "lvmcache" else "backing"]
-    cached = f"{stack(below, document)}, cache {stack(inner['cache'], document)}"
-    return f"{kind}({cached}, {inner['mode']})"
+    below = [
+        ("cache " if key == "cache" else "") + stack(part, document)
+        for key, part in nodes.below(inner)
+    ]
+    return f"{kind}({', '.join([*below, *([inner['mode']] if 'mode' in inner else [])])})"
 
 
 def guests(plan: Plan) -> list[str]:

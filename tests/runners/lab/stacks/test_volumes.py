@@ -20,7 +20,7 @@ def test_a_volume() -> None:
     recorder = Recorder(on={"lvcreate": MAPPED})
     one = guest(recorder, "x", "y")
     table = {"name": "a-b", "stripes": 2, "stripe_size": 65536}
-    assert lvm.volume(one, table, ["/dev/vda", "/dev/vdb"]) == "/dev/dm-0"
+    assert lvm.volume(one, table, {"members": ["/dev/vda", "/dev/vdb"]}) == "/dev/dm-0"
     assert recorder.ran == [
         "pvcreate -y -ff /dev/vda /dev/vdb",
         "vgcreate -y vg0 /dev/vda /dev/vdb",
@@ -41,8 +41,8 @@ def test_volumes_of_names_that_are_alike() -> None:
     }
     one = guest(recorder, "x")
     table = {"name": "a-b", "stripes": 1}
-    assert lvm.volume(one, table, ["/dev/vda"]) == "/dev/dm-0"
-    assert lvm.volume(one, {**table, "name": "a_b"}, ["/dev/dm-0"]) == "/dev/dm-1"
+    assert lvm.volume(one, table, {"members": ["/dev/vda"]}) == "/dev/dm-0"
+    assert lvm.volume(one, {**table, "name": "a_b"}, {"members": ["/dev/dm-0"]}) == "/dev/dm-1"
     assert [(layer.name, layer.above) for layer in one.layers] == [
         ("x", ["a-b"]),
         ("a-b", ["a_b"]),
@@ -64,7 +64,8 @@ def cached(extents: int, **changed: Any) -> tuple[Recorder, Any]:
     recorder = Recorder(on={"lvconvert": MAPPED}, answers={"pvs": f"  {extents}\n"})
     recorder.answers = {**recorder.answers, "dmsetup status": STATUS}
     one = guest(recorder, "x", "y")
-    assert lvm.cached(one, {**CACHED, **changed}, "/dev/vda", "/dev/vdb") == "/dev/dm-0"
+    paths = {"origin": ["/dev/vda"], "cache": ["/dev/vdb"]}
+    assert lvm.cached(one, {**CACHED, **changed}, paths) == "/dev/dm-0"
     return recorder, one
 
 
@@ -141,7 +142,8 @@ def test_a_bcache(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     recorder = Recorder(on={"/sys/fs/bcache/register": there})
     one = guest(recorder, "ssd", "hdd")
-    assert bcache.create(one, BCACHE, "/dev/vdb", "/dev/vda") == "/dev/bcache0"
+    paths = {"backing": ["/dev/vdb"], "cache": ["/dev/vda"]}
+    assert bcache.create(one, BCACHE, paths) == "/dev/bcache0"
     assert recorder.ran == [
         "modprobe -q bcache",
         "make-bcache --wipe-bcache --block 4096 --bucket 524288 -B /dev/vdb -C /dev/vda",
@@ -177,10 +179,21 @@ def test_a_delay_is_of_whole_milliseconds() -> None:
     recorder = Recorder(files={"/sys/block/vda/size": "2048\n"})
     recorder.on = {"dmsetup create": {"/sys/block/dm-3/dm/name": "delay_vda\n"}}
     one = guest(recorder, "x")
-    assert delay.delayed(one, one.layers[0], 1_600_000) == "/dev/dm-3"
+    assert delay.delayed_disk(one, one.layers[0], 1_600_000) == "/dev/dm-3"
     assert recorder.ran[-1] == ("dmsetup create delay_vda --table 0 2048 delay /dev/vda 0 2")
     one.undo()
     assert recorder.ran[-1] == "dmsetup remove --retry delay_vda"
+
+
+def test_a_delay_of_a_stack() -> None:
+    recorder = Recorder(files={"/sys/block/vda/size": "2048\n"})
+    recorder.on = {"dmsetup create": {"/sys/block/dm-3/dm/name": "delay_vda\n"}}
+    one = guest(recorder, "x")
+    table = {"name": "slow", "read_ns": 5_000_000, "write_ns": 0}
+    assert delay.create(one, table, {"origin": ["/dev/vda"]}) == "/dev/dm-3"
+    mapping = "0 2048 delay /dev/vda 0 5 /dev/vda 0 0"
+    assert recorder.ran[-1] == f"dmsetup create delay_vda --table {mapping}"
+    assert [(layer.name, layer.above) for layer in one.layers] == [("x", ["slow"]), ("slow", [])]
 
 
 def array(level: str, members: int, **changed: Any) -> Any:

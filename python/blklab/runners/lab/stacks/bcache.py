@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -31,8 +31,9 @@ BYPASS: Final = (
 """What sends an I/O around the cache: the first of the device, the others of its cache set."""
 
 
-def create(guest: Guest, table: Mapping[str, Any], backing: str, cache: str) -> str:
+def create(guest: Guest, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
     """Makes a bcache and returns its path. Raises BlklabError."""
+    (backing,), (cache,) = paths["backing"], paths["cache"]
     guest.loaded("bcache")
     guest.run(
         *("make-bcache", "--wipe-bcache", "--block", f"{table['block']}"),

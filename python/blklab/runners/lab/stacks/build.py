@@ -1,7 +1,7 @@
 """A cell's stack, built in the guest from its disks upwards, and taken down again."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.agent import GuestGone
@@ -9,6 +9,14 @@ from blklab.runners.lab.stacks import bcache, delay, filesystem, lvm, md
 from blklab.runners.lab.stacks.guest import Guest, Layer
 from blklab.spec import nodes
 from blklab.spec.documents import LabCell, LabDevice, latency_ns
+
+VOLUMES: Final = {
+    "lvm": lvm.volume,
+    "lvmcache": lvm.cached,
+    "bcache": bcache.create,
+    "delay": delay.create,
+}
+"""What builds a stack that says its kind, of the paths of its parts by their key."""
 
 
 def build(guest: Guest, document: LabCell, serials: Sequence[str]) -> str:
@@ -56,7 +64,7 @@ def _disks(guest: Guest, document: LabCell, serials: Sequence[str]) -> list[str]
         guest.layers.append(layer)
         _queue(guest, layer, device)
         latency = latency_ns(device["model"])
-        paths.append(delay.delayed(guest, layer, latency) if latency else layer.path)
+        paths.append(delay.delayed_disk(guest, layer, latency) if latency else layer.path)
     return paths
 
 
@@ -122,12 +130,8 @@ def _node(guest: Guest, node: Mapping[str, Any], disks: Sequence[str]) -> str:
                 for slot in table["members"]
             ]
             return md.create(guest, table, members)
-        case "lvm":
-            return lvm.volume(guest, table, [_node(guest, one, disks) for one in table["members"]])
-        case "lvmcache":
-            origin, cache = (_node(guest, table[key], disks) for key in ("origin", "cache"))
-            return lvm.cached(guest, table, origin, cache)
-        case "bcache":
-            backing, cache = (_node(guest, table[key], disks) for key in ("backing", "cache"))
-            return bcache.create(guest, table, backing, cache)
-    raise BlklabError(f"{kind}: no such kind of stack")
+        case _:
+            paths: dict[str, list[str]] = {}
+            for key, part in nodes.below(table):
+                paths.setdefault(key, []).append(_node(guest, part, disks))
+            return VOLUMES[kind](guest, table, paths)

@@ -1,6 +1,7 @@
-"""A delay before a disk, by device-mapper: QEMU's throttle knows rates only."""
+"""Delays by device-mapper: a kind of stack, and disks' latency, as QEMU throttles only rates."""
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from blklab.runners.lab.stacks.guest import Guest, Layer
 
@@ -8,18 +9,31 @@ MS: Final = 1_000_000
 """ns; dm-delay counts in them, and its timer is no finer than the kernel's tick."""
 
 
-def delayed(guest: Guest, disk: Layer, latency_ns: int) -> str:
+def create(guest: Guest, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
+    """Holds reads and writes of `origin` for a while; returns the path of the delayed device."""
+    (origin,) = paths["origin"]
+    return _delayed(guest, table["name"], origin, table["read_ns"] // MS, table["write_ns"] // MS)
+
+
+def delayed_disk(guest: Guest, disk: Layer, latency_ns: int) -> str:
     """Puts a delay before a disk, whole ms and one at least, and returns its path.
 
     The delay is what belongs to the stack then; the disk below it keeps its own name, marked.
     """
-    guest.loaded("dm-delay")
     ms = max(1, round(latency_ns / MS))
-    sectors = guest.read(f"/sys/block/{disk.kernel}/size")
-    name = f"delay_{disk.kernel}"
-    guest.run("dmsetup", "create", name, "--table", f"0 {sectors} delay {disk.path} 0 {ms}")
+    return _delayed(guest, f"{disk.name} (delayed)", disk.path, ms, ms)
+
+
+def _delayed(guest: Guest, layer: str, path: str, read_ms: int, write_ms: int) -> str:
+    guest.loaded("dm-delay")
+    below = path.removeprefix("/dev/")
+    sectors = guest.read(f"/sys/block/{below}/size")
+    name = f"delay_{below}"
+    writes = f" {path} 0 {write_ms}" if write_ms != read_ms else ""
+    mapping = f"0 {sectors} delay {path} 0 {read_ms}{writes}"
+    guest.run("dmsetup", "create", name, "--table", mapping)
     guest.undoing.append(lambda: guest.run("dmsetup", "remove", "--retry", name))
     kernel = guest.mapped(name)
-    guest.layers.append(Layer(f"{disk.name} (delayed)", "dm", kernel))
-    guest.above(f"{disk.name} (delayed)", disk.path)
+    guest.layers.append(Layer(layer, "dm", kernel))
+    guest.above(layer, path)
     return f"/dev/{kernel}"

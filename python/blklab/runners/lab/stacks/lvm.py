@@ -25,8 +25,9 @@ COUNTS: Final = (
 """Of a cache's status line, in this order after its blocks (device-mapper/cache.rst)."""
 
 
-def volume(guest: Guest, lvm: Mapping[str, Any], members: Sequence[str]) -> str:
+def volume(guest: Guest, lvm: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
     """Makes a logical volume over all of its members and returns its path."""
+    members = paths["members"]
     group = _group(guest, lvm["name"], members)
     command = ["lvcreate", "-y", "-Wn", "-Zn", "-n", "data", "-l", "100%FREE"]
     if lvm["stripes"] > 1:
@@ -35,8 +36,9 @@ def volume(guest: Guest, lvm: Mapping[str, Any], members: Sequence[str]) -> str:
     return _layer(guest, lvm["name"], group, members)
 
 
-def cached(guest: Guest, table: Mapping[str, Any], origin: str, cache: str) -> str:
+def cached(guest: Guest, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
     """Makes a logical volume on `origin` with a cache on `cache` before it; returns its path."""
+    (origin,), (cache,) = paths["origin"], paths["cache"]
     guest.loaded("dm-cache", "dm-cache-smq")
     group = _group(guest, table["name"], [origin, cache])
     guest.run("lvcreate", "-y", "-Wn", "-Zn", "-n", "data", "-l", "100%PVS", group, origin)

@@ -1,0 +1,338 @@
+//! The engine: it plays the events of one run, and holds everything that is in it.
+//!
+//! A bio goes down through the targets to a disk's queue (`submit`), becomes or joins a request, and comes back up
+//! when the disk is done (`complete`). Tasks submit bios one by one at their own pace, and sleep where the kernel
+//! would let them sleep: for a tag, in the writeback throttle, for a completion.
+
+mod play;
+mod replay;
+mod target;
+mod task;
+#[cfg(test)]
+mod tests;
+mod wait;
+
+use crate::bio::{Bio, Bios, Flags, NONE, Op, Owner};
+use crate::error::SimError;
+use crate::events::{Event, Events, Time};
+use crate::load::Host;
+use crate::metrics::MetricsRecorder;
+use crate::rng::Rng;
+
+pub use play::Finished;
+pub use target::{Child, Limits, Mapped, Next, PlugAfter, Target};
+pub use task::{Plugged, Role, Task};
+pub use wait::WaitList;
+
+/// A task's I/O in flight.
+#[derive(Clone, Copy, Debug)]
+struct Io {
+    task: u32,
+    op: Op,
+    bytes: u32,
+    start: Time,
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    /// After this much simulated time.
+    pub runtime: Time,
+    /// After this many I/Os.
+    pub max_ios: u64,
+    /// At that time even if I/Os are waiting: a trace is replayed.
+    pub at_once: bool,
+}
+
+/// One run. To targets it is the context in which they are called: the time, bios, other tasks, random numbers.
+#[derive(Debug)]
+pub struct Simulation {
+    /// The simulated time.
+    pub now: Time,
+    /// What happens when.
+    pub events: Events,
+    /// All bios in flight.
+    pub bios: Bios,
+    /// What the processor needs for an I/O.
+    pub host: Host,
+    /// Random numbers, the same for the same seed.
+    pub rng: Rng,
+    /// A target is taken out while it is called, since it is given the rest.
+    targets: Vec<Option<Box<dyn Target>>>,
+    top: Child,
+    tasks: Vec<Task>,
+    ios: Vec<Io>,
+    free_ios: Vec<u32>,
+    end: End,
+    metrics: MetricsRecorder,
+    /// The journal's task, if there is a filesystem.
+    journal: Option<u32>,
+    /// Tasks that wait until the journal lets them write.
+    held: WaitList,
+    /// Jobs and replays that are not finished.
+    running: usize,
+    /// Time that jobs have spent on their processors.
+    processor: Time,
+    /// What ends the run before its time.
+    failure: Option<SimError>,
+}
+
+impl Simulation {
+    /// A run of these tasks on these targets, of which they see the one on top.
+    pub fn new(
+        mut targets: Vec<Box<dyn Target>>,
+        top: Child,
+        mut tasks: Vec<Task>,
+        host: Host,
+        seed: u64,
+        end: End,
+        metrics: MetricsRecorder,
+    ) -> Self {
+        let running = tasks.iter().filter(|task| !matches!(task.role, Role::Journal(_))).count();
+        let journal = tasks.iter().position(|task| matches!(task.role, Role::Journal(_)));
+        for (number, target) in (0..).zip(&mut targets) {
+            target.start(&mut |worker| {
+                tasks.push(Task::new(Role::Worker { target: number, worker }, 0));
+                tasks.len() as u32 - 1
+            });
+        }
+        Self {
+            now: 0,
+            events: Events::default(),
+            bios: Bios::default(),
+            host,
+            rng: Rng::new(seed),
+            targets: targets.into_iter().map(Some).collect(),
+            top,
+            tasks,
+            ios: Vec::new(),
+            free_ios: Vec::new(),
+            end,
+            metrics,
+            journal: journal.map(|task| task as u32),
+            held: WaitList::default(),
+            running,
+            processor: 0,
+            failure: None,
+        }
+    }
+
+    // What targets call.
+
+    /// Submits a bio to its target, after those that the task has submitted since it was called.
+    #[inline]
+    pub fn submit(&mut self, task: u32, number: u32) {
+        self.tasks[task as usize].work.push_back(number);
+    }
+
+    /// A bio is done: its owner is told.
+    #[inline]
+    pub fn complete(&mut self, number: u32) {
+        let bio = &self.bios[number];
+        match bio.owner {
+            Owner::Target { target, .. } => {
+                let bio = *bio;
+                self.bios.remove(number);
+                let mut owner = self.take(target);
+                owner.end_io(self, &bio);
+                self.put(target, owner);
+            }
+            Owner::Task(io) => {
+                if bio.flags.has(Flags::FAILED) {
+                    self.fail(SimError::Io { op: bio.op, sector: bio.sector, sectors: bio.sectors });
+                }
+                self.bios.remove(number);
+                self.io_done(io);
+            }
+            Owner::Bio(parent) => {
+                let bio = *bio;
+                self.bios.remove(number);
+                if self.count_part(parent, &bio) {
+                    self.complete(parent);
+                }
+            }
+        }
+    }
+
+    /// A bio is done, with an error.
+    pub fn fail_bio(&mut self, number: u32) {
+        let flags = &mut self.bios[number].flags;
+        *flags = flags.with(Flags::FAILED);
+        self.complete(number);
+    }
+
+    /// Splits a bio: submits a part of it to the same target. The bio is done when all its parts are.
+    pub fn split(&mut self, task: u32, number: u32, sector: u64, sectors: u32) {
+        let bio = &mut self.bios[number];
+        bio.remaining += 1;
+        let part = bio.clone_for(bio.target, sector, sectors, Owner::Bio(number));
+        let part = self.bios.add(part);
+        self.submit(task, part);
+    }
+
+    /// Counts a part of a bio that is done, and passes its error on. True if it was the last one.
+    #[inline]
+    pub fn count_part(&mut self, parent: u32, part: &Bio) -> bool {
+        let bio = &mut self.bios[parent];
+        bio.flags = bio.flags.with(part.flags.only(Flags::FAILED));
+        bio.remaining -= 1;
+        bio.remaining == 0
+    }
+
+    /// A task that waits for something other than its completions runs after the time that waking takes.
+    #[inline]
+    pub fn wake_up(&mut self, task: u32) {
+        self.events.at(self.now + self.host.wake_ns, Event::task(task));
+    }
+
+    /// A worker runs, if it sleeps.
+    pub fn wake_worker(&mut self, task: u32) {
+        if std::mem::take(&mut self.tasks[task as usize].sleeping) {
+            self.wake_up(task);
+        }
+    }
+
+    /// A worker runs at a time, whether it sleeps or not.
+    pub fn run_worker_at(&mut self, time: Time, task: u32) {
+        self.events.at(time, Event::task(task));
+    }
+
+    /// Sets a timer of a target, which gives it a number.
+    pub fn set_timer(&mut self, time: Time, target: u16, timer: u32) {
+        self.events.at(time, Event::timer(target, timer));
+    }
+
+    /// What a task's plug holds back of disk queues.
+    #[inline]
+    pub fn plug(&self, task: u32) -> &[Plugged] {
+        &self.tasks[task as usize].plug
+    }
+
+    /// A disk queue holds a request back until the task's plug ends.
+    #[inline]
+    pub fn plug_request(&mut self, task: u32, target: u16, token: u32) {
+        self.tasks[task as usize].plug.push(Plugged { target, token });
+    }
+
+    /// A target holds something back until the task's plug ends (`blk_check_plugged`).
+    #[inline]
+    pub fn plug_callback(&mut self, task: u32, target: u16, token: u32) {
+        self.tasks[task as usize].callbacks.push(Plugged { target, token });
+    }
+
+    // The way down.
+
+    #[inline(always)]
+    fn take(&mut self, target: u16) -> Box<dyn Target> {
+        self.targets[target as usize].take().expect("a target is not called while it is at work")
+    }
+
+    #[inline(always)]
+    fn put(&mut self, target: u16, callee: Box<dyn Target>) {
+        // Nothing is in its place, and nothing need be dropped.
+        std::mem::forget(self.targets[target as usize].replace(callee));
+    }
+
+    /// Sends a task's queued bios down, until all are in queues or one must wait.
+    fn send_work(&mut self, task: u32) -> bool {
+        while let Some(number) = self.tasks[task as usize].work.pop_front() {
+            if !self.map(task, number) {
+                self.tasks[task as usize].blocked = true;
+                self.unplug(task);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Sends a bio one level down. False if the task must sleep.
+    #[inline(always)]
+    fn map(&mut self, task: u32, number: u32) -> bool {
+        let target = self.bios[number].target;
+        let before = self.tasks[task as usize].work.len();
+        let mut callee = self.take(target);
+        let mapped = callee.map(self, task, number);
+        self.put(target, callee);
+        if mapped != Mapped::Taken {
+            self.tasks[task as usize].work.push_front(number);
+        } else if before > 0 {
+            // What a target makes goes before what came after the bio.
+            let work = &mut self.tasks[task as usize].work;
+            work.rotate_right(work.len() - before);
+        }
+        mapped != Mapped::Wait
+    }
+
+    /// The system call ends: what was held back goes into the elevators.
+    #[inline]
+    fn unplug(&mut self, task: u32) {
+        if !self.tasks[task as usize].plug.is_empty() {
+            self.unplug_requests(task);
+        }
+        // Both may be held: a plug may have reads of members beside rows of a stripe cache.
+        if !self.tasks[task as usize].callbacks.is_empty() {
+            self.unplug_callbacks(task);
+        }
+    }
+
+    #[inline(always)]
+    fn unplug_requests(&mut self, task: u32) {
+        // Nearly always there is one.
+        let plug = &mut self.tasks[task as usize].plug;
+        if let [only] = plug[..] {
+            plug.clear();
+            return self.call_unplug(only);
+        }
+        self.unplug_several(task);
+    }
+
+    #[inline(never)]
+    fn unplug_several(&mut self, task: u32) {
+        let mut plug = std::mem::take(&mut self.tasks[task as usize].plug);
+        plug.drain(..).for_each(|plugged| self.call_unplug(plugged));
+        self.tasks[task as usize].plug = plug;
+    }
+
+    #[inline(never)]
+    fn unplug_callbacks(&mut self, task: u32) {
+        let mut callbacks = std::mem::take(&mut self.tasks[task as usize].callbacks);
+        callbacks.drain(..).for_each(|plugged| self.call_unplug(plugged));
+        self.tasks[task as usize].callbacks = callbacks;
+    }
+
+    #[inline(always)]
+    fn call_unplug(&mut self, Plugged { target, token }: Plugged) {
+        let mut callee = self.take(target);
+        callee.unplug(self, token);
+        self.put(target, callee);
+    }
+
+    /// Makes an I/O of a task and queues its bio at the top of the stack.
+    #[inline]
+    fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, flags: Flags) {
+        let io = Io { task, op, bytes, start: self.now };
+        let number = match self.free_ios.pop() {
+            Some(number) => {
+                self.ios[number as usize] = io;
+                number
+            }
+            None => {
+                self.ios.push(io);
+                self.ios.len() as u32 - 1
+            }
+        };
+        let bio = self.bios.add(Bio {
+            target: self.top.target,
+            op,
+            flags,
+            sector,
+            sectors: bytes / 512,
+            owner: Owner::Task(number),
+            task,
+            remaining: 0,
+            private: 0,
+            next: NONE,
+        });
+        self.submit(task, bio);
+    }
+}

@@ -1,0 +1,45 @@
+//! What a run keeps.
+
+use crate::build::simulation;
+use serde_json::json;
+
+/// Plays a mixed load on a mirror for so many simulated ms, and says how much room its I/Os, bios, requests, events and
+/// queues took.
+fn room(milliseconds: u64) -> Vec<usize> {
+    let disk = |name: &str| {
+        json!({
+            "name": name, "bytes": 1 << 30, "model": {"kind": "throttled", "iops_total": 20_000.0},
+            "queue": {"scheduler": "mq-deadline", "nr_requests": 64, "queue_depth": 32, "max_bytes": 1_310_720,
+                "rotational": true, "wbt_lat_ns": 75_000_000, "write_back": true},
+        })
+    };
+    let members = [json!({"node": {"device": 0}}), json!({"node": {"device": 1}})];
+    let cell = serde_json::from_value(json!({
+        "seed": 1, "kernel": "6.1", "devices": [disk("a"), disk("b")],
+        "stack": {"md": {"name": "md0", "level": "raid1", "members": members}},
+        "filesystem": {"commit_ns": 50_000_000},
+        "jobs": [{
+            "name": "mixed", "numjobs": 4, "read_share": 0.5, "random": true, "fsync": 16,
+            "read_sizes": [[4096, 1.0]], "write_sizes": [[4096, 1.0]], "align": 4096, "offset": 0,
+            "size": 1 << 29, "io_bytes": 1_u64 << 50, "iodepth": 32, "batch_submit": 1, "batch_complete_min": 1,
+        }],
+        "runtime_ns": milliseconds * 1_000_000,
+    }))
+    .unwrap();
+    let mut sim = simulation(&cell, None).unwrap();
+    assert!(sim.run_from_start(&|| false));
+    assert!(sim.metrics.ios > milliseconds);
+    let lines: usize = sim.tasks.iter().map(|task| task.work.capacity() + task.plug.capacity()).sum();
+    let targets = sim.targets.iter().flatten().map(|target| target.room()).sum();
+    vec![sim.ios.len(), sim.bios.room(), targets, sim.events.room(), lines, sim.held.room()]
+}
+
+#[test]
+fn memory_does_not_grow_with_simulated_time() {
+    let (short, long) = (room(500), room(10_000));
+    // Twenty times as long; a burst may have been a little higher.
+    for (short, long) in short.iter().zip(&long) {
+        assert!(*long <= 2 * short, "{short} has become {long}");
+        assert!(*long < 4096, "{long} for 128 I/Os in flight");
+    }
+}

@@ -1,0 +1,192 @@
+//! What the jobs measure, in fio's words.
+
+use serde::Serialize;
+
+use crate::bio::Op;
+use crate::events::Time;
+use blklab_stats::{Merge, Quantiles, QuantilesSummary, Timeline};
+
+/// One direction's figures in fio's words.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize)]
+pub struct Direction {
+    /// I/Os that were submitted after the ramp.
+    pub total_ios: u64,
+    /// Bytes of all that were completed after the ramp.
+    pub io_bytes: u64,
+    /// `total_ios` per second: what was in flight when the ramp ended has its latency counted and its bytes, as in
+    /// fio, but is no I/O (ioengines.c, `td_io_queue`; libfio.c, `reset_all_stats`).
+    pub iops: f64,
+    /// Bytes per second.
+    pub bw_bytes: f64,
+    /// From submission to completion.
+    pub clat_ns: Latency,
+}
+
+/// Completion latencies.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize)]
+pub struct Latency {
+    /// Their quantiles.
+    #[serde(flatten)]
+    pub summary: QuantilesSummary,
+    /// Middles of bins and the I/Os in them, as fio's JSON+ has them; not of single groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bins: Vec<(u64, u64)>,
+}
+
+/// Bins to a factor of ten: four to each of a chart's ten.
+const BINS: u32 = 40;
+
+/// One job group's figures.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Its reads.
+    pub read: Direction,
+    /// Its writes.
+    pub write: Direction,
+}
+
+/// A moment of the run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize)]
+pub struct Point {
+    /// Its beginning.
+    pub time_ns: u64,
+    /// How long it is.
+    pub width_ns: u64,
+    /// I/Os done in it, reads and writes.
+    pub ios: [u64; 2],
+    /// Bytes moved in it.
+    pub bytes: [u64; 2],
+    /// Mean completion latency in it, if anything completed.
+    pub clat_ns: [Option<f64>; 2],
+}
+
+/// What the jobs of a run measured.
+#[derive(Debug)]
+pub struct Measured {
+    /// The time that counts: without the ramp.
+    pub runtime_ns: u64,
+    /// All reads.
+    pub read: Direction,
+    /// All writes.
+    pub write: Direction,
+    /// Every job group apart.
+    pub groups: Vec<Group>,
+    /// Over time.
+    pub series: Vec<Point>,
+    /// I/Os counted.
+    pub ios: u64,
+}
+
+/// Counts of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Moment {
+    ios: [u64; 2],
+    bytes: [u64; 2],
+    latency: [u64; 2],
+}
+
+impl Merge for Moment {
+    fn merge(&mut self, other: &Self) {
+        for i in 0..2 {
+            self.ios[i] += other.ios[i];
+            self.bytes[i] += other.bytes[i];
+            self.latency[i] += other.latency[i];
+        }
+    }
+}
+
+/// One direction's sums.
+#[derive(Clone, Debug, Default)]
+struct Sum {
+    latencies: Quantiles,
+    ios: u64,
+    bytes: u64,
+}
+
+/// Counts the jobs' I/Os.
+#[derive(Debug)]
+pub struct MetricsRecorder {
+    groups: Vec<(String, [Sum; 2])>,
+    series: Timeline<Moment>,
+    ramp: Time,
+    /// I/Os counted so far.
+    pub ios: u64,
+}
+
+impl MetricsRecorder {
+    /// Nothing yet; what completes before `ramp` is not counted.
+    pub fn new(groups: impl Iterator<Item = String>, ramp: Time) -> Self {
+        let groups = groups.map(|name| (name, Default::default())).collect();
+        Self { groups, series: Timeline::new(200), ramp, ios: 0 }
+    }
+
+    /// Counts an I/O that took from `start` to `now`.
+    #[inline(always)]
+    pub fn count(&mut self, group: usize, op: Op, bytes: u32, start: Time, now: Time) {
+        if now < self.ramp {
+            return;
+        }
+        let index = op as usize;
+        self.ios += 1;
+        let sum = &mut self.groups[group].1[index];
+        sum.latencies.record(now - start);
+        sum.ios += u64::from(start >= self.ramp);
+        sum.bytes += u64::from(bytes);
+        let moment = self.series.at(now - self.ramp);
+        moment.ios[index] += 1;
+        moment.bytes[index] += u64::from(bytes);
+        moment.latency[index] += now - start;
+    }
+
+    /// The figures of a run that ended at `end`.
+    pub fn finish(self, end: Time) -> Measured {
+        let runtime = end.saturating_sub(self.ramp).max(1);
+        let mut all: [Sum; 2] = Default::default();
+        let mut groups = Vec::new();
+        for (name, directions) in &self.groups {
+            for (sum, one) in all.iter_mut().zip(directions) {
+                sum.latencies.merge(&one.latencies);
+                sum.ios += one.ios;
+                sum.bytes += one.bytes;
+            }
+            let [read, write] = directions.each_ref().map(|d| direction(d, runtime));
+            groups.push(Group { name: name.clone(), read, write });
+        }
+        let width = self.series.width_ns();
+        let point = |(time_ns, m): (u64, &Moment)| Point {
+            time_ns,
+            width_ns: width.min(runtime.saturating_sub(time_ns)).max(1),
+            ios: m.ios,
+            bytes: m.bytes,
+            clat_ns: [0, 1].map(|i| (m.ios[i] > 0).then(|| m.latency[i] as f64 / m.ios[i] as f64)),
+        };
+        let series = self.series.iter().map(point).collect();
+        let [read, write] = all.each_ref().map(|d| binned(&d.latencies, direction(d, runtime)));
+        Measured { runtime_ns: runtime, read, write, groups, series, ios: self.ios }
+    }
+}
+
+fn direction(sum: &Sum, runtime: u64) -> Direction {
+    let seconds = runtime as f64 / 1e9;
+    Direction {
+        total_ios: sum.ios,
+        io_bytes: sum.bytes,
+        iops: sum.ios as f64 / seconds,
+        bw_bytes: sum.bytes as f64 / seconds,
+        clat_ns: Latency { summary: sum.latencies.summary(), bins: Vec::new() },
+    }
+}
+
+/// Gives a direction the histogram of its latencies.
+fn binned(latencies: &Quantiles, mut direction: Direction) -> Direction {
+    let bins = latencies.log_buckets(BINS);
+    let filled = bins.into_iter().filter(|bin| bin.2 > 0);
+    direction.clat_ns.bins = filled.map(|(low, high, ios)| (low + (high - low) / 2, ios)).collect();
+    direction
+}

@@ -1,0 +1,83 @@
+//! RAID-1: every member holds everything.
+
+use super::{Mirror, Personality, Plan, Redundancy};
+use crate::bio::{Bio, Op};
+use crate::engine::Simulation;
+use crate::targets::md::balance;
+use crate::targets::md::barrier::Barrier;
+use crate::targets::md::map::Place;
+use crate::targets::md::member::{Members, Slot};
+use crate::targets::md::spec::SyncAction;
+use crate::targets::md::sync::{BLOCK, Piece};
+
+#[derive(Debug)]
+pub struct Raid1 {
+    disks: usize,
+    sectors: u64,
+    io_opt: u64,
+}
+
+pub fn build(plan: &Plan) -> Result<Raid1, String> {
+    Ok(Raid1 { disks: plan.children.len(), sectors: plan.smallest, io_opt: plan.members_io_opt() })
+}
+
+impl Personality for Raid1 {
+    fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    fn io_opt(&self) -> u64 {
+        self.io_opt
+    }
+
+    fn check_lost(&self, lost: &[u32]) -> Result<(), String> {
+        if lost.len() == self.disks { Err("no slot has valid data".into()) } else { Ok(()) }
+    }
+
+    fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {
+        if bio.op != Op::Read {
+            return members.submit_to_all(sim, task, number, bio.sector);
+        }
+        let first_only = bio.end() > members.synced;
+        let (slot, reason) =
+            balance::raid1(members.kernel, &mut members.slots, bio.sector, bio.sectors, first_only);
+        members.report.slots[slot].count(reason);
+        let place = Place { slot: slot as u32, sector: bio.sector };
+        members.submit(sim, task, number, place, bio.sectors);
+    }
+
+    fn redundancy(&mut self) -> Redundancy<'_> {
+        Redundancy::Copies(self)
+    }
+}
+
+impl Mirror for Raid1 {
+    fn barrier(&self) -> Barrier {
+        Barrier::new(false)
+    }
+
+    fn sync_end(&self, _action: SyncAction) -> u64 {
+        self.sectors
+    }
+
+    /// raid1.c, `raid1_sync_request`.
+    fn piece(&self, slots: &[Slot], action: SyncAction, start: u64, end: u64) -> Piece {
+        let places = (0..slots.len() as u32).map(|slot| Place { slot, sector: start });
+        let slot = |place: &Place| &slots[place.slot as usize];
+        let sources = || places.clone().filter(|place| slot(place).has_data());
+        let first = sources().find(|place| !slot(place).write_mostly).or_else(|| sources().next());
+        let (reads, writes): (Vec<Place>, Vec<Place>) = match action {
+            SyncAction::Check => (sources().collect(), Vec::new()),
+            SyncAction::Resync => {
+                (first.into_iter().collect(), sources().filter(|place| Some(*place) != first).collect())
+            }
+            _ => {
+                let rebuilt = places.clone().filter(|place| slot(place).is_rebuilt());
+                (first.into_iter().collect(), rebuilt.collect())
+            }
+        };
+        // Without anything to write nothing need be read.
+        let reads = if action != SyncAction::Check && writes.is_empty() { Vec::new() } else { reads };
+        Piece { start, sectors: BLOCK.min(end - start), reads, writes }
+    }
+}

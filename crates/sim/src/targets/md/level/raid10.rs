@@ -1,0 +1,146 @@
+//! RAID-10: striped copies, near each other, far from each other, or in the next stripe.
+
+use super::{Mirror, Personality, Plan, Redundancy, for_each_piece};
+use crate::bio::{Bio, Op};
+use crate::engine::Simulation;
+use crate::targets::md::balance;
+use crate::targets::md::barrier::Barrier;
+use crate::targets::md::map::{self, Place};
+use crate::targets::md::member::{Members, Slot};
+use crate::targets::md::spec::SyncAction;
+use crate::targets::md::sync::{BLOCK, Piece};
+
+/// Copies that are looked at on the stack: more than anybody has.
+const MAX_COPIES: usize = 32;
+const NOWHERE: Place = Place { slot: 0, sector: 0 };
+
+#[derive(Debug)]
+pub struct Raid10 {
+    map: map::Raid10,
+}
+
+pub fn build(plan: &Plan) -> Result<Raid10, String> {
+    let (md, sets) = (plan.md, map::FarSets::default());
+    let map = map::Raid10::new(plan.disks(), md.near, md.far, md.offset, sets, plan.chunk(), plan.smallest)
+        .map_err(|e| e.to_string())?;
+    if map.copies() as usize > MAX_COPIES {
+        return Err(format!("{} copies: {MAX_COPIES} are the most", map.copies()));
+    }
+    Ok(Raid10 { map })
+}
+
+impl Raid10 {
+    fn map_piece(
+        &self,
+        members: &mut Members,
+        sim: &mut Simulation,
+        (task, number): (u32, u32),
+        op: Op,
+        (sector, sectors): (u64, u32),
+    ) {
+        let map = &self.map;
+        // Clearing room for the most would cost more than all the rest.
+        let (mut few, mut many);
+        let copies: &mut [Place] = if map.copies() > 4 {
+            many = [NOWHERE; MAX_COPIES];
+            &mut many
+        } else {
+            few = [NOWHERE; 4];
+            &mut few
+        };
+        map.places(sector, copies);
+        let copies = &copies[..map.copies() as usize];
+        if op == Op::Read {
+            let first_only = sector + u64::from(sectors) > members.synced;
+            let (chosen, reason) =
+                balance::raid10(members.kernel, &members.slots, copies, map.near(), map.far(), first_only);
+            members.report.slots[copies[chosen].slot as usize].count(reason);
+            members.submit(sim, task, number, copies[chosen], sectors);
+            return;
+        }
+        for &place in copies {
+            members.submit_write(sim, task, number, place, sectors);
+        }
+    }
+
+    fn copies(&self, sector: u64) -> Vec<Place> {
+        let mut copies = vec![NOWHERE; self.map.copies() as usize];
+        self.map.places(sector, &mut copies);
+        copies
+    }
+}
+
+impl Personality for Raid10 {
+    fn sectors(&self) -> u64 {
+        self.map.capacity()
+    }
+
+    /// A whole stripe of data (raid10.c, `raid10_set_io_opt`).
+    fn io_opt(&self) -> u64 {
+        self.map.chunk() * u64::from(self.map.disks()) / u64::from(self.map.near().max(1))
+    }
+
+    fn check_lost(&self, lost: &[u32]) -> Result<(), String> {
+        // Which members have a chunk repeats after as many chunks as there are members.
+        let chunks = (self.sectors() / self.map.chunk()).min(u64::from(self.map.disks()));
+        for chunk in 0..chunks {
+            let copies = self.copies(chunk * self.map.chunk());
+            if copies.iter().all(|copy| lost.contains(&copy.slot)) {
+                let slots: Vec<String> = copies.iter().map(|copy| copy.slot.to_string()).collect();
+                return Err(format!("slots {} are lost, all copies of some chunks", slots.join(", ")));
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {
+        for_each_piece(
+            bio,
+            |sector| self.map.boundary(sector),
+            |sector, sectors| {
+                self.map_piece(members, sim, (task, number), bio.op, (sector, sectors));
+            },
+        );
+    }
+
+    fn redundancy(&mut self) -> Redundancy<'_> {
+        Redundancy::Copies(self)
+    }
+}
+
+impl Mirror for Raid10 {
+    fn barrier(&self) -> Barrier {
+        Barrier::new(true)
+    }
+
+    /// It is resynced through the array, and recovered member by member.
+    fn sync_end(&self, action: SyncAction) -> u64 {
+        if action == SyncAction::Recover { self.map.used() } else { self.map.capacity() }
+    }
+
+    /// raid10.c, `raid10_sync_request`.
+    fn piece(&self, slots: &[Slot], action: SyncAction, start: u64, end: u64) -> Piece {
+        let sectors = BLOCK.min(end - start).min(self.map.chunk() - start % self.map.chunk());
+        let has_data = |place: &Place| slots[place.slot as usize].has_data();
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        if action == SyncAction::Recover {
+            for (slot, _) in (0..).zip(slots).filter(|(_, slot)| slot.is_rebuilt()) {
+                let place = Place { slot, sector: start };
+                let Some((sector, _)) = self.map.find(place) else { continue };
+                if let Some(from) = self.copies(sector).into_iter().find(has_data) {
+                    reads.push(from);
+                    writes.push(place);
+                }
+            }
+        } else {
+            reads = self.copies(start);
+            reads.retain(has_data);
+        }
+        // One copy is equal to itself, and without anything to write nothing need be read.
+        if action != SyncAction::Check && writes.is_empty() && reads.len() <= 1 {
+            reads.clear();
+        }
+        Piece { start, sectors, reads, writes }
+    }
+}

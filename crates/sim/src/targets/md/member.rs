@@ -1,0 +1,135 @@
+//! What md knows of its members, and how it submits bios to them.
+
+use super::map::Place;
+use super::report::MdReport;
+use crate::bio::{Bio, Flags, Op, Owner};
+use crate::engine::Simulation;
+use crate::kernel::Kernel;
+
+/// A slot of an array, as `struct raid1_info` and `struct md_rdev` keep it.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// The member's target.
+    pub target: u16,
+    /// Whether there is a member.
+    pub present: bool,
+    /// Whether reads may go to it: not while it is being rebuilt.
+    pub readable: bool,
+    /// Read only if there is nothing else.
+    pub write_mostly: bool,
+    /// What md sees in `queue/rotational`.
+    pub rotational: bool,
+    /// `queue/optimal_io_size` in sectors.
+    pub optimal: u64,
+    /// I/Os of any kind not yet completed (`nr_pending`).
+    pub pending: u32,
+    /// The end of the last I/O completed, read or write (`head_position`).
+    pub head: u64,
+    /// Sectors that were moved.
+    pub moved: u64,
+    /// Those of them that a sync began to move.
+    pub synced: u64,
+    /// Where a sequential reader would go on (`next_seq_sect`).
+    pub next_seq: u64,
+    /// Where the sequential run began (`seq_start`).
+    pub seq_start: u64,
+}
+
+impl Slot {
+    /// The distance from the member's head.
+    #[inline]
+    pub fn distance(&self, sector: u64) -> u64 {
+        self.head.abs_diff(sector)
+    }
+
+    /// Whether there is a member with all its data.
+    pub fn has_data(&self) -> bool {
+        self.present && self.readable
+    }
+
+    /// Whether there is a member that is being rebuilt.
+    pub fn is_rebuilt(&self) -> bool {
+        self.present && !self.readable
+    }
+}
+
+/// The members of an array.
+#[derive(Debug)]
+pub struct Members {
+    /// The array's target.
+    pub id: u16,
+    /// The kernel generation.
+    pub kernel: Kernel,
+    /// The members, by slot.
+    pub slots: Vec<Slot>,
+    /// Reads beyond this go to the first copy: a resync has not passed yet (`recovery_cp`).
+    pub synced: u64,
+    /// Linear and RAID-0 pass bios on as they are. The others' clones keep REQ_SYNC but not REQ_IDLE, so that
+    /// writeback throttling applies to them.
+    pub passes_on: bool,
+    /// What was counted.
+    pub report: MdReport,
+}
+
+impl Members {
+    /// Submits a part of a bio to a member.
+    #[inline(always)]
+    pub fn submit(&mut self, sim: &mut Simulation, task: u32, parent: u32, place: Place, sectors: u32) {
+        let slot = &mut self.slots[place.slot as usize];
+        slot.pending += 1;
+        let bio = &mut sim.bios[parent];
+        bio.remaining += 1;
+        let owner = Owner::Target { target: self.id, tag: place.slot as u8, number: parent };
+        let mut child = bio.clone_for(slot.target, place.sector, sectors, owner);
+        if !self.passes_on {
+            child.flags = child.flags.without(Flags::IDLE);
+        }
+        let child = sim.bios.add(child);
+        sim.submit(task, child);
+    }
+
+    /// Submits a part of a write to a member, if there is one.
+    #[inline]
+    pub fn submit_write(&mut self, sim: &mut Simulation, task: u32, parent: u32, place: Place, sectors: u32) {
+        let slot = place.slot as usize;
+        if self.slots[slot].present {
+            self.report.slots[slot].writes += u64::from(sim.bios[parent].op == Op::Write);
+            self.submit(sim, task, parent, place, sectors);
+        }
+    }
+
+    /// Submits a part of a bio to the one member that has its sectors.
+    #[inline]
+    pub fn submit_only(&mut self, sim: &mut Simulation, task: u32, parent: u32, place: Place, sectors: u32) {
+        if sim.bios[parent].op == Op::Read {
+            self.report.slots[place.slot as usize].only += 1;
+            self.submit(sim, task, parent, place, sectors);
+        } else {
+            self.submit_write(sim, task, parent, place, sectors);
+        }
+    }
+
+    /// Submits all of a bio to every member: writes of a mirror, and flushes.
+    pub fn submit_to_all(&mut self, sim: &mut Simulation, task: u32, parent: u32, sector: u64) {
+        let sectors = sim.bios[parent].sectors;
+        for slot in 0..self.slots.len() as u32 {
+            self.submit_write(sim, task, parent, Place { slot, sector }, sectors);
+        }
+    }
+
+    /// A member has done its part.
+    #[inline]
+    pub fn part_done(&mut self, slot: u8, part: &Bio) {
+        let slot = &mut self.slots[slot as usize];
+        slot.pending -= 1;
+        slot.moved += u64::from(part.sectors);
+        if part.op != Op::Flush {
+            slot.head = part.end();
+        }
+    }
+
+    /// Whether a member is missing or is being rebuilt.
+    pub fn are_degraded(&self) -> bool {
+        self.slots.iter().any(|slot| !slot.has_data())
+    }
+}

@@ -1,0 +1,133 @@
+//! Which rows are in the cache, and which of them goes when another comes: the one longest inactive.
+
+use super::{Entry, State, Stripes, Syncing};
+use crate::bio::NONE;
+use crate::rng::mix;
+
+impl Stripes {
+    /// Makes the entries, all inactive.
+    pub(super) fn fill(&mut self, entries: u32) {
+        let empty = Entry {
+            row: 0,
+            hashed: false,
+            active: true,
+            chain: NONE,
+            older: NONE,
+            newer: NONE,
+            cached: 0,
+            held: 0,
+            queued: false,
+            state: State::Idle,
+            syncing: Syncing::No,
+            reads: Vec::new(),
+            wanted: 0,
+            writes: Vec::new(),
+            whole: 0,
+            part: 0,
+            writing: Vec::new(),
+        };
+        self.entries = vec![empty; entries as usize];
+        self.buckets = vec![NONE; entries.next_power_of_two() as usize * 2];
+        (self.oldest, self.newest, self.active) = (NONE, NONE, entries);
+        for index in 0..entries {
+            self.put(index);
+        }
+    }
+
+    fn bucket(&self, row: u64) -> usize {
+        mix(row) as usize & (self.buckets.len() - 1)
+    }
+
+    /// The entry of a row, now active; none if the task must wait (`raid5_get_active_stripe`).
+    pub(super) fn get(&mut self, row: u64) -> Option<u32> {
+        let bucket = self.bucket(row);
+        let mut index = self.buckets[bucket];
+        while index != NONE && self.entries[index as usize].row != row {
+            index = self.entries[index as usize].chain;
+        }
+        if index != NONE {
+            if !self.entries[index as usize].active {
+                self.take(index);
+            }
+            return Some(index);
+        }
+        if self.starved || self.oldest == NONE {
+            self.starved = true;
+            return None;
+        }
+        let index = self.oldest;
+        self.take(index);
+        if self.entries[index as usize].hashed {
+            self.unhash(index);
+        }
+        let entry = &mut self.entries[index as usize];
+        (entry.row, entry.hashed, entry.cached) = (row, true, 0);
+        entry.chain = std::mem::replace(&mut self.buckets[bucket], index);
+        Some(index)
+    }
+
+    fn unhash(&mut self, index: u32) {
+        let Entry { row, chain, .. } = self.entries[index as usize];
+        let bucket = self.bucket(row);
+        if self.buckets[bucket] == index {
+            self.buckets[bucket] = chain;
+            return;
+        }
+        let mut before = self.buckets[bucket];
+        while self.entries[before as usize].chain != index {
+            before = self.entries[before as usize].chain;
+        }
+        self.entries[before as usize].chain = chain;
+    }
+
+    /// Takes an entry from the list of the inactive.
+    fn take(&mut self, index: u32) {
+        let Entry { older, newer, .. } = self.entries[index as usize];
+        match older {
+            NONE => self.oldest = newer,
+            _ => self.entries[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            _ => self.entries[newer as usize].older = older,
+        }
+        self.entries[index as usize].active = true;
+        self.active += 1;
+    }
+
+    /// Nobody uses an entry any more; its pages stay until another row needs them.
+    pub(super) fn put(&mut self, index: u32) {
+        let newest = std::mem::replace(&mut self.newest, index);
+        match newest {
+            NONE => self.oldest = index,
+            _ => self.entries[newest as usize].newer = index,
+        }
+        let entry = &mut self.entries[index as usize];
+        (entry.older, entry.newer, entry.active) = (newest, NONE, false);
+        self.active -= 1;
+    }
+
+    /// Whether enough is free again for the tasks that wait.
+    pub(super) fn recovered_from_starving(&mut self) -> bool {
+        let enough = self.starved && self.active < self.entries.len() as u32 * 3 / 4;
+        self.starved &= !enough;
+        enough
+    }
+}
+
+#[cfg(test)]
+impl Stripes {
+    /// Nothing is under way, and every entry is found.
+    pub fn assert_idle(&self) {
+        assert_eq!((self.active, self.queue.len(), self.partial.len()), (0, 0, 0));
+        assert!(self.waiting.is_empty() && self.overlapping.is_empty() && !self.starved);
+        let (mut index, mut inactive) = (self.oldest, 0);
+        while index != NONE {
+            let entry = &self.entries[index as usize];
+            assert!(!entry.active && !entry.queued && entry.held == 0 && entry.state == State::Idle);
+            inactive += 1;
+            index = entry.newer;
+        }
+        assert_eq!(inactive, self.entries.len());
+    }
+}

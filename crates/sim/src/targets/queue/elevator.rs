@@ -1,0 +1,279 @@
+//! I/O schedulers: which of the waiting requests goes to the disk next, and which bios join one that waits.
+
+use std::collections::VecDeque;
+
+use super::request::{Request, Requests};
+use super::sorted::{Sorted, Waiting};
+use super::spec::Scheduler;
+use crate::bio::{NONE, Op};
+use crate::events::Time;
+
+/// block/mq-deadline.c and block/deadline-iosched.c: how long a read may wait.
+const READ_EXPIRE: Time = 500_000_000;
+/// The same for a write.
+const WRITE_EXPIRE: Time = 5_000_000_000;
+/// Requests of one direction in a row, in the order of sectors.
+const FIFO_BATCH: u32 = 16;
+/// How often reads go first while writes wait.
+const WRITES_STARVED: u32 = 2;
+/// block/cfq-iosched.c: requests of one process in a row.
+const CFQ_QUANTUM: u32 = 4;
+
+/// The requests that wait for one disk.
+#[derive(Debug)]
+pub struct Elevator {
+    kind: Scheduler,
+    /// By sector, reads and writes apart, for merging and for sorted dispatch.
+    sorted: [Sorted; 2],
+    /// deadline: in order of arrival.
+    arrival: [Arrival; 2],
+    /// Requests for first-come dispatch, and per process for CFQ.
+    fifo: VecDeque<u32>,
+    /// deadline: the direction, the position and the length of the running batch, and how often writes waited.
+    direction: usize,
+    position: u64,
+    /// How many of that direction lie before the position.
+    cursor: usize,
+    /// Where a bio was last looked for.
+    hint: usize,
+    batch: u32,
+    starved: u32,
+    /// CFQ: the processes that have requests, in turn.
+    turns: VecDeque<(u32, VecDeque<u32>)>,
+    served: u32,
+    /// CFQ: asynchronous writes, which come last.
+    waiting: u32,
+}
+
+impl Elevator {
+    /// An empty elevator.
+    pub fn new(kind: Scheduler) -> Self {
+        Self {
+            kind,
+            sorted: Default::default(),
+            arrival: Default::default(),
+            fifo: VecDeque::new(),
+            direction: 0,
+            position: 0,
+            cursor: 0,
+            hint: 0,
+            batch: 0,
+            starved: 0,
+            turns: VecDeque::new(),
+            served: 0,
+            waiting: 0,
+        }
+    }
+
+    /// How many wait.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.waiting
+    }
+
+    /// The waiting request that a bio at `sector` to `end` continues (`true`) or precedes.
+    #[inline]
+    pub fn neighbour(&mut self, op: Op, sector: u64, end: u64, requests: &Requests) -> Option<(u32, bool)> {
+        if self.waiting == 0 {
+            return None;
+        }
+        if self.kind == Scheduler::None {
+            // Without an elevator only the newest eight are looked at (`blk_mq_attempt_merge`).
+            return self.fifo.iter().rev().take(8).find_map(|&n| join(&requests[n], n, op, sector, end));
+        }
+        let sorted = &self.sorted[op as usize];
+        let place = sorted.before(sector);
+        self.hint = place;
+        if let Some(before) = place.checked_sub(1) {
+            let number = sorted.get(before)?.number;
+            if let Some(joined) = join(&requests[number], number, op, sector, end) {
+                return Some(joined);
+            }
+        }
+        let after = sorted.get(place).filter(|waiting| waiting.sector == end)?;
+        join(&requests[after.number], after.number, op, sector, end)
+    }
+
+    /// A waiting request now begins at another sector, because a bio was put before it.
+    pub fn moved(&mut self, number: u32, from: u64, request: &Request) {
+        if self.kind != Scheduler::None {
+            let ticket = self.unsort(request.op, from, number);
+            self.sort(number, ticket, request);
+        }
+    }
+
+    /// A request begins to wait.
+    #[inline]
+    pub fn insert(&mut self, now: Time, number: u32, request: &Request) {
+        self.waiting += 1;
+        match self.kind {
+            Scheduler::None => self.fifo.push_back(number),
+            Scheduler::Noop => {
+                self.fifo.push_back(number);
+                self.sort(number, 0, request);
+            }
+            Scheduler::MqDeadline | Scheduler::Deadline => {
+                let limit = if request.op == Op::Read { READ_EXPIRE } else { WRITE_EXPIRE };
+                let ticket = self.arrival[request.op as usize].add(number, now + limit);
+                self.sort(number, ticket, request);
+            }
+            Scheduler::Cfq => {
+                let task = request.task;
+                match self.turns.iter_mut().find(|(owner, _)| *owner == task) {
+                    Some((_, queue)) => queue.push_back(number),
+                    None => self.turns.push_back((task, VecDeque::from([number]))),
+                }
+                self.sort(number, 0, request);
+            }
+        }
+    }
+
+    /// Takes the request that goes to the disk next.
+    #[inline]
+    pub fn next(&mut self, now: Time, requests: &Requests) -> Option<u32> {
+        if self.waiting == 0 {
+            return None;
+        }
+        let number = match self.kind {
+            Scheduler::None => return self.fifo.pop_front().inspect(|_| self.waiting -= 1),
+            Scheduler::Noop => self.fifo.pop_front()?,
+            Scheduler::MqDeadline | Scheduler::Deadline => {
+                self.waiting -= 1;
+                return Some(self.next_by_deadline(now));
+            }
+            Scheduler::Cfq => self.next_in_turn()?,
+        };
+        let request = &requests[number];
+        self.unsort(request.op, request.sector, number);
+        self.waiting -= 1;
+        Some(number)
+    }
+
+    /// `dd_dispatch_request`: batches in the order of sectors; reads first, unless writes starve. A new batch goes on
+    /// where the last one ended, but begins with the oldest request if that has expired, if the direction changes, or if
+    /// nothing lies further on.
+    #[inline]
+    fn next_by_deadline(&mut self, now: Time) -> u32 {
+        const READ: usize = Op::Read as usize;
+        const WRITE: usize = Op::Write as usize;
+        if self.batch < FIFO_BATCH && self.batch > 0 && self.cursor < self.sorted[self.direction].len() {
+            self.batch += 1;
+            return self.leave(self.cursor);
+        }
+        let writes = !self.sorted[WRITE].is_empty();
+        let direction = if self.sorted[READ].is_empty() || (writes && self.starved >= WRITES_STARVED) {
+            self.starved = 0;
+            WRITE
+        } else {
+            self.starved += u32::from(writes);
+            READ
+        };
+        let goes_on = direction == self.direction && self.cursor < self.sorted[direction].len();
+        self.direction = direction;
+        self.batch = 1;
+        let (oldest, expired) = self.arrival[direction].oldest(now);
+        if goes_on && !expired {
+            return self.leave(self.cursor);
+        }
+        let index = self.sorted[direction].iter().position(|waiting| waiting.number == oldest);
+        self.leave(index.unwrap_or(0))
+    }
+
+    /// The request at this place of the running direction goes to the disk.
+    #[inline]
+    fn leave(&mut self, index: usize) -> u32 {
+        let sorted = &mut self.sorted[self.direction];
+        let gone = sorted.remove(index);
+        self.position = gone.sector + 1;
+        self.cursor = index;
+        while sorted.get(self.cursor).is_some_and(|waiting| waiting.sector < self.position) {
+            self.cursor += 1;
+        }
+        self.arrival[self.direction].remove(gone.ticket);
+        gone.number
+    }
+
+    /// Processes in turn, a few requests each. Waiting for a process's next request (`slice_idle`) is left out:
+    /// CFQ does not wait for processes that seek on a disk that queues (`cfq_update_idle_window`: `hw_tag`).
+    fn next_in_turn(&mut self) -> Option<u32> {
+        let (_, queue) = self.turns.front_mut()?;
+        let number = queue.pop_front()?;
+        self.served += 1;
+        if queue.is_empty() {
+            self.turns.pop_front();
+            self.served = 0;
+        } else if self.served >= CFQ_QUANTUM {
+            self.turns.rotate_left(1);
+            self.served = 0;
+        }
+        Some(number)
+    }
+
+    #[inline]
+    fn sort(&mut self, number: u32, ticket: u32, request: &Request) {
+        let direction = request.op as usize;
+        let sorted = &mut self.sorted[direction];
+        // Nearly always where its bio was looked for.
+        sorted.insert(self.hint, Waiting { sector: request.sector, number, ticket });
+        self.cursor += usize::from(direction == self.direction && request.sector < self.position);
+    }
+
+    /// Takes a request out, and returns its ticket.
+    fn unsort(&mut self, op: Op, sector: u64, number: u32) -> u32 {
+        let direction = op as usize;
+        let sorted = &mut self.sorted[direction];
+        let first = sorted.before(sector);
+        let Some(index) = sorted.iter().skip(first).position(|w| w.number == number) else { return 0 };
+        self.cursor -= usize::from(direction == self.direction && first + index < self.cursor);
+        sorted.remove(first + index).ticket
+    }
+}
+
+/// Requests in order of arrival, from which any may be taken.
+#[derive(Debug, Default)]
+struct Arrival {
+    /// Requests and their deadlines; `NONE` is a request that has gone. The first has not.
+    queue: VecDeque<(u32, Time)>,
+    /// The first one's ticket.
+    first: u32,
+}
+
+impl Arrival {
+    /// A request comes; returns its ticket.
+    #[inline]
+    fn add(&mut self, number: u32, deadline: Time) -> u32 {
+        self.queue.push_back((number, deadline));
+        self.first.wrapping_add(self.queue.len() as u32 - 1)
+    }
+
+    /// The oldest request, and whether its time is up.
+    #[inline]
+    fn oldest(&self, now: Time) -> (u32, bool) {
+        self.queue.front().map_or((NONE, false), |&(number, deadline)| (number, deadline <= now))
+    }
+
+    /// A request goes.
+    #[inline]
+    fn remove(&mut self, ticket: u32) {
+        if let Some(place) = self.queue.get_mut(ticket.wrapping_sub(self.first) as usize) {
+            place.0 = NONE;
+        }
+        while self.queue.front().is_some_and(|&(number, _)| number == NONE) {
+            self.queue.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+    }
+}
+
+#[inline]
+fn join(request: &Request, number: u32, op: Op, sector: u64, end: u64) -> Option<(u32, bool)> {
+    if request.op != op {
+        None
+    } else if request.end() == sector {
+        Some((number, true))
+    } else if request.sector == end {
+        Some((number, false))
+    } else {
+        None
+    }
+}

@@ -1,0 +1,367 @@
+//! The block layer above one disk: merging, tags, the elevator, throttling, and what /proc/diskstats counts.
+
+mod elevator;
+mod request;
+mod sorted;
+mod spec;
+mod stats;
+mod wbt;
+
+use std::collections::VecDeque;
+
+use crate::bio::{Bio, Flags, NONE, Op};
+use crate::device::{Command, Disk, Plan};
+use crate::engine::{Limits, Mapped, Simulation, Target, WaitList};
+use crate::events::Time;
+use crate::kernel::Kernel;
+use elevator::Elevator;
+use request::{Request, Requests};
+use wbt::Throttle;
+
+pub use spec::{Device, QueueSettings, Scheduler};
+pub use stats::DiskStats;
+
+/// Whether a bio went into a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admission {
+    /// It is part of a request that waits already.
+    Merged,
+    /// It is a request of its own, which the task's plug holds.
+    Request(u32),
+    /// No tag, or the throttle is full: the task sleeps in this queue.
+    Full,
+}
+
+/// One disk with its queue.
+#[derive(Debug)]
+pub struct Queue {
+    id: u16,
+    sectors: u64,
+    rotational: bool,
+    /// Where the partition begins, in bytes of the disk.
+    start: u64,
+    /// The largest request, in sectors.
+    max_sectors: u32,
+    depth: u32,
+    nr_requests: u32,
+    multi_queue: bool,
+    write_back: bool,
+    requests: Requests,
+    elevator: Elevator,
+    throttle: Throttle,
+    disk: Disk,
+    /// Free tags. Single-queue kernels have as many for reads as for writes (`struct request_list`); multi-queue
+    /// kernels have one pool, the first.
+    tags: [u32; 2],
+    in_disk: u32,
+    /// Flushes that wait for the disk to be empty, and whether one is running.
+    flushes: VecDeque<u32>,
+    flushing: bool,
+    /// Tags freed since tasks were last woken.
+    freed: u32,
+    tag_waiters: WaitList,
+    throttle_waiters: WaitList,
+    stats: DiskStats,
+}
+
+impl Target for Queue {
+    fn limits(&self) -> Limits {
+        Limits { sectors: self.sectors, rotational: self.rotational, ..Limits::default() }
+    }
+
+    /// Takes a bio of a task: merges it, makes it a request, or puts the task to sleep.
+    fn map(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Mapped {
+        let bio = sim.bios[number];
+        if bio.sectors > self.max_sectors || bio.op == Op::Discard {
+            return self.map_special(sim, task, number, &bio);
+        }
+        match self.admit(sim, task, number, &bio) {
+            Admission::Full => return Mapped::Wait,
+            Admission::Merged => {}
+            Admission::Request(request) => sim.plug_request(task, self.id, request),
+        }
+        Mapped::Taken
+    }
+
+    /// The disk is done with a request, or has a timer of its own.
+    fn timer(&mut self, sim: &mut Simulation, timer: u32) {
+        if timer == Plan::OWN_TIMER {
+            self.disk.timer(sim.now, &mut Plan::new(&mut sim.events, self.id));
+        } else {
+            self.end_request(sim, timer);
+        }
+    }
+
+    /// Puts a new request into the elevator, or straight into the disk if nothing waits.
+    #[inline]
+    fn unplug(&mut self, sim: &mut Simulation, number: u32) {
+        let request = &self.requests[number];
+        if request.op == Op::Flush {
+            self.flushes.push_back(number);
+            self.dispatch(sim);
+        } else if self.elevator.len() == 0 && self.has_room() {
+            self.send(sim, number);
+        } else {
+            self.elevator.insert(sim.now, number, request);
+            self.dispatch(sim);
+        }
+    }
+
+    #[cfg(test)]
+    fn assert_idle(&self) {
+        assert_eq!(self.requests.in_use(), 0, "requests");
+    }
+
+    #[cfg(test)]
+    fn room(&self) -> usize {
+        self.requests.room() + self.tag_waiters.room() + self.throttle_waiters.room()
+    }
+}
+
+impl Queue {
+    /// The queue of a device, which is target `id` of the stack.
+    pub fn new(device: &Device, id: u16, kernel: Kernel) -> Self {
+        let queue = &device.queue;
+        let target = if kernel.throttles_writeback() { queue.wbt_lat_ns } else { 0 };
+        Self {
+            id,
+            sectors: device.bytes / 512,
+            rotational: queue.rotational,
+            start: device.start,
+            max_sectors: (queue.max_bytes / 512).max(8),
+            depth: queue.queue_depth.max(1),
+            nr_requests: queue.nr_requests.max(1),
+            // The elevators of single-queue kernels say which kind of queue it is.
+            multi_queue: matches!(queue.scheduler, Scheduler::None | Scheduler::MqDeadline),
+            write_back: queue.write_back,
+            requests: Requests::default(),
+            elevator: Elevator::new(queue.scheduler),
+            throttle: Throttle::new(target, queue.queue_depth.max(1), queue.write_back),
+            disk: Disk::new(&device.model),
+            tags: [queue.nr_requests.max(1); 2],
+            in_disk: 0,
+            flushes: VecDeque::new(),
+            flushing: false,
+            freed: 0,
+            tag_waiters: WaitList::default(),
+            throttle_waiters: WaitList::default(),
+            stats: DiskStats::new(&device.name),
+        }
+    }
+
+    /// Bios that make no request of their own.
+    #[cold]
+    fn map_special(&self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> Mapped {
+        if bio.op == Op::Discard {
+            // No model knows what a trim costs.
+            sim.complete(number);
+            return Mapped::Taken;
+        }
+        // It is larger than a request may be: it goes as several (`blk_bio_segment_split`).
+        let mut sector = bio.sector;
+        while sector < bio.end() {
+            let sectors = u64::from(self.max_sectors).min(bio.end() - sector) as u32;
+            sim.split(task, number, sector, sectors);
+            sector += u64::from(sectors);
+        }
+        Mapped::Taken
+    }
+
+    #[inline]
+    fn admit(&mut self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> Admission {
+        let now = sim.now;
+        if bio.op == Op::Flush {
+            return Admission::Request(self.request(now, task, number, bio, false));
+        }
+        if self.merge(sim, task, number, bio) {
+            return Admission::Merged;
+        }
+        let pool = self.pool(bio.op);
+        if self.tags[pool] == 0 {
+            self.stats.tag_waits += 1;
+            self.tag_waiters.add(task);
+            return Admission::Full;
+        }
+        let throttled = bio.op == Op::Write && !bio.flags.has(Flags::DIRECT) && self.throttle.is_on();
+        // Whoever comes while others sleep lines up behind them (`rq_qos_wait`: `has_sleeper`).
+        if throttled && (!self.throttle_waiters.is_empty() || !self.throttle.admit(now)) {
+            self.stats.throttle_waits += 1;
+            self.throttle_waiters.add(task);
+            return Admission::Full;
+        }
+        self.tags[pool] -= 1;
+        Admission::Request(self.request(now, task, number, bio, throttled))
+    }
+
+    #[inline]
+    fn request(&mut self, now: Time, task: u32, bio_number: u32, bio: &Bio, throttled: bool) -> u32 {
+        self.requests.add(Request {
+            op: bio.op,
+            throttled,
+            sector: bio.sector,
+            sectors: bio.sectors,
+            first: bio_number,
+            last: bio_number,
+            task,
+            start: now,
+            dispatched: now,
+        })
+    }
+
+    #[inline]
+    fn merge(&mut self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> bool {
+        let (sector, end) = (bio.sector, bio.end());
+        let plugged = sim.plug(task).iter().rev().find_map(|plugged| {
+            if plugged.target != self.id {
+                return None;
+            }
+            let r = &self.requests[plugged.token];
+            let back = r.end() == sector;
+            (r.op == bio.op && (back || r.sector == end)).then_some((plugged.token, back, false))
+        });
+        let found = plugged.or_else(|| {
+            self.elevator.neighbour(bio.op, sector, end, &self.requests).map(|(n, back)| (n, back, true))
+        });
+        let Some((request_number, back, waiting)) = found else { return false };
+        let request = &mut self.requests[request_number];
+        if request.sectors + bio.sectors > self.max_sectors {
+            return false;
+        }
+        request.sectors += bio.sectors;
+        if back {
+            sim.bios[request.last].next = number;
+            request.last = number;
+        } else {
+            let from = request.sector;
+            sim.bios[number].next = request.first;
+            request.first = number;
+            request.sector = bio.sector;
+            if waiting {
+                self.elevator.moved(request_number, from, request);
+            }
+        }
+        self.stats.merges[bio.op as usize] += 1;
+        true
+    }
+
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.in_disk < self.depth && self.flushes.is_empty() && !self.flushing
+    }
+
+    /// Gives the disk what it has room for.
+    #[inline(always)]
+    fn dispatch(&mut self, sim: &mut Simulation) {
+        if (self.elevator.len() > 0 && self.in_disk < self.depth) || !self.flushes.is_empty() {
+            self.dispatch_waiting(sim);
+        }
+    }
+
+    fn dispatch_waiting(&mut self, sim: &mut Simulation) {
+        if !self.flushes.is_empty() {
+            self.dispatch_flush(sim);
+        }
+        while self.elevator.len() > 0 && self.has_room() {
+            let Some(number) = self.elevator.next(sim.now, &self.requests) else { break };
+            self.send(sim, number);
+        }
+    }
+
+    /// SATA's FLUSH CACHE is no queued command: the disk must be empty, and nothing else runs with it. Without a
+    /// volatile cache the block layer answers itself (`blk_insert_flush`).
+    fn dispatch_flush(&mut self, sim: &mut Simulation) {
+        let mut plan = Plan::new(&mut sim.events, self.id);
+        if !self.write_back {
+            while let Some(number) = self.flushes.pop_front() {
+                plan.done(sim.now, number);
+            }
+        } else if self.in_disk == 0 && !self.flushing {
+            self.flushing = true;
+            let number = self.flushes[0];
+            self.requests[number].dispatched = sim.now;
+            let command = Command { request: number, op: Op::Flush, byte: 0, bytes: 0 };
+            self.disk.start(sim.now, command, &mut plan);
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, sim: &mut Simulation, number: u32) {
+        let request = &mut self.requests[number];
+        request.dispatched = sim.now;
+        self.in_disk += 1;
+        let byte = self.start + request.sector * 512;
+        let command = Command { request: number, op: request.op, byte, bytes: request.sectors * 512 };
+        self.disk.start(sim.now, command, &mut Plan::new(&mut sim.events, self.id));
+    }
+
+    /// A request is done, and so are its bios; others may go to the disk, and tasks that slept go on.
+    #[inline]
+    fn end_request(&mut self, sim: &mut Simulation, number: u32) {
+        let (throttle, tags) = self.count(sim.now, number);
+        let mut next = self.requests[number].first;
+        self.requests.remove(number);
+        while next != NONE {
+            let bio = next;
+            next = sim.bios[bio].next;
+            sim.complete(bio);
+        }
+        self.dispatch(sim);
+        if throttle > 0 {
+            self.throttle_waiters.wake(throttle, sim);
+        }
+        if tags > 0 {
+            self.tag_waiters.wake(tags, sim);
+        }
+    }
+
+    /// Counts a request that is done: how many tasks are woken that wait in the throttle, and for tags.
+    #[inline]
+    fn count(&mut self, now: Time, number: u32) -> (usize, usize) {
+        let request = &self.requests[number];
+        if request.op == Op::Flush {
+            self.stats.flushes += 1;
+            if self.write_back {
+                self.flushing = false;
+                self.stats.flush_ns += now - request.dispatched;
+                self.flushes.pop_front();
+            }
+            return (0, 0);
+        }
+        self.in_disk -= 1;
+        let pool = self.pool(request.op);
+        self.tags[pool] += 1;
+        self.stats.count(now, request);
+        if request.op == Op::Read {
+            self.throttle.read_took(now - request.dispatched);
+        }
+        let (mut throttle, mut tags) = (0, 0);
+        if request.throttled && self.throttle.done(now) {
+            throttle = self.throttle_waiters.len();
+        }
+        if !self.tag_waiters.is_empty() {
+            self.freed += 1;
+            if self.freed >= self.wake_batch() || self.tags[pool] >= self.nr_requests {
+                self.freed = 0;
+                // As many as there are tags for; the others sleep on (`sbitmap_queue_wake_up`).
+                tags = self.wake_batch() as usize;
+            }
+        }
+        (throttle, tags)
+    }
+
+    #[inline]
+    fn pool(&self, op: Op) -> usize {
+        if self.multi_queue { 0 } else { op as usize }
+    }
+
+    /// lib/sbitmap.c: waiters are woken when this many tags have become free.
+    fn wake_batch(&self) -> u32 {
+        if self.multi_queue { (self.nr_requests / 8).clamp(1, 8) } else { 1 }
+    }
+
+    /// What the disk did.
+    pub fn report(&self) -> DiskStats {
+        let (work, busy_ns) = self.disk.counts();
+        DiskStats { work, busy_ns, ..self.stats.clone() }
+    }
+}
