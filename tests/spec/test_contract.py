@@ -35,7 +35,7 @@ def fields(type_: str) -> dict[str, bool]:
         ("Cell", CELL.document),
         ("Host", CELL.document["host"]),
         ("Device", CELL.document["devices"][0]),
-        ("Queue", CELL.document["devices"][0]["queue"]),
+        ("QueueSettings", CELL.document["devices"][0]["queue"]),
         ("nvme", CELL.document["devices"][0]["model"]),
         ("hdd", SPINDLES.document["devices"][0]["model"]),
         ("throttled", REPLAY.document["devices"][0]["model"]),
