@@ -220,7 +220,8 @@ def test_models_are_simulated_alone_within_the_smallest(document: Document) -> N
         (
             ARRAY,
             ARRAY.replace("level = 1", 'kind = "zfs"'),
-            "stacks.top.kind: found 'zfs', allowed: lvm, lvmcache, bcache, delay; an md array has a level",
+            "stacks.top.kind: found 'zfs', allowed: lvm, lvmcache, bcache, delay;"
+            " an md array has a level",
         ),
         (
             ARRAY,
