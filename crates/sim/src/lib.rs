@@ -2,8 +2,6 @@
 //!
 //! [`cell::Cell`] says what to simulate, [`run`] plays it, [`outcome::Outcome`] says what was measured.
 
-#[cfg(test)]
-mod anything;
 mod arena;
 mod bio;
 mod build;
@@ -20,7 +18,7 @@ mod rng;
 mod targets;
 mod task;
 #[cfg(test)]
-mod testing;
+mod tests;
 
 pub use bio::{Flags, Op};
 pub use error::SimError;

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::cell::Job;
     use crate::targets::TargetReport;
-    use crate::testing::{cell, iops, job, md, play, reads};
+    use crate::tests::{cell, iops, job, md, play, reads};
 
     #[test]
     fn a_bio_waits_for_the_tick_after_its_delay() {

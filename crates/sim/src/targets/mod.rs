@@ -4,10 +4,10 @@
 //! ([`Target`](crate::engine::Target)) and what it reports ([`Reported`]), and one line in the registry below.
 
 pub mod delay;
-#[cfg(test)]
-mod faulty;
 pub mod md;
 pub mod queue;
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
 
@@ -102,7 +102,7 @@ targets! {
     Delay(delay::Delay);
     /// Fails, for tests.
     #[cfg(test)]
-    Faulty(faulty::Faulty);
+    Faulty(tests::Faulty);
 }
 
 struct Builder<'a> {

@@ -2,7 +2,7 @@
 
 use crate::cell::{Job, Level, Md};
 use crate::outcome::Outcome;
-use crate::testing::{MEMBER, array, cell, iops, job, md, pages, play, without};
+use crate::tests::{MEMBER, array, cell, iops, job, md, pages, play, without};
 
 /// An array with a bitmap, a bit for so many bytes.
 fn with_bitmap(level: Level, disks: usize, bitmap_chunk: u64) -> Md {

@@ -1,7 +1,7 @@
 //! Which members arrays can do without.
 
 use crate::cell::{Level, Md};
-use crate::testing::{cell, iops, job, md, play, refusal, without};
+use crate::tests::{cell, iops, job, md, play, refusal, without};
 
 fn refused(md: Md) -> String {
     refusal(&cell(md, &iops(0.0), &[]))

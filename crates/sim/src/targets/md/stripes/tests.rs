@@ -1,7 +1,7 @@
 //! What arrays with parity cost at their members, by hand.
 
 use crate::cell::{Job, Level};
-use crate::testing::{MEMBER, cell, iops, ios, job, md, pages, play, reads, refusal, stream, without};
+use crate::tests::{MEMBER, cell, iops, ios, job, md, pages, play, reads, refusal, stream, without};
 
 /// The array's size.
 fn size(data: u64) -> u64 {

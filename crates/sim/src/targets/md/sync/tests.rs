@@ -3,7 +3,7 @@
 use crate::build::simulation;
 use crate::cell::{Cell, Job, Level, Md, SyncAction};
 use crate::outcome::Outcome;
-use crate::testing::{MEMBER, array, cell, iops, job, md, play, reads, without};
+use crate::tests::{MEMBER, array, cell, iops, job, md, play, reads, without};
 
 /// An array that syncs.
 fn syncing(kind: SyncAction, rebuilding: &[usize], mut md: Md) -> Md {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::build::simulation;
 use crate::cell::{Cell, Delay, Job, Level, Md, Member, Node, Scheduler, SyncAction};
-use crate::testing::{MEMBER, array, cell, disk, iops, job, md, play};
+use crate::tests::{MEMBER, array, cell, disk, iops, job, md, play};
 
 const LEVELS: [Level; 7] =
     [Level::Linear, Level::Raid0, Level::Raid1, Level::Raid10, Level::Raid4, Level::Raid5, Level::Raid6];

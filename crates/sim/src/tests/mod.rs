@@ -1,5 +1,7 @@
 //! Cells for tests: throttled disks, arrays of them, jobs.
 
+mod any_stack;
+
 use crate::build::simulation;
 use crate::cell::{Cell, Job, Level, Md, Node, ThrottledSpec};
 use crate::outcome::Outcome;

@@ -1,0 +1,121 @@
+//! A target for tests: fails I/Os from a sector on, and turns writes into discards. It proves that a target is one file
+//! and one line, and that errors and discards go through the others.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Environment, Node, Reported, TargetSpec};
+use crate::SimError;
+use crate::bio::{Bio, Op, Owner};
+use crate::cell::{Level, Md, SyncAction};
+use crate::engine::{Child, Limits, Mapped, Simulation, Target};
+use crate::tests::{MEMBER, cell, iops, job, md, play};
+
+/// What is faulty.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Faulty {
+    pub origin: Box<Node>,
+    pub fails_from: u64,
+    pub discards: bool,
+}
+
+#[derive(Debug)]
+pub struct FaultyTarget {
+    id: u16,
+    origin: Child,
+    spec: Faulty,
+    failed: u64,
+}
+
+impl Target for FaultyTarget {
+    fn limits(&self) -> Limits {
+        self.origin.limits
+    }
+
+    fn map(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Mapped {
+        let bio = sim.bios[number];
+        let owner = Owner::Target { target: self.id, tag: 0, number };
+        let mut child = bio.clone_for(self.origin.target, bio.sector, bio.sectors, owner);
+        if self.spec.discards && bio.op == Op::Write {
+            child.op = Op::Discard;
+        }
+        sim.bios[number].remaining = 1;
+        let child = sim.bios.add(child);
+        sim.submit(task, child);
+        Mapped::Taken
+    }
+
+    fn end_io(&mut self, sim: &mut Simulation, child: &Bio) {
+        let Owner::Target { number, .. } = child.owner else { unreachable!() };
+        assert!(sim.count_part(number, child));
+        if child.end() > self.spec.fails_from {
+            self.failed += 1;
+            return sim.fail_bio(number);
+        }
+        sim.complete(number);
+    }
+}
+
+impl Reported for FaultyTarget {
+    type Report = u64;
+
+    fn report(&self) -> u64 {
+        self.failed
+    }
+}
+
+impl TargetSpec for Faulty {
+    type Target = FaultyTarget;
+
+    fn children(&self) -> Vec<Option<&Node>> {
+        vec![Some(&self.origin)]
+    }
+
+    fn build(&self, id: u16, children: &[Option<Child>], _: &Environment) -> Result<FaultyTarget, String> {
+        let origin = children[0].ok_or("nothing is faulty")?;
+        Ok(FaultyTarget { id, origin, spec: self.clone(), failed: 0 })
+    }
+}
+
+/// An array whose member 1 fails beyond the first 4 KiB.
+fn with_faulty_member(mut md: Md) -> Md {
+    let origin = Box::new(md.members[1].node.take().unwrap());
+    md.members[1].node = Some(Node::Faulty(Faulty { origin, fails_from: 8, discards: false }));
+    md
+}
+
+#[test]
+fn errors_go_up_through_arrays() {
+    for level in [Level::Linear, Level::Raid0, Level::Raid1, Level::Raid10] {
+        let error = crate::run(&cell(with_faulty_member(md(level, 2)), &iops(0.0), &[job(MEMBER, 500)]));
+        match (level, error) {
+            // The first member is never left.
+            (Level::Linear, Ok(outcome)) => assert_eq!(outcome.write.total_ios, 500),
+            (_, Err(SimError::Io { op: Op::Write, sectors: 8, .. })) => {}
+            (_, other) => panic!("{level:?}: {other:?}"),
+        }
+    }
+    // Where the fault lies is served.
+    let kept = cell(with_faulty_member(md(Level::Raid1, 2)), &iops(0.0), &[job(4096, 500)]);
+    assert_eq!(play(&kept).write.total_ios, 500);
+}
+
+#[test]
+fn discards_go_down_to_disks_but_not_through_parity() {
+    let trimmed = |md: Md| {
+        let mut cell = cell(md, &iops(0.0), &[job(MEMBER, 500)]);
+        let origin = Box::new(std::mem::replace(&mut cell.stack, Node::Device(0)));
+        cell.stack = Node::Faulty(Faulty { origin, fails_from: u64::MAX, discards: true });
+        cell
+    };
+    let syncing = Md { sync: SyncAction::Resync, ..md(Level::Raid1, 2) };
+    let bitmap = Md { bitmap: true, ..md(Level::Raid10, 4) };
+    for md in [md(Level::Raid0, 3), md(Level::Raid1, 3), syncing, bitmap] {
+        let level = md.level;
+        let synced = md.sync == SyncAction::Resync;
+        let outcome = play(&trimmed(md));
+        assert_eq!(outcome.write.total_ios, 500);
+        assert!(synced || outcome.devices.iter().all(|disk| disk.ios == [0, 0]), "{level:?}");
+    }
+    assert!(matches!(crate::run(&trimmed(md(Level::Raid5, 3))), Err(SimError::Io { .. })));
+}
