@@ -45,7 +45,12 @@ class Diagnostic:
         """Its place among severities: 0 is the worst."""
         return SEVERITIES.index(self.severity)
 
+    @property
+    def sentence(self) -> str:
+        """The message with its remedy, in one line."""
+        return "; ".join([self.message, *self.remedy])
+
     def __str__(self) -> str:
-        """Returns it in one line: subject, message, remedy."""
+        """Returns the sentence behind its subject."""
         about = " ".join(filter(None, (self.subject, self.member)))
-        return "; ".join([f"{about}: {self.message}" if about else self.message, *self.remedy])
+        return f"{about}: {self.sentence}" if about else self.sentence

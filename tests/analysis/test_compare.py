@@ -76,7 +76,7 @@ def test_a_label_that_one_side_has_alone_makes_several_sides_of_it() -> None:
     found = sides([("sim", simulated), ("host", measured)])
     assert [side.name for side in found] == ["sim kernel=4.19", "sim kernel=5.3", "host"]
     compared = compare(found, ["iops"], no_points)
-    assert compared.notes[-1] == "these are runs of host and sim"
+    assert str(compared.notes[-1]) == "these are runs of host and sim"
     assert [row.verdicts for row in compared.rows] == [["unknown", "unknown"]]
 
 
@@ -84,7 +84,7 @@ def test_a_cell_that_one_side_lacks() -> None:
     one = [*three(100, stack="raid1"), *three(100, stack="near")]
     found = compare([Side("a", one), Side("b", three(100, stack="near"))], ["iops"], no_points)
     assert found.rows[0].values[1] is None
-    assert "1 of the figures are missing on one side" in found.notes
+    assert "1 of the figures are missing on one side" in map(str, found.notes)
     assert found.as_dict()["rows"][0]["values"][1] is None
 
 
@@ -192,7 +192,9 @@ def test_a_cell_that_vanished_among_others_is_no_success() -> None:
     judged = fail_if.judged(found, condition, sure=False)
     assert judged.failed == []
     assert judged.unjudged(allow_missing=False) == ["iops: stack=x workload=wr: not measured on c2"]
-    assert "of what was put together, 1 of the first side's cells are not on another" in found.notes
+    assert "of what was put together, 1 of the first side's cells are not on another" in map(
+        str, found.notes
+    )
     # One of each is no loss: it was named so.
     other = [Side("c1", two), Side("c2", three(90, stack="x", workload="wr"))]
     found = compare(other, ["iops"], no_points, by=["stack"])
@@ -242,7 +244,7 @@ def test_two_single_runs_are_neither_better_nor_worse() -> None:
     sides_ = [Side("a", outcomes[:1]), Side("b", outcomes[1:])]
     found = compare(sides_, ["iops"], points)
     assert [row.verdicts for row in found.rows] == [["differ"]]
-    assert found.notes[0].startswith("some cells were run once")
+    assert str(found.notes[0]).startswith("some cells were run once")
     both = [Side("a", three(90.0)), Side("b", outcomes[1:])]
     assert [row.verdicts for row in compare(both, ["iops"], points).rows] == [["worse"]]
 
@@ -256,7 +258,9 @@ def test_what_each_side_has_one_of_is_no_other_name_for_it() -> None:
         ["rd", "wr"],
     )
     assert all(row.differences == [None] for row in apart.rows)
-    assert "they are told apart by workload: --by, or the label behind the colon" in apart.notes[0]
+    assert "they are told apart by workload: --by, or the label behind the colon" in str(
+        apart.notes[0]
+    )
     meant = compare(found, ["iops"], no_points, chosen={"workload"})
     assert [row.verdicts for row in meant.rows] == [["worse"]]
     assert [row.verdicts for row in compare(found, ["iops"], no_points, by=["bs"]).rows] == [
@@ -271,14 +275,16 @@ def test_cells_that_were_asked_for_other_things_are_noted() -> None:
         return [replace(one, cell=cell, **rest) for one in three(100)]
 
     found = [Side("a", asked("4k", 10)), Side("b", asked("64k", 60))]
-    assert compare(found, ["iops"], no_points).notes == [
+    assert [str(one) for one in compare(found, ["iops"], no_points).notes] == [
         "the cells are not the same: runtime: 10 s against 1m 00s",
         "the cells are not the same: bs: 4k against 64k",
     ]
     assert len(compare(found, ["iops"], no_points, chosen={"bs"}).notes) == 1
     assert len(compare(found, ["iops"], no_points, chosen={"workload"}).notes) == 1
     other = [Side("a", asked("4k", 10)), Side("b", asked("64k", 60, runner="sim"))]
-    assert compare(other, ["iops"], no_points).notes == ["these are runs of host and sim"]
+    assert [str(one) for one in compare(other, ["iops"], no_points).notes] == [
+        "these are runs of host and sim"
+    ]
 
 
 def test_runs_that_were_forced_are_noted() -> None:
@@ -289,7 +295,7 @@ def test_runs_that_were_forced_are_noted() -> None:
     new = [doubtful(one, forced=["device-busy"]) for one in three(100)[:2]]
     new += [doubtful(run(100), warnings=["hot"])]
     found = compare([Side("a", three(100)), Side("X", new)], ["iops"], no_points)
-    assert found.notes == [
+    assert [str(one) for one in found.notes] == [
         "2 runs of X were forced: device-busy; 1 run of X with warnings (blklab runs show)"
     ]
 

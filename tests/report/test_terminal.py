@@ -4,7 +4,7 @@ import re
 import pytest
 from rich.console import Console
 
-from blklab.report import bars, histogram, terminal
+from blklab.report import histogram, terminal
 from blklab.report.tables.base import BAR, Column, Table
 from blklab.report.view import View
 
@@ -69,7 +69,7 @@ def test_columns_are_left_out_in_the_order_of_the_table() -> None:
 def test_histograms(pgbench: View) -> None:
     console = Console(file=io.StringIO(), width=80, markup=False, emoji=False, highlight=False)
     found = [(pgbench.focus, build(pgbench.focus)) for build in histogram.KINDS.values()]
-    bars.draw(console, found)
+    histogram.show(console, found)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert max(map(len, text.splitlines())) <= 80

@@ -72,12 +72,12 @@ def test_empty_columns_go() -> None:
     assert table.rows == [["x", "1"], ["y", "0"]]
 
 
-def test_doubts_and_remarks(pgbench: View) -> None:
-    assert trace.troubles(pgbench) == []
-    assert "dm-0: 1 I/O under way when the trace ended" in trace.remarks(pgbench)
+def test_doubts_and_notes(pgbench: View) -> None:
+    assert all(one.severity == "note" for one in trace.diagnose(pgbench))
+    assert "dm-0: 1 I/O under way when the trace ended" in map(str, trace.diagnose(pgbench))
     found = {**pgbench.trace, "dropped": 7, "sequence_gaps": 1, "out_of_order": 2}
     found["warnings"] = [{"path": "x\x1b", "message": "cut off"}]
-    said = " ".join(trace.troubles(View({**pgbench.profile, "trace": found})))
+    said = " ".join(map(str, trace.diagnose(View({**pgbench.profile, "trace": found}))))
     assert "x\\x1b: cut off" in said
     assert "dropped 7 events" in said
     assert "1 event missing by sequence number" in said

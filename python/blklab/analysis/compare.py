@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
-from blklab.analysis import remarks
 from blklab.analysis.comparison import Comparison, Row, Side, Value
+from blklab.analysis.comparison_notes import notes
 from blklab.analysis.metrics import METRICS, Metric
 from blklab.analysis.resampling import Difference, Sample, difference, holm, interval
 from blklab.analysis.samples import Points, remembered, samples
@@ -99,7 +99,7 @@ def compare(
         raise UsageError(f"nothing can be compared: no run has {' or '.join(metrics)}")
     judged = _judged(rows, confidence)
     pairs = [[_cell(side, labels, key) for side in usable] for key in keys]
-    noted = remarks.notes(usable, judged, pairs, chosen)
+    noted = list(notes(usable, judged, pairs, chosen))
     return Comparison([side.name for side in usable], labels, judged, noted)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blklab.analysis.resampling import Difference
+from blklab.diagnostic import Diagnostic
 from blklab.store.query import Run
 
 
@@ -58,7 +59,7 @@ class Comparison:
     """The labels that tell the rows apart."""
 
     rows: Sequence[Row]
-    notes: Sequence[str]
+    notes: Sequence[Diagnostic]
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the comparison for `--json`."""
@@ -75,5 +76,5 @@ class Comparison:
                 }
                 for row in self.rows
             ],
-            "notes": list(self.notes),
+            "notes": [str(note) for note in self.notes],
         }

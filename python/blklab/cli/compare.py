@@ -85,6 +85,7 @@ def compare(
     from blklab.analysis import fail_if
     from blklab.errors import BlklabError, UsageError
     from blklab.report import comparison as report
+    from blklab.report import diagnostics
     from blklab.store import query
     from blklab.store.campaigns import Store
 
@@ -112,7 +113,9 @@ def compare(
     unjudged = list(
         dict.fromkeys(line for one in judged for line in one.unjudged(allow_missing=allow_missing))
     )
-    emit({**found.as_dict(), "failed": failed, "unjudged": unjudged}, as_json, draw)
+    noted = [diagnostics.as_dict(one) for one in found.notes]
+    document = {**found.as_dict(), "diagnostics": noted, "failed": failed, "unjudged": unjudged}
+    emit(document, as_json, draw)
     if failed:  # whatever is with the others: this is known
         raise BlklabError(_first(failed))
     if unjudged:

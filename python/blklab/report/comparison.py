@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from blklab.analysis.metrics import METRICS
-from blklab.report import terminal, words
+from blklab.report import diagnostics, terminal, words
 from blklab.report.tables.base import Column, Table, text
 from blklab.text import printable
 
@@ -28,8 +28,7 @@ def show(console: "Console", comparison: "Comparison") -> None:
     """Prints a comparison."""
     for table in tables(comparison):
         terminal.draw(console, table)
-    for note in comparison.notes:
-        console.print(f"note: {printable(note)}")
+    diagnostics.show(console, comparison.notes, "Notes")
 
 
 def tables(comparison: "Comparison") -> list[Table]:

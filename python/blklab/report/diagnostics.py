@@ -20,12 +20,15 @@ TITLES: Final = {
     "cpus": "CPUs",
     "impossible-rate": "A cache, or no such disk",
     "page-cache": "The page cache answered",
+    "small-data": "Data set too small",
 }
 """Codes that read badly as a title."""
 
 
-def show(console: "Console", found: Sequence[Diagnostic], title: str) -> None:
-    """Prints diagnostics under a title; nothing if there are none."""
+def show(
+    console: "Console", found: Sequence[Diagnostic], title: str, *, most: int | None = None
+) -> None:
+    """Prints diagnostics under a title, the first `most` of them; nothing if there are none."""
     from rich.table import Table as Grid
     from rich.text import Text
 
@@ -33,7 +36,7 @@ def show(console: "Console", found: Sequence[Diagnostic], title: str) -> None:
         return
     console.print()
     console.print(Text(title, style="bold"))
-    for one in found:
+    for one in found[:most]:
         where = " ".join(part for part in (printable(one.subject), printable(one.member)) if part)
         line = Text.assemble(
             (f"{where}: " if where else "", "bold"),
@@ -52,6 +55,8 @@ def show(console: "Console", found: Sequence[Diagnostic], title: str) -> None:
             # They are to be copied: none of them is broken.
             line = Text(f"{'':12}{printable(remedy)}", style="green")
             console.print(line, soft_wrap=True)
+    if most is not None and len(found) > most:
+        console.print(Text(f"and {len(found) - most} more", style="dim"))
 
 
 def located(one: Diagnostic) -> list[str]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from blklab.report import shell, words
+from blklab.report import diagnostics, shell, words
 from blklab.report.charts import groups, latency, over_time, pattern, sizes
 from blklab.report.charts.base import Chart
 from blklab.report.diagram import Diagram, diagram
@@ -33,16 +33,16 @@ def charts(view: View) -> list[Chart]:
 
 def render(view: View, *, title: str | None = None, command: str = "") -> str:
     """Returns the page; `command` is how it was made. Raises BlklabError if there is no I/O."""
-    device = view.focus
+    device, found = view.focus, trace.diagnose(view)
     context: dict[str, Any] = {
         "title": title or f"The workload of {device.label}",
         "device": device,
         "facts": _facts(view),
         "sentences": sentences(device),
         "tiles": _tiles(device),
-        "troubles": trace.troubles(view),
+        "doubts": diagnostics.sentences([one for one in found if one.severity != "note"]),
         "precision": _precision(device),
-        "remarks": trace.remarks(view),
+        "notes": diagnostics.sentences([one for one in found if one.severity == "note"]),
         "stack": _stack(view),
         "overview": device_tables.overview(view),
         "others": _others(view),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from blklab.md.model import PARITIES
 from blklab.md.repair import steps
 from blklab.md.repair.plan import Plan
+from blklab.report import diagnostics
 from blklab.report.tables.base import Table, figures, text
 from blklab.report.terminal import draw
 from blklab.text import printable
@@ -51,8 +52,7 @@ def show(console: "Console", plan: Plan, recipes: list[str]) -> None:
         console.print(Text(f"{name}: no member has a bad-block list: there is nothing to be done"))
     if plan.steps:
         _steps(console, plan)
-    for reason in plan.refused:
-        console.print(Text(f"{name}: not touched: {printable(reason)}", style="bold red"))
+    diagnostics.show(console, plan.refused, f"{name}: not touched")
     for words in recipes:
         console.print()
         recipe(console, words)
@@ -91,6 +91,7 @@ def _steps(console: "Console", plan: Plan) -> None:
     console.print()
     for line in _told(plan):
         console.print(Text(f"• {line}", overflow="fold"))
+    diagnostics.show(console, plan.warnings, "Beware")
 
 
 def _told(plan: Plan) -> list[str]:
@@ -113,7 +114,7 @@ def _told(plan: Plan) -> list[str]:
             "Writes wait while a member is out, seconds a member, and reads go on: a power failure"
             " then leaves an array that starts."
         )
-    return lines + [f"Beware: {printable(warning)}" for warning in plan.warnings]
+    return lines
 
 
 def as_dict(plan: Plan, outcome: steps.Step | None = None) -> dict[str, Any]:
@@ -121,5 +122,6 @@ def as_dict(plan: Plan, outcome: steps.Step | None = None) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         **plan.as_dict(),
+        "diagnostics": [diagnostics.as_dict(one) for one in (*plan.refused, *plan.warnings)],
         "outcome": None if outcome is None else sentence(outcome),
     }

@@ -1,9 +1,9 @@
 """Sentences and tables in the terminal."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal
 
-from blklab.report import words
+from blklab.report import diagnostics, words
 from blklab.report.sentences import sentences
 from blklab.report.tables import devices, life, load, pattern, trace
 from blklab.report.tables.base import Column, Table, only
@@ -55,8 +55,7 @@ def stat(console: "Console", view: View, *, all_devices: bool) -> None:
         for build in DETAILS:
             draw(console, build(device))
         draw_events(console, device)
-    _list(console, "Doubts", trace.troubles(view), "bold yellow")
-    _list(console, "Remarks", trace.remarks(view), "bold")
+    diagnostics.show(console, trace.diagnose(view), "Doubts and notes", most=40)
     if len(shown) < sum(device.active for device in view.devices):
         rest = words.listing(
             [f"--device {d.label}" for d in view.devices if d.active and d not in shown][:2]
@@ -205,29 +204,6 @@ def draw_events(console: "Console", device: Device) -> None:
         console.print()
         line = Text.assemble(("Events  ", "bold"), "  ".join(counts), overflow="fold")
         console.print(line)
-
-
-def _list(console: "Console", title: str, lines: list[str], style: str) -> None:
-    found = list(_lines(lines))
-    if not found:
-        return
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    console.print()
-    console.print(Text(title, style=style))
-    grid = Grid.grid(padding=(0, 1, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for line in found:
-        grid.add_row("•", Text(line))
-    console.print(grid)
-
-
-def _lines(found: list[str], most: int = 20) -> Iterator[str]:
-    yield from found[:most]
-    if len(found) > most:
-        yield f"and {len(found) - most} more (--json has them all)"
 
 
 def _note(console: "Console", note: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from blklab.cli import signals
+from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
 from blklab.md import unfinished
 from blklab.md.model import Software
@@ -55,8 +56,9 @@ class Model(MachineOps):
     def observe(self, task: Task) -> State:
         return self.state
 
-    def refused(self, task: Task) -> Iterator[str]:
-        yield from self.refuses
+    def refused(self, task: Task) -> Iterator[Diagnostic]:
+        for reason in self.refuses:
+            yield Diagnostic("refused", "critical", "", reason)
 
     def with_lists(self, task: Task) -> list[str]:
         return self.lists

@@ -19,7 +19,7 @@ def _root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reasons(machine: Arrays, known: Software = SOUND) -> list[str]:
     array = inventory.array(machine.roots.sys / "block/md0", machine.roots)
-    return list(refusals(array, known, machine.roots))
+    return [one.sentence for one in refusals(array, known, machine.roots)]
 
 
 def member(machine: Arrays, name: str, **files: str) -> None:

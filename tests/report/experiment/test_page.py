@@ -55,9 +55,9 @@ def test_prediction_and_measurement_stand_side_by_side(reported: Reported) -> No
     assert "9 cells were both predicted and measured" in said["Prediction"]
     assert "off by 8 % in the median, and by +100.0 % at the worst" in said["Prediction"]
     assert "the fastest was predicted in 2 of 3 comparisons" in said["Prediction"]
-    (prediction,) = [one for one in report.notices if one.topic == "Prediction"]
-    assert "1 are off by more than 10 %" in prediction.text
-    assert prediction.grave
+    (prediction,) = [one for one in report.diagnostics if one.code == "prediction"]
+    assert "1 are off by more than 10 %" in prediction.message
+    assert prediction.severity == "warning"
     assert report.doubts == ["Prediction (27 runs)"]
 
 
@@ -315,7 +315,7 @@ def test_imported_runs_say_less(store: Store, reported: Reported) -> None:
     made.add(store, labels(), imported, runner="fio", environment={}, raw="")
     report = reported("1")
     assert "imported" in report.facts
-    assert report.notices == []
+    assert report.diagnostics == []
     assert {"result", "cells", "latency", "members"} <= {one.anchor for one in report.sections}
     for chart in report.charts:
         altair.Chart.from_dict(export.standalone(chart), validate=True)

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
 from blklab.runners.host import conditions
-from blklab.runners.host.conditions import Finding, check, collapse, layers_of
+from blklab.runners.host.conditions import check, collapse, layers_of
 from blklab.store.series import Point
 from blklab.system.layers import layers
 from tests.system.machine import Machine
@@ -54,9 +55,9 @@ def look(
     *cells: Any,
     sleep: Callable[[float], object] = lambda _seconds: None,
     **target: Any,
-) -> list[Finding]:
+) -> list[Diagnostic]:
     found = check({**TARGET, **target}, cells or [cell()], machine.roots, sleep)
-    assert {finding.name for finding in found} <= set(conditions.NAMES)
+    assert {finding.code for finding in found} <= set(conditions.NAMES)
     return found
 
 
@@ -70,10 +71,10 @@ def test_arrays_that_sync_or_lack_a_member(mirror: Machine) -> None:
         {"sync_action": "recover", "sync_completed": "1000 / 4000", "degraded": "1"},
     )
     syncing, degraded = look(mirror)
-    assert (syncing.name, syncing.refuse) == ("array-syncing", True)
-    assert "md0: found sync_action recover (25.0%), expected idle" in syncing.message
-    assert (degraded.name, degraded.refuse) == ("array-degraded", True)
-    assert "found 1 of its members missing" in degraded.message
+    assert (syncing.code, syncing.severity) == ("array-syncing", "critical")
+    assert "md0: found sync_action recover (25.0%), expected idle" in str(syncing)
+    assert (degraded.code, degraded.severity) == ("array-degraded", "critical")
+    assert "found 1 of its members missing" in str(degraded)
 
 
 @pytest.mark.parametrize(
@@ -83,28 +84,30 @@ def test_arrays_that_sync_or_lack_a_member(mirror: Machine) -> None:
 def test_others_io(mirror: Machine, ios: int, busy: int, found: bool) -> None:
     # Two seconds: 20 I/Os a second are 40, and 5 % are 100 ms.
     monkeyed = look(mirror, sleep=lambda _seconds: stats(mirror, ios, busy))
-    assert [finding.name for finding in monkeyed] == ["device-busy"] * found
-    assert all("sda: found" in finding.message and finding.refuse for finding in monkeyed)
+    assert [finding.code for finding in monkeyed] == ["device-busy"] * found
+    assert all(
+        "sda: found" in str(finding) and finding.severity == "critical" for finding in monkeyed
+    )
 
 
 def test_the_page_cache(mirror: Machine) -> None:
     [finding] = look(mirror, cell(8 * GIB, direct="0"))
-    assert (finding.name, finding.refuse) == ("page-cache", True)
-    assert "found 8.0 GiB of data, expected more than the 16.0 GiB" in finding.message
+    assert (finding.code, finding.severity) == ("page-cache", "critical")
+    assert "found 8.0 GiB of data, expected more than the 16.0 GiB" in str(finding)
     assert look(mirror, cell(64 * GIB, direct="0")) == []
     assert look(mirror, cell(None, direct="0")) == []
     small = {**cell(None), "file_bytes": GIB}
     del small["jobs"][0]["options"]["direct"]
-    assert [found.name for found in look(mirror, cell(), small, small)] == ["page-cache"]
+    assert [found.code for found in look(mirror, cell(), small, small)] == ["page-cache"]
     # All of a device of 1 GiB.
-    assert [f.name for f in look(mirror, cell(None, direct="0"), device="x")] == ["page-cache"]
+    assert [f.code for f in look(mirror, cell(None, direct="0"), device="x")] == ["page-cache"]
     assert look(mirror, {"jobs": [], "command": {"argv": ["true"]}}) == []
 
 
 def test_data_that_fits_into_caches(mirror: Machine) -> None:
     [finding] = look(mirror, cell(3 * GIB), cache_bytes=2 * GIB)
-    assert (finding.name, finding.refuse) == ("small-data", True)
-    assert "found 3.0 GiB of data" in finding.message
+    assert (finding.code, finding.severity) == ("small-data", "critical")
+    assert "found 3.0 GiB of data" in str(finding)
     assert look(mirror, cell(4 * GIB), cache_bytes=2 * GIB) == []
 
 
@@ -113,7 +116,7 @@ def test_caches_that_sysfs_shows(mirror: Machine, monkeypatch: pytest.MonkeyPatc
     mirror.device("dm-0", "253:0", dm__name="vg-lv", slaves="dm-1 sda")
     monkeypatch.setattr(conditions, "layers_of", lambda _target, roots: layers(["253:0"], roots))
     [finding] = look(mirror, cell(GIB))
-    assert "(vg-pool_cdata 1.0 GiB)" in finding.message
+    assert "(vg-pool_cdata 1.0 GiB)" in str(finding)
     backing = mirror.roots.sys / "devices/block/sda/bcache"
     cache_set = mirror.roots.sys / "fs/bcache/uuid"
     cache_set.mkdir(parents=True)
@@ -124,7 +127,7 @@ def test_caches_that_sysfs_shows(mirror: Machine, monkeypatch: pytest.MonkeyPatc
     (mirror.device("bcache0", "251:0") / "bcache").symlink_to(backing)
     monkeypatch.setattr(conditions, "layers_of", lambda _target, roots: layers(["251:0"], roots))
     [finding] = look(mirror, cell(GIB))
-    assert "(sdb 1.0 GiB)" in finding.message
+    assert "(sdb 1.0 GiB)" in str(finding)
 
 
 def test_governors_and_memory_are_warnings(mirror: Machine) -> None:
@@ -135,10 +138,10 @@ def test_governors_and_memory_are_warnings(mirror: Machine) -> None:
         )
     mirror.proc("meminfo", "MemTotal: 16777216 kB\nMemAvailable: 100000 kB")
     governor, memory = look(mirror)
-    assert (governor.name, governor.refuse) == ("powersave", False)
-    assert "2 CPUs: found governor powersave (acpi-cpufreq)" in governor.message
-    assert "lowest clock" in governor.message
-    assert (memory.name, memory.refuse) == ("low-memory", False)
+    assert (governor.code, governor.severity) == ("powersave", "warning")
+    assert "2 CPUs: found governor powersave (acpi-cpufreq)" in str(governor)
+    assert "lowest clock" in str(governor)
+    assert (memory.code, memory.severity) == ("low-memory", "warning")
 
 
 @pytest.mark.parametrize(
@@ -154,16 +157,18 @@ def test_governors_and_memory_are_warnings(mirror: Machine) -> None:
 def test_shingled_disks(mirror: Machine, files: dict[str, str], refuse: bool | None) -> None:
     mirror.write(mirror.roots.sys / "block/sda", files)
     found = look(mirror, cell(rw="randwrite"))
-    assert [finding.refuse for finding in found] == ([] if refuse is None else [refuse])
-    assert all(finding.name == "smr-cliff" for finding in found)
+    assert [finding.severity == "critical" for finding in found] == (
+        [] if refuse is None else [refuse]
+    )
+    assert all(finding.code == "smr-cliff" for finding in found)
     assert look(mirror, cell(rw="randread")) == []
 
 
 def test_devices_that_are_not_counted(mirror: Machine) -> None:
     mirror.write(mirror.roots.sys / "block/sdb", {"queue/iostats": "0"})
     [finding] = look(mirror)
-    assert (finding.name, finding.refuse) == ("iostats-off", False)
-    assert finding.message.startswith("sdb: found queue/iostats 0")
+    assert (finding.code, finding.severity) == ("iostats-off", "warning")
+    assert str(finding).startswith("sdb: found queue/iostats 0")
 
 
 def series(*rates: int) -> list[Point]:
@@ -176,8 +181,8 @@ def series(*rates: int) -> list[Point]:
 def test_a_collapse_is_seen_afterwards() -> None:
     found = collapse(series(*[100, 110] * 10, *[9, 8, 11, 10] * 5), "sda")
     assert found is not None
-    assert "fell from 105.0 to 9.5 MiB/s in interval 21 of 40" in found.message
-    assert not found.refuse
+    assert "fell from 105.0 to 9.5 MiB/s in interval 21 of 40" in str(found)
+    assert found.severity == "warning"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from blklab.errors import BlklabError
 from blklab.runners.lab import files, runner
 from blklab.runners.lab.agent import Agent, GuestGone
-from blklab.runners.lab.circumstances import circumstances
+from blklab.runners.lab.conditions import describe_guest
 from blklab.runners.lab.frames import encode, receive
 from blklab.runners.lab.machine.boot import Machine
 from blklab.runners.lab.rates import Rates
@@ -164,7 +164,7 @@ def test_whoever_asks_has_an_answer_or_an_error_of_ours(
             lambda: files.fetch(machine, ["/x"]),
             lambda: runner._tidy(machine),
             lambda: Machine._uptime(machine),
-            lambda: circumstances(machine, guest, cast(Any, {"devices": []}), wanted),
+            lambda: describe_guest(machine, guest, cast(Any, {"devices": []}), wanted),
         ]
         for caller in callers:
             with suppress(BlklabError):

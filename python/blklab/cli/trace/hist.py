@@ -63,9 +63,7 @@ def hist(
     ]
 
     def draw(console: "Console") -> None:
-        from blklab.report import bars
-
-        bars.draw(console, found)
+        histogram.show(console, found)
 
     document = [
         {

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from blklab.diagnostic import Diagnostic
 from blklab.md import inventory, unfinished
 from blklab.md.members import number
 from blklab.md.model import Software
@@ -31,7 +32,7 @@ class ArrayOps(Protocol):
     def observe(self, task: Task) -> State:
         """Looks at the array and at the disks of the task."""
 
-    def refused(self, task: Task) -> Iterator[str]:
+    def refused(self, task: Task) -> Iterator[Diagnostic]:
         """Yields why the array is not to be touched now."""
 
     def with_lists(self, task: Task) -> list[str]:
@@ -86,10 +87,9 @@ class MachineOps:
     def observe(self, task: Task) -> State:
         return state.observe(task, self.roots)
 
-    def refused(self, task: Task) -> Iterator[str]:
+    def refused(self, task: Task) -> Iterator[Diagnostic]:
         array = inventory.array(self.node(task), self.roots)
-        for reason in refusals(array, self.software(), self.roots):
-            yield f"{array.path}: {reason}"
+        return refusals(array, self.software(), self.roots)
 
     def with_lists(self, task: Task) -> list[str]:
         return state.with_lists(task.uuid, self.roots)

@@ -219,7 +219,7 @@ class Repair:
 
     def _take(self, device: str, path: str, words: list[str]) -> None:
         for reason in self._ops.refused(self.task):
-            raise Failed(reason)
+            raise Failed(str(reason))
         taken = replace(self.task, taken=device, returned=False)
         self._ops.write(taken)
         if self.task.level in PARITIES:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, UsageError
 from blklab.md import inventory, unfinished
 from blklab.md.audit import host
@@ -13,7 +14,7 @@ from blklab.md.members import number
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.repair import mdadm
 from blklab.md.repair.decide import after, decide, outlives
-from blklab.md.repair.refusals import refusals
+from blklab.md.repair.refusals import refusal, refusals
 from blklab.md.repair.state import Where, disk_id, observe, with_lists
 from blklab.md.repair.steps import Done, Step, Stop, command
 from blklab.md.repair.task import Seat, Task
@@ -43,12 +44,12 @@ class Plan:
 
     array: Array
     task: Task
-    refused: tuple[str, ...]
-    """Why nothing can be done now; each for a message."""
+    refused: tuple[Diagnostic, ...]
+    """Why nothing can be done now."""
     with_entries: tuple[ArrayMember, ...]
     """Members whose lists hold entries: they are explained and not forced."""
     steps: tuple[Planned, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
     adding_fails: bool = False
     """With this kernel and mdadm, of an array whose lists have entries."""
     whole_seconds: float | None = None
@@ -64,9 +65,9 @@ class Plan:
         return {
             "array": self.array.name,
             "uuid": self.array.uuid,
-            "refused": list(self.refused),
+            "refused": [one.sentence for one in self.refused],
             "members_with_entries": [one.name for one in self.with_entries],
-            "warnings": list(self.warnings),
+            "warnings": [one.sentence for one in self.warnings],
             "whole_seconds": self.whole_seconds,
             "steps": [
                 {
@@ -109,11 +110,15 @@ def plan(name: str, roots: Roots) -> Plan:
     steps: tuple[Planned, ...] = ()
     if not refused:
         steps, reason = _steps(task, roots)
-        refused = (reason,) if reason else ()
+        refused = (refusal(array, "no-step", reason),) if reason else ()
     if not refused and not steps and (having := with_lists(array.uuid, roots)):
         refused = (
-            f"{', '.join(having)} is no member in use and has a list, or cannot be read; a spare's"
-            " goes by --remove and --add, with `CREATE bbl=no` in mdadm.conf",
+            refusal(
+                array,
+                "other-lists",
+                f"{', '.join(having)} is no member in use and has a list, or cannot be read",
+                "a spare's goes by --remove and --add, with `CREATE bbl=no` in mdadm.conf",
+            ),
         )
     return Plan(
         array,
@@ -154,19 +159,29 @@ def _steps(task: Task, roots: Roots) -> tuple[tuple[Planned, ...], str]:
     raise AssertionError(steps[-1])
 
 
-def _warnings(array: Array, known: Software) -> Iterator[str]:
+def _warnings(array: Array, known: Software) -> Iterator[Diagnostic]:
+    for code, message in _risks(array, known):
+        yield Diagnostic(code, "warning", array.path, message)
+
+
+def _risks(array: Array, known: Software) -> Iterator[tuple[str, str]]:
     if not known.lists_off:
-        yield "mdadm.conf does not say `CREATE bbl=no`: the next --add makes a list again"
+        yield (
+            "config-bbl",
+            "mdadm.conf does not say `CREATE bbl=no`: the next --add makes a list again",
+        )
     if array.last_action != "check":
         yield (
+            "never-checked",
             "no check was seen since the array was assembled: while a member is out, a sector of"
-            f" the others that cannot be read is lost (first: mdadm --action=check {array.path})"
+            f" the others that cannot be read is lost (first: mdadm --action=check {array.path})",
         )
     if array.mismatches:
-        yield f"the last check found {array.mismatches:,} sectors that differ between members"
+        differ = f"{array.mismatches:,} sectors that differ between members"
+        yield "mismatches", f"the last check found {differ}"
     for member in array.members:
         if member.errors:
-            yield f"{member.name}: {member.errors:,} read errors were mended"
+            yield "read-errors", f"{member.name}: {member.errors:,} read errors were mended"
 
 
 def _whole_seconds(array: Array, roots: Roots) -> float | None:

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from blklab.analysis.noticed import Notice, noticed
-from blklab.report import markdown, runs, shell, words
+from blklab.analysis.diagnostics import diagnose
+from blklab.diagnostic import Diagnostic
+from blklab.report import diagnostics, markdown, runs, shell, words
 from blklab.report.charts.base import Chart
-from blklab.report.experiment import axes, bars, latency, members, over_time, setup, tables
+from blklab.report.experiment import axes, fastest, latency, members, over_time, setup, tables
 from blklab.report.experiment.sentences import sentences
 from blklab.report.experiment.view import View
 from blklab.report.shell import Fold, Section, Text
-from blklab.report.words import Sentence
 from blklab.runners.registry import did
 from blklab.text import printable
 
@@ -42,9 +42,9 @@ class Report:
         self.command = command
         titles = dict.fromkeys(printable(row.title or row.name) for row in view.campaigns)
         self.title = title or " and ".join(titles)
-        self.sentences: list[Sentence] = sentences(view)
+        self.sentences = sentences(view)
         every = {run.id: run for run in [*view.runs, *view.failed]}
-        self.notices: list[Notice] = noticed(list(every.values()), view.points)
+        self.diagnostics = diagnose(list(every.values()), view.points)
         experiments: dict[str, Any] = {}
         for row in view.campaigns:
             if row.experiment and row.experiment not in experiments.values():
@@ -52,13 +52,13 @@ class Report:
         self.sections = [
             section
             for section in (
-                Section("result", "Result", "Who is fastest", bars.charts(view)),
+                Section("result", "Result", "Who is fastest", fastest.charts(view)),
                 tables.section(view),
                 over_time.section(view),
                 latency.section(view),
                 members.section(view),
                 axes.section(view, x, metric),
-                _noticed(self.notices),
+                _diagnosed(self.diagnostics),
                 setup.section(view, experiments),
                 _raw(view, raw),
             )
@@ -90,11 +90,11 @@ class Report:
     @property
     def doubts(self) -> list[str]:
         """What casts doubt on the figures, to be read before them: topics and how many runs."""
-        grave: dict[str, set[int]] = {}
-        for one in self.notices:
-            if one.grave:
-                grave.setdefault(one.topic, set()).update(one.runs)
-        return [f"{topic} ({words.plural(len(of), 'run')})" for topic, of in grave.items()]
+        runs: dict[str, set[int]] = {}
+        for one in self.diagnostics:
+            if one.severity != "note":
+                runs.setdefault(diagnostics.title(one.code), set()).update(one.runs)
+        return [f"{title} ({words.plural(len(of), 'run')})" for title, of in runs.items()]
 
     def html(self) -> str:
         """Returns the page."""
@@ -126,13 +126,13 @@ class Report:
         return "\n".join(lines).rstrip() + "\n"
 
 
-def _noticed(notices: Sequence[Notice]) -> Section:
+def _diagnosed(found: Sequence[Diagnostic]) -> Section:
+    notes = [one for one in found if one.severity == "note"]
+    doubts = [one for one in found if one not in notes]
     items = [
-        shell.Points(
-            [Sentence(one.topic, one.text) for one in notices if one.grave is grave], title
-        )
-        for grave, title in ((True, "Casts doubt on the figures"), (False, "Good to know"))
-        if any(one.grave is grave for one in notices)
+        shell.Points(diagnostics.sentences(kind), title)
+        for kind, title in ((doubts, "Casts doubt on the figures"), (notes, "Good to know"))
+        if kind
     ]
     return Section("noticed", "Noticed", "What was noticed", items)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from blklab.analysis.noticed import cores
+from blklab.analysis.diagnostics import cores
 from blklab.outcome import Outcome, measured
 from blklab.report import words
 from blklab.report.experiment.view import Cell, View

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from blklab.diagnostic import Diagnostic
 from blklab.report import words
 from blklab.report.tables.base import Table, figures, pruned, text
 from blklab.report.view import OPS, Device, View
@@ -111,67 +112,77 @@ def _tally(tally: dict[str, Any]) -> Iterator[str]:
     yield words.count(tally["timer_unplugs"])
 
 
-def troubles(view: View) -> list[str]:
-    """Returns what makes the figures less than certain, in words."""
+def diagnose(view: View) -> list[Diagnostic]:
+    """Returns what makes the figures less than certain, and then what is worth knowing of them."""
     trace = view.trace
     found = [
-        f"{printable(warning['path'])}: {printable(warning['message'])}"
+        _doubt("reading", warning["message"], printable(warning["path"]))
         for warning in trace["warnings"]
     ]
     if trace["dropped"]:
         found.append(
-            f"the kernel dropped {words.plural(trace['dropped'], 'event')} while recording:"
-            " counts are too low (record with larger or more buffers: blktrace -b, -n)"
+            _doubt(
+                "dropped-events",
+                f"the kernel dropped {words.plural(trace['dropped'], 'event')} while recording:"
+                " counts are too low (record with larger or more buffers: blktrace -b, -n)",
+            )
         )
     if trace["sequence_gaps"]:
         found.append(
-            f"{words.plural(trace['sequence_gaps'], 'event')} missing by sequence number: counts"
-            " are too low, and some I/Os lack their beginning or end"
+            _doubt(
+                "missing-events",
+                f"{words.plural(trace['sequence_gaps'], 'event')} missing by sequence number:"
+                " counts are too low, and some I/Os lack their beginning or end",
+            )
         )
     if trace["out_of_order"]:
-        found.append(f"{words.plural(trace['out_of_order'], 'event')} out of order in time")
+        many = words.plural(trace["out_of_order"], "event")
+        found.append(_doubt("out-of-order", f"{many} out of order in time"))
     if left_out := view.profile["events_left_out"]:
-        found.append(f"{words.plural(left_out, 'event')} of devices beyond 1,024 left out")
-    for device in view.devices:
-        found += _doubts(device)
-    return found
+        many = words.plural(left_out, "event")
+        found.append(_doubt("too-many-devices", f"{many} of devices beyond 1,024 left out"))
+    found += [one for device in view.devices for one in _of_device(device)]
+    return sorted(found, key=lambda one: one.rank)
 
 
 SERIOUS: Final = 0.01
-"""Share of I/Os without an end from which that is a doubt and no mere remark."""
+"""Share of I/Os without an end from which that is a doubt and no mere note."""
 
 
-def _unended(device: Device) -> int:
-    return sum(device.life(op)["never_completed"] for op in OPS)
+def _doubt(code: str, message: str, subject: str = "") -> Diagnostic:
+    return Diagnostic(code, "warning", subject, message)
 
 
-def _doubts(device: Device) -> Iterator[str]:
-    unended = _unended(device)
+def _of_device(device: Device) -> Iterator[Diagnostic]:
+    unended = sum(device.life(op)["never_completed"] for op in OPS)
+    many = words.plural(unended, "I/O")
     if device.ios and unended / device.ios >= SERIOUS:
         share = words.share(unended / device.ios)
-        yield f"{device.label}: {words.plural(unended, 'I/O')} ({share}) were not seen to complete"
+        yield _doubt("never-completed", f"{many} ({share}) were not seen to complete", device.label)
     if number := device.data["unmatched_completions"]:
-        yield f"{device.label}: {words.plural(number, 'completion')} of I/Os never seen before"
+        unseen = f"{words.plural(number, 'completion')} of I/Os never seen before"
+        yield _doubt("never-queued", unseen, device.label)
     if number := device.data["given_up"]:
-        yield f"{device.label}: {words.plural(number, 'I/O')} given up, too many in flight at once"
-
-
-def remarks(view: View) -> list[str]:
-    """Returns what is worth knowing about the figures, and no reason to doubt them."""
-    return [remark for device in view.devices for remark in _remarks(device)]
-
-
-def _remarks(device: Device) -> Iterator[str]:
-    unended = _unended(device)
+        lost = f"{words.plural(number, 'I/O')} given up, too many in flight at once"
+        yield _doubt("given-up", lost, device.label)
     if device.ios and 0 < unended / device.ios < SERIOUS:
-        yield f"{device.label}: {words.plural(unended, 'I/O')} under way when the trace ended"
+        yield _note(device, "under-way", f"{many} under way when the trace ended")
     if alone := sum(device.life(op)["without_queue"] for op in OPS):
-        yield (
-            f"{device.label}: {words.plural(alone, 'request')} dispatched without a bio having been"
-            " queued (passthrough, flushes of the driver, or under way when the trace began)"
+        yield _note(
+            device,
+            "without-bio",
+            f"{words.plural(alone, 'request')} dispatched without a bio having been queued"
+            " (passthrough, flushes of the driver, or under way when the trace began)",
         )
     if number := device.data["hotness"]["truncated_ios"]:
-        yield f"{device.label}: of {words.plural(number, 'I/O')} only the first 64 MiB count as hot"
+        cut = f"of {words.plural(number, 'I/O')} only the first 64 MiB count as hot"
+        yield _note(device, "large-ios", cut)
     folded = sum(device.op(op)["sizes"]["folded_ios"] for op in ("read", "write", "discard"))
     if folded:
-        yield f"{device.label}: {words.plural(folded, 'I/O')} counted at a rounded size"
+        yield _note(
+            device, "many-sizes", f"{words.plural(folded, 'I/O')} counted at a rounded size"
+        )
+
+
+def _note(device: Device, code: str, message: str) -> Diagnostic:
+    return Diagnostic(code, "note", device.label, message)

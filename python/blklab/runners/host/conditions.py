@@ -8,10 +8,11 @@ import math
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
 from blklab.spec import fio_words
 from blklab.spec.documents import HostCell
@@ -55,18 +56,6 @@ MANAGED_BY_THE_DRIVE: Final = (
 """Models that shingle without telling the kernel."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """Something that would spoil the measurement, or may."""
-
-    name: str
-    """For --force."""
-    message: str
-    """What, where, found, expected, and what to do."""
-    refuse: bool
-    """Do not measure unless forced; otherwise a warning."""
-
-
 def layers_of(target: Mapping[str, Any], roots: Roots) -> list[Layer]:
     """Returns the devices of a cell's target, upper ones first. Raises UsageError for none such."""
     if "device" in target:
@@ -84,11 +73,11 @@ def check(
     roots: Roots,
     sleep: Callable[[float], object] = time.sleep,
     passed_by: Collection[str] = (),
-) -> list[Finding]:
+) -> list[Diagnostic]:
     """Returns what would spoil the measurement of `cells` (documents) on a target.
 
-    Watches the devices for SAMPLE seconds: nothing of ours may run meanwhile. What is `passed_by`
-    refuses nothing any more, and devices are not watched for nothing.
+    What is critical forbids to measure, unless it is `passed_by`. Watches the devices for SAMPLE
+    seconds, unless they may be busy: nothing of ours may run meanwhile.
     """
     beneath = layers_of(target, roots)
     found = [
@@ -101,10 +90,10 @@ def check(
         *_uncounted(beneath),
         *_memory(roots),
     ]
-    return [replace(one, refuse=False) if one.name in passed_by else one for one in found]
+    return [replace(one, severity="warning") if one.code in passed_by else one for one in found]
 
 
-def _arrays(beneath: Sequence[Layer]) -> Iterator[Finding]:
+def _arrays(beneath: Sequence[Layer]) -> Iterator[Diagnostic]:
     for layer in beneath:
         if layer.kind != "md" or layer.node is None:
             continue
@@ -112,19 +101,22 @@ def _arrays(beneath: Sequence[Layer]) -> Iterator[Finding]:
         action = text(md / "sync_action")
         if action not in {None, "idle", "none"}:
             done = _progress(text(md / "sync_completed"))
-            yield Finding(
+            yield Diagnostic(
                 "array-syncing",
-                f"{layer.name}: found sync_action {action}{done}, expected idle: its I/O would be"
-                f" measured too; wait for it (mdadm --wait /dev/{layer.name})",
-                True,
+                "critical",
+                layer.name,
+                f"found sync_action {action}{done}, expected idle: its I/O would be measured too",
+                (f"wait for it (mdadm --wait /dev/{layer.name})",),
             )
         degraded = text(md / "degraded")
         if degraded not in {None, "", "0"}:
-            yield Finding(
+            yield Diagnostic(
                 "array-degraded",
-                f"{layer.name}: found {degraded} of its members missing, expected none: it reads"
-                f" and writes otherwise than whole; see mdadm --detail /dev/{layer.name}",
-                True,
+                "critical",
+                layer.name,
+                f"found {degraded} of its members missing, expected none: it reads and writes"
+                " otherwise than whole",
+                (f"see mdadm --detail /dev/{layer.name}",),
             )
 
 
@@ -136,7 +128,7 @@ def _progress(completed: str | None) -> str:
 
 def _busy(
     beneath: Sequence[Layer], roots: Roots, sleep: Callable[[float], object]
-) -> Iterator[Finding]:
+) -> Iterator[Diagnostic]:
     """Reads /proc/diskstats twice. Only the lowest and the topmost: what is between follows."""
     watched = [layer.name for layer in beneath if layer.leaf or not layer.above]
     before = diskstats.read(roots)
@@ -152,11 +144,13 @@ def _busy(
         did = diskstats.difference(old, new, seconds, bits=diskstats.long_bits())
         rate, share = sum(did.ios) / seconds, did.busy_ns / 1e9 / seconds
         if rate > BUSY_IOS or share > BUSY_SHARE:
-            yield Finding(
+            yield Diagnostic(
                 "device-busy",
-                f"{name}: found {rate:.0f} I/Os a second by others, busy {share:.0%} of the time,"
-                f" expected at most {BUSY_IOS:.0f} and {BUSY_SHARE:.0%}; see iotop, or wait",
-                True,
+                "critical",
+                name,
+                f"found {rate:.0f} I/Os a second by others, busy {share:.0%} of the time, expected"
+                f" at most {BUSY_IOS:.0f} and {BUSY_SHARE:.0%}",
+                ("see iotop, or wait",),
             )
 
 
@@ -165,7 +159,7 @@ def _page_cache(
     cells: Sequence[HostCell],
     beneath: Sequence[Layer],
     roots: Roots,
-) -> Iterator[Finding]:
+) -> Iterator[Diagnostic]:
     ram = memory(roots).get("MemTotal")
     for cell in cells:
         buffered = [
@@ -173,12 +167,13 @@ def _page_cache(
         ]
         size = _data_bytes(target, cell, beneath)
         if buffered and ram is not None and size is not None and size <= ram:
-            yield Finding(
+            yield Diagnostic(
                 "page-cache",
-                f"{target['name']}: job {buffered[0]} is not direct: found {_gib(size)} of data,"
-                f" expected more than the {_gib(ram)} of memory: the page cache would be measured;"
-                " set direct = 1, or a larger size",
-                True,
+                "critical",
+                target["name"],
+                f"job {buffered[0]} is not direct: found {_gib(size)} of data, expected more than"
+                f" the {_gib(ram)} of memory: the page cache would be measured",
+                ("set direct = 1, or a larger size",),
             )
             return
 
@@ -200,7 +195,7 @@ def _data_bytes(target: Mapping[str, Any], cell: HostCell, beneath: Sequence[Lay
 
 def _small_data(
     target: Mapping[str, Any], cells: Sequence[HostCell], beneath: Sequence[Layer]
-) -> Iterator[Finding]:
+) -> Iterator[Diagnostic]:
     known = _caches(beneath)
     if stated := int(target.get("cache_bytes") or 0):
         known["cache_bytes of the target"] = stated
@@ -209,11 +204,13 @@ def _small_data(
         size = _data_bytes(target, cell, beneath)
         if total and size is not None and size < 2 * total:
             named = ", ".join(f"{name} {_gib(of)}" for name, of in known.items())
-            yield Finding(
+            yield Diagnostic(
                 "small-data",
-                f"{target['name']}: found {_gib(size)} of data, expected at least twice the caches"
-                f" ({named}): mostly these would be measured; set a larger size",
-                True,
+                "critical",
+                target["name"],
+                f"found {_gib(size)} of data, expected at least twice the caches ({named}): mostly"
+                " these would be measured",
+                ("set a larger size",),
             )
             return
 
@@ -244,23 +241,24 @@ def _size(node: Path) -> int:
     return int(text(node / "size") or 0) * 512
 
 
-def _powersave(roots: Roots) -> Iterator[Finding]:
+def _powersave(roots: Roots) -> Iterator[Diagnostic]:
     for which, cpus in governors(roots).items():
         driver, _, governor = which.partition(" ")
         # These two choose the clock themselves; their `powersave` is not the lowest one
         # (Documentation/admin-guide/pm/intel_pstate.rst, amd-pstate.rst).
         itself = driver in {"intel_pstate", "amd-pstate-epp"}
         if governor == "powersave":
-            yield Finding(
+            yield Diagnostic(
                 "powersave",
-                f"{len(cpus)} CPUs: found governor powersave ({driver}), expected performance:"
-                f" latencies {'vary' if itself else 'are those of the lowest clock'}; cpupower"
-                " frequency-set -g performance",
-                False,
+                "warning",
+                f"{len(cpus)} CPUs",
+                f"found governor powersave ({driver}), expected performance: latencies"
+                f" {'vary' if itself else 'are those of the lowest clock'}",
+                ("cpupower frequency-set -g performance",),
             )
 
 
-def _shingled(beneath: Sequence[Layer], cells: Sequence[HostCell]) -> Iterator[Finding]:
+def _shingled(beneath: Sequence[Layer], cells: Sequence[HostCell]) -> Iterator[Diagnostic]:
     """Disks that shingle: told by the kernel, or known by model. Others cannot be told beforehand.
 
     Their writes collapse when what they collect them in is full: `collapse` sees that afterwards.
@@ -272,44 +270,51 @@ def _shingled(beneath: Sequence[Layer], cells: Sequence[HostCell]) -> Iterator[F
         zoned = text(layer.node / "queue/zoned") or "none"
         model = text(layer.node / "device/model") or ""
         if zoned == "host-managed":
-            yield Finding(
+            yield Diagnostic(
                 "smr-cliff",
-                f"{layer.name}: found a host-managed zoned disk, expected a conventional one: it"
-                " takes writes in order only; fio needs zonemode=zbd for it",
-                True,
+                "critical",
+                layer.name,
+                "found a host-managed zoned disk, expected a conventional one: it takes writes in"
+                " order only",
+                ("fio needs zonemode=zbd for it",),
             )
         elif zoned == "host-aware" or any(
             re.search(pattern, model.strip()) for pattern in MANAGED_BY_THE_DRIVE
         ):
-            yield Finding(
+            yield Diagnostic(
                 "smr-cliff",
-                f"{layer.name}: found a shingled disk ({model.strip() or zoned}), expected a"
-                " conventional one: writes are fast until its cache is full, then many times"
-                " slower; write for much longer than that lasts",
-                False,
+                "warning",
+                layer.name,
+                f"found a shingled disk ({model.strip() or zoned}), expected a conventional one:"
+                " writes are fast until its cache is full, then many times slower",
+                ("write for much longer than that lasts",),
             )
 
 
-def _uncounted(beneath: Sequence[Layer]) -> Iterator[Finding]:
+def _uncounted(beneath: Sequence[Layer]) -> Iterator[Diagnostic]:
     for layer in beneath:
         if layer.disk is not None and text(layer.disk / "queue/iostats") == "0":
-            yield Finding(
+            yield Diagnostic(
                 "iostats-off",
-                f"{layer.name}: found queue/iostats 0, expected 1: its I/O is not counted, and will"
-                " be 0 in the result; set iostats = 1 in the settings",
-                False,
+                "warning",
+                layer.name,
+                "found queue/iostats 0, expected 1: its I/O is not counted, and will be 0 in the"
+                " result",
+                ("set iostats = 1 in the settings",),
             )
 
 
-def _memory(roots: Roots) -> Iterator[Finding]:
+def _memory(roots: Roots) -> Iterator[Diagnostic]:
     found = memory(roots)
     total, free = found.get("MemTotal", 0), found.get("MemAvailable")
     if total and free is not None and free < total / 20:
-        yield Finding(
+        yield Diagnostic(
             "low-memory",
-            f"memory: found {_gib(free)} available of {_gib(total)}, expected 5 % at least: the"
-            " machine would swap in the run; end what is not needed",
-            False,
+            "warning",
+            "memory",
+            f"found {_gib(free)} available of {_gib(total)}, expected 5 % at least: the machine"
+            " would swap in the run",
+            ("end what is not needed",),
         )
 
 
@@ -317,8 +322,8 @@ def _gib(size: int) -> str:
     return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.0f} MiB"
 
 
-def collapse(points: Sequence[Point], source: str) -> Finding | None:
-    """Returns a finding if a device's write rate fell for good to a fifth or less, as SMR's does.
+def collapse(points: Sequence[Point], source: str) -> Diagnostic | None:
+    """Returns a warning if a device's write rate fell for good to a fifth or less, as SMR's does.
 
     Between the parts before and after, each at least 5 intervals long, that explain the run best.
     Flash whose fast cells are full, a filled write cache and a slowing load do the same: it says
@@ -341,10 +346,12 @@ def collapse(points: Sequence[Point], source: str) -> Finding | None:
     # After it, no interval may be as it was: jobs that pause and go on are no cliff.
     if after > before / 5 or max(rates[where + 1 :]) > before / 2:
         return None
-    return Finding(
+    return Diagnostic(
         "smr-cliff",
-        f"{source}: writes fell from {before * 1e9 / 2**20:.1f} to {after * 1e9 / 2**20:.1f} MiB/s"
-        f" in interval {where + 1} of {len(rates)} and stayed there, expected a steady rate: a"
-        " cache (of a shingled disk, or flash) was full; measure what comes after, with a ramp",
-        False,
+        "warning",
+        source,
+        f"writes fell from {before * 1e9 / 2**20:.1f} to {after * 1e9 / 2**20:.1f} MiB/s in"
+        f" interval {where + 1} of {len(rates)} and stayed there, expected a steady rate: a cache"
+        " (of a shingled disk, or flash) was full",
+        ("measure what comes after, with a ramp",),
     )

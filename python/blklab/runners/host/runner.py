@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.fio import jobfile, layout
@@ -139,22 +140,20 @@ class Host(Runner):
         self, cell: Cell, documents: Sequence[HostCell], places: Places, journal: Journal
     ) -> Finished:
         findings = self._findings(cell)
-        refused = [one for one in findings if one.refuse]
+        refused = [one for one in findings if one.severity == "critical"]
         if refused:
-            names = " ".join(f"--force {name}" for name in dict.fromkeys(o.name for o in refused))
-            raise BlklabError(
-                f"{'; '.join(one.message for one in refused)} ({names} to measure all the same)"
-            )
+            names = " ".join(f"--force {name}" for name in dict.fromkeys(o.code for o in refused))
+            raise BlklabError(f"{'; '.join(map(str, refused))} ({names} to measure all the same)")
         return measured(
             as_host(cell.document),
             places.of(as_host(cell.document), documents),
             journal,
-            warnings=[one.message for one in findings],
+            warnings=[str(one) for one in findings],
             forced=sorted(self._force),
             progress=lambda live: self.progress(cell, live),
         )
 
-    def _findings(self, cell: Cell) -> list[conditions.Finding]:
+    def _findings(self, cell: Cell) -> list[Diagnostic]:
         """Returns what would spoil a cell; what an earlier one left to be written is waited for."""
         layout.sync()
         for _ in range(PATIENCE):
@@ -164,7 +163,7 @@ class Host(Runner):
                 self._roots,
                 passed_by=self._force,
             )
-            if {one.name for one in findings if one.refuse} != {"device-busy"}:
+            if {one.code for one in findings if one.severity == "critical"} != {"device-busy"}:
                 break
         return findings
 

@@ -107,4 +107,4 @@ def _ramp(outcome: Outcome) -> list[str]:
 
 def _cliffs(layers: Sequence[Layer], points: Sequence[Point]) -> list[str]:
     found = [conditions.collapse(points, layer.name) for layer in layers if layer.leaf]
-    return [one.message for one in found if one is not None]
+    return [str(one) for one in found if one is not None]

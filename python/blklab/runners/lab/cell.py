@@ -12,8 +12,7 @@ from blklab.outcome import in_lab
 from blklab.runners.fio import jobfile
 from blklab.runners.fio.cell import figures
 from blklab.runners.fio.process import PATIENCE, Live, Progress
-from blklab.runners.lab import files, load, watched
-from blklab.runners.lab.circumstances import circumstances, doubts
+from blklab.runners.lab import conditions, files, load, watched
 from blklab.runners.lab.during import During
 from blklab.runners.lab.machine.boot import Machine
 from blklab.runners.lab.machine.disks import Disk, Shape
@@ -175,9 +174,12 @@ def _load(
     outcome["cpu"] = seen.cpu
     outcome["targets"] = [report() for report in guest.reports]
     outcome["mdstat"] = guest.read("/proc/mdstat")
-    outcome["lab"] = {**circumstances(machine, guest, document, wanted), "waited": waited}
+    outcome["lab"] = {
+        **conditions.describe_guest(machine, guest, document, wanted),
+        "waited": waited,
+    }
     outcome["warnings"] = [
-        *doubts(document, wanted, seen.cpu),
+        *map(str, conditions.check(document, wanted, seen.cpu)),
         *outcome["warnings"],
         *seen.problems,
         *during.problems,

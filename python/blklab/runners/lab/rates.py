@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
 from blklab.runners.lab.machine.boot import NAMES
 from blklab.runners.sim.runner import outcomes
@@ -55,7 +56,7 @@ class Rates:
     limits: list[Limits]
     """Of each device, in the document's order."""
 
-    doubts: list[str]
+    doubts: list[Diagnostic]
     """What such limits cannot show."""
 
 
@@ -99,22 +100,26 @@ def turns(node: nodes.Node) -> bool:
     )
 
 
-def _doubts(document: LabCell) -> list[str]:
+def _doubts(document: LabCell) -> list[Diagnostic]:
     """Returns which models the jobs leave waiting: a limit has no latency, and they have."""
-    found: list[str] = []
     if len(document["devices"]) < 2:
-        return found  # alone it does what it does alone
-    for kind in dict.fromkeys(
+        return []  # alone it does what it does alone
+    kinds = dict.fromkeys(
         device["model"]["kind"]
         for device in document["devices"]
         if device["model"]["kind"] != "throttled" and not _saturated(document, device)
-    ):
-        found.append(
+    )
+    return [
+        Diagnostic(
+            "no-latency",
+            "warning",
+            "",
             f"the load leaves each {kind} waiting for its latency, and the lab's disks have rates"
-            " and no latency: stacks that spread I/O over several come out too fast; more iodepth"
-            " or numjobs, or --on sim, tells"
+            " and no latency: stacks that spread I/O over several come out too fast",
+            ("more iodepth or numjobs, or --on sim, tells",),
         )
-    return found
+        for kind in kinds
+    ]
 
 
 def _saturated(document: LabCell, device: Mapping[str, Any]) -> bool:

@@ -1,19 +1,19 @@
-"""What somebody who knows storage would ask back about a set of runs, each with its figures.
+"""What casts doubt on a set of runs, or helps to read them, each with its figures.
 
-Thresholds are where the detectors are: `suspicions` (single measurements), `oddities` (series and
-repeats), and here. Of the same remark about many runs one sentence is made.
+Thresholds are where the checks are: `sanity_checks` (single measurements), `anomalies` (series and
+repeats), and here. Of the same about many runs one diagnostic is made.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from blklab.analysis import compare, explain, oddities
+from blklab.analysis import anomalies, compare, explain
 from blklab.analysis.comparison import Comparison
 from blklab.analysis.metrics import METRICS, leaves, scale, watched
 from blklab.analysis.resampling import Difference
 from blklab.analysis.samples import Points, over_time
-from blklab.analysis.suspicions import suspicions
+from blklab.analysis.sanity_checks import check_run
+from blklab.diagnostic import Diagnostic
 from blklab.documents.outcome import DiskStats
 from blklab.errors import UsageError
 from blklab.outcome import Outcome, measured, predicted
@@ -37,31 +37,12 @@ SHOWN: Final = 3
 """Runs named in a sentence."""
 
 
-@dataclass(frozen=True)
-class Notice:
-    """One thing that was noticed."""
-
-    topic: str
-    text: str
-    runs: Sequence[int]
-    """The runs that it is about."""
-
-    grave: bool
-    """Whether it casts doubt on the figures; otherwise it helps to read them."""
+SAID: Final = frozenset({"warning", "forced"})
+"""What was said by a program: a diagnostic for each thing said."""
 
 
-@dataclass(frozen=True)
-class _Found:
-    topic: str
-    run: Run
-    text: str
-    grave: bool = True
-    weight: float = 0.0
-    """The heaviest are said in full."""
-
-
-def noticed(runs: Sequence[Run], points: Points) -> list[Notice]:
-    """Returns what is to be noticed about runs, the grave first.
+def diagnose(runs: Sequence[Run], points: Points) -> list[Diagnostic]:
+    """Returns what is to be said of runs, doubts (warnings) first.
 
     Runs of several campaigns may be among them; those that are not done are told if they failed.
     """
@@ -73,16 +54,22 @@ def noticed(runs: Sequence[Run], points: Points) -> list[Notice]:
         found += _course(run, points(run.id))
         found += _limits(run)
         if not predicts(run.runner):
-            found += [_Found(topic, run, text) for topic, text in suspicions(run)]
-    notices = [*_merged(found, names), *_repeats(done, names), *_campaigns(done)]
-    notices += [*_predictions(done, points), *_busy(done)]
-    return sorted(notices, key=lambda one: not one.grave)
+            found += check_run(run)
+    merged = [*_merged(found, names), *_repeats(done, names), *_campaigns(done)]
+    merged += [*_predictions(done, points), *_busy(done)]
+    return sorted(merged, key=lambda one: one.rank)
+
+
+def _doubt(code: str, message: str, *runs: Run, weight: float = 0.0) -> Diagnostic:
+    ids = tuple(dict.fromkeys(run.id for run in runs))
+    return Diagnostic(code, "warning", "", message, runs=ids, weight=weight)
 
 
 class _Names:
     """What runs are called: by the labels that tell them apart."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = {run.id: run for run in runs}
         labels = dict.fromkeys(label for run in runs for label in run.labels)
         self._told = [label for label in labels if len({run.labels.get(label) for run in runs}) > 1]
         self._several = len({run.campaign for run in runs}) > 1
@@ -100,118 +87,108 @@ class _Names:
         return f"{name}, run {run.id}" if name else f"run {run.id}"
 
 
-def _merged(found: Sequence[_Found], names: _Names) -> Iterator[Notice]:
-    """Makes one sentence of the same topic, with the heaviest in full."""
-    topics: dict[tuple[str, str], list[_Found]] = {}
+def _merged(found: Sequence[Diagnostic], names: _Names) -> Iterator[Diagnostic]:
+    """Makes one diagnostic of those with the same code, with the heaviest in full."""
+    codes: dict[tuple[str, str], list[Diagnostic]] = {}
     for one in found:
-        # What was said by a program is one remark for each thing said.
-        topics.setdefault((one.topic, one.text if one.topic in SAID else ""), []).append(one)
-    for (topic, said), members in topics.items():
+        codes.setdefault((one.code, one.message if one.code in SAID else ""), []).append(one)
+    for (code, said), members in codes.items():
         members.sort(key=lambda one: -one.weight)
-        ids = list(dict.fromkeys(one.run.id for one in members))
-        grave = any(one.grave for one in members)
+        ids = dict.fromkeys(number for one in members for number in one.runs)
+        runs = [names.runs[number] for number in ids]
         if said:
-            yield Notice(
-                topic, f"{said} ({_runs([one.run for one in members], names)}).", ids, grave
-            )
+            few = len(runs) <= SHOWN
+            where = "; ".join(map(names.of, runs)) if few else f"{len(runs)} runs"
+            yield _doubt(code, f"{said} ({where}).", *runs)
             continue
-        shown: dict[str, _Found] = {}
+        shown: dict[str, str] = {}
         for one in members:  # of repeats, the heaviest
-            shown.setdefault(names.of(one.run, repeat=False), one)
-        parts = [f"{names.of(one.run)}: {one.text}" for one in list(shown.values())[:SHOWN]]
-        rest = len(ids) - len(parts)
+            run = names.runs[one.runs[0]]
+            shown.setdefault(names.of(run, repeat=False), f"{names.of(run)}: {one.message}")
+        parts = list(shown.values())[:SHOWN]
+        rest = len(runs) - len(parts)
         more = f"; and the like in {rest} more runs" if rest > 1 else ""
         more = "; and the like in another run" if rest == 1 else more
-        yield Notice(topic, f"{'; '.join(parts)}{more}.", ids, grave)
+        yield _doubt(code, f"{'; '.join(parts)}{more}.", *runs)
 
 
-SAID: Final = frozenset({"Warning", "Forced", "Settings"})
-
-
-def _runs(runs: Sequence[Run], names: _Names) -> str:
-    different = list(dict.fromkeys(run.id for run in runs))
-    if len(different) > SHOWN:
-        return f"{len(different)} runs"
-    return "; ".join(names.of(run) for run in runs[:SHOWN])
-
-
-def _failed(runs: Sequence[Run]) -> Iterator[_Found]:
+def _failed(runs: Sequence[Run]) -> Iterator[Diagnostic]:
     for run in runs:
         if run.state == "failed":
-            yield _Found("Failed", run, run.message or "no reason was given")
+            yield _doubt("failed", run.message or "no reason was given", run)
 
 
-def _said(run: Run) -> Iterator[_Found]:
+def _said(run: Run) -> Iterator[Diagnostic]:
     outcome = measured(run.outcome or {})
     steady = outcome.get("steady")
     if steady and not steady.get("reached"):
         rounds = steady.get("rounds") or []
         last = ", ".join(f"{iops:,.0f}" for iops in rounds[-5:])
-        yield _Found(
-            "Not steady",
-            run,
+        yield _doubt(
+            "not-steady",
             f"no steady state in {len(rounds)} rounds (the last ones: {last} IOPS); it was measured"
             " all the same",
+            run,
         )
     for warning in outcome.get("warnings") or []:
         if not str(warning).startswith("no steady state"):
-            yield _Found("Warning", run, str(warning).rstrip("."))
+            yield _doubt("warning", str(warning).rstrip("."), run)
     if forced := outcome.get("forced"):
-        yield _Found("Forced", run, f"measured in spite of: {', '.join(map(str, forced))}")
+        yield _doubt("forced", f"measured in spite of: {', '.join(map(str, forced))}", run)
 
 
-def _course(run: Run, points: Sequence[Point]) -> Iterator[_Found]:
+def _course(run: Run, points: Sequence[Point]) -> Iterator[Diagnostic]:
     values = over_time("iops", points)
     mine = [point for point in points if point.source == JOBS and point.width_ns > 0]
     counts = [float(point.read_ios + point.write_ios) for point in mine][: len(values)]
-    change = oddities.drift(values)
+    change = anomalies.drift(values)
     if change is not None:
         third = len(values) // 3
         first, last = sum(values[:third]) / third, sum(values[-third:]) / third
-        yield _Found(
-            "Drift",
-            run,
+        yield _doubt(
+            "drift",
             f"from {first:,.0f} IOPS in the first third to {last:,.0f} in the last"
             f" ({_percent(change)})",
+            run,
             weight=abs(change),
         )
-    elif levels := oddities.levels(values, counts):
-        yield _Found(
-            "Two levels",
-            run,
+    elif levels := anomalies.levels(values, counts):
+        yield _doubt(
+            "two-levels",
             f"{levels.share_low * 100:.0f} % of the time about {levels.low:,.0f} IOPS and else"
             f" about {levels.high:,.0f}, nothing between: the mean is neither",
+            run,
             weight=levels.high / max(1.0, levels.low),
         )
-    if stalls := oddities.stalls(values, counts):
+    if stalls := anomalies.stalls(values, counts):
         worst = stalls[0]
         second = mine[worst.at].time_ns / 1e9
         more = f"; {len(stalls)} such intervals" if len(stalls) > 1 else ""
-        yield _Found(
-            "Outliers",
-            run,
+        yield _doubt(
+            "outliers",
             f"{worst.value:,.0f} IOPS {second:.4g} s after its start, where {worst.median:,.0f} are"
             f" usual{more}",
+            run,
             weight=abs(worst.value / worst.median - 1) if worst.median else 0.0,
         )
 
 
-def _limits(run: Run) -> Iterator[_Found]:
+def _limits(run: Run) -> Iterator[Diagnostic]:
     if (cores := cores_per_job(run)) is not None and cores >= PROCESSOR:
-        yield _Found(
-            "Processor",
-            run,
+        yield _doubt(
+            "processor",
             f"each job keeps its CPU busy for {min(1.0, cores) * 100:.0f} % of the time: the CPU is"
             " measured, not the device",
+            run,
             weight=cores,
         )
     cpu = measured(run.outcome or {}).get("cpu") or {}
     if cpu and cpu.get("idle", 1) + cpu.get("iowait", 0) < MACHINE:
         left = cpu.get("idle", 0) + cpu.get("iowait", 0)
-        yield _Found("CPUs", run, f"{left * 100:.0f} % of the machine's CPUs were left", weight=1.0)
+        yield _doubt("cpus", f"{left * 100:.0f} % of the machine's CPUs were left", run)
 
 
-def _busy(runs: Sequence[Run]) -> Iterator[Notice]:
+def _busy(runs: Sequence[Run]) -> Iterator[Diagnostic]:
     """Which devices had no pause, in how many of the runs in which they did anything."""
     counted: dict[tuple[str, str, str], list[int]] = {}
     used: dict[tuple[str, str], int] = {}
@@ -241,8 +218,8 @@ def _busy(runs: Sequence[Run]) -> Iterator[Notice]:
         if any(part == "never idle" for *_, part in counted):
             text += " A disk that rotates is at its limit then; flash, only if nothing is gained by"
             text += " more in flight."
-        runs_ = dict.fromkeys(number for ids in counted.values() for number in ids)
-        yield Notice("Busy devices", text, list(runs_), False)
+        ids = tuple(dict.fromkeys(number for ids in counted.values() for number in ids))
+        yield Diagnostic("busy-devices", "note", "", text, runs=ids)
 
 
 def cores(outcome: Outcome) -> float | None:
@@ -273,25 +250,25 @@ def _cells(runs: Sequence[Run]) -> Iterator[list[Run]]:
     yield from found.values()
 
 
-def _repeats(runs: Sequence[Run], names: _Names) -> Iterator[Notice]:
+def _repeats(runs: Sequence[Run], names: _Names) -> Iterator[Diagnostic]:
     for members in _cells(runs):
         values = [METRICS["iops"].of(run.outcome or {}) or 0.0 for run in members]
-        for odd in oddities.misfits(values):
+        for odd in anomalies.misfits(values):
             run = members[odd.at]
-            yield Notice(
-                "Odd one out",
+            yield _doubt(
+                "odd-one-out",
                 f"{names.of(run)}: {odd.value:,.0f} IOPS, where its {len(members)} repeats have"
                 f" {odd.median:,.0f} in the median.",
-                [run.id],
-                True,
+                run,
             )
 
 
-def _campaigns(runs: Sequence[Run]) -> Iterator[Notice]:
+def _campaigns(runs: Sequence[Run]) -> Iterator[Diagnostic]:
     """A drift that all cells share comes from outside: heat, wear, a filling disk, a neighbour."""
     for campaign in dict.fromkeys(run.campaign for run in runs):
+        own = [run for run in runs if run.campaign == campaign]
         ratios = []
-        for members in _cells([run for run in runs if run.campaign == campaign]):
+        for members in _cells(own):
             values = [METRICS["iops"].of(run.outcome or {}) for run in members]
             known = [value for value in values if value]
             if len(known) < 2:
@@ -302,18 +279,17 @@ def _campaigns(runs: Sequence[Run]) -> Iterator[Notice]:
                 for run, value in zip(members, values, strict=True)
                 if value
             ]
-        change = oddities.course([ratio for *_, ratio in sorted(ratios)])
+        change = anomalies.course([ratio for *_, ratio in sorted(ratios)])
         if change is not None:
-            yield Notice(
-                "Drift of the campaign",
+            yield _doubt(
+                "drift-of-the-campaign",
                 f"Campaign {campaign}: its later runs brought {_percent(change)} IOPS compared with"
                 " earlier repeats of the same, whatever was run: something else changed meanwhile.",
-                [run.id for run in runs if run.campaign == campaign],
-                True,
+                *own,
             )
 
 
-def _predictions(runs: Sequence[Run], points: Points) -> Iterator[Notice]:
+def _predictions(runs: Sequence[Run], points: Points) -> Iterator[Diagnostic]:
     campaigns = {run.campaign: run.runner for run in runs}
     predicted = [number for number, runner in campaigns.items() if predicts(runner)]
     measured = [number for number, runner in campaigns.items() if not predicts(runner)]
@@ -336,14 +312,13 @@ def _predictions(runs: Sequence[Run], points: Points) -> Iterator[Notice]:
             labels, difference = max(off, key=lambda one: abs(one[1].change))
             of = f", {' '.join(labels.values())}," if labels else ""
             assert difference.low is not None and difference.high is not None  # noqa: S101  # judged
-            yield Notice(
-                "Prediction",
+            yield _doubt(
+                "prediction",
                 f"Of {pairs} cells that were predicted and measured, {len(off)} are off by more"
                 f" than {OFF * 100:.0f} % and the interval; the most{of}"
                 f" by {_percent(difference.change)} ({_percent(difference.low)} to"
                 f" {_percent(difference.high)}).",
-                [run.id for run in runs if run.campaign == sim],
-                True,
+                *(run for run in runs if run.campaign == sim),
             )
 
 

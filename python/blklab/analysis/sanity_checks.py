@@ -5,10 +5,13 @@ sheets.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 from blklab.analysis.metrics import leaves, way_of
 from blklab.analysis.saturation import in_flight
+from blklab.diagnostic import Diagnostic
 from blklab.outcome import Outcome, measured
 from blklab.store.query import Run
 from blklab.units import format_duration, format_rate, format_size
@@ -49,13 +52,16 @@ UNEQUAL: Final = 1.5
 a model differ by less than a tenth."""
 
 
-def suspicions(run: Run) -> Iterator[tuple[str, str]]:
-    """Returns pairs of a kind and a sentence without its subject (the run)."""
+def check_run(run: Run) -> Iterator[Diagnostic]:
+    """Yields doubts about a measured run."""
     outcome = run.outcome or {}
-    yield from _impossible(run, outcome)
-    yield from _unseen(outcome)
-    yield from _small(run)
-    yield from _twins(run, outcome)
+    checks = (_impossible(run, outcome), _unseen(outcome), _small(run), _twins(run, outcome))
+    for found in chain(*checks):
+        yield replace(found, runs=(run.id,))
+
+
+def _doubt(code: str, message: str) -> Diagnostic:
+    return Diagnostic(code, "warning", "", message)
 
 
 def words_of(run: Run) -> list[Mapping[str, Any]]:
@@ -88,7 +94,7 @@ def hardware(run: Run, name: str) -> Mapping[str, Any]:
     return found
 
 
-def _impossible(run: Run, outcome: Outcome) -> Iterator[tuple[str, str]]:
+def _impossible(run: Run, outcome: Outcome) -> Iterator[Diagnostic]:
     seconds = (outcome.get("runtime_ns") or 0) / 1e9
     every = [str(words.get("rw", words.get("readwrite", ""))) for words in words_of(run)]
     random = bool(every) and all(rw.startswith("rand") for rw in every)
@@ -102,8 +108,8 @@ def _impossible(run: Run, outcome: Outcome) -> Iterator[tuple[str, str]]:
         depth = min(in_flight(run.cell) or 1, DEEPEST) if known_depth else DEEPEST
         most = most_random_reads(depth)
         if spins and random and reads >= ENOUGH and reads / seconds > most:
-            yield (
-                "A cache, or no such disk",
+            yield _doubt(
+                "impossible-rate",
                 f"{reads / seconds:,.0f} random reads a second from {device['name']}, which says"
                 f" that it rotates: with {depth} in flight, {most:,.0f} are more than any disk"
                 " reaches, so that a cache answered, or it is a virtual disk",
@@ -111,8 +117,8 @@ def _impossible(run: Run, outcome: Outcome) -> Iterator[tuple[str, str]]:
         bus = _bus(known, str(device["name"]), spins)
         sectors = device.get("sectors")
         if bus and sectors and sectors[0] * 512 / seconds > BUSES[bus]:
-            yield (
-                "A cache, or no such disk",
+            yield _doubt(
+                "impossible-rate",
                 f"{format_rate(sectors[0] * 512 / seconds)} read from {device['name']}, more than"
                 f" the {format_rate(BUSES[bus])} of {bus}",
             )
@@ -127,7 +133,7 @@ def _bus(known: Mapping[str, Any], name: str, spins: bool) -> str | None:
     return "SATA" if ata or (known.get("hardware") or {}).get("vendor") == "ATA" else None
 
 
-def _unseen(outcome: Outcome) -> Iterator[tuple[str, str]]:
+def _unseen(outcome: Outcome) -> Iterator[Diagnostic]:
     """A read that no device saw came from memory; so did a write that none saw yet go there."""
     found = leaves(outcome)
     sectors = [device["sectors"] for device in found if device.get("sectors") is not None]
@@ -141,14 +147,14 @@ def _unseen(outcome: Outcome) -> Iterator[tuple[str, str]]:
         if seen < UNSEEN * asked["io_bytes"]:
             asked_for = "read" if name == "read" else "wrote"
             what = "read from" if name == "read" else "written to"
-            yield (
-                "The page cache answered",
+            yield _doubt(
+                "page-cache",
                 f"of {format_size(asked['io_bytes'])} that the jobs {asked_for},"
                 f" {format_size(seen)} were {what} the devices",
             )
 
 
-def _small(run: Run) -> Iterator[tuple[str, str]]:
+def _small(run: Run) -> Iterator[Diagnostic]:
     target = run.cell.get("target") or {}
     memory = run.environment.get("memory_bytes")
     sizes = [str(words.get("size", "")) for words in words_of(run)]
@@ -157,21 +163,21 @@ def _small(run: Run) -> Iterator[tuple[str, str]]:
     data = int(run.cell.get("file_bytes") or sum(map(int, sizes)))
     buffered = any(str(words.get("direct", "0")) == "0" for words in words_of(run))
     if buffered and memory and data < TWICE * memory:
-        yield (
-            "Data set too small",
+        yield _doubt(
+            "small-data",
             f"{format_size(data)} of data, I/O through the page cache (direct=0), and"
             f" {format_size(memory)} of memory: twice as much data as memory is wanted",
         )
     cache = target.get("cache_bytes")
     if cache and data < TWICE * cache:
-        yield (
-            "Data set too small",
+        yield _doubt(
+            "small-data",
             f"{format_size(data)} of data, and a cache of {format_size(cache)} before it: twice as"
             " much is wanted",
         )
 
 
-def _twins(run: Run, outcome: Outcome) -> Iterator[tuple[str, str]]:
+def _twins(run: Run, outcome: Outcome) -> Iterator[Diagnostic]:
     """Equal members of one array that took unequal times for the same work."""
     found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for device in leaves(outcome):
@@ -186,7 +192,7 @@ def _twins(run: Run, outcome: Outcome) -> Iterator[tuple[str, str]]:
             yield from _unequal([one for one in twins if one["ios"][way] >= ENOUGH], way, name)
 
 
-def _unequal(twins: Sequence[Mapping[str, Any]], way: int, name: str) -> Iterator[tuple[str, str]]:
+def _unequal(twins: Sequence[Mapping[str, Any]], way: int, name: str) -> Iterator[Diagnostic]:
     if len(twins) < 2:
         return
     ios = [one["ios"][way] for one in twins]
@@ -194,8 +200,8 @@ def _unequal(twins: Sequence[Mapping[str, Any]], way: int, name: str) -> Iterato
     fast = min(twins, key=lambda one: one["ticks_ns"][way] / one["ios"][way])
     times = [one["ticks_ns"][way] / one["ios"][way] for one in (slow, fast)]
     if max(ios) <= ALIKE * min(ios) and times[0] > UNEQUAL * times[1]:
-        yield (
-            "Unequal twins",
+        yield _doubt(
+            "unequal-twins",
             f"{slow['name']} took {format_duration(times[0])} for its {name}, {fast['name']}"
             f" {format_duration(times[1])} for as many: they are the same model",
         )
@@ -204,7 +210,7 @@ def _unequal(twins: Sequence[Mapping[str, Any]], way: int, name: str) -> Iterato
         min(twins, key=lambda one: one["ios"][way]),
     )
     if way == 1 and max(ios) > ALIKE * min(ios):
-        yield (
-            "Unequal twins",
+        yield _doubt(
+            "unequal-twins",
             f"{most['name']} had {max(ios):,} writes, its twin {least['name']} {min(ios):,}",
         )

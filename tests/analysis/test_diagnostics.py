@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from blklab.analysis.noticed import Notice, noticed
-from blklab.analysis.suspicions import most_random_reads
+from blklab.analysis.diagnostics import diagnose
+from blklab.analysis.sanity_checks import most_random_reads
+from blklab.diagnostic import Diagnostic
 from blklab.store import query
 from blklab.store.campaigns import Store
 from blklab.store.query import Run
@@ -40,13 +41,15 @@ def one(number: int = 1, **rest: Any) -> Run:
     return Run(number, **values)
 
 
-def of(runs: Sequence[Run], points: Mapping[int, Sequence[Point]] | None = None) -> list[Notice]:
-    return noticed(runs, lambda run: (points or {}).get(run, []))
+def of(
+    runs: Sequence[Run], points: Mapping[int, Sequence[Point]] | None = None
+) -> list[Diagnostic]:
+    return diagnose(runs, lambda run: (points or {}).get(run, []))
 
 
-def said(runs: Sequence[Run], topic: str, **rest: Any) -> str:
-    (found,) = [notice for notice in of(runs, **rest) if notice.topic == topic]
-    return found.text
+def said(runs: Sequence[Run], code: str, **rest: Any) -> str:
+    (found,) = [notice for notice in of(runs, **rest) if notice.code == code]
+    return found.message
 
 
 def with_outcome(change: Change, **rest: Any) -> Run:
@@ -91,13 +94,13 @@ def test_nothing_is_doubted_of_clean_simulations(
     )
     assert run("run", path).status == 0
     store = Store(None)
-    found = noticed(query.selected(store, "1").runs, lambda number: query.points(store, number))
-    assert [notice for notice in found if notice.grave] == []
+    found = diagnose(query.selected(store, "1").runs, lambda number: query.points(store, number))
+    assert [notice for notice in found if notice.severity != "note"] == []
 
 
 def test_a_disk_that_is_too_fast() -> None:
     spins = environment("sda", queue={"rotational": "1"})
-    text = said([one(environment=spins)], "A cache, or no such disk")
+    text = said([one(environment=spins)], "impossible-rate")
     assert "40,000 random reads a second from sda, which says that it rotates" in text
     assert "with 128 in flight, 1,883 are more than any disk reaches" in text
     assert most_random_reads(1) == 400
@@ -108,7 +111,7 @@ def test_a_bus_that_is_too_slow_for_it() -> None:
     def change(outcome: dict[str, Any]) -> None:
         outcome["devices"] = made.mirror(made.way(4e5, 1e6), made.way(0, 1e6), 0.9)
 
-    text = said([with_outcome(change)], "A cache, or no such disk")
+    text = said([with_outcome(change)], "impossible-rate")
     assert "1.37 GiB/s read from sda, more than the 572 MiB/s of SATA" in text
 
 
@@ -116,18 +119,16 @@ def test_the_page_cache() -> None:
     def change(outcome: dict[str, Any]) -> None:
         outcome["devices"] = made.mirror(made.way(1e4, 1e6), made.way(0, 1e6), 0.5)
 
-    text = said([with_outcome(change)], "The page cache answered")
+    text = said([with_outcome(change)], "page-cache")
     assert "of 3.81 GiB that the jobs read, 391 MiB were read from the devices" in text
 
 
 def test_data_that_are_too_small() -> None:
     job = made.job("randread", direct="0")
-    text = said([one(cell={"jobs": [job], "target": {}})], "Data set too small")
+    text = said([one(cell={"jobs": [job], "target": {}})], "small-data")
     assert "2 GiB of data, I/O through the page cache (direct=0), and 128 GiB of memory" in text
     target = {"name": "raid1", "cache_bytes": 4 << 30}
-    text = said(
-        [one(cell={"jobs": [made.job("randread")], "target": target})], "Data set too small"
-    )
+    text = said([one(cell={"jobs": [made.job("randread")], "target": target})], "small-data")
     assert "a cache of 4 GiB before it" in text
 
 
@@ -142,7 +143,7 @@ def twins(times: Sequence[float], ios: Sequence[int]) -> Run:
 
 
 def test_unequal_twins() -> None:
-    text = said([twins((9e6, 3e6), (500_000, 500_000))], "Unequal twins")
+    text = said([twins((9e6, 3e6), (500_000, 500_000))], "unequal-twins")
     assert "sda took 9 ms for its reads, sdb 3 ms for as many: they are the same model" in text
     assert of([twins((3.2e6, 3e6), (500_000, 500_000))]) == []
     # Who has more to do has a longer queue: that is the balancer's, not the disk's.
@@ -154,16 +155,16 @@ def test_drift_stalls_and_levels() -> None:
     sinking = [
         replace(p, read_ios=round(p.read_ios * (1.5 - at / 100))) for at, p in enumerate(base)
     ]
-    text = said([one()], "Drift", points={1: sinking})
+    text = said([one()], "drift", points={1: sinking})
     assert "raid1" not in text
     assert "run 1: from" in text
     assert "(−5" in text
     stalled = [*base[:40], replace(base[40], read_ios=10), *base[41:]]
-    assert "10 IOPS 40 s after its start" in said([one()], "Outliers", points={1: stalled})
+    assert "10 IOPS 40 s after its start" in said([one()], "outliers", points={1: stalled})
     switching = [
         replace(p, read_ios=p.read_ios // (1 + at // 3 % 2 * 3)) for at, p in enumerate(base)
     ]
-    assert "IOPS and else about" in said([one()], "Two levels", points={1: switching})
+    assert "IOPS and else about" in said([one()], "two-levels", points={1: switching})
 
 
 def test_what_runs_say_of_themselves() -> None:
@@ -173,9 +174,9 @@ def test_what_runs_say_of_themselves() -> None:
         outcome["steady"] = {"reached": False, "rounds": [100.0, 200.0], "range": 1, "slope": 1}
 
     runs = [with_outcome(change, number=number) for number in (1, 2, 3, 4)]
-    assert said(runs, "Warning") == "sda: it is warm (4 runs)."
-    assert said(runs, "Forced") == "measured in spite of: device-busy (4 runs)."
-    text = said(runs, "Not steady")
+    assert said(runs, "warning") == "sda: it is warm (4 runs)."
+    assert said(runs, "forced") == "measured in spite of: device-busy (4 runs)."
+    text = said(runs, "not-steady")
     assert "no steady state in 2 rounds (the last ones: 100, 200 IOPS)" in text
     assert text.endswith("and the like in 3 more runs.")
 
@@ -183,8 +184,8 @@ def test_what_runs_say_of_themselves() -> None:
 def test_failed_runs() -> None:
     failed = one(2, state="failed", outcome=None, message="fio: no space")
     (found,) = of([one(), failed])
-    assert (found.topic, found.runs) == ("Failed", [2])
-    assert "fio: no space" in found.text
+    assert (found.code, found.runs) == ("failed", (2,))
+    assert "fio: no space" in found.message
 
 
 def test_limits() -> None:
@@ -194,11 +195,11 @@ def test_limits() -> None:
         outcome["cpu"] = {"user": 0.6, "system": 0.38, "iowait": 0.0, "idle": 0.02}
 
     run = with_outcome(change)
-    busy = next(notice for notice in of([run]) if notice.topic == "Busy devices")
-    assert "sda in 1 of 1 runs (never idle)" in busy.text
-    assert not busy.grave
-    assert "each job keeps its CPU busy for 98 % of the time" in said([run], "Processor")
-    assert said([run], "CPUs") == "run 1: 2 % of the machine's CPUs were left."
+    busy = next(notice for notice in of([run]) if notice.code == "busy-devices")
+    assert "sda in 1 of 1 runs (never idle)" in busy.message
+    assert busy.severity == "note"
+    assert "each job keeps its CPU busy for 98 % of the time" in said([run], "processor")
+    assert said([run], "cpus") == "run 1: 2 % of the machine's CPUs were left."
 
 
 def repeats(figures: Sequence[float]) -> list[Run]:
@@ -210,11 +211,11 @@ def repeats(figures: Sequence[float]) -> list[Run]:
 
 
 def test_an_odd_repeat() -> None:
-    text = said(repeats([1e5, 1.01e5, 0.99e5, 1e5, 5e4]), "Odd one out")
+    text = said(repeats([1e5, 1.01e5, 0.99e5, 1e5, 5e4]), "odd-one-out")
     assert "50,000 IOPS, where its 5 repeats have 100,000 in the median" in text
     assert of(repeats([1e5, 1.01e5, 0.99e5, 1.02e5])) == []
 
 
 def test_a_campaign_that_drifts() -> None:
-    text = said(repeats([1e5 * (1 - at / 100) for at in range(12)]), "Drift of the campaign")
+    text = said(repeats([1e5 * (1 - at / 100) for at in range(12)]), "drift-of-the-campaign")
     assert text.startswith("Campaign 1: its later runs brought −6 % IOPS")

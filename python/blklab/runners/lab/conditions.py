@@ -1,9 +1,10 @@
-"""What it takes to believe a result of the lab, and what makes it doubtful."""
+"""The conditions of a measurement in the guest: what it ran on, and what makes it doubtful."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from blklab import outcome
+from blklab.diagnostic import Diagnostic
 from blklab.runners.lab.machine.boot import Machine
 from blklab.runners.lab.rates import Rates
 from blklab.runners.lab.stacks.guest import Guest
@@ -13,10 +14,10 @@ QUEUE: Final = ("scheduler", "nr_requests", "rotational", "max_sectors_kb", "wbt
 """What of each layer's queue is kept with a result."""
 
 
-def circumstances(
+def describe_guest(
     machine: Machine, guest: Guest, document: LabCell, wanted: Rates
 ) -> outcome.Guest:
-    """Returns what it takes to believe a result of this guest."""
+    """Returns what a measurement in this guest ran on."""
     names = [layer.kernel for layer in guest.layers]
     said = machine.agent.read([f"/sys/block/{name}/queue/{key}" for name in names for key in QUEUE])
     return {
@@ -46,36 +47,33 @@ BUSY: Final = 0.9
 """Share of the guest's processors from which on they, and not the disks, may set the pace."""
 
 
-def doubts(document: LabCell, wanted: Rates, cpu: Mapping[str, float]) -> list[str]:
-    """Returns what a result does not show, or may show wrongly."""
-    return [*_scaled(wanted), *wanted.doubts, *_delayed(document), *_busy(cpu)]
-
-
-def _busy(cpu: Mapping[str, float]) -> list[str]:
+def check(document: LabCell, wanted: Rates, cpu: Mapping[str, float]) -> Iterator[Diagnostic]:
+    """Yields what a result does not show, or may show wrongly."""
+    if wanted.scale != 1:
+        yield Diagnostic(
+            "scaled-rates",
+            "warning",
+            "",
+            f"all devices' rates are divided by {wanted.scale:g}, to be within what the guest"
+            " reaches: shares, ratios and orderings hold, absolute rates do not",
+        )
+    yield from wanted.doubts
+    for device in document["devices"]:
+        if latency := latency_ns(device["model"]):
+            yield Diagnostic(
+                "coarse-latency",
+                "warning",
+                f"device {device['name']}",
+                f"its latency of {latency / 1e6:g} ms is made by dm-delay, in whole ms and by the"
+                " guest's timer: an I/O takes longer than that, by 4 ms and more before Linux 6.7",
+            )
     busy = cpu["user"] + cpu["system"] + cpu["irq"]
-    if busy < BUSY:
-        return []
-    return [
-        f"the guest's processors were busy for {100 * busy:.0f} % of the time: these may be their"
-        " rates, not the disks'; a larger lab.scale, or more lab.cpus, tells"
-    ]
-
-
-def _delayed(document: LabCell) -> list[str]:
-    """Says what a delay is, where one is wanted."""
-    return [
-        f"device {device['name']}: its latency of {latency / 1e6:g} ms is made by dm-delay, in"
-        " whole ms and by the guest's timer: an I/O takes longer than that, by 4 ms and more before"
-        " Linux 6.7"
-        for device in document["devices"]
-        if (latency := latency_ns(device["model"]))
-    ]
-
-
-def _scaled(wanted: Rates) -> list[str]:
-    if wanted.scale == 1:
-        return []
-    return [
-        f"all devices' rates are divided by {wanted.scale:g}, to be within what the guest reaches:"
-        " shares, ratios and orderings hold, absolute rates do not"
-    ]
+    if busy >= BUSY:
+        yield Diagnostic(
+            "cpus",
+            "warning",
+            "",
+            f"the guest's processors were busy for {100 * busy:.0f} % of the time: these may be"
+            " their rates, not the disks'",
+            ("a larger lab.scale, or more lab.cpus, tells",),
+        )

@@ -6,6 +6,7 @@ from typing import Any, Final
 from blklab import units
 from blklab.analysis.comparison import Row, Side
 from blklab.analysis.metrics import scale
+from blklab.diagnostic import Diagnostic
 from blklab.outcome import measured
 from blklab.store.query import Run
 
@@ -23,49 +24,58 @@ def notes(
     rows: Sequence[Row],
     pairs: Sequence[Pair],
     chosen: Collection[str],
-) -> list[str]:
-    """Returns what is to be said of sides, their rows and the cells that were paired."""
-    said = []
+) -> Iterator[Diagnostic]:
+    """Yields what is to be said of sides, their rows and the cells that were paired."""
     single = any(value is not None and value.runs == 1 for row in rows for value in row.values)
-    if single and any(one is not None for row in rows for one in row.differences):
-        said.append(
-            "some cells were run once: how much the next run would differ is not known (repeats)"
+    alone = all(one is None for row in rows for one in row.differences)
+    if single and not alone:
+        yield _note(
+            "run-once",
+            "some cells were run once: how much the next run would differ is not known (repeats)",
         )
     missing = sum(value is None for row in rows for value in row.values)
-    if all(one is None for row in rows for one in row.differences):
+    if alone:
         apart = ", ".join(rows[0].labels) or "nothing"
-        said.append(
+        yield _note(
+            "nothing-shared",
             f"no cell is on more than one side; they are told apart by {apart}: --by, or the label"
-            " behind the colon of a campaign, compares them all the same"
+            " behind the colon of a campaign, compares them all the same",
         )
     elif missing:
-        said.append(f"{missing} of the figures are missing on one side")
+        yield _note("figures-missing", f"{missing} of the figures are missing on one side")
     lacking = sum(len(cells) for row in rows for cells in row.lacks)
     if lacking:
-        said.append(
-            f"of what was put together, {lacking} of the first side's cells are not on another"
+        yield _note(
+            "cells-missing",
+            f"of what was put together, {lacking} of the first side's cells are not on another",
         )
     runners = {run.runner for side in found for run in side.runs}
     if len(runners) > 1:
-        said.append(f"these are runs of {' and '.join(sorted(runners))}")
+        yield _note("several-runners", f"these are runs of {' and '.join(sorted(runners))}")
     else:
-        said += _unlike(pairs, chosen)
-    return [*said, *_scaled(found), *_doubtful(found)]
+        yield from _unlike(pairs, chosen)
+    yield from _scaled(found)
+    yield from _doubtful(found)
 
 
-def _scaled(found: Sequence[Side]) -> Iterator[str]:
+def _note(code: str, message: str) -> Diagnostic:
+    return Diagnostic(code, "note", "", message)
+
+
+def _scaled(found: Sequence[Side]) -> Iterator[Diagnostic]:
     """Yields which sides' rates are not those of their devices."""
     for side in found:
         factors = {scale(run.outcome) for run in side.runs if run.outcome} - {1.0}
         if factors:
             listed = ", ".join(f"{factor:g}" for factor in sorted(factors))
-            yield (
+            yield _note(
+                "scaled-rates",
                 f"rates of {side.name} are divided by {listed}, to be within the lab's reach:"
-                " shares and orderings compare, absolute rates and latencies do not"
+                " shares and orderings compare, absolute rates and latencies do not",
             )
 
 
-def _unlike(pairs: Sequence[Pair], chosen: Collection[str]) -> Iterator[str]:
+def _unlike(pairs: Sequence[Pair], chosen: Collection[str]) -> Iterator[Diagnostic]:
     """Yields in what the cells that are compared were asked for differs from side to side."""
     differing: dict[str, tuple[str, str]] = {}
     for base, *others in pairs:
@@ -77,7 +87,7 @@ def _unlike(pairs: Sequence[Pair], chosen: Collection[str]) -> Iterator[str]:
                     if values[0] != values[1]:
                         differing.setdefault(key, (values[0], values[1]))
     for key, (mine, theirs) in differing.items():
-        yield f"the cells are not the same: {key}: {mine} against {theirs}"
+        yield _note("unlike-cells", f"the cells are not the same: {key}: {mine} against {theirs}")
 
 
 def _asked(cell: Mapping[str, Any], chosen: Collection[str]) -> dict[str, str]:
@@ -99,7 +109,7 @@ def _said(key: str, value: Any) -> str:
     return str(value)
 
 
-def _doubtful(found: Sequence[Side]) -> Iterator[str]:
+def _doubtful(found: Sequence[Side]) -> Iterator[Diagnostic]:
     """Yields how many runs of a side were forced, and why, and how many have warnings."""
     for side in found:
         outcomes = [measured(run.outcome) for run in side.runs if run.outcome]
@@ -112,7 +122,7 @@ def _doubtful(found: Sequence[Side]) -> Iterator[str]:
         if warned:
             parts.append(f"{_runs(warned)} of {side.name} with warnings (blklab runs show)")
         if parts:
-            yield "; ".join(parts)
+            yield _note("doubtful-runs", "; ".join(parts))
 
 
 def _runs(found: Sequence[Any]) -> str:
