@@ -4,7 +4,7 @@
 
 use blklab_fuzz::{file, read};
 use blklab_trace::formats::FORMATS;
-use blklab_trace::open::OpenInput;
+use blklab_trace::source::OpenInput;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -3,9 +3,8 @@
 use blklab_trace::blkparse::line::write_line;
 use blklab_trace::event::EventBatch;
 use blklab_trace::formats::Format;
-use blklab_trace::open::{OpenFile, OpenInput};
 use blklab_trace::process::ProcessTable;
-use blklab_trace::source::TraceInfo;
+use blklab_trace::source::{OpenFile, OpenInput, TraceInfo};
 use std::io::{Cursor, sink};
 
 /// A file that holds `bytes`.
@@ -19,7 +18,7 @@ pub fn file(path: &str, bytes: &[u8]) -> OpenFile {
 
 /// Reads to the end. Whatever the bytes, reading ends, and what comes out is bounded by what went in.
 pub fn read(format: &Format, inputs: Vec<OpenInput>, length: usize) {
-    let Ok(mut source) = (format.open)(inputs) else { return };
+    let Ok(mut source) = format.open(inputs) else { return };
     let (mut batch, mut processes) = (EventBatch::default(), ProcessTable::default());
     let (mut events, mut extra) = (0, 0);
     loop {

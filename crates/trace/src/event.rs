@@ -57,6 +57,21 @@ impl DeviceId {
     pub const fn minor(self) -> u32 {
         self.0 & 0xf_ffff
     }
+
+    /// The file name that stands for a device in formats that have no numbers: `dev-8-16`.
+    pub fn file_name(self) -> String {
+        format!("dev-{}-{}", self.major(), self.minor())
+    }
+
+    /// The inverse of [`DeviceId::file_name`].
+    pub fn from_file_name(name: &str) -> Option<DeviceId> {
+        let (major, minor) = name.strip_prefix("dev-")?.split_once('-')?;
+        let device = DeviceId::new(
+            major.parse().ok().filter(|&m: &u32| m < 4096)?,
+            minor.parse().ok().filter(|&m: &u32| m < 1 << 20)?,
+        );
+        (device.file_name() == name).then_some(device)
+    }
 }
 
 impl fmt::Display for DeviceId {
@@ -190,6 +205,14 @@ mod tests {
     #[test]
     fn an_event_is_one_cache_line() {
         assert!(size_of::<Event>() <= 64);
+    }
+
+    #[test]
+    fn numbers_survive_as_file_names() {
+        let device = DeviceId::new(259, 70_000);
+        assert_eq!(DeviceId::from_file_name(&device.file_name()), Some(device));
+        assert_eq!(DeviceId::from_file_name("dev-08-1"), None);
+        assert_eq!(DeviceId::from_file_name("dev-8-9999999"), None);
     }
 
     #[test]

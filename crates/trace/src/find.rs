@@ -1,12 +1,13 @@
 //! From what the user typed to files: a set's name, one of its files, a directory, a single file.
 
 use crate::error::{Result, TraceError};
-use crate::open::COMPRESSED;
 use crate::opening::Notes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+/// Suffixes of compressed files.
+pub const COMPRESSED: [&str; 3] = [".gz", ".xz", ".zst"];
 /// What separates a trace's name from the CPU's number.
 const PER_CPU: &str = ".blktrace.";
 

@@ -21,3 +21,5 @@ pub mod pair;
 pub mod process;
 mod sidecar;
 pub mod source;
+#[cfg(test)]
+mod testing;

@@ -1,38 +1,18 @@
 //! From what the user typed to a source of events: finds the files, undoes compression, recognises the format.
 
 use crate::error::{Result, TraceError};
-use crate::find::find;
+use crate::find::{COMPRESSED, find};
 use crate::formats::{FORMATS, Format};
 use crate::interrupt;
 use crate::opening::{Notes, Opened, UntilDamage};
 use crate::sidecar;
-use crate::source::{Input, Source};
+use crate::source::{OpenFile, OpenInput, Source};
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::Path;
 
 /// How much of a file a format is recognised from.
 const HEAD: usize = 64 << 10;
-/// Suffixes of compressed files.
-pub(crate) const COMPRESSED: [&str; 3] = [".gz", ".xz", ".zst"];
-
-/// One file, opened and decompressed.
-pub struct OpenFile {
-    /// Path as shown in messages, without a compression suffix; `standard input` for `-`.
-    pub path: String,
-    /// The file's first bytes, at most 64 KiB; `reader` gives them again.
-    pub head: Vec<u8>,
-    /// All bytes, from the first.
-    pub reader: Box<dyn Read + Send>,
-}
-
-/// A trace's name and its files, opened.
-pub struct OpenInput {
-    /// As in [`Input::name`]: the name of a per-CPU set, empty for a single file.
-    pub name: String,
-    /// The files, in the order of their CPUs.
-    pub files: Vec<OpenFile>,
-}
 
 /// Opens a trace.
 ///
@@ -78,24 +58,8 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
         Some(name) => by_name(name)?,
         None => recognise(&inputs)?,
     };
-    let source = (format.open)(inputs)?;
+    let source = format.open(inputs)?;
     Ok(Box::new(Opened::new(source, notes, dropped)))
-}
-
-/// The input records of some opened files, for a source's [`crate::source::TraceInfo`].
-pub fn describe(input: &OpenInput) -> Input {
-    Input { name: input.name.clone(), files: input.files.iter().map(|f| f.path.clone()).collect() }
-}
-
-/// For formats that are one file: takes it out of `inputs`.
-pub fn single_file(inputs: Vec<OpenInput>, format: &str) -> Result<OpenFile> {
-    let count: usize = inputs.iter().map(|i| i.files.len()).sum();
-    match inputs.into_iter().flat_map(|i| i.files).next() {
-        Some(file) if count == 1 => Ok(file),
-        _ => Err(TraceError::Request(format!(
-            "{count} files given: a trace in the format {format} is one file; convert them one by one"
-        ))),
-    }
 }
 
 fn by_name(name: &str) -> Result<&'static Format> {

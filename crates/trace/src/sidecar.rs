@@ -29,7 +29,7 @@ pub fn dropped(file: &Path, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::testing::Directory;
+    use crate::testing::Directory;
 
     #[test]
     fn drops_are_read_by_device_or_as_a_whole() {

@@ -50,6 +50,9 @@ def _load(device: Device) -> str:
     present = [op for op in device.ops if device.op(op)["ios"]]
     if len(present) == 1:
         sizes = _sizes(device, present[0])
+        if not device.capabilities["directions"]:
+            told = f"they are {sizes}; " if sizes else ""
+            return f"{text}: {told}the trace does not tell reads from writes."
         return f"{text}: nothing but {words.ops(present[0])}" + (f", {sizes}." if sizes else ".")
     said = [(op, _sizes(device, op)) for op in present]
     listed = words.listing([f"{words.ops(op)} are {sizes}" for op, sizes in said if sizes])
@@ -84,9 +87,10 @@ def _sizes(device: Device, op: str) -> str:
 def _pattern(device: Device) -> str:
     pattern = device.data["pattern"]
     streams = {op: pattern[f"{op}_streams"] for op in ("read", "write")}
-    said = [_order(op, found) for op, found in streams.items() if found["ios"] >= FEWEST]
+    names = {op: words.ops(op) if device.capabilities["directions"] else "I/Os" for op in streams}
+    said = [_order(names[op], found) for op, found in streams.items() if found["ios"] >= FEWEST]
     few = [
-        f"{words.ops(op)} ({n})"
+        f"{names[op]} ({n})"
         for op, found in streams.items()
         if 0 < (n := found["ios"]) < FEWEST
     ]
@@ -100,13 +104,13 @@ def _pattern(device: Device) -> str:
             "half of all seeks go further than"
             f" {words.size(512 * seeks['median_distance_sectors'])}"
         )
-    parts.append(_arrivals(pattern["arrivals"]))
+    parts.append(_arrivals(pattern["arrivals"], device.capabilities["clock_ns"]))
     text = "; ".join(part for part in parts if part)
     return text[:1].upper() + text[1:] + "."
 
 
-def _order(op: str, streams: dict[str, Any]) -> str:
-    name, share = words.ops(op), streams["sequential_share"] or 0.0
+def _order(name: str, streams: dict[str, Any]) -> str:
+    share = streams["sequential_share"] or 0.0
     evidence = f"{words.share(share)} of them continue a stream"
     if share < 0.2:
         degree = "random" if share < 0.05 else "mostly random"
@@ -119,7 +123,10 @@ def _order(op: str, streams: dict[str, Any]) -> str:
     return f"{name} are {degree} ({evidence}, runs of {run} on average{at_once})"
 
 
-def _arrivals(arrivals: dict[str, Any]) -> str:
+def _arrivals(arrivals: dict[str, Any], clock_ns: int | None) -> str:
+    gap = arrivals["inter_arrival_ns"]["mean"]
+    if arrivals["pattern"] and (clock_ns is None or gap < clock_ns):
+        return "the trace's clock is too coarse to judge the rhythm of arrivals"
     match arrivals["pattern"]:
         case "bursty":
             text = "arrivals are bursty"
@@ -242,7 +249,7 @@ def _zipf(zipf: dict[str, Any]) -> str:
 def _origin(device: Device) -> str:
     if not device.ios:
         return "Nobody queued I/O here."
-    said = [_processes(device), _sources(device) if device.layers else ""]
+    said = [_processes(device), _sources(device) if device.capabilities["layers"] else ""]
     cpus = device.groups("cpus")
     if len(cpus) > 1 and (top := cpus[0].total / device.ios) >= max(0.5, 1.5 / len(cpus)):
         said.append(f"{cpus[0].label} queued {words.share(top)} of it")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final
 
+from blklab.documents.profile import Capabilities
 from blklab.errors import BlklabError
 from blklab.text import printable
 
@@ -64,10 +65,12 @@ class Feed:
 class Device:
     """One device of a profile."""
 
-    def __init__(self, data: dict[str, Any], names: dict[str, str], layers: bool = True) -> None:
+    def __init__(
+        self, data: dict[str, Any], names: dict[str, str], capabilities: Capabilities
+    ) -> None:
         self.data = data
-        self.layers = layers
-        """Whether its format knows of block layers: who remapped to whom, which process, D."""
+        self.capabilities = capabilities
+        """What the trace tells at all."""
         self.number: str = data["device"]
         self.names = names
         self.label = names[self.number]
@@ -133,7 +136,7 @@ class Device:
     @property
     def passes_on(self) -> bool:
         """Whether it is bio-based, as md and dm are: passes I/O on and has no dispatch (D)."""
-        return self.layers and self.ends and "D" not in self.data["events"]
+        return self.capabilities["layers"] and self.ends and "D" not in self.data["events"]
 
     @property
     def ends(self) -> bool:
@@ -203,8 +206,8 @@ class View:
         self.profile = profile
         self.trace: dict[str, Any] = profile["trace"]
         self.names = _labels(profile)
-        layers = str(self.trace["format"]).startswith("blk")  # blktrace, blkparse
-        self.devices = [Device(data, self.names, layers) for data in profile["devices"]]
+        capabilities: Capabilities = self.trace["capabilities"]
+        self.devices = [Device(data, self.names, capabilities) for data in profile["devices"]]
 
     @cached_property
     def focus(self) -> Device:

@@ -7,7 +7,7 @@
 use super::stream::{Block, Ending, Stream};
 use crate::error::{Result, TraceError};
 use crate::event::{Event, EventBatch, ProcessName};
-use crate::source::{Input, Source, TraceInfo};
+use crate::source::{Source, TraceInfo};
 
 /// Events read ahead from each stream (blkparse's `RB_BATCH_DEFAULT`).
 const READ_AHEAD: usize = 512;
@@ -39,22 +39,21 @@ pub struct BlktraceSet {
 }
 
 impl BlktraceSet {
-    /// A set from its inputs and, in the same order, each input's streams.
-    pub fn new(inputs: Vec<(Input, Vec<Stream>)>) -> Result<BlktraceSet> {
-        let merged = inputs.len() == 1 && inputs[0].0.name.is_empty();
+    /// A set of `info`'s inputs: in their order, the streams of each.
+    pub fn new(info: TraceInfo, inputs: Vec<Vec<Stream>>) -> Result<BlktraceSet> {
+        let merged = info.inputs.len() == 1 && info.inputs[0].name.is_empty();
         let mut set = BlktraceSet {
             lanes: Vec::new(),
             order: Vec::new(),
             genesis: None,
             merged,
             tie: Vec::new(),
-            info: TraceInfo { format: "blktrace".into(), ..TraceInfo::default() },
+            info,
         };
-        for (number, (input, streams)) in inputs.into_iter().enumerate() {
+        for (number, streams) in inputs.into_iter().enumerate() {
             let input_index = u16::try_from(number).map_err(|_| {
                 TraceError::Request(format!("{} inputs: at most 65,536 are read together", number + 1))
             })?;
-            set.info.inputs.push(input);
             set.lanes.extend(streams.into_iter().map(|stream| Lane {
                 stream,
                 input: input_index,

@@ -7,7 +7,6 @@ use super::output::OutputFile;
 use super::{Exporter, Report};
 use crate::error::Result;
 use crate::event::{Action, DeviceId, Event, EventBatch, Op, Rwbs, SECTOR};
-use crate::formats::name_of_number;
 use crate::source::TraceInfo;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -97,9 +96,9 @@ impl Iolog {
             return Ok(());
         }
         let given = info.device_names.iter().find(|(number, _)| *number == device.0);
-        let mut name = given.map_or_else(|| name_of_number(device), |(_, name)| file_name(name));
+        let mut name = given.map_or_else(|| device.file_name(), |(_, name)| file_name(name));
         if self.names.values().any(|other| *other == name) {
-            name = name_of_number(device);
+            name = device.file_name();
         }
         self.names.insert(device.0, name.clone());
         self.last.1 = name;

@@ -7,8 +7,6 @@ mod output;
 mod parquet;
 pub mod target;
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
 mod tests;
 
 pub use blktrace::{BlktraceLayout, blktrace};

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_file_appears_whole_or_not_at_all() {
-        let directory = crate::export::testing::Directory::new();
+        let directory = crate::testing::Directory::new();
         let path = directory.path().join("out");
         let mut output = OutputFile::create(&path).unwrap();
         output.put(b"half").unwrap();
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn directories_are_refused_and_devices_not_replaced() {
-        let directory = crate::export::testing::Directory::new();
+        let directory = crate::testing::Directory::new();
         let refused = OutputFile::create(directory.path()).err().unwrap();
         assert!(refused.to_string().contains("directory"), "{refused}");
         let mut null = OutputFile::create(Path::new("/dev/null")).unwrap();

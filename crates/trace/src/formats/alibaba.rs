@@ -6,19 +6,20 @@ use super::msr::read_or_write;
 use super::table::{Context, NO_RESPONSE, Row};
 use super::text::{Expected, Parsed, Rows, end, need, open, sniff};
 use crate::event::SECTOR;
+use crate::source::Capabilities;
 
 pub const FORMAT: Format = Format {
-    name: Alibaba::NAME,
+    name: "alibaba",
     about: "Alibaba Cloud CSV: device_id,opcode,offset,length,timestamp",
+    capabilities: Capabilities::requests(1_000),
     sniff: sniff::<Alibaba>,
-    open: open::<Alibaba>,
+    reader: open::<Alibaba>,
 };
 
 #[derive(Default)]
 struct Alibaba;
 
 impl Rows for Alibaba {
-    const NAME: &'static str = "alibaba";
     const COLUMNS: &'static str = "device_id,opcode,offset,length,timestamp";
     const EPOCH: Option<u64> = Some(0);
 

@@ -6,12 +6,14 @@ use super::msr::read_or_write;
 use super::table::{Context, NO_RESPONSE, Row};
 use super::text::{Expected, Parsed, Rows, need, open, sniff};
 use crate::event::{DeviceId, SECTOR};
+use crate::source::Capabilities;
 
 pub const FORMAT: Format = Format {
-    name: Fiu::NAME,
+    name: "fiu",
     about: "FIU: time, pid, process, lba, size, W|R, major, minor, md5, separated by spaces",
+    capabilities: Capabilities { processes: true, ..Capabilities::requests(1) },
     sniff: sniff::<Fiu>,
-    open: open::<Fiu>,
+    reader: open::<Fiu>,
 };
 
 #[derive(Default)]
@@ -21,7 +23,6 @@ struct Fiu;
 const AFTER_NAME: usize = 6;
 
 impl Rows for Fiu {
-    const NAME: &'static str = "fiu";
     const COLUMNS: &'static str = "time pid process lba size W|R major minor md5";
     const EPOCH: Option<u64> = Some(0);
 

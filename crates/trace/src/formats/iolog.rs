@@ -9,12 +9,14 @@ use super::fields::{Fields, whole_number};
 use super::table::{Context, NO_RESPONSE, Row};
 use super::text::{Expected, Parsed, Rows, need, open};
 use crate::event::{Rwbs, SECTOR};
+use crate::source::Capabilities;
 
 pub const FORMAT: Format = Format {
-    name: IoLog::NAME,
+    name: "iolog",
     about: "fio iolog, version 2 or 3 (what write_iolog writes and read_iolog takes)",
+    capabilities: Capabilities::requests(1_000),
     sniff: |head| version_of(head.split(|&b| b == b'\n').next().unwrap_or(head)).is_some(),
-    open: open::<IoLog>,
+    reader: open::<IoLog>,
 };
 
 /// A log that is being read.
@@ -34,7 +36,6 @@ fn version_of(line: &[u8]) -> Option<u8> {
 }
 
 impl Rows for IoLog {
-    const NAME: &'static str = "iolog";
     const COLUMNS: &'static str = "filename action offset length, after the line \"fio version 2 iolog\"";
     const EPOCH: Option<u64> = None;
 
@@ -42,6 +43,9 @@ impl Rows for IoLog {
         if self.version == 0 {
             let version = version_of(line);
             self.version = need(version, "\"fio version 2 iolog\" or \"fio version 3 iolog\"")?;
+            if self.version == 2 {
+                context.info.capabilities.clock_ns = None;
+            }
             return Ok(Parsed::Other);
         }
         let mut fields = Fields::new(line);

@@ -42,8 +42,8 @@ impl Devices {
             }
             None => {
                 let shown: String = String::from_utf8_lossy(key).chars().take(64).collect();
-                let number =
-                    number_in_name(&shown).unwrap_or(DeviceId::new(NAMED_MAJOR, self.names.len() as u32));
+                let number = DeviceId::from_file_name(&shown)
+                    .unwrap_or(DeviceId::new(NAMED_MAJOR, self.names.len() as u32));
                 self.names.push((number.0, name(&shown)));
                 self.numbers.insert(key.into(), number);
                 number
@@ -53,21 +53,6 @@ impl Devices {
         self.last.extend_from_slice(key);
         self.last_number = number;
     }
-}
-
-/// The name under which the iolog writer puts a device that has only numbers.
-pub fn name_of_number(device: DeviceId) -> String {
-    format!("dev-{}-{}", device.major(), device.minor())
-}
-
-/// The inverse of [`name_of_number`].
-fn number_in_name(name: &str) -> Option<DeviceId> {
-    let (major, minor) = name.strip_prefix("dev-")?.split_once('-')?;
-    let device = DeviceId::new(
-        major.parse().ok().filter(|&m: &u32| m < 4096)?,
-        minor.parse().ok().filter(|&m: &u32| m < 1 << 20)?,
-    );
-    (name_of_number(device) == name).then_some(device)
 }
 
 /// Names of processes not told yet.
@@ -108,15 +93,6 @@ mod tests {
         assert_eq!(devices.number(b"usr,0", name), usr);
         assert_eq!(devices.names[0], (usr.0, "usr_0".into()));
         assert_eq!(devices.number(b"", name), DeviceId::new(NAMED_MAJOR, 2));
-    }
-
-    #[test]
-    fn numbers_survive_as_names() {
-        let device = DeviceId::new(259, 70_000);
-        let name = name_of_number(device);
-        assert_eq!(Devices::default().number(name.as_bytes(), str::to_owned), device);
-        assert_eq!(number_in_name("dev-08-1"), None);
-        assert_eq!(number_in_name("dev-8-9999999"), None);
     }
 
     #[test]

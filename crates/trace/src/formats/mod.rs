@@ -20,11 +20,8 @@ mod tests;
 mod text;
 mod vscsi;
 
-pub use known::name_of_number;
-
 use crate::error::Result;
-use crate::open::OpenInput;
-use crate::source::Source;
+use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
 
 /// A format that can be read.
 pub struct Format {
@@ -32,10 +29,25 @@ pub struct Format {
     pub name: &'static str,
     /// One line for `--help` and the documentation.
     pub about: &'static str,
+    /// What its records tell; a reader takes back what its file does not.
+    pub capabilities: Capabilities,
     /// Recognises the format from a decompressed file's first bytes (up to 64 KiB).
     pub sniff: fn(&[u8]) -> bool,
+    /// Makes a source from opened files and from what is known of them: [`Format::open`].
+    reader: fn(TraceInfo, Vec<OpenInput>) -> Result<Box<dyn Source>>,
+}
+
+impl Format {
     /// Makes a source from opened files.
-    pub open: fn(Vec<OpenInput>) -> Result<Box<dyn Source>>,
+    pub fn open(&self, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
+        let info = TraceInfo {
+            format: self.name.into(),
+            capabilities: self.capabilities,
+            inputs: inputs.iter().map(OpenInput::describe).collect(),
+            ..TraceInfo::default()
+        };
+        (self.reader)(info, inputs)
+    }
 }
 
 /// Every format, in the order in which recognition tries them: the unmistakable first.

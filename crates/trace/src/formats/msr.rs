@@ -5,19 +5,20 @@ use super::table::{Context, Row};
 use super::text::{Expected, Parsed, Rows, end, need, open, sniff};
 use super::{Format, table::NO_RESPONSE};
 use crate::event::{Rwbs, SECTOR};
+use crate::source::Capabilities;
 
 pub const FORMAT: Format = Format {
-    name: Msr::NAME,
+    name: "msr",
     about: "MSR Cambridge CSV: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
+    capabilities: Capabilities { completions: true, ..Capabilities::requests(100) },
     sniff: sniff::<Msr>,
-    open: open::<Msr>,
+    reader: open::<Msr>,
 };
 
 #[derive(Default)]
 struct Msr;
 
 impl Rows for Msr {
-    const NAME: &'static str = "msr";
     const COLUMNS: &'static str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
     const EPOCH: Option<u64> = Some(11_644_473_600 * 1_000_000_000);
 

@@ -10,18 +10,17 @@ use super::table::{NO_RESPONSE, Row, Table};
 use super::text::one_by_one;
 use crate::error::Result;
 use crate::event::{DeviceId, Rwbs};
-use crate::open::OpenInput;
-use crate::source::Source;
+use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
 
 pub const FORMAT: Format = Format {
     name: "oracle-general",
     about: "libCacheSim oracleGeneral binary (24-byte records); every request is taken for a read",
+    capabilities: Capabilities { directions: false, ..Capabilities::requests(1_000_000_000) },
     sniff,
-    open,
+    reader: open,
 };
 
 const SIZE: usize = 24;
-const NAME: &str = "oracle-general";
 
 fn decode(record: &[u8], device: DeviceId) -> Decoded {
     Decoded::Row(Row {
@@ -52,10 +51,10 @@ fn sniff(head: &[u8]) -> bool {
     count >= 3
 }
 
-fn open(inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
+fn open(info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
     let files = one_by_one(inputs)
         .into_iter()
         .map(|(described, file)| (described, Records::new(file.path, file.reader, SIZE, decode)))
         .collect();
-    Ok(Box::new(Table::new(NAME, Some(0), files)))
+    Ok(Box::new(Table::new(info, Some(0), files)))
 }

@@ -4,8 +4,7 @@ use super::Format;
 use super::known::Processes;
 use crate::error::{Result, TraceError};
 use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
-use crate::open::{OpenInput, describe, single_file};
-use crate::source::{Source, TraceInfo};
+use crate::source::{Capabilities, OpenInput, Source, TraceInfo, single_file};
 use parquet::basic::Type;
 use parquet::column::reader::get_typed_column_reader;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -16,29 +15,27 @@ use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub const FORMAT: Format = Format {
-    name: NAME,
+    name: "parquet",
     about: "Parquet with the columns of blklab's events, as trace convert writes it",
+    // Of a file that does not say what was converted.
+    capabilities: Capabilities { layers: false, ..Capabilities::BLKTRACE },
     sniff: |head| head.starts_with(MAGIC),
-    open,
+    reader: open,
 };
 
-const NAME: &str = "parquet";
 const MAGIC: &[u8] = b"PAR1";
 /// The columns read, in the order of [`Group`]'s arrays; the last two lists may be absent from a file.
 const WORDS: [&str; 8] = ["device", "cpu", "seq", "pid", "action", "rwbs", "bytes", "error"];
 const LONGS: [&str; 2] = ["time_ns", "sector"];
 
-fn open(inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
-    let inputs_described = inputs.iter().map(describe).collect();
-    let path = single_file(inputs, NAME)?.path;
+fn open(mut info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
+    let path = single_file(inputs, &info.format)?.path;
     let file = File::open(&path).map_err(|e| {
         TraceError::Request(format!(
             "{path}: Parquet is read from a file that is not compressed, not from a stream ({e})"
         ))
     })?;
-    let bytes_read = file.metadata().map(|m| m.len()).unwrap_or(0);
-    let mut info =
-        TraceInfo { format: NAME.into(), inputs: inputs_described, bytes_read, ..TraceInfo::default() };
+    info.bytes_read = file.metadata().map(|m| m.len()).unwrap_or(0);
     let reader = guarded(&path, || SerializedFileReader::new(file))?;
     for pair in reader.metadata().file_metadata().key_value_metadata().into_iter().flatten() {
         let value = pair.value.as_deref().unwrap_or("");

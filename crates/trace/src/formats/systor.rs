@@ -6,19 +6,20 @@ use super::msr::read_or_write;
 use super::table::{Context, NO_RESPONSE, Row};
 use super::text::{Expected, Parsed, Rows, end, need, open, sniff};
 use crate::event::SECTOR;
+use crate::source::Capabilities;
 
 pub const FORMAT: Format = Format {
-    name: Systor::NAME,
+    name: "systor17",
     about: "Systor '17 CSV: Timestamp,Response,IOType,LUN,Offset,Size",
+    capabilities: Capabilities { completions: true, ..Capabilities::requests(100) },
     sniff: sniff::<Systor>,
-    open: open::<Systor>,
+    reader: open::<Systor>,
 };
 
 #[derive(Default)]
 struct Systor;
 
 impl Rows for Systor {
-    const NAME: &'static str = "systor17";
     const COLUMNS: &'static str = "Timestamp,Response,IOType,LUN,Offset,Size";
     const EPOCH: Option<u64> = Some(0);
 

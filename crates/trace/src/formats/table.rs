@@ -149,9 +149,8 @@ const PLAUSIBLE_UNIX: u64 = 1_000_000_000_000_000_000;
 
 impl<F: Feed> Table<F> {
     /// A source over files that belong to one trace.
-    pub fn new(format: &str, epoch: Option<u64>, files: Vec<(Input, F)>) -> Table<F> {
-        let mut context = Context::default();
-        context.info.format = format.into();
+    pub fn new(info: TraceInfo, epoch: Option<u64>, files: Vec<(Input, F)>) -> Table<F> {
+        let mut context = Context { info: TraceInfo { inputs: Vec::new(), ..info }, ..Context::default() };
         let mut lanes = Vec::new();
         for (input, feed) in files {
             context.info.inputs.push(input);

@@ -5,19 +5,20 @@ use super::fields::Fields;
 use super::table::{Context, NO_RESPONSE, Row};
 use super::text::{Expected, Parsed, Rows, end, need, open, sniff};
 use crate::event::{Rwbs, SECTOR};
+use crate::source::Capabilities;
 
 pub const FORMAT: Format = Format {
-    name: Tencent::NAME,
+    name: "tencent",
     about: "Tencent CBS CSV: Timestamp,Offset,Size,IOType,VolumeID",
+    capabilities: Capabilities::requests(1_000_000_000),
     sniff: sniff::<Tencent>,
-    open: open::<Tencent>,
+    reader: open::<Tencent>,
 };
 
 #[derive(Default)]
 struct Tencent;
 
 impl Rows for Tencent {
-    const NAME: &'static str = "tencent";
     const COLUMNS: &'static str = "Timestamp,Offset,Size,IOType,VolumeID";
     const EPOCH: Option<u64> = Some(0);
 

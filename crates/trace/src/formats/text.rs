@@ -4,8 +4,7 @@ use super::fields::Fields;
 use super::lines::Lines;
 use super::table::{Context, Feed, Row, Table};
 use crate::error::{Result, TraceError};
-use crate::open::{OpenInput, describe};
-use crate::source::{Input, Source};
+use crate::source::{Input, OpenFile, OpenInput, Source, TraceInfo};
 
 /// Problems shown with their line; further ones are only counted.
 const SHOWN: u64 = 3;
@@ -25,8 +24,6 @@ pub type Expected = &'static str;
 
 /// The rows of one format.
 pub trait Rows: Default + Send {
-    /// Name of the format.
-    const NAME: &'static str;
     /// Columns, as a header line names them.
     const COLUMNS: &'static str;
     /// What the trace's clock showed at the start of 1970, ns, when it is a wall clock.
@@ -105,7 +102,7 @@ impl<R: Rows> Text<R> {
 }
 
 /// Opens text files of one format as one trace.
-pub fn open<R: Rows + 'static>(inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
+pub fn open<R: Rows + 'static>(info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
     let files = one_by_one(inputs)
         .into_iter()
         .map(|(described, file)| {
@@ -119,16 +116,15 @@ pub fn open<R: Rows + 'static>(inputs: Vec<OpenInput>) -> Result<Box<dyn Source>
             (described, feed)
         })
         .collect();
-    Ok(Box::new(Table::new(R::NAME, R::EPOCH, files)))
+    Ok(Box::new(Table::new(info, R::EPOCH, files)))
 }
 
 /// Every file as an input of its own.
-pub fn one_by_one(inputs: Vec<OpenInput>) -> Vec<(Input, crate::open::OpenFile)> {
+pub fn one_by_one(inputs: Vec<OpenInput>) -> Vec<(Input, OpenFile)> {
     let mut all = Vec::new();
     for input in inputs {
-        let name = describe(&input).name;
         for file in input.files {
-            let described = Input { name: name.clone(), files: vec![file.path.clone()] };
+            let described = Input { name: input.name.clone(), files: vec![file.path.clone()] };
             all.push((described, file));
         }
     }

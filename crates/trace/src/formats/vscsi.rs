@@ -14,14 +14,14 @@ use super::table::{NO_RESPONSE, Row, Table};
 use super::text::one_by_one;
 use crate::error::{Result, TraceError};
 use crate::event::{DeviceId, Rwbs};
-use crate::open::OpenInput;
-use crate::source::Source;
+use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
 
 pub const FORMAT: Format = Format {
     name: "vscsi",
     about: "CloudPhysics vSCSI binary, version 1 (32-byte records) or 2 (40-byte records)",
+    capabilities: Capabilities { completions: true, ..Capabilities::requests(1_000) },
     sniff: |head| version_of(head).is_some(),
-    open,
+    reader: open,
 };
 
 struct Version {
@@ -114,8 +114,9 @@ fn rwbs_of(cmd: u16) -> Option<Rwbs> {
     }
 }
 
-fn open(inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
+fn open(mut info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
     let mut files = Vec::new();
+    info.capabilities.completions = false;
     for (described, file) in one_by_one(inputs) {
         let version = version_of(&file.head).ok_or_else(|| TraceError::Malformed {
             path: file.path.clone(),
@@ -124,8 +125,10 @@ fn open(inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
                 "expected vSCSI records: two or more of 32 bytes with version 1 or of 40 bytes with version 2"
                     .into(),
         })?;
+        // Only version 2 has response times.
+        info.capabilities.completions |= version.number == 2;
         let decode = if version.number == 1 { decode_1 } else { decode_2 };
         files.push((described, Records::new(file.path, file.reader, version.size, decode)));
     }
-    Ok(Box::new(Table::new("vscsi", Some(0), files)))
+    Ok(Box::new(Table::new(info, Some(0), files)))
 }

@@ -1,7 +1,7 @@
 //! Any events that a trace may hold.
 
 use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
-use crate::export::testing::trace_of;
+use crate::testing::trace_of;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

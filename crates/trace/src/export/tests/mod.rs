@@ -2,13 +2,13 @@
 
 mod events;
 
-use super::testing::{Directory, Trace, read, trace_of};
 use super::{BlktraceLayout, Exporter, IologVersion, ParquetIos, blktrace, iolog, parquet_events};
 use crate::blktrace::record::Order;
 use crate::event::{Action, DeviceId, Event, EventBatch, Op, Rwbs};
 use crate::io::{Io, NEVER};
 use crate::open::open;
 use crate::source::TraceInfo;
+use crate::testing::{Directory, Trace, read, trace_of};
 use proptest::prelude::*;
 
 fn write(mut exporter: Box<dyn Exporter>, batch: &EventBatch, info: &TraceInfo) -> super::Report {

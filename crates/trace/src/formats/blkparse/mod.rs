@@ -11,14 +11,18 @@ use super::lines::Lines;
 use super::text::{first_lines, shown};
 use crate::error::{Result, TraceError};
 use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
-use crate::open::{OpenInput, describe, single_file};
-use crate::source::{Source, TraceInfo};
+use crate::source::{Capabilities, OpenInput, Source, TraceInfo, single_file};
 use parse::parse_line;
 use std::collections::VecDeque;
 
-pub const FORMAT: Format = Format { name: NAME, about: "text as blkparse prints it by default", sniff, open };
+pub const FORMAT: Format = Format {
+    name: "blkparse",
+    about: "text as blkparse prints it by default",
+    capabilities: Capabilities::BLKTRACE,
+    sniff,
+    reader: open,
+};
 
-const NAME: &str = "blkparse";
 const EXPECTED: &str = "an event as blkparse prints it: maj,min cpu sequence time pid action RWBS …";
 /// Problems shown with their line.
 const SHOWN: u64 = 3;
@@ -38,12 +42,11 @@ fn sniff(head: &[u8]) -> bool {
     events * 2 > lines
 }
 
-fn open(inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
-    let described = inputs.iter().map(describe).collect();
-    let file = single_file(inputs, NAME)?;
+fn open(info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
+    let file = single_file(inputs, &info.format)?;
     Ok(Box::new(Text {
         lines: Lines::new(file.path, file.reader),
-        info: TraceInfo { format: NAME.into(), inputs: described, ..TraceInfo::default() },
+        info,
         processes: Processes::default(),
         commands: VecDeque::new(),
         message: None,

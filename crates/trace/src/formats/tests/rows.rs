@@ -1,9 +1,9 @@
 //! Rows of the public formats: what is generated is what is read, in order of time.
 
 use crate::event::{Action, Event, SECTOR};
-use crate::export::testing::{Trace, read_bytes};
 use crate::formats::table::WINDOW;
 use crate::formats::{FORMATS, Format};
+use crate::testing::{Trace, read_bytes};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

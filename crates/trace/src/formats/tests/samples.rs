@@ -1,8 +1,8 @@
 //! The sample files in tests/data/formats.
 
 use crate::event::Op;
-use crate::export::testing::{Trace, read};
 use crate::open::open;
+use crate::testing::{Trace, read};
 use std::path::PathBuf;
 
 pub fn path(name: &str) -> String {
@@ -53,7 +53,7 @@ fn blkparse_text_prints_again_as_it_was() {
 
 #[test]
 fn several_files_are_one_trace_in_order_of_time() {
-    let directory = crate::export::testing::Directory::new();
+    let directory = crate::testing::Directory::new();
     let (mut rows, text) =
         ([String::new(), String::new()], std::fs::read_to_string(path("msr.csv")).unwrap());
     for (number, line) in text.lines().enumerate() {

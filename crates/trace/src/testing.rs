@@ -4,9 +4,8 @@ use crate::blkparse::line::write_line;
 use crate::error::Result;
 use crate::event::{Event, EventBatch};
 use crate::formats::Format;
-use crate::open::{OpenFile, OpenInput};
 use crate::process::ProcessTable;
-use crate::source::{Source, TraceInfo};
+use crate::source::{OpenFile, OpenInput, Source, TraceInfo};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -99,5 +98,5 @@ pub fn file(path: &str, bytes: &[u8]) -> OpenFile {
 /// Reads `bytes` as one file of a format.
 pub fn read_bytes(format: &Format, bytes: &[u8]) -> Result<Trace> {
     let input = OpenInput { name: String::new(), files: vec![file("trace.x", bytes)] };
-    read(&mut *(format.open)(vec![input])?)
+    read(&mut *format.open(vec![input])?)
 }
