@@ -18,6 +18,7 @@ pub mod io;
 pub mod open;
 mod opening;
 pub mod pair;
+mod parquet_file;
 pub mod process;
 mod sidecar;
 pub mod source;

@@ -96,7 +96,9 @@ impl Source for Opened {
     fn fill(&mut self, batch: &mut EventBatch) -> Result<bool> {
         let more = self.source.fill(batch)?;
         if more {
-            self.info.bytes_read = self.source.info().bytes_read;
+            let known = self.source.info();
+            self.info.bytes_read = known.bytes_read;
+            self.info.start_unix_ns = known.start_unix_ns;
         } else {
             self.refresh();
         }

@@ -82,7 +82,7 @@ impl Capabilities {
 
 /// Something survivable that the user should know of.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
     /// The file, or the set's name.
     pub path: String,

@@ -35,6 +35,14 @@ class AskedProfile(TypedDict):
     sync: int
 
 
+class Capabilities(TypedDict):
+    clock_ns: int | None
+    completions: bool
+    directions: bool
+    layers: bool
+    processes: bool
+
+
 class DeviceProfile(TypedDict):
     device: str
     dispatched: LevelSummary
@@ -292,6 +300,7 @@ class Tally(TypedDict):
 
 class TraceInfo(TypedDict):
     bytes_read: int
+    capabilities: Capabilities
     device_names: list[tuple[int, str]]
     dropped: int | None
     format: str

@@ -14,8 +14,6 @@ pub use iolog::{IologVersion, iolog};
 pub use ios::parquet_ios;
 pub use parquet::{ParquetIos, parquet_events};
 
-pub(crate) use parquet::columns::named as parquet_error;
-
 use crate::error::Result;
 use crate::event::EventBatch;
 use crate::filter::Filter;

@@ -1,9 +1,10 @@
 //! Events from Parquet, as [`crate::export`] writes them: a round trip through data-frame tools.
 
-use super::Format;
 use super::known::Processes;
+use super::{FORMATS, Format};
 use crate::error::{Result, TraceError};
 use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
+use crate::parquet_file::{InputOf, named, recall};
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo, single_file};
 use parquet::basic::Type;
 use parquet::column::reader::get_typed_column_reader;
@@ -37,38 +38,32 @@ fn open(mut info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> 
     })?;
     info.bytes_read = file.metadata().map(|m| m.len()).unwrap_or(0);
     let reader = guarded(&path, || SerializedFileReader::new(file))?;
-    for pair in reader.metadata().file_metadata().key_value_metadata().into_iter().flatten() {
-        let value = pair.value.as_deref().unwrap_or("");
-        match pair.key.as_str() {
-            "start_unix_ns" => info.start_unix_ns = value.parse().ok(),
-            "device_names" => info.device_names = value.lines().filter_map(numbered_name).collect(),
-            _ => {}
-        }
-    }
+    let pairs = reader.metadata().file_metadata().key_value_metadata();
+    let origin = recall(pairs.map_or(&[], Vec::as_slice), &mut info);
+    // Files of blklab 0.1.0 name the format only.
+    let known = |name: String| FORMATS.iter().find(|f| f.name == name).map(|f| f.capabilities);
+    let capabilities = origin.capabilities.or_else(|| origin.format.and_then(known));
+    info.capabilities = capabilities.unwrap_or(info.capabilities);
     let columns = Columns::find(&path, &reader)?;
     Ok(Box::new(Parquet {
         path,
         reader,
         columns,
+        input_of: origin.input_of,
         next_group: 0,
         group: None,
         processes: Processes::default(),
         last_time: 0,
+        backwards: 0,
         info,
     }))
-}
-
-/// `251658240 usr_0`
-fn numbered_name(line: &str) -> Option<(u32, String)> {
-    let (number, name) = line.split_once(' ')?;
-    Some((number.parse().ok()?, name.to_owned()))
 }
 
 /// Runs the library on bytes that nobody vouches for: its panics become errors too.
 fn guarded<T>(path: &str, work: impl FnOnce() -> ParquetResult<T>) -> Result<T> {
     let done = catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(ParquetError::General("damaged beyond what can be read".into())));
-    crate::export::parquet_error(path, done)
+    named(path, done)
 }
 
 /// Where the columns are in the file.
@@ -78,6 +73,8 @@ struct Columns {
     remap_device: Option<usize>,
     remap_sector: Option<usize>,
     process: Option<usize>,
+    remap_target: Option<usize>,
+    payload: Option<usize>,
 }
 
 impl Columns {
@@ -111,6 +108,8 @@ impl Columns {
             remap_device: find("remap_device", Type::INT32)?,
             remap_sector: find("remap_sector", Type::INT64)?,
             process: find("process", Type::BYTE_ARRAY)?,
+            remap_target: find("remap_target", Type::INT32)?,
+            payload: find("payload", Type::BYTE_ARRAY)?,
         };
         for (name, place) in LONGS.iter().zip(&mut columns.longs) {
             *place = need(name, Type::INT64)?;
@@ -163,6 +162,8 @@ struct Group {
     remap_device: Option<Steps<Int32Type>>,
     remap_sector: Option<Steps<Int64Type>>,
     process: Option<Steps<ByteArrayType>>,
+    remap_target: Option<Steps<Int32Type>>,
+    payload: Option<Steps<ByteArrayType>>,
 }
 
 impl Group {
@@ -173,6 +174,7 @@ impl Group {
         let column = |column: usize| group.get_column_reader(column).map(|r| (r, optional(column)));
         let words = |at: usize| column(at).map(|(r, optional)| Steps::new(r, optional));
         let longs = |at: usize| column(at).map(|(r, optional)| Steps::new(r, optional));
+        let texts = |at: usize| column(at).map(|(r, optional)| Steps::new(r, optional));
         let [device, cpu, seq, pid, action, rwbs, bytes, error] = columns.words;
         Ok(Group {
             words: [
@@ -188,9 +190,9 @@ impl Group {
             longs: [longs(columns.longs[0])?, longs(columns.longs[1])?],
             remap_device: columns.remap_device.map(words).transpose()?,
             remap_sector: columns.remap_sector.map(longs).transpose()?,
-            process: (columns.process)
-                .map(|at| column(at).map(|(r, optional)| Steps::new(r, optional)))
-                .transpose()?,
+            process: columns.process.map(texts).transpose()?,
+            remap_target: columns.remap_target.map(words).transpose()?,
+            payload: columns.payload.map(texts).transpose()?,
         })
     }
 
@@ -205,18 +207,14 @@ impl Group {
             column.step(count)?;
             lengths.push(column.rows.len());
         }
-        if let Some(column) = &mut self.remap_device {
-            column.step(count)?;
-            lengths.push(column.rows.len());
+        fn also<T: DataType>(column: &mut Option<Steps<T>>, count: usize) -> ParquetResult<Option<usize>> {
+            column.as_mut().map(|column| column.step(count).map(|()| column.rows.len())).transpose()
         }
-        if let Some(column) = &mut self.remap_sector {
-            column.step(count)?;
-            lengths.push(column.rows.len());
-        }
-        if let Some(column) = &mut self.process {
-            column.step(count)?;
-            lengths.push(column.rows.len());
-        }
+        lengths.extend(also(&mut self.remap_device, count)?);
+        lengths.extend(also(&mut self.remap_sector, count)?);
+        lengths.extend(also(&mut self.process, count)?);
+        lengths.extend(also(&mut self.remap_target, count)?);
+        lengths.extend(also(&mut self.payload, count)?);
         let rows = lengths[0];
         if lengths.iter().any(|&length| length != rows) {
             return Err(ParquetError::General("columns of different lengths".into()));
@@ -247,7 +245,8 @@ impl Group {
         }
         if let Some(device) = self.remap_device.as_ref().and_then(|column| column.rows[row]) {
             event.arg_device = DeviceId(device as u32);
-            event.target_device = event.device;
+            let target = self.remap_target.as_ref().and_then(|column| column.rows[row]);
+            event.target_device = target.map_or(event.device, |target| DeviceId(target as u32));
         }
         event
     }
@@ -255,16 +254,23 @@ impl Group {
     fn name(&self, row: usize) -> Option<&ByteArray> {
         self.process.as_ref()?.rows[row].as_ref()
     }
+
+    fn payload(&self, row: usize) -> Option<&ByteArray> {
+        self.payload.as_ref()?.rows[row].as_ref()
+    }
 }
 
 struct Parquet {
     path: String,
     reader: SerializedFileReader<File>,
     columns: Columns,
+    input_of: InputOf,
     next_group: usize,
     group: Option<Group>,
     processes: Processes,
     last_time: u64,
+    /// Rows timed before the row above.
+    backwards: u64,
     info: TraceInfo,
 }
 
@@ -282,17 +288,22 @@ impl Source for Parquet {
             let Some(group) = &mut self.group else { return Ok(false) };
             let rows = guarded(&self.path, || group.step(EventBatch::TARGET))?;
             for row in 0..rows {
-                let event = group.event(row);
+                let mut event = group.event(row);
+                event.input = self.input_of.get(event.device);
                 if let Some(name) = group.name(row) {
                     self.processes.learn(event.pid, name.data());
                     let before = batch.events.len();
                     let fresh = self.processes.fresh.drain(..);
                     batch.names.extend(fresh.map(|(pid, name)| ProcessName { before, pid, name }));
                 }
-                self.info.out_of_order += u64::from(event.time < self.last_time);
+                self.backwards += u64::from(event.time < self.last_time);
                 self.last_time = event.time;
+                if let Some(payload) = group.payload(row) {
+                    batch.attach(&mut event, payload.data());
+                }
                 batch.events.push(event);
             }
+            self.info.out_of_order = self.info.out_of_order.max(self.backwards);
             if rows > 0 {
                 return Ok(true);
             }

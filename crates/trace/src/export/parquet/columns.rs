@@ -1,6 +1,5 @@
 //! Columns gathered until they fill a row group.
 
-use crate::error::Result;
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::Result as ParquetResult;
 use parquet::file::writer::SerializedColumnWriter;
@@ -120,6 +119,36 @@ impl Column for MaybeLongs {
     }
 }
 
+/// Bytes that may be missing.
+#[derive(Default)]
+pub struct MaybeBytes {
+    values: Vec<ByteArray>,
+    levels: Vec<i16>,
+}
+
+impl MaybeBytes {
+    /// Adds a row's bytes; none are missing.
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.levels.push(i16::from(!bytes.is_empty()));
+        if !bytes.is_empty() {
+            self.values.push(bytes.to_vec().into());
+        }
+    }
+}
+
+impl Column for MaybeBytes {
+    fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> ParquetResult<()> {
+        let typed = writer.typed::<ByteArrayType>();
+        typed.write_batch(&self.values, Some(&self.levels), None).map(drop)
+    }
+
+    fn clear(&mut self) {
+        self.values.clear();
+        self.levels.clear();
+    }
+}
+
 /// Process names by process id; written through a dictionary.
 #[derive(Default)]
 pub struct Names {
@@ -188,18 +217,4 @@ impl Column for Names {
     fn clear(&mut self) {
         self.rows.clear();
     }
-}
-
-/// Turns the library's errors into this crate's.
-pub fn named<T>(path: &str, result: ParquetResult<T>) -> Result<T> {
-    result.map_err(|e| {
-        let e = match e {
-            parquet::errors::ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
-                Ok(io) => return crate::error::TraceError::io(path, *io),
-                Err(other) => other.to_string(),
-            },
-            other => other.to_string(),
-        };
-        crate::error::TraceError::Malformed { path: path.to_owned(), place: "Parquet".into(), problem: e }
-    })
 }

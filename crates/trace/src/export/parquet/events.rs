@@ -1,6 +1,6 @@
 //! Events as Parquet.
 
-use super::columns::{Column, Longs, MaybeLongs, MaybeWords, Names, Words};
+use super::columns::{Column, Longs, MaybeBytes, MaybeLongs, MaybeWords, Names, Words};
 use super::{GROUP, ParquetFile};
 use crate::error::Result;
 use crate::event::{Action, Event, EventBatch};
@@ -23,6 +23,8 @@ const SCHEMA: &str = "message events {
     optional int32 remap_device (integer(32, false));
     optional int64 remap_sector (integer(64, false));
     optional binary process (string);
+    optional int32 remap_target (integer(32, false));
+    optional binary payload;
 }";
 
 const PACKED: [&str; 2] = ["time_ns", "seq"];
@@ -30,8 +32,8 @@ const PACKED: [&str; 2] = ["time_ns", "seq"];
 /// An exporter of events to a Parquet file at `path`.
 ///
 /// `remap_device` and `remap_sector` are where a remapped request came from; of a split, `remap_sector` is
-/// where the second part starts, of an unplug how many requests went. Passthrough commands' bytes and
-/// messages' texts have no column.
+/// where the second part starts, of an unplug how many requests went. `remap_target` is the disk, where the
+/// device is a partition of it. `payload` is a passthrough command or a message's text.
 pub fn parquet_events(path: &Path) -> Result<Box<dyn Exporter>> {
     Ok(Box::new(Events {
         file: ParquetFile::create(path, SCHEMA, &PACKED)?,
@@ -63,11 +65,13 @@ struct Columns {
     remap_device: MaybeWords,
     remap_sector: MaybeLongs,
     process: Names,
+    remap_target: MaybeWords,
+    payload: MaybeBytes,
 }
 
 impl Columns {
     /// In the schema's order.
-    fn all(&mut self) -> [&mut dyn Column; 13] {
+    fn all(&mut self) -> [&mut dyn Column; 15] {
         [
             &mut self.time,
             &mut self.device,
@@ -82,11 +86,13 @@ impl Columns {
             &mut self.remap_device,
             &mut self.remap_sector,
             &mut self.process,
+            &mut self.remap_target,
+            &mut self.payload,
         ]
     }
 
     #[inline]
-    fn push(&mut self, event: &Event) {
+    fn push(&mut self, event: &Event, payload: &[u8]) {
         self.time.push(event.time);
         self.device.push(event.device.0);
         self.cpu.push(u32::from(event.cpu));
@@ -103,6 +109,9 @@ impl Columns {
         self.remap_device.push(is_remap.then_some(event.arg_device.0));
         self.remap_sector.push(has_sector.then_some(event.arg_sector));
         self.process.push(event.pid);
+        let is_elsewhere = is_remap && event.target_device != event.device;
+        self.remap_target.push(is_elsewhere.then_some(event.target_device.0));
+        self.payload.push(payload);
     }
 }
 
@@ -113,7 +122,8 @@ impl Exporter for Events {
             while let Some(name) = names.next_if(|name| name.before <= index) {
                 self.columns.process.learn(name.pid, &name.name);
             }
-            self.columns.push(event);
+            self.columns.push(event, batch.pdu_of(event));
+            self.file.input_of.learn(event);
             self.rows += 1;
             if self.rows == GROUP {
                 self.rows = 0;

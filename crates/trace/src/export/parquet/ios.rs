@@ -76,8 +76,9 @@ impl ParquetIos {
         })
     }
 
-    /// Takes in the process names that a batch brings; to be called before its I/Os are written.
+    /// Takes in the process names and devices of a batch; to be called before its I/Os are written.
     pub fn learn(&mut self, batch: &EventBatch) {
+        batch.events.iter().for_each(|event| self.file.input_of.learn(event));
         for name in &batch.names {
             self.columns.process.learn(name.pid, &name.name);
         }

@@ -3,7 +3,7 @@
 //! Columns are gathered for a row group and written one after the other. Encodings are the cheap ones: what
 //! changes little from row to row is stored as packed differences, only process names as a dictionary.
 
-pub mod columns;
+mod columns;
 mod events;
 mod ios;
 
@@ -12,10 +12,10 @@ pub use ios::ParquetIos;
 
 use super::output::OutputFile;
 use crate::error::{Result, TraceError};
+use crate::parquet_file::{InputOf, describe, named};
 use crate::source::TraceInfo;
-use columns::{Column, named};
+use columns::Column;
 use parquet::basic::{Compression, Encoding};
-use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
@@ -30,6 +30,8 @@ pub const GROUP: usize = 1 << 20;
 struct ParquetFile {
     shown: String,
     writer: SerializedFileWriter<OutputFile>,
+    /// Of every event that was seen, whether or not it has a row.
+    input_of: InputOf,
 }
 
 impl ParquetFile {
@@ -60,7 +62,7 @@ impl ParquetFile {
             properties = properties.set_column_statistics_enabled(time.into(), EnabledStatistics::Chunk);
         }
         let writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties.build()));
-        Ok(ParquetFile { writer: named(&shown, writer)?, shown })
+        Ok(ParquetFile { writer: named(&shown, writer)?, shown, input_of: InputOf::default() })
     }
 
     /// Writes a row group and empties the columns.
@@ -81,19 +83,8 @@ impl ParquetFile {
 
     /// Adds what is known of the trace, completes the file. Returns its name and size.
     fn finish(mut self, info: &TraceInfo) -> Result<(String, u64)> {
-        let mut tell = |key: &str, value: String| {
-            self.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
-        };
-        if let Some(start) = info.start_unix_ns {
-            tell("start_unix_ns", start.to_string());
-        }
-        tell("format", info.format.clone());
-        tell("version", env!("CARGO_PKG_VERSION").into());
-        if !info.device_names.is_empty() {
-            let lines: Vec<String> = (info.device_names.iter())
-                .map(|(number, name)| format!("{number} {}", name.replace(char::is_control, "\u{fffd}")))
-                .collect();
-            tell("device_names", lines.join("\n"));
+        for pair in describe(info, &self.input_of) {
+            self.writer.append_key_value_metadata(pair);
         }
         let file = named(&self.shown, self.writer.into_inner())?;
         file.commit()
