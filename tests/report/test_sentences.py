@@ -100,3 +100,12 @@ def test_one_is_singular(tmp_path: Path) -> None:
     found = said(read_trace(write_trace(tmp_path / "t", records)).focus)
     assert "1 I/O is in flight on average (at most 1" in found["Latency"]
     assert "only 1 distinct block was accessed" in found["Locality"]
+
+
+def test_what_a_format_cannot_tell_is_not_said() -> None:
+    formats = Path(__file__).parents[1] / "data" / "formats"
+    found = said(read_trace(formats / "oracle-general.bin").focus)
+    assert "the trace does not tell reads from writes" in found["Load"]
+    assert "read" not in found["Pattern"]
+    assert "came from" not in found["Origin"]
+    assert "queued on" not in found["Origin"]

@@ -90,9 +90,7 @@ def _pattern(device: Device) -> str:
     names = {op: words.ops(op) if device.capabilities["directions"] else "I/Os" for op in streams}
     said = [_order(names[op], found) for op, found in streams.items() if found["ios"] >= FEWEST]
     few = [
-        f"{names[op]} ({n})"
-        for op, found in streams.items()
-        if 0 < (n := found["ios"]) < FEWEST
+        f"{names[op]} ({n})" for op, found in streams.items() if 0 < (n := found["ios"]) < FEWEST
     ]
     parts = [words.listing(said)] if said else []
     if few:
