@@ -75,7 +75,9 @@ def test_what_people_read_of_a_copy_is_the_same(run: Run, tmp_path: Path) -> Non
 
 def test_drops_and_the_clock_are_in_the_copy(run: Run, tmp_path: Path) -> None:
     trace = converted(run, TRACES / "bfq", tmp_path / "vdc", "blktrace")
-    (tmp_path / "vdc.blklab.json").write_text('{"dropped": 7, "devices": [{"name": "vdc"}]}')
+    (tmp_path / "vdc.blklab.json").write_text(
+        '{"dropped": 7, "devices": [{"name": "vdc", "dropped": 7}]}'
+    )
     copy = converted(run, trace, tmp_path / "x.parquet", "parquet")
     told = profile(run, copy)["trace"]
     assert told["dropped"] == 7

@@ -62,6 +62,9 @@ pub fn parse_line<'a>(line: &'a [u8], pdu: &mut Vec<u8>) -> Option<(Event, Extra
     if letters.contains(&b'R') && event.bytes == 0 {
         event.bytes = 1;
     }
+    if letters.contains(&b'N') {
+        event.bytes = 0;
+    }
     extra.name = extra.name.filter(|&name| name != UNNAMED.as_bytes());
     Some((event, extra))
 }
