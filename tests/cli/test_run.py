@@ -253,3 +253,19 @@ def test_a_signal_ends_a_long_simulation(small: Path, number: signal.Signals) ->
         said = process.stderr.read()
     assert b"Traceback" not in said
     assert said.count(b"\n") <= 1
+
+
+def test_a_delay_is_a_stack(run: Run) -> None:
+    given = run(
+        *("run", EXAMPLES / "delay.toml", "--no-store", "--json", "--explain"),
+        *("--set", "settings.max_ios=500", "--only", "stack=distant,workload=read"),
+    )
+    (result,) = json.loads(given.out)
+    # 5 ms are two ticks of 4 ms, and the timer fires at the next one: four I/Os each 12 ms.
+    assert 320 < result["read"]["iops"] < 340
+    (target,) = result["targets"]
+    assert (target["kind"], target["name"]) == ("delay", "distant")
+    assert target["held"][0] >= 500
+    assert any("distant held" in sentence for sentence in result["explanation"])
+    shown = run("run", EXAMPLES / "delay.toml", "--dry-run")
+    assert "mirror: md RAID-1 [near delay read=5ms" in shown.out

@@ -111,6 +111,9 @@ def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
     for target in outcome["targets"]:
         if target["kind"] == "md":
             yield from _md(document, target)
+        elif sum(target["held"]):
+            reads, others = map(format_count, target["held"])
+            yield f"{target['name']} held {reads} reads and {others} other bios for its delay."
 
 
 def _md(document: Cell, array: MdReport) -> Iterator[str]:

@@ -1,13 +1,14 @@
 """What the simulator's cells are, in the words of mdadm and fio."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 from blklab.documents.cell import Job, Md, Member, Node
 from blklab.runners.kind import Words
+from blklab.spec import nodes
 from blklab.spec.cells import Cell
 from blklab.spec.documents import SimCell, as_simulated
-from blklab.units import format_size
+from blklab.units import format_duration, format_size
 
 
 def stack(document: SimCell) -> str:
@@ -20,6 +21,8 @@ def _node(node: Node | None, names: Sequence[str]) -> str:
         return "missing"
     if "device" in node:
         return str(names[node["device"]])
+    if "md" not in node:
+        return _volume(node, names)
     md = node["md"]
     level = str(md["level"])
     parts = ["md", "linear" if level == "linear" else f"RAID-{level.removeprefix('raid')}"]
@@ -33,6 +36,18 @@ def _node(node: Node | None, names: Sequence[str]) -> str:
         parts.append(md["sync"])
     members = " ".join(_member(member, names) for member in md["members"])
     return f"{' '.join(parts)} [{members}]"
+
+
+def _volume(node: Node, names: Sequence[str]) -> str:
+    """Returns a stack that says its kind: with its times, and what it is made of."""
+    ((kind, table),) = cast(nodes.Node, node).items()
+    times = [
+        f"{key.removesuffix('_ns')}={format_duration(value).replace(' ', '')}"
+        for key, value in table.items()
+        if key.endswith("_ns") and value
+    ]
+    below = " ".join(_node(cast(Node, part), names) for _, part in nodes.below(table))
+    return f"{' '.join([kind, *times])} [{below}]"
 
 
 def _layout(md: Md) -> str:
