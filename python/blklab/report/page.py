@@ -37,7 +37,7 @@ def render(view: View, *, title: str | None = None, command: str = "") -> str:
     context: dict[str, Any] = {
         "title": title or f"The workload of {device.label}",
         "device": device,
-        "facts": _facts(view),
+        "facts": trace.headline(view),
         "sentences": sentences(device),
         "tiles": _tiles(device),
         "doubts": diagnostics.sentences([one for one in found if one.severity != "note"]),
@@ -91,18 +91,6 @@ def _devices(view: View) -> Section:
 
 def _some(*tables: Table) -> list[Table]:
     return [table for table in tables if table]
-
-
-def _facts(view: View) -> list[str]:
-    first, last = view.span_ns()
-    facts = [
-        words.plural(len(view.devices), "device"),
-        words.plural(view.profile["events"], "event"),
-        words.duration(last - first),
-        view.started() or "",
-        f"only {chosen}" if (chosen := trace.filters(view)) else "",
-    ]
-    return [fact for fact in facts if fact]
 
 
 def _tiles(device: Device) -> list[Tile]:

@@ -78,15 +78,7 @@ def _headline(console: "Console", device: Device, *, first: bool) -> None:
 def _facts(console: "Console", view: View) -> None:
     from rich.text import Text
 
-    first, last = view.span_ns()
-    parts = [
-        words.plural(len(view.devices), "device"),
-        words.plural(view.profile["events"], "event"),
-        words.duration(last - first),
-        view.started() or "",
-        f"only {only}" if (only := trace.filters(view)) else "",
-    ]
-    console.print(Text(" · ".join(part for part in parts if part), style="dim"))
+    console.print(Text(" · ".join(trace.headline(view)), style="dim"))
 
 
 def _prose(console: "Console", device: Device) -> None:

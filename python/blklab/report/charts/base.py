@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,6 +42,26 @@ class Chart:
 def chart_spec(values: Sequence[Spec], **rest: Any) -> Spec:
     """Returns a specification over rows of data."""
     return {"$schema": SCHEMA, "data": {"values": list(values)}, "height": HEIGHT, **rest}
+
+
+def layer(kind: str, encoding: Spec, **style: Any) -> Spec:
+    """Returns a layer: a mark of some kind and style, and what it shows."""
+    return {"mark": {"type": kind, **style}, "encoding": encoding}
+
+
+def spans(shared: Spec, x: Spec) -> list[Spec]:
+    """Returns bars from `x` to `p95`, paler to `p99`, and a dot at `p50`."""
+    bars = [
+        layer("bar", {**shared, "x": x, "x2": {"field": end}}, fillOpacity=opacity, clip=True)
+        for end, opacity in (("p99", 0.3), ("p95", 0.6))
+    ]
+    dot = layer("point", {**shared, "x": quantity("p50")}, filled=True, size=58, opacity=1)
+    return [*bars, dot]
+
+
+def texts(form: Callable[[str], str], keys: Iterable[str]) -> list[Spec]:
+    """Returns the transforms that write fields as text for a tooltip: `p50` as `p50_text`."""
+    return [{"calculate": form(f"datum.{key}"), "as": f"{key}_text"} for key in keys]
 
 
 def by_op(present: Sequence[str], domain: Sequence[str] = OPS) -> Spec:

@@ -13,7 +13,9 @@ from blklab.report.charts.base import (
     duration_label,
     log_durations,
     quantity,
+    spans,
     stacking,
+    texts,
     tip,
 )
 from blklab.report.tables import devices, load
@@ -122,17 +124,7 @@ def _latency(view: View, shown: list[Device]) -> Chart | None:
         "color": by_op(ops),
         "tooltip": tips,
     }
-    texts = [{"calculate": duration_label(f"datum.{k}"), "as": f"{k}_text"} for k in keys]
-    bars = [
-        {
-            "mark": {"type": "bar", "fillOpacity": opacity, "cornerRadius": 2, "clip": True},
-            "encoding": {**shared, "x": x, "x2": {"field": end}},
-        }
-        for end, opacity in (("p99", 0.3), ("p95", 0.6))
-    ]
-    dot = {"mark": {"type": "point", "filled": True, "size": 55, "opacity": 1}}
-    dot["encoding"] = {**shared, "x": quantity("p50")}
-    spec = chart_spec(rows, transform=texts, layer=[*bars, dot])
+    spec = chart_spec(rows, transform=texts(duration_label, keys), layer=spans(shared, x))
     spec["height"] = max(110, 34 * len(shown))
     note = "From the median (dot) to the 95th percentile, paler to the 99th."
     return Chart("devices-latency", "Response times by device", spec, devices.overview(view), note)

@@ -11,6 +11,8 @@ from blklab.report.charts.base import (
     duration_label,
     log_durations,
     quantity,
+    spans,
+    texts,
     tip,
     zoom,
 )
@@ -87,7 +89,6 @@ def _stages(device: Device) -> Chart | None:
         return None
     low, high = min(row["p5"] for row in rows), max(row["p99"] for row in rows)
     keys = ("p5", "p50", "p95", "p99")
-    texts = [{"calculate": duration_label(f"datum.{k}"), "as": f"{k}_text"} for k in keys]
     ops = [op for op in OPS if any(row["op"] == op for row in rows)]
     y = category("stage", axis={"grid": False, "title": None}, scale={"paddingInner": 0.25})
     offset = {"field": "op", "type": "nominal", "scale": {"domain": ops}}
@@ -100,25 +101,7 @@ def _stages(device: Device) -> Chart | None:
     shared = {"y": y, "yOffset": offset, "color": by_op(ops), "tooltip": tips}
     x = {**quantity("p5"), **log_durations(max(1, low * 0.9), high * 1.1, None)}
     stages = {row["stage"] for row in rows}
-    spec = chart_spec(
-        rows,
-        transform=texts,
-        layer=[
-            {
-                "mark": {"type": "bar", "fillOpacity": 0.3, "cornerRadius": 2, "clip": True},
-                "encoding": {**shared, "x": x, "x2": {"field": "p99"}},
-            },
-            {
-                "mark": {"type": "bar", "fillOpacity": 0.6, "cornerRadius": 2, "clip": True},
-                "encoding": {**shared, "x": x, "x2": {"field": "p95"}},
-            },
-            {
-                "mark": {"type": "tick", "thickness": 2.5, "bandSize": 0},
-                "encoding": {**shared, "x": quantity("p50")},
-            },
-        ],
-    )
-    spec["layer"][2]["mark"] = {"type": "point", "filled": True, "size": 60, "opacity": 1}
+    spec = chart_spec(rows, transform=texts(duration_label, keys), layer=spans(shared, x))
     spec["height"] = max(120, 14 * len(rows) + 16 * len(stages))
     note = "From the 5th percentile to the 95th, paler to the 99th; the dot is the median."
     return Chart("stages", "Where the time goes", spec, life.stages(device), note)

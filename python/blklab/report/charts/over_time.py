@@ -10,11 +10,13 @@ from blklab.report.charts.base import (
     category,
     chart_spec,
     duration_label,
+    layer,
     log_durations,
     quantity,
     size_axis,
     size_label,
     stacking,
+    texts,
     tip,
     zoom,
 )
@@ -61,6 +63,14 @@ class Slices:
         return [key for key in keys if any(row[key] for row in self.rows)]
 
 
+HOVER: Final = {
+    "type": "point",
+    "fields": ["t"],
+    "nearest": True,
+    "on": "pointerover",
+    "clear": "pointerout",
+}
+
 AXIS: Final = 62
 """Pixels of the vertical axis, the same in each chart."""
 
@@ -88,22 +98,11 @@ def _over_time(slices: Slices, keys: list[str], layers: list[Spec], tips: list[S
             "opacity": {"condition": {"param": "hover", "empty": False, "value": 1}, "value": 0},
             "tooltip": [tip("when", "from"), *tips],
         },
-        "params": [
-            {
-                "name": "hover",
-                "select": {
-                    "type": "point",
-                    "fields": ["t"],
-                    "nearest": True,
-                    "on": "pointerover",
-                    "clear": "pointerout",
-                },
-            }
-        ],
+        "params": [{"name": "hover", "select": HOVER}],
     }
     layers[0]["params"] = [zoom("x")]
-    for layer in layers:  # so that the charts stand above each other second for second
-        y = layer["encoding"]["y"]
+    for one in layers:  # so that the charts stand above each other second for second
+        y = one["encoding"]["y"]
         y["axis"] = {**y.get("axis", {}), "minExtent": AXIS, "maxExtent": AXIS}
     rows = [{key: row[key] for key in ("t", "when", *keys)} for row in slices.rows]
     return chart_spec(rows, encoding={"x": _time(slices)}, layer=[*layers, rule])
@@ -113,15 +112,10 @@ def _stacked(keys: list[str], axis: Spec, **stack: Any) -> Spec:
     ops = [key.removesuffix("_bytes") for key in keys]
     naming = {"calculate": "replace(datum.key, '_bytes', '')", "as": "op"}
     rank, order = stacking()
-    return {
-        "mark": {"type": "area", "interpolate": "step-after", "clip": True},
-        "transform": [{"fold": keys, "as": ["key", "value"]}, naming, rank],
-        "encoding": {
-            "y": {**quantity("value"), **axis, **stack},
-            "color": by_op(ops, OPS),
-            "order": order,
-        },
-    }
+    y = {**quantity("value"), **axis, **stack}
+    encoding = {"y": y, "color": by_op(ops, OPS), "order": order}
+    areas = layer("area", encoding, interpolate="step-after", clip=True)
+    return {**areas, "transform": [{"fold": keys, "as": ["key", "value"]}, naming, rank]}
 
 
 def _table(title: str, slices: Slices, columns: dict[str, tuple[str, Any]]) -> Table:
@@ -146,17 +140,12 @@ def _throughput(slices: Slices) -> Chart | None:
     if not keys:
         return None
     axis = size_axis(max(sum(row[key] for key in keys) for row in slices.rows), "bytes a second")
-    layer = _stacked(keys, axis)
     names = {key: key.removesuffix("_bytes") for key in keys}
     tips = [tip(f"{key}_text", f"{name} a second") for key, name in names.items()]
-    spec = _over_time(slices, keys, [layer], tips)
-    spec["transform"] = _texts(dict.fromkeys(keys, size_label))
+    spec = _over_time(slices, keys, [_stacked(keys, axis)], tips)
+    spec["transform"] = texts(size_label, keys)
     columns = {key: (f"{name}/s", words.size) for key, name in names.items()}
     return Chart("throughput", "Throughput", spec, _table("Throughput", slices, columns), wide=True)
-
-
-def _texts(forms: dict[str, Any]) -> list[Spec]:
-    return [{"calculate": form(f"datum.{key}"), "as": f"{key}_text"} for key, form in forms.items()]
 
 
 def _latency(slices: Slices) -> Chart | None:
@@ -172,30 +161,19 @@ def _latency(slices: Slices) -> Chart | None:
     colour = by_op([op for op in ("read", "write") if f"{op}_p50" in keys], OPS)
     if colour["legend"]:
         colour["legend"] |= {"symbolType": "stroke"}
-    layer: Spec = {
-        "mark": {
-            "type": "line",
-            "interpolate": "linear",
-            "clip": True,
-            "strokeWidth": 1.4,
-            "point": {"size": 5},
-        },
-        "transform": [{"fold": keys, "as": ["key", "value"]}, *split],
-        "encoding": {
-            "y": {**quantity("value"), **scale},
-            "color": colour,
-            "strokeDash": category(
-                "quantile",
-                scale={"domain": ["median", "99 %"], "range": [[1, 0], [3, 2]]},
-                legend={"title": None, "symbolType": "stroke", "symbolSize": 250},
-            ),
-        },
-    }
+    dashes = category(
+        "quantile",
+        scale={"domain": ["median", "99 %"], "range": [[1, 0], [3, 2]]},
+        legend={"title": None, "symbolType": "stroke", "symbolSize": 250},
+    )
+    encoding = {"y": {**quantity("value"), **scale}, "color": colour, "strokeDash": dashes}
+    lines = layer("line", encoding, clip=True, strokeWidth=1.4, point={"size": 5})
+    lines["transform"] = [{"fold": keys, "as": ["key", "value"]}, *split]
     names = {"p50": "median", "p99": "99 %"}
     titles = {key: f"{key.split('_')[0]} {names[key.split('_')[1]]}" for key in keys}
     tips = [tip(f"{key}_text", title) for key, title in titles.items()]
-    spec = _over_time(slices, keys, [layer], tips)
-    spec["transform"] = _texts(dict.fromkeys(keys, duration_label))
+    spec = _over_time(slices, keys, [lines], tips)
+    spec["transform"] = texts(duration_label, keys)
     columns = {key: (title, words.duration) for key, title in titles.items()}
     table = _table("Latency over time", slices, columns)
     note = "Time from queued to completed, of the I/Os completed in a slice; write: all but reads."
@@ -223,30 +201,15 @@ def _working_set(slices: Slices, device: Device) -> Chart | None:
     if not slices.present("so_far"):
         return None
     axis = size_axis(max(row["so_far"] for row in slices.rows), "distinct blocks")
-    total: Spec = {
-        "mark": {
-            "type": "area",
-            "interpolate": "step-after",
-            "clip": True,
-            "fillOpacity": 0.3,
-            "color": "@accent",
-        },
-        "encoding": {"y": {**quantity("so_far"), **axis}},
-    }
-    touched: Spec = {
-        "mark": {
-            "type": "area",
-            "interpolate": "step-after",
-            "clip": True,
-            "fillOpacity": 0.9,
-            "color": "@accent",
-        },
-        "encoding": {"y": {**quantity("touched"), **axis}},
-    }
+    opacities = {"so_far": 0.3, "touched": 0.9}
+    style = {"interpolate": "step-after", "clip": True, "color": "@accent"}
+    areas = [
+        layer("area", {"y": {**quantity(key), **axis}}, fillOpacity=opacity, **style)
+        for key, opacity in opacities.items()
+    ]
     tips = [tip("so_far_text", "since the trace began"), tip("touched_text", "in this slice")]
-    keys = ["so_far", "touched"]
-    spec = _over_time(slices, keys, [total, touched], tips)
-    spec["transform"] = _texts(dict.fromkeys(keys, size_label))
+    spec = _over_time(slices, list(opacities), areas, tips)
+    spec["transform"] = texts(size_label, opacities)
     columns = {"so_far": ("since the trace began", words.size), "touched": ("slice", words.size)}
     table = _table("Working set", slices, columns)
     hotness = device.data["hotness"]

@@ -1,5 +1,7 @@
 """Where and when I/Os go: order, seeks, rhythm, hot blocks."""
 
+from typing import Final
+
 from blklab.report import histogram, words
 from blklab.report.charts.base import (
     Chart,
@@ -7,6 +9,7 @@ from blklab.report.charts.base import (
     category,
     chart_spec,
     duration_label,
+    layer,
     log_durations,
     quantity,
     tip,
@@ -14,6 +17,8 @@ from blklab.report.charts.base import (
 from blklab.report.charts.sizes import table
 from blklab.report.tables import pattern
 from blklab.report.view import Device
+
+DOTTED: Final[Spec] = {"color": "@accent", "point": {"color": "@accent", "size": 40}}
 
 
 def order_charts(device: Device) -> list[Chart]:
@@ -133,17 +138,13 @@ def _dispersion(device: Device) -> Chart | None:
         layer=[
             {
                 "data": {"values": [{"one": 1}]},
-                "mark": {"type": "rule", "strokeDash": [4, 3]},
-                "encoding": {"y": quantity("one")},
+                **layer("rule", {"y": quantity("one")}, strokeDash=[4, 3]),
             },
-            {
-                "mark": {
-                    "type": "line",
-                    "color": "@accent",
-                    "point": {"color": "@accent", "size": 60},
-                },
-                "encoding": {"x": x, "y": y, "tooltip": [*tips, tip("most", "most", ",")]},
-            },
+            layer(
+                "line",
+                {"x": x, "y": y, "tooltip": [*tips, tip("most", "most", ",")]},
+                **DOTTED,
+            ),
         ],
     )
     note = (
@@ -179,7 +180,7 @@ def _gaps(device: Device) -> Chart | None:
     )
     spec = chart_spec(
         rows,
-        mark={"type": "line", "color": "@accent", "point": {"color": "@accent", "size": 50}},
+        mark={"type": "line", **DOTTED},
         encoding={
             "x": quantity("percentile", "percentile", scale={"domain": [0, 100]}),
             "y": {**quantity("gap"), **scale},
@@ -212,30 +213,15 @@ def _curve(device: Device) -> Chart | None:
     x = quantity("fraction", "hottest share of the blocks touched", scale=scale, axis=axis)
     y: Spec = {"axis": {"format": "%"}, "scale": {"domain": [0, 1]}}
     tips = [tip("blocks", "hottest"), tip("size", "which is"), tip("share", "of accesses", ".1%")]
+    places = {"x": x, "y": quantity("share", "share of the accesses", **y)}
+    dashes = {"strokeDash": [4, 3], "color": "@soft", "strokeWidth": 1}
+    evenly = layer("line", {"x": x, "y": quantity("fraction", **y)}, **dashes)
     spec = chart_spec(
         rows,
         layer=[
-            {
-                "data": {"values": even},
-                "mark": {"type": "line", "strokeDash": [4, 3], "color": "@soft", "strokeWidth": 1},
-                "encoding": {"x": x, "y": quantity("fraction", **y)},
-            },
-            {
-                "mark": {"type": "area", "color": "@accent", "fillOpacity": 0.15},
-                "encoding": {"x": x, "y": quantity("share", "share of the accesses", **y)},
-            },
-            {
-                "mark": {
-                    "type": "line",
-                    "color": "@accent",
-                    "point": {"color": "@accent", "size": 18},
-                },
-                "encoding": {
-                    "x": x,
-                    "y": quantity("share", "share of the accesses", **y),
-                    "tooltip": tips,
-                },
-            },
+            {"data": {"values": even}, **evenly},
+            layer("area", places, color="@accent", fillOpacity=0.15),
+            layer("line", {**places, "tooltip": tips}, **DOTTED),
         ],
     )
     note = "Accesses that go to the hottest blocks; dashed: if all blocks were alike."

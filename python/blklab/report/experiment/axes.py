@@ -10,6 +10,7 @@ from blklab.report.charts.base import (
     Chart,
     Spec,
     chart_spec,
+    layer,
     log_ticks,
     quantity,
     size_ticks,
@@ -133,42 +134,23 @@ def _lines(
     ]
     x = {**quantity("x", label), **axis(xs, label)}
     hue = colour("line", lines, title=line, symbolType="stroke")
+    points = {"y": quantity("v", **y), "color": hue}
+    interval = {"y": quantity("low", **y), "y2": {"field": "high"}, "color": hue}
+    ranges = layer("rule", interval, strokeWidth=4, opacity=0.25)
     layers: list[Spec] = [
-        {
-            "transform": [{"filter": "datum.low != null"}],
-            "mark": {"type": "rule", "strokeWidth": 4, "opacity": 0.25},
-            "encoding": {"y": quantity("low", **y), "y2": {"field": "high"}, "color": hue},
-        },
-        {
-            "mark": {"type": "line", "point": {"size": 34}, "strokeWidth": 1.8},
-            "encoding": {
-                "y": quantity("v", **y),
-                "color": hue,
-                "strokeDash": dash(view, cells),
-                "tooltip": tips,
-            },
-        },
+        {"transform": [{"filter": "datum.low != null"}], **ranges},
+        layer(
+            "line",
+            {**points, "strokeDash": dash(view, cells), "tooltip": tips},
+            point={"size": 34},
+            strokeWidth=1.8,
+        ),
     ]
     note = "Bars: the 95 % interval of the mean."
     if label in LOADS and (knees := _marked(cells, data)):
-        layers.append(
-            {
-                "data": {"values": knees},
-                "transform": texts[:1],
-                "mark": {
-                    "type": "point",
-                    "shape": "diamond",
-                    "size": 190,
-                    "strokeWidth": 2,
-                    "fill": None,
-                },
-                "encoding": {
-                    "y": quantity("v", **y),
-                    "color": hue,
-                    "tooltip": [tip("knee", "knee"), *tips[:-2]],
-                },
-            }
-        )
+        shown = {**points, "tooltip": [tip("knee", "knee"), *tips[:-2]]}
+        diamonds = layer("point", shown, shape="diamond", size=190, strokeWidth=2, fill=None)
+        layers.append({"data": {"values": knees}, "transform": texts[:1], **diamonds})
         note += " Diamonds: the knee, where throughput over latency is largest."
     if not any(row["low"] is not None for row in data):
         del layers[0]

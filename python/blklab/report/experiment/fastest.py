@@ -5,7 +5,16 @@ from typing import Any, Final
 
 from blklab.analysis.metrics import WAYS
 from blklab.report import words
-from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, size_label, size_ticks, tip
+from blklab.report.charts.base import (
+    Chart,
+    Spec,
+    chart_spec,
+    layer,
+    quantity,
+    size_label,
+    size_ticks,
+    tip,
+)
 from blklab.report.experiment.layout import MOST_ROWS, fewer, opacity, rows
 from blklab.report.experiment.view import Cell, View, best
 from blklab.report.tables.base import Table, figures, text
@@ -131,17 +140,9 @@ def _spec(view: View, data: Sequence[Spec], metric: str) -> Spec:
         },
     }
     layers = [bars, *_ranges(data, shared, x)]
-    layers.append(
-        {
-            "transform": [FIRST, {"calculate": label, "as": "label"}],
-            "mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 11, "fill": "@ink"},
-            "encoding": {
-                **shared,
-                "x": quantity("end", **x),
-                "text": {"field": "label", "type": "nominal"},
-            },
-        }
-    )
+    labels = {**shared, "x": quantity("end", **x), "text": {"field": "label", "type": "nominal"}}
+    written = layer("text", labels, align="left", dx=6, fontSize=11, fill="@ink")
+    layers.append({"transform": [FIRST, {"calculate": label, "as": "label"}], **written})
     texts = [
         {"calculate": _label("datum.v", metric), "as": "v_text"},
         {"calculate": _between("least", "most", metric), "as": "range_text"},
@@ -156,17 +157,10 @@ def _ranges(data: Sequence[Spec], shared: Spec, x: Spec) -> list[Spec]:
     for ends, width, see in ((("low", "high"), 5.0, 0.45), (("least", "most"), 1.2, 0.9)):
         if all(row[ends[0]] is None for row in data):
             continue
-        layers.append(
-            {
-                "transform": [FIRST, {"filter": f"datum.{ends[0]} != null"}],
-                "mark": {"type": "rule", "strokeWidth": width, "opacity": see, "color": "@ink"},
-                "encoding": {
-                    **shared,
-                    "x": quantity(ends[0], **x),
-                    "x2": {"field": ends[1]},
-                },
-            }
-        )
+        encoding = {**shared, "x": quantity(ends[0], **x), "x2": {"field": ends[1]}}
+        rule = layer("rule", encoding, strokeWidth=width, opacity=see, color="@ink")
+        known = {"filter": f"datum.{ends[0]} != null"}
+        layers.append({"transform": [FIRST, known], **rule})
     return layers
 
 

@@ -11,6 +11,7 @@ from blklab.report.charts.base import (
     Spec,
     chart_spec,
     duration_label,
+    layer,
     log_durations,
     quantity,
     tip,
@@ -27,13 +28,7 @@ QUANTILES: Final = {
     "p99_99": 0.9999,
 }
 
-TICKS: Final = {
-    "p50": "50",
-    "p90": "90",
-    "p99": "99",
-    "p99_9": "99.9",
-    "p99_99": "99.99",
-}
+TICKS: Final = {"p50": "50", "p90": "90", "p99": "99", "p99_9": "99.9", "p99_99": "99.99"}
 
 BINS: Final = 12
 """Of a decade, in histograms."""
@@ -196,30 +191,22 @@ def _histogram(
         "color": colour("line", lines, title=line, symbolType="stroke"),
         "detail": {"field": "series", "type": "nominal"},
     }
+    steps = {"interpolate": "step", "clip": True}
     spec = chart_spec(
         data,
         transform=[middle, {"calculate": bin_text, "as": "bin"}],
         layer=[
             {
-                "mark": {
-                    "type": "area",
-                    "interpolate": "step",
-                    "fillOpacity": 0.2 / len(lines),
-                    "clip": True,
-                },
-                "encoding": shared,
+                **layer("area", shared, fillOpacity=0.2 / len(lines), **steps),
                 "params": [zoom("x")],
             },
-            {
-                "mark": {
-                    "type": "line",
-                    "interpolate": "step",
-                    "strokeWidth": 1.4,
-                    "clip": True,
-                    "point": {"size": 12, "opacity": 0},
-                },
-                "encoding": {**shared, "strokeDash": dash(view, counted), "tooltip": tips},
-            },
+            layer(
+                "line",
+                {**shared, "strokeDash": dash(view, counted), "tooltip": tips},
+                strokeWidth=1.4,
+                point={"size": 12, "opacity": 0},
+                **steps,
+            ),
         ],
     )
     body = [

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from blklab.analysis.samples import over_time
 from blklab.report import words
-from blklab.report.charts.base import Chart, Spec, chart_spec, log_ticks, quantity, tip, zoom
+from blklab.report.charts.base import Chart, Spec, chart_spec, layer, log_ticks, quantity, tip, zoom
 from blklab.report.experiment.layout import colour
 from blklab.report.experiment.view import WORKLOAD, Cell, View, grouped
 from blklab.report.shell import Fold, Section
@@ -182,28 +182,14 @@ def _layers(view: View, high: float, bucketed: bool) -> list[Spec]:
     tips = [tip("t", "seconds", ".4~r"), tip("v", "I/Os a second", ",.3~r"), tip("r", "run")]
     if view.several:
         tips.append(tip("c", "campaign"))
-    layers: list[Spec] = []
-    if bucketed:
-        layers.append(
-            {
-                "mark": {"type": "area", "fillOpacity": 0.16, "clip": True},
-                "encoding": {"y": quantity("l", **y), "y2": {"field": "h"}},
-            }
-        )
-    layers.append(
-        {
-            "mark": {"type": "point", "filled": True, "size": 9, "opacity": 0.33, "clip": True},
-            "encoding": {"y": quantity("v", **y), "tooltip": tips},
-        }
-    )
-    layers.append(
-        {
-            "mark": {"type": "line", "strokeWidth": 1.7, "clip": True},
-            "encoding": {"y": quantity("s", **y)},
-        }
-    )
-    layers[-1]["params"] = [zoom("x")]
-    return layers
+    band = {"y": quantity("l", **y), "y2": {"field": "h"}}
+    point = {"y": quantity("v", **y), "tooltip": tips}
+    line = layer("line", {"y": quantity("s", **y)}, strokeWidth=1.7, clip=True)
+    return [
+        *([layer("area", band, fillOpacity=0.16, clip=True)] if bucketed else []),
+        layer("point", point, filled=True, size=9, opacity=0.33, clip=True),
+        {**line, "params": [zoom("x")]},
+    ]
 
 
 def _table(view: View, drawn: Sequence[tuple[Cell, Course]]) -> Table:

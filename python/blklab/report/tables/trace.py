@@ -46,6 +46,19 @@ def facts(view: View) -> Table:
     return Table("Trace", [text(""), text("")], rows)
 
 
+def headline(view: View) -> list[str]:
+    """Returns how much was looked at, in a few words each."""
+    first, last = view.span_ns()
+    facts = [
+        words.plural(len(view.devices), "device"),
+        words.plural(view.profile["events"], "event"),
+        words.duration(last - first),
+        view.started() or "",
+        f"only {chosen}" if (chosen := filters(view)) else "",
+    ]
+    return [fact for fact in facts if fact]
+
+
 def filters(view: View) -> str:
     """Returns what the user restricted the trace to, empty if nothing."""
     chosen = view.profile["filter"]

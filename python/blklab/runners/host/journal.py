@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from blklab.errors import BlklabError, EnvironmentLacks
@@ -106,12 +105,7 @@ class Journal:
         state_directory.sync(state)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Removes the file if everything in it is undone; else `restore` will find it."""
         if self.path is not None and not self._open:
             self.path.unlink(missing_ok=True)

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Final, Self
 
 from blklab.errors import BlklabError
@@ -85,12 +84,7 @@ class Sampler:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Reads for the last time; the last point is as wide as what was left."""
         self._stop.set()
         self._thread.join()

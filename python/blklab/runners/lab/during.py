@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 from blklab.errors import BlklabError
@@ -60,12 +59,7 @@ class During:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._stop.set()
         if error is not None and not isinstance(error, Exception):
             return  # blklab is told to end, and the guest with it: nothing is waited for
