@@ -1,4 +1,4 @@
-"""What is noticed about runs, and that nothing is about those that are clean."""
+"""What casts doubt on runs, and that nothing does on those that are clean."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -67,7 +67,7 @@ def environment(name: str, **rest: Any) -> dict[str, Any]:
     return {**made.ENVIRONMENT, "devices": devices}
 
 
-def test_nothing_is_noticed_about_a_clean_run() -> None:
+def test_nothing_is_said_of_a_clean_run() -> None:
     points = {1: made.series(1e5, 100)}
     assert of([one()], points) == []
 

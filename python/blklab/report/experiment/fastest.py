@@ -15,7 +15,7 @@ from blklab.report.charts.base import (
     size_ticks,
     tip,
 )
-from blklab.report.experiment.layout import MOST_ROWS, fewer, opacity, rows
+from blklab.report.experiment.layout import MOST_ROWS, fewer, offset, opacity, rows
 from blklab.report.experiment.view import Cell, View, best
 from blklab.report.tables.base import Table, figures, text
 
@@ -45,11 +45,9 @@ def _chart(view: View, cells: Sequence[Cell], order: str, title: str, metric: st
     loads = words.listing(view.loads)
     laid = rows(view, drawn, view.loads)
     data = [row for cell in drawn for row in _rows(view, cell, laid.of[id(cell)], metric)]
-    height = (13 if view.several else 17) * len({*laid.of.values()}) * len(view.series)
-    headings = len(laid.names) - len({*laid.of.values()})
     spec = _spec(view, data, metric)
     spec["encoding"]["y"] = laid.encoding()
-    spec["height"] = max(48, height + 20 * headings + 6 * len(laid.names))
+    spec["height"] = laid.height((13 if view.several else 17) * len(view.series), 20, 48)
     what = "Bandwidth" if metric == "bw" else "I/Os a second"
     notes = [f"{what}."]
     if view.loads:
@@ -103,11 +101,7 @@ def _spec(view: View, data: Sequence[Spec], metric: str) -> Spec:
     most = max((row["end"] for row in data), default=1.0) or 1.0
     label = _label("datum.total", metric)
     ops = [way for way in WAYS if any(row["op"] == way for row in data)]
-    shared: Spec = {}
-    if view.several:
-        names = [series.name for series in view.series]
-        offset = {"field": "series", "type": "nominal", "sort": None, "scale": {"domain": names}}
-        shared["yOffset"] = offset
+    shared = offset(view)
     tips = [
         tip("name", "cell"),
         *([tip("series", "campaign")] if view.several else []),

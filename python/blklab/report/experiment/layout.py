@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from blklab.report.charts.base import Spec
+from blklab.report.charts.base import Spec, category
 from blklab.report.charts.theme import SERIES
 from blklab.report.experiment.view import NAMES, STACK, WORKLOAD, Cell, View, grouped
 
@@ -30,6 +30,11 @@ class Rows:
 
     of: Mapping[int, str]
     """The row of each cell, by `id`."""
+
+    def height(self, row: int, heading: int, least: int) -> int:
+        """Returns the pixels of a chart; those of a `row` and of a `heading` are given."""
+        count = len({*self.of.values()})
+        return max(least, row * count + heading * (len(self.names) - count) + 6 * len(self.names))
 
     def encoding(self) -> Spec:
         """Returns the vertical axis."""
@@ -78,6 +83,14 @@ def rows(view: View, cells: Sequence[Cell], without: Sequence[str] = ()) -> Rows
 def fewer(cells: Sequence[Cell]) -> list[Cell]:
     """Returns as many cells as a chart has rows for."""
     return list(cells[:MOST_ROWS])
+
+
+def offset(view: View) -> Spec:
+    """Returns the encoding that puts the bars of series below each other; none of one series."""
+    if not view.several:
+        return {}
+    names = [series.name for series in view.series]
+    return {"yOffset": category("series", scale={"domain": names})}
 
 
 def opacity(view: View) -> Spec:

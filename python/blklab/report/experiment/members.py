@@ -7,7 +7,7 @@ from blklab.analysis.metrics import WAYS, leaves, shares, watched
 from blklab.outcome import Outcome
 from blklab.report import volumes, words
 from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tip
-from blklab.report.experiment.layout import colour, fewer, opacity, rows
+from blklab.report.experiment.layout import colour, fewer, offset, opacity, rows
 from blklab.report.experiment.view import STACK, Cell, View, best, grouped
 from blklab.report.shell import Section
 from blklab.report.tables.base import Column, Table, figures, text
@@ -80,28 +80,14 @@ def _chart(view: View, cells: Sequence[Cell], way: str) -> Chart | None:
     hue = colour("device", order)
     if len(names) > MOST_DEVICES:
         hue["scale"]["range"] = [*hue["scale"]["range"][:MOST_DEVICES], "@soft"]
-    offset: Spec = {}
-    if view.several:
-        series = [one.name for one in view.series]
-        offset["yOffset"] = {
-            "field": "series",
-            "type": "nominal",
-            "sort": None,
-            "scale": {"domain": series},
-        }
+    axis = {"format": "%", "tickCount": 4}
     spec = chart_spec(
         data,
         mark={"type": "bar", "cornerRadiusEnd": 0},
         encoding={
             "y": laid.encoding(),
-            **offset,
-            "x": quantity(
-                "share",
-                None,
-                stack="zero",
-                scale={"domain": [0, 1]},
-                axis={"format": "%", "tickCount": 4},
-            ),
+            **offset(view),
+            "x": quantity("share", stack="zero", scale={"domain": [0, 1]}, axis=axis),
             "color": hue,
             "order": {"field": "at", "type": "quantitative"},
             "opacity": opacity(view),
@@ -113,10 +99,7 @@ def _chart(view: View, cells: Sequence[Cell], way: str) -> Chart | None:
             ],
         },
     )
-    height = (12 if view.several else 15) * len({*laid.of.values()}) * len(view.series)
-    spec["height"] = max(
-        60, height + 16 * (len(laid.names) - len({*laid.of.values()})) + 5 * len(laid.names)
-    )
+    spec["height"] = laid.height((12 if view.several else 15) * len(view.series), 16, 60)
     body = [
         [view.name(cell, series=True), printable(name), words.share(pair[at])]
         for cell in kept
@@ -141,11 +124,7 @@ def _table(view: View, cells: Sequence[Cell]) -> Table:
     columns += figures("reads", "writes", "IOPS", "each took", "in its queue", "merged into each")
     columns += [Column("busy")]
     body = [
-        [
-            view.name(cell),
-            *([cell.series.name] if view.several else []),
-            *figures_of,
-        ]
+        [view.name(cell), *([cell.series.name] if view.several else []), *figures_of]
         for cell in cells
         for figures_of in _figures(cell)
     ]
@@ -206,11 +185,8 @@ def _trees(view: View) -> Iterator[Table]:
         title = f"What {printable(str(stack))} stands on"
         if view.several:
             title += f" ({cell.series.name})"
-        columns = [
-            text("device"),
-            text("kind"),
-            *figures("reads", "writes", "each took", "in its queue"),
-        ]
+        columns = [text("device"), text("kind")]
+        columns += figures("reads", "writes", "each took", "in its queue")
         body = list(_branches(devices, cell.runs[0].outcome or {}))
         yield Table(title, columns, body, f"I/Os in {view.name(cell)}, run {cell.runs[0].id}.")
 

@@ -10,7 +10,7 @@ from blklab.outcome import measured
 from blklab.report import words
 from blklab.report.experiment.view import Cell, View, grouped
 from blklab.report.shell import Fold, Section, Text
-from blklab.report.tables.base import Table, only, text
+from blklab.report.tables.base import Column, Table, only, text
 from blklab.runners.sim.words import simulated_job
 from blklab.text import printable
 
@@ -82,12 +82,12 @@ def _facts(environment: Mapping[str, Any]) -> dict[str, str]:
     return {printable(str(key)): printable(str(value)) for key, value in facts.items() if value}
 
 
+def _columns(view: View, *headings: str) -> list[Column]:
+    return [text(heading) for heading in (*(["campaign"] if view.several else []), *headings)]
+
+
 def _devices(view: View) -> Table:
-    columns = [
-        *([text("campaign")] if view.several else []),
-        *(text(h) for h in ("device", "kind", "model")),
-    ]
-    columns += [text("size"), text("on"), *(text(key) for key in QUEUE), text("stable id")]
+    columns = _columns(view, "device", "kind", "model", "size", "on", *QUEUE, "stable id")
     body: dict[tuple[str, ...], None] = {}
     for name, environment in _environments(view):
         for device in environment.get("devices") or []:
@@ -121,12 +121,7 @@ def _without_empty(table: Table) -> Table:
 
 
 def _md(view: View) -> Table:
-    columns = [
-        *([text("campaign")] if view.several else []),
-        text("array"),
-        text("attribute"),
-        text("value"),
-    ]
+    columns = _columns(view, "array", "attribute", "value")
     body: dict[tuple[str, ...], None] = {}
     for name, environment in _environments(view):
         for device in environment.get("devices") or []:
@@ -158,11 +153,7 @@ def _settings(view: View) -> Table:
                     printable(str(one.get(key, ""))) for key in ("where", "key", "found", "set")
                 )
                 body.setdefault((*([series.name] if view.several else []), *row), set()).add(run.id)
-    columns = [
-        *([text("campaign")] if view.several else []),
-        *(text(h) for h in ("device", "setting")),
-    ]
-    columns += [text("found"), text("set to"), text("in")]
+    columns = _columns(view, "device", "setting", "found", "set to", "in")
     rows = [[*row, words.plural(len(runs), "run")] for row, runs in body.items()]
     return Table("Settings that were changed, and put back", columns, rows)
 
