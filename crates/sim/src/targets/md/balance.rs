@@ -22,7 +22,7 @@ pub enum Reason {
 }
 
 /// RAID-1's choice among `slots` for a read of `sectors` at `sector`.
-#[inline]
+#[inline(always)]
 pub fn raid1(
     kernel: Kernel,
     slots: &mut [Slot],
@@ -39,7 +39,7 @@ pub fn raid1(
     (best, reason)
 }
 
-#[inline]
+#[inline(always)]
 fn raid1_choice(kernel: Kernel, slots: &[Slot], sector: u64, choose_first: bool) -> (usize, Reason) {
     let mut idlest = (u32::MAX, usize::MAX);
     let mut nearest = (u64::MAX, usize::MAX);

@@ -257,6 +257,7 @@ impl Queue {
         }
     }
 
+    #[inline(never)]
     fn dispatch_waiting(&mut self, sim: &mut Simulation) {
         if !self.flushes.is_empty() {
             self.dispatch_flush(sim);
@@ -284,7 +285,7 @@ impl Queue {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, sim: &mut Simulation, number: u32) {
         let request = &mut self.requests[number];
         request.dispatched = sim.now;
