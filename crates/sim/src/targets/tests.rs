@@ -1,5 +1,5 @@
-//! A target for tests: fails I/Os from a sector on, and turns writes into discards. It proves that a target is one file
-//! and one line, and that errors and discards go through the others.
+//! A target for tests: it fails I/Os from a sector on, a little later than they are done, and turns writes into discards.
+//! It proves that a target is one file and one line, and that timers, errors and discards work.
 
 use serde::{Deserialize, Serialize};
 
@@ -48,11 +48,16 @@ impl Target for FaultyTarget {
     fn end_io(&mut self, sim: &mut Simulation, child: &Bio) {
         let Owner::Target { number, .. } = child.owner else { unreachable!() };
         assert!(sim.count_part(number, child));
-        if child.end() > self.spec.fails_from {
-            self.failed += 1;
-            return sim.fail_bio(number);
+        sim.bios[number].private = u32::from(child.end() > self.spec.fails_from);
+        sim.set_timer(sim.now + 1000, self.id, number);
+    }
+
+    fn timer(&mut self, sim: &mut Simulation, number: u32) {
+        if sim.bios[number].private == 0 {
+            return sim.complete(number);
         }
-        sim.complete(number);
+        self.failed += 1;
+        sim.fail_bio(number);
     }
 }
 
