@@ -264,8 +264,15 @@ impl Simulation {
     }
 
     /// The system call ends: what was held back goes into the elevators.
-    #[inline]
+    #[inline(always)]
     fn unplug(&mut self, task: u32) {
+        let Task { plug, callbacks, .. } = &self.tasks[task as usize];
+        if !plug.is_empty() || !callbacks.is_empty() {
+            self.unplug_all(task);
+        }
+    }
+
+    fn unplug_all(&mut self, task: u32) {
         if !self.tasks[task as usize].plug.is_empty() {
             self.unplug_requests(task);
         }

@@ -47,7 +47,7 @@ fn raid1_choice(kernel: Kernel, slots: &[Slot], sector: u64, choose_first: bool)
     let mut stay = usize::MAX;
     let (mut flash, mut candidates, mut move_on) = (false, 0, false);
     for (index, slot) in slots.iter().enumerate() {
-        if !slot.present || !slot.readable {
+        if !slot.readable {
             continue;
         }
         if slot.write_mostly {
@@ -118,7 +118,7 @@ pub fn raid10(
     let (mut candidates, mut nearest_is_idle) = (0, false);
     for (index, copy) in copies.iter().enumerate() {
         let slot = &slots[copy.slot as usize];
-        if !slot.present || !slot.readable {
+        if !slot.readable {
             continue;
         }
         if choose_first {

@@ -13,7 +13,7 @@ pub struct Slot {
     pub target: u16,
     /// Whether there is a member.
     pub present: bool,
-    /// Whether reads may go to it: not while it is being rebuilt.
+    /// Whether there is a member that reads may go to: not while it is being rebuilt.
     pub readable: bool,
     /// Read only if there is nothing else.
     pub write_mostly: bool,
@@ -44,7 +44,7 @@ impl Slot {
 
     /// Whether there is a member with all its data.
     pub fn has_data(&self) -> bool {
-        self.present && self.readable
+        self.readable
     }
 
     /// Whether there is a member that is being rebuilt.
