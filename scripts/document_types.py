@@ -1,5 +1,6 @@
 """Writes python/blklab/documents from crates/documents/schema.json: `make types` calls it."""
 
+import builtins
 import json
 import subprocess
 import sys
@@ -86,9 +87,13 @@ class Module:
 
     def text(self, name: str) -> str:
         """Returns the module."""
-        ordered = sorted(self.classes.values(), key=lambda text: "(TypedDict" not in text)
+        # mypy takes the name of a builtin, such as Warning, for the builtin until it is defined.
+        ordered = sorted(
+            self.classes.items(),
+            key=lambda named: ("(TypedDict" not in named[1], not hasattr(builtins, named[0])),
+        )
         aliases = [f"{name} = {said}\n" for name, said in self.aliases.items()]
-        body = "\n\n".join([*ordered, "\n".join(aliases)])
+        body = "\n\n".join([*(text for _, text in ordered), "\n".join(aliases)])
         used = [name for name in ("Literal", "NotRequired", "TypedDict") if name in body]
         head = f'"""The document `{name}` as Rust has it. `make types` writes this file."""'
         imports = f"from __future__ import annotations\n\nfrom typing import {', '.join(used)}"

@@ -95,10 +95,10 @@ def test_figures_are_set_off() -> None:
 
 def test_hostile_names_are_text(pgbench: View) -> None:
     name = '</script><img src=x onerror=alert(1)>"\u2028'
-    device: dict[str, Any] = {**pgbench.profile["devices"][1], "name": name}
+    device: Any = {**pgbench.profile["devices"][1], "name": name}
     process = {**device["load"]["processes"][0], "name": name}
     device["load"] = {**device["load"], "processes": [process]}
-    trace = {**pgbench.trace, "warnings": [{"path": name, "message": name}]}
+    trace: Any = {**pgbench.trace, "warnings": [{"path": name, "message": name}]}
     trace["inputs"] = [{"name": name, "files": [name]}]
     view = View({**pgbench.profile, "trace": trace, "devices": [device], "focus": "9,127"})
     found = Parsed(page.render(view, title=name, command=name))

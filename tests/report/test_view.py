@@ -23,9 +23,9 @@ def test_a_stack_is_read_from_its_remaps(pgbench: View) -> None:
 
 
 def test_devices_in_a_circle_end(pgbench: View) -> None:
-    document: dict[str, Any] = {**pgbench.profile, "devices": []}
+    document: Any = {**pgbench.profile, "devices": []}
     for number, source in (("8,0", "8,16"), ("8,16", "8,0")):
-        device = {**pgbench.profile["devices"][0], "device": number, "name": None}
+        device: Any = {**pgbench.profile["devices"][0], "device": number, "name": None}
         one = {**device["load"]["sources"][0], "name": source}
         device["load"] = {**device["load"], "sources": [one]}
         document["devices"].append(device)
@@ -33,13 +33,13 @@ def test_devices_in_a_circle_end(pgbench: View) -> None:
 
 
 def test_devices_of_one_name_are_told_apart(pgbench: View) -> None:
-    twins = [{**d, "name": "disk"} for d in pgbench.profile["devices"][:2]]
+    twins: Any = [{**d, "name": "disk"} for d in pgbench.profile["devices"][:2]]
     view = View({**pgbench.profile, "devices": twins})
     assert [device.label for device in view.devices] == ["disk (253,0)", "disk (9,127)"]
 
 
 def test_names_are_harmless_in_a_terminal(pgbench: View) -> None:
-    first = {**pgbench.profile["devices"][0], "name": "a\x1b[31m\u202e"}
+    first: Any = {**pgbench.profile["devices"][0], "name": "a\x1b[31m\u202e"}
     process = {**first["load"]["processes"][0], "name": "b\x1b]0;x\a"}
     first["load"] = {**first["load"], "processes": [process]}
     view = View({**pgbench.profile, "devices": [first], "focus": first["device"]})
@@ -75,7 +75,7 @@ def test_empty_columns_go() -> None:
 def test_doubts_and_notes(pgbench: View) -> None:
     assert all(one.severity == "note" for one in trace.diagnose(pgbench))
     assert "dm-0: 1 I/O under way when the trace ended" in map(str, trace.diagnose(pgbench))
-    found = {**pgbench.trace, "dropped": 7, "sequence_gaps": 1, "out_of_order": 2}
+    found: Any = {**pgbench.trace, "dropped": 7, "sequence_gaps": 1, "out_of_order": 2}
     found["warnings"] = [{"path": "x\x1b", "message": "cut off"}]
     said = " ".join(map(str, trace.diagnose(View({**pgbench.profile, "trace": found}))))
     assert "x\\x1b: cut off" in said

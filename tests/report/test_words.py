@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from blklab.report import words
@@ -51,4 +53,5 @@ def test_words_are_counted_and_listed() -> None:
     ],
 )
 def test_why_it_is_not_zipfs_law(reason: str, said: str) -> None:
-    assert words.zipf_reason({"reason": reason}) == said
+    fit: Any = {"reason": reason}
+    assert words.zipf_reason(fit) == said

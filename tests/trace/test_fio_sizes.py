@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blklab.documents.profile import SizeCount
 from blklab.trace.fio.compare import largest_gap
 from blklab.trace.fio.sizes import MOST_SIZES, SizeShare, alignment, mean, split
 
@@ -18,7 +19,7 @@ SECTORS = st.lists(
 )
 
 
-def as_exact(pairs: list[tuple[int, int]]) -> list[dict[str, int]]:
+def as_exact(pairs: list[tuple[int, int]]) -> list[SizeCount]:
     return [{"bytes": size, "count": count} for size, count in pairs]
 
 

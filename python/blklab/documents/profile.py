@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Literal, TypedDict
 
 
+class Warning(TypedDict):
+    message: str
+    path: str
+
+
 class Amount(TypedDict):
     bytes: int
     count: int
@@ -310,11 +315,6 @@ class TraceInfo(TypedDict):
     sequence_gaps: int
     start_unix_ns: int | None
     warnings: list[Warning]
-
-
-class Warning(TypedDict):
-    message: str
-    path: str
 
 
 class ZipfFit(TypedDict):

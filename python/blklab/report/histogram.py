@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from blklab.documents.profile import LevelTime, SeekRange
 from blklab.report import words
 from blklab.report.terminal import bar
 from blklab.report.view import OPS, Device
@@ -92,8 +93,10 @@ def _range(low: float, high: float) -> str:
 def depth(device: Device) -> list[Histogram]:
     """Time spent with so many I/Os in flight."""
     found = []
-    for title, key in (("I/Os in flight", "in_flight"), ("Requests at the device", "dispatched")):
-        level = device.data[key]
+    for title, level in (
+        ("I/Os in flight", device.data["in_flight"]),
+        ("Requests at the device", device.data["dispatched"]),
+    ):
         if device.ends and (bins := _grouped(level["histogram"])):
             note = f"mean {words.number(level['mean'])}, at most {level['max']:,}; weighted by time"
             found.append(Histogram(title, "ns", bins, note))
@@ -104,7 +107,7 @@ SINGLE: Final = 16
 """Depths up to this have a bin each; above, bins go from one power of two to the next."""
 
 
-def _grouped(levels: list[dict[str, Any]]) -> list[Bin]:
+def _grouped(levels: list[LevelTime]) -> list[Bin]:
     spent: dict[tuple[int, int], int] = {}
     for entry in levels:
         low, high = entry["low"], entry["high"]
@@ -134,7 +137,7 @@ def seek(device: Device) -> list[Histogram]:
     return [Histogram("Seek distances", "I/Os", bins, note)] if bins else []
 
 
-def _distance(entry: dict[str, Any]) -> str:
+def _distance(entry: SeekRange) -> str:
     low, high = 512 * entry["low_sectors"], 512 * entry["high_sectors"]
     if low == high:
         return words.size(low) if low else "0 (sequential)"

@@ -1,7 +1,8 @@
 """The workload in five plain sentences, with numbers, for the terminal and the page alike."""
 
-from typing import Any, Final
+from typing import Final
 
+from blklab.documents.profile import ArrivalsSummary, StreamsSummary, ZipfFit
 from blklab.report import words
 from blklab.report.view import BLOCK, OPS, Device, Group
 from blklab.report.words import Sentence
@@ -86,7 +87,7 @@ def _sizes(device: Device, op: str) -> str:
 
 def _pattern(device: Device) -> str:
     pattern = device.data["pattern"]
-    streams = {op: pattern[f"{op}_streams"] for op in ("read", "write")}
+    streams = {op: device.streams(op) for op in ("read", "write")}
     names = {op: words.ops(op) if device.capabilities["directions"] else "I/Os" for op in streams}
     said = [_order(names[op], found) for op, found in streams.items() if found["ios"] >= FEWEST]
     few = [
@@ -107,7 +108,7 @@ def _pattern(device: Device) -> str:
     return text[:1].upper() + text[1:] + "."
 
 
-def _order(name: str, streams: dict[str, Any]) -> str:
+def _order(name: str, streams: StreamsSummary) -> str:
     share = streams["sequential_share"] or 0.0
     evidence = f"{words.share(share)} of them continue a stream"
     if share < 0.2:
@@ -121,9 +122,9 @@ def _order(name: str, streams: dict[str, Any]) -> str:
     return f"{name} are {degree} ({evidence}, runs of {run} on average{at_once})"
 
 
-def _arrivals(arrivals: dict[str, Any], clock_ns: int | None) -> str:
+def _arrivals(arrivals: ArrivalsSummary, clock_ns: int | None) -> str:
     gap = arrivals["inter_arrival_ns"]["mean"]
-    if arrivals["pattern"] and (clock_ns is None or gap < clock_ns):
+    if arrivals["pattern"] and (clock_ns is None or (gap or 0.0) < clock_ns):
         return "the trace's clock is too coarse to judge the rhythm of arrivals"
     match arrivals["pattern"]:
         case "bursty":
@@ -146,15 +147,15 @@ def _arrivals(arrivals: dict[str, Any], clock_ns: int | None) -> str:
 
 
 def _latency(device: Device) -> str:
-    found = {op: found[1]["count"] for op in OPS if (found := device.response(op))}
-    timed = [op for op, count in found.items() if count >= FEWEST] or list(found)
+    found = {op: response for op in OPS if (response := device.response(op))}
+    timed = [op for op, (_, took) in found.items() if took["count"] >= FEWEST] or list(found)
     depth = _depth(device)
     if not timed:
         text = "no I/O was seen from its queueing to its completion, so latency is unknown"
         return _sentence([text, depth])
     said: list[str] = []
     for op in timed:
-        stage, quantiles = device.response(op) or ("", {})
+        stage, quantiles = found[op]
         p50, p99 = words.duration(quantiles["p50"]), words.duration(quantiles["p99"])
         if said:
             said.append(f"{words.ops(op)} {p50} and {p99}")
@@ -170,7 +171,7 @@ def _inside(device: Device, op: str) -> str:
     whole, inside = device.latency(op), device.latency(op, "d2c")
     if whole is None or inside is None or not whole["mean"]:
         return ""
-    waiting = max(0.0, 1 - inside["mean"] / whole["mean"])
+    waiting = max(0.0, 1 - (inside["mean"] or 0.0) / whole["mean"])
     if waiting < 0.05:
         return ""
     return f"{words.ops(op)} spend {words.share(waiting)} of it before dispatch"
@@ -227,7 +228,7 @@ def _locality(device: Device) -> str:
     return f"{text}; {_zipf(hotness['zipf'])}."
 
 
-def _zipf(zipf: dict[str, Any]) -> str:
+def _zipf(zipf: ZipfFit) -> str:
     reason = words.zipf_reason(zipf)
     match zipf["verdict"]:
         case "zipf":

@@ -1,12 +1,22 @@
 """A profile as the report looks at it: devices by name, who feeds whom, figures derived."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Final
+from typing import Final, cast
 
-from blklab.documents.profile import Capabilities
+from blklab.documents.profile import (
+    AskedProfile,
+    Capabilities,
+    DeviceProfile,
+    GroupProfile,
+    LifeProfile,
+    Profile,
+    QuantilesSummary,
+    SliceProfile,
+    StreamsSummary,
+)
 from blklab.errors import BlklabError
 from blklab.text import printable
 
@@ -39,8 +49,8 @@ class Group:
     label: str
     ios: dict[str, int]
     bytes: int
-    read_ns: dict[str, Any]
-    write_ns: dict[str, Any]
+    read_ns: QuantilesSummary
+    write_ns: QuantilesSummary
     errors: int
     direct: bool = False
     """Whether it is the source `direct`: not remapped from another device."""
@@ -66,7 +76,7 @@ class Device:
     """One device of a profile."""
 
     def __init__(
-        self, data: dict[str, Any], names: dict[str, str], capabilities: Capabilities
+        self, data: DeviceProfile, names: dict[str, str], capabilities: Capabilities
     ) -> None:
         self.data = data
         self.capabilities = capabilities
@@ -111,22 +121,25 @@ class Device:
         """Operations seen, in the usual order."""
         return [op for op in OPS if self.op(op)["ios"] or self.life(op)["without_queue"]]
 
-    def op(self, name: str) -> dict[str, Any]:
+    def op(self, name: str) -> AskedProfile:
         """What was asked for of one operation."""
-        asked: dict[str, Any] = self.data["load"]["ops"][name]
-        return asked
+        return self.data["load"]["ops"][name]
 
-    def life(self, name: str) -> dict[str, Any]:
+    def life(self, name: str) -> LifeProfile:
         """How long one operation took; `all` is whatever moves data."""
-        life: dict[str, Any] = self.data["life"][name]
-        return life
+        return self.data["life"][name]
 
-    def latency(self, op: str, stage: str = "q2c") -> dict[str, Any] | None:
+    def streams(self, name: str) -> StreamsSummary:
+        """The sequential streams of reads or writes."""
+        pattern = self.data["pattern"]
+        return pattern["read_streams"] if name == "read" else pattern["write_streams"]
+
+    def latency(self, op: str, stage: str = "q2c") -> QuantilesSummary | None:
         """Quantiles in ns of one stretch of life, None if it was never seen."""
-        quantiles: dict[str, Any] = self.life(op)["latency_ns"][stage]
+        quantiles = self.life(op)["latency_ns"][stage]
         return quantiles if quantiles["count"] else None
 
-    def response(self, op: str) -> tuple[str, dict[str, Any]] | None:
+    def response(self, op: str) -> tuple[str, QuantilesSummary] | None:
         """Q2C, or D2C where nothing was seen queued: (its letters, quantiles in ns)."""
         for stage in ("q2c", "d2c"):
             if (quantiles := self.latency(op, stage)) is not None:
@@ -171,7 +184,7 @@ class Device:
                 errors=entry["errors"],
                 direct=kind == "sources" and entry["name"] == DIRECT,
             )
-            for entry in self.data["load"][kind]
+            for entry in cast(Mapping[str, list[GroupProfile]], self.data["load"])[kind]
         ]
 
     def _group_label(self, kind: str, name: str) -> str:
@@ -185,16 +198,16 @@ class Device:
             return f"{self.label}, moved within itself"
         return self.names.get(name, printable(name))
 
-    def slices(self) -> tuple[int, list[dict[str, Any]]]:
+    def slices(self) -> tuple[int, list[SliceProfile]]:
         """Width in ns and the time slices, from the first with I/O to the last with I/O."""
         over_time = self.data["over_time"]
-        slices: list[dict[str, Any]] = over_time["slices"]
+        slices = over_time["slices"]
         busy = [at for at, slice_ in enumerate(slices) if _is_busy(slice_)]
         kept = slices[busy[0] : busy[-1] + 1] if busy else []
         return int(over_time["width_ns"]), kept
 
 
-def _is_busy(slice_: dict[str, Any]) -> bool:
+def _is_busy(slice_: SliceProfile) -> bool:
     counts = (slice_["reads"], slice_["writes"], slice_["others"])
     return any(counts) or slice_["read_p50_ns"] is not None or slice_["write_p50_ns"] is not None
 
@@ -202,11 +215,11 @@ def _is_busy(slice_: dict[str, Any]) -> bool:
 class View:
     """A profile with its devices by name."""
 
-    def __init__(self, profile: dict[str, Any]) -> None:
+    def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self.trace: dict[str, Any] = profile["trace"]
+        self.trace = profile["trace"]
         self.names = _labels(profile)
-        capabilities: Capabilities = self.trace["capabilities"]
+        capabilities = self.trace["capabilities"]
         self.devices = [Device(data, self.names, capabilities) for data in profile["devices"]]
 
     @cached_property
@@ -272,10 +285,10 @@ class View:
             yield printable(entry["name"]), [printable(str(path)) for path in entry["files"]]
 
 
-def _labels(profile: dict[str, Any]) -> dict[str, str]:
+def _labels(profile: Profile) -> dict[str, str]:
     """Returns a label for each device number: its name, with the number where names repeat."""
     # Those that a filter left out, too: I/O may have come from them.
-    names = dict(profile["device_names"])
+    names: dict[str, str | None] = dict(profile["device_names"])
     names.update({data["device"]: data["name"] for data in profile["devices"]})
     # Formats whose devices have names instead of numbers, such as MSR Cambridge's volumes.
     own = {f"{n >> 20},{n & 0xFFFFF}": name for n, name in profile["trace"]["device_names"]}

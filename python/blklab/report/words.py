@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from blklab import units
+from blklab.documents.profile import ZipfFit
 
 NONE: Final = "–"
 """Stands where there is no figure."""
@@ -79,7 +80,7 @@ def ops(name: str) -> str:
     return {"flush": "flushes"}.get(name, name + "s")
 
 
-def zipf_reason(zipf: dict[str, Any]) -> str:
+def zipf_reason(zipf: ZipfFit) -> str:
     """Returns why popularity is or is not Zipf's, as a profile says it, to end a sentence."""
     reason = str(zipf["reason"]).rstrip(".")
     reason = reason.replace("only 1 distinct blocks were", "only 1 distinct block was")

@@ -3,12 +3,9 @@
 import json
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from blklab import _core
-
-Profile = dict[str, Any]
-"""The document that docs/formats.md describes under "profile"."""
+from blklab.documents.profile import Profile
 
 
 def characterise(

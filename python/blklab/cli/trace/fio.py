@@ -1,7 +1,7 @@
 """`blklab trace fio`: the workload as a fio job, and the proof."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,6 +15,7 @@ from blklab.text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from blklab.documents.profile import Profile
     from blklab.trace.fio import Loop, Plan, Target, Verification
 
 LEAST_RUNTIME: Final = 10**9
@@ -159,7 +160,7 @@ def _check_outputs(output: str | None, iolog: str | None, *, overwrite: bool, pr
 
 def _replay(
     paths: tuple[str, ...],
-    profile: dict[str, Any],
+    profile: "Profile",
     iolog: str,
     *,
     format_name: str | None,
@@ -167,10 +168,11 @@ def _replay(
 ) -> None:
     """Writes the I/Os of the device that the job is of, as filtered."""
     from blklab.trace.convert import convert
+    from blklab.trace.fio.plan import focus_device
 
     wanted = profile["filter"]
     only = _core.Filter(
-        devices=[profile["focus"]],
+        devices=[focus_device(profile)["device"]],
         processes=wanted["processes"],
         ops=wanted["ops"],
         since_ns=wanted["since_ns"],
@@ -187,7 +189,7 @@ def _replay(
 
 
 def _verify(
-    profile: dict[str, Any],
+    profile: "Profile",
     plan: "Plan",
     *,
     directory: str | None,

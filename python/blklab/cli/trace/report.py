@@ -2,6 +2,7 @@
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,6 +10,9 @@ from blklab import _core
 from blklab.cli.common import json_option, progress
 from blklab.cli.trace.reading import read
 from blklab.cli.trace.selection import selection_options, trace_arguments
+
+if TYPE_CHECKING:
+    from blklab.documents.profile import Profile
 
 
 @click.command()
@@ -105,19 +109,16 @@ def default_name(path: str) -> str:
     return f"{name.split('.blktrace')[0].split('.')[0] or 'trace'}.html"
 
 
-def command_line(
-    paths: tuple[str, ...], format_name: str | None, profile: dict[str, object]
-) -> str:
+def command_line(paths: tuple[str, ...], format_name: str | None, profile: "Profile") -> str:
     """Returns the command that makes the page again."""
     words = ["blklab", "trace", "report", *paths]
     if format_name:
         words += ["--format", format_name]
     chosen = profile["filter"]
-    assert isinstance(chosen, dict)  # noqa: S101  # docs/formats.md
-    for key, option in (("devices", "--device"), ("processes", "--process"), ("ops", "--op")):
-        for value in chosen[key]:
-            words += [option, str(value)]
-    for key, option in (("since_ns", "--since"), ("until_ns", "--until")):
-        if chosen[key] is not None:
-            words += [option, f"{chosen[key]}ns"]
+    words += [word for value in chosen["devices"] for word in ("--device", value)]
+    words += [word for value in chosen["processes"] for word in ("--process", value)]
+    words += [word for value in chosen["ops"] for word in ("--op", value)]
+    for time, option in ((chosen["since_ns"], "--since"), (chosen["until_ns"], "--until")):
+        if time is not None:
+            words += [option, f"{time}ns"]
     return shlex.join(words)

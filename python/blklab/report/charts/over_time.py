@@ -1,6 +1,7 @@
 """The load and its response times while the trace ran."""
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 from blklab.report import words
 from blklab.report.charts.base import (
@@ -49,7 +50,7 @@ class Slices:
                     "other": self._rate(slice_["others"]),
                     "read_bytes": self._rate(slice_["read_bytes"]),
                     "write_bytes": self._rate(slice_["write_bytes"]),
-                    **{k: slice_[f"{k}_ns"] for k in QUANTILES},
+                    **{k: cast(Mapping[str, int | None], slice_)[f"{k}_ns"] for k in QUANTILES},
                     "touched": slice_["unique_blocks"] * BLOCK,
                     "so_far": slice_["unique_blocks_so_far"] * BLOCK,
                 }

@@ -1,6 +1,7 @@
 """Where and when I/Os go: order, seeks, rhythm, hot blocks."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, cast
 
 from blklab.report import histogram, words
 from blklab.report.charts.base import (
@@ -40,7 +41,7 @@ def _order(device: Device) -> Chart | None:
     kinds = ("back to back", "in a stream", "random")
     rows: list[Spec] = []
     for op in ("read", "write"):
-        streams = device.data["pattern"][f"{op}_streams"]
+        streams = device.streams(op)
         if not streams["ios"]:
             continue
         close, all_ = streams["strictly_sequential_ios"], streams["sequential_ios"]
@@ -113,7 +114,7 @@ def _seeks(device: Device) -> Chart | None:
 
 def _dispersion(device: Device) -> Chart | None:
     found = device.data["pattern"]["arrivals"]["dispersion"]
-    rows = [
+    rows: list[Spec] = [
         {
             "window": scale["window_ns"],
             "name": words.duration(scale["window_ns"]),
@@ -167,8 +168,9 @@ QUANTILES = {
 
 
 def _gaps(device: Device) -> Chart | None:
-    found = device.data["pattern"]["arrivals"]["inter_arrival_ns"]
-    rows = [
+    quantiles = device.data["pattern"]["arrivals"]["inter_arrival_ns"]
+    found = cast(Mapping[str, float | None], quantiles)
+    rows: list[Spec] = [
         {"percentile": percent, "gap": found[key], "text": words.duration(found[key])}
         for key, percent in QUANTILES.items()
         if found["count"] and found[key]

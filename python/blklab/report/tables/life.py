@@ -1,6 +1,7 @@
 """Tables of how long I/Os took, how many were under way, and what failed."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, cast
 
 from blklab.report import words
 from blklab.report.tables.base import BAR, Table, figures, text
@@ -18,7 +19,8 @@ def stages(device: Device) -> Table:
             if (quantiles := device.latency(op, stage)) is None:
                 continue
             keys = ("min", *PERCENTILES, "max", "mean")
-            durations = [words.duration(quantiles[key]) for key in keys]
+            found = cast(Mapping[str, float | None], quantiles)
+            durations = [words.duration(found[key]) for key in keys]
             name = f"{stage.upper()}"
             rows.append([op if first else "", name, words.count(quantiles["count"]), *durations])
             first = False
@@ -42,11 +44,10 @@ def stages(device: Device) -> Table:
 def depth(device: Device) -> Table:
     """I/Os in flight and requests at the device, weighted by time."""
     rows = []
-    for name, key in (
-        ("in flight (Q to C)", "in_flight"),
-        ("at the device (D to C)", "dispatched"),
+    for name, level in (
+        ("in flight (Q to C)", device.data["in_flight"]),
+        ("at the device (D to C)", device.data["dispatched"]),
     ):
-        level = device.data[key]
         if not level["time_ns"] or not device.ends:
             continue
         rows.append(
@@ -54,7 +55,7 @@ def depth(device: Device) -> Table:
                 name,
                 words.number(level["mean"]),
                 words.number(level["mean_when_busy"]),
-                *(words.count(level[quantile]) for quantile in ("p50", "p95", "p99", "max")),
+                *map(words.count, (level["p50"], level["p95"], level["p99"], level["max"])),
                 words.share(level["idle_share"]),
             ]
         )

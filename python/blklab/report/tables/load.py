@@ -1,7 +1,9 @@
 """Tables of what was asked for: operations, sizes, and who asked."""
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final, cast
 
+from blklab.documents.profile import QuantilesSummary
 from blklab.report import words
 from blklab.report.tables.base import BAR, Table, figures, pruned, text
 from blklab.report.view import Device
@@ -33,7 +35,7 @@ def operations(device: Device) -> Table:
                 words.size(asked["bytes"]),
                 words.rate(per_second[1]) if asked["bytes"] else words.NONE,
                 words.size(asked["sizes"]["mean_bytes"]),
-                *(_part(asked[flag], asked["ios"]) for flag in flags),
+                *(_part(cast(Mapping[str, int], asked)[flag], asked["ios"]) for flag in flags),
                 _part(device.life(op)["merged"], asked["ios"]),
             ]
         )
@@ -92,7 +94,7 @@ def groups(device: Device, kind: str, most: int = MOST_GROUPS) -> Table:
     return pruned(Table(titles[kind], columns, rows, note, spare=("", "reads", "bytes")))
 
 
-def _pair(quantiles: dict[str, Any]) -> str:
+def _pair(quantiles: QuantilesSummary) -> str:
     if not quantiles["count"]:
         return words.NONE
     return f"{words.duration(quantiles['p50'])} / {words.duration(quantiles['p99'])}"

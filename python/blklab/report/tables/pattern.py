@@ -1,5 +1,8 @@
 """Tables of where and when I/Os go: order, rhythm, hot blocks."""
 
+from collections.abc import Mapping
+from typing import cast
+
 from blklab.report import words
 from blklab.report.tables.base import BAR, Table, figures, text
 from blklab.report.view import BLOCK, Device
@@ -12,7 +15,7 @@ def order(device: Device) -> Table:
     """Sequential streams among reads and writes."""
     rows = []
     for op in ("read", "write"):
-        streams = device.data["pattern"][f"{op}_streams"]
+        streams = device.streams(op)
         if not streams["ios"]:
             continue
         runs = streams["run_bytes"]
@@ -82,7 +85,8 @@ def arrivals(device: Device) -> Table:
 
 def gaps(device: Device) -> Table:
     """Times from one arrival to the next."""
-    found = device.data["pattern"]["arrivals"]["inter_arrival_ns"]
+    quantiles = device.data["pattern"]["arrivals"]["inter_arrival_ns"]
+    found = cast(Mapping[str, float | None], quantiles)
     keys = ("min", "p1", "p5", "p25", "p50", "p75", "p95", "p99", "p99_9", "max", "mean")
     rows = [[words.duration(found[key]) for key in keys]] if found["count"] else []
     columns = figures(*(key.replace("_", ".") for key in keys))
@@ -125,7 +129,8 @@ def footprint(device: Device) -> Table:
         words.size(found["unique_bytes"]),
         words.size(found["unique_read_blocks"] * BLOCK),
         words.size(found["unique_written_blocks"] * BLOCK),
-        words.number(max(1.0, found["accesses_per_block"])),  # of an estimated number of blocks
+        # Not below 1: the number of blocks is an estimate.
+        words.number(max(1.0, found["accesses_per_block"] or 1.0)),
         words.share(found["first_touch_share"]),
     ]
     headings = figures("touched", "read", "written", "accesses a block", "first touches")

@@ -1,9 +1,10 @@
 """Tables of the trace itself: what was read, how it was counted, what is doubtful about it."""
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Final, cast
 
 from blklab.diagnostic import Diagnostic
+from blklab.documents.profile import Amount, Tally
 from blklab.report import words
 from blklab.report.tables.base import Table, figures, pruned, text
 from blklab.report.view import OPS, Device, View
@@ -63,9 +64,13 @@ def filters(view: View) -> str:
     """Returns what the user restricted the trace to, empty if nothing."""
     chosen = view.profile["filter"]
     parts = [
-        f"{name} {words.listing([printable(value) for value in chosen[key]])}"
-        for key, name in (("devices", "device"), ("processes", "process"), ("ops", "operation"))
-        if chosen[key]
+        f"{name} {words.listing([printable(value) for value in values])}"
+        for name, values in (
+            ("device", chosen["devices"]),
+            ("process", chosen["processes"]),
+            ("operation", chosen["ops"]),
+        )
+        if values
     ]
     if chosen["since_ns"] is not None:
         parts.append(f"from {words.duration(chosen['since_ns'])} on")
@@ -110,10 +115,10 @@ def counts(view: View) -> Table:
     return pruned(Table("Counts", columns, rows, note, frozenset(strong)))
 
 
-def _tally(tally: dict[str, Any]) -> Iterator[str]:
+def _tally(tally: Tally) -> Iterator[str]:
     for side in (0, 1):
         for kind in ("queued", "dispatched", "completed", "merged", "requeued"):
-            amount = tally[kind][side]
+            amount = cast(Mapping[str, list[Amount]], tally)[kind][side]
             if not amount["count"]:
                 yield "0"
                 continue

@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-from blklab.trace.fio.plan import WAYS, Plan
+from blklab.documents.profile import DeviceProfile, LevelTime, SizeCount
+from blklab.trace.fio.plan import WAYS, Plan, streams_of
 from blklab.trace.fio.sizes import SECTOR
 
 TOLERANCE: Final = 2.0
@@ -45,7 +46,7 @@ class Row:
         return difference is not None and abs(difference) <= self.allowed
 
 
-def shape_rows(trace: dict[str, Any], fio: dict[str, Any]) -> list[Row]:
+def shape_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[Row]:
     """Compares two devices' profiles: sizes, sequential shares, hot blocks, flushes."""
     rows: list[Row] = []
     for op in WAYS:
@@ -61,9 +62,8 @@ def shape_rows(trace: dict[str, Any], fio: dict[str, Any]) -> list[Row]:
         allowed = TOLERANCE + chance if judged else None
         gap_percent = None if gap is None else 100 * gap
         rows.append(Row(f"{op} sizes, largest gap", "points", 0.0, gap_percent, allowed))
-        streams = f"{op}_streams"
-        if streams in trace["pattern"]:
-            shares = [p["pattern"][streams]["sequential_share"] for p in (trace, fio)]
+        found = [streams_of(profile, op) for profile in (trace, fio)]
+        if shares := [streams["sequential_share"] for streams in found if streams]:
             rows.append(Row(f"{op}s, sequential", "%", *(s and s * 100 for s in shares)))
     hottest = {share["fraction"]: share["io_share"] for share in fio["hotness"]["hottest"]}
     for share in trace["hotness"]["hottest"]:
@@ -77,7 +77,7 @@ def shape_rows(trace: dict[str, Any], fio: dict[str, Any]) -> list[Row]:
     return rows
 
 
-def mix_rows(trace: dict[str, Any], fio: dict[str, Any]) -> list[Row]:
+def mix_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[Row]:
     """Compares the shares of reads, writes and discards among them all."""
     rows = []
     mine, theirs = ({op: p["load"]["ops"][op]["ios"] for op in WAYS} for p in (trace, fio))
@@ -99,7 +99,7 @@ def mix_rows(trace: dict[str, Any], fio: dict[str, Any]) -> list[Row]:
     return rows
 
 
-def pace_rows(trace: dict[str, Any], plan: Plan, document: dict[str, Any]) -> list[Row]:
+def pace_rows(trace: DeviceProfile, plan: Plan, document: dict[str, Any]) -> list[Row]:
     """Compares I/Os a second and I/Os in flight; they depend on the device, so none is judged."""
     jobs = document["jobs"]
     sides = [(job, side) for job in jobs for side in ("read", "write", "trim")]
@@ -124,7 +124,7 @@ BINS: Final = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, 0))
 """fio's bins of I/O depth, `iodepth_level`; 0 is no end."""
 
 
-def depth_of_trace(histogram: list[dict[str, int]]) -> dict[tuple[int, int], float]:
+def depth_of_trace(histogram: list[LevelTime]) -> dict[tuple[int, int], float]:
     """Returns percents of the busy time at each depth, in fio's bins."""
     busy = sum(part["time_ns"] for part in histogram if part["low"]) or 1
     return {
@@ -146,7 +146,7 @@ def depth_of_fio(jobs: list[dict[str, Any]]) -> dict[tuple[int, int], float]:
     return {key: 100 * value / total for key, value in shares.items()}
 
 
-def largest_gap(mine: list[dict[str, int]], theirs: list[dict[str, int]]) -> float | None:
+def largest_gap(mine: list[SizeCount], theirs: list[SizeCount]) -> float | None:
     """Returns the largest difference between two cumulative size distributions, 0..=1.
 
     Sizes are rounded up to sectors on both sides, as the job does.
@@ -166,6 +166,6 @@ def largest_gap(mine: list[dict[str, int]], theirs: list[dict[str, int]]) -> flo
     return most
 
 
-def _flushes(profile: dict[str, Any]) -> float | None:
+def _flushes(profile: DeviceProfile) -> float | None:
     ops = profile["load"]["ops"]
     return 100 * ops["flush"]["ios"] / ops["write"]["ios"] if ops["write"]["ios"] else None

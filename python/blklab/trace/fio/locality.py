@@ -7,7 +7,9 @@ less than they should near an exponent of 1 and it sums at most 10 million ranks
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
+
+from blklab.documents.profile import DeviceProfile, HotnessSummary
 
 BLOCK: Final = 4096
 Kind = Literal["random", "zipf", "zoned"]
@@ -74,7 +76,7 @@ class Locality:
         return Locality(self.kind, size, self.why, why, self.theta, tuple(zones))
 
 
-def locality(device: dict[str, Any], sequential: float, largest: int) -> Locality:
+def locality(device: DeviceProfile, sequential: float, largest: int) -> Locality:
     """Returns the locality of a device's profile.
 
     `sequential` is the share of its I/Os that continue a stream, `largest` the largest I/O in
@@ -92,7 +94,7 @@ def locality(device: dict[str, Any], sequential: float, largest: int) -> Localit
         capped: float = min(wanted, max(span, hot["unique_bytes"]))
         return max(least, math.ceil(capped / (1 << 20)) * (1 << 20))
 
-    if fit["verdict"] == "zipf":
+    if fit["verdict"] == "zipf" and fit["exponent"] is not None:
         theta = max(0.01, fit["exponent"])
         if abs(theta - 1) < 0.005:  # fio refuses 1 itself
             theta = 1.005
@@ -145,7 +147,7 @@ def fifth_by_chance(mean_touched: float) -> float:
     return min(1.0, share)
 
 
-def _zones(hot: dict[str, Any], span: int) -> list[Zone]:
+def _zones(hot: HotnessSummary, span: int) -> list[Zone]:
     """Cuts the rank curve into zones of whole percents of the I/O, hottest first."""
     accesses, blocks = hot["accesses"], hot["unique_blocks"]
     zones: list[Zone] = []

@@ -1,8 +1,15 @@
 """What a fio job must do to ask for what a device was asked for: figures, not yet text."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
+from blklab.documents.profile import (
+    DeviceProfile,
+    LevelSummary,
+    Profile,
+    SizeCount,
+    StreamsSummary,
+)
 from blklab.errors import BlklabError
 from blklab.trace.fio.locality import Locality, locality
 from blklab.trace.fio.sizes import SizeShare, alignment, mean, split
@@ -88,9 +95,7 @@ class Plan:
         return replace(self, locality=self.locality.within(size))
 
 
-def make_plan(
-    profile: dict[str, Any], *, loop: Loop | None = None, runtime_ns: int | None = None
-) -> Plan:
+def make_plan(profile: Profile, *, loop: Loop | None = None, runtime_ns: int | None = None) -> Plan:
     """Returns the plan for the focus device of `profile` (see blklab.trace.profile).
 
     `loop` says whether I/Os wait for earlier ones (closed) or for their time (open), in place of
@@ -129,23 +134,20 @@ def make_plan(
     )
 
 
-def focus_device(profile: dict[str, Any]) -> dict[str, Any]:
+def focus_device(profile: Profile) -> DeviceProfile:
     """Returns the profile of the device that says most. Raises BlklabError if there is none."""
     for device in profile["devices"]:
         if device["device"] == profile["focus"]:
-            found: dict[str, Any] = device
-            return found
+            return device
     raise BlklabError("no I/O in the trace as filtered: there is nothing to reproduce")
 
 
-def _level(device: dict[str, Any], ios: int) -> dict[str, Any] | None:
+def _level(device: DeviceProfile, ios: int) -> LevelSummary | None:
     """Returns the I/Os in flight, or None if the trace does not tell when I/Os ended."""
-    seen = device["life"].get("all", {}).get("completed", 0)
-    level: dict[str, Any] = device["in_flight"]
-    return level if seen * 2 >= ios else None
+    return device["in_flight"] if device["life"]["all"]["completed"] * 2 >= ios else None
 
 
-def judge_loop(level: dict[str, Any] | None) -> tuple[Loop, str]:
+def judge_loop(level: LevelSummary | None) -> tuple[Loop, str]:
     """Tells from the I/Os in flight whether a fixed number of them is kept up (closed)."""
     if level is None:
         return "open", "the trace does not tell when I/Os ended, so arrivals are kept"
@@ -161,23 +163,29 @@ def judge_loop(level: dict[str, Any] | None) -> tuple[Loop, str]:
     return "open", f"{figures}: nothing bounds the number in flight, arrivals do"
 
 
-def _direction(device: dict[str, Any], op: str, duration: int) -> Direction:
+def streams_of(device: DeviceProfile, op: str) -> StreamsSummary | None:
+    """Returns the sequential streams of reads or writes; nothing else has any."""
+    pattern = device["pattern"]
+    return {"read": pattern["read_streams"], "write": pattern["write_streams"]}.get(op)
+
+
+def _direction(device: DeviceProfile, op: str, duration: int) -> Direction:
     asked = device["load"]["ops"][op]
     rate = asked["ios"] / duration * 1e9
-    streams = device["pattern"].get(f"{op}_streams") or {}
-    took = device["life"].get(op, {}).get("latency_ns", {}).get("q2c", {}).get("mean")
+    streams, life = streams_of(device, op), device["life"].get(op)
+    took = life["latency_ns"]["q2c"]["mean"] if life else None
     return Direction(
         way=WAYS[op],
         ios=asked["ios"],
         rate=rate,
         sizes=split([(size["bytes"], size["count"]) for size in asked["sizes"]["exact"]]),
-        sequential=streams.get("sequential_share") or 0.0,
+        sequential=(streams["sequential_share"] if streams else None) or 0.0,
         in_flight=rate * (took or 0.0) / 1e9,
     )
 
 
 def _jobs(
-    device: dict[str, Any], ways: list[Direction], loop: Loop, level: dict[str, Any] | None
+    device: DeviceProfile, ways: list[Direction], loop: Loop, level: LevelSummary | None
 ) -> tuple[Job, ...]:
     """Shares the directions out over sections.
 
@@ -224,7 +232,7 @@ def _jobs(
 
 
 def _part_flushed(
-    way: Direction, sizes: list[dict[str, int]], flushes: int
+    way: Direction, sizes: list[SizeCount], flushes: int
 ) -> tuple[Direction, Direction] | None:
     """Parts as many writes as there are flushes from the others, all of the most frequent size.
 
@@ -244,18 +252,17 @@ def _part_flushed(
     return others, flushed
 
 
-def _by_stream(job: Job, device: dict[str, Any], loop: Loop) -> Job:
+def _by_stream(job: Job, device: DeviceProfile, loop: Loop) -> Job:
     """Gives each concurrent sequential stream of a closed load a process of its own."""
     if loop != "closed" or any(way.sequential < SEQUENTIAL for way in job.directions):
         return job
-    pattern = device["pattern"]
-    keys = [f"{way.way}_streams" for way in job.directions if way.way != "trim"]
-    streams = max((pattern[key]["peak_concurrent_streams"] for key in keys), default=1)
+    found = [streams_of(device, way.way) for way in job.directions]
+    streams = max((one["peak_concurrent_streams"] for one in found if one), default=1)
     numjobs = max(1, min(streams, job.iodepth, 64))
     return replace(job, numjobs=numjobs, iodepth=max(1, round(job.iodepth / numjobs)))
 
 
-def _notes(device: dict[str, Any], ways: list[Direction], loop: Loop, arrivals: str) -> list[str]:
+def _notes(device: DeviceProfile, ways: list[Direction], loop: Loop, arrivals: str) -> list[str]:
     notes = []
     if loop == "open" and arrivals == "bursty":
         notes.append("arrivals come in bursts; fio's are Poisson at most (--iolog keeps them)")
@@ -265,7 +272,7 @@ def _notes(device: dict[str, Any], ways: list[Direction], loop: Loop, arrivals: 
     if any(size["bytes"] % 512 for op in WAYS for size in _sizes(device, op)):
         notes.append("sizes that are no multiple of 512 bytes were rounded up for direct I/O")
     for op, word in WAYS.items():
-        true = device["load"]["ops"][op]["sizes"]["mean_bytes"]
+        true = device["load"]["ops"][op]["sizes"]["mean_bytes"] or 0.0
         for way in ways:
             if way.way == word and abs(way.mean_bytes - true) > 0.05 * true:
                 notes.append(
@@ -277,6 +284,5 @@ def _notes(device: dict[str, Any], ways: list[Direction], loop: Loop, arrivals: 
     return notes
 
 
-def _sizes(device: dict[str, Any], op: str) -> list[dict[str, int]]:
-    sizes: list[dict[str, int]] = device["load"]["ops"][op]["sizes"]["exact"]
-    return sizes
+def _sizes(device: DeviceProfile, op: str) -> list[SizeCount]:
+    return device["load"]["ops"][op]["sizes"]["exact"]

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any, Final, NoReturn
 
 from blklab import _core
+from blklab.documents.profile import DeviceProfile, Profile
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import output
 from blklab.runners.fio.layout import direct_works
@@ -64,7 +65,7 @@ class Verification:
 
 
 def verify(
-    profile: dict[str, Any],
+    profile: Profile,
     plan: Plan,
     *,
     directory: Path,
@@ -124,7 +125,7 @@ def _run(
     name: str,
     seconds: float,
     number_ios: Sequence[int] | None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[DeviceProfile, dict[str, Any]]:
     """Returns the profile of what fio issued, and fio's own document."""
     logs = [f"{name}.{at}.iolog" for at in range(len(processes(plan)))]
     job = own / f"{name}.fio"
