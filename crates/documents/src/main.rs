@@ -55,6 +55,6 @@ fn the_schemas_are_those_of_the_types() {
     let written = std::fs::read_to_string(PATH).expect("schema.json is there");
     assert!(
         written == schemas(),
-        "the types have changed: `make types` writes schema.json and the Python types anew"
+        "the types have changed: run `make types` to write schema.json and the Python types"
     );
 }

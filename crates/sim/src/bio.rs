@@ -23,7 +23,7 @@ pub enum Op {
 pub struct Flags(u8);
 
 impl Flags {
-    /// Somebody waits for it (`REQ_SYNC`).
+    /// A task waits for it (`REQ_SYNC`).
     pub const SYNC: Self = Self(1);
     /// More like it will follow (`REQ_IDLE`): with `SYNC`, writeback throttling lets it pass.
     pub const IDLE: Self = Self(2);

@@ -140,7 +140,7 @@ impl Simulation {
         let mut callee = self.take(target);
         let next = callee.work(self, number, worker);
         self.put(target, callee);
-        // Who must wait with a bio runs again, and says again what comes next.
+        // If a bio must wait, the worker is called again when it goes on; this answer is void.
         if !self.send_work(number) {
             return;
         }

@@ -27,7 +27,7 @@ pub trait Target: Any + Debug {
         unreachable!("no owner of {bio:?}")
     }
 
-    /// A background worker runs, at the beginning of the run and whenever it was woken.
+    /// A background worker runs: once when the run begins, and each time it is woken.
     fn work(&mut self, _sim: &mut Simulation, _task: u32, _worker: u32) -> Next {
         Next::Sleep
     }
@@ -72,9 +72,9 @@ pub enum Next {
         /// Nothing wakes it before.
         undisturbed: bool,
     },
-    /// It ends its plug, and sleeps until it is woken.
+    /// The worker ends its plug and sleeps. Something must wake it.
     Sleep,
-    /// It ends its plug, and sleeps until it is woken, or until this time.
+    /// The worker ends its plug and sleeps. It runs again at this time, or earlier if something wakes it.
     Until(Time),
     /// It ends its plug, and never runs again.
     Finished,

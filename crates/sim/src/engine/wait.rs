@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::Simulation;
 
-/// Tasks that sleep until they are woken, in the order in which they came.
+/// Sleeping tasks, in order of arrival.
 #[derive(Debug, Default)]
 pub struct WaitList(VecDeque<u32>);
 
@@ -15,29 +15,29 @@ impl WaitList {
         self.0.push_back(task);
     }
 
-    /// Whether nobody waits.
+    /// Whether the list is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many wait.
+    /// The number of tasks.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// All that wait elsewhere wait here.
+    /// Moves all tasks of another list to the end of this one.
     pub fn append(&mut self, other: &mut Self) {
         self.0.append(&mut other.0);
     }
 
-    /// Wakes everybody.
+    /// Wakes all tasks.
     #[inline]
     pub fn wake_all(&mut self, sim: &mut Simulation) {
         self.wake(usize::MAX, sim);
     }
 
-    /// Wakes as many as `most`, the first first.
+    /// Wakes at most `most` tasks, in order of arrival.
     #[inline]
     pub fn wake(&mut self, most: usize, sim: &mut Simulation) {
         for task in self.0.drain(..most.min(self.0.len())) {
@@ -45,7 +45,7 @@ impl WaitList {
         }
     }
 
-    /// How much room there is.
+    /// The capacity.
     #[cfg(test)]
     pub fn room(&self) -> usize {
         self.0.capacity()

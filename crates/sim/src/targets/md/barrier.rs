@@ -20,7 +20,7 @@ pub struct Barrier {
     /// Tasks that wait, and those that have been let in and are on their way.
     waiting: Vec<(usize, u32)>,
     entering: Vec<u32>,
-    /// Tasks that have been let in and are still to be woken.
+    /// Tasks that may enter but are not woken yet.
     pub woken: WaitList,
 }
 
