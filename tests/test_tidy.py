@@ -158,7 +158,7 @@ def test_every_dependency_has_a_reason() -> None:
         content = tomllib.loads(manifest.read_text())
         for kind in ("dependencies", "dev-dependencies", "build-dependencies"):
             names |= {name for name in content.get(kind, {}) if not name.startswith("blklab-")}
-    reasons = (ROOT / "docs" / "dependencies.md").read_text()
+    reasons = (ROOT / "docs" / "reference" / "dependencies.md").read_text()
     assert not {name for name in names if f"`{name}`" not in reasons}
 
 

@@ -77,7 +77,7 @@ def characterise(
     threads: int = 1,
     tick: Callable[[int], object] | None = None,
 ) -> str:
-    """Reads a trace and says what its workload is, as JSON text (docs/formats.md, "profile").
+    """Characterise a trace: the profile as JSON text (docs/reference/formats.md).
 
     `tick` is called now and then with the bytes read so far.
     """

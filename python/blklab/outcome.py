@@ -1,4 +1,4 @@
-"""What a run measured (docs/formats.md, "result"): what all runners give, and what only one does.
+"""What a run measured: figures of all runners, and of single ones (docs/reference/formats.md).
 
 `documents.outcome` is what the simulator gives, and has all of `Outcome`. Times are ns, rates a
 second; pairs are of reads and of writes.

@@ -1,4 +1,4 @@
-"""The worked example of docs/howto-measure.md: `git bisect run` finds the commit that was slow."""
+"""The worked example of docs/howto/measure.md: `git bisect run` finds the commit that was slow."""
 
 import os
 import subprocess

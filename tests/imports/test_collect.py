@@ -15,7 +15,7 @@ from blklab.imports.collect import Naming, batches
 from tests.imports.conftest import DATA, FIO, ROOT, imported, runs
 
 DESCRIBED = ("result", "imported result")
-"""Sections of docs/formats.md."""
+"""Sections of docs/reference/formats.md."""
 
 SAMPLES = {
     **{path.name: "fio-text" for path in DATA.glob("*fio*.txt")},
@@ -35,7 +35,7 @@ def test_a_format_is_recognised_by_no_other(name: str) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_field_is_documented(name: str) -> None:
-    text = (ROOT / "docs" / "formats.md").read_text()
+    text = (ROOT / "docs" / "reference" / "formats.md").read_text()
     sections = "".join(text.split(f"## {title}")[1].split("\n## ")[0] for title in DESCRIBED)
     said = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", sections))))
     device = "sda" if "iostat" in name else None

@@ -108,7 +108,7 @@ def test_findings_that_rules_name_are_rules_of_the_audit() -> None:
 
 
 def test_the_manual_names_no_other_metrics() -> None:
-    manual = (PACKAGING.with_name("docs") / "howto-watch.md").read_text()
+    manual = (PACKAGING.with_name("docs") / "howto" / "watch.md").read_text()
     named = {name for line in manual.splitlines() for name, _ in used(line)}
     assert "blklab_md_unseen" in named
     assert {name.removeprefix(PREFIX) for name in named} - {"", "blklab_md"} <= METRICS.keys()

@@ -1,4 +1,4 @@
-"""docs/formats.md names every field of the profile."""
+"""docs/reference/formats.md names every field of the profile."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 from blklab.report.view import View
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "formats.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "formats.md"
 FREE = {"events", "errors", "cpus", "device_names"}
 """Objects whose keys are data: letters, errnos, CPU and device numbers."""
 

@@ -1,4 +1,4 @@
-"""docs/formats.md names every field of results, and has no field that is not there."""
+"""docs/reference/formats.md names every field of results, and has no field that is not there."""
 
 import json
 import re

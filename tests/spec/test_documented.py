@@ -11,7 +11,7 @@ from blklab.spec import keys, schema, stock
 from blklab.spec.cells import plan
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs" / "experiments.md"
+DOCUMENT = ROOT / "docs" / "reference" / "experiments.md"
 
 
 def test_every_key_is_documented() -> None:
@@ -29,8 +29,8 @@ def test_the_documents_example_is_one(tmp_path: Path) -> None:
 
 
 def test_the_schema_is_current() -> None:
-    committed = (ROOT / "docs" / "experiment.schema.json").read_text()
-    assert committed == schema.text(), "blklab run --schema > docs/experiment.schema.json"
+    committed = (ROOT / "docs" / "reference" / "experiment.schema.json").read_text()
+    assert committed == schema.text(), "blklab run --schema > docs/reference/experiment.schema.json"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda p: p.stem)

@@ -87,7 +87,7 @@ def tune(
     if not settings:
         raise UsageError(
             f"campaign {campaign.number} ({campaign.name}) is no sweep: [sweep] in the experiment"
-            " says what to try (docs/experiments.md)"
+            " says what to try (docs/reference/experiments.md)"
         )
     if not done:
         raise UsageError(f"campaign {campaign.number}: none of its runs is done")

@@ -133,13 +133,13 @@ def run(
 
     Every combination of a stack, a workload and what [matrix] varies is a cell. All of them are
     checked before the first one runs: a mistake is one line with file, key, what was found and what
-    is allowed. docs/experiments.md describes the file.
+    is allowed. docs/reference/experiments.md describes the file.
 
     On a host nothing is written but into directories that blklab makes, and to devices that the
-    experiment names in `destroy` by stable name (docs/howto-measure.md).
+    experiment names in `destroy` by stable name (docs/howto/measure.md).
 
     In the lab a real kernel in a virtual machine builds the stacks on throttled disks: it needs
-    QEMU, but neither root nor a disk (docs/howto-lab.md).
+    QEMU, but neither root nor a disk (docs/howto/lab.md).
 
     Results are kept: `blklab runs list` shows them, `blklab compare` and `blklab report` use them.
     A campaign that was interrupted, however rudely, goes on with --resume.

@@ -22,7 +22,7 @@ def tune(
     """Say which setting of a sweep mattered, by how much, and how to keep it.
 
     CAMPAIGN is the sweep, once it was run: `blklab run EXPERIMENT --on host` with a table [sweep]
-    (docs/howto-measure.md). `blklab runs --help` says how to name it. Nothing is changed: the
+    (docs/howto/measure.md). `blklab runs --help` says how to name it. Nothing is changed: the
     commands, the udev rule and the sysctl file are printed.
 
     \b

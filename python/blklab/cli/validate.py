@@ -41,7 +41,7 @@ _DIRECTORY = click.Path(path_type=Path)
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the accuracy report, in Markdown; docs/accuracy.md is made so.",
+    help="Write the accuracy report, in Markdown; docs/explanation/accuracy.md is made so.",
 )
 @click.option(
     "--lab",
@@ -102,7 +102,7 @@ def validate(
     Examples:
       blklab validate --reference reference/
       blklab validate --reference held-back/ --calibration reference/ --json
-      blklab validate --reference reference/ -o docs/accuracy.md
+      blklab validate --reference reference/ -o docs/explanation/accuracy.md
       blklab validate --lab short --check                 a minute and a half
       blklab validate --lab published --set kernel=6.12
       blklab validate --lab --recorded                    what was measured once

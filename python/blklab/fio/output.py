@@ -1,4 +1,4 @@
-"""fio's JSON and JSON+, of versions 2.0 to 3.x, as the outcome of a run: docs/formats.md, "result".
+"""fio's JSON and JSON+ (2.0 to 3.x) as a result (docs/reference/formats.md).
 
 What fio calls things, and since when, is in its stat.c: up to 2.21 `io_bytes` are KiB, `bw` KiB/s
 and latencies µs; `iops` were whole numbers and `total_ios` unknown before 2.2.

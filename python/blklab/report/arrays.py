@@ -129,7 +129,7 @@ def _list_of(member: ArrayMember) -> str:
 
 
 def as_dict(found: Inventory, findings: Sequence[Diagnostic]) -> dict[str, Any]:
-    """Returns the JSON document: docs/formats.md, `md audit`."""
+    """Returns the JSON document: docs/reference/formats.md, `md audit`."""
     known = found.software
     return {
         "format_version": FORMAT_VERSION,

@@ -96,7 +96,7 @@ def sentences(found: Sequence[Diagnostic]) -> list[Sentence]:
 
 
 def as_dict(one: Diagnostic) -> dict[str, Any]:
-    """Returns the JSON document: docs/formats.md, "diagnostic"."""
+    """Returns the JSON document: docs/reference/formats.md, "diagnostic"."""
     return {
         "code": one.code,
         "severity": one.severity,

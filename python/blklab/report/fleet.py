@@ -63,7 +63,7 @@ def overview(hosts: Sequence[Host]) -> Table:
 
 
 def as_dict(hosts: Sequence[Host]) -> dict[str, Any]:
-    """Returns the JSON document: docs/formats.md, `md audit` of several machines."""
+    """Returns the JSON document: docs/reference/formats.md, `md audit` of several machines."""
     return {
         "format_version": arrays.FORMAT_VERSION,
         "hosts": [

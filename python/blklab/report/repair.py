@@ -118,7 +118,7 @@ def _told(plan: Plan) -> list[str]:
 
 
 def as_dict(plan: Plan, outcome: steps.Step | None = None) -> dict[str, Any]:
-    """Returns the JSON document: docs/formats.md, `md fix`."""
+    """Returns the JSON document: docs/reference/formats.md, `md fix`."""
     return {
         "format_version": FORMAT_VERSION,
         **plan.as_dict(),

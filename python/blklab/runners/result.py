@@ -21,7 +21,7 @@ class Result:
     """What it ran on: `sim`, `host`."""
 
     outcome: Outcome
-    """The figures: docs/formats.md, "result". Times are ns, rates a second."""
+    """The figures: docs/reference/formats.md, "result". Times are ns, rates a second."""
 
     seconds: float
     """What the run took, in real time."""

@@ -41,7 +41,7 @@ def document() -> dict[str, Any]:
 
 
 def text() -> str:
-    """Returns the schema as the text of its file, docs/experiment.schema.json."""
+    """Returns the schema as the text of its file, docs/reference/experiment.schema.json."""
     return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
 
 

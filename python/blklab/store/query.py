@@ -66,7 +66,7 @@ class Run:
     environment: Mapping[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the run for `--json`: the result (docs/formats.md), and what is around it."""
+        """Return the run for `--json`: the result (docs/reference/formats.md) and its context."""
         return {
             "run": self.id,
             "campaign": self.campaign,

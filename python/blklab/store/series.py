@@ -104,7 +104,7 @@ def of_outcome(parts: Sequence[simulated.Point]) -> list[Point]:
 
 
 def as_outcome(points: Sequence[Point]) -> list[simulated.Point]:
-    """Returns the points of all jobs together as a result has them (docs/formats.md)."""
+    """Returns the points of all jobs together as a result has them (docs/reference/formats.md)."""
     return [
         {
             "time_ns": point.time_ns,

@@ -1,4 +1,4 @@
-"""The simulator beside the lab: tables for the terminal, and a section of docs/accuracy.md."""
+"""Simulator and lab compared: terminal tables, and a section of docs/explanation/accuracy.md."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -74,7 +74,9 @@ def misses(known: "Sequence[tuple[Row, Miss | None]]") -> Table:
         ]
         for row, miss in known
     ]
-    return Table("Cells that miss", columns, entries, "docs/accuracy.md says what is known.")
+    return Table(
+        "Cells that miss", columns, entries, "docs/explanation/accuracy.md says what is known."
+    )
 
 
 def section(

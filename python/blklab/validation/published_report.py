@@ -1,4 +1,4 @@
-"""How far predictions are from measurements: tables for the terminal and docs/accuracy.md."""
+"""Errors of predictions: tables for the terminal and for docs/explanation/accuracy.md."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -87,8 +87,8 @@ def _markdown(found: "Validation", judged: "Sequence[Verdict]") -> Iterator[str]
     yield from (
         "# Accuracy of the simulator",
         "",
-        "Written by `blklab validate --reference DIR -o docs/accuracy.md`. Devices are calibrated",
-        "on measurements of single devices alone; arrays are predicted and never fitted.",
+        "`blklab validate --reference DIR -o docs/explanation/accuracy.md` writes this page. Devices",
+        "are calibrated on measurements of single devices. Arrays are predicted and never fitted.",
         "",
     )
     yield from _section(verdicts(judged))

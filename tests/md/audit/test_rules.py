@@ -10,7 +10,7 @@ from blklab.md.audit.rule import Host, command
 from blklab.md.model import Array, ArrayMember
 
 FOLDER = Path(str(blklab.md.audit.__file__)).parent
-MANUAL = Path(__file__).parents[3] / "docs" / "howto-md.md"
+MANUAL = Path(__file__).parents[3] / "docs" / "howto" / "audit.md"
 
 
 def names() -> set[str]:

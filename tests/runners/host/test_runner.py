@@ -65,7 +65,7 @@ def test_a_directory(run: Run, tmp_path: Path) -> None:
 
 
 def test_every_field_is_documented(run: Run, tmp_path: Path) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "formats.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "formats.md").read_text()
     sections = [
         text.split(f"\n## {name}\n")[1].split("\n## ")[0] for name in ("result", "host result")
     ]

@@ -52,7 +52,7 @@ def mixed(array: Array, host: Host) -> Iterator[Diagnostic]:
         "note" if mostly and array.level == "raid1" else "warning",
         "mixed",
         f"{names} (rotating) and {flash} (flash) are in one array: {why}; what that costs under"
-        " your load: `blklab run` of a stack of such devices (docs/howto-predict.md)",
+        " your load: `blklab run` of a stack of such devices (docs/howto/predict.md)",
     )
 
 
@@ -90,7 +90,7 @@ def unequal(array: Array, _host: Host) -> Iterator[Diagnostic]:
                 f" {others:,} and {many:,} since boot): "
                 + ("a write is" if way == "write" else "every stripe is")
                 + f" as slow as {slow}; a disk that is sick, shingled or shared, or a bad cable;"
-                " what it costs under your load: docs/howto-predict.md",
+                " what it costs under your load: docs/howto/predict.md",
                 command(
                     "smartctl", "--all", next(one.path for one in array.members if one.name == slow)
                 ),

@@ -232,7 +232,7 @@ def _layout(level: str, layout: str) -> str:
 
 
 def _spec_built(stacks: Mapping[str, Any]) -> Iterator[str]:
-    """Returns mdadm's commands for the stacks of an experiment (docs/experiments.md)."""
+    """Returns mdadm's commands for the stacks of an experiment (docs/reference/experiments.md)."""
     for name, stack in stacks.items():
         if not isinstance(stack, Mapping) or "level" not in stack:
             continue

@@ -21,7 +21,7 @@ class Figures(NamedTuple):
     """What a cell gave."""
 
     outcome: Measured
-    """docs/formats.md, "result", but for the devices: whoever watched them fills them in."""
+    """The result (docs/reference/formats.md) without devices, which the runner adds."""
 
     series: list[Point]
     raw: str
