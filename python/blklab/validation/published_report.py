@@ -87,8 +87,9 @@ def _markdown(found: "Validation", judged: "Sequence[Verdict]") -> Iterator[str]
     yield from (
         "# Accuracy of the simulator",
         "",
-        "`blklab validate --reference DIR -o docs/explanation/accuracy.md` writes this page. Devices",
-        "are calibrated on measurements of single devices. Arrays are predicted and never fitted.",
+        "`blklab validate --reference DIR -o docs/explanation/accuracy.md` writes this page.",
+        "Devices are calibrated on measurements of single devices. Arrays are predicted and",
+        "never fitted.",
         "",
     )
     yield from _section(verdicts(judged))
