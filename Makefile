@@ -34,7 +34,16 @@ check: setup ## Check formatting, lints, types, imports, and the number of lines
 	$(BIN)/ruff check --quiet $(PYTHON_FILES)
 	$(BIN)/mypy --no-error-summary
 	@told=$$($(BIN)/lint-imports --no-cache --no-logo 2>&1) || { echo "$$told"; exit 1; }
+	@$(BIN)/python scripts/reference.py --check
 	@scripts/count-lines
+
+.PHONY: reference
+reference: setup ## Write the generated pages of docs/reference
+	@$(BIN)/python scripts/reference.py
+
+.PHONY: docs
+docs: ## Build the documentation as a static site in build/site
+	@scripts/site
 
 .PHONY: format
 format: setup ## Format everything, and apply the fixes that are safe
@@ -68,6 +77,6 @@ lock: setup ## Pin the Python packages again; UPGRADE=1 takes the newest
 
 .PHONY: clean
 clean: ## Remove what was built: .venv, target and caches
-	rm -rf .venv target .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-docs build target .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -f python/blklab/_core*.so
 	find python tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,26 +1,54 @@
-"""The README's examples are run, and print what the README says they print."""
+"""The examples of README.md and docs/ are run, and print what the documents show.
 
+`BLKLAB_UPDATE=1 pytest tests/test_readme.py` writes what they print into the documents instead.
+"""
+
+import difflib
+import gzip
+import os
 import re
 import shlex
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.conftest import Run
 
 ROOT = Path(__file__).parent.parent
-BLOCKS = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-EXAMPLES = [re.findall(r"^\$ blklab (.*)\n((?:(?!\$ ).*\n)*)", block, re.M) for block in BLOCKS]
-"""Each block's commands, and what each prints: a later one of a block needs the earlier ones."""
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 FIGURES_MOVE = ("run ", "compare ")
 """Commands whose figures a better model changes."""
 
 FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?")
+SUPERBLOCKS = ROOT / "tests/data/md/sb"
+
+
+class Example(NamedTuple):
+    """A block of commands and their output: a later command of a block needs the earlier ones."""
+
+    page: Path
+    commands: list[tuple[str, str]]
+
+
+def examples(prompt: str) -> list[Example]:
+    """Find the console blocks whose first command has this prompt."""
+    pattern = rf"^{prompt} blklab (.*)\n((?:(?!{prompt} ).*\n)*)"
+    return [
+        Example(page, re.findall(pattern, block, re.M))
+        for page in PAGES
+        for block in re.findall(r"^```console\n(.*?)```", page.read_text(), re.DOTALL | re.M)
+        if re.match(f"{prompt} ", block)
+    ]
+
+
+def name(example: Example) -> str:
+    return f"{example.page.stem}: {example.commands[-1][0]}"
 
 
 def loose(text: str) -> str:
-    """Returns a pattern of the same words, with any figures and any spaces between them."""
+    """Return a pattern of the same words, with any figures and any spaces between them."""
     words = [re.sub(r"(?:\\?\s)+", r"\\s+", re.escape(piece)) for piece in FIGURE.split(text)]
     return f"({FIGURE.pattern})".join(words)
 
@@ -30,24 +58,34 @@ def number(text: str) -> float:
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) >= 5
+    pages = [example.page.name for example in examples(r"\$")]
+    assert pages.count("README.md") >= 5
+    assert pages.count("which-array.md") >= 5
 
 
-@pytest.mark.parametrize("block", EXAMPLES, ids=[block[-1][0] for block in EXAMPLES])
+@pytest.mark.parametrize("example", examples(r"\$"), ids=name)
 def test_an_example_prints_what_is_shown(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: list[tuple[str, str]]
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: Example
 ) -> None:
-    for folder in ("tests", "examples"):
-        (tmp_path / folder).symlink_to(ROOT / folder)
+    for directory in ("tests", "examples", "reference"):
+        (tmp_path / directory).symlink_to(ROOT / directory)
+    for member, image in ("vda", "sda1.img"), ("vdb", "sdb1.img"):
+        packed = SUPERBLOCKS / f"raid1-12-populated.{member}.head64k.gz"
+        (tmp_path / image).write_bytes(gzip.decompress(packed.read_bytes()))
+        os.truncate(tmp_path / image, 256 << 20)
     monkeypatch.chdir(tmp_path)
-    for command, shown in block:
-        result = run(*shlex.split(command))
-        assert result.status == 0, result.err
-        check(command, shown, "\n".join(line.rstrip() for line in result.out.splitlines()) + "\n")
+    for command, shown in example.commands:
+        result = run(*shlex.split(command, comments=True))
+        assert result.status == (1 if command.startswith("md audit") else 0), result.err
+        printed = "\n".join(line.rstrip() for line in result.out.splitlines()) + "\n"
+        if os.environ.get("BLKLAB_UPDATE"):
+            update(example.page, command, shown, printed)
+        else:
+            check(command, shown, printed)
 
 
 def check(command: str, shown: str, printed: str) -> None:
-    # A line of … stands for any lines.
+    """Compare; a line of … stands for any lines."""
     pieces = re.split(r"^…\n", shown, flags=re.MULTILINE)
     if not command.startswith(FIGURES_MOVE):
         assert re.fullmatch("(?:.*\n)*?".join(map(re.escape, pieces)), printed), printed
@@ -59,3 +97,26 @@ def check(command: str, shown: str, printed: str) -> None:
     assert [number(text) for text in match.groups()] == [
         pytest.approx(number(text), rel=0.2, abs=0.5) for text in figures
     ]
+
+
+def update(page: Path, command: str, shown: str, printed: str) -> None:
+    """Write the output into the page: for each piece between two …, the most similar lines."""
+    lines, at = printed.splitlines(keepends=True), 0
+    pieces: list[str] = []
+    for piece in re.split(r"^…\n", shown, flags=re.MULTILINE):
+        size = piece.count("\n")
+        starts = range(at, max(at, len(lines) - size) + 1) if pieces else [at]
+        matcher = difflib.SequenceMatcher(None, "", piece, autojunk=False)
+
+        def likeness(start: int) -> float:
+            matcher.set_seq1("".join(lines[start : start + size]))  # noqa: B023
+            return matcher.ratio()  # noqa: B023
+
+        at = max(starts, key=likeness)
+        pieces.append("".join(lines[at : at + size]))
+        at += size
+    if "…\n" not in shown:
+        pieces = [printed]
+    text = page.read_text()
+    shown_at = text.index(f"$ blklab {command}\n") + len(f"$ blklab {command}\n")
+    page.write_text(text[:shown_at] + "…\n".join(pieces) + text[shown_at + len(shown) :])
