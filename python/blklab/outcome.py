@@ -12,7 +12,7 @@ from typing import NotRequired, TypedDict, cast
 from blklab.documents import outcome as simulated
 
 
-class Latency(TypedDict, total=False):
+class LatencyResult(TypedDict, total=False):
     """Completion latencies; importers have only some of the figures."""
 
     count: int
@@ -35,25 +35,25 @@ class Latency(TypedDict, total=False):
     bins: Sequence[Sequence[int]]
 
 
-class Direction(TypedDict, total=False):
+class DirectionResult(TypedDict, total=False):
     """The reads, or the writes."""
 
     total_ios: int
     iops: float
     bw_bytes: float
     io_bytes: int
-    clat_ns: Latency
+    clat_ns: LatencyResult
 
 
-class Group(TypedDict):
+class GroupResult(TypedDict):
     """A job."""
 
     name: str
-    read: Direction
-    write: Direction
+    read: DirectionResult
+    write: DirectionResult
 
 
-class Counts(TypedDict):
+class DeviceCounts(TypedDict):
     """What a device did, in the words of /proc/diskstats; None what is not known."""
 
     ios: Sequence[int]
@@ -67,7 +67,7 @@ class Counts(TypedDict):
     discards: NotRequired[int | None]
 
 
-class Device(Counts):
+class DeviceResult(DeviceCounts):
     """A device and what it did."""
 
     name: str
@@ -82,18 +82,18 @@ class Outcome(TypedDict, total=False):
     """What every runner gives, and every format that is imported."""
 
     runtime_ns: int
-    read: Direction
-    write: Direction
+    read: DirectionResult
+    write: DirectionResult
     watched_ns: int
     """How long devices were watched; missing where it is the runtime."""
-    groups: Sequence[Group]
-    devices: Sequence[Device]
+    groups: Sequence[GroupResult]
+    devices: Sequence[DeviceResult]
     warnings: list[str]
     series: list[simulated.Point]
     """The jobs' I/Os over time; the store keeps them apart."""
 
 
-class Member(TypedDict):
+class MemberResult(TypedDict):
     """A member of an array in the lab, after the load."""
 
     name: str
@@ -101,7 +101,7 @@ class Member(TypedDict):
     bad_blocks: Sequence[str] | None
 
 
-class Report(TypedDict, total=False):
+class VolumeReport(TypedDict, total=False):
     """What an array or a cache of the lab says of itself after the load, in the kernel's words."""
 
     name: str
@@ -111,7 +111,7 @@ class Report(TypedDict, total=False):
     sync_action: str | None
     sync_completed: str | None
     mismatch_cnt: str | None
-    members: Sequence[Member]
+    members: Sequence[MemberResult]
     cache_hits: int | None
     cache_misses: int | None
     unused_percent: int | None
@@ -128,7 +128,7 @@ class Report(TypedDict, total=False):
     dirty: int
 
 
-class Fio(TypedDict):
+class FioFacts(TypedDict):
     """What fio says beside the figures."""
 
     version: str
@@ -140,7 +140,7 @@ class Fio(TypedDict):
     disk_util: Sequence[Mapping[str, object]]
 
 
-class Repeat(TypedDict):
+class CommandRepeat(TypedDict):
     """One going of a command."""
 
     wall_ns: int
@@ -149,14 +149,14 @@ class Repeat(TypedDict):
     status: int
 
 
-class Command(TypedDict):
+class CommandResult(TypedDict):
     """A workload that is a command."""
 
     argv: Sequence[str]
-    runs: Sequence[Repeat]
+    runs: Sequence[CommandRepeat]
 
 
-class Steady(TypedDict):
+class SteadyStateResult(TypedDict):
     """Whether a steady state was reached, and the IOPS of each round."""
 
     reached: bool
@@ -165,7 +165,7 @@ class Steady(TypedDict):
     slope: float | None
 
 
-class Setting(TypedDict):
+class ChangedSetting(TypedDict):
     """A setting that was changed for a run."""
 
     where: str
@@ -174,19 +174,19 @@ class Setting(TypedDict):
     set: str
 
 
-class Measured(Outcome, total=False):
+class MeasuredResult(Outcome, total=False):
     """What only runners with real I/O give."""
 
-    targets: Sequence[Report]
-    fio: Fio
-    steady: Steady | None
-    command: Command | None
+    targets: Sequence[VolumeReport]
+    fio: FioFacts
+    steady: SteadyStateResult | None
+    command: CommandResult | None
     forced: Sequence[str]
     cpu: Mapping[str, float] | None
-    settings: Sequence[Setting]
+    settings: Sequence[ChangedSetting]
 
 
-class Guest(TypedDict, total=False):
+class GuestFacts(TypedDict, total=False):
     """What it takes to believe a result of the lab."""
 
     accel: str
@@ -199,21 +199,21 @@ class Guest(TypedDict, total=False):
     traces: str
 
 
-class InLab(Measured, total=False):
+class LabResult(MeasuredResult, total=False):
     """What only the lab gives."""
 
     mdstat: str | None
-    lab: Guest
+    lab: GuestFacts
 
 
-def measured(outcome: Outcome) -> Measured:
+def measured(outcome: Outcome) -> MeasuredResult:
     """Returns the same with what measurements have beside it; nothing of a prediction."""
-    return cast(Measured, outcome)
+    return cast(MeasuredResult, outcome)
 
 
-def in_lab(outcome: Outcome) -> InLab:
+def in_lab(outcome: Outcome) -> LabResult:
     """Returns the same with what the lab has beside it; nothing elsewhere."""
-    return cast(InLab, outcome)
+    return cast(LabResult, outcome)
 
 
 def predicted(outcome: Outcome) -> simulated.Outcome | None:

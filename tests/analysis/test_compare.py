@@ -8,16 +8,16 @@ import pytest
 
 from blklab.analysis import fail_if
 from blklab.analysis.compare import compare, sides
-from blklab.analysis.comparison import Comparison, Side
+from blklab.analysis.comparison import Comparison, ComparisonSide
 from blklab.analysis.samples import Points, over_time
 from blklab.errors import UsageError
-from blklab.store.query import Run
-from blklab.store.series import Point
+from blklab.store.query import StoredRun
+from blklab.store.series import SeriesPoint
 
 NUMBERS = iter(range(1, 10_000))
 
 
-def run(iops: float, runner: str = "host", p99: float = 1e6, **labels: str) -> Run:
+def run(iops: float, runner: str = "host", p99: float = 1e6, **labels: str) -> StoredRun:
     number = next(NUMBERS)
     way = {
         "total_ios": 100,
@@ -27,16 +27,16 @@ def run(iops: float, runner: str = "host", p99: float = 1e6, **labels: str) -> R
     }
     none: Mapping[str, Any] = {"total_ios": 0, "iops": 0.0, "bw_bytes": 0.0, "clat_ns": {}}
     outcome: Any = {"runtime_ns": 10**9, "read": way, "write": none, "devices": []}
-    return Run(
+    return StoredRun(
         number, 1, "x", runner, number, labels, {}, "done", None, None, 1.0, outcome, None, {}
     )
 
 
-def no_points(_run: int) -> Sequence[Point]:
+def no_points(_run: int) -> Sequence[SeriesPoint]:
     return []
 
 
-def three(base: float, **labels: str) -> list[Run]:
+def three(base: float, **labels: str) -> list[StoredRun]:
     return [
         run(base + n, **{**labels, "repeat": str(n)})  # type: ignore[arg-type]
         for n in (1, 2, 3)
@@ -46,7 +46,7 @@ def three(base: float, **labels: str) -> list[Run]:
 def test_cells_are_matched_by_their_labels() -> None:
     one = [*three(100, stack="raid1"), *three(200, stack="near")]
     two = [*three(300, stack="near"), *three(100, stack="raid1")]
-    found = compare([Side("a", one), Side("b", two)], ["iops"], no_points)
+    found = compare([ComparisonSide("a", one), ComparisonSide("b", two)], ["iops"], no_points)
     assert found.by == ["stack"]
     assert [row.labels for row in found.rows] == [{"stack": "raid1"}, {"stack": "near"}]
     assert [row.verdicts for row in found.rows] == [["same"], ["better"]]
@@ -58,7 +58,7 @@ def test_cells_are_matched_by_their_labels() -> None:
 def test_less_latency_is_better() -> None:
     one = [run(1, p99=5e6 + n, repeat=str(n)) for n in range(3)]
     two = [run(1, p99=3e6 + n, repeat=str(n)) for n in range(3)]
-    (row,) = compare([Side("a", one), Side("b", two)], ["p99"], no_points).rows
+    (row,) = compare([ComparisonSide("a", one), ComparisonSide("b", two)], ["p99"], no_points).rows
     assert row.verdicts == ["better"]
 
 
@@ -82,7 +82,11 @@ def test_a_label_that_one_side_has_alone_makes_several_sides_of_it() -> None:
 
 def test_a_cell_that_one_side_lacks() -> None:
     one = [*three(100, stack="raid1"), *three(100, stack="near")]
-    found = compare([Side("a", one), Side("b", three(100, stack="near"))], ["iops"], no_points)
+    found = compare(
+        [ComparisonSide("a", one), ComparisonSide("b", three(100, stack="near"))],
+        ["iops"],
+        no_points,
+    )
     assert found.rows[0].values[1] is None
     assert "1 of the figures are missing on one side" in map(str, found.notes)
     assert found.as_dict()["rows"][0]["values"][1] is None
@@ -97,7 +101,7 @@ def test_a_cell_that_one_side_lacks() -> None:
     ],
 )
 def test_mistakes(metrics: list[str], by: list[str] | None, said: str) -> None:
-    found = [Side("a", three(1, stack="x")), Side("b", three(1, stack="x"))]
+    found = [ComparisonSide("a", three(1, stack="x")), ComparisonSide("b", three(1, stack="x"))]
     with pytest.raises(UsageError) as caught:
         compare(found, metrics, no_points, by=by)
     assert str(caught.value) == said
@@ -112,10 +116,10 @@ def test_one_thing_is_nothing_to_compare() -> None:
 
 def test_figures_over_time() -> None:
     points = [
-        Point("jobs", 0, 10**9, 10, 30, 1000, 3000, 5.0, 7.0),
-        Point("sda", 0, 10**9, 99, 99, 99, 99, 5.0, 7.0),
-        Point("jobs", 10**9, 10**9, 20, 40, 2000, 4000, None, 9.0),
-        Point("jobs", 2 * 10**9, 10**8, 1, 1, 1, 1, 1.0, 1.0),
+        SeriesPoint("jobs", 0, 10**9, 10, 30, 1000, 3000, 5.0, 7.0),
+        SeriesPoint("sda", 0, 10**9, 99, 99, 99, 99, 5.0, 7.0),
+        SeriesPoint("jobs", 10**9, 10**9, 20, 40, 2000, 4000, None, 9.0),
+        SeriesPoint("jobs", 2 * 10**9, 10**8, 1, 1, 1, 1, 1.0, 1.0),
     ]
     assert over_time("iops", points) == [40, 60]
     assert over_time("read_bw", points) == [1000, 2000]
@@ -125,7 +129,10 @@ def test_figures_over_time() -> None:
 
 
 def pair(base: float, other: float) -> Comparison:
-    found = [Side("base", three(base, stack="x")), Side("new", three(other, stack="x"))]
+    found = [
+        ComparisonSide("base", three(base, stack="x")),
+        ComparisonSide("new", three(other, stack="x")),
+    ]
     return compare(found, ["iops", "p99"], no_points)
 
 
@@ -153,7 +160,9 @@ def test_a_doubtful_failure_is_none_when_it_must_be_sure() -> None:
     noisy = [[run(value, repeat=str(n)) for n, value in enumerate(side)] for side in (
         (100.0, 120.0, 80.0), (94.0, 110.0, 70.0)
     )]  # fmt: skip
-    found = compare([Side("a", noisy[0]), Side("b", noisy[1])], ["iops"], no_points)
+    found = compare(
+        [ComparisonSide("a", noisy[0]), ComparisonSide("b", noisy[1])], ["iops"], no_points
+    )
     assert fail_if.judged(found, condition, sure=False).failed
     doubtful = fail_if.judged(found, condition, sure=True)
     assert (doubtful.failed, doubtful.unjudged(allow_missing=False)) == ([], [])
@@ -163,7 +172,7 @@ def test_a_doubtful_failure_is_none_when_it_must_be_sure() -> None:
 def test_nothing_to_judge_is_no_success() -> None:
     one, two = three(100, stack="raid1"), three(100, stack="near")
     rows = [*one, *three(100, stack="far")]
-    found = compare([Side("a", rows), Side("b", two)], ["iops"], no_points)
+    found = compare([ComparisonSide("a", rows), ComparisonSide("b", two)], ["iops"], no_points)
     judged = fail_if.judged(found, fail_if.parse("iops < 0.95*baseline"), sure=False)
     assert judged.failed == []
     (said,) = judged.unjudged(allow_missing=True)
@@ -177,7 +186,7 @@ def test_a_cell_that_vanished_is_no_success(text: str) -> None:
     one = [*three(100, workload="rd"), *three(100, workload="wr")]
     two = [*three(100, workload="wr"), *three(100, workload="rw")]
     two += [replace(run_, outcome=None, state="failed") for run_ in three(100, workload="rd")]
-    found = compare([Side("c1", one), Side("c2", two)], ["iops"], no_points)
+    found = compare([ComparisonSide("c1", one), ComparisonSide("c2", two)], ["iops"], no_points)
     judged = fail_if.judged(found, fail_if.parse(text), sure=False)
     assert judged.failed == []
     assert judged.unjudged(allow_missing=False) == ["iops: workload=rd: not measured on c2"]
@@ -187,7 +196,9 @@ def test_a_cell_that_vanished_is_no_success(text: str) -> None:
 def test_a_cell_that_vanished_among_others_is_no_success() -> None:
     one = [*three(100, stack="x", workload="rd"), *three(50, stack="x", workload="wr")]
     two = three(100, stack="x", workload="rd")
-    found = compare([Side("c1", one), Side("c2", two)], ["iops"], no_points, by=["stack"])
+    found = compare(
+        [ComparisonSide("c1", one), ComparisonSide("c2", two)], ["iops"], no_points, by=["stack"]
+    )
     condition = fail_if.parse("iops < 0.95*baseline")
     judged = fail_if.judged(found, condition, sure=False)
     assert judged.failed == []
@@ -196,21 +207,24 @@ def test_a_cell_that_vanished_among_others_is_no_success() -> None:
         str, found.notes
     )
     # One of each is no loss: it was named so.
-    other = [Side("c1", two), Side("c2", three(90, stack="x", workload="wr"))]
+    other = [ComparisonSide("c1", two), ComparisonSide("c2", three(90, stack="x", workload="wr"))]
     found = compare(other, ["iops"], no_points, by=["stack"])
     assert fail_if.judged(found, condition, sure=False).unjudged(allow_missing=False) == []
 
 
-def steady(_run: int) -> Sequence[Point]:
+def steady(_run: int) -> Sequence[SeriesPoint]:
     return [
-        Point("jobs", at * 10**9, 10**9, 90 + at % 3, 0, 4096, 0, 5.0, None) for at in range(60)
+        SeriesPoint("jobs", at * 10**9, 10**9, 90 + at % 3, 0, 4096, 0, 5.0, None)
+        for at in range(60)
     ]
 
 
 @pytest.mark.parametrize("text", ["iops < 0.95*baseline", "iops < 95", "p99 > 0.9*baseline"])
 @pytest.mark.parametrize("points", [no_points, steady])
 def test_of_one_run_nothing_is_sure(text: str, points: Points) -> None:
-    found = compare([Side("a", [run(100)]), Side("b", [run(50)])], ["iops", "p99"], points)
+    found = compare(
+        [ComparisonSide("a", [run(100)]), ComparisonSide("b", [run(50)])], ["iops", "p99"], points
+    )
     judged = fail_if.judged(found, fail_if.parse(text), sure=True)
     assert judged.failed == []
     assert judged.unjudged(allow_missing=True) == [
@@ -223,7 +237,9 @@ def test_being_sure_of_a_bound() -> None:
     few = [run(value, repeat=str(value)) for value in (80.0, 100.0)]
     many = [run(value, repeat=str(value)) for value in (80.0, 90.0, 100.0)]
     for new in (few, many):
-        found = compare([Side("a", three(100)), Side("b", new)], ["iops"], no_points)
+        found = compare(
+            [ComparisonSide("a", three(100)), ComparisonSide("b", new)], ["iops"], no_points
+        )
         told = {
             bound: fail_if.judged(found, fail_if.parse(f"iops < {bound}"), sure=True).failed
             for bound in (95, 130)
@@ -234,24 +250,24 @@ def test_being_sure_of_a_bound() -> None:
 def test_two_single_runs_are_neither_better_nor_worse() -> None:
     outcomes = [run(90.0), run(50.0)]
 
-    def points(number: int) -> Sequence[Point]:
+    def points(number: int) -> Sequence[SeriesPoint]:
         iops = 90 if number == outcomes[0].id else 50
         return [
-            Point("jobs", at * 10**9, 10**9, iops + at % 3, 0, 4096, 0, 5.0, None)
+            SeriesPoint("jobs", at * 10**9, 10**9, iops + at % 3, 0, 4096, 0, 5.0, None)
             for at in range(60)
         ]
 
-    sides_ = [Side("a", outcomes[:1]), Side("b", outcomes[1:])]
+    sides_ = [ComparisonSide("a", outcomes[:1]), ComparisonSide("b", outcomes[1:])]
     found = compare(sides_, ["iops"], points)
     assert [row.verdicts for row in found.rows] == [["differ"]]
     assert str(found.notes[0]).startswith("some cells were run once")
-    both = [Side("a", three(90.0)), Side("b", outcomes[1:])]
+    both = [ComparisonSide("a", three(90.0)), ComparisonSide("b", outcomes[1:])]
     assert [row.verdicts for row in compare(both, ["iops"], points).rows] == [["worse"]]
 
 
 def test_what_each_side_has_one_of_is_no_other_name_for_it() -> None:
     reads, writes = three(100, workload="rd", bs="4k"), three(50, workload="wr", bs="4k")
-    found = [Side("a", reads), Side("b", writes)]
+    found = [ComparisonSide("a", reads), ComparisonSide("b", writes)]
     apart = compare(found, ["iops"], no_points)
     assert (apart.by, [row.labels["workload"] for row in apart.rows]) == (
         ["workload"],
@@ -269,32 +285,37 @@ def test_what_each_side_has_one_of_is_no_other_name_for_it() -> None:
 
 
 def test_cells_that_were_asked_for_other_things_are_noted() -> None:
-    def asked(size: str, seconds: int, **rest: Any) -> list[Run]:
+    def asked(size: str, seconds: int, **rest: Any) -> list[StoredRun]:
         job = {"name": "rd", "options": {"bs": size, "filename": f"/{size}"}}
         cell = {"jobs": [job], "runtime_ns": seconds * 10**9, "ramp_ns": 0}
         return [replace(one, cell=cell, **rest) for one in three(100)]
 
-    found = [Side("a", asked("4k", 10)), Side("b", asked("64k", 60))]
+    found = [ComparisonSide("a", asked("4k", 10)), ComparisonSide("b", asked("64k", 60))]
     assert [str(one) for one in compare(found, ["iops"], no_points).notes] == [
         "the cells are not the same: runtime: 10 s against 1m 00s",
         "the cells are not the same: bs: 4k against 64k",
     ]
     assert len(compare(found, ["iops"], no_points, chosen={"bs"}).notes) == 1
     assert len(compare(found, ["iops"], no_points, chosen={"workload"}).notes) == 1
-    other = [Side("a", asked("4k", 10)), Side("b", asked("64k", 60, runner="sim"))]
+    other = [
+        ComparisonSide("a", asked("4k", 10)),
+        ComparisonSide("b", asked("64k", 60, runner="sim")),
+    ]
     assert [str(one) for one in compare(other, ["iops"], no_points).notes] == [
         "these are runs of host and sim"
     ]
 
 
 def test_runs_that_were_forced_are_noted() -> None:
-    def doubtful(one: Run, **rest: Any) -> Run:
+    def doubtful(one: StoredRun, **rest: Any) -> StoredRun:
         changed: Any = {**(one.outcome or {}), **rest}
         return replace(one, outcome=changed)
 
     new = [doubtful(one, forced=["device-busy"]) for one in three(100)[:2]]
     new += [doubtful(run(100), warnings=["hot"])]
-    found = compare([Side("a", three(100)), Side("X", new)], ["iops"], no_points)
+    found = compare(
+        [ComparisonSide("a", three(100)), ComparisonSide("X", new)], ["iops"], no_points
+    )
     assert [str(one) for one in found.notes] == [
         "2 runs of X were forced: device-busy; 1 run of X with warnings (blklab runs show)"
     ]

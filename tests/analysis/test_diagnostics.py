@@ -11,8 +11,8 @@ from blklab.analysis.sanity_checks import most_random_reads
 from blklab.diagnostic import Diagnostic
 from blklab.store import query
 from blklab.store.campaigns import Store
-from blklab.store.query import Run
-from blklab.store.series import Point
+from blklab.store.query import StoredRun
+from blklab.store.series import SeriesPoint
 from tests.conftest import Run as RunCommand
 from tests.report.experiment import made
 
@@ -20,7 +20,7 @@ LABELS = {"stack": "raid1", "workload": "randread", "repeat": "1"}
 Change = Callable[[dict[str, Any]], object]
 
 
-def one(number: int = 1, **rest: Any) -> Run:
+def one(number: int = 1, **rest: Any) -> StoredRun:
     """Returns a clean run on a host; `rest` are fields of a Run."""
     values: dict[str, Any] = {
         "campaign": 1,
@@ -38,21 +38,21 @@ def one(number: int = 1, **rest: Any) -> Run:
         "environment": made.ENVIRONMENT,
         **rest,
     }
-    return Run(number, **values)
+    return StoredRun(number, **values)
 
 
 def of(
-    runs: Sequence[Run], points: Mapping[int, Sequence[Point]] | None = None
+    runs: Sequence[StoredRun], points: Mapping[int, Sequence[SeriesPoint]] | None = None
 ) -> list[Diagnostic]:
     return diagnose(runs, lambda run: (points or {}).get(run, []))
 
 
-def said(runs: Sequence[Run], code: str, **rest: Any) -> str:
+def said(runs: Sequence[StoredRun], code: str, **rest: Any) -> str:
     (found,) = [notice for notice in of(runs, **rest) if notice.code == code]
     return found.message
 
 
-def with_outcome(change: Change, **rest: Any) -> Run:
+def with_outcome(change: Change, **rest: Any) -> StoredRun:
     run = one(**rest)
     outcome: Any = dict(run.outcome or {})
     change(outcome)
@@ -132,7 +132,7 @@ def test_data_that_are_too_small() -> None:
     assert "a cache of 4 GiB before it" in text
 
 
-def twins(times: Sequence[float], ios: Sequence[int]) -> Run:
+def twins(times: Sequence[float], ios: Sequence[int]) -> StoredRun:
     hardware = {"hardware": {"model": "X"}, "size": 1}
     devices = [
         made.device(name, [count, 0], [each, 0], above=["md0"])
@@ -202,7 +202,7 @@ def test_limits() -> None:
     assert said([run], "cpus") == "run 1: 2 % of the machine's CPUs were left."
 
 
-def repeats(figures: Sequence[float]) -> list[Run]:
+def repeats(figures: Sequence[float]) -> list[StoredRun]:
     runs = []
     for number, iops in enumerate(figures, start=1):
         labels = {**LABELS, "repeat": str(number)}

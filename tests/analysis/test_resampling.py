@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.analysis.resampling import Sample, correlation_time, difference, holm
+from blklab.analysis.resampling import RunSample, correlation_time, difference, holm
 
 
 def correlated(generator: np.random.Generator, count: int, phi: float, level: float) -> list[float]:
@@ -18,8 +18,8 @@ def correlated(generator: np.random.Generator, count: int, phi: float, level: fl
     return list(level + values)
 
 
-def run(values: list[float]) -> Sample:
-    return Sample(float(np.mean(values)), values)
+def run(values: list[float]) -> RunSample:
+    return RunSample(float(np.mean(values)), values)
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.8])
@@ -60,7 +60,7 @@ def test_intervals_of_few_runs_hold_the_truth_as_often_as_they_say(
     trials = 300
     for _ in range(trials):
         one, two = (
-            [Sample(float(x)) for x in generator.normal(100, 3, size=count)] for _ in range(2)
+            [RunSample(float(x)) for x in generator.normal(100, 3, size=count)] for _ in range(2)
         )
         found = difference(one, two)
         assert found is not None
@@ -103,15 +103,15 @@ def test_a_real_difference_is_seen() -> None:
 
 
 def test_what_nothing_tells() -> None:
-    assert difference([Sample(0.0)], [Sample(1.0)]) is None
-    alone = difference([Sample(10.0)], [Sample(11.0, [1.0] * 100)])
+    assert difference([RunSample(0.0)], [RunSample(1.0)]) is None
+    alone = difference([RunSample(10.0)], [RunSample(11.0, [1.0] * 100)])
     assert alone is not None
     assert (alone.low, alone.high, alone.p) == (None, None, None)
     assert alone.change == pytest.approx(0.1)
 
 
 def test_runs_that_are_all_equal() -> None:
-    same, other = [Sample(5.0)] * 3, [Sample(6.0)] * 3
+    same, other = [RunSample(5.0)] * 3, [RunSample(6.0)] * 3
     assert difference(same, same) is not None
     found = [difference(same, same), difference(same, other)]
     assert [one and one.p for one in found] == [1.0, 0.0]
@@ -156,7 +156,7 @@ def test_one_run_varies_as_several_do(count: int, lone: int, turned: bool) -> No
     held = alarms = 0
     trials = 400
 
-    def measured() -> Sample:
+    def measured() -> RunSample:
         return run(list(generator.normal(generator.normal(100, 5), 0.5, size=60)))
 
     for _ in range(trials):

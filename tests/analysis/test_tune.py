@@ -7,20 +7,22 @@ from typing import Any
 
 import pytest
 
-from blklab.analysis import keeping
+from blklab.analysis import persist_settings
 from blklab.analysis.tune import settings_of, tune
 from blklab.errors import UsageError
 from blklab.report.tuning import conclusion
 from blklab.spec.sweep import AS_IS
-from blklab.store.query import CampaignRow, Run
-from blklab.store.series import Point
+from blklab.store.query import CampaignRow, StoredRun
+from blklab.store.series import SeriesPoint
 
 
 def campaign(sweep: dict[str, Any]) -> CampaignRow:
     return CampaignRow(3, "sweep", "", "host", "", "", "", {}, {"sweep": sweep})
 
 
-def runs(points: dict[tuple[str, str], float], *, spread: float = 1, **labels: str) -> list[Run]:
+def runs(
+    points: dict[tuple[str, str], float], *, spread: float = 1, **labels: str
+) -> list[StoredRun]:
     """Five repeats of each (scheduler, nr_requests) with this many IOPS, a little apart."""
     generator = random.Random(1)
     found = []
@@ -31,8 +33,8 @@ def runs(points: dict[tuple[str, str], float], *, spread: float = 1, **labels: s
             tried = {"scheduler": scheduler, "nr_requests": requests, "repeat": str(repeat)}
             outcome: Any = {"read": way, "write": {"total_ios": 0}}
             found.append(
-                Run(1, 3, "sweep", "host", 1, {**labels, **tried}, {}, "done", None, None, 1.0,
-                    outcome, None, {})
+                StoredRun(1, 3, "sweep", "host", 1, {**labels, **tried}, {}, "done", None, None,
+                    1.0, outcome, None, {})
             )  # fmt: skip
     return found
 
@@ -102,10 +104,11 @@ def test_a_combination_that_is_missing_is_no_effect() -> None:
 def test_settings_that_were_tried_once_are_not_kept() -> None:
     once = [run for run in runs(ONE) if run.labels["repeat"] == "0"]
 
-    def steady(run: int) -> list[Point]:
+    def steady(run: int) -> list[SeriesPoint]:
         iops = round(once[run].outcome["read"]["iops"])  # type: ignore[index]
         return [
-            Point("jobs", at * 10**9, 10**9, iops + at % 3, 0, 0, 0, 1.0, None) for at in range(60)
+            SeriesPoint("jobs", at * 10**9, 10**9, iops + at % 3, 0, 0, 0, 1.0, None)
+            for at in range(60)
         ]
 
     once = [replace(run, id=at) for at, run in enumerate(once)]
@@ -158,7 +161,7 @@ def test_what_makes_settings_last() -> None:
         {"key": "stripe_cache_size", "where": "md0"},
         {"key": "vm.dirty_ratio", "where": "vm"},
     ]
-    kept = keeping.keep(
+    kept = persist_settings.keep(
         {"nr_requests": "64", "stripe_cache_size": "4096", "vm.dirty_ratio": "5"},
         [{"devices": devices, "settings": changes}, {"devices": devices, "settings": changes}],
     )
@@ -179,7 +182,9 @@ def test_what_makes_settings_last() -> None:
 def test_hostile_names_do_not_leave_their_place() -> None:
     device = {"name": 'a$(x)"b', "kind": "disk", "id": None}
     change = {"key": "scheduler", "where": device["name"]}
-    kept = keeping.keep({"scheduler": 'x"; rm -rf'}, [{"devices": [device], "settings": [change]}])
+    kept = persist_settings.keep(
+        {"scheduler": 'x"; rm -rf'}, [{"devices": [device], "settings": [change]}]
+    )
     assert kept.commands == ["""echo 'x"; rm -rf' > '/sys/block/a$(x)"b/queue/scheduler'"""]
     assert 'KERNEL=="a??x??b"' in kept.udev[0]
     assert kept.udev[0].endswith('ATTR{queue/scheduler}="x?? rm -rf"')

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import click
 import pytest
 
-from blklab.cli.failures import guarded
+from blklab.cli.exit_status import guarded
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 
 

@@ -12,7 +12,7 @@ import polars
 import pytest
 
 from blklab.store.campaigns import Store
-from blklab.store.finished import Finished
+from blklab.store.finished_run import FinishedRun
 from tests.conftest import Run
 from tests.store.conftest import OUTCOME, make_plan
 
@@ -227,7 +227,9 @@ def test_doubtful_runs_are_marked(run: Run) -> None:
         OUTCOME | {"forced": [], "warnings": ["sda: \x1b[1mhot"]},
         OUTCOME,
     ]
-    finished = {cell.key: Finished(one, 1) for cell, one in zip(plan.cells, outcomes, strict=True)}
+    finished = {
+        cell.key: FinishedRun(one, 1) for cell, one in zip(plan.cells, outcomes, strict=True)
+    }
     store.add(plan, finished, {})
     shown = run("runs", "show", "exp").out
     assert shown.count("done *") == 2

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from blklab.runners.base import Ledger
-from blklab.spec.cells import Cell, Plan
-from blklab.store.finished import Finished
+from blklab.spec.cells import Cell, ExperimentPlan
+from blklab.store.finished_run import FinishedRun
 from tests.conftest import Run
 
 PAIR = """
@@ -53,7 +53,7 @@ class Lab:
     def alone(self) -> nullcontext[None]:
         return nullcontext()
 
-    def check(self, plan: Plan) -> None:
+    def check(self, plan: ExperimentPlan) -> None:
         pass
 
     def environment(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Lab:
                 "devices": devices,
                 "lab": {"kernel": "6.1.0-1-amd64", "accel": "tcg"},
             }
-            ledger.end(cell, Finished(outcome, 0.1, [], ""))
+            ledger.end(cell, FinishedRun(outcome, 0.1, [], ""))
 
 
 @pytest.fixture

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.fio import latency, logs, output
-from blklab.fio.latency import QUANTILES, Latency
+from blklab.fio.latency import QUANTILES, LatencySummary
 from tests.fio.conftest import DATA, plat_value, recorded
 
 VALUES = st.lists(st.integers(1, 10**10), min_size=1, max_size=40)
 
 
-def of(values: list[int], *, bins: bool = True) -> Latency:
+def of(values: list[int], *, bins: bool = True) -> LatencySummary:
     """Returns what fio says of I/Os with these latencies."""
-    return Latency(
+    return LatencySummary(
         len(values),
         statistics.fmean(values),
         statistics.stdev(values) if len(values) > 1 else 0.0,
@@ -81,4 +81,4 @@ def test_quantiles_are_never_averaged(parts: list[list[int]]) -> None:
 
 def test_a_job_without_io_does_not_hide_the_quantiles_of_the_other() -> None:
     one = of([5, 7, 9], bins=False)
-    assert latency.merge([Latency(), one]).as_dict()["p50"] == 7
+    assert latency.merge([LatencySummary(), one]).as_dict()["p50"] == 7

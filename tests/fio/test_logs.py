@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
 from blklab.fio import logs, output
-from blklab.fio.logs import JobLog, Sample, Total
+from blklab.fio.logs import DirectionTotal, JobLog, LogSample
 from tests.fio.conftest import DATA, recorded
 
 
@@ -50,8 +50,12 @@ def test_four_processes_at_steady_rates() -> None:
 
 def test_times_that_are_not_aligned() -> None:
     # 100 I/Os/s, logged at 1000 and 2000 ms; 10 I/Os/s, at 500 and 1500 ms, and gone then.
-    one = JobLog(iops=[Sample(1000, 100, 0), Sample(2000, 100, 0)], clat=[Sample(1000, 5, 0)])
-    other = JobLog(iops=[Sample(500, 10, 0), Sample(1500, 10, 0)], clat=[Sample(1500, 105, 0)])
+    one = JobLog(
+        iops=[LogSample(1000, 100, 0), LogSample(2000, 100, 0)], clat=[LogSample(1000, 5, 0)]
+    )
+    other = JobLog(
+        iops=[LogSample(500, 10, 0), LogSample(1500, 10, 0)], clat=[LogSample(1500, 105, 0)]
+    )
     first, second = logs.merge([one, other], 10**9, 1000)
     assert (first.read_ios, second.read_ios) == (110, 105)
     # 5 I/Os of the other in the second half of the first second, beside 100 of the one.
@@ -61,14 +65,14 @@ def test_times_that_are_not_aligned() -> None:
 
 
 def test_an_interval_without_io_has_no_line() -> None:
-    log = JobLog(iops=[Sample(1000, 50, 1), Sample(5000, 50, 1)])
+    log = JobLog(iops=[LogSample(1000, 50, 1), LogSample(5000, 50, 1)])
     assert [one.write_ios for one in logs.merge([log], 10**9, 1000)] == [50, 0, 0, 0, 50]
 
 
 def test_what_came_after_the_last_line_is_there() -> None:
     log = JobLog(
-        iops=[Sample(1000, 100, 0)],
-        totals=(Total(150, 150 * 512), Total(0, 0)),
+        iops=[LogSample(1000, 100, 0)],
+        totals=(DirectionTotal(150, 150 * 512), DirectionTotal(0, 0)),
         runtime_ms=1500,
     )
     series = logs.merge([log], 500 * 10**6, 1000)
@@ -77,7 +81,7 @@ def test_what_came_after_the_last_line_is_there() -> None:
 
 
 def test_a_run_shorter_than_its_interval() -> None:
-    log = JobLog(totals=(Total(7, 7000), Total(0, 0)), runtime_ms=300)
+    log = JobLog(totals=(DirectionTotal(7, 7000), DirectionTotal(0, 0)), runtime_ms=300)
     (only,) = logs.merge([log], 10**9, 1000)
     assert (only.read_ios, only.read_bytes, only.width_ns) == (7, 7000, 300 * 10**6)
     assert only.read_clat_ns is None
@@ -86,7 +90,7 @@ def test_a_run_shorter_than_its_interval() -> None:
 
 def test_trims_and_further_fields_are_passed_over() -> None:
     text = "500, 10, 0, 4096, 0\n500, 3, 2, 0, 0\n\n1000, 12, 1, 0, 0, 0x4001\n"
-    assert logs.parse(text, "x") == [Sample(500, 10, 0), Sample(1000, 12, 1)]
+    assert logs.parse(text, "x") == [LogSample(500, 10, 0), LogSample(1000, 12, 1)]
 
 
 @pytest.mark.parametrize("line", ["time,value", "1, 2", "1, -2, 0", "a, b, c, d", "1, 2, 0 4096"])
@@ -97,13 +101,14 @@ def test_what_is_no_log_is_said_where(line: str) -> None:
 
 def test_far_too_many_intervals_are_refused() -> None:
     with pytest.raises(BlklabError, match="at most are expected"):
-        logs.merge([JobLog(iops=[Sample(10**17, 1, 0)])], 10**6)
+        logs.merge([JobLog(iops=[LogSample(10**17, 1, 0)])], 10**6)
 
 
 SAMPLES = st.lists(
-    st.builds(Sample, st.integers(0, 20_000), st.integers(0, 10**6), st.integers(0, 1)), max_size=20
+    st.builds(LogSample, st.integers(0, 20_000), st.integers(0, 10**6), st.integers(0, 1)),
+    max_size=20,
 )
-TOTALS = st.builds(Total, st.integers(0, 10**9), st.integers(0, 10**14))
+TOTALS = st.builds(DirectionTotal, st.integers(0, 10**9), st.integers(0, 10**14))
 JOBS = st.builds(
     JobLog,
     iops=SAMPLES,
@@ -135,7 +140,7 @@ def test_totals_are_conserved(jobs: list[JobLog], interval_ms: int) -> None:
 
 
 @given(SAMPLES, st.sampled_from([100, 1000, 7000]))
-def test_totals_do_not_depend_on_the_interval(samples: list[Sample], interval_ms: int) -> None:
+def test_totals_do_not_depend_on_the_interval(samples: list[LogSample], interval_ms: int) -> None:
     halves = [[one for one in samples if one.value % 2 == odd] for odd in (0, 1)]
     several = [JobLog(iops=samples), *(JobLog(iops=half, bandwidth=half) for half in halves)]
     fine, coarse = (logs.merge(several, at * 10**6, 500) for at in (interval_ms, 20_000_000))

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from blklab.imports.base import Given
-from blklab.imports.collect import Batch, Naming, batches
+from blklab.imports.base import ImportSource
+from blklab.imports.collect import Batch, RunNaming, batches
 
 DATA = Path(__file__).parents[1] / "data" / "imports"
 FIO = Path(__file__).parents[1] / "data" / "fio"
@@ -13,10 +13,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def imported(
-    *paths: Path | str, form: str | None = None, naming: Naming | None = None, **given: Any
+    *paths: Path | str, form: str | None = None, naming: RunNaming | None = None, **given: Any
 ) -> tuple[Batch, list[str]]:
     """Returns the only batch of files, and the notes."""
-    found, notes = batches([str(p) for p in paths], Given((), **given), naming or Naming(), form)
+    found, notes = batches(
+        [str(p) for p in paths], ImportSource((), **given), naming or RunNaming(), form
+    )
     (batch,) = found
     return batch, notes
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from blklab.errors import BlklabError, UsageError
 from blklab.imports import collect, registry
-from blklab.imports.base import File, Given
-from blklab.imports.collect import Naming, batches
+from blklab.imports.base import ImportFile, ImportSource
+from blklab.imports.collect import RunNaming, batches
 from tests.imports.conftest import DATA, FIO, ROOT, imported, runs
 
 DESCRIBED = ("result", "imported result")
@@ -28,7 +28,7 @@ SAMPLES = {
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_format_is_recognised_by_no_other(name: str) -> None:
-    file = File(DATA / name, (DATA / name).read_text())
+    file = ImportFile(DATA / name, (DATA / name).read_text())
     matching = [key for key, each in registry.FORMATS.items() if each.matches(file)]
     assert matching == [SAMPLES[name]]
 
@@ -50,7 +50,7 @@ def test_a_folder_is_all_that_is_in_it(tmp_path: Path) -> None:
     for name in ("fio-3.25.txt", "form-randomio.txt", "README.md"):
         (tmp_path / name).write_text((DATA / name).read_text())
     (tmp_path / "broken.json").write_text('{"jobs": [')
-    found, notes = batches([str(tmp_path)], Given(()), Naming(name="all"))
+    found, notes = batches([str(tmp_path)], ImportSource(()), RunNaming(name="all"))
     assert [(one.plan.runner, len(one.plan.cells)) for one in found] == [
         ("fio", 3),
         ("randomio", 3),
@@ -63,7 +63,7 @@ def test_a_folder_is_all_that_is_in_it(tmp_path: Path) -> None:
 
 
 def test_labels_are_given_and_renamed() -> None:
-    naming = Naming(
+    naming = RunNaming(
         labels={"stack": "near", "repeat": "9"},
         renamed={("workload", "mytest"): "sync", ("device", "nvme1n1"): "nvme"},
     )
@@ -79,12 +79,12 @@ def test_names_can_be_chosen_with(tmp_path: Path) -> None:
     path = tmp_path / "run@12:30~.out"
     path.write_text((DATA / "form-randomio.txt").read_text())
     assert imported(path)[0].plan.name == "run-12-30"
-    assert imported(path, naming=Naming(name="v1.2"))[0].plan.name == "v1.2"
+    assert imported(path, naming=RunNaming(name="v1.2"))[0].plan.name == "v1.2"
 
 
 def test_published_figures() -> None:
-    naming = Naming(renamed={("stack", "fast-raid10"): "near", ("device", "sdc"): "ssd"})
-    found, notes = batches([str(ROOT / "reference")], Given(()), naming)
+    naming = RunNaming(renamed={("stack", "fast-raid10"): "near", ("device", "sdc"): "ssd"})
+    found, notes = batches([str(ROOT / "reference")], ImportSource(()), naming)
     assert notes == []
     randomio, fio = found  # the newer of the name is fio's
     assert (randomio.plan.runner, fio.plan.runner) == ("randomio", "fio")
@@ -158,7 +158,7 @@ def test_mangled_files_are_one_line_or_a_result(
         content[:at] + new + content[at + length :] + (content if twice else ""), errors="replace"
     )
     try:
-        found, _ = batches([str(path)], Given((), None, None, True), Naming())
+        found, _ = batches([str(path)], ImportSource((), None, None, True), RunNaming())
     except BlklabError as error:
         assert str(path) in str(error)
         assert len(str(error).splitlines()) == 1

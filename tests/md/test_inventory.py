@@ -13,7 +13,7 @@ from rich.console import Console
 from blklab.errors import UsageError
 from blklab.md import members
 from blklab.md.audit import findings
-from blklab.md.superblocks import Range
+from blklab.md.superblocks import SectorRange
 from blklab.report import arrays as report
 from blklab.system import roots as system_roots
 from tests.conftest import Run
@@ -314,11 +314,11 @@ def test_mdstat_that_knows_more(machine: Arrays) -> None:
     ("text", "found"),
     [
         ("", ()),
-        ("4096 8\n10000 100\n", (Range(4096, 8), Range(10000, 100))),
-        ("5 0\nnonsense\n-1 4\n1 2 3\n7 1", (Range(7, 1),)),
+        ("4096 8\n10000 100\n", (SectorRange(4096, 8), SectorRange(10000, 100))),
+        ("5 0\nnonsense\n-1 4\n1 2 3\n7 1", (SectorRange(7, 1),)),
     ],
 )
-def test_lists_as_sysfs_writes_them(text: str, found: tuple[Range, ...]) -> None:
+def test_lists_as_sysfs_writes_them(text: str, found: tuple[SectorRange, ...]) -> None:
     assert members.ranges(text) == found
 
 

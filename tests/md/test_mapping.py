@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.md.mapping import raid10
 from blklab.md.model import Array
+from blklab.md.sector_mapping import raid10
 
 ARRAY = Array(
     name="md0", path="", uuid="", level="raid10", layout=0x102, chunk=4096, raid_disks=4,

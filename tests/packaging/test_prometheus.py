@@ -19,7 +19,7 @@ from prometheus_client import generate_latest
 
 from blklab.diagnostic import SEVERITIES
 from blklab.md import audit
-from blklab.md.exporter.activity import SinceBoot
+from blklab.md.exporter.device_activity import ActivitySinceBoot
 from blklab.md.exporter.metrics import ACTIONS, MEMBER_STATES, METRICS, PREFIX, STATES
 from tests.md.conftest import Arrays, machine
 from tests.md.exporter.conftest import Exported, mirrored
@@ -141,7 +141,7 @@ def test_prometheus_likes_the_metrics(mirrored: Arrays, since_boot: bool) -> Non
     member = mirrored.roots.sys / "block/md0/md"
     mirrored.write(member, {"sync_action": "check", "sync_completed": "1 / 2", "sync_speed": "1"})
     exported = Exported(
-        mirrored, activity=(lambda made, _: SinceBoot(made.roots)) if since_boot else None
+        mirrored, activity=(lambda made, _: ActivitySinceBoot(made.roots)) if since_boot else None
     )
     assert promtool("check", "metrics", stdin=generate_latest(exported.registry)) == ""
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from blklab import _core
-from blklab.report.view import View
+from blklab.report.view import ProfileView
 from blklab.trace.profile import characterise
 from tests.trace.generated import COMPLETED, ISSUED, QUEUED, READ, WRITE, C, D, Q, Record
 
@@ -15,26 +15,26 @@ TRACES = Path(__file__).parents[1] / "data" / "traces"
 
 
 @cache
-def bundled(name: str) -> View:
+def bundled(name: str) -> ProfileView:
     """Returns a bundled trace."""
-    return View(characterise([str(TRACES / name)], _core.Filter()))
+    return ProfileView(characterise([str(TRACES / name)], _core.Filter()))
 
 
 @pytest.fixture
-def pgbench() -> View:
+def pgbench() -> ProfileView:
     """PostgreSQL and fio on two volumes on a RAID-1 of two disks."""
     return bundled("pgbench-raid1")
 
 
 @pytest.fixture
-def scsi() -> View:
+def scsi() -> ProfileView:
     """A disk that returns errors."""
     return bundled("scsi-errors")
 
 
-def read_trace(path: Path, **selection: Any) -> View:
+def read_trace(path: Path, **selection: Any) -> ProfileView:
     """Returns the view of a trace that a test wrote."""
-    return View(characterise([str(path)], _core.Filter(**selection)))
+    return ProfileView(characterise([str(path)], _core.Filter(**selection)))
 
 
 def life(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from blklab.report import page
-from blklab.report.view import View
+from blklab.report.view import ProfileView
 from tests.report.chromium import CHROMIUM, Page, browser
 from tests.report.conftest import life, read_trace
 from tests.trace.generated import NOTIFY, Record, write_trace
@@ -49,7 +49,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     profile = read_trace(trace).profile
     for group in profile["devices"][0]["load"]["processes"]:  # whole, not cut at 16 bytes
         group["name"] = next(n for n in HOSTILE if n.startswith(group["name"].rstrip("\ufffd")))
-    view = View(profile)
+    view = ProfileView(profile)
     path.write_text(page.render(view, title=HOSTILE[0], command=" ".join(HOSTILE)))
     return path
 
@@ -69,7 +69,7 @@ def drawn(chromium: Page) -> None:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 390], ids=["desk", "phone"])
 def test_a_real_trace(
-    chromium: Page, pgbench: View, tmp_path: Path, width: int, dark: bool
+    chromium: Page, pgbench: ProfileView, tmp_path: Path, width: int, dark: bool
 ) -> None:
     path = tmp_path / "report.html"
     path.write_text(page.render(pgbench))
@@ -123,7 +123,9 @@ def test_tooltips_hold_no_html(chromium: Page, hostile: Path) -> None:
     assert chromium.console == []
 
 
-def test_charts_over_time_zoom_together(chromium: Page, pgbench: View, tmp_path: Path) -> None:
+def test_charts_over_time_zoom_together(
+    chromium: Page, pgbench: ProfileView, tmp_path: Path
+) -> None:
     path = tmp_path / "report.html"
     path.write_text(page.render(pgbench))
     chromium.show(path, width=1200, dark=False)
@@ -145,7 +147,7 @@ def test_charts_over_time_zoom_together(chromium: Page, pgbench: View, tmp_path:
 
 
 def test_on_paper_it_is_light_and_short_tables_are_unfolded(
-    chromium: Page, pgbench: View, tmp_path: Path
+    chromium: Page, pgbench: ProfileView, tmp_path: Path
 ) -> None:
     path = tmp_path / "report.html"
     path.write_text(page.render(pgbench))

@@ -8,10 +8,10 @@ import altair
 from blklab.report import export, page
 from blklab.report.charts import sizes, theme
 from blklab.report.histogram import Bin
-from blklab.report.view import View
+from blklab.report.view import ProfileView
 
 
-def test_every_chart_follows_the_schema(pgbench: View, scsi: View) -> None:
+def test_every_chart_follows_the_schema(pgbench: ProfileView, scsi: ProfileView) -> None:
     for view in (pgbench, scsi):
         charts = page.charts(view)
         assert len({chart.name for chart in charts}) == len(charts) > 12
@@ -33,7 +33,7 @@ def test_dark_has_every_colour_of_light() -> None:
     assert theme.DARK.keys() == theme.LIGHT.keys()
 
 
-def test_pictures_are_written(scsi: View, tmp_path: Path) -> None:
+def test_pictures_are_written(scsi: ProfileView, tmp_path: Path) -> None:
     charts = [chart for chart in page.charts(scsi) if chart.name in {"iops", "stages"}]
     written = list(export.export(charts, tmp_path))
     assert [path.name for path in written] == ["iops.png", "iops.svg", "stages.png", "stages.svg"]

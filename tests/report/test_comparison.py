@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from blklab.analysis.comparison import Comparison, Row, Value
-from blklab.analysis.keeping import Kept
+from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow
+from blklab.analysis.persist_settings import PersistedSettings
 from blklab.analysis.resampling import Difference
 from blklab.analysis.tune import Effect, Tuning
 from blklab.report import comparison, tuning
 
 DIFFERENCE = Difference(-0.123, -0.2, -0.01, 0.0123)
-VALUE = Value(210_696.0, 3, 200_000.0, 220_000.0, 200_000.0, 220_000.0)
+VALUE = CellValue(210_696.0, 3, 200_000.0, 220_000.0, 200_000.0, 220_000.0)
 
 
 def printed(width: int, show: Callable[[Console], None]) -> str:
@@ -28,7 +28,9 @@ def compared(*sides: str, **labels: str) -> Comparison:
     others = len(sides) - 1
     verdicts = ["worse", "same"]
     rows = [
-        Row("iops", labels, [VALUE] * len(sides), [DIFFERENCE] * others, [verdict] * others)
+        ComparisonRow(
+            "iops", labels, [VALUE] * len(sides), [DIFFERENCE] * others, [verdict] * others
+        )
         for verdict in verdicts
     ]
     return Comparison(sides, list(labels), rows, [])
@@ -66,7 +68,7 @@ def test_a_sweep_where_there_is_little_room(width: int) -> None:
         Effect("scheduler", "mq-deadline", "as is", DIFFERENCE, "worse", 3),
     ]
     one = Tuning({}, "iops", 19_954.0, effects, "1 of 4 combinations was not measured")
-    nothing = Kept([], [], [])
+    nothing = PersistedSettings([], [], [])
     text = printed(width, lambda console: tuning.show(console, [one], nothing, alone=True))
     rows = text.split("max_sectors_kb: ")[0]
     for word in ("max_sectors_kb", "1280", "scheduler", "mq-deadline", "worse", "difference"):

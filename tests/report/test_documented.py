@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from blklab.report.view import View
+from blklab.report.view import ProfileView
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "formats.md"
 FREE = {"events", "errors", "cpus", "device_names"}
@@ -24,7 +24,7 @@ def fields(value: Any, of: str = "") -> Iterator[str]:
                 yield from fields(inner, of)
 
 
-def test_every_field_is_documented(pgbench: View, scsi: View) -> None:
+def test_every_field_is_documented(pgbench: ProfileView, scsi: ProfileView) -> None:
     section = DOCUMENT.read_text().split("## profile")[1].split("\n## ")[0]
     said = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", section))))
     for view in (pgbench, scsi):

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from blklab.report.live import Campaign, expected, shown, sparkline
-from blklab.runners.fio.process import Live
-from blklab.spec.cells import Cell, Plan
+from blklab.report.live import LiveCampaign, expected, shown, sparkline
+from blklab.runners.fio.process import FioProgress
+from blklab.spec.cells import Cell, ExperimentPlan
 
 
 def cell(number: int, seconds: int = 10) -> Cell:
@@ -31,8 +31,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def campaign(clock: Callable[[], float]) -> Campaign:
-    return Campaign([cell(1), cell(2), cell(3)], ["bs"], clock)
+def campaign(clock: Callable[[], float]) -> LiveCampaign:
+    return LiveCampaign([cell(1), cell(2), cell(3)], ["bs"], clock)
 
 
 def test_a_sparkline() -> None:
@@ -47,23 +47,23 @@ def test_steady_rounds_take_time_too() -> None:
     assert expected([Cell(1, {}, document, 0), cell(2)]) == 5 + 12
 
 
-def test_what_is_shown(campaign: Campaign, clock: Clock) -> None:
+def test_what_is_shown(campaign: LiveCampaign, clock: Clock) -> None:
     assert campaign.lines() == ["0 of 3 cells, about 0:36 left", "preparing"]
     clock.now += 6
-    campaign.update(campaign.cells[0], Live(4, 12, phase="measure"))
+    campaign.update(campaign.cells[0], FioProgress(4, 12, phase="measure"))
     assert campaign.lines() == [
         "0 of 3 cells, about 0:30 left",
         "cell 1 bs=1k: measure 0:04 of 0:12",
     ]
     for rate in (1000.0, 2000.0):
-        campaign.update(campaign.cells[0], Live(5, 12, rate, 500.0))
+        campaign.update(campaign.cells[0], FioProgress(5, 12, rate, 500.0))
     assert campaign.lines()[2].strip() == "▅█ 2,500 IOPS"
     # A new phase, or a new cell, begins a new line of blocks.
-    campaign.update(campaign.cells[1], Live(1, None, phase="fill"))
+    campaign.update(campaign.cells[1], FioProgress(1, None, phase="fill"))
     assert campaign.lines()[1:] == ["cell 2 bs=2k: fill 0:01"]
 
 
-def test_what_is_left_follows_what_the_cells_took(campaign: Campaign, clock: Clock) -> None:
+def test_what_is_left_follows_what_the_cells_took(campaign: LiveCampaign, clock: Clock) -> None:
     clock.now += 3700
     campaign.ended(1)
     assert campaign.lines()[0] == "1 of 3 cells, about 2:03:20 left"
@@ -72,10 +72,10 @@ def test_what_is_left_follows_what_the_cells_took(campaign: Campaign, clock: Clo
 
 
 def test_only_a_terminal_shows_it() -> None:
-    plan = Plan("", [cell(1)], ["bs"], "host", Path("x.toml"), {})
+    plan = ExperimentPlan("", [cell(1)], ["bs"], "host", Path("x.toml"), {})
     for terminal in (True, False):
         written = io.StringIO()
         console = Console(file=written, force_terminal=terminal, width=80)
         with shown(console, plan) as campaign:
-            campaign.update(plan.cells[0], Live(1, 12))
+            campaign.update(plan.cells[0], FioProgress(1, 12))
         assert bool(written.getvalue()) == terminal

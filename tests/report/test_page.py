@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.report import page, shell
-from blklab.report.view import View
+from blklab.report.view import ProfileView
 
 
 class Parsed(HTMLParser):
@@ -38,7 +38,7 @@ class Parsed(HTMLParser):
             self.scripts[-1] += data
 
 
-def test_scripts_are_those_of_the_policy(pgbench: View) -> None:
+def test_scripts_are_those_of_the_policy(pgbench: ProfileView) -> None:
     found = Parsed(page.render(pgbench))
     policy = next(a["content"] for t, a in found.elements if a.get("http-equiv")) or ""
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
@@ -50,7 +50,7 @@ def test_scripts_are_those_of_the_policy(pgbench: View) -> None:
     assert policy.count("sha256-") == len(scripts) == 2
 
 
-def test_nothing_is_fetched(pgbench: View) -> None:
+def test_nothing_is_fetched(pgbench: ProfileView) -> None:
     for tag, attributes in Parsed(page.render(pgbench)).elements:
         assert tag not in {"link", "img", "iframe", "base", "object"}
         assert not attributes.keys() & {"src", "srcset", "action"}
@@ -58,7 +58,7 @@ def test_nothing_is_fetched(pgbench: View) -> None:
         assert (attributes.get("href") or "#").startswith("#")
 
 
-def test_it_says_what_it_should(pgbench: View) -> None:
+def test_it_says_what_it_should(pgbench: ProfileView) -> None:
     html = page.render(pgbench, title="db7 & <friends>", command="blklab trace report 'a b'")
     assert "<title>db7 &amp; &lt;friends&gt;</title>" in html
     assert "blklab trace report &#39;a b&#39;" in html
@@ -69,7 +69,7 @@ def test_it_says_what_it_should(pgbench: View) -> None:
     assert len(html) < 2_000_000
 
 
-def test_it_is_the_same_every_time(pgbench: View) -> None:
+def test_it_is_the_same_every_time(pgbench: ProfileView) -> None:
     assert page.render(pgbench) == page.render(pgbench)
 
 
@@ -93,14 +93,14 @@ def test_figures_are_set_off() -> None:
     )
 
 
-def test_hostile_names_are_text(pgbench: View) -> None:
+def test_hostile_names_are_text(pgbench: ProfileView) -> None:
     name = '</script><img src=x onerror=alert(1)>"\u2028'
     device: Any = {**pgbench.profile["devices"][1], "name": name}
     process = {**device["load"]["processes"][0], "name": name}
     device["load"] = {**device["load"], "processes": [process]}
     trace: Any = {**pgbench.trace, "warnings": [{"path": name, "message": name}]}
     trace["inputs"] = [{"name": name, "files": [name]}]
-    view = View({**pgbench.profile, "trace": trace, "devices": [device], "focus": "9,127"})
+    view = ProfileView({**pgbench.profile, "trace": trace, "devices": [device], "focus": "9,127"})
     found = Parsed(page.render(view, title=name, command=name))
     assert "img" not in {tag for tag, _ in found.elements}
     assert len(found.scripts) == 3

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from blklab.report.sentences import sentences
-from blklab.report.view import Device, View
+from blklab.report.view import DeviceView, ProfileView
 from tests.report.conftest import life, read_trace
 from tests.trace.generated import FLUSH, QUEUED, READ, WRITE, Q, Record, process, write_trace
 
 
-def said(device: Device) -> dict[str, str]:
+def said(device: DeviceView) -> dict[str, str]:
     found = {sentence.topic: sentence.text for sentence in sentences(device)}
     assert list(found) == ["Load", "Pattern", "Latency", "Locality", "Origin"]
     for text in found.values():
@@ -22,11 +22,11 @@ def said(device: Device) -> dict[str, str]:
     return found
 
 
-def of(view: View, label: str) -> dict[str, str]:
+def of(view: ProfileView, label: str) -> dict[str, str]:
     return said(next(device for device in view.devices if device.label == label))
 
 
-def test_an_array(pgbench: View) -> None:
+def test_an_array(pgbench: ProfileView) -> None:
     found = said(pgbench.focus)
     assert found["Load"] == (
         "md127 received 18,476 I/Os and 93.9 MiB in 1m 23s (222 IOPS, 1.13 MiB/s): 89 % reads,"
@@ -45,7 +45,7 @@ def test_an_array(pgbench: View) -> None:
     assert "73 % came from dm-1" in found["Origin"]
 
 
-def test_a_volume_that_is_read_by_zipfs_law(pgbench: View) -> None:
+def test_a_volume_that_is_read_by_zipfs_law(pgbench: ProfileView) -> None:
     found = of(pgbench, "dm-1")
     assert "nothing but reads, all 4 KiB." in found["Load"]
     assert "writes" not in " ".join(found.values())
@@ -53,14 +53,14 @@ def test_a_volume_that_is_read_by_zipfs_law(pgbench: View) -> None:
     assert found["Origin"] == "All I/O was queued by fio; all of it was queued on dm-1 itself."
 
 
-def test_errors_are_named(scsi: View) -> None:
+def test_errors_are_named(scsi: ProfileView) -> None:
     found = said(scsi.focus)
     assert "6 I/Os failed with ENODATA" in found["Latency"]
     assert "before dispatch" in found["Latency"]
 
 
 @pytest.mark.parametrize("label", ["dm-0", "vdc", "vdd"])
-def test_every_device_has_its_sentences(pgbench: View, label: str) -> None:
+def test_every_device_has_its_sentences(pgbench: ProfileView, label: str) -> None:
     of(pgbench, label)
 
 

@@ -5,11 +5,11 @@ import pytest
 from rich.console import Console
 
 from blklab.report import histogram, terminal
-from blklab.report.tables.base import BAR, Column, Table
-from blklab.report.view import View
+from blklab.report.tables.base import BAR, TableColumn, TextTable
+from blklab.report.view import ProfileView
 
 
-def printed(view: View, width: int, *, all_devices: bool = False) -> str:
+def printed(view: ProfileView, width: int, *, all_devices: bool = False) -> str:
     console = Console(file=io.StringIO(), width=width, markup=False, emoji=False, highlight=False)
     terminal.stat(console, view, all_devices=all_devices)
     assert isinstance(console.file, io.StringIO)
@@ -17,7 +17,7 @@ def printed(view: View, width: int, *, all_devices: bool = False) -> str:
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
-def test_nothing_is_wider_than_the_terminal_nor_squeezed(pgbench: View, width: int) -> None:
+def test_nothing_is_wider_than_the_terminal_nor_squeezed(pgbench: ProfileView, width: int) -> None:
     text = printed(pgbench, width, all_devices=True)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
@@ -26,12 +26,12 @@ def test_nothing_is_wider_than_the_terminal_nor_squeezed(pgbench: View, width: i
         assert re.search(rf"^ *{re.escape(name)} ", text, re.M), name
 
 
-def test_a_narrow_terminal_is_told_what_it_misses(pgbench: View) -> None:
+def test_a_narrow_terminal_is_told_what_it_misses(pgbench: ProfileView) -> None:
     assert "no room here for: rate" in printed(pgbench, 80)
     assert "no room here for" not in printed(pgbench, 120)
 
 
-def test_it_begins_with_five_sentences(pgbench: View) -> None:
+def test_it_begins_with_five_sentences(pgbench: ProfileView) -> None:
     text = printed(pgbench, 100)
     topics = re.findall(r"^(Load|Pattern|Latency|Locality|Origin) ", text, re.M)
     assert topics == ["Load", "Pattern", "Latency", "Locality", "Origin"]
@@ -39,13 +39,13 @@ def test_it_begins_with_five_sentences(pgbench: View) -> None:
     assert "Others: --device dm-0 and --device vdc, or --all-devices." in text
 
 
-def test_all_devices_are_shown_when_asked_for(pgbench: View) -> None:
+def test_all_devices_are_shown_when_asked_for(pgbench: ProfileView) -> None:
     text = printed(pgbench, 100, all_devices=True)
     assert len(re.findall(r"^Load ", text, re.M)) == 5
     assert "--all-devices" not in text
 
 
-def test_errors_are_shown(scsi: View) -> None:
+def test_errors_are_shown(scsi: ProfileView) -> None:
     assert re.search(r"read +ENODATA \(61\) +6", printed(scsi, 100))
 
 
@@ -58,15 +58,15 @@ def test_bars() -> None:
 
 
 def test_columns_are_left_out_in_the_order_of_the_table() -> None:
-    columns = [Column("name", numeric=False), Column("much"), BAR, Column("more")]
-    table = Table("t", columns, [["x", "1", "0.5", "2"]], spare=("", "more"))
+    columns = [TableColumn("name", numeric=False), TableColumn("much"), BAR, TableColumn("more")]
+    table = TextTable("t", columns, [["x", "1", "0.5", "2"]], spare=("", "more"))
     assert terminal.fitted(table, 80) == (table, [])
     shown, left_out = terminal.fitted(table, 12)
     assert [column.heading for column in shown.columns] == ["name", "much"]
     assert left_out == ["more"]
 
 
-def test_histograms(pgbench: View) -> None:
+def test_histograms(pgbench: ProfileView) -> None:
     console = Console(file=io.StringIO(), width=80, markup=False, emoji=False, highlight=False)
     found = [(pgbench.focus, build(pgbench.focus)) for build in histogram.KINDS.values()]
     histogram.show(console, found)
@@ -79,14 +79,14 @@ def test_histograms(pgbench: View) -> None:
     assert "Seek distances" in text
 
 
-def test_sizes_are_binned_around_multiples_of_4_kib(pgbench: View) -> None:
+def test_sizes_are_binned_around_multiples_of_4_kib(pgbench: ProfileView) -> None:
     reads = histogram.sizes(pgbench.focus)[0]
     first = reads.bins[0]
     assert (first.label, first.low, first.high, first.count) == ("4 KiB", 2048, 6144, 13680)
     assert reads.total == 16471
 
 
-def test_depths_add_up_to_the_time_observed(pgbench: View) -> None:
+def test_depths_add_up_to_the_time_observed(pgbench: ProfileView) -> None:
     depth = histogram.depth(pgbench.focus)[0]
     assert depth.total == pgbench.focus.data["in_flight"]["time_ns"]
     assert [one.label for one in depth.bins][-2:] == ["17–32", "33–64"]

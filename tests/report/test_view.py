@@ -1,15 +1,15 @@
 from typing import Any
 
 from blklab.report.tables import devices, life, load, trace
-from blklab.report.tables.base import Column, Table, pruned
-from blklab.report.view import View
+from blklab.report.tables.base import TableColumn, TextTable, pruned
+from blklab.report.view import ProfileView
 
 
-def labels(view: View) -> list[list[str]]:
+def labels(view: ProfileView) -> list[list[str]]:
     return [[device.label for device in layer] for layer in view.layers()]
 
 
-def test_a_stack_is_read_from_its_remaps(pgbench: View) -> None:
+def test_a_stack_is_read_from_its_remaps(pgbench: ProfileView) -> None:
     assert labels(pgbench) == [["dm-0", "dm-1"], ["md127"], ["vdc", "vdd"]]
     assert pgbench.focus.label == "md127"
     assert devices.stack(pgbench) == "stack: dm-0, dm-1 → md127 → vdc, vdd"
@@ -22,32 +22,32 @@ def test_a_stack_is_read_from_its_remaps(pgbench: View) -> None:
     }
 
 
-def test_devices_in_a_circle_end(pgbench: View) -> None:
+def test_devices_in_a_circle_end(pgbench: ProfileView) -> None:
     document: Any = {**pgbench.profile, "devices": []}
     for number, source in (("8,0", "8,16"), ("8,16", "8,0")):
         device: Any = {**pgbench.profile["devices"][0], "device": number, "name": None}
         one = {**device["load"]["sources"][0], "name": source}
         device["load"] = {**device["load"], "sources": [one]}
         document["devices"].append(device)
-    assert labels(View(document)) == [["8,0"], ["8,16"]]
+    assert labels(ProfileView(document)) == [["8,0"], ["8,16"]]
 
 
-def test_devices_of_one_name_are_told_apart(pgbench: View) -> None:
+def test_devices_of_one_name_are_told_apart(pgbench: ProfileView) -> None:
     twins: Any = [{**d, "name": "disk"} for d in pgbench.profile["devices"][:2]]
-    view = View({**pgbench.profile, "devices": twins})
+    view = ProfileView({**pgbench.profile, "devices": twins})
     assert [device.label for device in view.devices] == ["disk (253,0)", "disk (9,127)"]
 
 
-def test_names_are_harmless_in_a_terminal(pgbench: View) -> None:
+def test_names_are_harmless_in_a_terminal(pgbench: ProfileView) -> None:
     first: Any = {**pgbench.profile["devices"][0], "name": "a\x1b[31m\u202e"}
     process = {**first["load"]["processes"][0], "name": "b\x1b]0;x\a"}
     first["load"] = {**first["load"], "processes": [process]}
-    view = View({**pgbench.profile, "devices": [first], "focus": first["device"]})
+    view = ProfileView({**pgbench.profile, "devices": [first], "focus": first["device"]})
     assert view.focus.label == "a\\x1b[31m\\u202e"
     assert load.groups(view.focus, "processes").rows[0][0] == "b\\x1b]0;x\\x07"
 
 
-def test_counts_equal_blkparses_summary(pgbench: View) -> None:
+def test_counts_equal_blkparses_summary(pgbench: ProfileView) -> None:
     table = trace.counts(pgbench)
     rows = {(row[0], row[1]): row for row in table.rows}
     headings = [column.heading for column in table.columns]
@@ -57,7 +57,7 @@ def test_counts_equal_blkparses_summary(pgbench: View) -> None:
     assert total[headings.index("writes completed")] == "1,965, 16,264 KiB"
 
 
-def test_stages_name_what_is_absent(pgbench: View, scsi: View) -> None:
+def test_stages_name_what_is_absent(pgbench: ProfileView, scsi: ProfileView) -> None:
     assert "bio-based" in life.stages(pgbench.focus).note
     assert "bio-based" not in life.stages(scsi.focus).note
     assert {row[1] for row in life.stages(scsi.focus).rows} >= {"Q2C", "Q2D", "D2C", "M2D"}
@@ -66,18 +66,18 @@ def test_stages_name_what_is_absent(pgbench: View, scsi: View) -> None:
 
 
 def test_empty_columns_go() -> None:
-    columns = [Column("name", numeric=False), Column("a"), Column("b")]
-    table = pruned(Table("t", columns, [["x", "0", "1"], ["y", "–", "0"]]))
+    columns = [TableColumn("name", numeric=False), TableColumn("a"), TableColumn("b")]
+    table = pruned(TextTable("t", columns, [["x", "0", "1"], ["y", "–", "0"]]))
     assert [column.heading for column in table.columns] == ["name", "b"]
     assert table.rows == [["x", "1"], ["y", "0"]]
 
 
-def test_doubts_and_notes(pgbench: View) -> None:
+def test_doubts_and_notes(pgbench: ProfileView) -> None:
     assert all(one.severity == "note" for one in trace.diagnose(pgbench))
     assert "dm-0: 1 I/O under way when the trace ended" in map(str, trace.diagnose(pgbench))
     found: Any = {**pgbench.trace, "dropped": 7, "sequence_gaps": 1, "out_of_order": 2}
     found["warnings"] = [{"path": "x\x1b", "message": "cut off"}]
-    said = " ".join(map(str, trace.diagnose(View({**pgbench.profile, "trace": found}))))
+    said = " ".join(map(str, trace.diagnose(ProfileView({**pgbench.profile, "trace": found}))))
     assert "x\\x1b: cut off" in said
     assert "dropped 7 events" in said
     assert "1 event missing by sequence number" in said

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from blklab.report import words
+from blklab.report import formatting
 
 
 @pytest.mark.parametrize(
@@ -13,23 +13,23 @@ from blklab.report import words
     ],
 )  # fmt: skip
 def test_a_share_is_0_or_100_only_when_it_is(value: float | None, text: str) -> None:
-    assert words.share(value) == text
+    assert formatting.share(value) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(None, "–"), (0.0, "0"), (1.5, "1.5"), (22.22, "22.2"), (2260.5, "2,260")]
 )
 def test_numbers_have_three_digits(value: float | None, text: str) -> None:
-    assert words.number(value) == text
+    assert formatting.number(value) == text
 
 
 def test_words_are_counted_and_listed() -> None:
-    assert words.plural(1, "I/O") == "1 I/O"
-    assert words.plural(1234, "process", "processes") == "1,234 processes"
-    assert words.listing([]) == ""
-    assert words.listing(["a"]) == "a"
-    assert words.listing(["a", "b", "c"]) == "a, b and c"
-    assert words.ops("flush") == "flushes"
+    assert formatting.plural(1, "I/O") == "1 I/O"
+    assert formatting.plural(1234, "process", "processes") == "1,234 processes"
+    assert formatting.listing([]) == ""
+    assert formatting.listing(["a"]) == "a"
+    assert formatting.listing(["a", "b", "c"]) == "a, b and c"
+    assert formatting.ops("flush") == "flushes"
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,4 @@ def test_words_are_counted_and_listed() -> None:
 )
 def test_why_it_is_not_zipfs_law(reason: str, said: str) -> None:
     fit: Any = {"reason": reason}
-    assert words.zipf_reason(fit) == said
+    assert formatting.zipf_reason(fit) == said

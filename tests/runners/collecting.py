@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 
 from blklab.runners.base import Runner
 from blklab.spec.cells import Cell
-from blklab.store.finished import Finished
+from blklab.store.finished_run import FinishedRun
 
 
 @dataclass
 class Collected:
     """What became of cells."""
 
-    ended: dict[int, Finished] = field(default_factory=dict)
+    ended: dict[int, FinishedRun] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
 
     begun: list[int] = field(default_factory=list)
@@ -21,7 +21,7 @@ class Collected:
         self.begun.append(cell.number)
         return True
 
-    def end(self, cell: Cell, finished: Finished) -> None:
+    def end(self, cell: Cell, finished: FinishedRun) -> None:
         self.ended[cell.number] = finished
 
     def fail(self, cell: Cell, message: str) -> None:

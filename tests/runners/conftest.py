@@ -26,7 +26,7 @@ def simulate(tmp_path: Path) -> Simulate:
         path.write_text(text)
         found = plan(path)
         named = ["stack", "workload", *(x for x in found.varied if x not in {"stack", "workload"})]
-        runs = collected(sim.Simulator(2), found.cells).ended
+        runs = collected(sim.SimRunner(2), found.cells).ended
         return {
             " ".join(cell.labels[label] for label in named): {
                 **runs[cell.number].outcome,

@@ -7,10 +7,10 @@ import pytest
 
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.campaign import carry_out
-from blklab.spec.cells import Cell, Plan
+from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store import query
 from blklab.store.campaigns import Store
-from blklab.store.finished import Finished
+from blklab.store.finished_run import FinishedRun
 from tests.conftest import Run
 from tests.store.conftest import OUTCOME, make_plan
 
@@ -21,13 +21,13 @@ class Fake(Runner):
     def __init__(self, meanwhile: Any) -> None:
         self.meanwhile = meanwhile
 
-    def check(self, plan: Plan) -> None:
+    def check(self, plan: ExperimentPlan) -> None:
         pass
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
         for number, cell in enumerate(cells):
             if ledger.begin(cell):
-                ledger.end(cell, Finished(OUTCOME, 1))
+                ledger.end(cell, FinishedRun(OUTCOME, 1))
             if number == 0:
                 self.meanwhile()
 
@@ -53,7 +53,7 @@ def test_what_another_process_has_done_is_done() -> None:
     def meanwhile() -> None:
         for run in planned(store):
             store.claim(run, {})
-            store.finish(run, Finished(OUTCOME, 1))
+            store.finish(run, FinishedRun(OUTCOME, 1))
 
     outcome = carry_out(Fake(meanwhile), make_plan(), store)
     assert [result.number for result in outcome.results] == [1, 2, 3, 4]

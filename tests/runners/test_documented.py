@@ -30,7 +30,7 @@ max_ios = 100
 def result(tmp_path: Path) -> dict[str, Any]:
     path = tmp_path / "exp.toml"
     path.write_text(EXPERIMENT)
-    (found,) = carry_out(sim.Simulator(), plan(path), Store()).results
+    (found,) = carry_out(sim.SimRunner(), plan(path), Store()).results
     return {**found.as_dict(), "labels": {}, "explanation": []}
 
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from blklab.runners.base import Ledger, Runner
-from blklab.runners.kind import Kind, Option, Words
+from blklab.runners.kind import CellDescriptions, RunnerKind, RunnerOption
 from blklab.runners.registry import RUNNERS
-from blklab.spec import simulated
-from blklab.spec.cells import Cell, Plan
-from blklab.spec.form import Form
-from blklab.store.finished import Finished
+from blklab.spec import sim_cell
+from blklab.spec.cell_form import CellForm
+from blklab.spec.cells import Cell, ExperimentPlan
+from blklab.store.finished_run import FinishedRun
 from tests.conftest import Run
 
-FORM = Form("oracle", simulated.document, settings_are_keys=True)
-WORDS = Words(
+FORM = CellForm("oracle", sim_cell.document, settings_are_keys=True)
+WORDS = CellDescriptions(
     {"stack": lambda _cell: "a guess", "workload": lambda _cell: "what you ask"},
     notes=lambda plan: [f"{len(plan.cells)} cells would be guessed"],
 )
@@ -29,7 +29,7 @@ class Oracle(Runner):
     def __init__(self, iops: int) -> None:
         self.iops = iops
 
-    def check(self, plan: Plan) -> None:
+    def check(self, plan: ExperimentPlan) -> None:
         """Takes every plan."""
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
@@ -38,7 +38,7 @@ class Oracle(Runner):
                 read = {"total_ios": self.iops, "iops": self.iops, "bw_bytes": self.iops << 12}
                 write = dict.fromkeys(read, 0)
                 outcome: Any = {"runtime_ns": 10**9, "read": read, "write": write}
-                ledger.end(cell, Finished(outcome, 0.5))
+                ledger.end(cell, FinishedRun(outcome, 0.5))
 
 
 def make(*, iops: str | None, **_tell: Callable[[str], object]) -> Oracle:
@@ -49,7 +49,7 @@ def explain(_cell: object, _outcome: object) -> list[str]:
     return ["The oracle does not say why."]
 
 
-KIND = Kind(
+KIND = RunnerKind(
     name="oracle",
     summary="guesses",
     did="guessed",
@@ -59,7 +59,7 @@ KIND = Kind(
     predicts=True,
     explain=f"{__name__}:explain",
     where="With the oracle",
-    options=(Option("--iops", "What it says.", metavar="N", elsewhere="nothing is guessed"),),
+    options=(RunnerOption("--iops", "What it says.", metavar="N", elsewhere="nothing is guessed"),),
 )
 
 

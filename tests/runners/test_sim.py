@@ -12,7 +12,7 @@ from blklab import _core
 from blklab.errors import BlklabError, UsageError
 from blklab.runners.sim import runner as sim
 from blklab.spec.cells import Cell, plan
-from blklab.store.finished import Finished
+from blklab.store.finished_run import FinishedRun
 from tests.runners.collecting import Collected, collected
 from tests.runners.conftest import Simulate
 
@@ -50,7 +50,7 @@ def endless(cell: Cell) -> dict[str, Any]:
 
 
 def test_results_are_in_order_whatever_the_number_of_threads(cells: list[Cell]) -> None:
-    one, three = (collected(sim.Simulator(jobs), cells).ended for jobs in (1, 3))
+    one, three = (collected(sim.SimRunner(jobs), cells).ended for jobs in (1, 3))
     assert list(one) == list(three) == [cell.number for cell in cells]
     assert [run.outcome for run in one.values()] == [run.outcome for run in three.values()]
     assert [run.points for run in one.values()] == [run.points for run in three.values()]
@@ -77,7 +77,7 @@ def test_a_cell_that_fails_says_which_it_is(cells: list[Cell]) -> None:
     broken: Mapping[str, Any] = {**cells[1].document, "kernel": "x"}
     ledger = Collected()
     with pytest.raises(BlklabError) as caught:
-        sim.Simulator(2).run([cells[0], replace(cells[1], document=broken)], ledger)
+        sim.SimRunner(2).run([cells[0], replace(cells[1], document=broken)], ledger)
     assert list(ledger.failed) == [2]
     assert not isinstance(caught.value, UsageError)
     assert str(caught.value) == (
@@ -96,12 +96,12 @@ def test_a_simulation_is_stopped(cells: list[Cell]) -> None:
 
 def test_leaving_early_stops_what_runs(cells: list[Cell]) -> None:
     class Interrupting(Collected):
-        def end(self, cell: Cell, finished: Finished) -> None:
+        def end(self, cell: Cell, finished: FinishedRun) -> None:
             super().end(cell, finished)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sim.Simulator(2).run(
+        sim.SimRunner(2).run(
             [cells[0], replace(cells[1], document=endless(cells[1]))], Interrupting()
         )
 

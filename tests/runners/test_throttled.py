@@ -12,7 +12,7 @@ import pytest
 
 from blklab.runners.sim import runner as sim
 from blklab.spec import cells
-from blklab.spec.load import Source
+from blklab.spec.load import ExperimentSource
 from tests.runners.conftest import reads, writes
 
 STACKS: Final[dict[str, Any]] = {
@@ -83,7 +83,7 @@ def outcome(stack: str, rotational: str, jobs: int, rw: str, bs: str = "4k") -> 
         "workloads": {"one": load},
         "settings": {"kernel": "6.1", "runtime": "5s"},
     }
-    return sim.outcome(cells.expand(Source(Path("exp.toml"), raw)).cells[0].document)
+    return sim.outcome(cells.expand(ExperimentSource(Path("exp.toml"), raw)).cells[0].document)
 
 
 @pytest.mark.parametrize("cell", MEASURED, ids=lambda c: f"{c.stack} {c.rotational} {c.jobs}")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import UsageError
-from blklab.spec.cells import Plan, plan
+from blklab.spec.cells import ExperimentPlan, plan
 
 SMALL = """
 [devices.nvme]
@@ -34,7 +34,7 @@ kernel = "4.19"
 [matrix]
 """
 
-Expand = Callable[..., Plan]
+Expand = Callable[..., ExperimentPlan]
 Fails = Callable[..., str]
 
 
@@ -43,7 +43,9 @@ def expand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Expand:
     """Returns a function that expands the small experiment, `old` replaced by `new`."""
     monkeypatch.chdir(tmp_path)
 
-    def expand(old: str = "", new: str = "", *, more: str = "", text: str = SMALL) -> Plan:
+    def expand(
+        old: str = "", new: str = "", *, more: str = "", text: str = SMALL
+    ) -> ExperimentPlan:
         assert old in text
         Path("exp.toml").write_text(text.replace(old, new, 1) + more if old else text + more)
         return plan(Path("exp.toml"))

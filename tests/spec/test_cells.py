@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError, UsageError
-from blklab.spec import capacity, kernels, load, measured, simulated, stock
+from blklab.spec import capacity, host_cell, kernels, load, sim_cell, stock_models
 from blklab.spec.cells import expand, plan
 from blklab.spec.overrides import parse_set
-from blklab.spec.targets import placed
+from blklab.spec.target_option import placed
 from tests.spec.conftest import SMALL, Expand
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ GOLDEN = Path(__file__).parent / "golden" / "unbalanced-21.json"
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_expands(path: Path) -> None:
     source = load.read(path)
-    form = simulated.FORM if "stacks" in source.raw else measured.FORM
+    form = sim_cell.FORM if "stacks" in source.raw else host_cell.FORM
     found = expand(placed(source, ("/srv",) if form.on_targets else ()), form=form)
     assert found.title
     assert [cell.number for cell in found.cells] == list(range(1, len(found.cells) + 1))
@@ -256,7 +256,7 @@ def test_nested_arrays(expand: Expand) -> None:
 
 
 def test_calibrated_devices(expand: Expand) -> None:
-    text = "[device]\n" + (stock.FOLDER / "pm983.toml").read_text()
+    text = "[device]\n" + (stock_models.FOLDER / "pm983.toml").read_text()
     Path("mine.toml").write_text(text)
     change = ('model = "pm983"', 'calibrated = "mine.toml"\nunits = 3')
     (cell,) = expand(*change).cells
@@ -270,11 +270,11 @@ def test_calibrated_devices(expand: Expand) -> None:
     )
 
 
-@pytest.mark.parametrize("name", stock.names())
+@pytest.mark.parametrize("name", stock_models.names())
 def test_stock_models_are_whole(expand: Expand, name: str) -> None:
     (cell,) = expand('model = "pm983"', f'model = "{name}"').cells
     assert cell.document["devices"][0]["model"]["kind"] in {"ssd", "nvme", "hdd"}
-    assert stock.stock(name)["source"]
+    assert stock_models.stock(name)["source"]
 
 
 LINES = [line for path in EXAMPLES for line in path.read_text().splitlines() if line]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import UsageError
-from blklab.spec import fio_job, measured
+from blklab.spec import fio_job, host_cell
 from blklab.spec.cells import plan
 from blklab.spec.workload import Job
 
@@ -94,13 +94,13 @@ def test_what_only_fio_does_is_not_simulated(tmp_path: Path, option: str, said: 
     with pytest.raises(UsageError, match=f"workloads.x.jobs.{said}"):
         plan(tmp_path / "exp.toml")
     with pytest.raises(UsageError, match="size: is missing"):
-        plan(tmp_path / "exp.toml", form=measured.FORM)
+        plan(tmp_path / "exp.toml", form=host_cell.FORM)
 
 
 def test_what_fio_needs_besides_reaches_it(tmp_path: Path) -> None:
     (tmp_path / "x.fio").write_text("[a]\nsync=dsync\nnorandommap\nsize=1m\nfilename=/dev/sda\n")
     (tmp_path / "exp.toml").write_text(EXPERIMENT + "targets.alone = { directory = '.' }")
-    (cell,) = plan(tmp_path / "exp.toml", form=measured.FORM).cells
+    (cell,) = plan(tmp_path / "exp.toml", form=host_cell.FORM).cells
     (job,) = cell.document["jobs"]
     assert job["options"].items() >= {"sync": "dsync", "norandommap": "1"}.items()
     assert not {"filename", "directory"} & job["options"].keys()

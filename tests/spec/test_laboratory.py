@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from blklab.errors import UsageError
-from blklab.spec import laboratory, simulated
-from blklab.spec.cells import Plan, plan
-from blklab.spec.form import Form
+from blklab.spec import lab_cell, sim_cell
+from blklab.spec.cell_form import CellForm
+from blklab.spec.cells import ExperimentPlan, plan
 
 EXPERIMENT = """
 [devices.fast]
@@ -37,14 +37,14 @@ VOLUME = 'kind = "lvm"\nmembers = ["fast", "slow"]'
 CACHE = 'kind = "lvmcache"\norigin = "slow"\ncache = "fast"'
 BCACHE = 'kind = "bcache"\nbacking = "slow"\ncache = "fast"'
 
-Expand = Callable[..., Plan]
+Expand = Callable[..., ExperimentPlan]
 
 
 @pytest.fixture
 def expand(tmp_path: Path) -> Expand:
     def expand(
-        old: str = "", new: str = "", *, more: str = "", form: Form = laboratory.FORM
-    ) -> Plan:
+        old: str = "", new: str = "", *, more: str = "", form: CellForm = lab_cell.FORM
+    ) -> ExperimentPlan:
         assert old in EXPERIMENT
         path = tmp_path / "exp.toml"
         path.write_text((EXPERIMENT.replace(old, new, 1) if old else EXPERIMENT) + more)
@@ -147,7 +147,7 @@ def test_what_is_tried_replaces_what_is_given(tmp_path: Path) -> None:
         '[stacks.bare]\ndevice = "a"\n[workloads.r]\nrw = "randread"\n'
         '[sweep]\nscheduler = ["mq-deadline"]\nnomerges = [2]\n'
     )
-    usual, scheduler, merges = (cell.document for cell in plan(path, form=laboratory.FORM).cells)
+    usual, scheduler, merges = (cell.document for cell in plan(path, form=lab_cell.FORM).cells)
     assert usual["devices"][0]["virtual"]["queue"]["scheduler"] == "none"
     assert scheduler["devices"][0]["virtual"]["queue"]["scheduler"] == "mq-deadline"
     assert (scheduler["settings"], merges["settings"]) == ({}, {"nomerges": "2"})
@@ -276,7 +276,7 @@ def test_what_is_wrong_is_said_with_its_place(
 )
 def test_the_simulator_refuses_what_only_a_kernel_has(expand: Expand, new: str, place: str) -> None:
     with pytest.raises(UsageError, match=rf"{place}: .*--on lab"):
-        expand(ARRAY, new, form=simulated.FORM)
+        expand(ARRAY, new, form=sim_cell.FORM)
 
 
 def test_a_replay_is_no_load_for_the_lab(expand: Expand) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import UsageError
-from blklab.spec import measured, simulated
-from blklab.spec.cells import Plan, plan
-from blklab.spec.form import Form
+from blklab.spec import host_cell, sim_cell
+from blklab.spec.cell_form import CellForm
+from blklab.spec.cells import ExperimentPlan, plan
 
 HOST = """
 title = "one disk"
@@ -24,12 +24,14 @@ iodepth = 8
 size = "64MiB"
 """
 
-Expand = Callable[..., Plan]
+Expand = Callable[..., ExperimentPlan]
 
 
 @pytest.fixture
 def expand(tmp_path: Path) -> Expand:
-    def expand(more: str = "", *, old: str = "", new: str = "", form: Form = measured.FORM) -> Plan:
+    def expand(
+        more: str = "", *, old: str = "", new: str = "", form: CellForm = host_cell.FORM
+    ) -> ExperimentPlan:
         assert old in HOST
         path = tmp_path / "exp.toml"
         path.write_text(HOST.replace(old, new, 1) + more if old else HOST + more)
@@ -238,7 +240,7 @@ def test_a_name_to_destroy_is_a_name(expand: Expand) -> None:
 
 def test_each_runner_says_what_it_needs(expand: Expand) -> None:
     with pytest.raises(UsageError, match="stacks: is missing: one at least is wanted"):
-        expand(form=simulated.FORM)
+        expand(form=sim_cell.FORM)
     with pytest.raises(UsageError, match="targets: is missing: say where each stack is"):
         expand(old='[targets.disk]\ndirectory = "scratch"', new="")
 
@@ -248,9 +250,9 @@ def test_a_sweep_of_what_is_not_simulated(expand: Expand) -> None:
     with pytest.raises(
         UsageError, match="nomerges: is not simulated: --on lab, --on host change it"
     ):
-        expand(models + "[sweep]\nnomerges = [2]", form=simulated.FORM)
+        expand(models + "[sweep]\nnomerges = [2]", form=sim_cell.FORM)
     cells = expand(
-        models + "[sweep]\nnr_requests = [32]\nread_ahead_kb = [0]", form=simulated.FORM
+        models + "[sweep]\nnr_requests = [32]\nread_ahead_kb = [0]", form=sim_cell.FORM
     ).cells
     # Read-ahead changes nothing in a simulation: it is no cell.
     assert [cell.labels["nr_requests"] for cell in cells] == ["as is", "32"]

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from blklab.errors import UsageError
-from blklab.spec.load import Source
-from blklab.spec.targets import placed
+from blklab.spec.load import ExperimentSource
+from blklab.spec.target_option import placed
 
 
-def source(**raw: Any) -> Source:
-    return Source(Path("/srv/x.toml"), raw)
+def source(**raw: Any) -> ExperimentSource:
+    return ExperimentSource(Path("/srv/x.toml"), raw)
 
 
 def test_a_path_is_for_the_only_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

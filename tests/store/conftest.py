@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from blklab.spec.cells import Cell, Plan
+from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.campaigns import Store
 
 OUTCOME: Any = {
@@ -33,9 +33,9 @@ def cells(count: int) -> list[Cell]:
     ]
 
 
-def make_plan(count: int = 4, *, runner: str = "host", name: str = "exp") -> Plan:
+def make_plan(count: int = 4, *, runner: str = "host", name: str = "exp") -> ExperimentPlan:
     path = Path(f"/srv/{name}.toml")
-    return Plan("A title", cells(count), ["stack", "iodepth"], runner, path, {"seed": 1})
+    return ExperimentPlan("A title", cells(count), ["stack", "iodepth"], runner, path, {"seed": 1})
 
 
 def program(name: str) -> str | None:

@@ -20,13 +20,13 @@ from blklab.errors import BlklabError, StoreError, UsageError
 from blklab.store import database, query, series
 from blklab.store.campaigns import Store
 from blklab.store.database import Database
-from blklab.store.finished import Finished
-from blklab.store.series import Point
+from blklab.store.finished_run import FinishedRun
+from blklab.store.series import SeriesPoint
 from tests.store.conftest import OUTCOME, Server, make_plan
 
 POINTS = [
-    Point("jobs", 0, 10**9, 5, 0, 20480, 0, 81000.5, None),
-    Point("sda", 0, 10**9, 5, 0, 20480, 0, 79000.0, None),
+    SeriesPoint("jobs", 0, 10**9, 5, 0, 20480, 0, 81000.5, None),
+    SeriesPoint("sda", 0, 10**9, 5, 0, 20480, 0, 79000.0, None),
 ]
 ENVIRONMENT = {"kernel": "6.1", "lsblk": {"blockdevices": []}}
 
@@ -42,7 +42,7 @@ def test_a_campaign_from_begin_to_end(store: Store) -> None:
     first, second, third, _ = campaign.waiting.values()
     assert store.claim(first, ENVIRONMENT)
     assert not store.claim(first, ENVIRONMENT)
-    store.finish(first, Finished(OUTCOME, 1.5, POINTS, '{"jobs": []}'))
+    store.finish(first, FinishedRun(OUTCOME, 1.5, POINTS, '{"jobs": []}'))
     assert store.claim(second, ENVIRONMENT)
     store.fail(second, "fio was killed")
     assert store.claim(third, ENVIRONMENT)
@@ -73,7 +73,7 @@ def test_resuming_redoes_what_is_not_done(store: Store) -> None:
     assert store.resume(plan) is None
     runs = list(store.begin(plan).waiting.values())
     store.claim(runs[0], {})
-    store.finish(runs[0], Finished(OUTCOME, 1))
+    store.finish(runs[0], FinishedRun(OUTCOME, 1))
     store.claim(runs[1], {})
     store.fail(runs[1], "x")
     store.claim(runs[2], {})  # this process lives: the run is under way
@@ -114,7 +114,7 @@ def test_a_run_of_a_dead_process_is_free(where: str, store: Store) -> None:
 def test_nobody_ends_a_run_that_is_not_his(store: Store) -> None:
     (run, *_) = store.begin(make_plan()).waiting.values()
     with pytest.raises(BlklabError, match="is another process's"):
-        store.finish(run, Finished(OUTCOME, 1))
+        store.finish(run, FinishedRun(OUTCOME, 1))
     assert query.run(store, run).state == "planned"
 
 
@@ -122,7 +122,7 @@ def test_removing(store: Store) -> None:
     runs = list(store.begin(make_plan()).waiting.values())
     for run in runs[:2]:
         store.claim(run, {})
-        store.finish(run, Finished(OUTCOME, 1, POINTS))
+        store.finish(run, FinishedRun(OUTCOME, 1, POINTS))
     folder = store.database.series
     assert len(list(folder.iterdir())) == 2
     assert store.remove([runs[0]], whole=False) == 1
@@ -157,18 +157,18 @@ def test_what_is_being_added_is_not_tidied_away(
     """Another process tidies while a series is there, and its row is not committed yet."""
     real = series.write
 
-    def write(path: Path, points: Sequence[Point]) -> None:
+    def write(path: Path, points: Sequence[SeriesPoint]) -> None:
         real(path, points)
         Store(where).tidy()
 
     monkeypatch.setattr(series, "write", write)
     plan = make_plan(2)
-    number = store.add(plan, {cell.key: Finished(OUTCOME, 1, POINTS) for cell in plan.cells}, {})
+    number = store.add(plan, {cell.key: FinishedRun(OUTCOME, 1, POINTS) for cell in plan.cells}, {})
     for added in query.runs_of(store, number):
         assert query.points(store, added.id) == POINTS
     (run, *_) = store.begin(plan).waiting.values()
     store.claim(run, {})
-    store.finish(run, Finished(OUTCOME, 1, POINTS))
+    store.finish(run, FinishedRun(OUTCOME, 1, POINTS))
     assert query.points(store, run) == POINTS
 
 
@@ -226,7 +226,7 @@ def test_a_server_that_is_away_is_waited_for(away: Away) -> None:
     assert store.claim(first, {})
     waited.clear()
     server.stop()
-    store.finish(first, Finished(OUTCOME, 1, POINTS))
+    store.finish(first, FinishedRun(OUTCOME, 1, POINTS))
     assert query.points(store, first) == POINTS
     assert store.claim(second, {})
     waited.clear()
@@ -255,7 +255,7 @@ def test_a_server_that_ends_before_it_says_so_has_done_it(
 
     monkeypatch.setattr(Database, "writing", lost)
     assert away.store.claim(run, {})
-    away.store.finish(run, Finished(OUTCOME, 1))
+    away.store.finish(run, FinishedRun(OUTCOME, 1))
     monkeypatch.setattr(Database, "writing", written)
     assert query.run(away.store, run).state == "done"
 
@@ -272,7 +272,7 @@ def test_what_was_measured_is_in_a_file_if_the_server_stays_away(
     try:
         path = store.database.series / f"unkept-run-{run}.json"
         with pytest.raises(StoreError, match=f"what was measured is in {path}") as caught:
-            store.finish(run, Finished(OUTCOME, 1, POINTS, "{}"))
+            store.finish(run, FinishedRun(OUTCOME, 1, POINTS, "{}"))
     finally:
         server.start()
     assert waited == pauses
@@ -281,7 +281,7 @@ def test_what_was_measured_is_in_a_file_if_the_server_stays_away(
     assert "\\x0a" not in str(caught.value)
     document = json.loads(path.read_text())
     assert document["outcome"] == OUTCOME
-    assert [Point(*values) for values in document["series"]] == POINTS
+    assert [SeriesPoint(*values) for values in document["series"]] == POINTS
     assert document["raw"] == "{}"
     store.release(run)
     store.tidy()
@@ -294,12 +294,12 @@ def test_of_a_full_disk_nothing_is_waited_for(
     (run, *_) = store.begin(make_plan()).waiting.values()
     store.claim(run, {})
 
-    def full(path: Path, _points: Sequence[Point]) -> None:
+    def full(path: Path, _points: Sequence[SeriesPoint]) -> None:
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr(series, "write", full)
     with pytest.raises(StoreError, match="No space left on device; what was measured is in"):
-        store.finish(run, Finished(OUTCOME, 1, POINTS))
+        store.finish(run, FinishedRun(OUTCOME, 1, POINTS))
 
 
 def test_a_campaign_under_way_loses_no_planned_run(store: Store) -> None:
@@ -360,5 +360,5 @@ def test_results_that_json_cannot_hold_are_null(store: Store) -> None:
     (run, *_) = store.begin(make_plan()).waiting.values()
     store.claim(run, {})
     outcome: Any = {"iops": float("nan"), "of": (1, Path("x"))}
-    store.finish(run, Finished(outcome, 1))
+    store.finish(run, FinishedRun(outcome, 1))
     assert query.run(store, run).outcome == {"iops": None, "of": [1, "x"]}

@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from blklab.errors import BlklabError, UsageError
 from blklab.store import database, query
 from blklab.store.campaigns import Store
-from blklab.store.series import Point, as_outcome, encoded, of_outcome, read, write
+from blklab.store.series import SeriesPoint, as_outcome, encoded, of_outcome, read, write
 from blklab.store.tables import REVISION, metadata
 from tests.store.conftest import make_plan
 
@@ -93,7 +93,7 @@ def test_a_store_that_does_not_open_is_one_line(tmp_path: Path, where: str) -> N
 
 
 def test_series_come_back(tmp_path: Path) -> None:
-    points = [Point("jobs", n, 5, n, 0, n * 4096, 0, n / 3, None) for n in range(1000)]
+    points = [SeriesPoint("jobs", n, 5, n, 0, n * 4096, 0, n / 3, None) for n in range(1000)]
     write(tmp_path / "x.parquet", points)
     assert read(tmp_path / "x.parquet") == points
     assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
@@ -118,7 +118,7 @@ def test_the_series_of_a_simulation() -> None:
         "clat_ns": [5.0, None],
     }
     points = of_outcome([part])
-    assert points == [Point("jobs", 8, 4, 1, 2, 3, 4, 5.0, None)]
+    assert points == [SeriesPoint("jobs", 8, 4, 1, 2, 3, 4, 5.0, None)]
     assert as_outcome([*points, replace(points[0], source="sda")]) == [part]
 
 

@@ -10,7 +10,7 @@ from blklab.system import layers
 from blklab.system.layers import beneath, filesystem_devices
 from blklab.system.mounts import mounts
 from blklab.trace.record.checks import (
-    Device,
+    RecordedDevice,
     check_apart,
     check_kernel,
     check_untraced,
@@ -36,8 +36,8 @@ def lives_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LivesOn:
     return set_number
 
 
-def device(name: str, number: str) -> Device:
-    return Device(f"/dev/{name}", name, number)
+def device(name: str, number: str) -> RecordedDevice:
+    return RecordedDevice(f"/dev/{name}", name, number)
 
 
 def test_beneath_a_volume_are_array_members_and_disks(machine: Machine) -> None:

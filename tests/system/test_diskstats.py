@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.system import diskstats
-from blklab.system.diskstats import WRAP, Activity, Counters, Cpu, difference
+from blklab.system.diskstats import WRAP, CpuTimes, DeviceActivity, DeviceCounters, difference
 from tests.system.machine import Machine
 
 # The examples of Documentation/admin-guide/iostats.rst; the last is of a 6.18 machine.
@@ -23,13 +23,13 @@ WITH_FLUSHES = (
 )
 
 
-def one(line: str) -> Counters:
+def one(line: str) -> DeviceCounters:
     [counters] = diskstats.parse(line).values()
     assert counters is not None
     return counters
 
 
-def counting(line: str, field: str, value: int) -> Counters:
+def counting(line: str, field: str, value: int) -> DeviceCounters:
     changed: dict[str, Any] = {field: value}
     return replace(one(line), **changed)
 
@@ -91,7 +91,7 @@ def test_differences_are_in_nanoseconds() -> None:
         in_flight=7,
     )
     did = difference(before, after, 1.0)
-    assert did == Activity(
+    assert did == DeviceActivity(
         (10, 0), (0, 0), (0, 64), (3000000, 0), 900000000, 5000000, 1, 2, 2000000
     )
     assert did.counts()["sectors"] == [0, 64]
@@ -148,7 +148,7 @@ def test_short_intervals_add_up_to_more_than_the_counter_holds(
     pieces: list[int], start: int
 ) -> None:
     at = replace(one(OLD), queue=start % WRAP)
-    total = Activity((0, 0), (0, 0), (0, 0), (0, 0), 0, 0, None, None, None)
+    total = DeviceActivity((0, 0), (0, 0), (0, 0), (0, 0), 0, 0, None, None, None)
     for piece in pieces:
         after = replace(at, queue=(at.queue + piece) % WRAP)
         total, at = total + difference(at, after, 60.0), after
@@ -197,8 +197,8 @@ def test_this_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cpu_shares(machine: Machine) -> None:
     machine.proc("stat", "cpu  100 5 30 1000 20 1 2 3 40 0\ncpu0 1 2 3")
     first = diskstats.cpu(machine.roots)
-    assert first == Cpu(user=105, system=33, iowait=20, irq=3, idle=1000)
-    later = Cpu(user=155, system=58, iowait=19, irq=3, idle=1025)
+    assert first == CpuTimes(user=105, system=33, iowait=20, irq=3, idle=1000)
+    later = CpuTimes(user=155, system=58, iowait=19, irq=3, idle=1025)
     shares = first.shares(later)
     assert shares == {"user": 0.5, "system": 0.25, "iowait": 0.0, "irq": 0.0, "idle": 0.25}
     assert set(first.shares(first).values()) == {0.0}

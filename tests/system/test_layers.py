@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.system.layers import Layer, layers, node_of
+from blklab.system.layers import SysfsLayer, layers, node_of
 from blklab.system.mounts import everywhere, mounts
 from blklab.system.roots import Roots, state_directory
 from tests.system.machine import Machine
@@ -16,7 +16,7 @@ def tree(machine: Machine, *numbers: str) -> dict[str, tuple[str, tuple[str, ...
     return {layer.name: (layer.kind, layer.above, layer.leaf) for layer in found}
 
 
-def only(machine: Machine, name: str, *numbers: str) -> Layer:
+def only(machine: Machine, name: str, *numbers: str) -> SysfsLayer:
     [layer] = [layer for layer in layers(numbers, machine.roots) if layer.name == name]
     return layer
 

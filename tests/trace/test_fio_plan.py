@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
-from blklab.trace.fio.jobfile import Target, Trial, render
-from blklab.trace.fio.locality import Zone, fifth_by_chance, poisson_rate
+from blklab.trace.fio.jobfile import JobTarget, VerificationRun, render
+from blklab.trace.fio.locality import OffsetZone, fifth_by_chance, poisson_rate
 from blklab.trace.fio.plan import judge_loop, make_plan
 
 
@@ -80,11 +80,11 @@ def options(text: str, section: str = "global") -> dict[str, str]:
 
 
 def job(section: str, **changes: Any) -> dict[str, str]:
-    return options(render(make_plan(profile(**changes)), Target()), section)
+    return options(render(make_plan(profile(**changes)), JobTarget()), section)
 
 
 def test_a_mixed_closed_load() -> None:
-    text = render(make_plan(profile()), Target())
+    text = render(make_plan(profile()), JobTarget())
     found = options(text, "md127-mixed")
     assert found["rw"] == "randrw"
     assert found["rwmixread"] == "70"
@@ -96,8 +96,8 @@ def test_a_mixed_closed_load() -> None:
 
 
 def test_the_default_target_is_no_device() -> None:
-    assert options(render(make_plan(profile()), Target()))["filename"] == "blklab.fio"
-    named = render(make_plan(profile()), Target(filename="/dev/disk/by-path/pci-0:1"))
+    assert options(render(make_plan(profile()), JobTarget()))["filename"] == "blklab.fio"
+    named = render(make_plan(profile()), JobTarget(filename="/dev/disk/by-path/pci-0:1"))
     assert options(named)["filename"] == "/dev/disk/by-path/pci-0\\:1"
 
 
@@ -118,7 +118,7 @@ def test_rates_too_low_for_whole_ios_are_in_bytes() -> None:
 
 def test_flushes_part_reads_and_writes() -> None:
     changes = {"load__ops__flush": {"ios": 100}}
-    text = render(make_plan(profile(**changes)), Target())
+    text = render(make_plan(profile(**changes)), JobTarget())
     assert options(text, "md127-writes")["fdatasync"] == "3"
     assert options(text)["flow_id"] == "1"
     flows = [int(options(text, f"md127-{name}")["flow"]) for name in ("reads", "writes")]
@@ -126,7 +126,7 @@ def test_flushes_part_reads_and_writes() -> None:
 
 
 def test_flushes_of_an_open_load_have_a_section() -> None:
-    opened = render(make_plan(profile(load__ops__flush={"ios": 100}), loop="open"), Target())
+    opened = render(make_plan(profile(load__ops__flush={"ios": 100}), loop="open"), JobTarget())
     flushed = options(opened, "md127-flushed")
     assert (flushed["bssplit"], flushed["fdatasync"]) == ("4096/100", "1")
     assert flushed["rate"] == str(10 * 4096)
@@ -138,16 +138,16 @@ def test_flushes_of_an_open_load_have_a_section() -> None:
 
 
 def test_more_flushes_than_writes_of_a_size() -> None:
-    opened = render(make_plan(profile(load__ops__flush={"ios": 290}), loop="open"), Target())
+    opened = render(make_plan(profile(load__ops__flush={"ios": 290}), loop="open"), JobTarget())
     assert options(opened, "md127-writes").keys() >= {"rate", "fdatasync"}
     assert "rate_process" not in options(opened, "md127-writes")
 
 
 def test_discards_have_a_section() -> None:
-    text = render(make_plan(profile(load__ops__discard=op({1 << 20: 10}))), Target())
+    text = render(make_plan(profile(load__ops__discard=op({1 << 20: 10}))), JobTarget())
     found = options(text, "md127-trims")
     assert (found["rw"], found["ioengine"]) == ("randtrim", "falloc")
-    device = Target(filename="/dev/null0", is_device=True)
+    device = JobTarget(filename="/dev/null0", is_device=True)
     text = render(make_plan(profile(load__ops__discard=op({1 << 20: 10}))), device)
     assert "ioengine" not in options(text, "md127-trims")
 
@@ -163,7 +163,7 @@ def test_sequential_streams_side_by_side() -> None:
     assert (found["rw"], found["numjobs"], found["iodepth"]) == ("read", "4", "8")
     assert int(found["offset_increment"]) == int(found["size"])
     plan = make_plan(profile(**changes))
-    unrolled = render(plan, Target(), Trial(["a", "b", "c", "d"], [10] * 4))
+    unrolled = render(plan, JobTarget(), VerificationRun(["a", "b", "c", "d"], [10] * 4))
     assert options(unrolled, "md127-reads3")["write_iolog"] == "d"
     assert options(unrolled, "md127-reads3")["offset"] == str(3 * int(found["size"]))
 
@@ -171,7 +171,7 @@ def test_sequential_streams_side_by_side() -> None:
 def test_zipf_and_fua() -> None:
     zipf = {"verdict": "zipf", "exponent": 1.0}
     changes = {"hotness__zipf": zipf, "load__ops__write": op({4096: 10}, fua=9)}
-    text = render(make_plan(profile(**changes)), Target())
+    text = render(make_plan(profile(**changes)), JobTarget())
     assert options(text)["random_distribution"] == "zipf:1.005"  # fio refuses 1
     assert options(text, "md127-mixed")["sync"] == "dsync"
 
@@ -184,12 +184,12 @@ def test_hot_blocks_become_zones() -> None:
         "hotness__rank_curve": curve,
     }
     plan = make_plan(profile(**hot))
-    assert plan.locality.zones[0] == Zone(40, 9 * 4096)
+    assert plan.locality.zones[0] == OffsetZone(40, 9 * 4096)
     assert sum(zone.percent for zone in plan.locality.zones) == 100
     assert sum(zone.bytes for zone in plan.locality.zones) == plan.locality.size
     large = plan.locality.for_sizes_from(65536, 4096)
     assert sum(zone.bytes for zone in large.zones) == large.size - 65536 + 4096
-    assert large.zones[0] == Zone(40, 65536)
+    assert large.zones[0] == OffsetZone(40, 65536)
     small = plan.within(256 << 10).locality
     assert sum(zone.bytes for zone in small.zones) == small.size == 256 << 10
     assert all(zone.bytes >= 4096 for zone in small.zones)
@@ -198,7 +198,7 @@ def test_hot_blocks_become_zones() -> None:
 def test_a_hostile_name_stays_in_its_comment() -> None:
     made = profile(name="md0\nfilename=/dev/sda\x1b[31m")
     made["trace"]["inputs"][0]["name"] = "x]\n[evil]\nfilename=/dev/sda"
-    text = render(make_plan(made), Target())
+    text = render(make_plan(made), JobTarget())
     assert options(text)["filename"] == "blklab.fio"
     assert "\x1b" not in text
     assert len(re.findall(r"^\[", text, re.M)) == 2
@@ -207,7 +207,7 @@ def test_a_hostile_name_stays_in_its_comment() -> None:
 def test_without_completions_the_depth_is_a_guess() -> None:
     plan = make_plan(profile(life={"all": {"completed": 0}}))
     assert (plan.loop, plan.jobs[0].iodepth, plan.depth_known) == ("open", 32, False)
-    assert "the trace does not tell" in render(plan, Target())
+    assert "the trace does not tell" in render(plan, JobTarget())
 
 
 def test_nothing_to_reproduce() -> None:

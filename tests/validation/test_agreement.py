@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from blklab.errors import UsageError
-from blklab.spec import cells, laboratory
+from blklab.spec import cells, lab_cell
 from blklab.validation import agreement, recordings
-from blklab.validation.agreement import Figures, Key, Row
-from blklab.validation.recordings import Recording
+from blklab.validation.agreement import AgreementFigures, AgreementKey, AgreementRow
+from blklab.validation.recordings import LabRecording
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 MEMBERS = {"fast": (830, 0), "slow": (170, 0)}
-KEY = Key("pairs", (("stack", "raid1"), ("workload", "reads"), ("repeat", "1")))
+KEY = AgreementKey("pairs", (("stack", "raid1"), ("workload", "reads"), ("repeat", "1")))
 
 
 @cache
-def recorded() -> list[tuple[Recording, list[Row]]]:
+def recorded() -> list[tuple[LabRecording, list[AgreementRow]]]:
     return [(one, recordings.predicted(REFERENCE, one)) for one in recordings.read(REFERENCE)]
 
 
@@ -58,7 +58,7 @@ def test_of_every_cell_that_misses_something_is_known() -> None:
 
 def test_the_short_suite_is_short() -> None:
     (path,) = recordings.suites(REFERENCE, recordings.SHORT)
-    found = cells.plan(path, form=laboratory.FORM).cells
+    found = cells.plan(path, form=lab_cell.FORM).cells
     assert len(found) == 8
     seconds = sum(cell.document["runtime_ns"] + cell.document["ramp_ns"] for cell in found) / 1e9
     assert seconds <= 40
@@ -67,10 +67,10 @@ def test_the_short_suite_is_short() -> None:
 
 def test_shares_are_of_what_a_cell_does() -> None:
     members = {"fast": (60, 20), "slow": (40, 80)}
-    assert Figures(10, 0, members).shares == {"fast": 0.6, "slow": 0.4}
-    assert Figures(0, 10, members).shares == {"fast": 0.2, "slow": 0.8}
-    assert Figures(5, 5, members).shares == {"fast": 0.4, "slow": 0.6}
-    assert Figures(0, 0, {"fast": (0, 0)}).shares == {"fast": 0.0}
+    assert AgreementFigures(10, 0, members).shares == {"fast": 0.6, "slow": 0.4}
+    assert AgreementFigures(0, 10, members).shares == {"fast": 0.2, "slow": 0.8}
+    assert AgreementFigures(5, 5, members).shares == {"fast": 0.4, "slow": 0.6}
+    assert AgreementFigures(0, 0, {"fast": (0, 0)}).shares == {"fast": 0.0}
 
 
 def test_devices_above_disks_do_not_count() -> None:
@@ -81,7 +81,7 @@ def test_devices_above_disks_do_not_count() -> None:
         {"name": "simulated", "ios": [2, 2]},
     ]
     found = agreement.figures({"read": way, "write": way, "devices": devices})
-    assert found == Figures(5, 5, {"fast": (3, 1), "simulated": (2, 2)})
+    assert found == AgreementFigures(5, 5, {"fast": (3, 1), "simulated": (2, 2)})
 
 
 @pytest.mark.parametrize(
@@ -95,35 +95,47 @@ def test_devices_above_disks_do_not_count() -> None:
     ],
 )
 def test_both_bounds_count(iops: float, members: dict[str, tuple[int, int]], holds: bool) -> None:
-    row = Row(KEY, "6.1", Figures(iops, 0, members), Figures(1000, 0, MEMBERS))
+    row = AgreementRow(
+        KEY, "6.1", AgreementFigures(iops, 0, members), AgreementFigures(1000, 0, MEMBERS)
+    )
     assert row.holds == holds
 
 
 def test_nine_of_ten_are_enough() -> None:
-    good = Row(KEY, "6.1", Figures(1000, 0, MEMBERS), Figures(1000, 0, MEMBERS))
-    bad = Row(KEY, "6.1", Figures(2000, 0, MEMBERS), Figures(1000, 0, MEMBERS))
-    idle = Row(KEY, "6.12", Figures(1000, 0, MEMBERS), Figures(0, 0, MEMBERS))
+    good = AgreementRow(
+        KEY, "6.1", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS)
+    )
+    bad = AgreementRow(
+        KEY, "6.1", AgreementFigures(2000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS)
+    )
+    idle = AgreementRow(
+        KEY, "6.12", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(0, 0, MEMBERS)
+    )
     assert [one.holds for one in agreement.verdicts([*[good] * 9, bad, idle])] == [True, False]
     assert not agreement.verdicts([*[good] * 8, bad])[0].holds
 
 
 def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
-    other = Key("other", KEY.labels)
-    first = Recording("6.1", {"fio": "3.33"}, {KEY: Figures(1.25, 0, MEMBERS)})
+    other = AgreementKey("other", KEY.labels)
+    first = LabRecording("6.1", {"fio": "3.33"}, {KEY: AgreementFigures(1.25, 0, MEMBERS)})
     path = recordings.keep(tmp_path, first)
     assert path == tmp_path / "lab" / "measured" / "6.1.json"
-    assert recordings.read(tmp_path)[0].cells[KEY] == Figures(1.2, 0, MEMBERS)
-    recordings.keep(tmp_path, Recording("6.1", {"fio": "3.33"}, {other: Figures(7, 0, MEMBERS)}))
-    recordings.keep(tmp_path, Recording("6.12", {}, {other: Figures(8, 0, MEMBERS)}))
+    assert recordings.read(tmp_path)[0].cells[KEY] == AgreementFigures(1.2, 0, MEMBERS)
+    recordings.keep(
+        tmp_path, LabRecording("6.1", {"fio": "3.33"}, {other: AgreementFigures(7, 0, MEMBERS)})
+    )
+    recordings.keep(tmp_path, LabRecording("6.12", {}, {other: AgreementFigures(8, 0, MEMBERS)}))
     old, new = recordings.read(tmp_path)
     assert set(old.cells) == {other, KEY}
     assert (old.around, new.kernel) == ({"fio": "3.33"}, "6.12")
 
 
 def test_a_recording_is_of_one_environment(tmp_path: Path) -> None:
-    other = Key("other", KEY.labels)
+    other = AgreementKey("other", KEY.labels)
     for one, fio in ((KEY, "3.33"), (other, "3.39")):
-        recordings.keep(tmp_path, Recording("6.1", {"fio": fio}, {one: Figures(7, 0, MEMBERS)}))
+        recordings.keep(
+            tmp_path, LabRecording("6.1", {"fio": fio}, {one: AgreementFigures(7, 0, MEMBERS)})
+        )
     (found,) = recordings.read(tmp_path)
     assert (list(found.cells), found.around) == ([other], {"fio": "3.39"})
 
@@ -150,8 +162,12 @@ def test_misses_are_found_by_pattern(tmp_path: Path) -> None:
     recordings.folder(tmp_path).mkdir(parents=True)
     path = recordings.folder(tmp_path) / "misses.toml"
     path.write_text('[[misses]]\ncell = "raid1 *"\nverdict = "open"\ntext = """\ntwo\nlines"""\n')
-    good = Row(KEY, "6.1", Figures(1000, 0, MEMBERS), Figures(1000, 0, MEMBERS))
-    bad = Row(KEY, "6.1", Figures(2000, 0, MEMBERS), Figures(1000, 0, MEMBERS))
+    good = AgreementRow(
+        KEY, "6.1", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS)
+    )
+    bad = AgreementRow(
+        KEY, "6.1", AgreementFigures(2000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS)
+    )
     ((row, miss),) = recordings.missed(recordings.misses(tmp_path), [good, bad])
     assert row is bad
     assert miss is not None
@@ -162,5 +178,7 @@ def test_misses_are_found_by_pattern(tmp_path: Path) -> None:
 
 
 def test_rows_keep_what_json_can_say() -> None:
-    row = Row(KEY, "6.1", Figures(1000, 0, MEMBERS), Figures(1000, 0, MEMBERS))
+    row = AgreementRow(
+        KEY, "6.1", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS)
+    )
     assert json.loads(json.dumps(row.as_dict()))["holds"] is True

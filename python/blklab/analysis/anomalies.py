@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from blklab.analysis.resampling import Sample, difference
+from blklab.analysis.resampling import RunSample, difference
 
 DRIFT: Final = 0.10
 """Share of the mean: what the SNIA's Solid State Storage Performance Test Specification 2.0.1,
@@ -66,7 +66,7 @@ def drift(values: Sequence[float]) -> float | None:
     still = _without_line(values)
     # How much a third varies does not count its share of the drift itself.
     sides = [
-        [Sample(sum(part) / len(part), varies)]
+        [RunSample(sum(part) / len(part), varies)]
         for part, varies in ((first, still[:third]), (last, still[-third:]))
     ]
     found = difference(sides[0], sides[1])

@@ -158,7 +158,7 @@ class _Bench:
             "workloads": {run.name: dict(run.workload)},
             "settings": {**self.settings, "max_ios": ENOUGH_IOS, "runtime": ENOUGH_TIME},
         }
-        return cells.expand(load.Source(self.where, raw)).cells[0].document
+        return cells.expand(load.ExperimentSource(self.where, raw)).cells[0].document
 
 
 def _fit(

@@ -4,14 +4,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
-from blklab.analysis.comparison import Comparison, Row, Side, Value
+from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow, ComparisonSide
 from blklab.analysis.comparison_notes import notes
 from blklab.analysis.metrics import METRICS, Metric
-from blklab.analysis.resampling import Difference, Sample, difference, holm, interval
+from blklab.analysis.resampling import Difference, RunSample, difference, holm, interval
 from blklab.analysis.samples import Points, remembered, samples
 from blklab.errors import UsageError
 from blklab.spec.problems import near
-from blklab.store.query import Run
+from blklab.store.query import StoredRun
 
 REPEAT: Final = "repeat"
 """The label whose values are runs of the same cell."""
@@ -19,13 +19,15 @@ REPEAT: Final = "repeat"
 Key = tuple[str, ...]
 
 
-def sides(chosen: Sequence[tuple[str, Sequence[Run]]], between: str | None = None) -> list[Side]:
+def sides(
+    chosen: Sequence[tuple[str, Sequence[StoredRun]]], between: str | None = None
+) -> list[ComparisonSide]:
     """Returns what is to be compared: the selections, or the values of a label within them.
 
     A selection that varies a label which another does not have becomes several: nothing else would
     tell its runs apart. Raises UsageError if fewer than two are left.
     """
-    found: list[Side] = []
+    found: list[ComparisonSide] = []
     for name, runs in chosen:
         others = [set(_labels(rest)) for other, rest in chosen if other != name]
         split = [between] if between else _own(runs, others)
@@ -34,17 +36,17 @@ def sides(chosen: Sequence[tuple[str, Sequence[Run]]], between: str | None = Non
         for values in dict.fromkeys(_key(run, split) for run in runs):
             said = " ".join(f"{label}={value}" for label, value in zip(split, values, strict=True))
             of = " ".join(filter(None, (name if len(chosen) > 1 or not between else "", said)))
-            found.append(Side(of, [run for run in runs if _key(run, split) == values]))
+            found.append(ComparisonSide(of, [run for run in runs if _key(run, split) == values]))
     if len(found) < 2:
         raise UsageError("one thing cannot be compared: name another, or --between LABEL")
     return found
 
 
-def _labels(runs: Sequence[Run]) -> list[str]:
+def _labels(runs: Sequence[StoredRun]) -> list[str]:
     return list(dict.fromkeys(label for run in runs for label in run.labels))
 
 
-def _own(runs: Sequence[Run], others: Sequence[set[str]]) -> list[str]:
+def _own(runs: Sequence[StoredRun], others: Sequence[set[str]]) -> list[str]:
     return [
         label
         for label in _labels(runs)
@@ -54,12 +56,12 @@ def _own(runs: Sequence[Run], others: Sequence[set[str]]) -> list[str]:
     ]
 
 
-def _key(run: Run, by: Sequence[str]) -> Key:
+def _key(run: StoredRun, by: Sequence[str]) -> Key:
     return tuple(run.labels.get(label, "") for label in by)
 
 
 def compare(
-    found: Sequence[Side],
+    found: Sequence[ComparisonSide],
     metrics: Sequence[str],
     points: Points,
     *,
@@ -76,7 +78,9 @@ def compare(
     for name in metrics:
         if name not in METRICS:
             raise UsageError(f"no figure is called {name!r}; {near(name, METRICS)}")
-    usable = [Side(side.name, [run for run in side.runs if run.outcome]) for side in found]
+    usable = [
+        ComparisonSide(side.name, [run for run in side.runs if run.outcome]) for side in found
+    ]
     for side in usable:
         if not side.runs:
             raise UsageError(f"{side.name}: none of its runs is done")
@@ -103,16 +107,18 @@ def compare(
     return Comparison([side.name for side in usable], labels, judged, noted)
 
 
-def _cell(side: Side, labels: Sequence[str], key: Key) -> list[Run]:
+def _cell(side: ComparisonSide, labels: Sequence[str], key: Key) -> list[StoredRun]:
     return [run for run in side.runs if _key(run, labels) == key]
 
 
-def _shared(found: Sequence[Side]) -> list[str]:
+def _shared(found: Sequence[ComparisonSide]) -> list[str]:
     every = [set(_labels(side.runs)) for side in found]
     return [label for label in _labels(found[0].runs) if all(label in one for one in every)]
 
 
-def _telling(found: Sequence[Side], shared: Sequence[str], chosen: Collection[str]) -> list[str]:
+def _telling(
+    found: Sequence[ComparisonSide], shared: Sequence[str], chosen: Collection[str]
+) -> list[str]:
     """Returns the labels that tell cells apart: those that have more than one value.
 
     On a side, or from one side to the next, unless the sides were chosen so.
@@ -129,13 +135,13 @@ def _telling(found: Sequence[Side], shared: Sequence[str], chosen: Collection[st
 
 
 def _row(
-    found: Sequence[Side],
+    found: Sequence[ComparisonSide],
     metric: Metric,
     by: tuple[Sequence[str], Sequence[str]],
     key: Key,
     points: Points,
     confidence: float,
-) -> Row | None:
+) -> ComparisonRow | None:
     labels, within = by
     measured = [samples(_cell(side, labels, key), metric, points) for side in found]
     sampled = [[sample for _, sample in side] for side in measured]
@@ -155,10 +161,12 @@ def _row(
         ]
         for side in cells[1:]
     ]
-    return Row(metric.name, dict(zip(labels, key, strict=True)), values, differences, [], lacks)
+    return ComparisonRow(
+        metric.name, dict(zip(labels, key, strict=True)), values, differences, [], lacks
+    )
 
 
-def _value(found: Sequence[Sample], confidence: float) -> Value | None:
+def _value(found: Sequence[RunSample], confidence: float) -> CellValue | None:
     values = [sample.value for sample in found]
     if not values:
         return None
@@ -167,10 +175,10 @@ def _value(found: Sequence[Sample], confidence: float) -> Value | None:
         low, high = min(values), max(values)
     elif len(values) > 2:
         low, high = interval(found, confidence) or (None, None)
-    return Value(sum(values) / len(values), len(values), min(values), max(values), low, high)
+    return CellValue(sum(values) / len(values), len(values), min(values), max(values), low, high)
 
 
-def _judged(rows: Sequence[Row], confidence: float) -> list[Row]:
+def _judged(rows: Sequence[ComparisonRow], confidence: float) -> list[ComparisonRow]:
     """Gives each row its verdicts; p is corrected for how many differences are looked at."""
     adjusted = iter(
         holm([None if one is None else one.p for row in rows for one in row.differences])

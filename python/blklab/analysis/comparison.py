@@ -6,19 +6,19 @@ from typing import Any
 
 from blklab.analysis.resampling import Difference
 from blklab.diagnostic import Diagnostic
-from blklab.store.query import Run
+from blklab.store.query import StoredRun
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparisonSide:
     """One of the things that are compared."""
 
     name: str
-    runs: Sequence[Run]
+    runs: Sequence[StoredRun]
 
 
 @dataclass(frozen=True)
-class Value:
+class CellValue:
     """What one side measured of a cell."""
 
     mean: float
@@ -32,12 +32,12 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One cell: the values of every side, and how each differs from the first."""
 
     metric: str
     labels: Mapping[str, str]
-    values: Sequence[Value | None]
+    values: Sequence[CellValue | None]
     differences: Sequence[Difference | None]
     """Of the second side and those behind it, from the first."""
 
@@ -58,7 +58,7 @@ class Comparison:
     by: Sequence[str]
     """The labels that tell the rows apart."""
 
-    rows: Sequence[Row]
+    rows: Sequence[ComparisonRow]
     notes: Sequence[Diagnostic]
 
     def as_dict(self) -> dict[str, Any]:

@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from blklab import units
-from blklab.analysis.comparison import Row, Side
+from blklab.analysis.comparison import ComparisonRow, ComparisonSide
 from blklab.analysis.metrics import scale
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import measured
-from blklab.store.query import Run
+from blklab.store.query import StoredRun
 
-Pair = Sequence[Sequence[Run]]
+Pair = Sequence[Sequence[StoredRun]]
 """The runs of one cell, side by side."""
 
 TIMES: Final[Mapping[str, str]] = {"runtime_ns": "runtime", "ramp_ns": "ramp", "max_ios": "max_ios"}
@@ -20,8 +20,8 @@ PLACES: Final = ("name", "filename", "directory", "size", "io_bytes", "offset_in
 
 
 def notes(
-    found: Sequence[Side],
-    rows: Sequence[Row],
+    found: Sequence[ComparisonSide],
+    rows: Sequence[ComparisonRow],
     pairs: Sequence[Pair],
     chosen: Collection[str],
 ) -> Iterator[Diagnostic]:
@@ -62,7 +62,7 @@ def _note(code: str, message: str) -> Diagnostic:
     return Diagnostic(code, "note", "", message)
 
 
-def _scaled(found: Sequence[Side]) -> Iterator[Diagnostic]:
+def _scaled(found: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
     """Yields which sides' rates are not those of their devices."""
     for side in found:
         factors = {scale(run.outcome) for run in side.runs if run.outcome} - {1.0}
@@ -109,7 +109,7 @@ def _said(key: str, value: Any) -> str:
     return str(value)
 
 
-def _doubtful(found: Sequence[Side]) -> Iterator[Diagnostic]:
+def _doubtful(found: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
     """Yields how many runs of a side were forced, and why, and how many have warnings."""
     for side in found:
         outcomes = [measured(run.outcome) for run in side.runs if run.outcome]

@@ -18,8 +18,8 @@ from blklab.documents.outcome import DiskStats
 from blklab.errors import UsageError
 from blklab.outcome import Outcome, measured, predicted
 from blklab.runners.registry import predicts
-from blklab.store.query import Run
-from blklab.store.series import JOBS, Point
+from blklab.store.query import StoredRun
+from blklab.store.series import JOBS, SeriesPoint
 
 BUSY: Final = 0.98
 """Share of the time that a device has something to do without pause: iostat's %util near 100."""
@@ -41,13 +41,13 @@ SAID: Final = frozenset({"warning", "forced"})
 """What was said by a program: a diagnostic for each thing said."""
 
 
-def diagnose(runs: Sequence[Run], points: Points) -> list[Diagnostic]:
+def diagnose(runs: Sequence[StoredRun], points: Points) -> list[Diagnostic]:
     """Returns what is to be said of runs, doubts (warnings) first.
 
     Runs of several campaigns may be among them; those that are not done are told if they failed.
     """
     done = [run for run in runs if run.outcome]
-    names = _Names(runs)
+    names = _RunNames(runs)
     found = [*_failed(runs)]
     for run in done:
         found += _said(run)
@@ -60,21 +60,21 @@ def diagnose(runs: Sequence[Run], points: Points) -> list[Diagnostic]:
     return sorted(merged, key=lambda one: one.rank)
 
 
-def _doubt(code: str, message: str, *runs: Run, weight: float = 0.0) -> Diagnostic:
+def _doubt(code: str, message: str, *runs: StoredRun, weight: float = 0.0) -> Diagnostic:
     ids = tuple(dict.fromkeys(run.id for run in runs))
     return Diagnostic(code, "warning", "", message, runs=ids, weight=weight)
 
 
-class _Names:
+class _RunNames:
     """What runs are called: by the labels that tell them apart."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[StoredRun]) -> None:
         self.runs = {run.id: run for run in runs}
         labels = dict.fromkeys(label for run in runs for label in run.labels)
         self._told = [label for label in labels if len({run.labels.get(label) for run in runs}) > 1]
         self._several = len({run.campaign for run in runs}) > 1
 
-    def of(self, run: Run, *, repeat: bool = True) -> str:
+    def of(self, run: StoredRun, *, repeat: bool = True) -> str:
         """Returns `raid1 randread iodepth=4, run 12`."""
         parts = [run.runner] if self._several else []
         for label in self._told:
@@ -87,7 +87,7 @@ class _Names:
         return f"{name}, run {run.id}" if name else f"run {run.id}"
 
 
-def _merged(found: Sequence[Diagnostic], names: _Names) -> Iterator[Diagnostic]:
+def _merged(found: Sequence[Diagnostic], names: _RunNames) -> Iterator[Diagnostic]:
     """Makes one diagnostic of those with the same code, with the heaviest in full."""
     codes: dict[tuple[str, str], list[Diagnostic]] = {}
     for one in found:
@@ -112,13 +112,13 @@ def _merged(found: Sequence[Diagnostic], names: _Names) -> Iterator[Diagnostic]:
         yield _doubt(code, f"{'; '.join(parts)}{more}.", *runs)
 
 
-def _failed(runs: Sequence[Run]) -> Iterator[Diagnostic]:
+def _failed(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
     for run in runs:
         if run.state == "failed":
             yield _doubt("failed", run.message or "no reason was given", run)
 
 
-def _said(run: Run) -> Iterator[Diagnostic]:
+def _said(run: StoredRun) -> Iterator[Diagnostic]:
     outcome = measured(run.outcome or {})
     steady = outcome.get("steady")
     if steady and not steady.get("reached"):
@@ -137,7 +137,7 @@ def _said(run: Run) -> Iterator[Diagnostic]:
         yield _doubt("forced", f"measured in spite of: {', '.join(map(str, forced))}", run)
 
 
-def _course(run: Run, points: Sequence[Point]) -> Iterator[Diagnostic]:
+def _course(run: StoredRun, points: Sequence[SeriesPoint]) -> Iterator[Diagnostic]:
     values = over_time("iops", points)
     mine = [point for point in points if point.source == JOBS and point.width_ns > 0]
     counts = [float(point.read_ios + point.write_ios) for point in mine][: len(values)]
@@ -173,7 +173,7 @@ def _course(run: Run, points: Sequence[Point]) -> Iterator[Diagnostic]:
         )
 
 
-def _limits(run: Run) -> Iterator[Diagnostic]:
+def _limits(run: StoredRun) -> Iterator[Diagnostic]:
     if (cores := cores_per_job(run)) is not None and cores >= PROCESSOR:
         yield _doubt(
             "processor",
@@ -188,7 +188,7 @@ def _limits(run: Run) -> Iterator[Diagnostic]:
         yield _doubt("cpus", f"{left * 100:.0f} % of the machine's CPUs were left", run)
 
 
-def _busy(runs: Sequence[Run]) -> Iterator[Diagnostic]:
+def _busy(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
     """Which devices had no pause, in how many of the runs in which they did anything."""
     counted: dict[tuple[str, str, str], list[int]] = {}
     used: dict[tuple[str, str], int] = {}
@@ -233,7 +233,7 @@ def cores(outcome: Outcome) -> float | None:
     return None
 
 
-def cores_per_job(run: Run) -> float | None:
+def cores_per_job(run: StoredRun) -> float | None:
     """Returns the share of a CPU that each job of a run kept busy; None if it is not known."""
     jobs = 0
     for job in run.cell.get("jobs") or []:
@@ -242,15 +242,15 @@ def cores_per_job(run: Run) -> float | None:
     return None if found is None or not jobs else found / jobs
 
 
-def _cells(runs: Sequence[Run]) -> Iterator[list[Run]]:
-    found: dict[tuple[Any, ...], list[Run]] = {}
+def _cells(runs: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:
+    found: dict[tuple[Any, ...], list[StoredRun]] = {}
     for run in runs:
         labels = tuple(pair for pair in sorted(run.labels.items()) if pair[0] != compare.REPEAT)
         found.setdefault((run.campaign, labels), []).append(run)
     yield from found.values()
 
 
-def _repeats(runs: Sequence[Run], names: _Names) -> Iterator[Diagnostic]:
+def _repeats(runs: Sequence[StoredRun], names: _RunNames) -> Iterator[Diagnostic]:
     for members in _cells(runs):
         values = [METRICS["iops"].of(run.outcome or {}) or 0.0 for run in members]
         for odd in anomalies.misfits(values):
@@ -263,7 +263,7 @@ def _repeats(runs: Sequence[Run], names: _Names) -> Iterator[Diagnostic]:
             )
 
 
-def _campaigns(runs: Sequence[Run]) -> Iterator[Diagnostic]:
+def _campaigns(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
     """A drift that all cells share comes from outside: heat, wear, a filling disk, a neighbour."""
     for campaign in dict.fromkeys(run.campaign for run in runs):
         own = [run for run in runs if run.campaign == campaign]
@@ -289,7 +289,7 @@ def _campaigns(runs: Sequence[Run]) -> Iterator[Diagnostic]:
             )
 
 
-def _predictions(runs: Sequence[Run], points: Points) -> Iterator[Diagnostic]:
+def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnostic]:
     campaigns = {run.campaign: run.runner for run in runs}
     predicted = [number for number, runner in campaigns.items() if predicts(runner)]
     measured = [number for number, runner in campaigns.items() if not predicts(runner)]

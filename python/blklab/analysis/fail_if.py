@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from blklab.analysis.comparison import Comparison, Row
+from blklab.analysis.comparison import Comparison, ComparisonRow
 from blklab.analysis.metrics import METRICS
 from blklab.errors import UsageError
 from blklab.spec.problems import near
@@ -67,7 +67,7 @@ def _absolute(text: str, kind: str) -> float:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judgement:
     """What a condition says of a comparison, each a line for a cell and a side."""
 
     failed: Sequence[str]
@@ -87,7 +87,7 @@ class Judged:
         return [*([] if allow_missing else self.missing), *self.unsure]
 
 
-def judged(comparison: Comparison, condition: Condition, *, sure: bool) -> Judged:
+def judged(comparison: Comparison, condition: Condition, *, sure: bool) -> Judgement:
     """Returns of which cells and sides a condition holds, and of which nothing can be said.
 
     With `sure`, the whole confidence interval must be beyond the bound: of the change if this is
@@ -121,10 +121,10 @@ def judged(comparison: Comparison, condition: Condition, *, sure: bool) -> Judge
         else f"--fail-if {condition.text!r}: no cell has {condition.metric} on both sides; they"
         f" are told apart by {', '.join(comparison.by) or 'nothing'}: see blklab runs show"
     )
-    return Judged(failed, missing, unsure, nothing)
+    return Judgement(failed, missing, unsure, nothing)
 
 
-def _holds(row: Row, at: int, condition: Condition, *, sure: bool) -> bool:
+def _holds(row: ComparisonRow, at: int, condition: Condition, *, sure: bool) -> bool:
     value, baseline = row.values[at], row.values[0]
     if value is None:
         return False
@@ -139,7 +139,7 @@ def _holds(row: Row, at: int, condition: Condition, *, sure: bool) -> bool:
     return bool(points) and all(OPERATORS[condition.sign](one, bound) for one in points)
 
 
-def _ends(row: Row, at: int, condition: Condition) -> tuple[float, ...] | None:
+def _ends(row: ComparisonRow, at: int, condition: Condition) -> tuple[float, ...] | None:
     """Returns the interval and what is in it, of the share of the baseline or of the mean."""
     value, change = row.values[at], row.differences[at - 1]
     if not condition.relative:
@@ -151,7 +151,7 @@ def _ends(row: Row, at: int, condition: Condition) -> tuple[float, ...] | None:
     return 1 + change.low, 1 + change.change, 1 + change.high
 
 
-def _why(row: Row, at: int, condition: Condition) -> str:
+def _why(row: ComparisonRow, at: int, condition: Condition) -> str:
     value, baseline = row.values[at], row.values[0]
     once = value is not None and value.runs == 1
     if condition.relative:

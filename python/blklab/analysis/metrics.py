@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from blklab.outcome import Device, Direction, Outcome, in_lab, measured
+from blklab.outcome import DeviceResult, DirectionResult, Outcome, in_lab, measured
 
 WAYS: Final = ("read", "write")
 """The directions of I/O, in the order of pairs."""
@@ -26,7 +26,7 @@ class Metric:
     of: Callable[[Outcome], float | None]
 
 
-def way_of(outcome: Outcome, way: str) -> Direction:
+def way_of(outcome: Outcome, way: str) -> DirectionResult:
     """Returns the figures of a direction, `read` or `write`; none if the outcome has none."""
     return (outcome.get("read") if way == "read" else outcome.get("write")) or {}
 
@@ -123,7 +123,7 @@ def watched(outcome: Outcome) -> int:
     return max(1, outcome.get("watched_ns") or outcome.get("runtime_ns") or 1)
 
 
-def leaves(outcome: Outcome) -> list[Device]:
+def leaves(outcome: Outcome) -> list[DeviceResult]:
     """Returns the devices that share the I/O out among them: those with nothing below them."""
     return [device for device in outcome.get("devices") or [] if device.get("leaf", True)]
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import output, text
-from blklab.fio.output import Job
+from blklab.fio.output import FioJobResult
 from blklab.units import parse_size
 
 
@@ -81,7 +81,7 @@ def from_fio(path: Path) -> list[Observation]:
     return found
 
 
-def _goings(content: str) -> Iterator[Sequence[Job]]:
+def _goings(content: str) -> Iterator[Sequence[FioJobResult]]:
     """Yields the jobs of each going of fio."""
     if "{" in content and '"jobs"' in content:
         yield output.jobs(output.document(content))
@@ -92,12 +92,12 @@ def _goings(content: str) -> Iterator[Sequence[Job]]:
         yield run.jobs
 
 
-def _runs(path: Path, jobs: Sequence[Job]) -> Iterator[Observation]:
+def _runs(path: Path, jobs: Sequence[FioJobResult]) -> Iterator[Observation]:
     """Returns one run a group: the clones of a job together.
 
     Raises UsageError for different jobs that ran at the same time: neither had the device alone.
     """
-    groups: dict[int, list[Job]] = {}
+    groups: dict[int, list[FioJobResult]] = {}
     for job in jobs:
         groups.setdefault(job.group, []).append(job)
     for members in groups.values():
@@ -146,7 +146,7 @@ def _whole(path: Path, name: str, key: str, options: Mapping[str, str]) -> int:
     return int(value)
 
 
-def _words(path: Path, job: Job) -> dict[str, Any]:
+def _words(path: Path, job: FioJobResult) -> dict[str, Any]:
     words: dict[str, Any] = {key: job.options[key] for key in WORDS if key in job.options}
     for key in ("iodepth", "numjobs", "rwmixread", "rwmixwrite", "fsync"):
         if key in words:

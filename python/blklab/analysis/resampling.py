@@ -32,7 +32,7 @@ ENOUGH: Final = 3
 
 
 @dataclass(frozen=True)
-class Sample:
+class RunSample:
     """One run: its figure, and the same over time if it is known."""
 
     value: float
@@ -91,7 +91,7 @@ def _positive(rho: "Array") -> float:
 
 
 def difference(
-    baseline: Sequence[Sample], other: Sequence[Sample], confidence: float = 0.95
+    baseline: Sequence[RunSample], other: Sequence[RunSample], confidence: float = 0.95
 ) -> Difference | None:
     """Compares two sides, each of one run at least; None if the baseline is nothing."""
     import numpy as np
@@ -129,7 +129,7 @@ def difference(
     return Difference(change, float(ends[0]), float(ends[1]), p)
 
 
-def _alone(means: Sequence[float], several: Sequence[Sample], confidence: float) -> Difference:
+def _alone(means: Sequence[float], several: Sequence[RunSample], confidence: float) -> Difference:
     """Compares one run with several: as Student does, with one relative spread for both sides."""
     import numpy as np
     from scipy.special import stdtr
@@ -147,7 +147,7 @@ def _alone(means: Sequence[float], several: Sequence[Sample], confidence: float)
     return Difference(change, low, high, float(2 * stdtr(degrees, -apart / math.sqrt(variance))))
 
 
-def interval(samples: Sequence[Sample], confidence: float = 0.95) -> tuple[float, float] | None:
+def interval(samples: Sequence[RunSample], confidence: float = 0.95) -> tuple[float, float] | None:
     """Returns the confidence interval of the mean of a side's runs; None if nothing tells it.
 
     Nor of two runs: Student's would be thirteen times as wide as they are apart, and say less than
@@ -168,7 +168,7 @@ def interval(samples: Sequence[Sample], confidence: float = 0.95) -> tuple[float
     return float(low), float(high)
 
 
-def _spread(side: Sequence[Sample]) -> tuple[float, float] | None:
+def _spread(side: Sequence[RunSample]) -> tuple[float, float] | None:
     """Returns (variance of the mean, degrees of freedom); None for one run without a series."""
     import numpy as np
 
@@ -228,7 +228,7 @@ def _expanded(share: float, degrees: float) -> float:
     return float(ndtr(math.sqrt(count / degrees) * stdtrit(degrees, share)))
 
 
-def _draws(side: Sequence[Sample], generator: "np.random.Generator") -> "Array":
+def _draws(side: Sequence[RunSample], generator: "np.random.Generator") -> "Array":
     """Returns the means of resampled sides."""
     import numpy as np
 

@@ -3,21 +3,21 @@
 from collections.abc import Callable, Sequence
 
 from blklab.analysis.metrics import WAYS, Metric
-from blklab.analysis.resampling import Sample
-from blklab.store.query import Run
-from blklab.store.series import JOBS, Point
+from blklab.analysis.resampling import RunSample
+from blklab.store.query import StoredRun
+from blklab.store.series import JOBS, SeriesPoint
 
-Points = Callable[[int], Sequence[Point]]
+Points = Callable[[int], Sequence[SeriesPoint]]
 """What gives the series of a run, by its number in the store."""
 
-Measured = tuple[Run, Sample]
+Measured = tuple[StoredRun, RunSample]
 
 
 def remembered(points: Points) -> Points:
     """Returns what gives the series of runs and reads each only once: several figures need it."""
-    kept: dict[int, Sequence[Point]] = {}
+    kept: dict[int, Sequence[SeriesPoint]] = {}
 
-    def read(run: int) -> Sequence[Point]:
+    def read(run: int) -> Sequence[SeriesPoint]:
         if run not in kept:
             kept[run] = points(run)
         return kept[run]
@@ -25,17 +25,17 @@ def remembered(points: Points) -> Points:
     return read
 
 
-def samples(runs: Sequence[Run], metric: Metric, points: Points) -> list[Measured]:
+def samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:
     """Returns the runs that have a figure, each with its sample."""
     found = []
     for run in runs:
         value = metric.of(run.outcome or {})
         if value is not None:
-            found.append((run, Sample(value, over_time(metric.name, points(run.id)))))
+            found.append((run, RunSample(value, over_time(metric.name, points(run.id)))))
     return found
 
 
-def over_time(metric: str, points: Sequence[Point]) -> list[float]:
+def over_time(metric: str, points: Sequence[SeriesPoint]) -> list[float]:
     """Returns a figure in each interval of a run's jobs; nothing for one that has no such."""
     mine = [point for point in points if point.source == JOBS and point.width_ns > 0]
     if len(mine) > 1 and mine[-1].width_ns < mine[0].width_ns:

@@ -13,7 +13,7 @@ from blklab.analysis.metrics import leaves, way_of
 from blklab.analysis.saturation import in_flight
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import Outcome, measured
-from blklab.store.query import Run
+from blklab.store.query import StoredRun
 from blklab.units import format_duration, format_rate, format_size
 
 ENOUGH: Final = 1000
@@ -52,7 +52,7 @@ UNEQUAL: Final = 1.5
 a model differ by less than a tenth."""
 
 
-def check_run(run: Run) -> Iterator[Diagnostic]:
+def check_run(run: StoredRun) -> Iterator[Diagnostic]:
     """Yields doubts about a measured run."""
     outcome = run.outcome or {}
     checks = (_impossible(run, outcome), _unseen(outcome), _small(run), _twins(run, outcome))
@@ -64,7 +64,7 @@ def _doubt(code: str, message: str) -> Diagnostic:
     return Diagnostic(code, "warning", "", message)
 
 
-def words_of(run: Run) -> list[Mapping[str, Any]]:
+def words_of(run: StoredRun) -> list[Mapping[str, Any]]:
     """Returns fio's options of each job of a measured run, as far as they are known."""
     jobs = [job["options"] for job in run.cell.get("jobs") or [] if "options" in job]
     return jobs or list(
@@ -82,7 +82,7 @@ def most_random_reads(in_flight: float) -> float:
     return 1e9 / (SETTLE_NS + ROTATION_NS / (max(1.0, in_flight) + 1))
 
 
-def hardware(run: Run, name: str) -> Mapping[str, Any]:
+def hardware(run: StoredRun, name: str) -> Mapping[str, Any]:
     """Returns what the environment knows of a device, or of the disk that it is a partition of."""
     known = {one.get("name"): one for one in run.environment.get("devices") or []}
     found = known.get(name) or {}
@@ -94,7 +94,7 @@ def hardware(run: Run, name: str) -> Mapping[str, Any]:
     return found
 
 
-def _impossible(run: Run, outcome: Outcome) -> Iterator[Diagnostic]:
+def _impossible(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
     seconds = (outcome.get("runtime_ns") or 0) / 1e9
     every = [str(words.get("rw", words.get("readwrite", ""))) for words in words_of(run)]
     random = bool(every) and all(rw.startswith("rand") for rw in every)
@@ -154,7 +154,7 @@ def _unseen(outcome: Outcome) -> Iterator[Diagnostic]:
             )
 
 
-def _small(run: Run) -> Iterator[Diagnostic]:
+def _small(run: StoredRun) -> Iterator[Diagnostic]:
     target = run.cell.get("target") or {}
     memory = run.environment.get("memory_bytes")
     sizes = [str(words.get("size", "")) for words in words_of(run)]
@@ -177,7 +177,7 @@ def _small(run: Run) -> Iterator[Diagnostic]:
         )
 
 
-def _twins(run: Run, outcome: Outcome) -> Iterator[Diagnostic]:
+def _twins(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
     """Equal members of one array that took unequal times for the same work."""
     found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for device in leaves(outcome):

@@ -21,7 +21,7 @@ LOADS: Final = ("numjobs", "iodepth")
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadPoint:
     """What one load brought: the mean of its runs."""
 
     in_flight: int
@@ -33,25 +33,25 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Curve:
+class SaturationCurve:
     """Loads from the smallest to the largest, all else being equal."""
 
     labels: Mapping[str, str]
-    loads: Sequence[Load]
+    loads: Sequence[LoadPoint]
 
     @property
-    def knee(self) -> Load:
+    def knee(self) -> LoadPoint:
         """The load that makes the most of throughput over latency."""
         return max(self.loads, key=lambda load: load.iops / load.latency_ns)
 
     @property
-    def saturated(self) -> Load:
+    def saturated(self) -> LoadPoint:
         """The smallest load with nearly the largest throughput."""
         most = max(load.iops for load in self.loads)
         return next(load for load in self.loads if load.iops >= SATURATED * most)
 
     @property
-    def overloaded(self) -> Load | None:
+    def overloaded(self) -> LoadPoint | None:
         """The first load behind the largest throughput that brings clearly less of it."""
         most = max(self.loads, key=lambda load: load.iops)
         behind = [load for load in self.loads if load.in_flight > most.in_flight]
@@ -72,13 +72,13 @@ Measured = tuple[Mapping[str, str], Mapping[str, Any], Outcome]
 """Labels, the cell's document and the outcome of a run."""
 
 
-def curves(runs: Sequence[Measured]) -> list[Curve]:
+def curves(runs: Sequence[Measured]) -> list[SaturationCurve]:
     """Returns a curve for each set of runs that differ in nothing but the load.
 
     None of fewer than three loads: two have no knee.
     """
     varied = {label for labels, _, _ in runs for label in labels if label not in {*LOADS, "repeat"}}
-    found: dict[tuple[tuple[str, str], ...], dict[int, list[Load]]] = {}
+    found: dict[tuple[tuple[str, str], ...], dict[int, list[LoadPoint]]] = {}
     for labels, document, outcome in runs:
         around = tuple((label, labels[label]) for label in labels if label in varied)
         load = _load(in_flight(document), outcome)
@@ -90,7 +90,7 @@ def curves(runs: Sequence[Measured]) -> list[Curve]:
         if len({value for around in found for name, value in around if name == label}) > 1
     }
     return [
-        Curve(
+        SaturationCurve(
             {label: value for label, value in around if label in tell},
             [_mean(loads[depth]) for depth in sorted(loads)],
         )
@@ -110,7 +110,7 @@ def in_flight(document: Mapping[str, Any]) -> int:
     return total
 
 
-def _load(depth: int, outcome: Outcome) -> Load | None:
+def _load(depth: int, outcome: Outcome) -> LoadPoint | None:
     iops = METRICS["iops"].of(outcome)
     weighed = [
         (way["total_ios"], mean)
@@ -120,10 +120,10 @@ def _load(depth: int, outcome: Outcome) -> Load | None:
     if not iops or not depth or not weighed:
         return None
     latency = sum(ios * mean for ios, mean in weighed) / sum(ios for ios, _ in weighed)
-    return Load(depth, iops, latency)
+    return LoadPoint(depth, iops, latency)
 
 
-def _mean(loads: Sequence[Load]) -> Load:
+def _mean(loads: Sequence[LoadPoint]) -> LoadPoint:
     iops = sum(load.iops for load in loads) / len(loads)
     latency = sum(load.latency_ns for load in loads) / len(loads)
-    return Load(loads[0].in_flight, iops, latency)
+    return LoadPoint(loads[0].in_flight, iops, latency)

@@ -7,12 +7,12 @@ from typing import Any
 
 from blklab.analysis.compare import REPEAT, verdict
 from blklab.analysis.metrics import METRICS, Metric
-from blklab.analysis.resampling import Difference, Sample, difference, holm
+from blklab.analysis.resampling import Difference, RunSample, difference, holm
 from blklab.analysis.samples import Measured, Points, samples
 from blklab.errors import UsageError
 from blklab.spec.problems import near
 from blklab.spec.sweep import AS_IS, MODE, is_setting
-from blklab.store.query import CampaignRow, Run
+from blklab.store.query import CampaignRow, StoredRun
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Tuning:
 
 def tune(
     campaign: CampaignRow,
-    runs: Sequence[Run],
+    runs: Sequence[StoredRun],
     metric: str,
     points: Points,
     confidence: float = 0.95,
@@ -91,7 +91,7 @@ def tune(
         )
     if not done:
         raise UsageError(f"campaign {campaign.number}: none of its runs is done")
-    contexts: dict[tuple[tuple[str, str], ...], list[Run]] = {}
+    contexts: dict[tuple[tuple[str, str], ...], list[StoredRun]] = {}
     for run in done:
         pairs = tuple(pair for pair in run.labels.items() if pair[0] not in {*settings, REPEAT})
         contexts.setdefault(pairs, []).append(run)
@@ -117,7 +117,7 @@ def tune(
     return _judged(found, METRICS[metric], confidence)
 
 
-def _is_baseline(run: Run, settings: Sequence[str]) -> bool:
+def _is_baseline(run: StoredRun, settings: Sequence[str]) -> bool:
     return all(run.labels.get(setting) == AS_IS for setting in settings)
 
 
@@ -160,23 +160,25 @@ def _groups(
 
 def _paired(
     measured: Sequence[Measured], setting: str, pair: tuple[str, str], others: Sequence[str]
-) -> tuple[list[Sample], list[Sample]]:
+) -> tuple[list[RunSample], list[RunSample]]:
     """Returns the runs of two values, each over the mean of the first, all else being equal.
 
     A combination of the others that was not measured with both values tells nothing of them.
     """
-    found: tuple[list[Sample], list[Sample]] = ([], [])
+    found: tuple[list[RunSample], list[RunSample]] = ([], [])
     for members in _groups(measured, others).values():
         sides = [[one for run, one in members if run.labels[setting] == value] for value in pair]
         mean = sum(one.value for one in sides[0]) / len(sides[0]) if sides[0] else 0.0
         if not mean or not sides[1]:
             continue
         for side, kept in zip(sides, found, strict=True):
-            kept += [Sample(one.value / mean, [x / mean for x in one.series]) for one in side]
+            kept += [RunSample(one.value / mean, [x / mean for x in one.series]) for one in side]
     return found
 
 
-def _left_out(measured: Sequence[Measured], tried: Sequence[Run], settings: Sequence[str]) -> str:
+def _left_out(
+    measured: Sequence[Measured], tried: Sequence[StoredRun], settings: Sequence[str]
+) -> str:
     """Returns how many combinations of what was tried are missing, if any."""
     every = math.prod(len({run.labels[setting] for run in tried}) for setting in settings)
     missing = every - len(_groups(measured, settings))

@@ -18,11 +18,11 @@ def main(arguments: list[str] | None = None) -> None:
         alone = arguments is None
         if alone and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
-        from blklab.cli import failures, root, signals, streams
+        from blklab.cli import exit_status, root, signals, streams
     except KeyboardInterrupt:
         os._exit(INTERRUPTED)
     streams.ready()
     words = sys.argv[1:] if arguments is None else arguments
     with signals.handled():
-        status = failures.guarded(lambda: root.run(words))
+        status = exit_status.guarded(lambda: root.run(words))
     sys.exit(status)

@@ -113,14 +113,14 @@ def calibrate(
 
 def _device(model: str) -> dict[str, object]:
     from blklab.errors import UsageError
-    from blklab.spec import load, stock
+    from blklab.spec import load, stock_models
 
-    if model in stock.names():
-        return stock.stock(model)
+    if model in stock_models.names():
+        return stock_models.stock(model)
     if Path(model).suffix == ".toml":
         return load.calibrated(Path(model))
     try:
-        return stock.stock(model)
+        return stock_models.stock(model)
     except ValueError as error:
         raise UsageError(f"--model: {error}") from None
 

@@ -159,7 +159,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
 def _console(*, stderr: bool) -> "Console":
     from rich.console import Console
 
-    class Plain(Console):
+    class PlainCommand(Console):
         def on_broken_pipe(self) -> None:  # rich's ends the program with status 1
             if not stderr:
                 raise BrokenPipeError
@@ -167,4 +167,4 @@ def _console(*, stderr: bool) -> "Console":
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH
-    return Plain(file=stream, width=width, markup=False, emoji=False, highlight=False)
+    return PlainCommand(file=stream, width=width, markup=False, emoji=False, highlight=False)

@@ -107,8 +107,8 @@ def import_(
       blklab import reference --rename stack:fast-raid1=raid1
       blklab compare unbalanced@sim:kernel=4.19 published@fio
     """
-    from blklab.imports.base import Given
-    from blklab.imports.collect import Naming, batches
+    from blklab.imports.base import ImportSource
+    from blklab.imports.collect import RunNaming, batches
     from blklab.store.campaigns import Store
 
     if name is not None and (not name.strip() or set(name) & set("@:~/")):
@@ -117,8 +117,8 @@ def import_(
         raise click.BadParameter("an interval is longer than 0", param_hint="--interval")
     found, notes = batches(
         files,
-        Given((), device, interval, keep_first),
-        Naming(name, title, labels, renamed),
+        ImportSource((), device, interval, keep_first),
+        RunNaming(name, title, labels, renamed),
         form,
     )
     for line in notes:

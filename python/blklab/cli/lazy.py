@@ -9,7 +9,7 @@ import click
 
 
 @dataclass(frozen=True)
-class Entry:
+class CommandEntry:
     """One registered command: where it is, and its line in the group's help."""
 
     target: str
@@ -22,7 +22,7 @@ class Entry:
 class LazyGroup(click.Group):
     """A group over a registry of entries; listing them imports none of them."""
 
-    def __init__(self, *args: Any, entries: Mapping[str, Entry], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, entries: Mapping[str, CommandEntry], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.entries = entries
 

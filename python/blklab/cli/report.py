@@ -10,7 +10,7 @@ from blklab.cli.common import json_option, progress, store_option
 from blklab.cli.trace.report import tell
 
 if TYPE_CHECKING:
-    from blklab.report.experiment.page import Report
+    from blklab.report.experiment.page import ExperimentReport
     from blklab.store.campaigns import Store
     from blklab.store.query import Selection
 
@@ -117,9 +117,9 @@ def _report(
     title: str | None,
     x: str | None,
     metric: str | None,
-) -> "Report":
-    from blklab.report.experiment.page import Report
-    from blklab.report.experiment.view import View
+) -> "ExperimentReport":
+    from blklab.report.experiment.page import ExperimentReport
+    from blklab.report.experiment.view import ExperimentView
     from blklab.store import query
 
     words = ["blklab", "report", *(one.words for one in chosen)]
@@ -129,8 +129,8 @@ def _report(
         if value
         for part in (name, value)
     ]
-    return Report(
-        View(chosen, lambda run: query.points(kept, run)),
+    return ExperimentReport(
+        ExperimentView(chosen, lambda run: query.points(kept, run)),
         lambda run: query.raw(kept, run),
         title=title,
         command=shlex.join(words),

@@ -9,30 +9,42 @@ from collections.abc import Sequence
 
 import click
 
-from blklab.cli.lazy import Entry, LazyGroup
+from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "run": Entry("blklab.cli.run:run", "Run an experiment: stacks × workloads × settings"),
-    "tune": Entry(
+    "run": CommandEntry("blklab.cli.run:run", "Run an experiment: stacks × workloads × settings"),
+    "tune": CommandEntry(
         "blklab.cli.tune:tune", "Say which setting of a sweep mattered, and how to keep it"
     ),
-    "compare": Entry("blklab.cli.compare:compare", "Compare results, and say whether they differ"),
-    "import": Entry("blklab.cli.import_:import_", "Keep what others measured as runs of your own"),
-    "report": Entry("blklab.cli.report:report", "Write results as a page: charts, tables, doubts"),
-    "runs": Entry("blklab.cli.runs:runs", "See, export and remove results that were kept"),
-    "lab": Entry("blklab.cli.lab:lab", "Prepare the guests of `run --on lab`, and see a demo"),
-    "md": Entry("blklab.cli.md:md", "Say what is wrong or risky with md arrays"),
-    "restore": Entry(
+    "compare": CommandEntry(
+        "blklab.cli.compare:compare", "Compare results, and say whether they differ"
+    ),
+    "import": CommandEntry(
+        "blklab.cli.import_:import_", "Keep what others measured as runs of your own"
+    ),
+    "report": CommandEntry(
+        "blklab.cli.report:report", "Write results as a page: charts, tables, doubts"
+    ),
+    "runs": CommandEntry("blklab.cli.runs:runs", "See, export and remove results that were kept"),
+    "lab": CommandEntry(
+        "blklab.cli.lab:lab", "Prepare the guests of `run --on lab`, and see a demo"
+    ),
+    "md": CommandEntry("blklab.cli.md:md", "Say what is wrong or risky with md arrays"),
+    "restore": CommandEntry(
         "blklab.cli.restore:restore", "Put back what a run that was killed has left changed"
     ),
-    "trace": Entry("blklab.cli.trace:trace", "Read block traces and say what the workload is"),
-    "calibrate": Entry(
+    "trace": CommandEntry(
+        "blklab.cli.trace:trace", "Read block traces and say what the workload is"
+    ),
+    "calibrate": CommandEntry(
         "blklab.cli.calibrate:calibrate", "Fit a device's model to measurements of that device"
     ),
-    "validate": Entry(
+    "validate": CommandEntry(
         "blklab.cli.validate:validate", "Predict published arrays, and say how far off that is"
     ),
-    "completion": Entry("blklab.cli.completion:completion", "Print the completion for your shell"),
+    "completion": CommandEntry(
+        "blklab.cli.completion:completion", "Print the completion for your shell"
+    ),
 }
 
 
@@ -100,7 +112,7 @@ def blklab() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs a command line and returns its exit status; failures are raised."""
-    # What click's own main() does, but for its handling of errors: see blklab.cli.failures.
+    # What click's own main() does, but for its handling of errors: see blklab.cli.exit_status.
     if instruction := os.environ.get("_BLKLAB_COMPLETE"):
         from click.shell_completion import shell_complete
 

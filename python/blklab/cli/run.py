@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from blklab.runners.base import Runner
-    from blklab.runners.kind import Kind, Option
-    from blklab.runners.result import Result
-    from blklab.spec.cells import Plan
+    from blklab.runners.kind import RunnerKind, RunnerOption
+    from blklab.runners.result import RunResult
+    from blklab.spec.cells import ExperimentPlan
 
 
 def only_cells(
@@ -42,7 +42,7 @@ def only_cells(
     return wanted
 
 
-class _Run(click.Command):
+class _RunCommand(click.Command):
     """The command with the options of every runner in the registry."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -64,7 +64,7 @@ class _Run(click.Command):
         return [experiment, choice, *others[:at], *theirs, *others[at:]]
 
 
-def _options() -> "Iterator[tuple[Kind, Option]]":
+def _options() -> "Iterator[tuple[RunnerKind, RunnerOption]]":
     """Returns every runner's options; one that several have is the first one's."""
     seen = set()
     for kind in RUNNERS.values():
@@ -74,7 +74,7 @@ def _options() -> "Iterator[tuple[Kind, Option]]":
                 yield kind, option
 
 
-@click.command(cls=_Run)
+@click.command(cls=_RunCommand)
 @click.argument("experiment", type=click.Path(path_type=Path), required=False)
 @click.option("--dry-run", is_flag=True, help="Show the cells and what each would do; run nothing.")
 @click.option(
@@ -168,7 +168,7 @@ def run(
         raise click.UsageError("Missing argument 'EXPERIMENT'.")
     from blklab.spec import load
     from blklab.spec.cells import expand
-    from blklab.spec.targets import placed
+    from blklab.spec.target_option import placed
 
     kind = RUNNERS[runner]
     plan = expand(
@@ -205,13 +205,13 @@ def changes(settings: tuple[str, ...]) -> list[Any]:
         raise UsageError(f"--set {error}") from None
 
 
-def _draw(console: "Console", plan: "Plan") -> None:
+def _draw(console: "Console", plan: "ExperimentPlan") -> None:
     from blklab.report import cells
 
     cells.show(console, plan)
 
 
-def _runner(kind: "Kind", options: dict[str, Any]) -> "Runner":
+def _runner(kind: "RunnerKind", options: dict[str, Any]) -> "Runner":
     """Makes a runner, and refuses the options that are another's."""
     taken = {option.name for option in kind.options}
     for _, option in _options():
@@ -228,8 +228,8 @@ def _refused(flag: str, reason: str, whose: list[str]) -> Exception:
 
 
 def measured(
-    runner: "Runner", plan: "Plan", where: str | None, *, keep: bool, resume: bool
-) -> "tuple[list[Result], list[str]]":
+    runner: "Runner", plan: "ExperimentPlan", where: str | None, *, keep: bool, resume: bool
+) -> "tuple[list[RunResult], list[str]]":
     """Runs what is to be run; returns the results, and what went wrong."""
     from blklab.runners.campaign import carry_out
     from blklab.store.campaigns import Store
@@ -243,7 +243,7 @@ def measured(
 
 
 @contextmanager
-def _watched(runner: "Runner", plan: "Plan") -> "Iterator[Callable[[int], None]]":
+def _watched(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callable[[int], None]]":
     """Shows on a terminal how far a campaign is; gives what takes the number of cells done."""
     if RUNNERS[plan.runner].predicts:
         with progress(f"running on {plan.runner}", len(plan.cells)) as advance:
@@ -256,7 +256,9 @@ def _watched(runner: "Runner", plan: "Plan") -> "Iterator[Callable[[int], None]]
         yield campaign.ended
 
 
-def _print(plan: "Plan", results: "list[Result]", *, explain: bool, as_json: bool) -> None:
+def _print(
+    plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool, as_json: bool
+) -> None:
     from blklab.report import results as report
 
     cells = {cell.number: cell for cell in plan.cells}

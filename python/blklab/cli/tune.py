@@ -30,7 +30,7 @@ def tune(
       blklab run sweep.toml --on host && blklab tune sweep@host
       blklab tune sweep@host --metric p99
     """
-    from blklab.analysis import keeping
+    from blklab.analysis import persist_settings
     from blklab.analysis import tune as analysis
     from blklab.report import tuning as report
     from blklab.runners.registry import RUNNERS
@@ -44,7 +44,7 @@ def tune(
     )
     kind = RUNNERS.get(found.campaign.runner)
     better = analysis.settings_of(tunings) if kind is not None and kind.own_devices else {}
-    lasting = keeping.keep(better, [run.outcome for run in found.runs if run.outcome])
+    lasting = persist_settings.keep(better, [run.outcome for run in found.runs if run.outcome])
     alone = found.campaign.experiment["sweep"].get("mode") != "all"
 
     def draw(console: "Console") -> None:

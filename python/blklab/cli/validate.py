@@ -127,7 +127,7 @@ def validate(
             _refuse(measuring, "--recorded measures nothing")
         from blklab.cli.lab import agreement
 
-        asked = agreement.Wanted(
+        asked = agreement.AgreementOptions(
             directory, lab, only, settings, accel, resume=resume, record=record, store=store
         )
         agreement.show(asked, recorded=recorded, output=output, as_json=as_json, check=check)

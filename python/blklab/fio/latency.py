@@ -8,7 +8,7 @@ from typing import Final, cast
 
 from blklab import outcome
 from blklab.errors import BlklabError
-from blklab.fio.node import Node
+from blklab.fio.node import JsonNode
 
 RELATIVE_ERROR: Final = 1 / 128
 """Of a quantile: fio counts in 64 buckets an octave and gives a bucket's middle (stat.h of fio
@@ -23,7 +23,7 @@ QUANTILES: Final = {
 
 
 @dataclass(frozen=True)
-class Latency:
+class LatencySummary:
     """Latencies of `count` I/Os, ns."""
 
     count: int = 0
@@ -37,11 +37,11 @@ class Latency:
     quantiles: Mapping[str, float] = field(default_factory=dict)
     """As fio gave them, for want of bins."""
 
-    def as_dict(self) -> outcome.Latency:
+    def as_dict(self) -> outcome.LatencyResult:
         """Returns `clat_ns` of a result."""
         if not self.count:
             nothing = dict.fromkeys(("mean", "stddev", "min", "max", *QUANTILES))
-            return cast(outcome.Latency, {"count": 0, **nothing, "relative_error": 0.0})
+            return cast(outcome.LatencyResult, {"count": 0, **nothing, "relative_error": 0.0})
         found: dict[str, object] = {
             "count": self.count,
             "mean": self.mean,
@@ -56,7 +56,7 @@ class Latency:
         found["relative_error"] = RELATIVE_ERROR if quantiles else 0.0
         if self.bins:
             found["bins"] = [[value, self.bins[value]] for value in sorted(self.bins)]
-        return cast(outcome.Latency, found)
+        return cast(outcome.LatencyResult, found)
 
     def _ranked(self) -> dict[str, float]:
         """Returns the quantiles of nearest rank, as fio's calc_clat_percentiles (stat.c) has it."""
@@ -79,11 +79,11 @@ def _within(value: float, low: float, high: float) -> float:
     return min(max(value, low), high)
 
 
-NOTHING: Final = Latency()
+NOTHING: Final = LatencySummary()
 """Of no I/O, or of I/O whose latency was not measured."""
 
 
-def read(way: Node, total_ios: int) -> Latency:
+def read(way: JsonNode, total_ios: int) -> LatencySummary:
     """Returns what fio says of one direction of one job: `clat_ns`, or `clat` in µs (fio 2)."""
     table, unit = way.part("clat_ns"), 1
     if table is None:
@@ -114,10 +114,10 @@ def read(way: Node, total_ios: int) -> Latency:
             for name, percentage in QUANTILES.items()
             if percentage in by_percentage
         }
-    return Latency(count, mean, stddev, low, high, bins or None, given)
+    return LatencySummary(count, mean, stddev, low, high, bins or None, given)
 
 
-def merge(parts: Sequence[Latency]) -> Latency:
+def merge(parts: Sequence[LatencySummary]) -> LatencySummary:
     """Returns the latencies of all I/Os of several jobs.
 
     Quantiles come from merged bins; without the bins of every job there are none: they cannot be
@@ -140,7 +140,7 @@ def merge(parts: Sequence[Latency]) -> Latency:
             bins = None
         else:
             bins.update(part.bins)
-    return Latency(
+    return LatencySummary(
         count,
         mean,
         math.sqrt(squares),

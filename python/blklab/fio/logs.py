@@ -16,7 +16,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from blklab.errors import BlklabError
-from blklab.fio.output import Job
+from blklab.fio.output import FioJobResult
 
 _LINE: Final = re.compile(r"\s*(\d{1,18})\s*,\s*(\d{1,19})\s*,\s*(\d)\s*(?:,.*)?", re.A)
 
@@ -29,7 +29,7 @@ RAGGED: Final = 0.1
 MOST_SLICES: Final = 1_000_000
 
 
-class Sample(NamedTuple):
+class LogSample(NamedTuple):
     """One line of a log."""
 
     time_ms: int
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Total:
+class DirectionTotal:
     """What one direction of a job did in all."""
 
     ios: int
@@ -50,15 +50,15 @@ class Total:
 class JobLog:
     """The logs of one job, or of one of its clones."""
 
-    iops: Sequence[Sample] = ()
-    bandwidth: Sequence[Sample] = ()
-    clat: Sequence[Sample] = ()
-    totals: tuple[Total, Total] | None = None
+    iops: Sequence[LogSample] = ()
+    bandwidth: Sequence[LogSample] = ()
+    clat: Sequence[LogSample] = ()
+    totals: tuple[DirectionTotal, DirectionTotal] | None = None
     runtime_ms: int = 0
     """How long it measured; 0 if unknown."""
 
 
-class Slice(NamedTuple):
+class LogSlice(NamedTuple):
     """All jobs in one interval: the fields of `blklab.store.series.Point` but its source."""
 
     time_ns: int
@@ -71,7 +71,7 @@ class Slice(NamedTuple):
     write_clat_ns: float | None
 
 
-def parse(text: str, where: str) -> list[Sample]:
+def parse(text: str, where: str) -> list[LogSample]:
     """Returns the reads and writes in a log. Raises BlklabError with the line."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -84,17 +84,19 @@ def parse(text: str, where: str) -> list[Sample]:
                 " of an interval log of fio is expected"
             )
         if match[3] in "01":
-            found.append(Sample(int(match[1]), int(match[2]), int(match[3])))
+            found.append(LogSample(int(match[1]), int(match[2]), int(match[3])))
     return found
 
 
-def gather(texts: Mapping[str, str], prefix: str, jobs: Sequence[Job] = ()) -> list[JobLog]:
+def gather(
+    texts: Mapping[str, str], prefix: str, jobs: Sequence[FioJobResult] = ()
+) -> list[JobLog]:
     """Returns the logs of each job from files by name, such as `log_iops.1.log`.
 
     `jobs` are those of fio's JSON, without `group_reporting`: fio numbers the logs in their order.
     """
     pattern = re.compile(re.escape(prefix) + r"_(iops|bw|clat)\.(\d{1,9})\.log", re.A)
-    found: dict[int, dict[str, list[Sample]]] = {}
+    found: dict[int, dict[str, list[LogSample]]] = {}
     for name, text in texts.items():
         if match := pattern.fullmatch(name):
             found.setdefault(int(match[2]), {})[match[1]] = parse(text, name)
@@ -105,8 +107,8 @@ def gather(texts: Mapping[str, str], prefix: str, jobs: Sequence[Job] = ()) -> l
             read, write = jobs[number - 1].ways
             known = {
                 "totals": (
-                    Total(read.total_ios, read.io_bytes),
-                    Total(write.total_ios, write.io_bytes),
+                    DirectionTotal(read.total_ios, read.io_bytes),
+                    DirectionTotal(write.total_ios, write.io_bytes),
                 ),
                 "runtime_ms": max(read.runtime_ms, write.runtime_ms),
             }
@@ -115,7 +117,7 @@ def gather(texts: Mapping[str, str], prefix: str, jobs: Sequence[Job] = ()) -> l
     return logs
 
 
-class _Spread:
+class _AmountOverTime:
     """An amount over time: pieces of `start`, `end` (ms) and how much, one after the other."""
 
     def __init__(self, pieces: Sequence[tuple[float, float, float]]) -> None:
@@ -125,7 +127,7 @@ class _Spread:
         self.amount = self._sums[-1]
         self.end = self._ends[-1] if pieces else 0.0
 
-    def fitted(self, total: int, runtime_ms: float) -> "_Spread":
+    def fitted(self, total: int, runtime_ms: float) -> "_AmountOverTime":
         """Returns it with `total` in all: what is missing came after the last line, or all over."""
         pieces = list(self.pieces)
         missing, rest = total - self.amount, runtime_ms - self.end
@@ -135,8 +137,8 @@ class _Spread:
         amount = math.fsum(amount for _, _, amount in pieces)
         if amount <= 0:
             end = max(runtime_ms, self.end, 1.0)
-            return _Spread([(0.0, end, float(total))] if total else [])
-        return _Spread([(start, end, one / amount * total) for start, end, one in pieces])
+            return _AmountOverTime([(0.0, end, float(total))] if total else [])
+        return _AmountOverTime([(start, end, one / amount * total) for start, end, one in pieces])
 
     def among(self, edges: Sequence[float]) -> list[float]:
         """Returns how much there is between each two edges; beyond the last belongs to the last."""
@@ -168,7 +170,7 @@ def _parts(start: float, end: float, edges: Sequence[float]) -> Iterator[tuple[i
 
 
 def _covered(
-    samples: Sequence[Sample], way: int, every_ms: float
+    samples: Sequence[LogSample], way: int, every_ms: float
 ) -> list[tuple[float, float, int]]:
     """Returns the time that each line of one direction is about, and its value."""
     found: list[tuple[float, float, int]] = []
@@ -198,7 +200,9 @@ def _every(logs: Sequence[JobLog]) -> float:
     return median(gaps) if gaps else 1000.0
 
 
-def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = None) -> list[Slice]:
+def merge(
+    logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = None
+) -> list[LogSlice]:
     """Returns the series of jobs that began together, in intervals of `interval_ns`.
 
     I/Os and bytes add; a latency counts by the I/Os that had it. `logged_ms` is fio's
@@ -230,7 +234,7 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
         for way in (0, 1)
     ]
     return [
-        Slice(
+        LogSlice(
             at * interval_ns,
             interval_ns if at < count - 1 else round(edges[-1] * 1e6) - at * interval_ns,
             *(column[at] for column in columns),
@@ -240,10 +244,12 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
     ]
 
 
-def _rate(log: JobLog, samples: Sequence[Sample], way: int, every: float, what: str) -> _Spread:
+def _rate(
+    log: JobLog, samples: Sequence[LogSample], way: int, every: float, what: str
+) -> _AmountOverTime:
     """Returns the I/Os or the bytes of one job over time."""
     unit = 1024 if what == "bytes" else 1
-    spread = _Spread(
+    spread = _AmountOverTime(
         [
             (start, end, value * unit * (end - start) / 1000)
             for start, end, value in _covered(samples, way, every)
@@ -267,7 +273,7 @@ def _whole(parts: Sequence[Sequence[float]], total: int) -> list[int]:
     return found
 
 
-def _total(logs: Sequence[JobLog], spreads: Sequence[_Spread], way: int, what: str) -> int:
+def _total(logs: Sequence[JobLog], spreads: Sequence[_AmountOverTime], way: int, what: str) -> int:
     """Returns what all jobs did in all: as it is known, else by their lines, whatever the edges."""
     totals = [getattr(log.totals[way], what) for log in logs if log.totals is not None]
     if len(totals) == len(logs):
@@ -277,7 +283,7 @@ def _total(logs: Sequence[JobLog], spreads: Sequence[_Spread], way: int, what: s
 
 
 def _means(
-    jobs: Sequence[tuple[JobLog, _Spread]], way: int, every: float, edges: Sequence[float]
+    jobs: Sequence[tuple[JobLog, _AmountOverTime]], way: int, every: float, edges: Sequence[float]
 ) -> list[float | None]:
     """Returns the mean latency in each interval."""
     count = len(edges) - 1

@@ -13,7 +13,7 @@ LARGEST: Final = 1 << 64
 
 
 @dataclass(frozen=True)
-class Node:
+class JsonNode:
     """A table of the document, and where it is. Every method raises BlklabError."""
 
     table: dict[str, Any]
@@ -51,16 +51,16 @@ class Node:
             raise self.wrong(key, value, "text")
         return printable(value)
 
-    def part(self, key: str) -> "Node | None":
+    def part(self, key: str) -> "JsonNode | None":
         """Returns a table within, or None if it is not there."""
         value = self.table.get(key)
         if value is None:
             return None
         if not isinstance(value, dict):
             raise self.wrong(key, value, "an object")
-        return Node(value, f"{self.where}.{key}")
+        return JsonNode(value, f"{self.where}.{key}")
 
-    def parts(self, key: str) -> "Iterator[Node]":
+    def parts(self, key: str) -> "Iterator[JsonNode]":
         """Yields the tables of a list, none if it is not there."""
         value = self.table.get(key)
         if value is not None and not isinstance(value, list):
@@ -69,7 +69,7 @@ class Node:
             where = f"{self.where}.{key}[{number}]".lstrip(".")
             if not isinstance(entry, dict):
                 raise BlklabError(f"{where}: found {_short(entry)}, an object is expected")
-            yield Node(entry, where)
+            yield JsonNode(entry, where)
 
     def words(self, key: str) -> dict[str, str]:
         """Returns a table of texts, such as options; what is no text is shown as such."""

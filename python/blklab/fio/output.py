@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from blklab.errors import BlklabError
 from blklab.fio import latency
-from blklab.fio.latency import Latency
-from blklab.fio.node import Node
-from blklab.outcome import Device, Direction, Measured
+from blklab.fio.latency import LatencySummary
+from blklab.fio.node import JsonNode
+from blklab.outcome import DeviceResult, DirectionResult, MeasuredResult
 from blklab.text import printable
 
 WAYS: Final = ("read", "write")
@@ -88,7 +88,7 @@ def _names(value: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Way:
+class FioDirection:
     """What one direction of a job did."""
 
     total_ios: int = 0
@@ -96,9 +96,9 @@ class Way:
     iops: float = 0.0
     bw_bytes: float = 0.0
     runtime_ms: int = 0
-    clat: Latency = latency.NOTHING
+    clat: LatencySummary = latency.NOTHING
 
-    def as_dict(self) -> Direction:
+    def as_dict(self) -> DirectionResult:
         """Returns `read` or `write` of a result."""
         return {
             "total_ios": self.total_ios,
@@ -110,14 +110,14 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Job:
+class FioJobResult:
     """One entry of `jobs`: a job, one of its clones, or with `group_reporting` several."""
 
     name: str
     group: int
     """Jobs of one group ran at the same time; a stonewall begins another."""
 
-    ways: tuple[Way, Way]
+    ways: tuple[FioDirection, FioDirection]
     trims: int
     usr_cpu: float
     """Per cent of a CPU, as of sys_cpu."""
@@ -128,9 +128,9 @@ class Job:
     warnings: Sequence[str]
 
 
-def jobs(document: Mapping[str, Any]) -> list[Job]:
+def jobs(document: Mapping[str, Any]) -> list[FioJobResult]:
     """Returns the jobs of a document. Raises BlklabError, for a job that failed as well."""
-    root = Node(dict(document), "")
+    root = JsonNode(dict(document), "")
     key = "jobs" if root.has("jobs") else "client_stats"
     # fio's own sum over the machines of a client's run is not another job.
     nodes = [node for node in root.parts(key) if node.table.get("jobname") != "All clients"]
@@ -142,7 +142,7 @@ def jobs(document: Mapping[str, Any]) -> list[Job]:
     return [_job(node, shared, said) for node in nodes]
 
 
-def _job(node: Node, shared: Mapping[str, str], said: Sequence[str]) -> Job:
+def _job(node: JsonNode, shared: Mapping[str, str], said: Sequence[str]) -> FioJobResult:
     name = node.text("jobname", "job")
     # An errno; some versions write it with its sign.
     error = node.table.get("error", 0)
@@ -163,7 +163,7 @@ def _job(node: Node, shared: Mapping[str, str], said: Sequence[str]) -> Job:
     warnings = []
     if errors := node.count("total_err", 0):
         warnings.append(f"job {name!r}: {errors} I/Os failed (continue_on_error)")
-    return Job(
+    return FioJobResult(
         name,
         node.count("groupid", 0),
         (read, write),
@@ -176,9 +176,9 @@ def _job(node: Node, shared: Mapping[str, str], said: Sequence[str]) -> Job:
     )
 
 
-def _way(node: Node | None) -> Way:
+def _way(node: JsonNode | None) -> FioDirection:
     if node is None:
-        return Way()
+        return FioDirection()
     runtime = node.count("runtime", 0)
     bandwidth = node.number("bw_bytes") if node.has("bw_bytes") else node.number("bw", 0) * 1024
     size = node.number("io_bytes", 0)
@@ -191,16 +191,16 @@ def _way(node: Node | None) -> Way:
         iops = total * 1000 / runtime
     if runtime and size:
         bandwidth = size * 1000 / runtime
-    return Way(total, round(size), iops, bandwidth, runtime, latency.read(node, total))
+    return FioDirection(total, round(size), iops, bandwidth, runtime, latency.read(node, total))
 
 
-def _is_bytes(node: Node, runtime: int) -> bool:
+def _is_bytes(node: JsonNode, runtime: int) -> bool:
     """Tells bytes from KiB where fio does not say: bandwidths are in KiB/s in any version."""
     expected = node.number("bw", 0) * runtime / 1000
     return expected > 0 and node.number("io_bytes", 0) > 32 * expected
 
 
-def outcomes(document: Mapping[str, Any]) -> list[Measured]:
+def outcomes(document: Mapping[str, Any]) -> list[MeasuredResult]:
     """Returns one outcome a group: jobs that a stonewall parts did not run at the same time.
 
     Raises BlklabError for a document that is not fio's, a job that failed, and a group that did
@@ -209,9 +209,9 @@ def outcomes(document: Mapping[str, Any]) -> list[Measured]:
     return grouped(document, jobs(document))
 
 
-def grouped(document: Mapping[str, Any], jobs: Sequence[Job]) -> list[Measured]:
+def grouped(document: Mapping[str, Any], jobs: Sequence[FioJobResult]) -> list[MeasuredResult]:
     """Returns one outcome a group of jobs, as `outcomes`; the rest is in the document."""
-    groups: dict[int, list[Job]] = {}
+    groups: dict[int, list[FioJobResult]] = {}
     for job in jobs:
         groups.setdefault(job.group, []).append(job)
     found = [_outcome(document, members) for members in groups.values()]
@@ -221,7 +221,7 @@ def grouped(document: Mapping[str, Any], jobs: Sequence[Job]) -> list[Measured]:
     return found
 
 
-def outcome(document: Mapping[str, Any]) -> Measured:
+def outcome(document: Mapping[str, Any]) -> MeasuredResult:
     """Returns the outcome of a run whose jobs ran at the same time. Raises BlklabError."""
     found = outcomes(document)
     if len(found) > 1:
@@ -230,8 +230,8 @@ def outcome(document: Mapping[str, Any]) -> Measured:
     return found[0]
 
 
-def _outcome(document: Mapping[str, Any], members: Sequence[Job]) -> Measured:
-    root = Node(dict(document), "")
+def _outcome(document: Mapping[str, Any], members: Sequence[FioJobResult]) -> MeasuredResult:
+    root = JsonNode(dict(document), "")
     whole = _merged(members)
     names = dict.fromkeys(job.name for job in members)
     if not any(way.total_ios for way in whole):
@@ -272,10 +272,10 @@ def _matters(note: str) -> bool:
     return note.startswith(("note:", "fio: ", "warning", "Warning"))
 
 
-def _merged(members: Sequence[Job]) -> tuple[Way, Way]:
+def _merged(members: Sequence[FioJobResult]) -> tuple[FioDirection, FioDirection]:
     """Returns reads and writes of jobs that ran at the same time: rates add."""
     read, write = (
-        Way(
+        FioDirection(
             sum(way.total_ios for way in ways),
             sum(way.io_bytes for way in ways),
             sum(way.iops for way in ways),
@@ -291,11 +291,11 @@ def _merged(members: Sequence[Job]) -> tuple[Way, Way]:
 _STACKED: Final = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}
 
 
-def _devices(root: Node, runtime_ns: int) -> list[Device]:
+def _devices(root: JsonNode, runtime_ns: int) -> list[DeviceResult]:
     """Returns `disk_util`: the target, and behind an array its members (fio's diskutil.c)."""
     nodes = list(root.parts("disk_util"))
     stacked = [node.text("name", "") for node in nodes if node.has("aggr_util")]
-    found: list[Device] = []
+    found: list[DeviceResult] = []
     for node in nodes:
         name = node.text("name", "")
         kind = next((kind for start, kind in _STACKED.items() if name.startswith(start)), "disk")

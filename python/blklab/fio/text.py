@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from blklab.errors import BlklabError
 from blklab.fio import latency, output
-from blklab.fio.latency import Latency
-from blklab.fio.output import Job, Way
-from blklab.fio.text_lines import NAME, Line, lines
-from blklab.outcome import Measured
+from blklab.fio.latency import LatencySummary
+from blklab.fio.output import FioDirection, FioJobResult
+from blklab.fio.text_lines import NAME, TextLine, lines
+from blklab.outcome import MeasuredResult
 from blklab.text import printable
 
 MOST_JOBS: Final = 100_000
@@ -70,7 +70,7 @@ _PAIR: Final = re.compile(r"\b(\w{2,20})=\s{0,9}(\d{1,18}(?:\.\d{1,9})?)(?:/(\d{
 
 
 @dataclass
-class Header:
+class TextHeader:
     """What a job was asked for, as far as fio prints it."""
 
     name: str
@@ -83,20 +83,20 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Run:
+class TextRun:
     """One going of fio: all that one call of it printed."""
 
     line: int
     """Where it begins."""
 
-    jobs: Sequence[Job]
+    jobs: Sequence[FioJobResult]
     document: Mapping[str, Any]
     """What of JSON's documents is not the jobs: `fio version`, `disk_util`, `notes`."""
 
     failed: str | None = None
     """What went wrong in it, and where; such a run has no outcomes."""
 
-    def outcomes(self) -> list[Measured]:
+    def outcomes(self) -> list[MeasuredResult]:
         """Returns one outcome a group, as `blklab.fio.output.outcomes`. Raises BlklabError."""
         if self.failed is not None:
             raise BlklabError(self.failed)
@@ -104,7 +104,7 @@ class Run:
 
 
 @dataclass
-class _Way:
+class _TextDirection:
     """One direction of a job, as far as it was read."""
 
     iops: float
@@ -122,30 +122,30 @@ class _Way:
 
 
 @dataclass
-class _Job:
+class _TextJob:
     name: str
     group: int
     jobs: int
     pid: str
-    ways: dict[str, _Way] = field(default_factory=dict)
+    ways: dict[str, _TextDirection] = field(default_factory=dict)
     issued: tuple[int, int, int] | None = None
     cpu: tuple[float, float, int] = (0.0, 0.0, 0)
 
 
-class _Reader:
+class _TextReader:
     """Puts runs together, line by line."""
 
     def __init__(self) -> None:
-        self.runs: list[Run] = []
+        self.runs: list[TextRun] = []
         self._total = 0
-        self._headers: list[Header] = []
+        self._headers: list[TextHeader] = []
         self._pids: list[tuple[str, int, str]] = []
         self._begin(0)
 
     def _begin(self, line: int) -> None:
         self._line = line
-        self._jobs: list[_Job] = []
-        self._way: _Way | None = None
+        self._jobs: list[_TextJob] = []
+        self._way: _TextDirection | None = None
         self._table: int | None = None
         self._ended = False
         self._expected = 0
@@ -154,7 +154,7 @@ class _Reader:
         self._notes: list[str] = []
         self._failed: str | None = None
 
-    def _next(self, line: Line, *, headers: bool) -> None:
+    def _next(self, line: TextLine, *, headers: bool) -> None:
         """Begins another run, if one has got as far as its jobs; `headers`, with its headers."""
         if self._jobs:
             self.close()
@@ -163,9 +163,9 @@ class _Reader:
                 self._headers = []
         self._line = self._line or line.number
 
-    def read(self, line: Line) -> None:
+    def read(self, line: TextLine) -> None:
         """Takes a line. Raises BlklabError for one that is cut off."""
-        takes: Mapping[str, Callable[[Line], None]] = {
+        takes: Mapping[str, Callable[[TextLine], None]] = {
             "header": self._read_header,
             "version": self._read_version,
             "starting": self._read_starting,
@@ -183,12 +183,12 @@ class _Reader:
         if line.kind in takes:
             takes[line.kind](line)
 
-    def _wrong(self, line: Line, expected: str) -> BlklabError:
+    def _wrong(self, line: TextLine, expected: str) -> BlklabError:
         return BlklabError(
             f"line {line.number}: found {printable(line.text[:60])!r}, {expected} is expected"
         )
 
-    def _read_header(self, line: Line) -> None:
+    def _read_header(self, line: TextLine) -> None:
         self._next(line, headers=True)
         header = _header(line.text)
         if header is None:
@@ -196,14 +196,14 @@ class _Reader:
         if header not in self._headers and len(self._headers) < MOST_JOBS:
             self._headers.append(header)
 
-    def _read_version(self, line: Line) -> None:
+    def _read_version(self, line: TextLine) -> None:
         self._next(line, headers=True)
         self._version = printable(line.text)
 
-    def _read_starting(self, line: Line) -> None:
+    def _read_starting(self, line: TextLine) -> None:
         self._expected = sum(map(int, _STARTING.findall(line.text)))
 
-    def _read_job(self, line: Line) -> None:
+    def _read_job(self, line: TextLine) -> None:
         if self._ended:
             self._next(line, headers=False)
         match = _JOB.match(line.text)
@@ -212,7 +212,7 @@ class _Reader:
         pid = _PID.search(line.text)
         name = printable(match["name"])
         self._jobs.append(
-            _Job(name, int(match["group"]), int(match["jobs"]), pid[1] if pid else "")
+            _TextJob(name, int(match["group"]), int(match["jobs"]), pid[1] if pid else "")
         )
         self._total += 1
         if self._total > MOST_JOBS:
@@ -222,10 +222,10 @@ class _Reader:
             self._fail(f"job {name!r} failed: err={match['error']}{why and ' ' + why}", line)
         self._way = self._table = None
 
-    def _fail(self, message: str, line: Line) -> None:
+    def _fail(self, message: str, line: TextLine) -> None:
         self._failed = self._failed or f"line {line.number}: {message}"
 
-    def _read_way(self, line: Line) -> None:
+    def _read_way(self, line: TextLine) -> None:
         if not self._jobs or self._ended:
             return
         old = _WAY.match(line.text)
@@ -240,7 +240,7 @@ class _Reader:
                 line,
             )
         kilo = 1024 if old else 1000
-        self._way = _Way(
+        self._way = _TextDirection(
             _scaled(match["iops"]),
             _unit_of(match["iops"]),
             _in_bytes(match["io"], kilo),
@@ -251,7 +251,7 @@ class _Reader:
         self._table = None
         job.ways[name] = self._way
 
-    def _read_latency(self, line: Line) -> None:
+    def _read_latency(self, line: TextLine) -> None:
         self._table = None
         if self._way is not None and line.text.startswith("clat"):
             match = _LATENCY.match(line.text)
@@ -261,33 +261,33 @@ class _Reader:
             keys = ("min", "max", "mean", "stddev")
             self._way.times = [_scaled(match[key]) * unit for key in keys]
 
-    def _read_percentiles(self, line: Line) -> None:
+    def _read_percentiles(self, line: TextLine) -> None:
         match = _TABLE.match(line.text)
         # Others are of submissions, of fsync or of one priority.
         self._table = UNITS[match[1]] if match else None
         self._read_row(line)
 
-    def _read_row(self, line: Line) -> None:
+    def _read_row(self, line: TextLine) -> None:
         if self._way is None or self._table is None:
             return
         for percentage, value in _PERCENTILE.findall(line.text):
             self._way.percentiles[float(percentage)] = int(value) * self._table
 
-    def _read_cpu(self, line: Line) -> None:
+    def _read_cpu(self, line: TextLine) -> None:
         match = _CPU.search(line.text)
         if match and self._jobs:
             self._jobs[-1].cpu = float(match[1]), float(match[2]), int(match[3])
         self._way = self._table = None
 
-    def _read_issued(self, line: Line) -> None:
+    def _read_issued(self, line: TextLine) -> None:
         match = _ISSUED.search(line.text)
         if match and self._jobs and not self._ended:
             self._jobs[-1].issued = int(match[1]), int(match[2]), int(match[3] or 0)
 
-    def _read_status(self, _: Line) -> None:
+    def _read_status(self, _: TextLine) -> None:
         self._ended = True
 
-    def _read_disk(self, line: Line) -> None:
+    def _read_disk(self, line: TextLine) -> None:
         match = _DISK.match(line.text)
         if match is None or not self._jobs:
             return
@@ -308,7 +308,7 @@ class _Reader:
         if len(self._disks) < MOST_JOBS:
             self._disks.append(disk)
 
-    def _read_note(self, line: Line) -> None:
+    def _read_note(self, line: TextLine) -> None:
         if len(self._notes) < output.MOST_NOTES:
             self._notes.append(printable(line.text))
 
@@ -337,7 +337,7 @@ class _Reader:
             return
         if missing := self._cut(last=last):
             self._failed = self._failed or f"line {self._line}: {missing}: the text was cut off"
-            self.runs.append(Run(self._line, [], {}, self._failed))
+            self.runs.append(TextRun(self._line, [], {}, self._failed))
             return
         pids = [(job.name, job.group, job.pid) for job in self._jobs]
         if self.runs and pids == self._pids and all(pid for *_, pid in pids):
@@ -350,9 +350,9 @@ class _Reader:
             "notes": self._notes,
         }
         jobs = [self._made(job) for job in self._jobs]
-        self.runs.append(Run(self._line, jobs, document, self._failed))
+        self.runs.append(TextRun(self._line, jobs, document, self._failed))
 
-    def _made(self, job: _Job) -> Job:
+    def _made(self, job: _TextJob) -> FioJobResult:
         header = _header_of(self._headers, job.name, job.group)
         options = dict(header.options) if header else {}
         clones = [one for one in self._jobs if (one.name, one.group) == (job.name, job.group)]
@@ -363,17 +363,17 @@ class _Reader:
             for at, way in enumerate(output.WAYS)
         )
         trims = job.issued[2] if job.issued else int("trim" in job.ways)
-        return Job(job.name, job.group, (read, write), trims, *job.cpu, options, ())
+        return FioJobResult(job.name, job.group, (read, write), trims, *job.cpu, options, ())
 
 
 _DID: Final = {"read": "read", "write": "wrote"}
 _DISK_WORDS: Final = {"ios": "ios", "sectors": "sectors", "merge": "merges", "ticks": "ticks"}
 
 
-def _made(way: _Way | None, issued: int | None, size: int | None) -> Way:
+def _made(way: _TextDirection | None, issued: int | None, size: int | None) -> FioDirection:
     """Returns what a direction did, exactly where the text says enough for it."""
     if way is None:
-        return Way()
+        return FioDirection()
     iops, runtime = way.iops, way.runtime_ms
     total = round(iops * runtime / 1000)
     exact = issued is not None
@@ -386,10 +386,10 @@ def _made(way: _Way | None, issued: int | None, size: int | None) -> Way:
     if exact and size and abs(total * size - io_bytes) <= way.size_step:
         io_bytes = total * size
         bandwidth = io_bytes * 1000 / runtime if runtime else bandwidth
-    return Way(total, io_bytes, iops, bandwidth, runtime, _times(way, total))
+    return FioDirection(total, io_bytes, iops, bandwidth, runtime, _times(way, total))
 
 
-def _times(way: _Way, total: int) -> Latency:
+def _times(way: _TextDirection, total: int) -> LatencySummary:
     if not way.times or not total:
         return latency.NOTHING
     low, high, mean, stddev = way.times
@@ -398,15 +398,15 @@ def _times(way: _Way, total: int) -> Latency:
         for name, percentage in latency.QUANTILES.items()
         if percentage in way.percentiles
     }
-    return Latency(total, mean, stddev, low, high, None, quantiles)
+    return LatencySummary(total, mean, stddev, low, high, None, quantiles)
 
 
-def read(text: str) -> list[Run]:
+def read(text: str) -> list[TextRun]:
     """Returns the runs in a text, in its order; none if there is nothing of fio's.
 
     Raises BlklabError with the line for what begins as fio's and goes on otherwise.
     """
-    reader = _Reader()
+    reader = _TextReader()
     for line in lines(text):
         try:
             reader.read(line)
@@ -418,7 +418,7 @@ def read(text: str) -> list[Run]:
     return reader.runs
 
 
-def _header(text: str) -> Header | None:
+def _header(text: str) -> TextHeader | None:
     """Returns what the line before a job says, None of a broken one. Raises BlklabError."""
     match = _HEADER.match(text)
     if match is None:
@@ -438,10 +438,10 @@ def _header(text: str) -> Header | None:
             options[word] = found[1]
     options.setdefault("iodepth", "1")
     sizes = [low if low == high else None for low, high in ranges] or [None]
-    return Header(printable(match["name"]), int(match["group"]), options, (sizes[0], sizes[-1]))
+    return TextHeader(printable(match["name"]), int(match["group"]), options, (sizes[0], sizes[-1]))
 
 
-def _header_of(headers: Sequence[Header], name: str, group: int) -> Header | None:
+def _header_of(headers: Sequence[TextHeader], name: str, group: int) -> TextHeader | None:
     """Returns the header of a job: its own, else one that something was printed before."""
     same = [header for header in headers if header.group == group]
     named = [header for header in same if header.name == name]

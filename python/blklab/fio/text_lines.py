@@ -62,7 +62,7 @@ _REST: Final = re.compile(r"[\w.,%/:=)\]]{1,30}")
 """What a line that looks whole may still have lost when it was cut: the rest of a word."""
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     """A line as fio wrote it, without the blanks around it."""
 
     number: int
@@ -72,9 +72,9 @@ class Line(NamedTuple):
     text: str
 
 
-def lines(text: str) -> Iterator[Line]:
+def lines(text: str) -> Iterator[TextLine]:
     """Yields the lines that are fio's, as they were before anything cut them."""
-    found: Line | None = None
+    found: TextLine | None = None
     length = 0
     for number, piece in _pieces(text):
         bare = piece.strip()
@@ -83,7 +83,7 @@ def lines(text: str) -> Iterator[Line]:
             glue = "" if length >= WIDTH or found.text.endswith(",") else " "
             # A cut lets the blank that the next line begins with stand.
             rest = piece.rstrip() if length >= WIDTH else bare
-            found = Line(found.number, found.kind, (found.text + glue + rest)[:LONGEST])
+            found = TextLine(found.number, found.kind, (found.text + glue + rest)[:LONGEST])
             length = len(piece)
             continue
         if found is not None:
@@ -91,12 +91,12 @@ def lines(text: str) -> Iterator[Line]:
         found = None
         length = len(piece)
         if match is not None and match.lastgroup is not None:
-            found = Line(number, match.lastgroup, bare)
+            found = TextLine(number, match.lastgroup, bare)
     if found is not None:
         yield found
 
 
-def _goes_on(line: Line, length: int, rest: str) -> bool:
+def _goes_on(line: TextLine, length: int, rest: str) -> bool:
     end = _END.get(line.kind)
     if end is None or len(line.text) >= LONGEST:
         return False

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from blklab.errors import BlklabError
-from blklab.outcome import Device, Direction, Latency, Measured, Outcome
-from blklab.store.series import Point
+from blklab.outcome import DeviceResult, DirectionResult, LatencyResult, MeasuredResult, Outcome
+from blklab.store.series import SeriesPoint
 from blklab.text import printable
 
 MOST_RUNS: Final = 100_000
@@ -21,7 +21,7 @@ QUANTILES: Final = (
 
 
 @dataclass(frozen=True)
-class File:
+class ImportFile:
     """Something to import."""
 
     path: Path
@@ -40,10 +40,10 @@ class File:
 
 
 @dataclass(frozen=True)
-class Given:
+class ImportSource:
     """What a format is to read."""
 
-    files: Sequence[File]
+    files: Sequence[ImportFile]
     device: str | None = None
     """The device that is meant, of a source with several."""
 
@@ -53,12 +53,12 @@ class Given:
     keep_first: bool = False
     """Whether the first report is like the others, and not of the time since boot."""
 
-    logs: Mapping[Path, Sequence[File]] = field(default_factory=dict)
+    logs: Mapping[Path, Sequence[ImportFile]] = field(default_factory=dict)
     """fio's interval logs, by the JSON of the same run."""
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedRun:
     """One run, as its source has it."""
 
     where: str
@@ -69,23 +69,23 @@ class Imported:
     """What was asked for, in fio's words: rw, bs, iodepth, numjobs …; absent is unknown."""
 
     outcome: Outcome
-    points: Sequence[Point] = ()
+    points: Sequence[SeriesPoint] = ()
     raw: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels that stand in any case, whether they tell runs apart or not."""
 
 
 @dataclass(frozen=True)
-class Found:
+class ImportResult:
     """What files had."""
 
-    runs: Sequence[Imported]
+    runs: Sequence[ImportedRun]
     notes: Sequence[str] = ()
     """What was left out, and why; each names its file."""
 
 
 @dataclass(frozen=True)
-class Format:
+class ImportFormat:
     """One form of results."""
 
     name: str
@@ -93,10 +93,10 @@ class Format:
     """The tool that measured."""
 
     what: str
-    matches: Callable[[File], bool]
+    matches: Callable[[ImportFile], bool]
     """Recognises a file by its content."""
 
-    read: Callable[[Given], Found]
+    read: Callable[[ImportSource], ImportResult]
     """Raises BlklabError for a file that is not what it seemed to be: file, line, what is wrong."""
 
 
@@ -113,7 +113,7 @@ def number(text: str, where: str, most: float = 1e18) -> float:
 
 def way(
     ios: int, io_bytes: int, runtime_ns: int, latency: Mapping[str, float | None] | None = None
-) -> Direction:
+) -> DirectionResult:
     """Returns `read` or `write` of a result, from counts; of a latency, what is known of it."""
     seconds = runtime_ns / 1e9
     return {
@@ -125,20 +125,20 @@ def way(
     }
 
 
-def times(ios: int, latency: Mapping[str, float | None] | None) -> Latency:
+def times(ios: int, latency: Mapping[str, float | None] | None) -> LatencyResult:
     """Returns `clat_ns` of a result; null what is not known."""
     known = latency if ios and latency else {}
     found = {key: known.get(key) for key in (*LATENCIES, *QUANTILES)}
-    return cast(Latency, {"count": ios if known else 0, **found, "relative_error": 0.0})
+    return cast(LatencyResult, {"count": ios if known else 0, **found, "relative_error": 0.0})
 
 
 def outcome(
     name: str,
     runtime_ns: int,
-    ways: Sequence[Direction],
-    devices: Sequence[Device] = (),
+    ways: Sequence[DirectionResult],
+    devices: Sequence[DeviceResult] = (),
     warnings: Sequence[str] = (),
-) -> Measured:
+) -> MeasuredResult:
     """Returns the outcome of a run that had one job, or of which no more is known."""
     read, write = ways
     return {
@@ -155,7 +155,7 @@ def outcome(
     }
 
 
-def device(name: str, ios: Sequence[int], **known: Any) -> Device:
+def device(name: str, ios: Sequence[int], **known: Any) -> DeviceResult:
     """Returns an entry of `devices[]`; null what is not known."""
     unknown = dict.fromkeys(
         (
@@ -164,12 +164,12 @@ def device(name: str, ios: Sequence[int], **known: Any) -> Device:
         )
     )
     own = {"kind": "disk", "above": [], "leaf": True, **known}
-    return cast(Device, {"name": name, "ios": list(ios), **unknown, **own})
+    return cast(DeviceResult, {"name": name, "ios": list(ios), **unknown, **own})
 
 
 def of_points(
-    points: Sequence[Point], at: int, runtime_ns: int, known: Mapping[str, float]
-) -> Direction:
+    points: Sequence[SeriesPoint], at: int, runtime_ns: int, known: Mapping[str, float]
+) -> DirectionResult:
     """Returns what a series is in all: its reads (`at` 0) or writes; `known` are more latencies."""
     parts = [
         (point.read_ios, point.read_bytes, point.read_clat_ns)

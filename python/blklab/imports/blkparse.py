@@ -10,8 +10,16 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from blklab.errors import BlklabError
-from blklab.imports.base import File, Found, Given, Imported, device, outcome, way
-from blklab.outcome import Measured
+from blklab.imports.base import (
+    ImportedRun,
+    ImportFile,
+    ImportResult,
+    ImportSource,
+    device,
+    outcome,
+    way,
+)
+from blklab.outcome import MeasuredResult
 from blklab.text import printable
 
 _SECTION: Final = re.compile(r"(CPU\d{1,6}|Total) \(([^()]{1,100})\):\s*")
@@ -28,13 +36,13 @@ _EVENT: Final = re.compile(r"\s{0,9}\d{1,9},\d{1,9}\s+\d{1,6}\s+\d{1,12}\s+(\d{1
 _SCALES: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def matches(file: File) -> bool:
+def matches(file: ImportFile) -> bool:
     """Tells whether there is a summary of blkparse's in a text."""
     return "Throughput (R/W):" in file.text and "Completed:" in file.text
 
 
 @dataclass
-class _Device:
+class _DeviceSummary:
     name: str
     line: int
     figures: dict[str, list[int]] = field(default_factory=dict)
@@ -45,9 +53,9 @@ class _Device:
     span_ns: int = 0
 
 
-def read(given: Given) -> Found:
+def read(given: ImportSource) -> ImportResult:
     """Returns a run for each summary of each device."""
-    runs: list[Imported] = []
+    runs: list[ImportedRun] = []
     notes: list[str] = []
     for file in given.files:
         found = [
@@ -65,12 +73,12 @@ def read(given: Given) -> Found:
         if not done:
             raise BlklabError(notes[-len(found)].removesuffix(": left out"))
         runs += done
-    return Found(runs, notes)
+    return ImportResult(runs, notes)
 
 
-def _summaries(file: File) -> Iterator[_Device]:
+def _summaries(file: ImportFile) -> Iterator[_DeviceSummary]:
     """Yields devices as their summaries end, with `Events (…)`."""
-    now: _Device | None = None
+    now: _DeviceSummary | None = None
     span: tuple[float, float] | None = None
     ended = False
     for at, whole in enumerate(file.text.split("\n"), 1):
@@ -83,7 +91,7 @@ def _summaries(file: File) -> Iterator[_Device]:
         elif section := _SECTION.fullmatch(bare):
             name = printable(section[2])
             if now is None or now.name != name:
-                now = _Device(name, at)
+                now = _DeviceSummary(name, at)
             if section[1] == "Total":
                 now.figures = {}
         elif now is not None and (throughput := _THROUGHPUT.fullmatch(bare)):
@@ -112,7 +120,7 @@ def _number(text: str) -> int:
     return int(digits) if digits else 0
 
 
-def _add(found: _Device, side: str, what: str, count: int, size: int | str) -> None:
+def _add(found: _DeviceSummary, side: str, what: str, count: int, size: int | str) -> None:
     if side in {"IO", "Timer"} or what == "depth":
         return
     at = 0 if side.startswith("Read") else 1
@@ -121,7 +129,7 @@ def _add(found: _Device, side: str, what: str, count: int, size: int | str) -> N
         found.figures.setdefault(f"{what} bytes", [0, 0])[at] += size
 
 
-def _run(file: File, found: _Device) -> Imported:
+def _run(file: ImportFile, found: _DeviceSummary) -> ImportedRun:
     where = f"{file.where}:{found.line}"
     completed = found.figures.get("Completed")
     if completed is None or not any(completed):
@@ -153,11 +161,11 @@ def _run(file: File, found: _Device) -> Imported:
         "throughput_bytes": list(found.throughput),
         "events": found.events,
     }
-    result = cast(Measured, {**result, "blkparse": counted})
-    return Imported(where, "trace", {}, result, labels={"device": found.name})
+    result = cast(MeasuredResult, {**result, "blkparse": counted})
+    return ImportedRun(where, "trace", {}, result, labels={"device": found.name})
 
 
-def _kind(found: _Device) -> str:
+def _kind(found: _DeviceSummary) -> str:
     return next((kind for start, kind in _KINDS.items() if found.name.startswith(start)), "disk")
 
 

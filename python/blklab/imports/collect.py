@@ -10,10 +10,17 @@ from typing import Any, Final
 from blklab import __version__
 from blklab.errors import BlklabError, UsageError
 from blklab.imports import fio_log, registry
-from blklab.imports.base import MOST_RUNS, File, Format, Found, Given, Imported
-from blklab.outcome import Device, Outcome
-from blklab.spec.cells import Cell, Plan
-from blklab.store.finished import Finished
+from blklab.imports.base import (
+    MOST_RUNS,
+    ImportedRun,
+    ImportFile,
+    ImportFormat,
+    ImportResult,
+    ImportSource,
+)
+from blklab.outcome import DeviceResult, Outcome
+from blklab.spec.cells import Cell, ExperimentPlan
+from blklab.store.finished_run import FinishedRun
 from blklab.text import printable
 from blklab.units import parse_size
 
@@ -29,7 +36,7 @@ TOLD: Final = ("rw", "bs", "iodepth", "numjobs", "rwmixread")
 
 
 @dataclass(frozen=True)
-class Naming:
+class RunNaming:
     """What runs are called."""
 
     name: str | None = None
@@ -41,7 +48,7 @@ class Naming:
     """Another value of a label, by the label and what the source says; `device` is one as well."""
 
 
-class Sources(Plan):
+class SourceNames(ExperimentPlan):
     """Runs that have a name of their own: no experiment file gives them one."""
 
     @property
@@ -54,15 +61,15 @@ class Sources(Plan):
 class Batch:
     """A campaign to be stored: what one tool measured."""
 
-    plan: Plan
-    finished: Mapping[str, Finished]
+    plan: ExperimentPlan
+    finished: Mapping[str, FinishedRun]
     """By the key of the cell."""
 
     environment: Mapping[str, Any]
 
 
 def batches(
-    paths: Sequence[str], given: Given, naming: Naming, form: str | None = None
+    paths: Sequence[str], given: ImportSource, naming: RunNaming, form: str | None = None
 ) -> tuple[list[Batch], list[str]]:
     """Returns one campaign a tool, and what is to be said of it. Raises BlklabError, UsageError."""
     files = [file for path in paths for file in _files(path)]
@@ -80,13 +87,13 @@ def batches(
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _files(name: str) -> list[File]:
+def _files(name: str) -> list[ImportFile]:
     path = Path(name)
     if name == STDIN:
-        return [File(path, _text(path, sys.stdin.buffer.read(LARGEST + 1)))]
+        return [ImportFile(path, _text(path, sys.stdin.buffer.read(LARGEST + 1)))]
     try:
         if path.is_dir():
-            folder = File(path, "")
+            folder = ImportFile(path, "")
             if any(each.matches(folder) for each in registry.FOLDERS):
                 return [folder]
             inside = sorted(one for one in path.iterdir() if one.is_file())
@@ -95,7 +102,7 @@ def _files(name: str) -> list[File]:
             found = [file for one in inside for file in _files(str(one))]
             return [replace(file, named=False) for file in found]
         with path.open("rb") as stream:
-            return [File(path, _text(path, stream.read(LARGEST + 1)))]
+            return [ImportFile(path, _text(path, stream.read(LARGEST + 1)))]
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"{printable(name)}: cannot be read: {reason}") from None
@@ -110,10 +117,10 @@ def _text(path: Path, content: bytes) -> str:
 
 
 def _read(
-    files: Sequence[File], given: Given, form: str | None
-) -> tuple[dict[str, list[Imported]], list[str]]:
+    files: Sequence[ImportFile], given: ImportSource, form: str | None
+) -> tuple[dict[str, list[ImportedRun]], list[str]]:
     """Returns the runs by the tool that measured them."""
-    by_format: dict[str, list[File]] = {}
+    by_format: dict[str, list[ImportFile]] = {}
     folders = []
     notes: list[str] = []
     for file in files:
@@ -125,9 +132,9 @@ def _read(
             notes.append(f"{file.where}: of no format that is known: left out")
     companions = _companions(by_format.get("fio", []), by_format.get("fio-log", []))
     joined = {log.path for logs in companions.values() for log in logs}
-    found: dict[str, list[Imported]] = {}
+    found: dict[str, list[ImportedRun]] = {}
 
-    def take(each: Format, chosen: Sequence[File]) -> None:
+    def take(each: ImportFormat, chosen: Sequence[ImportFile]) -> None:
         read = _each(each, replace(given, files=chosen, logs=companions))
         runs = found.setdefault(each.runner, [])
         runs += read.runs
@@ -145,11 +152,11 @@ def _read(
     return found, notes
 
 
-def _each(each: Format, given: Given) -> Found:
+def _each(each: ImportFormat, given: ImportSource) -> ImportResult:
     """Returns what a format makes of files; those that only lay in a folder may be broken."""
     if each.name == "fio-log" or all(file.named for file in given.files):
         return each.read(given)
-    runs: list[Imported] = []
+    runs: list[ImportedRun] = []
     notes: list[str] = []
     for file in given.files:
         try:
@@ -161,10 +168,10 @@ def _each(each: Format, given: Given) -> Found:
             continue
         runs += found.runs
         notes += found.notes
-    return Found(runs, notes)
+    return ImportResult(runs, notes)
 
 
-def _recognised(file: File) -> str | None:
+def _recognised(file: ImportFile) -> str | None:
     """Returns the name of a format; None of a file that nobody named. Raises UsageError."""
     for name, each in registry.FORMATS.items():
         if each.matches(file):
@@ -175,7 +182,9 @@ def _recognised(file: File) -> str | None:
     raise UsageError(f"{file.where}: of no format that is known ({known})")
 
 
-def _companions(documents: Sequence[File], logs: Sequence[File]) -> dict[Path, list[File]]:
+def _companions(
+    documents: Sequence[ImportFile], logs: Sequence[ImportFile]
+) -> dict[Path, list[ImportFile]]:
     """Returns the logs of each JSON: those in its folder, if it is the only one there."""
     found = {}
     for document in documents:
@@ -189,7 +198,7 @@ def _companions(documents: Sequence[File], logs: Sequence[File]) -> dict[Path, l
 # --- labels --------------------------------------------------------------------------------------
 
 
-def _batch(runner: str, runs: Sequence[Imported], first: File, naming: Naming) -> Batch:
+def _batch(runner: str, runs: Sequence[ImportedRun], first: ImportFile, naming: RunNaming) -> Batch:
     labels = _labels(runs, naming)
     cells, finished = [], {}
     for number, (run, own) in enumerate(zip(runs, labels, strict=True), 1):
@@ -199,7 +208,7 @@ def _batch(runner: str, runs: Sequence[Imported], first: File, naming: Naming) -
         cells.append(cell)
         outcome = _renamed(run.outcome, naming)
         seconds = run.outcome["runtime_ns"] / 1e9
-        finished[cell.key] = Finished(outcome, seconds, run.points, run.raw)
+        finished[cell.key] = FinishedRun(outcome, seconds, run.points, run.raw)
     varied = [label for label in labels[0] if len({own.get(label) for own in labels}) > 1]
     log = fio_log.NAME.fullmatch(first.path.name)
     default = "published" if first.path.is_dir() else log["prefix"] if log else first.path.stem
@@ -207,7 +216,7 @@ def _batch(runner: str, runs: Sequence[Imported], first: File, naming: Naming) -
     name = naming.name or re.sub(r"[@:~]", "-", default).strip("-") or "stdin"
     files = list(dict.fromkeys(run.where for run in runs))
     raw = {"import": {"name": name, "files": files[:1000]}}
-    plan = Sources(naming.title, cells, varied, runner, first.path, raw)
+    plan = SourceNames(naming.title, cells, varied, runner, first.path, raw)
     return Batch(plan, finished, {"blklab": __version__, "imported": True})
 
 
@@ -223,7 +232,7 @@ def _too_large(value: object) -> bool:
     return False
 
 
-def _document(run: Imported) -> dict[str, Any]:
+def _document(run: ImportedRun) -> dict[str, Any]:
     """Returns the cell's document: the jobs as far as they are known, and where they stood."""
     options = {key: str(value) for key, value in run.options.items()}
     for key in ("numjobs", "iodepth"):
@@ -233,7 +242,7 @@ def _document(run: Imported) -> dict[str, Any]:
     return {"jobs": [{"name": run.workload, "options": options}], "source": run.where}
 
 
-def _labels(runs: Sequence[Imported], naming: Naming) -> list[dict[str, str]]:
+def _labels(runs: Sequence[ImportedRun], naming: RunNaming) -> list[dict[str, str]]:
     """Returns the labels of each run.
 
     An option is one if it is the same in all runs or tells runs of one workload apart: what goes
@@ -256,7 +265,7 @@ def _labels(runs: Sequence[Imported], naming: Naming) -> list[dict[str, str]]:
     return found
 
 
-def _tells(key: str, runs: Sequence[Imported], told: Sequence[Mapping[str, str]]) -> bool:
+def _tells(key: str, runs: Sequence[ImportedRun], told: Sequence[Mapping[str, str]]) -> bool:
     if len({options.get(key) for options in told}) == 1:
         return key in told[0]
     by_workload: dict[tuple[str, ...], set[str | None]] = {}
@@ -283,11 +292,11 @@ def _short(value: str) -> str:
     return ",".join(sizes)
 
 
-def _renamed(outcome: Outcome, naming: Naming) -> Outcome:
+def _renamed(outcome: Outcome, naming: RunNaming) -> Outcome:
     names = {old: new for (label, old), new in (naming.renamed or {}).items() if label == "device"}
     if not names:
         return outcome
-    devices: list[Device] = [
+    devices: list[DeviceResult] = [
         {**device, "name": names.get(device["name"], device["name"])}
         for device in outcome["devices"]
     ]

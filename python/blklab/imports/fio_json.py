@@ -5,27 +5,27 @@ from typing import Final
 from blklab.errors import BlklabError
 from blklab.fio import output
 from blklab.imports import fio_log
-from blklab.imports.base import File, Found, Given, Imported
-from blklab.outcome import Measured
+from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource
+from blklab.outcome import MeasuredResult
 
 
-def matches(file: File) -> bool:
+def matches(file: ImportFile) -> bool:
     """Tells whether there is a document of fio's in a text."""
     return "{" in file.text and ('"jobs"' in file.text or '"client_stats"' in file.text)
 
 
-def read(given: Given) -> Found:
+def read(given: ImportSource) -> ImportResult:
     """Returns the runs in fio's JSON."""
-    runs: list[Imported] = []
+    runs: list[ImportedRun] = []
     for file in given.files:
         try:
             runs += _runs(file, given)
         except BlklabError as error:
             raise BlklabError(f"{file.where}: {error}") from None
-    return Found(runs)
+    return ImportResult(runs)
 
 
-def _runs(file: File, given: Given) -> list[Imported]:
+def _runs(file: ImportFile, given: ImportSource) -> list[ImportedRun]:
     document = output.document(file.text)
     found = output.outcomes(document)
     logs = given.logs.get(file.path, ())
@@ -34,15 +34,15 @@ def _runs(file: File, given: Given) -> list[Imported]:
             f"{len(found)} groups ran one after another: interval logs go with a run of one"
         )
     points = fio_log.with_totals(logs, output.jobs(document)) if logs else []
-    return [Imported(file.where, name(one), asked(one), one, points, file.text) for one in found]
+    return [ImportedRun(file.where, name(one), asked(one), one, points, file.text) for one in found]
 
 
-def name(outcome: Measured) -> str:
+def name(outcome: MeasuredResult) -> str:
     """Returns what to call the workload of a run: its jobs."""
     return "+".join(group["name"] for group in outcome["groups"])
 
 
-def asked(outcome: Measured) -> dict[str, str]:
+def asked(outcome: MeasuredResult) -> dict[str, str]:
     """Returns the options that all jobs of a run share, and how many jobs there were in all."""
     by_job = list(outcome["fio"]["options"].values())
     if not by_job:

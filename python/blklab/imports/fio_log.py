@@ -13,9 +13,16 @@ from typing import Final, NamedTuple
 
 from blklab.errors import BlklabError
 from blklab.fio import latency, logs
-from blklab.fio.output import Job
-from blklab.imports.base import File, Found, Given, Imported, of_points, outcome
-from blklab.store.series import JOBS, Point
+from blklab.fio.output import FioJobResult
+from blklab.imports.base import (
+    ImportedRun,
+    ImportFile,
+    ImportResult,
+    ImportSource,
+    of_points,
+    outcome,
+)
+from blklab.store.series import JOBS, SeriesPoint
 
 NAME: Final = re.compile(
     r"(?P<prefix>.{0,200})_(?P<kind>iops|bw|clat|slat|lat)(?:\.(?P<job>\d{1,9}))?\.log", re.S
@@ -27,20 +34,20 @@ _FIRST: Final = re.compile(
 SECOND: Final = 10**9
 
 
-def matches(file: File) -> bool:
+def matches(file: ImportFile) -> bool:
     """Tells whether a text is a log of fio's: times, values and directions."""
     first = file.text[:4000].lstrip().partition("\n")[0]
     return _FIRST.match(first) is not None
 
 
 class _Log(NamedTuple):
-    file: File
+    file: ImportFile
     prefix: str
     kind: str
     job: int
 
 
-def _named(file: File) -> _Log:
+def _named(file: ImportFile) -> _Log:
     match = NAME.fullmatch(file.path.name)
     if match is None:
         raise BlklabError(
@@ -50,15 +57,15 @@ def _named(file: File) -> _Log:
     return _Log(file, match["prefix"], match["kind"], int(match["job"] or 1))
 
 
-def read(given: Given) -> Found:
+def read(given: ImportSource) -> ImportResult:
     """Returns one run for each folder and name before `_iops`, `_bw`, `_clat`."""
     runs: dict[tuple[str, str], list[_Log]] = defaultdict(list)
     for log in map(_named, given.files):
         runs[str(log.file.path.parent), log.prefix].append(log)
-    return Found([_run(members) for members in runs.values()])
+    return ImportResult([_run(members) for members in runs.values()])
 
 
-def with_totals(files: Sequence[File], jobs: Sequence[Job]) -> list[Point]:
+def with_totals(files: Sequence[ImportFile], jobs: Sequence[FioJobResult]) -> list[SeriesPoint]:
     """Returns the series of a run whose JSON says what each job did in all."""
     chosen = _chosen([_named(file) for file in files])
     if _each(chosen):
@@ -91,11 +98,11 @@ def _texts(chosen: Sequence[_Log]) -> dict[str, str]:
     return {f"log_{log.kind}.{log.job}.log": log.file.text for log in chosen}
 
 
-def _points(jobs: Sequence[logs.JobLog]) -> list[Point]:
-    return [Point(JOBS, *part) for part in logs.merge(jobs, SECOND)]
+def _points(jobs: Sequence[logs.JobLog]) -> list[SeriesPoint]:
+    return [SeriesPoint(JOBS, *part) for part in logs.merge(jobs, SECOND)]
 
 
-def _run(members: Sequence[_Log]) -> Imported:
+def _run(members: Sequence[_Log]) -> ImportedRun:
     chosen = _chosen(members)
     jobs = len({log.job for log in chosen})
     name = chosen[0].prefix or "fio"
@@ -114,7 +121,7 @@ def _run(members: Sequence[_Log]) -> Imported:
         )
     runtime = points[-1].time_ns + points[-1].width_ns
     ways = [of_points(points, at, runtime, known) for at, known in enumerate(found)]
-    return Imported(
+    return ImportedRun(
         chosen[0].file.where,
         name,
         {"numjobs": str(jobs)},
@@ -143,7 +150,7 @@ def _each(chosen: Sequence[_Log]) -> bool:
     return True
 
 
-def _counted(chosen: Sequence[_Log]) -> tuple[list[Point], list[list[int]]]:
+def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[list[int]]]:
     """Returns the series by the second, and the latencies of reads and of writes."""
     kind = "iops" if any(log.kind == "iops" for log in chosen) else chosen[0].kind
     counted = [io for log in chosen if log.kind == kind for io in _ios(log.file)]
@@ -165,7 +172,7 @@ def _counted(chosen: Sequence[_Log]) -> tuple[list[Point], list[list[int]]]:
     for io in timed:
         lasted[io.time_ms // 1000][io.way].append(io.value)
     points = [
-        Point(
+        SeriesPoint(
             JOBS,
             at * SECOND,
             SECOND if at < slices - 1 else end * 10**6 - at * SECOND,
@@ -178,7 +185,7 @@ def _counted(chosen: Sequence[_Log]) -> tuple[list[Point], list[list[int]]]:
     return points, [sorted(io.value for io in timed if io.way == way) for way in (0, 1)]
 
 
-def _ios(file: File) -> list[_Io]:
+def _ios(file: ImportFile) -> list[_Io]:
     found = []
     for number, line in enumerate(file.text.splitlines(), 1):
         if not line.strip():

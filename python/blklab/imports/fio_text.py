@@ -5,20 +5,20 @@ from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.fio import text
-from blklab.imports.base import File, Found, Given, Imported
+from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource
 from blklab.imports.fio_json import asked, name
 
 _SIGN: Final = re.compile(r"\(groupid=\d{1,9}, ?jobs=\d{1,9}\)|Run status group \d")
 
 
-def matches(file: File) -> bool:
+def matches(file: ImportFile) -> bool:
     """Tells whether fio's normal output is in a text."""
     return _SIGN.search(file.text) is not None
 
 
-def read(given: Given) -> Found:
+def read(given: ImportSource) -> ImportResult:
     """Returns the runs in fio's normal output; what failed or did nothing is left out and noted."""
-    runs: list[Imported] = []
+    runs: list[ImportedRun] = []
     notes: list[str] = []
     for file in given.files:
         try:
@@ -41,7 +41,7 @@ def read(given: Given) -> Found:
                 notes.append(f"{at}{said}: left out")
                 continue
             raw = "\n".join(lines[run.line - 1 : end])
-            runs += [Imported(where, name(one), asked(one), one, (), raw) for one in outcomes]
+            runs += [ImportedRun(where, name(one), asked(one), one, (), raw) for one in outcomes]
     if not runs and notes:
         raise BlklabError(notes[0].removesuffix(": left out"))
-    return Found(runs, notes)
+    return ImportResult(runs, notes)

@@ -13,16 +13,24 @@ from dataclasses import replace
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.imports.base import File, Found, Given, Imported, device, of_points, outcome
-from blklab.imports.iostat_reports import Report, Text, parse
-from blklab.outcome import Device
-from blklab.store.series import JOBS, Point
+from blklab.imports.base import (
+    ImportedRun,
+    ImportFile,
+    ImportResult,
+    ImportSource,
+    device,
+    of_points,
+    outcome,
+)
+from blklab.imports.iostat_reports import IostatReport, IostatText, parse
+from blklab.outcome import DeviceResult
+from blklab.store.series import JOBS, SeriesPoint
 
 SECOND: Final = 10**9
 _STACKED: Final = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}
 
 
-def matches(file: File) -> bool:
+def matches(file: ImportFile) -> bool:
     """Tells whether there is a table of `iostat -x` in a text."""
     return any(
         "%util" in line and ("r/s" in line or "aqu-sz" in line) and "|" not in line
@@ -30,7 +38,7 @@ def matches(file: File) -> bool:
     )
 
 
-def read(given: Given) -> Found:
+def read(given: ImportSource) -> ImportResult:
     """Returns one run a file."""
     runs, notes = [], []
     for file in given.files:
@@ -38,10 +46,10 @@ def read(given: Given) -> Found:
         run, said = _run(file, text, given)
         runs.append(run)
         notes += said
-    return Found(runs, notes)
+    return ImportResult(runs, notes)
 
 
-def _run(file: File, text: Text, given: Given) -> tuple[Imported, list[str]]:
+def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[ImportedRun, list[str]]:
     reports, notes = list(text.reports), []
     if not (text.skips_boot or given.keep_first):
         if len(reports) == 1:
@@ -68,11 +76,15 @@ def _run(file: File, text: Text, given: Given) -> tuple[Imported, list[str]]:
     result["cpu"] = _cpu(reports, widths)
     jobs = [replace(point, source=JOBS) for point in own]
     every = [point for series in points.values() for point in series]
-    run = Imported(file.where, "iostat", {}, result, [*jobs, *every], file.text, {"device": chosen})
+    run = ImportedRun(
+        file.where, "iostat", {}, result, [*jobs, *every], file.text, {"device": chosen}
+    )
     return run, notes
 
 
-def _widths(reports: Sequence[Report], text: Text, given: Given) -> tuple[list[int], list[str]]:
+def _widths(
+    reports: Sequence[IostatReport], text: IostatText, given: ImportSource
+) -> tuple[list[int], list[str]]:
     """Returns the interval of each report, ns, and what is to be said of it."""
     usual = given.interval_ns or (text.interval_s or 0) * SECOND
     notes = []
@@ -97,7 +109,9 @@ def _widths(reports: Sequence[Report], text: Text, given: Given) -> tuple[list[i
     return widths, notes
 
 
-def _chosen(file: File, points: Mapping[str, Sequence[Point]], wanted: str | None) -> str:
+def _chosen(
+    file: ImportFile, points: Mapping[str, Sequence[SeriesPoint]], wanted: str | None
+) -> str:
     """Returns the device that the run is of: named, the only one with I/O, the only array."""
     if wanted is not None:
         if wanted not in points:
@@ -129,7 +143,7 @@ def _is_part(name: str, whole: str) -> bool:
     return rest != name and (rest.isdigit() or (rest[:1] == "p" and rest[1:].isdigit()))
 
 
-class _Row:
+class _IostatRow:
     """A device in a report, in blklab's units."""
 
     def __init__(self, row: Mapping[str, float], width_ns: int) -> None:
@@ -157,27 +171,27 @@ class _Row:
         return 0.0
 
 
-def _points(name: str, reports: Sequence[Report], widths: Sequence[int]) -> list[Point]:
+def _points(name: str, reports: Sequence[IostatReport], widths: Sequence[int]) -> list[SeriesPoint]:
     found, time = [], 0
     for report, width in zip(reports, widths, strict=True):
-        row = _Row(report.devices.get(name, {}), width)
+        row = _IostatRow(report.devices.get(name, {}), width)
         found.append(
-            Point(name, time, width, *map(round, row.ios), *map(round, row.bytes), *row.waits)
+            SeriesPoint(name, time, width, *map(round, row.ios), *map(round, row.bytes), *row.waits)
         )
         time += width
     return found
 
 
 def _device(
-    name: str, names: Sequence[str], reports: Sequence[Report], widths: Sequence[int]
-) -> Device:
+    name: str, names: Sequence[str], reports: Sequence[IostatReport], widths: Sequence[int]
+) -> DeviceResult:
     """Returns what a device did in all reports."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     single: dict[str, float | None] = defaultdict(float)
     for report, width in zip(reports, widths, strict=True):
         if name not in report.devices:
             continue
-        row = _Row(report.devices[name], width)
+        row = _IostatRow(report.devices[name], width)
         for at in (0, 1):
             sums["ios"][at] += row.ios[at]
             sums["merges"][at] += row.merges[at]
@@ -203,7 +217,7 @@ def _device(
     )
 
 
-def _cpu(reports: Sequence[Report], widths: Sequence[int]) -> dict[str, float] | None:
+def _cpu(reports: Sequence[IostatReport], widths: Sequence[int]) -> dict[str, float] | None:
     """Returns shares of all CPUs, the mean over the reports; None without `avg-cpu`."""
     told = [
         (report.cpu, width) for report, width in zip(reports, widths, strict=True) if report.cpu

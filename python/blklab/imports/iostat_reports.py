@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.imports.base import File, number
+from blklab.imports.base import ImportFile, number
 from blklab.text import printable
 
 MOST: Final = 10_000_000
@@ -38,7 +38,7 @@ _SCALES: Final = {"": 1, "%": 1, "k": 1024, "K": 1024, "M": 1 << 20, "G": 1 << 3
 
 
 @dataclass
-class Report:
+class IostatReport:
     """What iostat printed at one time."""
 
     line: int
@@ -52,10 +52,10 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Text:
+class IostatText:
     """A text of iostat's."""
 
-    reports: Sequence[Report]
+    reports: Sequence[IostatReport]
     interval_s: int | None
     """As a command line in the text asked for it."""
 
@@ -63,9 +63,9 @@ class Text:
     """Whether that command line had `-y`."""
 
 
-def parse(file: File) -> Text:
+def parse(file: ImportFile) -> IostatText:
     """Returns the reports in a text. Raises BlklabError with file and line."""
-    reader = _Reader(file)
+    reader = _ReportReader(file)
     for at, line in enumerate(file.text.split("\n"), 1):
         reader.read(at, line)
     reports = [report for report in reader.reports if report.columns]
@@ -73,16 +73,16 @@ def parse(file: File) -> Text:
         reports.pop()  # interrupted, rather than idle
     if not any(report.devices for report in reports):
         raise BlklabError(f"{file.where}: no table of iostat -x with a device in it")
-    return Text(reports, reader.interval_s, reader.skips_boot)
+    return IostatText(reports, reader.interval_s, reader.skips_boot)
 
 
-class _Reader:
-    def __init__(self, file: File) -> None:
-        self.reports: list[Report] = []
+class _ReportReader:
+    def __init__(self, file: ImportFile) -> None:
+        self.reports: list[IostatReport] = []
         self.interval_s: int | None = None
         self.skips_boot = False
         self._file = file
-        self._report: Report | None = None
+        self._report: IostatReport | None = None
         self._columns: list[str] = []
         self._kind = ""
         self._rows = 0
@@ -114,9 +114,9 @@ class _Reader:
                 f" {len(self._columns) - 1} figures are expected"
             )
 
-    def _begin(self, at: int, new: bool) -> Report:
+    def _begin(self, at: int, new: bool) -> IostatReport:
         if new or self._report is None:
-            self._report = Report(at)
+            self._report = IostatReport(at)
             self.reports.append(self._report)
         return self._report
 

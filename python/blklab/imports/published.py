@@ -5,37 +5,45 @@ has no latency but in the runs of randomio, and devices have the I/Os of `fio_de
 """
 
 from blklab.imports import reference
-from blklab.imports.base import File, Found, Given, Imported, device, outcome, times
+from blklab.imports.base import (
+    ImportedRun,
+    ImportFile,
+    ImportResult,
+    ImportSource,
+    device,
+    outcome,
+    times,
+)
 from blklab.imports.reference import FioRun, RandomioRun, Reference
-from blklab.outcome import Direction
+from blklab.outcome import DirectionResult
 from blklab.units import parse_size
 
 
-def matches(file: File) -> bool:
+def matches(file: ImportFile) -> bool:
     """Tells whether a folder has tables of published figures."""
     return (file.path / reference.TARGETS).is_file()
 
 
-def read(given: Given) -> Found:
+def read(given: ImportSource) -> ImportResult:
     """Returns fio's runs of each folder."""
     runs = []
     for file in given.files:
         tables = reference.read(file.path)
         runs += [_fio(tables, run) for run in tables.runs]
-    return Found(runs)
+    return ImportResult(runs)
 
 
-def read_randomio(given: Given) -> Found:
+def read_randomio(given: ImportSource) -> ImportResult:
     """Returns randomio's runs of each folder."""
     runs = []
     for file in given.files:
         tables = reference.read(file.path)
         where = str(file.path / reference.RANDOMIO)
         runs += [_randomio(where, run) for run in tables.randomio]
-    return Found(runs)
+    return ImportResult(runs)
 
 
-def _fio(tables: Reference, run: FioRun) -> Imported:
+def _fio(tables: Reference, run: FioRun) -> ImportedRun:
     # Without a run time, figures are of a second.
     seconds = run.runtime_ms / 1000 or 1.0
     asked = {
@@ -44,7 +52,7 @@ def _fio(tables: Reference, run: FioRun) -> Imported:
         if key in {"rw", "bs", "iodepth", "numjobs", "rwmixread"}
     }
     size = parse_size(asked.get("bs", "4k"))
-    ways: list[Direction] = []
+    ways: list[DirectionResult] = []
     for counted, iops in zip(run.ios, (run.read_iops, run.write_iops), strict=True):
         ios = counted or (max(1, round(iops * seconds)) if iops else 0)
         ways.append(
@@ -60,11 +68,11 @@ def _fio(tables: Reference, run: FioRun) -> Imported:
         device(name, ios) for name, ios in tables.device_io.get((run.target, run.test), {}).items()
     ]
     result = outcome(run.test, round(seconds * 10**9), ways, disks)
-    return Imported(run.where, run.test, asked, result, labels={"stack": run.target})
+    return ImportedRun(run.where, run.test, asked, result, labels={"stack": run.target})
 
 
-def _randomio(where: str, run: RandomioRun) -> Imported:
-    ways: list[Direction] = [
+def _randomio(where: str, run: RandomioRun) -> ImportedRun:
+    ways: list[DirectionResult] = [
         {
             "total_ios": max(1, round(iops)) if iops else 0,
             "io_bytes": max(1, round(iops)) * run.io_bytes if iops else 0,
@@ -79,4 +87,4 @@ def _randomio(where: str, run: RandomioRun) -> Imported:
     ]
     options = {"rw": "randrw", "bs": str(run.io_bytes), "numjobs": str(run.threads)}
     result = outcome("randomio", 10**9, ways)
-    return Imported(where, "randomio", options, result, labels={"stack": run.config})
+    return ImportedRun(where, "randomio", options, result, labels={"stack": run.config})

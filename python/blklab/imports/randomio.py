@@ -13,8 +13,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.imports.base import File, Found, Given, Imported, number, outcome, times
-from blklab.outcome import Direction
+from blklab.imports.base import (
+    ImportedRun,
+    ImportFile,
+    ImportResult,
+    ImportSource,
+    number,
+    outcome,
+    times,
+)
+from blklab.outcome import DirectionResult
 from blklab.text import printable
 from blklab.units import parse_size
 
@@ -32,18 +40,18 @@ _SIZE: Final = re.compile(r"\b(\d{1,12})\s?(bytes\b|[KMG](?:i?B)?\b|B\b)", re.I)
 _LABEL: Final = {"threads": "numjobs", "thread": "numjobs", "size": "bs", "iosize": "bs"}
 
 
-def matches(file: File) -> bool:
+def matches(file: ImportFile) -> bool:
     """Tells whether there is a table of randomio's in a text."""
     return any(_HEAD.search(line[:400]) for line in file.text.split("\n"))
 
 
-def read(given: Given) -> Found:
+def read(given: ImportSource) -> ImportResult:
     """Returns a run for each line of each table."""
     runs = [run for file in given.files for run in _tables(file)]
-    return Found(runs)
+    return ImportResult(runs)
 
 
-def _tables(file: File) -> Iterator[Imported]:
+def _tables(file: ImportFile) -> Iterator[ImportedRun]:
     said: dict[str, str] = {}
     seconds, inside, fresh = 1, False, True
     found = False
@@ -72,7 +80,7 @@ def _tables(file: File) -> Iterator[Imported]:
         raise BlklabError(f"{file.where}: no line of randomio's table: iops | iops … is expected")
 
 
-def _wrong(file: File, at: int, line: str) -> str:
+def _wrong(file: ImportFile, at: int, line: str) -> str:
     return (
         f"{file.where}:{at}: found {printable(line.strip()[:60])!r}, total | 5 figures of reads |"
         " 5 of writes are expected"
@@ -80,7 +88,7 @@ def _wrong(file: File, at: int, line: str) -> str:
 
 
 def _figures(
-    file: File, at: int, line: str, row: "re.Match[str]"
+    file: ImportFile, at: int, line: str, row: "re.Match[str]"
 ) -> tuple[list[float], list[float], str]:
     reads = row[2].split()
     writes = row[3].split(None, 5)
@@ -113,13 +121,13 @@ def _named(line: str) -> tuple[dict[str, str], int | None]:
 
 
 def _run(
-    file: File,
+    file: ImportFile,
     at: int,
     reads: list[float],
     writes: list[float],
     seconds: int,
     said: dict[str, str],
-) -> Imported:
+) -> ImportedRun:
     try:
         size = parse_size(said["bs"]) if "bs" in said else 0
     except ValueError:
@@ -132,7 +140,7 @@ def _run(
     options.setdefault("rw", done)
     name = said.get("workload", "randomio")
     ways = [_way(figures, seconds, size) for figures in (reads, writes)]
-    return Imported(
+    return ImportedRun(
         f"{file.where}:{at}",
         name,
         options,
@@ -144,7 +152,7 @@ def _run(
 _ASKED: Final[tuple[str, ...]] = ("workload", "rw", "bs", "numjobs", "iodepth", "rwmixread")
 
 
-def _way(figures: list[float], seconds: int, size: int) -> Direction:
+def _way(figures: list[float], seconds: int, size: int) -> DirectionResult:
     iops, low, mean, high, deviation = figures
     # A rate below one in the interval is still of an I/O.
     ios = max(1, round(iops * seconds)) if iops else 0

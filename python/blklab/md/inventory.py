@@ -11,11 +11,11 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.md.members import members, number
-from blklab.md.model import Array, Inventory, Part, Sync
-from blklab.md.reading import Reader
+from blklab.md.model import Array, ArrayPart, Inventory, SyncPass
+from blklab.md.probing import Probe
 from blklab.md.superblocks import SECTOR
 from blklab.system import diskstats
-from blklab.system.diskstats import Counters
+from blklab.system.diskstats import DeviceCounters
 from blklab.system.identity import array_uuid, of_node
 from blklab.system.layers import partitions
 from blklab.system.mounts import Mount, everywhere
@@ -24,12 +24,12 @@ from blklab.system.roots import Roots, entries, text
 PASSES = {"resync", "recover", "check", "repair", "reshape"}
 
 
-def inventory(roots: Roots, reader: Reader | None = None) -> Inventory:
+def inventory(roots: Roots, reader: Probe | None = None) -> Inventory:
     """Returns every md array of a machine; whatever could not be seen is in it.
 
     `reader` answers what sysfs does not: from the disks, unless it is another.
     """
-    reader = reader or Reader()
+    reader = reader or Probe()
     unseen = []
     blocks, mdstat = (roots.shown(path) for path in (roots.sys / "block", roots.proc / "mdstat"))
     if not (roots.sys / "block").is_dir():
@@ -57,10 +57,10 @@ def inventory(roots: Roots, reader: Reader | None = None) -> Inventory:
 
 def array(node: Path, roots: Roots) -> Array:
     """Returns one array, by its directory in sysfs (`/sys/block/md0`)."""
-    return _array(node, everywhere(roots), {}, roots, Reader())
+    return _array(node, everywhere(roots), {}, roots, Probe())
 
 
-def _activity(roots: Roots) -> dict[str, Counters | None]:
+def _activity(roots: Roots) -> dict[str, DeviceCounters | None]:
     try:
         return diskstats.read(roots)
     except BlklabError:
@@ -89,9 +89,9 @@ def _in_mdstat(roots: Roots) -> list[str]:
 def _array(
     node: Path,
     mounted: list[Mount],
-    activity: Mapping[str, Counters | None],
+    activity: Mapping[str, DeviceCounters | None],
     roots: Roots,
-    reader: Reader,
+    reader: Probe,
 ) -> Array:
     md = node / "md"
     # Kernels before 4.19 do not tell it.
@@ -142,18 +142,18 @@ def _bitmap(md: Path) -> bool | None:
     return None if where is None else where not in {"none", ""}
 
 
-def _sync(md: Path) -> Sync | None:
+def _sync(md: Path) -> SyncPass | None:
     action = text(md / "sync_action")
     if action not in PASSES:
         return None
     match = re.fullmatch(r"(\d{1,20}) / (\d{1,20})", text(md / "sync_completed") or "", re.A)
     done, total = (int(match[1]), int(match[2])) if match else (None, None)
-    return Sync(action or "", done, total, number(text(md / "sync_speed")))
+    return SyncPass(action or "", done, total, number(text(md / "sync_speed")))
 
 
 def _parts(
-    node: Path, mounted: list[Mount], roots: Roots, reader: Reader
-) -> Iterator[tuple[Part, str]]:
+    node: Path, mounted: list[Mount], roots: Roots, reader: Probe
+) -> Iterator[tuple[ArrayPart, str]]:
     """The array and its partitions: what is mounted of them, and what filesystems say there."""
     chunked = bool(number(text(node / "md/chunk_size")))
     for at in [node, *partitions(node)]:
@@ -163,4 +163,4 @@ def _parts(
         # Of arrays without chunks there is nothing to compare.
         found, failure = reader.geometry(roots.device(at.name)) if chunked else (None, "")
         reason = f"{device.path}: not seen: {failure}" if failure else ""
-        yield Part(at.name, device.path, start, tuple(dict.fromkeys(points)), found), reason
+        yield ArrayPart(at.name, device.path, start, tuple(dict.fromkeys(points)), found), reason

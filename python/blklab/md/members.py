@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from blklab.md.model import ArrayMember
-from blklab.md.reading import Reader
-from blklab.md.superblocks import SECTOR, Range, Reading, Superblock
+from blklab.md.probing import Probe
+from blklab.md.superblocks import SECTOR, SectorRange, Superblock, SuperblockReading
 from blklab.system.roots import Roots, entries, text
 
 PAGE: Final = 4096
@@ -17,7 +17,7 @@ LONGEST_LINE: Final = 32
 """Bytes that an entry may need: less room than that, and there may be more of them."""
 
 
-def members(node: Path, uuid: str, roots: Roots, reader: Reader) -> Iterator[ArrayMember]:
+def members(node: Path, uuid: str, roots: Roots, reader: Probe) -> Iterator[ArrayMember]:
     """Yields the members of the array of a sysfs directory (`…/block/md0`), in order of slots."""
     found = [
         _member(entry, uuid, roots, reader)
@@ -33,13 +33,15 @@ def number(words: str | None) -> int | None:
     return int(match[0]) if match else None
 
 
-def ranges(content: str) -> tuple[Range, ...]:
+def ranges(content: str) -> tuple[SectorRange, ...]:
     """Returns a list of bad blocks as sysfs writes it: a sector and a length a line."""
     found = re.findall(r"^(\d{1,20}) (\d{1,10})$", content, re.M | re.A)
-    return tuple(sorted(Range(int(sector), int(many)) for sector, many in found if int(many)))
+    return tuple(sorted(SectorRange(int(sector), int(many)) for sector, many in found if int(many)))
 
 
-def chosen(reading: Reading, uuid: str) -> tuple[Superblock | None, tuple[Superblock, ...]]:
+def chosen(
+    reading: SuperblockReading, uuid: str
+) -> tuple[Superblock | None, tuple[Superblock, ...]]:
     """Returns the superblock of an array and the others; without a UUID, the first."""
     of_array = [one for one in reading.superblocks if uuid in {one.uuid, _swapped(one)}]
     mine = next(iter(of_array or ([] if uuid else reading.superblocks)), None)
@@ -54,7 +56,7 @@ def _swapped(found: Superblock) -> str:
     return ":".join(words)
 
 
-def _member(directory: Path, uuid: str, roots: Roots, reader: Reader) -> ArrayMember:
+def _member(directory: Path, uuid: str, roots: Roots, reader: Probe) -> ArrayMember:
     name = directory.name.removeprefix("dev-")
     block = directory / "block"
     node = block.resolve() if block.exists() else None

@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from blklab.md.superblocks import BadBlocks, Range, Superblock
-from blklab.system.diskstats import Counters
+from blklab.md.superblocks import BadBlockList, SectorRange, Superblock
+from blklab.system.diskstats import DeviceCounters
 
 REDUNDANT: Final = {"raid1", "raid4", "raid5", "raid6", "raid10"}
 """Levels that outlive the loss of a member."""
@@ -40,7 +40,7 @@ class Geometry:
 
 
 @dataclass(frozen=True, order=True)
-class Content:
+class BlockContent:
     """What lies in some bytes of an array."""
 
     begin: int
@@ -57,7 +57,7 @@ class Content:
 
 
 @dataclass(frozen=True)
-class Part:
+class ArrayPart:
     """A partition of an array, or the whole of it."""
 
     name: str
@@ -70,7 +70,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Health:
+class DiskHealth:
     """One disk."""
 
     model: str = ""
@@ -124,7 +124,7 @@ class Health:
 
 
 @dataclass(frozen=True)
-class Disk:
+class PhysicalDisk:
     """A disk beneath arrays, or behind a controller, as it sees itself."""
 
     name: str
@@ -132,7 +132,7 @@ class Disk:
     path: str
     arrays: tuple[str, ...]
     """Names; none if it is not known which."""
-    health: Health
+    health: DiskHealth
     kind: str = ""
     """smartctl's `-d`, of a disk that a controller hides."""
     timeout: int | None = None
@@ -174,7 +174,7 @@ class ArrayMember:
     leftovers: tuple[Superblock, ...] = ()
     """Superblocks of another life on the same device."""
     foreign: tuple[str, ...] = ()
-    listed: tuple[Range, ...] | None = None
+    listed: tuple[SectorRange, ...] | None = None
     """Bad blocks as sysfs has them, acknowledged or not; None if that could not be read."""
     listed_cut: bool = False
     """Sysfs shows a page: there may be more."""
@@ -191,18 +191,18 @@ class ArrayMember:
     """`NVMe` or nothing: SATA and SAS are not told apart."""
     physical_block: int | None = None
     """Bytes."""
-    activity: Counters | None = None
+    activity: DeviceCounters | None = None
     """What it has done since boot."""
     unseen: str = ""
     """Why its superblock was not read."""
 
     @property
-    def bad_blocks(self) -> BadBlocks | None:
+    def bad_blocks(self) -> BadBlockList | None:
         """The list on the disk."""
         return self.superblock.bad_blocks if self.superblock else None
 
     @property
-    def ranges(self) -> tuple[Range, ...]:
+    def ranges(self) -> tuple[SectorRange, ...]:
         """All bad blocks that are known, of disk and memory; sectors of the member."""
         disk = self.bad_blocks.ranges if self.bad_blocks else ()
         return merged((*disk, *(self.listed or ())))
@@ -268,7 +268,7 @@ class ArrayMember:
 
 
 @dataclass(frozen=True)
-class Sync:
+class SyncPass:
     """A pass over an array that is under way."""
 
     action: str
@@ -325,7 +325,7 @@ class Array:
     """As sysfs has it: `clean`, `active`, `readonly`, `inactive`…"""
     degraded: int | None = None
     """Members that are lacking."""
-    sync: Sync | None = None
+    sync: SyncPass | None = None
     last_action: str | None = None
     """The last pass since the array was assembled."""
     mismatches: int | None = None
@@ -338,10 +338,10 @@ class Array:
     """Writes are held back (`suspend_lo`, `suspend_hi`)."""
     absent: tuple[int, ...] = ()
     """Offline: slots that have a member, of which nothing was given."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ArrayPart, ...] = ()
     users: tuple[str, ...] = ()
     """Who uses it, each for a message."""
-    contents: tuple[Content, ...] | None = None
+    contents: tuple[BlockContent, ...] | None = None
     """What lies on bad blocks, in order; None: not asked."""
     unseen: tuple[str, ...] = ()
 
@@ -431,23 +431,23 @@ class Inventory:
     software: Software | None = None
     """None offline: images tell nothing of it."""
     unseen: tuple[str, ...] = ()
-    disks: tuple[Disk, ...] | None = None
+    disks: tuple[PhysicalDisk, ...] | None = None
     """None: not asked."""
     volumes: tuple[str, ...] = ()
     """RAIDs of LVM, as `group/volume`, which are no arrays here."""
 
 
-def merged(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+def merged(ranges: tuple[SectorRange, ...]) -> tuple[SectorRange, ...]:
     """Returns ranges in order, with those that meet put together."""
-    found: list[Range] = []
+    found: list[SectorRange] = []
     for one in sorted(ranges):
         if found and one.sector <= found[-1].end:
             last = found[-1]
-            found[-1] = Range(last.sector, max(last.end, one.end) - last.sector)
+            found[-1] = SectorRange(last.sector, max(last.end, one.end) - last.sector)
         else:
             found.append(one)
     return tuple(found)
 
 
-def _pairs(ranges: tuple[Range, ...]) -> list[dict[str, int]]:
+def _pairs(ranges: tuple[SectorRange, ...]) -> list[dict[str, int]]:
     return [{"sector": one.sector, "sectors": one.sectors} for one in ranges]

@@ -6,7 +6,7 @@ import subprocess
 from contextlib import suppress
 from typing import Final
 
-from blklab.md.software import PATH
+from blklab.md.host_software import PATH
 
 PATIENCE: Final = 20.0
 """Seconds that a disk is waited for."""

@@ -28,7 +28,7 @@ FOREIGN: Final = {"ddf": "DDF", "imsm": "Intel IMSM"}
 
 
 @dataclass(frozen=True, order=True)
-class Range:
+class SectorRange:
     """Sectors of 512 bytes."""
 
     sector: int
@@ -47,14 +47,14 @@ class Range:
 
 
 @dataclass(frozen=True)
-class BadBlocks:
+class BadBlockList:
     """A list that is configured."""
 
     active: bool
     """The superblock says that there are entries (feature 8)."""
     room: int
     """Entries that it has room for."""
-    ranges: tuple[Range, ...]
+    ranges: tuple[SectorRange, ...]
     """Sectors of the member, its data offset included; sorted. Entries of no sectors are not
     there.
     """
@@ -104,7 +104,7 @@ class Superblock:
     replacement: bool
     """It takes the place of the member in its slot (feature 16)."""
     write_mostly: bool
-    bad_blocks: BadBlocks | None
+    bad_blocks: BadBlockList | None
     """None: none is configured."""
     bitmap: bool
     bitmap_distrusted: bool
@@ -119,7 +119,7 @@ class Superblock:
 
 
 @dataclass(frozen=True)
-class Reading:
+class SuperblockReading:
     """What was found on a device or an image."""
 
     superblocks: tuple[Superblock, ...] = ()
@@ -133,7 +133,7 @@ DISTRUSTED: Final = 2 | 4
 """Of a bitmap's state: stale, written with an error (drivers/md/md-bitmap.h, `bitmap_state`)."""
 
 
-def read(path: Path, offset: int = 0, size: int | None = None) -> Reading:
+def read(path: Path, offset: int = 0, size: int | None = None) -> SuperblockReading:
     """Reads the metadata of a device or an image, which is only read; raises nothing.
 
     `offset` and `size` are bytes: where the member is in the file.
@@ -141,10 +141,10 @@ def read(path: Path, offset: int = 0, size: int | None = None) -> Reading:
     try:
         found: examined.Examined = json.loads(examine_md(path, offset, size))
     except BlklabError as error:
-        return Reading(failure=reason(str(error).removeprefix(f"{path}: ")))
+        return SuperblockReading(failure=reason(str(error).removeprefix(f"{path}: ")))
     except ValueError as error:  # a name with a NUL
-        return Reading(failure=str(error))
-    return Reading(
+        return SuperblockReading(failure=str(error))
+    return SuperblockReading(
         tuple(_superblock(member) for member in found["members"]),
         tuple(FOREIGN.get(name, name) for name in found["foreign"]),
     )
@@ -249,11 +249,11 @@ def _distrusted(member: examined.Member) -> bool:
     return bool(member["bitmap"] and member["bitmap"]["state"] & DISTRUSTED)
 
 
-def _bad_blocks(found: examined.BadBlocks | None) -> BadBlocks | None:
+def _bad_blocks(found: examined.BadBlocks | None) -> BadBlockList | None:
     if found is None:
         return None
-    entries = [Range(entry["sector"], entry["sectors"]) for entry in found["entries"]]
-    return BadBlocks(
+    entries = [SectorRange(entry["sector"], entry["sectors"]) for entry in found["entries"]]
+    return BadBlockList(
         active=found["active"],
         room=found["sectors"] * 64,
         ranges=tuple(sorted(entry for entry in entries if entry.sectors)),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from blklab.diagnostic import Diagnostic
 from blklab.md.model import Array, ArrayMember, Inventory
 from blklab.report import diagnostics
-from blklab.report.tables.base import Table, figures, text
+from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw
 from blklab.text import printable
 from blklab.units import format_size
@@ -43,7 +43,7 @@ def show(console: "Console", found: Inventory, findings: Sequence[Diagnostic]) -
     console.print(Text(" · ".join(numbers), style="dim"))
 
 
-def overview(found: Inventory) -> Table:
+def overview(found: Inventory) -> TextTable:
     """Returns the table of arrays."""
     rows = [
         [
@@ -63,10 +63,10 @@ def overview(found: Inventory) -> Table:
         text("array"), text("level"), text("layout"), *figures("size", "chunk"), text("metadata"),
         text("bitmap"), text("state"), *figures("members"),
     ]  # fmt: skip
-    return Table("Arrays", columns, rows, spare=("chunk", "bitmap", "layout", "metadata"))
+    return TextTable("Arrays", columns, rows, spare=("chunk", "bitmap", "layout", "metadata"))
 
 
-def members(array: Array) -> Table:
+def members(array: Array) -> TextTable:
     """Returns the table of an array's members."""
     rows = [
         [
@@ -88,7 +88,7 @@ def members(array: Array) -> Table:
     mounts = [printable(mount) for part in array.parts for mount in part.mounts]
     if mounts:
         title += f", mounted on {', '.join(mounts[:3])}"
-    return Table(title, columns, rows, spare=("kind", "size"))
+    return TextTable(title, columns, rows, spare=("kind", "size"))
 
 
 def layout(array: Array) -> str:

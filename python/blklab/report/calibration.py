@@ -2,21 +2,21 @@
 
 from typing import TYPE_CHECKING
 
-from blklab.report.tables.base import Table, figures, text
+from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
 
 if TYPE_CHECKING:
     from blklab.analysis.calibrate import Calibration
 
 
-def fitted(found: "Calibration") -> Table:
+def fitted(found: "Calibration") -> TextTable:
     """Returns the parameters that were fitted."""
     columns = [text("parameter"), *figures("before", "after")]
     entries = [[name, f"{a:,.0f}", f"{b:,.0f}"] for name, (a, b) in found.fitted.items()]
-    return Table("Fitted", columns, entries)
+    return TextTable("Fitted", columns, entries)
 
 
-def residuals(found: "Calibration") -> Table:
+def residuals(found: "Calibration") -> TextTable:
     """Returns what the fitted model says of every input."""
     columns = [text("run"), *figures("measured", "predicted", "error")]
     entries = [
@@ -28,7 +28,7 @@ def residuals(found: "Calibration") -> Table:
         ]
         for one in found.residuals
     ]
-    return Table("Residuals, IOPS", columns, entries)
+    return TextTable("Residuals, IOPS", columns, entries)
 
 
 def iops(value: float) -> str:

@@ -3,44 +3,47 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from blklab.report import terminal, words
-from blklab.report.tables.base import Column, Table, text
+from blklab.report import formatting, terminal
+from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.runners.registry import RUNNERS
 from blklab.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from blklab.runners.kind import Words
-    from blklab.spec.cells import Cell, Plan
+    from blklab.runners.kind import CellDescriptions
+    from blklab.spec.cells import Cell, ExperimentPlan
 
 NAMED: Final = ("stack", "workload")
 """Columns that say first what the experiment calls it."""
 
 
-def show(console: "Console", plan: "Plan") -> None:
+def show(console: "Console", plan: "ExperimentPlan") -> None:
     """Prints what an experiment would run."""
     terminal.draw(console, table(plan))
     for line in RUNNERS[plan.runner].spoken().notes(plan):
         console.print(f"· {printable(line)}")
 
 
-def table(plan: "Plan") -> Table:
+def table(plan: "ExperimentPlan") -> TextTable:
     """Returns the table of an experiment's cells."""
     said = RUNNERS[plan.runner].spoken()
     varied = [label for label in plan.varied if label not in said.columns]
-    columns = [Column("#"), *(Column(name, name in said.figures) for name in said.columns)]
+    columns = [
+        TableColumn("#"),
+        *(TableColumn(name, name in said.figures) for name in said.columns),
+    ]
     if varied:
         columns.append(text("varied"))
     title = printable(plan.title) or "Experiment"
-    return Table(
-        f"{title}: {words.plural(len(plan.cells), 'cell')}",
+    return TextTable(
+        f"{title}: {formatting.plural(len(plan.cells), 'cell')}",
         columns,
         [_row(cell, said, varied) for cell in plan.cells],
     )
 
 
-def _row(cell: "Cell", said: "Words", varied: Sequence[str]) -> list[str]:
+def _row(cell: "Cell", said: "CellDescriptions", varied: Sequence[str]) -> list[str]:
     row = [str(cell.number)]
     for name, of in said.columns.items():
         row.append(f"{cell.labels[name]}: {of(cell)}" if name in NAMED else of(cell))
@@ -49,6 +52,6 @@ def _row(cell: "Cell", said: "Words", varied: Sequence[str]) -> list[str]:
     return [printable(text) for text in row]
 
 
-def stack(plan: "Plan", cell: "Cell") -> str:
+def stack(plan: "ExperimentPlan", cell: "Cell") -> str:
     """Returns a cell's stack in one line: `md RAID-10 n2 512K [nvme ssd]`."""
     return printable(RUNNERS[plan.runner].spoken().columns["stack"](cell))

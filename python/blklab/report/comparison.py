@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from blklab.analysis.metrics import METRICS
-from blklab.report import diagnostics, terminal, words
-from blklab.report.tables.base import Column, Table, text
+from blklab.report import diagnostics, formatting, terminal
+from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from blklab.analysis.comparison import Comparison, Row, Value
+    from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow
     from blklab.analysis.resampling import Difference
 
 SAID: Final[Mapping[str, str]] = {
@@ -31,7 +31,7 @@ def show(console: "Console", comparison: "Comparison") -> None:
     diagnostics.show(console, comparison.notes, "Notes")
 
 
-def tables(comparison: "Comparison") -> list[Table]:
+def tables(comparison: "Comparison") -> list[TextTable]:
     """Returns a table for each figure, one row for each cell and side that is compared."""
     names = list(dict.fromkeys(row.metric for row in comparison.rows))
     return [
@@ -40,14 +40,18 @@ def tables(comparison: "Comparison") -> list[Table]:
     ]
 
 
-def _table(comparison: "Comparison", name: str, rows: "Sequence[Row]") -> Table:
+def _table(comparison: "Comparison", name: str, rows: "Sequence[ComparisonRow]") -> TextTable:
     sides = [printable(side) for side in comparison.sides]
     many = len(sides) > 2
     columns = [text(label) for label in comparison.by]
-    columns += [Column(sides[0])]
+    columns += [TableColumn(sides[0])]
     columns += [text("against")] if many else []
-    columns += [Column("" if many else sides[1]), Column("change"), Column("95 % interval")]
-    columns += [Column("p"), text("")]
+    columns += [
+        TableColumn("" if many else sides[1]),
+        TableColumn("change"),
+        TableColumn("95 % interval"),
+    ]
+    columns += [TableColumn("p"), text("")]
     drawn = [
         [
             *(printable(row.labels[label]) for label in comparison.by),
@@ -62,40 +66,40 @@ def _table(comparison: "Comparison", name: str, rows: "Sequence[Row]") -> Table:
     ]
     # Which cell it is and the verdict are the last to go.
     spare = ("p", "95 % interval", sides[0], "" if many else sides[1], "change")
-    return Table(f"{METRICS[name].what} ({name})", columns, drawn, spare=spare)
+    return TextTable(f"{METRICS[name].what} ({name})", columns, drawn, spare=spare)
 
 
-def value(metric: str, found: "Value | None") -> str:
+def value(metric: str, found: "CellValue | None") -> str:
     """Returns a figure, and how far its runs are from it at most: `12,345 ±1.7 %`."""
     if found is None:
-        return words.NONE
+        return formatting.NONE
     mean = figure(metric, found.mean)
     if found.runs == 1 or not found.mean:
         return mean
     reach = max(found.most - found.mean, found.mean - found.least) / found.mean
-    return f"{mean} ±{words.share(reach)}"
+    return f"{mean} ±{formatting.share(reach)}"
 
 
 def figure(metric: str, amount: float) -> str:
     """Returns a figure with its unit."""
     match METRICS[metric].kind:
         case "time":
-            return words.duration(amount)
+            return formatting.duration(amount)
         case "bandwidth":
-            return words.rate(amount)
+            return formatting.rate(amount)
     return f"{amount:,.0f}"
 
 
 def _difference(found: "Difference | None") -> list[str]:
     if found is None:
-        return [words.NONE] * 3
+        return [formatting.NONE] * 3
     return [change(found.change), interval(found), probability(found.p)]
 
 
 def interval(found: "Difference") -> str:
     """Returns the confidence interval, or a dash."""
     if found.low is None or found.high is None:
-        return words.NONE
+        return formatting.NONE
     return f"{change(found.low)} to {change(found.high)}"
 
 
@@ -109,5 +113,5 @@ def change(share: float) -> str:
 def probability(p: float | None) -> str:
     """Returns a p value."""
     if p is None:
-        return words.NONE
+        return formatting.NONE
     return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from blklab.diagnostic import SEVERITIES, Diagnostic
-from blklab.report.words import Sentence
+from blklab.report.formatting import Sentence
 from blklab.text import printable
 from blklab.units import format_size
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from blklab.report import words
-from blklab.report.view import Device, View
+from blklab.report import formatting
+from blklab.report.view import DeviceView, ProfileView
 from blklab.text import printable
 
 BOX_WIDTH: Final = 116
@@ -16,7 +16,7 @@ MOST: Final = 8
 
 
 @dataclass(frozen=True)
-class Box:
+class DiagramBox:
     """A device."""
 
     x: float
@@ -28,7 +28,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Line:
+class DiagramLine:
     """I/O from one device to one below it."""
 
     path: str
@@ -42,13 +42,13 @@ class Diagram:
 
     width: float
     height: float
-    boxes: list[Box]
-    lines: list[Line]
+    boxes: list[DiagramBox]
+    lines: list[DiagramLine]
     box_width: int = BOX_WIDTH
     box_height: int = BOX_HEIGHT
 
 
-def diagram(view: View) -> Diagram | None:
+def diagram(view: ProfileView) -> Diagram | None:
     """Returns the drawing; None if a layer is too wide for one."""
     layers: list[list[tuple[str, str, str, str]]] = [
         [_traced(view, device) for device in layer if device.active] for layer in view.layers()
@@ -75,7 +75,7 @@ def diagram(view: View) -> Diagram | None:
         for place, (number, label, more, kind) in enumerate(layer):
             x, y = left + place * (BOX_WIDTH + GAP), 2 + at * LAYER
             places[number] = (x, y)
-            boxes.append(Box(x, y, label, more, kind))
+            boxes.append(DiagramBox(x, y, label, more, kind))
     lines = []
     for feed in feeds:
         if feed.upper not in places or feed.lower not in places:
@@ -85,12 +85,15 @@ def diagram(view: View) -> Diagram | None:
         half = (y1 + y2) / 2
         path = f"M{x1:.0f},{y1:.0f} C{x1:.0f},{half:.0f} {x2:.0f},{half:.0f} {x2:.0f},{y2:.0f}"
         names = f"{view.names.get(feed.upper, printable(feed.upper))} → {view.names[feed.lower]}"
-        text = f"{names}: {words.plural(feed.ios, 'I/O')}, {words.share(feed.share)} of its I/O"
-        lines.append(Line(path, round(1.5 + 8 * feed.share, 1), text))
+        text = (
+            f"{names}: {formatting.plural(feed.ios, 'I/O')},"
+            f" {formatting.share(feed.share)} of its I/O"
+        )
+        lines.append(DiagramLine(path, round(1.5 + 8 * feed.share, 1), text))
     return Diagram(width, LAYER * (len(layers) - 1) + BOX_HEIGHT + 4, boxes, lines)
 
 
-def _traced(view: View, device: Device) -> tuple[str, str, str, str]:
-    more = f"{words.number(device.iops)} IOPS" if device.iops is not None else ""
+def _traced(view: ProfileView, device: DeviceView) -> tuple[str, str, str, str]:
+    more = f"{formatting.number(device.iops)} IOPS" if device.iops is not None else ""
     kind = "focus" if device is view.focus else "traced"
     return device.number, device.label, more, kind

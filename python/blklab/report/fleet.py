@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from blklab.diagnostic import SEVERITIES
-from blklab.md.remote import Host
+from blklab.md.remote import RemoteHost
 from blklab.report import arrays
 from blklab.report.diagnostics import counts
-from blklab.report.tables.base import Table, figures, text
+from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw
 from blklab.text import printable
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show(console: "Console", hosts: Sequence[Host], worst: int) -> None:
+def show(console: "Console", hosts: Sequence[RemoteHost], worst: int) -> None:
     """Prints each machine, and a table of all.
 
     Of several, those without a finding as bad as `worst`, an index of SEVERITIES, have a line.
@@ -44,7 +44,7 @@ def show(console: "Console", hosts: Sequence[Host], worst: int) -> None:
         draw(console, overview(hosts))
 
 
-def overview(hosts: Sequence[Host]) -> Table:
+def overview(hosts: Sequence[RemoteHost]) -> TextTable:
     """Returns the table of machines."""
     rows = [
         [
@@ -59,10 +59,10 @@ def overview(hosts: Sequence[Host]) -> Table:
         for host in hosts
     ]
     columns = [text("host"), *figures("arrays", *SEVERITIES), text("seen")]
-    return Table("Hosts", columns, rows)
+    return TextTable("Hosts", columns, rows)
 
 
-def as_dict(hosts: Sequence[Host]) -> dict[str, Any]:
+def as_dict(hosts: Sequence[RemoteHost]) -> dict[str, Any]:
     """Returns the JSON document: docs/reference/formats.md, `md audit` of several machines."""
     return {
         "format_version": arrays.FORMAT_VERSION,

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from blklab.documents.profile import LevelTime, SeekRange
-from blklab.report import words
+from blklab.report import formatting
 from blklab.report.terminal import bar
-from blklab.report.view import OPS, Device
+from blklab.report.view import OPS, DeviceView
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +46,7 @@ class Histogram:
         return sum(one.count for one in self.bins)
 
 
-def sizes(device: Device) -> list[Histogram]:
+def sizes(device: DeviceView) -> list[Histogram]:
     """Request sizes by operation, in bins of 4 KiB centred on the size."""
     found = []
     for op in ("read", "write", "discard"):
@@ -55,21 +55,24 @@ def sizes(device: Device) -> list[Histogram]:
             Bin(_centre(entry["center_kib"]), *_edges(entry["center_kib"]), entry["count"])
             for entry in counted["bins_4k"]
         ]
-        mean, median = words.size(counted["mean_bytes"]), words.size(counted["median_bytes"])
-        note = f"mean {mean}, median {median}, most often {words.size(counted['mode_bytes'])}"
-        found.append(Histogram(f"Sizes of {words.ops(op)}", "I/Os", bins, note))
+        mean, median = (
+            formatting.size(counted["mean_bytes"]),
+            formatting.size(counted["median_bytes"]),
+        )
+        note = f"mean {mean}, median {median}, most often {formatting.size(counted['mode_bytes'])}"
+        found.append(Histogram(f"Sizes of {formatting.ops(op)}", "I/Os", bins, note))
     return [histogram for histogram in found if histogram.bins]
 
 
 def _centre(kib: int) -> str:
-    return words.size(kib * 1024) if kib else "<2 KiB"
+    return formatting.size(kib * 1024) if kib else "<2 KiB"
 
 
 def _edges(kib: int) -> tuple[float, float]:
     return max(0, kib - 2) * 1024, (kib + 2) * 1024
 
 
-def latency(device: Device) -> list[Histogram]:
+def latency(device: DeviceView) -> list[Histogram]:
     """Response times by operation, in ten logarithmic bins a decade."""
     found = []
     for op in OPS:
@@ -80,17 +83,19 @@ def latency(device: Device) -> list[Histogram]:
             Bin(_range(low, high), low, high, count)
             for low, high, count in device.life(op)["histogram"]
         ]
-        median, p99 = words.duration(quantiles["p50"]), words.duration(quantiles["p99"])
-        note = f"mean {words.duration(quantiles['mean'])}, median {median}, 99th percentile {p99}"
-        found.append(Histogram(f"{stage} of {words.ops(op)}", "I/Os", bins, note))
+        median, p99 = formatting.duration(quantiles["p50"]), formatting.duration(quantiles["p99"])
+        note = (
+            f"mean {formatting.duration(quantiles['mean'])}, median {median}, 99th percentile {p99}"
+        )
+        found.append(Histogram(f"{stage} of {formatting.ops(op)}", "I/Os", bins, note))
     return found
 
 
 def _range(low: float, high: float) -> str:
-    return f"{words.duration(low)} – {words.duration(high)}"
+    return f"{formatting.duration(low)} – {formatting.duration(high)}"
 
 
-def depth(device: Device) -> list[Histogram]:
+def depth(device: DeviceView) -> list[Histogram]:
     """Time spent with so many I/Os in flight."""
     found = []
     for title, level in (
@@ -98,7 +103,8 @@ def depth(device: Device) -> list[Histogram]:
         ("Requests at the device", device.data["dispatched"]),
     ):
         if device.ends and (bins := _grouped(level["histogram"])):
-            note = f"mean {words.number(level['mean'])}, at most {level['max']:,}; weighted by time"
+            mean = formatting.number(level["mean"])
+            note = f"mean {mean}, at most {level['max']:,}; weighted by time"
             found.append(Histogram(title, "ns", bins, note))
     return found
 
@@ -121,7 +127,7 @@ def _grouped(levels: list[LevelTime]) -> list[Bin]:
     ]
 
 
-def seek(device: Device) -> list[Histogram]:
+def seek(device: DeviceView) -> list[Histogram]:
     """Distances from the end of one I/O to the start of the next, powers of two each side."""
     seeks = device.data["pattern"]["seeks"]
     bins = [
@@ -140,12 +146,12 @@ def seek(device: Device) -> list[Histogram]:
 def _distance(entry: SeekRange) -> str:
     low, high = 512 * entry["low_sectors"], 512 * entry["high_sectors"]
     if low == high:
-        return words.size(low) if low else "0 (sequential)"
+        return formatting.size(low) if low else "0 (sequential)"
     # Ranges are [2^i, 2^(i+1)) sectors: named by their power of two.
-    return f"from {words.size(low)}" if low > 0 else f"from {words.size(high)}"
+    return f"from {formatting.size(low)}" if low > 0 else f"from {formatting.size(high)}"
 
 
-KINDS: Final[dict[str, Callable[[Device], list[Histogram]]]] = {
+KINDS: Final[dict[str, Callable[[DeviceView], list[Histogram]]]] = {
     "size": sizes,
     "latency": latency,
     "depth": depth,
@@ -167,7 +173,7 @@ def as_json(histogram: Histogram) -> dict[str, Any]:
     }
 
 
-def show(console: "Console", found: Sequence[tuple[Device, Sequence[Histogram]]]) -> None:
+def show(console: "Console", found: Sequence[tuple[DeviceView, Sequence[Histogram]]]) -> None:
     """Prints the histograms of each device."""
     from rich.rule import Rule
     from rich.text import Text
@@ -209,13 +215,17 @@ def _draw(console: "Console", histogram: Histogram) -> None:
             one.label,
             Text(bar(one.count, longest, width), style=style),
             Text(count, style="" if one.count else "dim"),
-            words.share(one.count / total) if total else words.NONE,
-            Text(words.share(so_far / total) if total else words.NONE, style="dim"),
+            formatting.share(one.count / total) if total else formatting.NONE,
+            Text(formatting.share(so_far / total) if total else formatting.NONE, style="dim"),
         )
     console.print(grid)
 
 
 def _count(histogram: Histogram, count: float) -> str:
     if histogram.unit == "ns":
-        return words.duration(count)
-    return words.plural(int(count), "I/O") if count == histogram.total else words.count(int(count))
+        return formatting.duration(count)
+    return (
+        formatting.plural(int(count), "I/O")
+        if count == histogram.total
+        else formatting.count(int(count))
+    )

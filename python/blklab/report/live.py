@@ -12,7 +12,7 @@ from blklab.text import printable
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from blklab.spec.cells import Cell, Plan
+    from blklab.spec.cells import Cell, ExperimentPlan
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 WIDTH: Final = 30
@@ -39,7 +39,7 @@ def _seconds(document: Mapping[str, Any]) -> float:
 
 
 @dataclass
-class Campaign:
+class LiveCampaign:
     """What is shown; `update` is the runner's `progress`."""
 
     cells: "Sequence[Cell]"
@@ -103,9 +103,9 @@ def _clock(seconds: float) -> str:
 
 
 @contextmanager
-def shown(console: "Console", plan: "Plan") -> Iterator[Campaign]:
+def shown(console: "Console", plan: "ExperimentPlan") -> Iterator[LiveCampaign]:
     """Shows a campaign on a terminal while the block runs; elsewhere nothing."""
-    campaign = Campaign(plan.cells, plan.varied)
+    campaign = LiveCampaign(plan.cells, plan.varied)
     if not console.is_terminal:
         yield campaign
         return

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from blklab.report.charts.base import Chart
-from blklab.report.shell import Fold, Item, Points, Section, Text
-from blklab.report.tables.base import Table
-from blklab.report.words import Sentence
+from blklab.report.formatting import Sentence
+from blklab.report.shell import Details, Item, PageSection, PlainText, SentenceList
+from blklab.report.tables.base import TextTable
 
 SPECIAL: Final = re.compile(r"([\\`*\[\]|~#])")
 
@@ -21,7 +21,7 @@ def escaped(text: str) -> str:
     return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", plain)
 
 
-def table(shown: Table) -> Iterator[str]:
+def table(shown: TextTable) -> Iterator[str]:
     """Returns the lines of a table, a blank one behind them; bars are left out."""
     kept = [at for at, column in enumerate(shown.columns) if not column.bar]
     columns = [shown.columns[at] for at in kept]
@@ -44,7 +44,7 @@ def sentences(said: Sequence[Sentence]) -> Iterator[str]:
     yield ""
 
 
-def section(shown: Section) -> Iterator[str]:
+def section(shown: PageSection) -> Iterator[str]:
     """Returns a section; of charts, the tables behind them."""
     yield from (f"## {escaped(shown.title)}", "")
     for item in shown.items:
@@ -53,7 +53,7 @@ def section(shown: Section) -> Iterator[str]:
         yield from _fold(fold)
 
 
-def _fold(fold: Fold) -> Iterator[str]:
+def _fold(fold: Details) -> Iterator[str]:
     yield from ("<details>", f"<summary>{escaped(fold.title)}</summary>", "")
     for item in fold.items:
         yield from _item(item)
@@ -62,11 +62,11 @@ def _fold(fold: Fold) -> Iterator[str]:
 
 def _item(item: Item) -> Iterator[str]:
     match item:
-        case Points():
+        case SentenceList():
             if item.title:
                 yield from (f"### {escaped(item.title)}", "")
             yield from sentences(item.sentences)
-        case Text():
+        case PlainText():
             yield from (f"### {escaped(item.title)}", "")
             if item.note:
                 yield from (escaped(item.note), "")
@@ -74,7 +74,7 @@ def _item(item: Item) -> Iterator[str]:
                 3, 1 + max((len(run) for run in re.findall("`+", item.text)), default=0)
             )
             yield from (fence, item.text, fence, "")
-        case Chart() | Table():
+        case Chart() | TextTable():
             shown = item.table if isinstance(item, Chart) else item
             yield from (f"### {escaped(item.title)}", "")
             yield from table(shown)

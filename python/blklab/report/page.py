@@ -3,35 +3,35 @@
 from dataclasses import dataclass
 from typing import Any
 
-from blklab.report import diagnostics, shell, words
+from blklab.report import diagnostics, formatting, shell
 from blklab.report.charts import groups, latency, over_time, pattern, sizes
 from blklab.report.charts.base import Chart
 from blklab.report.diagram import Diagram, diagram
+from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
-from blklab.report.shell import Section, Tile
+from blklab.report.shell import KeyFigureTile, PageSection
 from blklab.report.tables import devices as device_tables
 from blklab.report.tables import life, load, trace
 from blklab.report.tables import pattern as pattern_tables
-from blklab.report.tables.base import Table
-from blklab.report.view import Device, View
-from blklab.report.words import Sentence
+from blklab.report.tables.base import TextTable
+from blklab.report.view import DeviceView, ProfileView
 
 
 @dataclass(frozen=True)
-class Other:
+class OtherDevice:
     """A device that is not in focus: what it is, in short."""
 
     label: str
     sentences: list[Sentence]
-    tables: list[Table]
+    tables: list[TextTable]
 
 
-def charts(view: View) -> list[Chart]:
+def charts(view: ProfileView) -> list[Chart]:
     """Returns every chart of a report, in the order of the page."""
     return [chart for section in _sections(view) for chart in section.charts]
 
 
-def render(view: View, *, title: str | None = None, command: str = "") -> str:
+def render(view: ProfileView, *, title: str | None = None, command: str = "") -> str:
     """Returns the page; `command` is how it was made. Raises BlklabError if there is no I/O."""
     device, found = view.focus, trace.diagnose(view)
     context: dict[str, Any] = {
@@ -52,19 +52,19 @@ def render(view: View, *, title: str | None = None, command: str = "") -> str:
     return shell.render("trace.html.j2", _sections(view), **context)
 
 
-def _sections(view: View) -> list[Section]:
+def _sections(view: ProfileView) -> list[PageSection]:
     device = view.focus
     by_time = over_time.charts(device)
     working_set = [chart for chart in by_time if chart.name == "working-set"]
     found = [
         _devices(view),
-        Section("time", "Over time", "Over time", [c for c in by_time if c not in working_set]),
-        Section("sizes", "Sizes", "Request sizes", sizes.charts(device)),
-        Section("latency", "Latency", "Response times and queue depth", latency.charts(device)),
-        Section("errors", "Errors", "Errors", _some(life.errors(device))),
-        Section("order", "Order", "Sequential or random", pattern.order_charts(device)),
-        Section("rhythm", "Arrivals", "Arrivals", pattern.arrival_charts(device)),
-        Section(
+        PageSection("time", "Over time", "Over time", [c for c in by_time if c not in working_set]),
+        PageSection("sizes", "Sizes", "Request sizes", sizes.charts(device)),
+        PageSection("latency", "Latency", "Response times and queue depth", latency.charts(device)),
+        PageSection("errors", "Errors", "Errors", _some(life.errors(device))),
+        PageSection("order", "Order", "Sequential or random", pattern.order_charts(device)),
+        PageSection("rhythm", "Arrivals", "Arrivals", pattern.arrival_charts(device)),
+        PageSection(
             "hot",
             "Hot blocks",
             "Hot blocks and working set",
@@ -74,7 +74,7 @@ def _sections(view: View) -> list[Section]:
                 *working_set,
             ],
         ),
-        Section(
+        PageSection(
             "origin",
             "Who asked",
             "Who asked, for what",
@@ -84,60 +84,66 @@ def _sections(view: View) -> list[Section]:
     return [section for section in found if section]
 
 
-def _devices(view: View) -> Section:
+def _devices(view: ProfileView) -> PageSection:
     name, title = ("Stack", "The stack") if view.feeds() else ("Devices", "The devices")
-    return Section("stack", name, title, groups.stack_charts(view))
+    return PageSection("stack", name, title, groups.stack_charts(view))
 
 
-def _some(*tables: Table) -> list[Table]:
+def _some(*tables: TextTable) -> list[TextTable]:
     return [table for table in tables if table]
 
 
-def _tiles(device: Device) -> list[Tile]:
+def _tiles(device: DeviceView) -> list[KeyFigureTile]:
     tiles = []
     arrivals = device.data["pattern"]["arrivals"]
     if device.iops is not None:
         peak = arrivals["peak_iops"] if arrivals["peak_to_mean"] is not None else None
-        more = f"at peak {words.count(peak)}" if peak is not None else ""
-        tiles.append(Tile("IOPS", words.number(device.iops), more))
+        more = f"at peak {formatting.count(peak)}" if peak is not None else ""
+        tiles.append(KeyFigureTile("IOPS", formatting.number(device.iops), more))
     if device.bytes:
-        share = words.share(device.op("read")["share_of_ios"])
-        tiles.append(Tile("Throughput", words.rate(device.throughput), f"{share} reads"))
+        share = formatting.share(device.op("read")["share_of_ios"])
+        tiles.append(
+            KeyFigureTile("Throughput", formatting.rate(device.throughput), f"{share} reads")
+        )
     for op in ("read", "write"):
         if found := device.response(op):
             stage, quantiles = found
-            p99 = f"99 % within {words.duration(quantiles['p99'])}"
+            p99 = f"99 % within {formatting.duration(quantiles['p99'])}"
             name = f"{op.capitalize()} {stage}, median"
-            tiles.append(Tile(name, words.duration(quantiles["p50"]), p99))
+            tiles.append(KeyFigureTile(name, formatting.duration(quantiles["p50"]), p99))
     level = device.data["in_flight"]
     if level["mean"] is not None and device.ends:
-        tiles.append(Tile("In flight", words.number(level["mean"]), f"at most {level['max']:,}"))
+        tiles.append(
+            KeyFigureTile(
+                "In flight", formatting.number(level["mean"]), f"at most {level['max']:,}"
+            )
+        )
     hotness = device.data["hotness"]
     if hotness["accesses"]:
         hot = next((h["io_share"] for h in hotness["hottest"] if h["fraction"] == 0.1), None)
-        more = f"10 % take {words.share(hot)} of I/O" if hot is not None else ""
-        tiles.append(Tile("Footprint", words.size(hotness["unique_bytes"]), more))
+        more = f"10 % take {formatting.share(hot)} of I/O" if hot is not None else ""
+        tiles.append(KeyFigureTile("Footprint", formatting.size(hotness["unique_bytes"]), more))
     if device.failed:
-        tiles.append(Tile("Errors", words.count(device.failed), "I/Os failed"))
+        tiles.append(KeyFigureTile("Errors", formatting.count(device.failed), "I/Os failed"))
     return tiles
 
 
-def _precision(device: Device) -> str:
+def _precision(device: DeviceView) -> str:
     found = [q for op in device.ops for q in device.life(op)["latency_ns"].values()]
     error = max((quantiles["relative_error"] for quantiles in found), default=0.0)
     if not error:
         return "Times and their percentiles are exact."
     exact = "Times, their means and extremes are exact, percentiles are within"
-    return f"{exact} {words.share(error)}."
+    return f"{exact} {formatting.share(error)}."
 
 
-def _stack(view: View) -> Diagram | None:
+def _stack(view: ProfileView) -> Diagram | None:
     return diagram(view) if len(view.layers()) > 1 else None
 
 
-def _others(view: View) -> list[Other]:
+def _others(view: ProfileView) -> list[OtherDevice]:
     return [
-        Other(
+        OtherDevice(
             device.label,
             sentences(device),
             _some(load.operations(device), life.stages(device), life.errors(device)),
@@ -148,7 +154,7 @@ def _others(view: View) -> list[Other]:
     ]
 
 
-def _made(view: View) -> list[Table]:
+def _made(view: ProfileView) -> list[TextTable]:
     feeds = [device_tables.feeds(view)] if len(view.devices) > 1 else []
     return _some(
         trace.facts(view), trace.files(view), trace.events(view.focus), *feeds, trace.counts(view)

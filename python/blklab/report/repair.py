@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 from blklab.md.model import PARITIES
 from blklab.md.repair import steps
-from blklab.md.repair.plan import Plan
+from blklab.md.repair.plan import RepairPlan
 from blklab.report import diagnostics
-from blklab.report.tables.base import Table, figures, text
+from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw
 from blklab.text import printable
 from blklab.units import format_duration
@@ -20,21 +20,21 @@ FORMAT_VERSION = 1
 def sentence(step: steps.Step) -> str:
     """Returns what a step is for, in a few words."""
     match step:
-        case steps.SetAside(_, path):
+        case steps.RemoveSpare(_, path):
             words = f"set the spare {path} aside, lest md take it"
         case steps.AddBitmap():
             words = "add a bitmap, for re-adding"
-        case steps.Take(_, path):
+        case steps.FailMember(_, path):
             words = f"fail {path}"
-        case steps.Remove(_, path):
+        case steps.RemoveMember(_, path):
             words = f"take {path} out"
-        case steps.ReAdd(_, path, without_list):
+        case steps.ReAddMember(_, path, without_list):
             words = f"re-add {path} " + ("without its list" if without_list else "as it was")
-        case steps.Wait(path):
+        case steps.WaitForSync(path):
             words = f"wait for {path} to be in sync" if path else "wait for md"
-        case steps.PutBack(_, path):
+        case steps.AddSpare(_, path):
             words = f"add the spare {path} again, without a list"
-        case steps.DropBitmap():
+        case steps.RemoveBitmap():
             words = "remove the bitmap, which was not there"
         case steps.Stop(reason):
             words = reason
@@ -43,7 +43,7 @@ def sentence(step: steps.Step) -> str:
     return printable(words)
 
 
-def show(console: "Console", plan: Plan, recipes: list[str]) -> None:
+def show(console: "Console", plan: RepairPlan, recipes: list[str]) -> None:
     """Prints a plan: its steps, or why there are none."""
     from rich.text import Text
 
@@ -67,7 +67,7 @@ def recipe(console: "Console", words: str) -> None:
         console.print(Text(printable(line), style=style), soft_wrap=True)
 
 
-def _steps(console: "Console", plan: Plan) -> None:
+def _steps(console: "Console", plan: RepairPlan) -> None:
     from rich.text import Text
 
     rows = [
@@ -80,7 +80,7 @@ def _steps(console: "Console", plan: Plan) -> None:
         for number, planned in enumerate(plan.steps, 1)
     ]
     columns = [*figures("step"), text("what"), *figures("in sync", "outlives")]
-    draw(console, Table(f"Plan for {printable(plan.array.path)}", columns, rows))
+    draw(console, TextTable(f"Plan for {printable(plan.array.path)}", columns, rows))
     console.print()
     console.print(Text("Commands", style="bold"))
     for number, planned in enumerate(plan.steps, 1):
@@ -94,7 +94,7 @@ def _steps(console: "Console", plan: Plan) -> None:
     diagnostics.show(console, plan.warnings, "Beware")
 
 
-def _told(plan: Plan) -> list[str]:
+def _told(plan: RepairPlan) -> list[str]:
     """What the table does not say: risks and times."""
     least = min(planned.outlives for planned in plan.steps)
     lines = [
@@ -117,7 +117,7 @@ def _told(plan: Plan) -> list[str]:
     return lines
 
 
-def as_dict(plan: Plan, outcome: steps.Step | None = None) -> dict[str, Any]:
+def as_dict(plan: RepairPlan, outcome: steps.Step | None = None) -> dict[str, Any]:
     """Returns the JSON document: docs/reference/formats.md, `md fix`."""
     return {
         "format_version": FORMAT_VERSION,

@@ -5,32 +5,32 @@ from typing import TYPE_CHECKING, Any, Final
 
 from blklab.analysis.metrics import METRICS, leaves, watched
 from blklab.outcome import Outcome
-from blklab.report import cells, terminal, volumes, words
-from blklab.report.tables.base import Column, Table, text
+from blklab.report import cells, formatting, terminal, volumes
+from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.runners.registry import did
 from blklab.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from blklab.runners.result import Result
-    from blklab.spec.cells import Cell, Plan
+    from blklab.runners.result import RunResult
+    from blklab.spec.cells import Cell, ExperimentPlan
 
 SPARE: Final = ("in queues", "99 %", "below")
 """Columns to do without in a narrow terminal, the first of them first."""
 
 
-def show(console: "Console", plan: "Plan", results: "Sequence[Result]") -> None:
+def show(console: "Console", plan: "ExperimentPlan", results: "Sequence[RunResult]") -> None:
     """Prints the results of an experiment."""
     terminal.draw(console, table(plan, results))
-    rows = [(words.cells([result.number]), result.outcome) for result in results]
+    rows = [(formatting.cells([result.number]), result.outcome) for result in results]
     if (caches := volumes.caches(rows)) is not None:
         terminal.draw(console, caches)
     for line in [*warnings(results), *volumes.arrays(rows)]:
         console.print(f"note: {line}")
 
 
-def warnings(results: "Sequence[Result]") -> list[str]:
+def warnings(results: "Sequence[RunResult]") -> list[str]:
     """Returns what runs warn of, each once, with the cells that do."""
     said: dict[str, list[int]] = {}
     for result in results:
@@ -38,18 +38,18 @@ def warnings(results: "Sequence[Result]") -> list[str]:
             said.setdefault(warning, []).append(result.number)
     every = len(results)
     return [
-        printable(warning if len(cells) == every else f"{words.cells(cells)}: {warning}")
+        printable(warning if len(cells) == every else f"{formatting.cells(cells)}: {warning}")
         for warning, cells in said.items()
     ]
 
 
-def table(plan: "Plan", results: "Sequence[Result]") -> Table:
+def table(plan: "ExperimentPlan", results: "Sequence[RunResult]") -> TextTable:
     """Returns one row a cell: IOPS, latencies, and which share of the I/Os each disk served."""
     varied = [label for label in plan.varied if label not in {"stack", "workload"}]
-    columns = [Column("#"), text("stack"), text("workload")]
+    columns = [TableColumn("#"), text("stack"), text("workload")]
     columns += [text(label) for label in varied]
-    columns += [Column(name) for name in ("read IOPS", "write IOPS", "mean", "99 %")]
-    columns += [text("below"), Column("in queues")]
+    columns += [TableColumn(name) for name in ("read IOPS", "write IOPS", "mean", "99 %")]
+    columns += [text("below"), TableColumn("in queues")]
     rows = [_row(cell, result, varied) for cell, result in _pairs(plan, results)]
     title = printable(plan.title) or "Experiment"
     commands = any(result.outcome.get("command") for result in results)
@@ -58,21 +58,23 @@ def table(plan: "Plan", results: "Sequence[Result]") -> Table:
         " each disk's share of the I/Os; in queues: the mean number of requests in each disk and"
         " its queue."
     )
-    return Table(f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE)
+    return TextTable(f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE)
 
 
-def _pairs(plan: "Plan", results: "Sequence[Result]") -> "list[tuple[Cell, Result]]":
+def _pairs(
+    plan: "ExperimentPlan", results: "Sequence[RunResult]"
+) -> "list[tuple[Cell, RunResult]]":
     """Returns each result with its cell: a cell that failed has none."""
     cells = {cell.number: cell for cell in plan.cells}
     return [(cells[result.number], result) for result in results]
 
 
-def _row(cell: "Cell", result: "Result", varied: Sequence[str]) -> list[str]:
+def _row(cell: "Cell", result: "RunResult", varied: Sequence[str]) -> list[str]:
     outcome = result.outcome
     disks = leaves(outcome)
     total = max(1, sum(sum(disk["ios"]) for disk in disks))
     shares = [
-        f"{printable(disk['name'])} {words.share(sum(disk['ios']) / total)}" for disk in disks
+        f"{printable(disk['name'])} {formatting.share(sum(disk['ios']) / total)}" for disk in disks
     ]
     depths = [f"{sum(disk['ticks_ns'] or []) / watched(outcome):.0f}" for disk in disks]
     if len(disks) > 4:
@@ -84,15 +86,15 @@ def _row(cell: "Cell", result: "Result", varied: Sequence[str]) -> list[str]:
         *(printable(cell.labels[label]) for label in varied),
         _iops(outcome["read"]),
         _iops(outcome["write"]),
-        words.duration(_latency(outcome, "mean")),
-        words.duration(_latency(outcome, "p99")),
+        formatting.duration(_latency(outcome, "mean")),
+        formatting.duration(_latency(outcome, "p99")),
         " ".join(shares),
         " ".join(depths),
     ]
 
 
 def _iops(way: Mapping[str, Any]) -> str:
-    return words.NONE if not way["total_ios"] else f"{way['iops']:,.0f}"
+    return formatting.NONE if not way["total_ios"] else f"{way['iops']:,.0f}"
 
 
 def _latency(outcome: Outcome, figure: str) -> float | None:
@@ -103,7 +105,10 @@ def _latency(outcome: Outcome, figure: str) -> float | None:
 
 
 def explanations(
-    console: "Console", plan: "Plan", results: "Sequence[Result]", said: Sequence[Sequence[str]]
+    console: "Console",
+    plan: "ExperimentPlan",
+    results: "Sequence[RunResult]",
+    said: Sequence[Sequence[str]],
 ) -> None:
     """Prints, for each cell, what decided its figures."""
     from rich.rule import Rule
@@ -118,7 +123,7 @@ def explanations(
             console.print(Text(f"· {printable(sentence)}"))
 
 
-def _figures(result: "Result") -> str:
+def _figures(result: "RunResult") -> str:
     return ", ".join(
         f"{way} {result.outcome[way]['iops']:,.0f} IOPS"
         for way in ("read", "write")

@@ -5,15 +5,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from blklab.outcome import measured
-from blklab.report import terminal, volumes, words
-from blklab.report.tables.base import Column, Table, text
+from blklab.report import formatting, terminal, volumes
+from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from blklab.spec.cells import Plan
-    from blklab.store.query import CampaignRow, Run
+    from blklab.spec.cells import ExperimentPlan
+    from blklab.store.query import CampaignRow, StoredRun
 
 
 def show_campaigns(console: "Console", rows: "Sequence[CampaignRow]", where: str) -> None:
@@ -24,12 +24,12 @@ def show_campaigns(console: "Console", rows: "Sequence[CampaignRow]", where: str
     terminal.draw(console, campaigns(rows))
 
 
-def campaigns(rows: "Sequence[CampaignRow]") -> Table:
+def campaigns(rows: "Sequence[CampaignRow]") -> TextTable:
     """Returns the table of campaigns."""
-    columns = [Column("#"), text("experiment"), text("on"), Column("runs"), text("state")]
+    columns = [TableColumn("#"), text("experiment"), text("on"), TableColumn("runs"), text("state")]
     columns += [text("begun"), text("title")]
-    return Table(
-        words.plural(len(rows), "campaign"),
+    return TextTable(
+        formatting.plural(len(rows), "campaign"),
         columns,
         [
             [
@@ -54,7 +54,7 @@ def _states(row: "CampaignRow") -> str:
     return ", ".join(f"{count} {state}" for state, count in there.items())
 
 
-def show_runs(console: "Console", campaign: "CampaignRow", found: "Sequence[Run]") -> None:
+def show_runs(console: "Console", campaign: "CampaignRow", found: "Sequence[StoredRun]") -> None:
     """Prints a campaign: one line a run."""
     terminal.draw(console, runs(campaign, found))
     rows = [(f"run {run.id}", run.outcome or {}) for run in found]
@@ -69,7 +69,7 @@ def show_runs(console: "Console", campaign: "CampaignRow", found: "Sequence[Run]
         console.print(f"* {line}")
 
 
-def doubts(found: "Sequence[Run]") -> list[str]:
+def doubts(found: "Sequence[StoredRun]") -> list[str]:
     """Returns what makes runs doubtful, each once, with the runs that it does."""
     said: dict[str, list[str]] = {}
     for run in found:
@@ -81,14 +81,14 @@ def doubts(found: "Sequence[Run]") -> list[str]:
     ]
 
 
-def _doubts(run: "Run") -> list[str]:
+def _doubts(run: "StoredRun") -> list[str]:
     outcome = measured(run.outcome or {})
     forced = " ".join(f"--force {name}" for name in outcome.get("forced") or [])
     said = [f"measured with {forced}"] if forced else []
     return [*said, *(outcome.get("warnings") or [])]
 
 
-def runs(campaign: "CampaignRow", found: "Sequence[Run]") -> Table:
+def runs(campaign: "CampaignRow", found: "Sequence[StoredRun]") -> TextTable:
     """Returns the table of a campaign's runs."""
     title = printable(campaign.title) or printable(campaign.name)
     note = f"{printable(campaign.path)}, begun {when(campaign.created)}, blklab {campaign.version}"
@@ -97,36 +97,36 @@ def runs(campaign: "CampaignRow", found: "Sequence[Run]") -> Table:
         ([str(run.id), run.state + " *" * bool(_doubts(run))], run.labels, run.outcome)
         for run in found
     ]
-    return _table(title, [Column("run"), text("state")], rows, note)
+    return _table(title, [TableColumn("run"), text("state")], rows, note)
 
 
 def show_measured(
-    console: "Console", plan: "Plan", found: "Sequence[tuple[Mapping[str, str], Any]]"
+    console: "Console", plan: "ExperimentPlan", found: "Sequence[tuple[Mapping[str, str], Any]]"
 ) -> None:
     """Prints runs that are in no store: labels and outcome of each."""
     title = f"{printable(plan.title) or printable(plan.name)}, on {plan.runner}"
     rows = [([str(number)], labels, outcome) for number, (labels, outcome) in enumerate(found, 1)]
-    terminal.draw(console, _table(title, [Column("#")], rows, "Not kept."))
+    terminal.draw(console, _table(title, [TableColumn("#")], rows, "Not kept."))
 
 
 def _table(
     title: str,
-    columns: list[Column],
+    columns: list[TableColumn],
     rows: "Sequence[tuple[list[str], Mapping[str, str], Any]]",
     note: str,
-) -> Table:
+) -> TextTable:
     """Returns one row a run: what is before the labels, those that vary, the figures."""
     labels = list(dict.fromkeys(label for _, own, _ in rows for label in own))
     varied = [label for label in labels if len({own.get(label) for _, own, _ in rows}) > 1]
     columns = [*columns, *(text(label) for label in varied)]
-    columns += [Column(name) for name in ("read IOPS", "write IOPS", "mean", "99 %")]
-    return Table(
+    columns += [TableColumn(name) for name in ("read IOPS", "write IOPS", "mean", "99 %")]
+    return TextTable(
         title,
         columns,
         [
             [
                 *before,
-                *(printable(own.get(label, words.NONE)) for label in varied),
+                *(printable(own.get(label, formatting.NONE)) for label in varied),
                 *figures(outcome),
             ]
             for before, own, outcome in rows
@@ -142,14 +142,14 @@ def figures(outcome: "Any") -> list[str]:
     Of the direction with the more I/Os; a dash for what there is not.
     """
     if not outcome or "read" not in outcome:
-        return [words.NONE] * 4
+        return [formatting.NONE] * 4
     rates = [
-        words.NONE if not way.get("total_ios") else f"{way['iops']:,.0f}"
+        formatting.NONE if not way.get("total_ios") else f"{way['iops']:,.0f}"
         for way in (outcome["read"], outcome["write"])
     ]
     busier = max(("read", "write"), key=lambda way: outcome[way].get("total_ios") or 0)
     latency = outcome[busier].get("clat_ns") or {}
-    return [*rates, *(words.duration(latency.get(name)) for name in ("mean", "p99"))]
+    return [*rates, *(formatting.duration(latency.get(name)) for name in ("mean", "p99"))]
 
 
 def when(stamp: str) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from blklab.analysis.saturation import LOADS, Curve, Measured, curves
-from blklab.outcome import Direction, Outcome
-from blklab.report import words
+from blklab.analysis.saturation import LOADS, Measured, SaturationCurve, curves
+from blklab.outcome import DirectionResult, Outcome
+from blklab.report import formatting
 from blklab.text import printable
 
 if TYPE_CHECKING:
@@ -49,21 +49,21 @@ def line(outcome: Outcome) -> str:
     return f"{total:7.1f} |{_way(outcome['read'])} |{_way(outcome['write'])}"
 
 
-def _way(figures: Direction) -> str:
+def _way(figures: DirectionResult) -> str:
     latency = figures.get("clat_ns") or {}
     times = (latency.get("min"), latency.get("mean"), latency.get("max"), latency.get("stddev"))
     least, mean, most, deviation = ((time or 0) / 1e6 for time in times)
     return f"{figures.get('iops') or 0:7.1f} {least:5.1f} {mean:6.1f} {most:6.1f} {deviation:6.1f}"
 
 
-def sentence(curve: Curve) -> str:
+def sentence(curve: SaturationCurve) -> str:
     """Returns where a curve bends."""
     knee, full, less = curve.knee, curve.saturated, curve.overloaded
     labels = " ".join(f"{key}={value}" for key, value in curve.labels.items())
     said = (
         f"{f'{labels}: ' if labels else ''}the knee is at {knee.in_flight} in flight"
-        f" ({knee.iops:,.0f} IOPS, {words.duration(knee.latency_ns)}); saturated from"
-        f" {full.in_flight} ({full.iops:,.0f} IOPS, {words.duration(full.latency_ns)})"
+        f" ({knee.iops:,.0f} IOPS, {formatting.duration(knee.latency_ns)}); saturated from"
+        f" {full.in_flight} ({full.iops:,.0f} IOPS, {formatting.duration(full.latency_ns)})"
     )
     if less is not None:
         said += f"; {less.in_flight} bring less again ({less.iops:,.0f} IOPS)"

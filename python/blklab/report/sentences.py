@@ -3,9 +3,9 @@
 from typing import Final
 
 from blklab.documents.profile import ArrivalsSummary, StreamsSummary, ZipfFit
-from blklab.report import words
-from blklab.report.view import BLOCK, OPS, Device, Group
-from blklab.report.words import Sentence
+from blklab.report import formatting
+from blklab.report.formatting import Sentence
+from blklab.report.view import BLOCK, OPS, DeviceView, OriginGroup
 
 ALMOST_ALL: Final = 0.95
 """Share from which one value is said to be nearly the only one."""
@@ -18,7 +18,7 @@ UNKNOWN: Final = "(unknown)"
 """What a profile calls the process of an I/O whose process the trace does not name."""
 
 
-def sentences(device: Device) -> list[Sentence]:
+def sentences(device: DeviceView) -> list[Sentence]:
     """Returns what the workload of a device is, in five sentences."""
     return [
         Sentence("Load", _load(device)),
@@ -32,21 +32,21 @@ def sentences(device: Device) -> list[Sentence]:
 # --- load: how much, of what, how large -----------------------------------------------------------
 
 
-def _load(device: Device) -> str:
+def _load(device: DeviceView) -> str:
     if not device.ios:
         ended = sum(device.life(op)["without_queue"] for op in device.ops)
         return (
             f"No I/O was queued on {device.label} as a bio; it dispatched"
-            f" {words.plural(ended, 'request')} of its own or passed through."
+            f" {formatting.plural(ended, 'request')} of its own or passed through."
         )
-    text = f"{device.label} received {words.plural(device.ios, 'I/O')}"
+    text = f"{device.label} received {formatting.plural(device.ios, 'I/O')}"
     if device.bytes:
-        text += f" and {words.size(device.bytes)}"
+        text += f" and {formatting.size(device.bytes)}"
     if device.span_ns and device.iops is not None:
-        text += f" in {words.duration(device.span_ns)}"
-        rates = [f"{words.number(device.iops)} IOPS"]
+        text += f" in {formatting.duration(device.span_ns)}"
+        rates = [f"{formatting.number(device.iops)} IOPS"]
         if device.bytes:
-            rates.append(words.rate(device.throughput))
+            rates.append(formatting.rate(device.throughput))
         text += f" ({', '.join(rates)})"
     present = [op for op in device.ops if device.op(op)["ios"]]
     if len(present) == 1:
@@ -54,54 +54,64 @@ def _load(device: Device) -> str:
         if not device.capabilities["directions"]:
             told = f"they are {sizes}; " if sizes else ""
             return f"{text}: {told}the trace does not tell reads from writes."
-        return f"{text}: nothing but {words.ops(present[0])}" + (f", {sizes}." if sizes else ".")
+        return f"{text}: nothing but {formatting.ops(present[0])}" + (
+            f", {sizes}." if sizes else "."
+        )
     said = [(op, _sizes(device, op)) for op in present]
-    listed = words.listing([f"{words.ops(op)} are {sizes}" for op, sizes in said if sizes])
+    listed = formatting.listing(
+        [f"{formatting.ops(op)} are {sizes}" for op, sizes in said if sizes]
+    )
     return f"{text}: {_mix(device, present)}" + (f"; {listed}." if listed else ".")
 
 
-def _mix(device: Device, present: list[str]) -> str:
+def _mix(device: DeviceView, present: list[str]) -> str:
     ordered = sorted(present, key=lambda op: -device.op(op)["ios"])
     shares = {op: device.op(op)["share_of_ios"] for op in ordered}
-    return words.listing([f"{words.share(share)} {words.ops(op)}" for op, share in shares.items()])
+    return formatting.listing(
+        [f"{formatting.share(share)} {formatting.ops(op)}" for op, share in shares.items()]
+    )
 
 
-def _sizes(device: Device, op: str) -> str:
+def _sizes(device: DeviceView, op: str) -> str:
     """How large the I/Os of an operation are, to follow `reads are`; empty if they have no size."""
     sizes = device.op(op)["sizes"]
     if not sizes["count"]:
         return ""
     mode, low, high = sizes["mode_bytes"], sizes["min_bytes"], sizes["max_bytes"]
     if low == high:
-        return f"all {words.size(mode)}"
+        return f"all {formatting.size(mode)}"
     at_mode = next((entry["count"] for entry in sizes["exact"] if entry["bytes"] == mode), 0)
     share = at_mode / sizes["count"]
     if share >= 0.5:
         how = "nearly all" if share >= ALMOST_ALL else "mostly"
-        return f"{how} {words.size(mode)} ({words.share(share)}; up to {words.size(high)})"
-    return f"{words.size(low)} to {words.size(high)} (median {words.size(sizes['median_bytes'])})"
+        part = formatting.share(share)
+        return f"{how} {formatting.size(mode)} ({part}; up to {formatting.size(high)})"
+    median = formatting.size(sizes["median_bytes"])
+    return f"{formatting.size(low)} to {formatting.size(high)} (median {median})"
 
 
 # --- pattern: sequential or random, steady or bursty ----------------------------------------------
 
 
-def _pattern(device: Device) -> str:
+def _pattern(device: DeviceView) -> str:
     pattern = device.data["pattern"]
     streams = {op: device.streams(op) for op in ("read", "write")}
-    names = {op: words.ops(op) if device.capabilities["directions"] else "I/Os" for op in streams}
+    names = {
+        op: formatting.ops(op) if device.capabilities["directions"] else "I/Os" for op in streams
+    }
     said = [_order(names[op], found) for op, found in streams.items() if found["ios"] >= FEWEST]
     few = [
         f"{names[op]} ({n})" for op, found in streams.items() if 0 < (n := found["ios"]) < FEWEST
     ]
-    parts = [words.listing(said)] if said else []
+    parts = [formatting.listing(said)] if said else []
     if few:
-        parts.append(f"{words.listing(few)} are too few to call sequential or random")
+        parts.append(f"{formatting.listing(few)} are too few to call sequential or random")
     seeks = pattern["seeks"]
     moved = seeks["forward"] + seeks["backward"]
     if moved >= FEWEST and seeks["median_distance_sectors"]:
         parts.append(
             "half of all seeks go further than"
-            f" {words.size(512 * seeks['median_distance_sectors'])}"
+            f" {formatting.size(512 * seeks['median_distance_sectors'])}"
         )
     parts.append(_arrivals(pattern["arrivals"], device.capabilities["clock_ns"]))
     text = "; ".join(part for part in parts if part)
@@ -110,13 +120,13 @@ def _pattern(device: Device) -> str:
 
 def _order(name: str, streams: StreamsSummary) -> str:
     share = streams["sequential_share"] or 0.0
-    evidence = f"{words.share(share)} of them continue a stream"
+    evidence = f"{formatting.share(share)} of them continue a stream"
     if share < 0.2:
         degree = "random" if share < 0.05 else "mostly random"
         return f"{name} are {degree} ({evidence})"
     degree = "partly sequential" if share < 0.5 else "mostly sequential"
     degree = "sequential" if share >= ALMOST_ALL else degree
-    run = words.size(streams["run_bytes"]["mean"])
+    run = formatting.size(streams["run_bytes"]["mean"])
     lanes = streams["peak_concurrent_streams"]
     at_once = f", up to {lanes} streams at once" if lanes > 1 else ""
     return f"{name} are {degree} ({evidence}, runs of {run} on average{at_once})"
@@ -137,8 +147,8 @@ def _arrivals(arrivals: ArrivalsSummary, clock_ns: int | None) -> str:
             return "arrivals are too few to judge their rhythm"
     if arrivals["peak_to_mean"] is not None and arrivals["peak_to_mean"] >= 1.05:
         text += (
-            f": the busiest second brought {words.plural(arrivals['peak_iops'], 'I/O')},"
-            f" {words.number(arrivals['peak_to_mean'])} times the mean"
+            f": the busiest second brought {formatting.plural(arrivals['peak_iops'], 'I/O')},"
+            f" {formatting.number(arrivals['peak_to_mean'])} times the mean"
         )
     return text
 
@@ -146,7 +156,7 @@ def _arrivals(arrivals: ArrivalsSummary, clock_ns: int | None) -> str:
 # --- latency and queue depth ----------------------------------------------------------------------
 
 
-def _latency(device: Device) -> str:
+def _latency(device: DeviceView) -> str:
     found = {op: response for op in OPS if (response := device.response(op))}
     timed = [op for op, (_, took) in found.items() if took["count"] >= FEWEST] or list(found)
     depth = _depth(device)
@@ -156,17 +166,19 @@ def _latency(device: Device) -> str:
     said: list[str] = []
     for op in timed:
         stage, quantiles = found[op]
-        p50, p99 = words.duration(quantiles["p50"]), words.duration(quantiles["p99"])
+        p50, p99 = formatting.duration(quantiles["p50"]), formatting.duration(quantiles["p99"])
         if said:
-            said.append(f"{words.ops(op)} {p50} and {p99}")
+            said.append(f"{formatting.ops(op)} {p50} and {p99}")
             continue
-        said.append(f"{words.ops(op)} take {p50} in the median and {p99} at the 99th percentile")
+        said.append(
+            f"{formatting.ops(op)} take {p50} in the median and {p99} at the 99th percentile"
+        )
         since = "queued" if stage == "Q2C" else "dispatched"
     text = f"{', '.join(said)} ({stage}: from being {since} to completion)"
     return _sentence([text, _inside(device, timed[0]), depth, _failures(device)])
 
 
-def _inside(device: Device, op: str) -> str:
+def _inside(device: DeviceView, op: str) -> str:
     """Where the time goes: in the device, or waiting for it."""
     whole, inside = device.latency(op), device.latency(op, "d2c")
     if whole is None or inside is None or not whole["mean"]:
@@ -174,22 +186,22 @@ def _inside(device: Device, op: str) -> str:
     waiting = max(0.0, 1 - (inside["mean"] or 0.0) / whole["mean"])
     if waiting < 0.05:
         return ""
-    return f"{words.ops(op)} spend {words.share(waiting)} of it before dispatch"
+    return f"{formatting.ops(op)} spend {formatting.share(waiting)} of it before dispatch"
 
 
-def _depth(device: Device) -> str:
+def _depth(device: DeviceView) -> str:
     level = device.data["in_flight"]
     if level["mean"] is None or not device.ends:
         return ""
-    mean = words.number(level["mean"])
+    mean = formatting.number(level["mean"])
     text = f"{mean} {'I/O is' if mean == '1' else 'I/Os are'} in flight on average"
     text += f" (at most {level['max']:,}"
     if level["idle_share"] is not None and level["idle_share"] >= 0.005:
-        text += f"; none for {words.share(level['idle_share'])} of the time"
+        text += f"; none for {formatting.share(level['idle_share'])} of the time"
     return text + ")"
 
 
-def _failures(device: Device) -> str:
+def _failures(device: DeviceView) -> str:
     if not device.failed:
         return ""
     kinds: dict[str, int] = {}
@@ -197,8 +209,10 @@ def _failures(device: Device) -> str:
         for name, number in errors.items():
             short = name.split(" (")[0]
             kinds[short] = kinds.get(short, 0) + number
-    listed = words.listing([name for name, _ in sorted(kinds.items(), key=lambda kind: -kind[1])])
-    return f"{words.plural(device.failed, 'I/O')} failed with {listed}"
+    listed = formatting.listing(
+        [name for name, _ in sorted(kinds.items(), key=lambda kind: -kind[1])]
+    )
+    return f"{formatting.plural(device.failed, 'I/O')} failed with {listed}"
 
 
 def _sentence(parts: list[str]) -> str:
@@ -209,32 +223,34 @@ def _sentence(parts: list[str]) -> str:
 # --- locality: hot blocks and working set ---------------------------------------------------------
 
 
-def _locality(device: Device) -> str:
+def _locality(device: DeviceView) -> str:
     hotness = device.data["hotness"]
     if not hotness["accesses"]:
         return "No data was read or written, so there is no working set and no block is hot."
     about = "about " if hotness["sampled"] else ""
-    text = f"The I/O touched {about}{words.size(hotness['unique_bytes'])} of distinct"
-    text += f" {words.size(BLOCK)} blocks"
+    text = f"The I/O touched {about}{formatting.size(hotness['unique_bytes'])} of distinct"
+    text += f" {formatting.size(BLOCK)} blocks"
     often = hotness["accesses_per_block"]
     if often is not None and often < 1.05:
         return f"{text}, hardly any of them twice; {_zipf(hotness['zipf'])}."
-    text += f", each {words.number(often)} times on average"
+    text += f", each {formatting.number(often)} times on average"
     hot = {share["fraction"]: share["io_share"] for share in hotness["hottest"]}
     favoured = [f for f in (0.01, 0.2) if f in hot and f * hotness["unique_blocks"] >= 1]
     if favoured:
-        shares = [f"the hottest {words.share(f)} take {words.share(hot[f])}" for f in favoured]
-        text += f"; {words.listing(shares)} of the accesses"
+        shares = [
+            f"the hottest {formatting.share(f)} take {formatting.share(hot[f])}" for f in favoured
+        ]
+        text += f"; {formatting.listing(shares)} of the accesses"
     return f"{text}; {_zipf(hotness['zipf'])}."
 
 
 def _zipf(zipf: ZipfFit) -> str:
-    reason = words.zipf_reason(zipf)
+    reason = formatting.zipf_reason(zipf)
     match zipf["verdict"]:
         case "zipf":
             return (
-                f"popularity follows Zipf's law with exponent {words.number(zipf['exponent'])}"
-                f" (off by at most {words.share(zipf['ks_distance'])} of the accesses)"
+                f"popularity follows Zipf's law with exponent {formatting.number(zipf['exponent'])}"
+                f" (off by at most {formatting.share(zipf['ks_distance'])} of the accesses)"
             )
         case "uniform":
             return f"not Zipf but uniform: {reason}"
@@ -245,30 +261,30 @@ def _zipf(zipf: ZipfFit) -> str:
 # --- origin: who asked ----------------------------------------------------------------------------
 
 
-def _origin(device: Device) -> str:
+def _origin(device: DeviceView) -> str:
     if not device.ios:
         return "Nobody queued I/O here."
     said = [_processes(device), _sources(device) if device.capabilities["layers"] else ""]
     cpus = device.groups("cpus")
     if len(cpus) > 1 and (top := cpus[0].total / device.ios) >= max(0.5, 1.5 / len(cpus)):
-        said.append(f"{cpus[0].label} queued {words.share(top)} of it")
+        said.append(f"{cpus[0].label} queued {formatting.share(top)} of it")
     return _sentence(said)
 
 
-def _processes(device: Device) -> str:
+def _processes(device: DeviceView) -> str:
     groups = device.groups("processes")
     if len(groups) == 1 and groups[0].label == UNKNOWN:
         return "the trace does not say which process queued the I/O"
     if len(groups) == 1:
         return f"all I/O was queued by {groups[0].label}"
     top = _top(groups, device.ios)
-    shares = [f"{group.label} ({words.share(group.total / device.ios)})" for group in top]
+    shares = [f"{group.label} ({formatting.share(group.total / device.ios)})" for group in top]
     if rest := len(groups) - len(top):
-        shares.append(words.plural(rest, "other process", "other processes"))
-    return f"the I/O was queued by {words.listing(shares)}"
+        shares.append(formatting.plural(rest, "other process", "other processes"))
+    return f"the I/O was queued by {formatting.listing(shares)}"
 
 
-def _sources(device: Device) -> str:
+def _sources(device: DeviceView) -> str:
     groups = device.groups("sources")
     remapped = [group for group in groups if not group.direct]
     direct = sum(group.total for group in groups if group.direct) / device.ios
@@ -277,12 +293,14 @@ def _sources(device: Device) -> str:
     if len(remapped) == 1 and not direct:
         return f"all of it came from {remapped[0].label}"
     top = _top(remapped, device.ios)
-    shares = [f"{words.share(group.total / device.ios)} came from {group.label}" for group in top]
+    shares = [
+        f"{formatting.share(group.total / device.ios)} came from {group.label}" for group in top
+    ]
     if len(remapped) == len(top) and direct:
-        shares.append(f"{words.share(direct)} was queued on {device.label} itself")
-    return words.listing(shares)
+        shares.append(f"{formatting.share(direct)} was queued on {device.label} itself")
+    return formatting.listing(shares)
 
 
-def _top(groups: list[Group], ios: int) -> list[Group]:
+def _top(groups: list[OriginGroup], ios: int) -> list[OriginGroup]:
     """Returns up to three groups that matter, and at least one."""
     return [group for group in groups[:3] if group.total / ios >= 0.05] or groups[:1]

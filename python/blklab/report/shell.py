@@ -13,8 +13,8 @@ from typing import Any, Final
 from blklab import __version__
 from blklab.report.charts import theme
 from blklab.report.charts.base import Chart
-from blklab.report.tables.base import Table
-from blklab.report.words import Sentence
+from blklab.report.formatting import Sentence
+from blklab.report.tables.base import TextTable
 
 FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
@@ -23,7 +23,7 @@ SHORT: Final = 24
 
 
 @dataclass(frozen=True)
-class Tile:
+class KeyFigureTile:
     """One key figure."""
 
     name: str
@@ -32,7 +32,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Text:
+class PlainText:
     """Text as it is, such as commands or a program's output."""
 
     title: str
@@ -42,7 +42,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Points:
+class SentenceList:
     """Sentences, one below the other: a topic each, and what is said of it."""
 
     sentences: Sequence[Sentence]
@@ -50,7 +50,7 @@ class Points:
 
 
 @dataclass(frozen=True)
-class Chooser:
+class AxisChooser:
     """A chart whose axes the reader chooses."""
 
     title: str
@@ -67,11 +67,11 @@ class Chooser:
     rows: Sequence[Mapping[str, Any]]
 
 
-Item = Chart | Table | Text | Points | Chooser
+Item = Chart | TextTable | PlainText | SentenceList | AxisChooser
 
 
 @dataclass(frozen=True)
-class Fold:
+class Details:
     """Items behind one line, shown when that is opened."""
 
     title: str
@@ -79,7 +79,7 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """One section of the page."""
 
     anchor: str
@@ -89,7 +89,7 @@ class Section:
     items: Sequence[Item]
     """Shown two beside each other, or one if it is wide."""
     intro: str = ""
-    folds: Sequence[Fold] = ()
+    folds: Sequence[Details] = ()
     """What comes behind, folded."""
 
     def __bool__(self) -> bool:
@@ -107,7 +107,7 @@ class Section:
         return [item for item in self.everything if isinstance(item, Chart)]
 
 
-def render(template: str, sections: Sequence[Section], **context: Any) -> str:
+def render(template: str, sections: Sequence[PageSection], **context: Any) -> str:
     """Returns a page: a template of `assets`, filled."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -135,7 +135,7 @@ def render(template: str, sections: Sequence[Section], **context: Any) -> str:
     )
 
 
-def _drawn(sections: Sequence[Section]) -> dict[str, Any]:
+def _drawn(sections: Sequence[PageSection]) -> dict[str, Any]:
     colours = theme.variables()
     drawn: dict[str, Any] = {
         "config": theme.config(colours, FONT),
@@ -149,7 +149,9 @@ def _drawn(sections: Sequence[Section]) -> dict[str, Any]:
             for chart in section.charts
         },
     }
-    choosers = [item for section in sections for item in section.items if isinstance(item, Chooser)]
+    choosers = [
+        item for section in sections for item in section.items if isinstance(item, AxisChooser)
+    ]
     if choosers:
         (chooser,) = choosers
         drawn["chooser"] = {"fields": chooser.fields, "rows": chooser.rows}

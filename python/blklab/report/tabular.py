@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from blklab.analysis.metrics import flat, shares
 
 if TYPE_CHECKING:
-    from blklab.store.query import Run
+    from blklab.store.query import StoredRun
 
 
-def rows(runs: "Sequence[Run]") -> list[dict[str, Any]]:
+def rows(runs: "Sequence[StoredRun]") -> list[dict[str, Any]]:
     """Returns one row a run that is done: labels, every figure, each device's shares."""
     found = []
     for run in runs:
@@ -34,7 +34,7 @@ def rows(runs: "Sequence[Run]") -> list[dict[str, Any]]:
     return found
 
 
-def as_csv(runs: "Sequence[Run]") -> str:
+def as_csv(runs: "Sequence[StoredRun]") -> str:
     """Returns runs as CSV (RFC 4180, but for line ends), units as blklab.analysis.metrics has."""
     table = rows(runs)
     names = list(dict.fromkeys(name for row in table for name in row))
@@ -52,6 +52,6 @@ def _safe(value: Any) -> Any:
     return value
 
 
-def as_json(runs: "Sequence[Run]") -> str:
+def as_json(runs: "Sequence[StoredRun]") -> str:
     """Returns runs as the JSON that `blklab runs show --json` prints."""
     return json.dumps([run.as_dict() for run in runs], indent=2, allow_nan=False) + "\n"

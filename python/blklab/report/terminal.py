@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal
 
-from blklab.report import diagnostics, words
+from blklab.report import diagnostics, formatting
 from blklab.report.sentences import sentences
 from blklab.report.tables import devices, life, load, pattern, trace
-from blklab.report.tables.base import Column, Table, only
-from blklab.report.view import Device, View
+from blklab.report.tables.base import TableColumn, TextTable, only
+from blklab.report.view import DeviceView, ProfileView
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -21,9 +21,9 @@ GAP: Final = 2
 NARROW: Final = 100
 """Columns below which bars are halved."""
 
-NOTHING: Final = Table("", [], [])
+NOTHING: Final = TextTable("", [], [])
 
-DETAILS: Final[tuple[Callable[[Device], Table], ...]] = (
+DETAILS: Final[tuple[Callable[[DeviceView], TextTable], ...]] = (
     load.operations,
     life.stages,
     life.errors,
@@ -41,7 +41,7 @@ DETAILS: Final[tuple[Callable[[Device], Table], ...]] = (
 """What is shown of a device, in order."""
 
 
-def stat(console: "Console", view: View, *, all_devices: bool) -> None:
+def stat(console: "Console", view: ProfileView, *, all_devices: bool) -> None:
     """Prints what the workload of a trace is."""
     shown = view.detailed(all_devices=all_devices)
     for at, device in enumerate(shown):
@@ -57,14 +57,14 @@ def stat(console: "Console", view: View, *, all_devices: bool) -> None:
         draw_events(console, device)
     diagnostics.show(console, trace.diagnose(view), "Doubts and notes", most=40)
     if len(shown) < sum(device.active for device in view.devices):
-        rest = words.listing(
+        rest = formatting.listing(
             [f"--device {d.label}" for d in view.devices if d.active and d not in shown][:2]
         )
         console.print()
         _note(console, f"In full above: {shown[0].label}. Others: {rest}, or --all-devices.")
 
 
-def _headline(console: "Console", device: Device, *, first: bool) -> None:
+def _headline(console: "Console", device: DeviceView, *, first: bool) -> None:
     from rich.rule import Rule
     from rich.text import Text
 
@@ -75,13 +75,13 @@ def _headline(console: "Console", device: Device, *, first: bool) -> None:
     console.print(Rule(title, align="left", style="cyan"))
 
 
-def _facts(console: "Console", view: View) -> None:
+def _facts(console: "Console", view: ProfileView) -> None:
     from rich.text import Text
 
     console.print(Text(" · ".join(trace.headline(view)), style="dim"))
 
 
-def _prose(console: "Console", device: Device) -> None:
+def _prose(console: "Console", device: DeviceView) -> None:
     from rich.table import Table as Grid
     from rich.text import Text
 
@@ -93,7 +93,7 @@ def _prose(console: "Console", device: Device) -> None:
     console.print(grid)
 
 
-def draw(console: "Console", table: Table) -> None:
+def draw(console: "Console", table: TextTable) -> None:
     """Prints a table under its title, as much of it as there is room for; nothing if empty."""
     if not table:
         return
@@ -121,7 +121,7 @@ def draw(console: "Console", table: Table) -> None:
         _note(console, f"no room here for: {', '.join(left_out)}")
 
 
-def fitted(table: Table, width: int) -> tuple[Table, list[str]]:
+def fitted(table: TextTable, width: int) -> tuple[TextTable, list[str]]:
     """Returns the table without the columns it can spare, until it fits, and their headings."""
     from rich.cells import cell_len
 
@@ -147,7 +147,7 @@ def fitted(table: Table, width: int) -> tuple[Table, list[str]]:
     return table, left_out
 
 
-def _whole(table: Table, width: int) -> set[int]:
+def _whole(table: TextTable, width: int) -> set[int]:
     """Returns the columns that are not broken: figures, and names if breaking at blanks will do."""
     from rich.cells import cell_len
 
@@ -167,12 +167,12 @@ def _bar_width(width: int) -> int:
     return BAR_WIDTH if width >= NARROW else BAR_WIDTH // 2
 
 
-def _cell(column: Column, cell: str, width: int) -> "RenderableType":
+def _cell(column: TableColumn, cell: str, width: int) -> "RenderableType":
     from rich.text import Text
 
     if column.bar:
         return Text(bar(float(cell or 0), 1.0, _bar_width(width)), style="cyan")
-    return Text(cell, style="" if cell != words.NONE else "dim")
+    return Text(cell, style="" if cell != formatting.NONE else "dim")
 
 
 EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
@@ -187,7 +187,7 @@ def bar(value: float, longest: float, width: int) -> str:
     return "█" * full + (EIGHTHS[rest] if rest else "")
 
 
-def draw_events(console: "Console", device: Device) -> None:
+def draw_events(console: "Console", device: DeviceView) -> None:
     """Prints the number of events of each letter, in one line."""
     counts = [f"{letter} {number:,}" for letter, number in device.data["events"].items()]
     if counts:

@@ -3,21 +3,23 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from blklab.analysis import keeping
+from blklab.analysis import persist_settings
 from blklab.analysis.metrics import METRICS
-from blklab.report import terminal, words
+from blklab.report import formatting, terminal
 from blklab.report.comparison import SAID, change, figure, interval, probability
-from blklab.report.tables.base import Column, Table, text
+from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from blklab.analysis.keeping import Kept
+    from blklab.analysis.persist_settings import PersistedSettings
     from blklab.analysis.tune import Tuning
 
 
-def show(console: "Console", tunings: "Sequence[Tuning]", kept: "Kept", *, alone: bool) -> None:
+def show(
+    console: "Console", tunings: "Sequence[Tuning]", kept: "PersistedSettings", *, alone: bool
+) -> None:
     """Prints what mattered, and how to keep what was for the better."""
     for one in tunings:
         terminal.draw(console, table(one))
@@ -35,10 +37,16 @@ def show(console: "Console", tunings: "Sequence[Tuning]", kept: "Kept", *, alone
             )
 
 
-def table(one: "Tuning") -> Table:
+def table(one: "Tuning") -> TextTable:
     """Returns one row for each value that was tried."""
-    columns = [text("setting"), text("value"), text("against"), Column("runs"), Column("change")]
-    columns += [Column("95 % interval"), Column("p"), text("")]
+    columns = [
+        text("setting"),
+        text("value"),
+        text("against"),
+        TableColumn("runs"),
+        TableColumn("change"),
+    ]
+    columns += [TableColumn("95 % interval"), TableColumn("p"), text("")]
     rows = [
         [
             printable(effect.setting),
@@ -57,7 +65,9 @@ def table(one: "Tuning") -> Table:
     title = f"{METRICS[one.metric].what}{base}"
     # What was tried and the verdict are the last to go.
     spare = ("p", "95 % interval", "runs", "against", "change")
-    return Table(f"{printable(labels)}: {title}" if labels else title, columns, rows, spare=spare)
+    return TextTable(
+        f"{printable(labels)}: {title}" if labels else title, columns, rows, spare=spare
+    )
 
 
 def conclusion(one: "Tuning") -> str:
@@ -93,15 +103,18 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(printable(name) for name in names)
 
 
-def keep(kept: "Kept") -> list[str]:
+def keep(kept: "PersistedSettings") -> list[str]:
     """Returns the lines that say how to keep settings; none if there is nothing to keep."""
     lines = []
     if kept.commands:
         lines += ["Now, as root:", *(f"    {line}" for line in kept.commands)]
     if kept.udev:
-        lines += [f"After a reboot, {keeping.UDEV}:", *(f"    {line}" for line in kept.udev)]
+        lines += [
+            f"After a reboot, {persist_settings.UDEV}:",
+            *(f"    {line}" for line in kept.udev),
+        ]
     if kept.sysctl:
-        lines += [f"And {keeping.SYSCTL}:", *(f"    {line}" for line in kept.sysctl)]
+        lines += [f"And {persist_settings.SYSCTL}:", *(f"    {line}" for line in kept.sysctl)]
     return [printable(line) for line in lines] or [
-        words.NONE + " nothing to keep: no setting of this host was for the better"
+        formatting.NONE + " nothing to keep: no setting of this host was for the better"
     ]

@@ -43,7 +43,7 @@ DIRECT: Final = "direct"
 
 
 @dataclass(frozen=True)
-class Group:
+class OriginGroup:
     """What one process, CPU or source device asked of a device."""
 
     label: str
@@ -62,7 +62,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Feed:
+class RemapEdge:
     """An edge of the stack: I/Os that `lower` received from `upper` by remapping."""
 
     upper: str
@@ -72,7 +72,7 @@ class Feed:
     """Of the lower device's I/Os, 0..=1."""
 
 
-class Device:
+class DeviceView:
     """One device of a profile."""
 
     def __init__(
@@ -172,10 +172,10 @@ class Device:
         """Whether any of its I/O was remapped to it."""
         return any(source["name"] != DIRECT for source in self.data["load"]["sources"])
 
-    def groups(self, kind: str) -> list[Group]:
+    def groups(self, kind: str) -> list[OriginGroup]:
         """Its I/Os by `processes`, `cpus` or `sources`, most first."""
         return [
-            Group(
+            OriginGroup(
                 label=self._group_label(kind, entry["name"]),
                 ios=entry["ios"],
                 bytes=sum(entry["bytes"].values()),
@@ -212,7 +212,7 @@ def _is_busy(slice_: SliceProfile) -> bool:
     return any(counts) or slice_["read_p50_ns"] is not None or slice_["write_p50_ns"] is not None
 
 
-class View:
+class ProfileView:
     """A profile with its devices by name."""
 
     def __init__(self, profile: Profile) -> None:
@@ -220,10 +220,10 @@ class View:
         self.trace = profile["trace"]
         self.names = _labels(profile)
         capabilities = self.trace["capabilities"]
-        self.devices = [Device(data, self.names, capabilities) for data in profile["devices"]]
+        self.devices = [DeviceView(data, self.names, capabilities) for data in profile["devices"]]
 
     @cached_property
-    def focus(self) -> Device:
+    def focus(self) -> DeviceView:
         """The device to look at first. Raises BlklabError if no device has I/O."""
         active = [device for device in self.devices if device.active]
         if not active:
@@ -231,24 +231,24 @@ class View:
         chosen = [device for device in active if device.number == self.profile["focus"]]
         return chosen[0] if chosen else max(active, key=lambda device: device.ios)
 
-    def detailed(self, *, all_devices: bool) -> list[Device]:
+    def detailed(self, *, all_devices: bool) -> list[DeviceView]:
         """Devices to show in full: the focus; all if asked for, or if the user chose some."""
         if all_devices or self.profile["filter"]["devices"]:
             ordered = [device for layer in self.layers() for device in layer]
             return [device for device in ordered if device.active]
         return [self.focus]
 
-    def feeds(self) -> list[Feed]:
+    def feeds(self) -> list[RemapEdge]:
         """Which device's I/Os came from which, by remapping."""
         return [
-            Feed(source["name"], device.number, ios, ios / device.ios)
+            RemapEdge(source["name"], device.number, ios, ios / device.ios)
             for device in self.devices
             for source in device.data["load"]["sources"]
             if source["name"] not in {DIRECT, device.number}
             if (ios := sum(source["ios"].values()))
         ]
 
-    def layers(self) -> list[list[Device]]:
+    def layers(self) -> list[list[DeviceView]]:
         """Devices from the top of the stack to the bottom; those of one layer feed none of it."""
         above: dict[str, set[str]] = {device.number: set() for device in self.devices}
         for feed in self.feeds():
@@ -260,7 +260,7 @@ class View:
             # Devices that feed each other in a circle come in order of appearance.
             for number in ready or [n for n in above if n not in rank]:
                 rank[number] = 1 + max((rank.get(u, -1) for u in above[number]), default=-1)
-        layers: list[list[Device]] = [[] for _ in range(max(rank.values(), default=-1) + 1)]
+        layers: list[list[DeviceView]] = [[] for _ in range(max(rank.values(), default=-1) + 1)]
         for device in self.devices:
             layers[rank[device.number]].append(device)
         return [sorted(layer, key=lambda device: device.label) for layer in layers if layer]

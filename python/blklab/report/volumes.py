@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from blklab.report import words
-from blklab.report.tables.base import Table, figures, text
+from blklab.report import formatting
+from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
 
 Rows = Sequence[tuple[str, Mapping[str, Any]]]
 """Runs or cells: what each is called, and its outcome."""
 
 
-def caches(rows: Rows) -> Table | None:
+def caches(rows: Rows) -> TextTable | None:
     """Returns the table of the caches, None if there are none."""
     found = [
         [printable(name), printable(one["name"]), one["kind"], *_counts(one)]
@@ -27,7 +27,7 @@ def caches(rows: Rows) -> Table | None:
         "Since the load began. hits: of all I/Os; bcache counts both directions together, and"
         " leaves out what went around it. used: of the cache's blocks or buckets."
     )
-    return Table("Caches", columns, found, note)
+    return TextTable("Caches", columns, found, note)
 
 
 def _counts(one: Mapping[str, Any]) -> list[str]:
@@ -48,14 +48,14 @@ def _counts(one: Mapping[str, Any]) -> list[str]:
         _share(one["write_hits"], one["write_misses"]),
         f"{one['promotions']:,}",
         f"{one['demotions']:,}",
-        words.share(one["used_blocks"] / blocks) if blocks else "–",
+        formatting.share(one["used_blocks"] / blocks) if blocks else "–",
         f"{one['dirty']:,}",
     ]
 
 
 def _share(hits: int | None, misses: int | None) -> str:
     total = (hits or 0) + (misses or 0)
-    return words.share((hits or 0) / total) if total else "–"
+    return formatting.share((hits or 0) / total) if total else "–"
 
 
 def arrays(rows: Rows) -> list[str]:
@@ -79,5 +79,5 @@ def _said(one: Mapping[str, Any]) -> list[str]:
     for member in one.get("members") or []:
         if member.get("bad_blocks"):
             many = len(member["bad_blocks"])
-            said.append(f"{member['name']} lists {words.plural(many, 'bad range')}")
+            said.append(f"{member['name']} lists {formatting.plural(many, 'bad range')}")
     return said

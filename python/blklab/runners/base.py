@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from blklab import __version__
-from blklab.spec.cells import Cell, Plan
-from blklab.store.finished import Finished
+from blklab.spec.cells import Cell, ExperimentPlan
+from blklab.store.finished_run import FinishedRun
 
 if TYPE_CHECKING:
-    from blklab.runners.fio.process import Live
+    from blklab.runners.fio.process import FioProgress
 
 
 class Ledger(Protocol):
@@ -19,7 +19,7 @@ class Ledger(Protocol):
     def begin(self, cell: Cell) -> bool:
         """Called before a cell is measured; False if it is not to be: another process does."""
 
-    def end(self, cell: Cell, finished: Finished) -> None:
+    def end(self, cell: Cell, finished: FinishedRun) -> None:
         """Called with what was measured."""
 
     def fail(self, cell: Cell, message: str) -> None:
@@ -29,7 +29,7 @@ class Ledger(Protocol):
 class Runner(ABC):
     """Something that measures cells; `kind.Kind` tells the rest of it."""
 
-    progress: "Callable[[Cell, Live], object]" = staticmethod(lambda _cell, _live: None)
+    progress: "Callable[[Cell, FioProgress], object]" = staticmethod(lambda _cell, _live: None)
     """Called while a cell is measured, if the runner can say how far it is."""
 
     def alone(self) -> AbstractContextManager[None]:
@@ -39,7 +39,7 @@ class Runner(ABC):
         """
         return nullcontext()
 
-    def planned(self, plan: Plan) -> Plan:
+    def planned(self, plan: ExperimentPlan) -> ExperimentPlan:
         """Returns the plan as it is carried out, with what this runner was told in its cells.
 
         Raises UsageError if that does not go together.
@@ -47,7 +47,7 @@ class Runner(ABC):
         return plan
 
     @abstractmethod
-    def check(self, plan: Plan) -> None:
+    def check(self, plan: ExperimentPlan) -> None:
         """Raises UsageError or EnvironmentLacks for a plan that cannot work, before it starts."""
 
     def environment(self) -> Mapping[str, Any]:

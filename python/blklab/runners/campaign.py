@@ -8,18 +8,18 @@ from typing import Any
 from blklab import outcome as measured
 from blklab.errors import BlklabError
 from blklab.runners.base import Runner
-from blklab.runners.result import Result
-from blklab.spec.cells import Cell, Plan
+from blklab.runners.result import RunResult
+from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store import query, series
-from blklab.store.campaigns import Campaign, Store
-from blklab.store.finished import Finished
+from blklab.store.campaigns import Store, StoredCampaign
+from blklab.store.finished_run import FinishedRun
 
 
 @dataclass
-class Outcome:
+class CampaignOutcome:
     """What became of a plan."""
 
-    results: list[Result]
+    results: list[RunResult]
     """Of every cell that is done, in the order of the plan."""
 
     failed: list[str]
@@ -31,13 +31,13 @@ class Outcome:
 
 def carry_out(
     runner: Runner,
-    plan: Plan,
+    plan: ExperimentPlan,
     store: Store | None,
     *,
     resume: bool = False,
     ended: Callable[[int], None] = lambda _done: None,
     note: Callable[[str], object] = lambda _note: None,
-) -> Outcome:
+) -> CampaignOutcome:
     """Measures the cells of a plan, those excepted that a resumed campaign has done already.
 
     `ended` is called with the number of cells that are done, whenever one is, and `note` with what
@@ -52,7 +52,7 @@ def carry_out(
             if resume:
                 note("no campaign of just these cells was begun before: this is a new one")
             campaign = store.begin(plan)
-    ledger = _Ledger(plan.runner, store, campaign, environment, ended)
+    ledger = _StoreLedger(plan.runner, store, campaign, environment, ended)
     waiting = [cell for cell in plan.cells if ledger.waits(cell)]
     ledger.done = len(plan.cells) - len(waiting)
     try:
@@ -77,24 +77,24 @@ def carry_out(
             " --resume goes on with what is left"
         )
     ordered = [results[cell.number] for cell in plan.cells if cell.number in results]
-    return Outcome(ordered, failed, None if campaign is None else campaign.number)
+    return CampaignOutcome(ordered, failed, None if campaign is None else campaign.number)
 
 
-def of_run(store: Store, run: query.Run) -> Result:
+def of_run(store: Store, run: query.StoredRun) -> RunResult:
     """Returns the result of a run that is done, with its series as results have it."""
     of_series = series.as_outcome(query.points(store, run.id))
     outcome: measured.Outcome = {**(run.outcome or {}), "series": of_series}
-    return Result(run.number, run.labels, run.runner, outcome, run.seconds or 0.0, run.id)
+    return RunResult(run.number, run.labels, run.runner, outcome, run.seconds or 0.0, run.id)
 
 
 @dataclass
-class _Ledger:
+class _StoreLedger:
     runner: str
     store: Store | None
-    campaign: Campaign | None
+    campaign: StoredCampaign | None
     environment: Mapping[str, Any]
     ended: Callable[[int], None]
-    results: dict[int, Result] = field(default_factory=dict)
+    results: dict[int, RunResult] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     done: int = 0
     under_way: set[int] = field(default_factory=set)
@@ -112,7 +112,7 @@ class _Ledger:
             self.under_way.add(run)
         return taken
 
-    def end(self, cell: Cell, finished: Finished) -> None:
+    def end(self, cell: Cell, finished: FinishedRun) -> None:
         run = self._run(cell)
         if run is not None and self.store is not None:
             self.store.finish(run, finished)
@@ -121,7 +121,7 @@ class _Ledger:
             **finished.outcome,
             "series": series.as_outcome(finished.points),
         }
-        self.results[cell.number] = Result(
+        self.results[cell.number] = RunResult(
             cell.number, cell.labels, self.runner, outcome, finished.seconds, run
         )
         self._count()

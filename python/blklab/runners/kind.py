@@ -13,12 +13,12 @@ import click
 
 if TYPE_CHECKING:
     from blklab.runners.base import Runner
-    from blklab.spec.cells import Cell, Plan
-    from blklab.spec.form import Form
+    from blklab.spec.cell_form import CellForm
+    from blklab.spec.cells import Cell, ExperimentPlan
 
 
 @dataclass(frozen=True)
-class Option:
+class RunnerOption:
     """An option of `blklab run` that this runner takes, and the others refuse."""
 
     flag: str
@@ -45,7 +45,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Words:
+class CellDescriptions:
     """What a runner's cells are in words."""
 
     columns: "Mapping[str, Callable[[Cell], str]]"
@@ -54,12 +54,12 @@ class Words:
     figures: Collection[str] = ()
     """Columns that are figures, and not text."""
 
-    notes: "Callable[[Plan], list[str]]" = lambda _plan: []
+    notes: "Callable[[ExperimentPlan], list[str]]" = lambda _plan: []
     """What is to be said below the table, one line each."""
 
 
 @dataclass(frozen=True)
-class Kind:
+class RunnerKind:
     """A runner's entry in the registry."""
 
     name: str
@@ -76,7 +76,7 @@ class Kind:
     user of progress and of problems."""
 
     form: str
-    """The `spec.form.Form` of its cells."""
+    """The `spec.cell_form.Form` of its cells."""
 
     words: str
     """The `Words` for its cells."""
@@ -87,7 +87,7 @@ class Kind:
     own_devices: bool = False
     """Whether it measures the devices of the machine that it runs on."""
 
-    options: Collection[Option] = ()
+    options: Collection[RunnerOption] = ()
     where: str = ""
     """When its options count, for the help: `In the lab`."""
 
@@ -99,14 +99,14 @@ class Kind:
         found: Callable[..., Runner] = _load(self.make)
         return found
 
-    def cells(self) -> "Form":
+    def cells(self) -> "CellForm":
         """Returns `form`, imported."""
-        found: Form = _load(self.form)
+        found: CellForm = _load(self.form)
         return found
 
-    def spoken(self) -> Words:
+    def spoken(self) -> CellDescriptions:
         """Returns `words`, imported."""
-        found: Words = _load(self.words)
+        found: CellDescriptions = _load(self.words)
         return found
 
     def explained(self) -> "Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]]":

@@ -3,9 +3,11 @@
 from typing import Final
 
 from blklab.runners import host, lab, sim
-from blklab.runners.kind import Kind
+from blklab.runners.kind import RunnerKind
 
-RUNNERS: Final[dict[str, Kind]] = {kind.name: kind for kind in (sim.KIND, lab.KIND, host.KIND)}
+RUNNERS: Final[dict[str, RunnerKind]] = {
+    kind.name: kind for kind in (sim.KIND, lab.KIND, host.KIND)
+}
 """What `--on` takes, in this order."""
 
 

@@ -8,7 +8,7 @@ from blklab.outcome import Outcome
 
 
 @dataclass(frozen=True)
-class Result:
+class RunResult:
     """One cell's figures."""
 
     number: int

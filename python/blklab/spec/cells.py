@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab.errors import UsageError
-from blklab.spec import load, measured, problems, replays, simulated, stacking, sweep
+from blklab.spec import host_cell, load, problems, replays, sim_cell, stack_resolution, sweep
+from blklab.spec.cell_form import CellForm
 from blklab.spec.documents import as_host
 from blklab.spec.experiment import Experiment
 from blklab.spec.fields import shown
-from blklab.spec.form import Form
-from blklab.spec.overrides import Change, applied, only_simulated
-from blklab.spec.problems import Problem, Problems
-from blklab.spec.sweep import Point
+from blklab.spec.overrides import Override, applied, only_simulated
+from blklab.spec.problems import SpecProblem, SpecProblems
+from blklab.spec.sweep import SweepPoint
 
 MOST: Final = 100_000
 """Cells of one experiment."""
@@ -38,12 +38,12 @@ class Cell:
     """What tells it from the others: stack, workload, each key of matrix and sweep, repeat."""
 
     document: Mapping[str, Any]
-    """What its runner takes: crates/sim/src/cell, `blklab.spec.measured`, `laboratory`."""
+    """What its runner takes: crates/sim/src/cell, `blklab.spec.host_cell`, `laboratory`."""
 
     capacity: int
     """Bytes of the stack, or of the file on a target; 0 of a device, which has what it has."""
 
-    replay: replays.Source | None = None
+    replay: replays.ReplaySource | None = None
     """The trace whose I/Os the simulator takes beside the document."""
 
     @property
@@ -70,7 +70,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExperimentPlan:
     """An experiment file, expanded."""
 
     title: str
@@ -107,11 +107,11 @@ class Plan:
 def plan(
     path: Path,
     *,
-    changes: Sequence[Change] = (),
+    changes: Sequence[Override] = (),
     seed: int | None = None,
     only: Mapping[str, str] | None = None,
-    form: Form = simulated.FORM,
-) -> Plan:
+    form: CellForm = sim_cell.FORM,
+) -> ExperimentPlan:
     """Expands an experiment file into its cells as a runner takes them, every one of them checked.
 
     `changes` are made before the matrix is expanded, and replace a key of it; `only` maps labels
@@ -121,26 +121,28 @@ def plan(
 
 
 def expand(
-    source: load.Source,
+    source: load.ExperimentSource,
     *,
-    changes: Sequence[Change] = (),
+    changes: Sequence[Override] = (),
     seed: int | None = None,
     only: Mapping[str, str] | None = None,
-    form: Form = simulated.FORM,
-) -> Plan:
+    form: CellForm = sim_cell.FORM,
+) -> ExperimentPlan:
     """Expands an experiment that was read, or made up, as `plan` does."""
-    extra = [*changes] if seed is None else [*changes, Change("seed", seed, "--seed")]
+    extra = [*changes] if seed is None else [*changes, Override("seed", seed, "--seed")]
     try:
         found = list(_cells(source, extra, form))
         if form.on_targets:
             found = _sized(found)
-    except Problems as problem:
+    except SpecProblems as problem:
         raise problems.usage_error(str(source.path), problem.found) from None
     except RecursionError:
         raise UsageError(f"{source.path}: is nested too deeply") from None
     title = source.raw.get("title", "")
     varied = [label for label in found[0].labels if len({cell.labels[label] for cell in found}) > 1]
-    return Plan(str(title), _only(found, only or {}), varied, form.runner, source.path, source.raw)
+    return ExperimentPlan(
+        str(title), _only(found, only or {}), varied, form.runner, source.path, source.raw
+    )
 
 
 def _sized(cells: Sequence[Cell]) -> list[Cell]:
@@ -149,7 +151,7 @@ def _sized(cells: Sequence[Cell]) -> list[Cell]:
     for cell in cells:
         target = cell.document["target"]
         if "device" not in target:
-            extent = measured.extent(as_host(cell.document))
+            extent = host_cell.extent(as_host(cell.document))
             needs[target["name"]] = max(extent, needs.get(target["name"], 0))
     sizes = [needs.get(cell.document["target"]["name"], 0) for cell in cells]
     return [
@@ -174,7 +176,9 @@ def _only(cells: list[Cell], wanted: Mapping[str, str]) -> list[Cell]:
     return kept
 
 
-def _cells(source: load.Source, changes: Sequence[Change], form: Form) -> Iterator[Cell]:
+def _cells(
+    source: load.ExperimentSource, changes: Sequence[Override], form: CellForm
+) -> Iterator[Cell]:
     fixed = [change for change in changes if change.key not in OWN and not change.axis]
     base, axes = _axes(source, fixed, [change for change in changes if change.axis])
     chosen = {change.key: change for change in changes if change.key in OWN}
@@ -195,7 +199,7 @@ def _cells(source: load.Source, changes: Sequence[Change], form: Form) -> Iterat
         for point in itertools.product(*axes.values())
         for swept in tried
     ]
-    troubles: list[Problem] = []
+    troubles: list[SpecProblem] = []
     for stack in stacks:
         for workload in workloads:
             baseline: Mapping[str, Any] = {}
@@ -207,7 +211,7 @@ def _cells(source: load.Source, changes: Sequence[Change], form: Form) -> Iterat
                     document, capacity, replay = form.document(
                         source, experiment, stack, workload, swept.settings
                     )
-                except Problems as problem:
+                except SpecProblems as problem:
                     troubles += _origins(problem.found, origins)
                     continue
                 if not swept.values:
@@ -223,10 +227,10 @@ def _cells(source: load.Source, changes: Sequence[Change], form: Form) -> Iterat
                         replay,
                     )
     if troubles:
-        raise Problems(troubles)
+        raise SpecProblems(troubles)
 
 
-def _tried(experiment: Experiment, axes: Mapping[str, object]) -> Sequence[Point]:
+def _tried(experiment: Experiment, axes: Mapping[str, object]) -> Sequence[SweepPoint]:
     """Returns the points of the sweep. Raises Problems for what the matrix varies already."""
     for key in experiment.sweep:
         if key in OWN:
@@ -238,27 +242,27 @@ def _tried(experiment: Experiment, axes: Mapping[str, object]) -> Sequence[Point
     return sweep.points(experiment.sweep)
 
 
-def _changes(swept: Point, form: Form) -> list[Change]:
+def _changes(swept: SweepPoint, form: CellForm) -> list[Override]:
     """Returns what a point of the sweep changes in the file itself."""
     found = []
     for key, value in swept.values.items():
         if form.settings_are_keys and sweep.is_setting(key) and key not in sweep.SIMULATED:
             raise problems.fail(f"sweep.{key}", "is not simulated: --on lab, --on host change it")
         if form.settings_are_keys:
-            found.append(Change(sweep.SIMULATED.get(key, key), value, f"sweep.{key}"))
+            found.append(Override(sweep.SIMULATED.get(key, key), value, f"sweep.{key}"))
         elif not sweep.is_setting(key):
-            found.append(Change(key, value, f"sweep.{key}"))
+            found.append(Override(key, value, f"sweep.{key}"))
     return found
 
 
 def _axes(
-    source: load.Source, fixed: Sequence[Change], asked: Sequence[Change]
-) -> tuple[Experiment, dict[str, list[Change]]]:
+    source: load.ExperimentSource, fixed: Sequence[Override], asked: Sequence[Override]
+) -> tuple[Experiment, dict[str, list[Override]]]:
     """Returns the experiment without its matrix, and what the matrix and `--set` vary."""
     raw, origins = applied(source.raw, list(fixed))
     experiment = _checked(source, raw, origins)
     set_already = {change.key for change in fixed}
-    axes: dict[str, list[Change]] = {}
+    axes: dict[str, list[Override]] = {}
     varied = {key: (f"matrix.{key}", values) for key, values in experiment.matrix.items()}
     varied |= {change.key: (change.where, change.value) for change in asked}
     for key, (where, values) in varied.items():
@@ -272,16 +276,16 @@ def _axes(
         for at, label in enumerate(labels):
             if label in labels[:at]:
                 raise problems.fail(f"{where}[{at}]", f"{label!r} is there twice")
-        axes[key] = [Change(key, value, f"{where}[{at}]") for at, value in enumerate(values)]
+        axes[key] = [Override(key, value, f"{where}[{at}]") for at, value in enumerate(values)]
     return experiment, axes
 
 
 def _chosen(
     experiment: Experiment,
     axis: str,
-    axes: Mapping[str, list[Change]],
-    chosen: Mapping[str, Change],
-    form: Form,
+    axes: Mapping[str, list[Override]],
+    chosen: Mapping[str, Override],
+    form: CellForm,
 ) -> list[str]:
     """Returns the stacks (on a host: targets) or workloads to run, by name."""
     stacks = experiment.targets if form.on_targets else experiment.stacks
@@ -309,27 +313,31 @@ def _chosen(
 
 def _outermost(experiment: Experiment) -> list[str]:
     """Returns the stacks that are no part of another; all, if every one is."""
-    inner = stacking.inner(experiment)
+    inner = stack_resolution.inner(experiment)
     return [name for name in experiment.stacks if name not in inner] or list(experiment.stacks)
 
 
-def _at(source: load.Source, changes: Sequence[Change]) -> tuple[Experiment, dict[str, str]]:
+def _at(
+    source: load.ExperimentSource, changes: Sequence[Override]
+) -> tuple[Experiment, dict[str, str]]:
     raw, origins = applied(source.raw, list(changes))
     return _checked(source, raw, origins), origins
 
 
-def _checked(source: load.Source, raw: Mapping[str, Any], origins: Mapping[str, str]) -> Experiment:
+def _checked(
+    source: load.ExperimentSource, raw: Mapping[str, Any], origins: Mapping[str, str]
+) -> Experiment:
     try:
         experiment = load.checked(source, raw)
-        stacking.check_names(experiment)
-    except Problems as problem:
-        raise Problems(_origins(problem.found, origins)) from None
+        stack_resolution.check_names(experiment)
+    except SpecProblems as problem:
+        raise SpecProblems(_origins(problem.found, origins)) from None
     return experiment
 
 
-def _origins(found: Sequence[Problem], origins: Mapping[str, str]) -> list[Problem]:
+def _origins(found: Sequence[SpecProblem], origins: Mapping[str, str]) -> list[SpecProblem]:
     """Names the place in the matrix, or the option, that put a wrong value where it is."""
-    return [Problem(_origin(problem.path, origins), problem.message) for problem in found]
+    return [SpecProblem(_origin(problem.path, origins), problem.message) for problem in found]
 
 
 def _origin(path: str, origins: Mapping[str, str]) -> str:

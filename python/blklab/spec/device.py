@@ -10,16 +10,16 @@ from blklab.spec.fields import (
     NUMBER,
     SECTOR,
     Count,
+    ExperimentTable,
     Nanoseconds,
     PerSecond,
     Rate,
     Size,
-    Table,
 )
 from blklab.spec.kernels import Kind, Scheduler
 
 
-class Queue(Table):
+class DeviceQueue(ExperimentTable):
     """The block layer's queue of a device; what is not given follows from kernel and kind."""
 
     scheduler: Scheduler | None = None
@@ -32,7 +32,7 @@ class Queue(Table):
     """As `queue/write_cache` says it; else what the model's `write_back` says."""
 
 
-class Disk(Queue):
+class DiskTable(DeviceQueue):
     """What every device has."""
 
     size: Size | None = None
@@ -73,7 +73,7 @@ Page = Annotated[int, Field(ge=SECTOR, le=1 << 30), NUMBER]
 """Bytes that flash reads or programs at once."""
 
 
-class _Flash(Disk):
+class _Flash(DiskTable):
     read_command_ns: Nanoseconds
     write_command_ns: Nanoseconds
     read_bandwidth: PerSecond
@@ -101,7 +101,7 @@ class Nvme(_Flash):
     kind: Literal["nvme"]
 
 
-class Hdd(Disk):
+class Hdd(DiskTable):
     """A rotating disk."""
 
     kind: Literal["hdd"]
@@ -132,7 +132,7 @@ class Hdd(Disk):
     destage_ns: Nanoseconds
 
 
-class Throttled(Disk):
+class Throttled(DiskTable):
     """A virtual disk with QEMU's throttling and nothing else."""
 
     kind: Literal["throttled"]
@@ -148,7 +148,7 @@ class Throttled(Disk):
 Device = Annotated[Ssd | Nvme | Hdd | Throttled, Field(discriminator="kind")]
 """A device with its model's parameters, wherever they came from."""
 
-KINDS: Final[dict[str, type[Disk]]] = {
+KINDS: Final[dict[str, type[DiskTable]]] = {
     "ssd": Ssd,
     "nvme": Nvme,
     "hdd": Hdd,
@@ -159,9 +159,9 @@ _RENAMED: Final = {"volatile_cache": "write_cache"}
 """Parameters that a cell calls otherwise: in a file, `write_cache` is the queue's."""
 
 
-def model_document(device: Disk) -> Model:
+def model_document(device: DiskTable) -> Model:
     """Returns the device's model as the simulator takes it (crates/sim/src/cell, `Model`)."""
-    shared = Disk.model_fields.keys() - {"capacity"}
+    shared = DiskTable.model_fields.keys() - {"capacity"}
     document = device.model_dump(exclude=set(shared))
     if not isinstance(device, Hdd):
         document.pop("capacity", None)
@@ -170,7 +170,7 @@ def model_document(device: Disk) -> Model:
     return cast(Model, kind | renamed)
 
 
-def kind_of(device: Disk) -> Kind:
+def kind_of(device: DiskTable) -> Kind:
     """Returns the device's kind."""
     kind: Kind = getattr(device, "kind")  # noqa: B009  # every subclass has one, of its own type
     return kind

@@ -11,31 +11,31 @@ from blklab.documents import cell as simulated
 SimCell = simulated.Cell
 
 
-class FioJob(TypedDict):
+class FioJobDocument(TypedDict):
     """A job in fio's own words (fio(1))."""
 
     name: str
     options: Mapping[str, str]
 
 
-class FioCell(TypedDict):
+class FioCellDocument(TypedDict):
     """What every runner with real fio takes."""
 
     seed: int
-    jobs: Sequence[FioJob]
+    jobs: Sequence[FioJobDocument]
     runtime_ns: int | None
     ramp_ns: int
     interval_ns: int
     settings: Mapping[str, str]
-    host: NotRequired["HostRun"]
-    command: NotRequired["Command | None"]
+    host: NotRequired["HostRunDocument"]
+    command: NotRequired["CommandDocument | None"]
     file_bytes: NotRequired[int]
     """Of the file on a target."""
 
 
-def bare_cell(seed: int, job: FioJob) -> FioCell:
+def bare_cell(seed: int, job: FioJobDocument) -> FioCellDocument:
     """Returns a cell of one job and nothing else, which ends by itself."""
-    bounds: FioCell = {
+    bounds: FioCellDocument = {
         "seed": seed,
         "jobs": [job],
         "runtime_ns": None,
@@ -46,7 +46,7 @@ def bare_cell(seed: int, job: FioJob) -> FioCell:
     return bounds
 
 
-class Target(TypedDict):
+class TargetDocument(TypedDict):
     """Where a stack is on a host; one of the places is there."""
 
     name: str
@@ -56,7 +56,7 @@ class Target(TypedDict):
     cache_bytes: int
 
 
-class Command(TypedDict):
+class CommandDocument(TypedDict):
     """A program to time."""
 
     argv: Sequence[str]
@@ -64,7 +64,7 @@ class Command(TypedDict):
     times: NotRequired[int | None]
 
 
-class Steady(TypedDict):
+class SteadyStateDocument(TypedDict):
     """When rounds are steady."""
 
     rounds: int
@@ -74,22 +74,22 @@ class Steady(TypedDict):
     slope: float
 
 
-class HostRun(TypedDict):
+class HostRunDocument(TypedDict):
     """How a host is prepared."""
 
     drop_caches: bool
     precondition: str
-    steady: Steady | None
+    steady: SteadyStateDocument | None
 
 
-class HostCell(FioCell):
+class HostCellDocument(FioCellDocument):
     """What the host takes."""
 
-    target: Target
+    target: TargetDocument
     destroy: Sequence[str]
 
 
-class Virtual(TypedDict):
+class VirtualDiskDocument(TypedDict):
     """What a virtual disk says of itself."""
 
     logical_block_size: int
@@ -103,13 +103,13 @@ def latency_ns(model: simulated.Model) -> int:
     return model.get("latency_ns", 0) if model["kind"] == "throttled" else 0
 
 
-class LabDevice(simulated.Device):
+class LabDeviceDocument(simulated.Device):
     """A device, and its virtual disk."""
 
-    virtual: Virtual
+    virtual: VirtualDiskDocument
 
 
-class Failure(TypedDict):
+class FailureDocument(TypedDict):
     """A member that fails during the load."""
 
     array: str
@@ -118,7 +118,7 @@ class Failure(TypedDict):
     re_add_ns: int | None
 
 
-class LabRun(TypedDict):
+class LabRunDocument(TypedDict):
     """The guest."""
 
     scale: float | str
@@ -126,21 +126,21 @@ class LabRun(TypedDict):
     memory: int
 
 
-class Filesystem(TypedDict):
+class FilesystemDocument(TypedDict):
     """What is made on the stack."""
 
     type: str
 
 
-class LabCell(FioCell):
+class LabCellDocument(FioCellDocument):
     """What the lab takes."""
 
     kernel: str
-    lab: LabRun
-    devices: Sequence[LabDevice]
+    lab: LabRunDocument
+    devices: Sequence[LabDeviceDocument]
     stack: Mapping[str, Any]
-    failures: Sequence[Failure]
-    filesystem: Filesystem | None
+    failures: Sequence[FailureDocument]
+    filesystem: FilesystemDocument | None
     room: int
     alone: Sequence[simulated.Job]
     own_kernel: NotRequired[str]
@@ -151,11 +151,11 @@ def as_simulated(document: Mapping[str, Any]) -> SimCell:
     return cast(SimCell, document)
 
 
-def as_host(document: Mapping[str, Any]) -> HostCell:
+def as_host(document: Mapping[str, Any]) -> HostCellDocument:
     """Returns the document of a cell that was made for a host."""
-    return cast(HostCell, document)
+    return cast(HostCellDocument, document)
 
 
-def as_lab(document: Mapping[str, Any]) -> LabCell:
+def as_lab(document: Mapping[str, Any]) -> LabCellDocument:
     """Returns the document of a cell that was made for the lab."""
-    return cast(LabCell, document)
+    return cast(LabCellDocument, document)

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema,
 
 from blklab.spec import kernels
 from blklab.spec.device import Device
-from blklab.spec.fields import NAME, NUMBER, Nanoseconds, Seconds, Size, Table, shown
+from blklab.spec.fields import NAME, NUMBER, ExperimentTable, Nanoseconds, Seconds, Size, shown
 from blklab.spec.kernels import Scheduler
 from blklab.spec.stack import MISSING, Stack
 from blklab.spec.sweep import Sweep
@@ -35,7 +35,7 @@ Kernel = Annotated[
 ]
 
 
-class Filesystem(Table):
+class Filesystem(ExperimentTable):
     """A filesystem with the time between its journal's commits."""
 
     type: Literal["ext3", "ext4", "xfs"]
@@ -46,7 +46,7 @@ def _filesystem(value: Any) -> str:
     return "<table>" if isinstance(value, dict | Filesystem) else "<name>"
 
 
-class Host(Table):
+class Host(ExperimentTable):
     """Processor time that I/Os cost; the simulator's server of 2018, unless given."""
 
     submit_ns: Nanoseconds | None = None
@@ -55,7 +55,7 @@ class Host(Table):
     md_ns: Nanoseconds | None = None
 
 
-class Settings(Table):
+class Settings(ExperimentTable):
     """What holds for all devices and workloads that do not say otherwise."""
 
     kernel: Kernel = "6.1"
@@ -99,7 +99,7 @@ def _scale(value: Any) -> Any:
     return value
 
 
-class Lab(Table):
+class Lab(ExperimentTable):
     """The guest that the lab boots, and how its devices' rates are scaled."""
 
     scale: Annotated[
@@ -120,7 +120,7 @@ class Lab(Table):
         return value
 
 
-class Experiment(Table):
+class Experiment(ExperimentTable):
     """A whole experiment file, its stock models, calibrated files and job files read."""
 
     title: str = ""

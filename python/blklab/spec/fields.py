@@ -26,7 +26,7 @@ NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.A)
 T = TypeVar("T")
 
 
-class Table(BaseModel):
+class ExperimentTable(BaseModel):
     """What every table of an experiment file is: no key but those it knows, and never changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

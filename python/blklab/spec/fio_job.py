@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from blklab.errors import UsageError
-from blklab.spec import fio_words, keys, problems
+from blklab.spec import fio_options, problems, table_keys
 from blklab.spec.fields import shown
 from blklab.spec.files import read_text
 from blklab.spec.workload import Job
@@ -73,9 +73,9 @@ def _sections(path: Path) -> list[tuple[str, dict[str, str]]]:
                 " file begins with a section"
             )
         option, equals, value = (part.strip() for part in line.partition("="))
-        if "$" in value and option not in fio_words.HARMLESS:
+        if "$" in value and option not in fio_options.HARMLESS:
             raise UsageError(f"{path}: line {number}: variables are not replaced: found {value!r}")
-        options[fio_words.ALIASES.get(option, option)] = value if equals else "1"
+        options[fio_options.ALIASES.get(option, option)] = value if equals else "1"
     return found
 
 
@@ -92,9 +92,9 @@ def _job(path: Path, name: str, options: dict[str, str]) -> dict[str, Any]:
                 raise UsageError(f"{where}: {option}: found {value!r}: {reason}")
         elif option in Job.model_fields:
             table[option] = value
-        elif option in fio_words.OPTIONS:
+        elif option in fio_options.OPTIONS:
             passed_on[option] = value
-        elif option not in fio_words.HARMLESS:
+        elif option not in fio_options.HARMLESS:
             hint = problems.near(option, Job.model_fields)
             raise UsageError(f"{where}: {option}: no such option here; {hint}")
     if passed_on:
@@ -102,5 +102,5 @@ def _job(path: Path, name: str, options: dict[str, str]) -> dict[str, Any]:
     try:
         Job.model_validate(table)
     except ValidationError as error:
-        raise problems.usage_error(where, problems.translated(error, keys.KNOWN)) from error
+        raise problems.usage_error(where, problems.translated(error, table_keys.KNOWN)) from error
     return table

@@ -4,8 +4,8 @@ from typing import Final
 
 from blklab import units
 from blklab.documents import cell
-from blklab.spec import fio_words, problems
-from blklab.spec.fio_words import HARMLESS
+from blklab.spec import fio_options, problems
+from blklab.spec.fio_options import HARMLESS
 from blklab.spec.workload import SYNCHRONOUS, Job
 
 ENDLESS: Final = 1 << 62
@@ -16,8 +16,8 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
     """Returns a job as the simulator takes it. Raises Problems if it does not fit the stack."""
     _check(job, path)
     iodepth = 1 if job.ioengine in SYNCHRONOUS else job.iodepth
-    reads, writes, random = fio_words.RW[job.rw]
-    read_sizes, write_sizes = fio_words.block_sizes(job.bs, job.bssplit)
+    reads, writes, random = fio_options.RW[job.rw]
+    read_sizes, write_sizes = fio_options.block_sizes(job.bs, job.bssplit)
     used = [
         *(size for size, _ in read_sizes if reads),
         *(size for size, _ in write_sizes if writes),
@@ -52,7 +52,7 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
         "numjobs": job.numjobs,
         "read_share": share,
         "random": random,
-        "distribution": fio_words.distribution(job.random_distribution),
+        "distribution": fio_options.distribution(job.random_distribution),
         "read_sizes": read_sizes,
         "write_sizes": write_sizes,
         "align": align,
@@ -84,7 +84,7 @@ def _check(job: Job, path: str) -> None:
 
 def _part(portion: int | str, capacity: int, align: int) -> int:
     """Returns bytes; a percentage of the stack is rounded down to whole blocks."""
-    size, share = fio_words.portion(portion)
+    size, share = fio_options.portion(portion)
     return size if share is None else int(capacity * share) // align * align
 
 
@@ -108,7 +108,7 @@ def _read_share(job: Job, *, reads: bool, writes: bool) -> float:
 
 
 def _rate_iops(
-    job: Job, share: float, read_sizes: fio_words.Sizes, write_sizes: fio_words.Sizes
+    job: Job, share: float, read_sizes: fio_options.Sizes, write_sizes: fio_options.Sizes
 ) -> float:
     """Returns the I/Os per second of one job, 0 for as many as possible.
 
@@ -120,8 +120,8 @@ def _rate_iops(
         if part <= 0:
             continue
         if job.rate_iops is not None:
-            rates.append(fio_words.rate(job.rate_iops, "rate_iops", sizes=False) / part)
+            rates.append(fio_options.rate(job.rate_iops, "rate_iops", sizes=False) / part)
         elif job.rate is not None:
             mean = sum(size * weight for size, weight in sizes)
-            rates.append(fio_words.rate(job.rate, "rate", sizes=True) / mean / part)
+            rates.append(fio_options.rate(job.rate, "rate", sizes=True) / mean / part)
     return min(rates, default=0.0)

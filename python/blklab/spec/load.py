@@ -7,16 +7,16 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from blklab.spec import fio_job, keys, problems, stock
+from blklab.spec import fio_job, problems, stock_models, table_keys
 from blklab.spec.device import KINDS, Device
 from blklab.spec.experiment import Experiment
 from blklab.spec.fields import shown
 from blklab.spec.files import read_toml
-from blklab.spec.problems import Problem, Problems
+from blklab.spec.problems import SpecProblem, SpecProblems
 
 
 @dataclass(frozen=True)
-class Source:
+class ExperimentSource:
     """An experiment file as it was read; job files are workloads in it already."""
 
     path: Path
@@ -27,10 +27,10 @@ class Source:
         return self.path.parent / Path(name).expanduser()
 
 
-def read(path: Path) -> Source:
+def read(path: Path) -> ExperimentSource:
     """Reads an experiment file. Raises UsageError."""
     raw = read_toml(path)
-    source = Source(path, raw)
+    source = ExperimentSource(path, raw)
     workloads = raw.get("workloads")
     if not isinstance(workloads, dict):
         return source
@@ -43,13 +43,13 @@ def read(path: Path) -> Source:
         if others := [key for key in table if key != "job_file"]:
             where = f"workloads.{name}.{others[0]}"
             raise problems.usage_error(
-                str(path), [Problem(where, "no such key beside job_file: edit the job file")]
+                str(path), [SpecProblem(where, "no such key beside job_file: edit the job file")]
             )
         groups = fio_job.read(source.beside(file))
         for first, jobs in groups:
             label = name if len(groups) == 1 else _unique(f"{name}/{first}", found)
             found[label] = {"jobs": jobs}
-    return Source(path, {**raw, "workloads": found})
+    return ExperimentSource(path, {**raw, "workloads": found})
 
 
 def _unique(label: str, taken: Mapping[str, Any]) -> str:
@@ -60,32 +60,32 @@ def _unique(label: str, taken: Mapping[str, Any]) -> str:
     return unique
 
 
-def checked(source: Source, raw: Mapping[str, Any]) -> Experiment:
+def checked(source: ExperimentSource, raw: Mapping[str, Any]) -> Experiment:
     """Returns a checked experiment of `raw`, which may be the file with changes.
 
     Raises Problems, or UsageError for another file.
     """
-    found: list[Problem] = []
+    found: list[SpecProblem] = []
     tables = dict(raw)
     if isinstance(devices := raw.get("devices"), dict):
         tables["devices"] = {}
         for name, table in devices.items():
             try:
                 tables["devices"][name] = _device(source, name, table)
-            except Problems as problem:
+            except SpecProblems as problem:
                 found += problem.found
     try:
         experiment = Experiment.model_validate(tables)
     except ValidationError as error:
-        known = {**keys.KNOWN, (): keys.ROOT}
+        known = {**table_keys.KNOWN, (): table_keys.ROOT}
         found += [_without_kind(problem, tables) for problem in problems.translated(error, known)]
-        raise Problems(found) from error
+        raise SpecProblems(found) from error
     if found:
-        raise Problems(found)
+        raise SpecProblems(found)
     return experiment
 
 
-def _without_kind(problem: Problem, raw: Mapping[str, Any]) -> Problem:
+def _without_kind(problem: SpecProblem, raw: Mapping[str, Any]) -> SpecProblem:
     """Takes the kind out of `devices.nvme.ssd.units`, where pydantic puts it."""
     parts = problem.path.split(".")
     if (
@@ -95,14 +95,14 @@ def _without_kind(problem: Problem, raw: Mapping[str, Any]) -> Problem:
         and parts[1] in raw["devices"]
     ):
         del parts[2]
-    return Problem(".".join(parts), problem.message)
+    return SpecProblem(".".join(parts), problem.message)
 
 
-def _device(source: Source, name: str, table: Any) -> Any:
+def _device(source: ExperimentSource, name: str, table: Any) -> Any:
     """Returns a device's table with its stock model's or calibrated file's parameters below it."""
     if not isinstance(table, dict):
         return table
-    given = [key for key in keys.SOURCES if key in table]
+    given = [key for key in table_keys.SOURCES if key in table]
     path = f"devices.{name}"
     if not given:
         raise problems.fail(
@@ -119,7 +119,7 @@ def _device(source: Source, name: str, table: Any) -> Any:
         raise problems.fail(f"{path}.{given[0]}", f"found {shown(value)}, a name is wanted")
     if given == ["model"]:
         try:
-            base = stock.stock(value)
+            base = stock_models.stock(value)
         except ValueError as error:
             raise problems.fail(f"{path}.model", str(error)) from None
     else:
@@ -129,7 +129,7 @@ def _device(source: Source, name: str, table: Any) -> Any:
 
 def calibrated(path: Path) -> dict[str, Any]:
     """Returns the checked [device] table of a calibrated file. Raises UsageError."""
-    table = stock.calibrated(path)
+    table = stock_models.calibrated(path)
     try:
         TypeAdapter[Any](Device).validate_python(table)
     except ValidationError as error:
@@ -138,7 +138,7 @@ def calibrated(path: Path) -> dict[str, Any]:
         }
         found = problems.translated(error, known)
         short = [
-            Problem(".".join(["device", *problem.path.split(".")[1:]]), problem.message)
+            SpecProblem(".".join(["device", *problem.path.split(".")[1:]]), problem.message)
             for problem in found
         ]
         raise problems.usage_error(str(path), short) from error
@@ -150,5 +150,5 @@ def load(path: Path) -> Experiment:
     source = read(path)
     try:
         return checked(source, source.raw)
-    except Problems as problem:
+    except SpecProblems as problem:
         raise problems.usage_error(str(path), problem.found) from None

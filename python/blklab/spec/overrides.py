@@ -6,16 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from blklab.spec import keys, problems
+from blklab.spec import problems, table_keys
 from blklab.spec.experiment import Settings
-from blklab.spec.fields import Table
+from blklab.spec.fields import ExperimentTable
 from blklab.spec.workload import Command, Job, Replay
 
 Path = tuple[str, ...]
 
 SECTIONS: Final = ("devices", "stacks", "workloads")
 
-KEYS: Final = {"devices": keys.DEVICE, "stacks": keys.STACK, "workloads": keys.WORKLOAD}
+KEYS: Final = {
+    "devices": table_keys.DEVICE,
+    "stacks": table_keys.STACK,
+    "workloads": table_keys.WORKLOAD,
+}
 """Keys of the tables in each section."""
 
 SCALARS: Final = ("title", "seed", "repeats")
@@ -30,7 +34,7 @@ LISTS: Final = frozenset({"members", "write_mostly", "rebuilding"})
 
 
 @dataclass(frozen=True)
-class Change:
+class Override:
     """One key with one value, and where it was asked for."""
 
     key: str
@@ -44,13 +48,13 @@ class Change:
         return isinstance(self.value, list) and self.key.split(".")[-1] not in LISTS
 
 
-def parse_set(text: str) -> Change:
+def parse_set(text: str) -> Override:
     """Returns what `--set key=value` asks for. Raises ValueError."""
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not key:
         raise ValueError(f"{text!r}: KEY=VALUE is wanted, such as iodepth=8")
-    return Change(key, _value(value.strip()), f"--set {key}")
+    return Override(key, _value(value.strip()), f"--set {key}")
 
 
 def _value(text: str) -> Any:
@@ -66,7 +70,9 @@ def _value(text: str) -> Any:
         raise ValueError(f"{text!r} is no list: {error}") from error
 
 
-def applied(raw: Mapping[str, Any], changes: list[Change]) -> tuple[dict[str, Any], dict[str, str]]:
+def applied(
+    raw: Mapping[str, Any], changes: list[Override]
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Returns the file with the changes made, and where each changed place was asked for.
 
     Raises Problems when there is nothing by a key's name.
@@ -87,7 +93,7 @@ def applied(raw: Mapping[str, Any], changes: list[Change]) -> tuple[dict[str, An
     return changed, origins
 
 
-def only_simulated(raw: Mapping[str, Any], change: Change) -> bool:
+def only_simulated(raw: Mapping[str, Any], change: Override) -> bool:
     """Tells a change of models or kernels, which make no difference to a host."""
     return all(
         path[0] in {"devices", "stacks"} or (path[0] == "settings" and path[1] in MODELLED)
@@ -95,7 +101,7 @@ def only_simulated(raw: Mapping[str, Any], change: Change) -> bool:
     )
 
 
-def _places(raw: Mapping[str, Any], change: Change) -> Iterator[Path]:
+def _places(raw: Mapping[str, Any], change: Override) -> Iterator[Path]:
     first, dot, rest = change.key.partition(".")
     if not dot:
         yield from _plain(raw, change)
@@ -121,16 +127,16 @@ def _places(raw: Mapping[str, Any], change: Change) -> Iterator[Path]:
         yield (found[0], first, *rest.split("."))
 
 
-def _checked(raw: Mapping[str, Any], change: Change, path: Path) -> Iterator[Path]:
+def _checked(raw: Mapping[str, Any], change: Override, path: Path) -> Iterator[Path]:
     if path[0] != "settings" and path[1] not in _tables(raw, path[0]):
         hint = problems.near(path[1], _tables(raw, path[0]))
         raise problems.fail(change.where, f"there is no {path[0]}.{path[1]}; {hint}")
     yield path
 
 
-def _plain(raw: Mapping[str, Any], change: Change) -> Iterator[Path]:
+def _plain(raw: Mapping[str, Any], change: Override) -> Iterator[Path]:
     key = change.key
-    if key in keys.WORKLOAD:
+    if key in table_keys.WORKLOAD:
         places = [
             place for name in _tables(raw, "workloads") for place in _in_workload(raw, name, key)
         ]
@@ -143,7 +149,7 @@ def _plain(raw: Mapping[str, Any], change: Change) -> Iterator[Path]:
     elif key in SCALARS and change.where.startswith("--"):
         yield (key,)
     else:
-        known = [*Settings.model_fields, *keys.WORKLOAD, "stack", "workload"]
+        known = [*Settings.model_fields, *table_keys.WORKLOAD, "stack", "workload"]
         raise problems.fail(change.where, f"no such key; {problems.near(key, known)}")
 
 
@@ -160,7 +166,7 @@ def _in_workload(raw: Mapping[str, Any], name: str, key: str) -> Iterator[Path]:
 
 def _knows(raw: Mapping[str, Any], place: Path) -> bool:
     table = _tables(raw, "workloads")[place[1]]
-    kinds: dict[str, type[Table]] = {"replay": Replay, "command": Command}
+    kinds: dict[str, type[ExperimentTable]] = {"replay": Replay, "command": Command}
     kind = next((kinds[key] for key in kinds if isinstance(table, dict) and key in table), Job)
     return place[-1] in kind.model_fields
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from blklab.errors import UsageError
 from blklab.spec.fields import shown
-from blklab.spec.fio_words import ALIASES
+from blklab.spec.fio_options import ALIASES
 from blklab.spec.stack import KeyedError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ MOST: Final = 5
 
 
 Known = Mapping[tuple[str, ...], Sequence[str]]
-"""The keys that each kind of table may have, by the end of its path: see `blklab.spec.keys`."""
+"""Keys of each kind of table, by the end of its path: see `blklab.spec.table_keys`."""
 
 
 WANTED: Final = {
@@ -40,7 +40,7 @@ WANTED: Final = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class SpecProblem:
     """One thing that is wrong, and the key to look at (`stacks.near.chunk`)."""
 
     path: str
@@ -50,20 +50,20 @@ class Problem:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-class Problems(Exception):
+class SpecProblems(Exception):
     """Several things are wrong; a caller says in which file."""
 
-    def __init__(self, found: Sequence[Problem]) -> None:
+    def __init__(self, found: Sequence[SpecProblem]) -> None:
         super().__init__("; ".join(map(str, found)))
         self.found = found
 
 
-def fail(path: str, message: str) -> Problems:
+def fail(path: str, message: str) -> SpecProblems:
     """Returns one problem as an exception."""
-    return Problems([Problem(path, message)])
+    return SpecProblems([SpecProblem(path, message)])
 
 
-def usage_error(file: str, found: Iterable[Problem]) -> UsageError:
+def usage_error(file: str, found: Iterable[SpecProblem]) -> UsageError:
     """Returns the error that says so in one line, naming the first few."""
     lines = list(dict.fromkeys(map(str, found)))
     more = f"; and {len(lines) - MOST} more" if len(lines) > MOST else ""
@@ -80,7 +80,7 @@ def near(word: str, allowed: Iterable[str]) -> str:
     return f"{listed or 'nothing'} is allowed" if len(known) < 2 else f"allowed: {listed}"
 
 
-def translated(error: "ValidationError", known: Known, prefix: str = "") -> list[Problem]:
+def translated(error: "ValidationError", known: Known, prefix: str = "") -> list[SpecProblem]:
     """Returns pydantic's errors in our words."""
     found = []
     for one in error.errors(include_url=False):
@@ -93,7 +93,7 @@ def translated(error: "ValidationError", known: Known, prefix: str = "") -> list
         context = one.get("ctx", {}).get("error")
         if isinstance(context, KeyedError):
             names.append(context.key)
-        found.append(Problem(_path(prefix, names), _message(one, known)))
+        found.append(SpecProblem(_path(prefix, names), _message(one, known)))
     return found
 
 

@@ -13,7 +13,7 @@ SECTOR: Final = 512
 
 
 @dataclass(frozen=True)
-class Source:
+class ReplaySource:
     """The trace that a cell replays, for `blklab._core`'s readers."""
 
     path: str
@@ -36,7 +36,7 @@ class Source:
 
 
 @cache
-def source(path: Path, format_name: str | None, device: str | None) -> Source:
+def source(path: Path, format_name: str | None, device: str | None) -> ReplaySource:
     """Reads a trace once and says what there is to replay. Raises UsageError or BlklabError."""
     chosen = _core.Filter(devices=[device] if device else [])
     profile = json.loads(_core.characterise([str(path)], chosen, format=format_name, threads=1))
@@ -46,7 +46,7 @@ def source(path: Path, format_name: str | None, device: str | None) -> Source:
             ops = found["load"]["ops"]
             ios = ops["read"]["ios"] + ops["write"]["ios"]
             if ios:
-                return Source(
+                return ReplaySource(
                     path=str(path),
                     format=format_name,
                     device=wanted,

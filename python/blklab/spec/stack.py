@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema,
 from blklab import units
 from blklab.spec import capacity
 from blklab.spec.capacity import short
-from blklab.spec.fields import NUMBER, Count, Milliseconds, Seconds, Size, Table, shown
+from blklab.spec.fields import NUMBER, Count, ExperimentTable, Milliseconds, Seconds, Size, shown
 
 CHUNK: Final = 512 << 10
 """Bytes; mdadm's default since 3.1 (mdadm(8), --chunk)."""
@@ -70,13 +70,13 @@ def copies(layout: str) -> tuple[int, int, bool]:
     return (many, 1, False) if match[1] == "n" else (1, many, match[1] == "o")
 
 
-class Bare(Table):
+class Bare(ExperimentTable):
     """One device, nothing above it."""
 
     device: str
 
 
-class Failure(Table):
+class Failure(ExperimentTable):
     """A member that fails while the load runs, and perhaps comes back."""
 
     member: str
@@ -86,7 +86,7 @@ class Failure(Table):
     re_add: Seconds | None = None
 
 
-class Md(Table):
+class Md(ExperimentTable):
     """An md array."""
 
     level: Level
@@ -184,7 +184,7 @@ State = Literal["empty", "junk", "warm"]
 """What a cache holds at first: nothing, blocks that the workload does not use, or those it does."""
 
 
-class Volume(Table):
+class Volume(ExperimentTable):
     """A stack that says its kind. A new kind is a class here and its name in `KINDS`."""
 
     PARTS: ClassVar[tuple[str, ...]]

@@ -93,7 +93,7 @@ def text(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Point:
+class SweepPoint:
     """One combination of a sweep."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -106,25 +106,25 @@ class Point:
         return {key: value for key, value in self.values.items() if is_setting(key)}
 
 
-def points(table: Mapping[str, Any]) -> Sequence[Point]:
+def points(table: Mapping[str, Any]) -> Sequence[SweepPoint]:
     """Returns the combinations of a checked [sweep], the baseline first; one if there is none.
 
     `one`: the baseline, then each value by itself. `all`: every combination of the values.
     """
     axes = {key: values for key, values in table.items() if key != MODE}
     if not axes:
-        return [Point()]
+        return [SweepPoint()]
     if table.get(MODE, MODES[0]) == "all":
         return [
-            Point({key: text(value) for key, value in zip(axes, chosen, strict=True)}, values)
+            SweepPoint({key: text(value) for key, value in zip(axes, chosen, strict=True)}, values)
             for chosen in itertools.product(*axes.values())
             for values in [dict(zip(axes, chosen, strict=True))]
         ]
     baseline = dict.fromkeys(axes, AS_IS)
     return [
-        Point(baseline),
+        SweepPoint(baseline),
         *(
-            Point({**baseline, key: text(value)}, {key: value})
+            SweepPoint({**baseline, key: text(value)}, {key: value})
             for key, values in axes.items()
             for value in values
         ),

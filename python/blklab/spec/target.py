@@ -12,7 +12,7 @@ from pydantic import (
     model_validator,
 )
 
-from blklab.spec.fields import NUMBER, SECTOR, Seconds, Share, Size, Table, shown
+from blklab.spec.fields import NUMBER, SECTOR, ExperimentTable, Seconds, Share, Size, shown
 from blklab.spec.stack import KeyedError
 
 PLACES: Final = ("directory", "filesystem", "device")
@@ -34,7 +34,7 @@ def _stable(value: Any) -> str:
 Path = Annotated[str, BeforeValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})]
 
 
-class Target(Table):
+class Target(ExperimentTable):
     """A stack as it is on this host."""
 
     directory: Path | None = None
@@ -71,7 +71,7 @@ class Target(Table):
         return self
 
 
-class Steady(Table):
+class Steady(ExperimentTable):
     """Rounds of the workload until it is steady, as SNIA's test specification defines that."""
 
     round: Annotated[Seconds, Field(gt=0)] = 60 * 10**9
@@ -92,7 +92,7 @@ def _steady(value: Any) -> str:
     return "<table>" if isinstance(value, dict | Steady) else "<switch>"
 
 
-class HostRun(Table):
+class HostRun(ExperimentTable):
     """How cells are measured on this host."""
 
     drop_caches: bool = True

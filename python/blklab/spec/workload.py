@@ -13,17 +13,17 @@ from pydantic import (
     model_validator,
 )
 
-from blklab.spec import fio_words
+from blklab.spec import fio_options
 from blklab.spec.fields import (
     NUMBER,
     SECTOR,
     Count,
+    ExperimentTable,
     Microseconds,
     Number,
     Seconds,
     Share,
     Size,
-    Table,
     Words,
     quantity,
     shown,
@@ -34,9 +34,9 @@ from blklab.spec.stack import KeyedError
 def _portion(value: Any) -> Any:
     """Checks a size that may be a percentage of the stack."""
     if isinstance(value, str) and value.strip().endswith("%"):
-        fio_words.portion(value)
+        fio_options.portion(value)
         return value.strip()
-    return quantity(lambda text: fio_words.portion(text)[0], "a size such as 8GiB or 50%")(value)
+    return quantity(lambda text: fio_options.portion(text)[0], "a size such as 8GiB or 50%")(value)
 
 
 Portion = Annotated[
@@ -64,14 +64,14 @@ def _options(table: dict[str, Any]) -> dict[str, Any]:
     for option, value in table.items():
         if option in Job.model_fields:
             raise ValueError(f"{option}: stands beside options, not in it")
-        if option not in fio_words.OPTIONS:
+        if option not in fio_options.OPTIONS:
             raise ValueError(f"{option}: no such option, or none that is passed on to fio")
         if not str(value).isprintable():
             raise ValueError(f"{option}: found {shown(value)}, printable text is wanted")
     return table
 
 
-class Job(Table):
+class Job(ExperimentTable):
     """A group of equal jobs, in fio's words and with fio's defaults (fio(1))."""
 
     rw: str = "read"
@@ -109,41 +109,41 @@ class Job(Table):
     @field_validator("rw")
     @classmethod
     def _known(cls, value: str) -> str:
-        if value not in fio_words.RW:
-            allowed = ", ".join(fio_words.RW)
+        if value not in fio_options.RW:
+            allowed = ", ".join(fio_options.RW)
             raise ValueError(f"found {shown(value)}, allowed: {allowed}")
         return value
 
     @field_validator("bs")
     @classmethod
     def _sizes(cls, value: str | None) -> str | None:
-        fio_words.block_sizes(value, None)
+        fio_options.block_sizes(value, None)
         return value
 
     @field_validator("bssplit")
     @classmethod
     def _split(cls, value: str | None) -> str | None:
-        fio_words.block_sizes(None, value)
+        fio_options.block_sizes(None, value)
         return value
 
     @field_validator("random_distribution")
     @classmethod
     def _distribution(cls, value: str) -> str:
-        fio_words.distribution(value)
+        fio_options.distribution(value)
         return value
 
     @field_validator("rate")
     @classmethod
     def _rate(cls, value: str | None) -> str | None:
         if value is not None:
-            fio_words.rate(value, "rate", sizes=True)
+            fio_options.rate(value, "rate", sizes=True)
         return value
 
     @field_validator("rate_iops")
     @classmethod
     def _rate_iops(cls, value: str | None) -> str | None:
         if value is not None:
-            fio_words.rate(value, "rate_iops", sizes=False)
+            fio_options.rate(value, "rate_iops", sizes=False)
         return value
 
     @field_validator("offset", "offset_increment", "blockalign")
@@ -170,19 +170,19 @@ class Job(Table):
         return self
 
 
-class Jobs(Table):
+class Jobs(ExperimentTable):
     """Several groups of jobs, all at the same time."""
 
     jobs: Annotated[dict[str, Job], Field(min_length=1)]
 
 
-class JobFile(Table):
+class JobFile(ExperimentTable):
     """A fio job file: all its jobs, with what its global sections say."""
 
     job_file: Annotated[str, Field(min_length=1)]
 
 
-class Replay(Table):
+class Replay(ExperimentTable):
     """A trace, whose I/Os are made again."""
 
     replay: Annotated[str, Field(min_length=1)]
@@ -210,7 +210,7 @@ class Replay(Table):
         return self
 
 
-class Command(Table):
+class Command(ExperimentTable):
     """A program, whose time and I/O are measured."""
 
     command: Annotated[list[str], Field(min_length=1, max_length=4096)]

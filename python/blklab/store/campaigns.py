@@ -21,17 +21,17 @@ import sqlalchemy as sa
 
 from blklab import __version__, output
 from blklab.errors import BlklabError, StoreError
-from blklab.store import folder, owner, series
+from blklab.store import run_owner, series, series_directory
 from blklab.store.database import Database, opened
-from blklab.store.finished import Finished
+from blklab.store.finished_run import FinishedRun
 from blklab.store.tables import campaigns, environments, runs
 
 if TYPE_CHECKING:
-    from blklab.spec.cells import Cell, Plan
+    from blklab.spec.cells import Cell, ExperimentPlan
 
 
 @dataclass(frozen=True)
-class Campaign:
+class StoredCampaign:
     """A campaign, and which of its cells are still to be run."""
 
     number: int
@@ -45,11 +45,11 @@ class Store:
     def __init__(self, where: str | None = None, *, reading: bool = False) -> None:
         """Opens it, as `blklab.store.database.opened` does."""
         self.database: Database = opened(where, reading=reading)
-        self._me = owner.me()
+        self._me = run_owner.me()
 
     # --- campaigns -------------------------------------------------------------------------------
 
-    def begin(self, plan: "Plan") -> Campaign:
+    def begin(self, plan: "ExperimentPlan") -> StoredCampaign:
         """Makes a campaign of a plan, all of its runs planned."""
         with self.database.writing() as connection:
             number = self._campaign(connection, plan)
@@ -58,9 +58,9 @@ class Store:
                 waiting[cell.key] = _inserted(
                     connection, runs, _planned(number, cell) | {"state": "planned"}
                 )
-        return Campaign(number, waiting)
+        return StoredCampaign(number, waiting)
 
-    def resume(self, plan: "Plan") -> Campaign | None:
+    def resume(self, plan: "ExperimentPlan") -> StoredCampaign | None:
         """Returns the newest campaign of the same cells, with those that are not done.
 
         None if there is none. A failed run is tried again, and one whose process has died.
@@ -83,15 +83,18 @@ class Store:
             ).all()
             waiting = {}
             for row in found:
-                if row.state == "running" and owner.alive(row.owner or ""):
+                if row.state == "running" and run_owner.alive(row.owner or ""):
                     continue
                 planned = _update(row.id, state="planned", owner=None, message=None)
                 if connection.execute(planned.where(runs.c.state == row.state)).rowcount == 1:
                     waiting[row.key] = row.id
-        return Campaign(number, waiting)
+        return StoredCampaign(number, waiting)
 
     def add(
-        self, plan: "Plan", finished: Mapping[str, Finished], environment: Mapping[str, Any]
+        self,
+        plan: "ExperimentPlan",
+        finished: Mapping[str, FinishedRun],
+        environment: Mapping[str, Any],
     ) -> int:
         """Stores a campaign that has been run already, and returns its number.
 
@@ -112,7 +115,7 @@ class Store:
                 connection.execute(_update(run, **self._written(run, finished[cell.key])))
         return number
 
-    def _campaign(self, connection: sa.Connection, plan: "Plan") -> int:
+    def _campaign(self, connection: sa.Connection, plan: "ExperimentPlan") -> int:
         return _inserted(
             connection,
             campaigns,
@@ -147,7 +150,7 @@ class Store:
 
         return self.database.insisting(work)
 
-    def finish(self, run: int, finished: Finished) -> None:
+    def finish(self, run: int, finished: FinishedRun) -> None:
         """Writes a run of this process that is done: its series first, then all else at once.
 
         A server that is away is waited for. What cannot be written at all is put into a file of
@@ -190,9 +193,9 @@ class Store:
 
     def _held(self, *, some: bool) -> AbstractContextManager[None]:
         """Keeps series from being tidied away before their rows are there, if there are `some`."""
-        return folder.writing(self.database.series) if some else nullcontext()
+        return series_directory.writing(self.database.series) if some else nullcontext()
 
-    def _written(self, run: int, finished: Finished) -> dict[str, Any]:
+    def _written(self, run: int, finished: FinishedRun) -> dict[str, Any]:
         name = None
         if finished.points:
             name = f"run-{run}.parquet"
@@ -209,7 +212,7 @@ class Store:
             "series": name,
         }
 
-    def _saved(self, run: int, finished: Finished) -> Path | None:
+    def _saved(self, run: int, finished: FinishedRun) -> Path | None:
         """Writes what a run measured beside the series, or else into $TMPDIR; None if it cannot."""
         document = {
             "store": self.database.name,
@@ -258,7 +261,7 @@ class Store:
     def _under_way(self, connection: sa.Connection) -> list[Any]:
         running = sa.select(runs.c.id, runs.c.campaign, runs.c.owner)
         found = connection.execute(running.where(runs.c.state == "running")).all()
-        return [row for row in found if owner.alive(row.owner or "")]
+        return [row for row in found if run_owner.alive(row.owner or "")]
 
     def tidy(self) -> None:
         """Removes files of series that no run has: of removed ones, and of processes that died."""
@@ -268,7 +271,7 @@ class Store:
                 found = connection.execute(sa.select(runs.c.series)).scalars()
                 return {name for name in found if name is not None}
 
-        folder.tidied(self.database.series, known)
+        series_directory.tidied(self.database.series, known)
 
 
 def _planned(campaign: int, cell: "Cell") -> dict[str, Any]:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from blklab.errors import EnvironmentLacks, StoreError, UsageError
-from blklab.store import file
+from blklab.store import sqlite_file
 from blklab.store.tables import KNOWN, REVISION, meta, runs
 from blklab.text import printable
 
@@ -128,10 +128,11 @@ def _file(path: Path, *, reading: bool) -> Database:
         path = path.expanduser()
     except RuntimeError as error:
         raise UsageError(f"{path}: {error}") from None
-    found = file.found(path, make=not reading)
-    only_read = reading and not file.may_write(found)
+    found = sqlite_file.found(path, make=not reading)
+    only_read = reading and not sqlite_file.may_write(found)
     engine = _engine(
-        sa.URL.create("sqlite"), creator=lambda: file.connected(path, found, only_read=only_read)
+        sa.URL.create("sqlite"),
+        creator=lambda: sqlite_file.connected(path, found, only_read=only_read),
     )
     sa.event.listen(engine, "begin", _begin_sqlite)
     return Database(engine, str(path), found.with_name(f"{found.name}.series"), only_read)

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from blklab.errors import UsageError
 from blklab.outcome import Outcome
-from blklab.store import owner, series
+from blklab.store import run_owner, series
 from blklab.store.campaigns import Store
 from blklab.store.tables import STATES, campaigns, environments, runs
 
@@ -45,7 +45,7 @@ class CampaignRow:
 
 
 @dataclass(frozen=True)
-class Run:
+class StoredRun:
     """A run, with what it measured."""
 
     id: int
@@ -111,12 +111,12 @@ def all_campaigns(store: Store) -> list[CampaignRow]:
     ]
 
 
-def runs_of(store: Store, campaign: int) -> list[Run]:
+def runs_of(store: Store, campaign: int) -> list[StoredRun]:
     """Returns the runs of a campaign, by their number."""
     return _runs(store, runs.c.campaign == campaign)
 
 
-def run(store: Store, number: int) -> Run:
+def run(store: Store, number: int) -> StoredRun:
     """Returns one run. Raises UsageError if there is none of that number."""
     found = _runs(store, runs.c.id == number)
     if not found:
@@ -124,7 +124,7 @@ def run(store: Store, number: int) -> Run:
     return found[0]
 
 
-def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[Run]:
+def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[StoredRun]:
     query = (
         sa.select(
             *(column for column in runs.c if column is not runs.c.raw),
@@ -140,7 +140,7 @@ def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[Run]:
     with store.database.reading() as connection:
         found = connection.execute(query).all()
     return [
-        Run(
+        StoredRun(
             row.id,
             row.campaign,
             row.name,
@@ -169,7 +169,7 @@ def _upgraded(outcome: dict[str, Any] | None) -> Outcome | None:
 
 def _state(state: str, by: str | None) -> str:
     """Returns the state of a run as it is: one that is `running` may have died."""
-    return INTERRUPTED if state == "running" and not owner.alive(by or "") else state
+    return INTERRUPTED if state == "running" and not run_owner.alive(by or "") else state
 
 
 def raw(store: Store, number: int) -> str:
@@ -179,7 +179,7 @@ def raw(store: Store, number: int) -> str:
     return "" if found is None else zlib.decompress(found).decode(errors="replace")
 
 
-def points(store: Store, number: int) -> list[series.Point]:
+def points(store: Store, number: int) -> list[series.SeriesPoint]:
     """Returns a run's series; none for a run without. Raises StoreError if its file is gone."""
     with store.database.reading() as connection:
         name = connection.execute(sa.select(runs.c.series).where(runs.c.id == number)).scalar()
@@ -201,7 +201,7 @@ class Selection:
 
     words: str
     campaign: CampaignRow
-    runs: Sequence[Run]
+    runs: Sequence[StoredRun]
 
 
 def selected(store: Store, words: str) -> Selection:
@@ -244,7 +244,7 @@ def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
     return on[-1 - back]
 
 
-def _with_labels(words: str, text: str, found: Sequence[Run]) -> list[Run]:
+def _with_labels(words: str, text: str, found: Sequence[StoredRun]) -> list[StoredRun]:
     wanted = {}
     for term in text.split(","):
         label, equals, pattern = (part.strip() for part in term.partition("="))

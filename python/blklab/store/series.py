@@ -18,7 +18,7 @@ JOBS: Final = "jobs"
 
 
 @dataclass(frozen=True)
-class Point:
+class SeriesPoint:
     """What one source did in one interval."""
 
     source: str
@@ -38,7 +38,7 @@ class Point:
     write_clat_ns: float | None
 
 
-NAMES: Final = tuple(field.name for field in fields(Point))
+NAMES: Final = tuple(field.name for field in fields(SeriesPoint))
 
 KINDS: Final = {
     "source": "String",
@@ -48,12 +48,12 @@ KINDS: Final = {
 """Columns, and their types in polars."""
 
 
-def encoded(points: Sequence[Point]) -> bytes:
+def encoded(points: Sequence[SeriesPoint]) -> bytes:
     """Returns points as a Parquet file."""
     return _parquet([astuple(point) for point in points], KINDS)
 
 
-def encoded_runs(runs: Mapping[int, Sequence[Point]]) -> bytes:
+def encoded_runs(runs: Mapping[int, Sequence[SeriesPoint]]) -> bytes:
     """Returns the points of several runs as one Parquet file, with a column `run` before."""
     rows = [(run, *astuple(point)) for run, points in runs.items() for point in points]
     return _parquet(rows, {"run": "Int64", **KINDS})
@@ -69,12 +69,12 @@ def _parquet(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, str]) -> bytes
     return buffer.getvalue()
 
 
-def write(path: Path, points: Sequence[Point]) -> None:
+def write(path: Path, points: Sequence[SeriesPoint]) -> None:
     """Writes points as a Parquet file, replacing what is there. Raises OSError."""
     output.replace(path, encoded(points))
 
 
-def read(path: Path) -> list[Point]:
+def read(path: Path) -> list[SeriesPoint]:
     """Returns the points of a file. Raises StoreError for one that is none."""
     import polars
 
@@ -85,13 +85,13 @@ def read(path: Path) -> list[Point]:
     except Exception as error:  # polars' errors have no common class
         what = str(error).splitlines()[0]
         raise StoreError(f"{path}: no series: {what}") from error
-    return [Point(*row) for row in frame.iter_rows()]
+    return [SeriesPoint(*row) for row in frame.iter_rows()]
 
 
-def of_outcome(parts: Sequence[simulated.Point]) -> list[Point]:
+def of_outcome(parts: Sequence[simulated.Point]) -> list[SeriesPoint]:
     """Returns the points of a result's series."""
     return [
-        Point(
+        SeriesPoint(
             JOBS,
             part["time_ns"],
             part["width_ns"],
@@ -103,7 +103,7 @@ def of_outcome(parts: Sequence[simulated.Point]) -> list[Point]:
     ]
 
 
-def as_outcome(points: Sequence[Point]) -> list[simulated.Point]:
+def as_outcome(points: Sequence[SeriesPoint]) -> list[simulated.Point]:
     """Returns the points of all jobs together as a result has them (docs/reference/formats.md)."""
     return [
         {

@@ -61,7 +61,7 @@ runs: Final = Table(
     Column("labels", JSON, nullable=False),
     Column("cell", JSON, nullable=False),
     Column("state", String, nullable=False),
-    # The process that runs it: `blklab.store.owner`.
+    # The process that runs it: `blklab.store.run_owner`.
     Column("owner", String),
     Column("environment", ForeignKey("environments.id")),
     Column("started", String),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.outcome import Counts
+from blklab.outcome import DeviceCounts
 from blklab.system.roots import Roots
 
 SECTOR: Final = 512
@@ -31,7 +31,7 @@ FASTEST_SECTORS: Final = 100 << 21
 
 
 @dataclass(frozen=True)
-class Counters:
+class DeviceCounters:
     """One line of /proc/diskstats. Times are ms modulo 2^32, as they are there.
 
     What a kernel does not count is None: discards before 4.18, flushes before 5.5.
@@ -59,7 +59,7 @@ class Counters:
 
 
 @dataclass(frozen=True)
-class Activity:
+class DeviceActivity:
     """What one device did between two readings. Times are ns; pairs are (reads, writes)."""
 
     ios: tuple[int, int]
@@ -72,13 +72,13 @@ class Activity:
     flushes: int | None
     flush_ns: int | None
 
-    def __add__(self, other: "Activity") -> "Activity":
+    def __add__(self, other: "DeviceActivity") -> "DeviceActivity":
         """Returns what was done in two intervals together."""
-        return Activity(
+        return DeviceActivity(
             *(_sum(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
         )
 
-    def counts(self) -> Counts:
+    def counts(self) -> DeviceCounts:
         """Returns what a result's device has of it."""
         return {
             "ios": list(self.ios),
@@ -99,17 +99,17 @@ def _sum(one: Any, other: Any) -> Any:
     return None if one is None or other is None else one + other
 
 
-_NUMERIC: Final = tuple(f.name for f in fields(Counters))[2:]
+_NUMERIC: Final = tuple(f.name for f in fields(DeviceCounters))[2:]
 _TICKS: Final = frozenset({"read_ticks", "write_ticks", "queue", "discard_ticks", "flush_ticks"})
 
 
-def parse(content: str, source: str = "/proc/diskstats") -> dict[str, Counters | None]:
+def parse(content: str, source: str = "/proc/diskstats") -> dict[str, DeviceCounters | None]:
     """Returns the counters of every device by name; None for partitions with 4 fields only.
 
     A line is `major minor name fields…`; fields beyond the 17 known ones are ignored. Raises
     BlklabError for anything else.
     """
-    found: dict[str, Counters | None] = {}
+    found: dict[str, DeviceCounters | None] = {}
     for at, line in enumerate(content.splitlines(), 1):
         words = line.split()
         if not words:
@@ -125,11 +125,11 @@ def parse(content: str, source: str = "/proc/diskstats") -> dict[str, Counters |
                 f"{source}: line {at}: {name} has {len(numbers)} fields, expected 11, 15 or 17"
             )
         values = dict(zip(_NUMERIC, map(int, numbers), strict=False))
-        found[name] = Counters(f"{major}:{minor}", name, **values)
+        found[name] = DeviceCounters(f"{major}:{minor}", name, **values)
     return found
 
 
-def read(roots: Roots) -> dict[str, Counters | None]:
+def read(roots: Roots) -> dict[str, DeviceCounters | None]:
     """Returns /proc/diskstats, parsed. Raises EnvironmentLacks if there is none."""
     path = roots.proc / "diskstats"
     try:
@@ -140,7 +140,7 @@ def read(roots: Roots) -> dict[str, Counters | None]:
         ) from None
 
 
-def of(counters: Mapping[str, Counters | None], name: str) -> Counters:
+def of(counters: Mapping[str, DeviceCounters | None], name: str) -> DeviceCounters:
     """Returns one device's counters. Raises BlklabError if it has none, or too few to be used."""
     if name not in counters:
         raise BlklabError(f"{name}: not in /proc/diskstats: the device is gone, or was renamed")
@@ -160,13 +160,13 @@ def long_bits() -> int:
 
 
 def difference(
-    before: Counters,
-    after: Counters,
+    before: DeviceCounters,
+    after: DeviceCounters,
     seconds: float,
     *,
     bits: int = 64,
     most_in_flight: int = MOST_IN_FLIGHT,
-) -> Activity:
+) -> DeviceActivity:
     """Returns what a device did between two readings that are `seconds` apart.
 
     `bits` is the kernel's `long_bits`. A counter that ran over once is put right. BlklabError is
@@ -198,7 +198,7 @@ def difference(
         return grown(name) or 0  # only discards and flushes can be None
 
     flushing = grown("flush_ticks")
-    return Activity(
+    return DeviceActivity(
         ios=(sure("reads"), sure("writes")),
         merges=(sure("read_merges"), sure("write_merges")),
         sectors=(sure("read_sectors"), sure("write_sectors")),
@@ -236,7 +236,7 @@ def _grown(
 
 
 @dataclass(frozen=True)
-class Cpu:
+class CpuTimes:
     """Times of all CPUs together since boot, in the kernel's ticks (proc(5), /proc/stat)."""
 
     user: int
@@ -245,7 +245,7 @@ class Cpu:
     irq: int
     idle: int
 
-    def shares(self, later: "Cpu") -> dict[str, float]:
+    def shares(self, later: "CpuTimes") -> dict[str, float]:
         """Returns what share of the time (0 to 1) until `later` went where; all 0 if none passed.
 
         iowait can go back (proc(5)); it then counts as none.
@@ -257,7 +257,7 @@ class Cpu:
         return {name: value / total if total else 0.0 for name, value in spent.items()}
 
 
-def cpu(roots: Roots) -> Cpu:
+def cpu(roots: Roots) -> CpuTimes:
     """Returns what /proc/stat says of all CPUs. Raises BlklabError."""
     path = roots.proc / "stat"
     try:
@@ -266,7 +266,7 @@ def cpu(roots: Roots) -> Cpu:
         raise BlklabError(f"{path}: {error.strerror}") from None
 
 
-def parse_cpu(content: str, source: str = "/proc/stat") -> Cpu:
+def parse_cpu(content: str, source: str = "/proc/stat") -> CpuTimes:
     """Returns the first line of /proc/stat; stolen time counts as the system's.
 
     Raises BlklabError for anything else.
@@ -281,4 +281,4 @@ def parse_cpu(content: str, source: str = "/proc/stat") -> Cpu:
     if name != "cpu" or len(numbers) < 7:
         raise BlklabError(f"{source}: found {line!r}, expected 'cpu' and 7 numbers or more")
     user, nice, system, idle, iowait, irq, softirq, *steal = numbers
-    return Cpu(user + nice, system + sum(steal), iowait, irq + softirq, idle)
+    return CpuTimes(user + nice, system + sum(steal), iowait, irq + softirq, idle)

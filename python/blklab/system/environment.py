@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from blklab import __version__
 from blklab.system.identity import of_node
-from blklab.system.layers import Layer, mounted_devices
+from blklab.system.layers import SysfsLayer, mounted_devices
 from blklab.system.mounts import mounts
 from blklab.system.roots import Roots, entries, text
 
@@ -78,7 +78,7 @@ VM: Final = (
 )
 
 
-def environment(layers: Iterable[Layer], roots: Roots) -> dict[str, Any]:
+def environment(layers: Iterable[SysfsLayer], roots: Roots) -> dict[str, Any]:
     """Returns what is known of this machine and of the devices, ready for JSON.
 
     What the kernel does not tell is None or left out. What needs programs (versions, lsblk) is not
@@ -150,7 +150,7 @@ def _throttled(roots: Roots) -> int | None:
     return max(numbers) if numbers else None
 
 
-def _device(layer: Layer, roots: Roots) -> dict[str, Any]:
+def _device(layer: SysfsLayer, roots: Roots) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": layer.name,
         "number": layer.number,

@@ -20,7 +20,7 @@ BY_ID: Final = "disk/by-id"
 
 
 @dataclass(frozen=True)
-class Device:
+class BlockDevice:
     """A block device as it is now."""
 
     path: str
@@ -67,7 +67,7 @@ def array_uuid(uuid: str) -> str:
     return ":".join(digits[at : at + 8] for at in range(0, len(digits), 8))
 
 
-def resolve(name: str, roots: Roots) -> Device:
+def resolve(name: str, roots: Roots) -> BlockDevice:
     """Returns the device that a path or a stable id names. Raises UsageError if it names none.
 
     Raises BlklabError for an id that several devices have: cheap disks share serial numbers.
@@ -95,7 +95,7 @@ def resolve(name: str, roots: Roots) -> Device:
     return found[0]
 
 
-def of_number(number: str, roots: Roots, path: str | None = None) -> Device:
+def of_number(number: str, roots: Roots, path: str | None = None) -> BlockDevice:
     """Returns the device `major:minor`. Raises BlklabError if there is none, or no more."""
     node = node_of(number, roots)
     if node is None:
@@ -104,13 +104,13 @@ def of_number(number: str, roots: Roots, path: str | None = None) -> Device:
     return of_node(node, roots, path)
 
 
-def of_node(node: Path, roots: Roots, path: str | None = None) -> Device:
+def of_node(node: Path, roots: Roots, path: str | None = None) -> BlockDevice:
     """Returns the device of a sysfs directory."""
     number = text(node / "dev") or ""
     disk = node.parent if (node / "partition").exists() else node
     sequence = text(disk / "diskseq")
     sectors = text(node / "size")
-    return Device(
+    return BlockDevice(
         path=path or roots.shown(roots.device(node.name)),
         name=node.name,
         number=number,
@@ -121,7 +121,7 @@ def of_node(node: Path, roots: Roots, path: str | None = None) -> Device:
     )
 
 
-def called(name: str, roots: Roots) -> list[Device]:
+def called(name: str, roots: Roots) -> list[BlockDevice]:
     """Returns every device that has a stable id; more than one share it."""
     found = []
     for entry in entries(roots.sys / "class/block"):
@@ -222,7 +222,7 @@ def is_bare(name: str, roots: Roots) -> bool:
     return "/" not in name and (roots.sys / "class/block" / name).exists()
 
 
-def same_disk(old: Device, new: Device) -> bool:
+def same_disk(old: BlockDevice, new: BlockDevice) -> bool:
     """Tells whether a device is still the same disk: by diskseq, else by an id, else by size.
 
     Ids come and go with what is written on a disk, but not all of them.

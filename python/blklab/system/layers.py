@@ -15,7 +15,7 @@ from blklab.system.roots import Roots, entries, text
 
 
 @dataclass(frozen=True)
-class Layer:
+class SysfsLayer:
     """A device at its place in the tree."""
 
     name: str
@@ -63,7 +63,7 @@ def partitions(node: Path) -> list[Path]:
     return [entry for entry in entries(node) if (entry / "partition").is_file()]
 
 
-def layers(numbers: Iterable[str], roots: Roots) -> list[Layer]:
+def layers(numbers: Iterable[str], roots: Roots) -> list[SysfsLayer]:
     """Returns the devices `major:minor` and everything that their I/O reaches, upper ones first.
 
     Each device is there once, however many are above it. What is unplugged meanwhile stays in the
@@ -94,7 +94,7 @@ def layers(numbers: Iterable[str], roots: Roots) -> list[Layer]:
                 uppers.append(name)
             waiting.append((lower_name, lower_node))
     return [
-        Layer(
+        SysfsLayer(
             name=name,
             number=numbered.get(name) or (text(node / "dev") if node else None),
             kind=kind_of(node, name),

@@ -17,7 +17,7 @@ def waited_us(roots: Roots) -> int | None:
     return int(match[1]) if match else None
 
 
-class Waiting:
+class PressureMeter:
     """Measures for which share of the time something waited, from when it was made."""
 
     def __init__(self, roots: Roots | None = None) -> None:

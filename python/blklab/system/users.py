@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from blklab.system.identity import Device
+from blklab.system.identity import BlockDevice
 from blklab.system.layers import (
     filesystem_devices,
     layers,
@@ -33,7 +33,7 @@ class Opener:
     writes: bool
 
 
-def uses(device: Device, roots: Roots) -> list[str]:
+def uses(device: BlockDevice, roots: Roots) -> list[str]:
     """Returns why a device must not be written to, each for a message; nothing if nobody uses it.
 
     Its partitions count, and so does the disk of a partition where it is used as a whole. Programs
@@ -50,7 +50,7 @@ def uses(device: Device, roots: Roots) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _related(device: Device, roots: Roots) -> dict[str, Path]:
+def _related(device: BlockDevice, roots: Roots) -> dict[str, Path]:
     """The devices (by number) that share its bytes: itself, its partitions, or its whole disk.
 
     And what a loop device is over, if that is a block device: loop devices claim nothing.
@@ -80,7 +80,9 @@ def _block_device(path: Path, roots: Roots) -> str | None:
     return number_of(status.st_rdev) if stat.S_ISBLK(status.st_mode) else None
 
 
-def _reached(number: str, related: dict[str, Path], device: Device, roots: Roots) -> str | None:
+def _reached(
+    number: str, related: dict[str, Path], device: BlockDevice, roots: Roots
+) -> str | None:
     """Returns the name of the related device on which `number` is, or beneath it."""
     if number in related:
         return name_of(number, roots)
@@ -93,7 +95,7 @@ def _reached(number: str, related: dict[str, Path], device: Device, roots: Roots
     return name_of(used[0], roots) if used else None
 
 
-def _mounted(device: Device, related: dict[str, Path], roots: Roots) -> Iterator[str]:
+def _mounted(device: BlockDevice, related: dict[str, Path], roots: Roots) -> Iterator[str]:
     root = _root_devices(roots)
     for number in sorted(root):
         if name := _reached(number, related, device, roots):
@@ -112,7 +114,7 @@ def _root_devices(roots: Roots) -> set[str]:
         return set()
 
 
-def _swapping(device: Device, related: dict[str, Path], roots: Roots) -> Iterator[str]:
+def _swapping(device: BlockDevice, related: dict[str, Path], roots: Roots) -> Iterator[str]:
     # A line is `filename type size used priority`, blanks in the name as octal (mm/swapfile.c).
     for line in (text(roots.proc / "swaps") or "").splitlines()[1:]:
         if not line.split():
@@ -159,7 +161,7 @@ def _inode(path: str, roots: Roots) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def openers(device: Device, roots: Roots) -> list[Opener]:
+def openers(device: BlockDevice, roots: Roots) -> list[Opener]:
     """Returns the programs, but this one, that have a device or a partition of it open.
 
     Found in /proc/PID/fd among names in /dev: what has no name there (a node made elsewhere), what

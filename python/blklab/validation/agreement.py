@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
-from blklab.spec.cells import Plan
+from blklab.spec.cells import ExperimentPlan
 
 IOPS: Final = 0.10
 """How far a prediction's IOPS may be from what was measured, as a fraction of that."""
@@ -23,7 +23,7 @@ ENOUGH: Final = 0.9
 
 
 @dataclass(frozen=True)
-class Figures:
+class AgreementFigures:
     """What one runner says of a cell."""
 
     read_iops: float
@@ -57,9 +57,9 @@ class Figures:
         }
 
 
-def figures(outcome: Outcome) -> Figures:
+def figures(outcome: Outcome) -> AgreementFigures:
     """Returns the figures of a result, the lab's or the simulator's."""
-    return Figures(
+    return AgreementFigures(
         float(outcome["read"]["iops"]),
         float(outcome["write"]["iops"]),
         {
@@ -71,7 +71,7 @@ def figures(outcome: Outcome) -> Figures:
 
 
 @dataclass(frozen=True)
-class Key:
+class AgreementKey:
     """Which cell it is."""
 
     suite: str
@@ -88,21 +88,21 @@ class Key:
         return " ".join(filter(None, [known["stack"], known["workload"], more]))
 
 
-def key(suite: str, labels: Mapping[str, str]) -> Key:
+def key(suite: str, labels: Mapping[str, str]) -> AgreementKey:
     """Returns the key of a cell."""
-    return Key(suite, tuple(labels.items()))
+    return AgreementKey(suite, tuple(labels.items()))
 
 
 @dataclass(frozen=True)
-class Row:
+class AgreementRow:
     """A cell on both runners."""
 
-    key: Key
+    key: AgreementKey
     kernel: str
     """Its generation."""
 
-    predicted: Figures
-    measured: Figures
+    predicted: AgreementFigures
+    measured: AgreementFigures
 
     @property
     def error(self) -> float:
@@ -135,7 +135,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AgreementVerdict:
     """How the cells of one kernel generation did."""
 
     kernel: str
@@ -150,7 +150,7 @@ class Verdict:
         return self.within >= ENOUGH * self.rows
 
 
-def verdicts(rows: Sequence[Row]) -> list[Verdict]:
+def verdicts(rows: Sequence[AgreementRow]) -> list[AgreementVerdict]:
     """Returns how each kernel generation did, in the order of the rows."""
     import statistics
 
@@ -158,11 +158,13 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
     for kernel in dict.fromkeys(row.kernel for row in rows):
         own = [row for row in rows if row.kernel == kernel]
         median = statistics.median(abs(row.error) for row in own)
-        found.append(Verdict(kernel, len(own), sum(row.holds for row in own), median))
+        found.append(AgreementVerdict(kernel, len(own), sum(row.holds for row in own), median))
     return found
 
 
-def predicted(plans: Sequence[Plan], jobs: int | None = None) -> dict[Key, Figures]:
+def predicted(
+    plans: Sequence[ExperimentPlan], jobs: int | None = None
+) -> dict[AgreementKey, AgreementFigures]:
     """Simulates all cells of plans, which are for the simulator."""
     cells = [(plan.name, cell) for plan in plans for cell in plan.cells]
     outcomes = sim.outcomes([cell.document for _, cell in cells], jobs)
@@ -173,11 +175,13 @@ def predicted(plans: Sequence[Plan], jobs: int | None = None) -> dict[Key, Figur
 
 
 def rows(
-    kernel: str, predicted: Mapping[Key, Figures], measured: Mapping[Key, Figures]
-) -> list[Row]:
+    kernel: str,
+    predicted: Mapping[AgreementKey, AgreementFigures],
+    measured: Mapping[AgreementKey, AgreementFigures],
+) -> list[AgreementRow]:
     """Returns the cells that both have, in the order of the predictions."""
     return [
-        Row(one, kernel, figures, measured[one])
+        AgreementRow(one, kernel, figures, measured[one])
         for one, figures in predicted.items()
         if one in measured
     ]

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from blklab.report import markdown as gfm
-from blklab.report.tables.base import Column, Table, figures, text
+from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.text import printable
 
 if TYPE_CHECKING:
-    from blklab.validation.agreement import Row, Verdict
-    from blklab.validation.recordings import Miss, Recording
+    from blklab.validation.agreement import AgreementRow, AgreementVerdict
+    from blklab.validation.recordings import KnownDisagreement, LabRecording
 
 NOTE = (
     "IOPS, both directions. Shares, predicted → measured in %, are of reads if a cell only reads,"
@@ -17,14 +17,14 @@ NOTE = (
 )
 
 
-def rows(found: "Sequence[Row]") -> Table:
+def rows(found: "Sequence[AgreementRow]") -> TextTable:
     """Returns predicted beside measured figures of every cell."""
     columns = [text("suite"), text("cell"), *figures("predicted", "measured", "error")]
-    columns += [text("share"), Column("")]
-    return Table("Prediction beside the lab", columns, [_row(row) for row in found], NOTE)
+    columns += [text("share"), TableColumn("")]
+    return TextTable("Prediction beside the lab", columns, [_row(row) for row in found], NOTE)
 
 
-def _row(row: "Row") -> list[str]:
+def _row(row: "AgreementRow") -> list[str]:
     predicted, measured = row.predicted.shares, row.measured.shares
     shares = [
         f"{printable(name)} {100 * predicted.get(name, 0.0):.0f} → {100 * share:.0f}"
@@ -41,9 +41,13 @@ def _row(row: "Row") -> list[str]:
     ]
 
 
-def verdicts(found: "Sequence[Verdict]") -> Table:
+def verdicts(found: "Sequence[AgreementVerdict]") -> TextTable:
     """Returns how many cells of each kernel are within the bounds."""
-    columns = [text("kernel"), *figures("cells", "within", "of all", "median error"), Column("")]
+    columns = [
+        text("kernel"),
+        *figures("cells", "within", "of all", "median error"),
+        TableColumn(""),
+    ]
     entries = [
         [
             one.kernel,
@@ -59,10 +63,10 @@ def verdicts(found: "Sequence[Verdict]") -> Table:
         "Nine of ten cells are to be within ±10 % of the measured IOPS, with every member's share"
         " of the I/Os within 5 points."
     )
-    return Table("Agreement with the lab", columns, entries, note)
+    return TextTable("Agreement with the lab", columns, entries, note)
 
 
-def misses(known: "Sequence[tuple[Row, Miss | None]]") -> Table:
+def misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") -> TextTable:
     """Returns the cells that miss, and whether it is known why."""
     columns = [text("kernel"), text("suite"), text("cell"), text("why")]
     entries = [
@@ -74,16 +78,16 @@ def misses(known: "Sequence[tuple[Row, Miss | None]]") -> Table:
         ]
         for row, miss in known
     ]
-    return Table(
+    return TextTable(
         "Cells that miss", columns, entries, "docs/explanation/accuracy.md says what is known."
     )
 
 
 def section(
-    recordings: "Sequence[Recording]",
-    found: "Sequence[Row]",
-    judged: "Sequence[Verdict]",
-    known: "Sequence[tuple[Row, Miss | None]]",
+    recordings: "Sequence[LabRecording]",
+    found: "Sequence[AgreementRow]",
+    judged: "Sequence[AgreementVerdict]",
+    known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]",
 ) -> Iterator[str]:
     """Returns the section of the accuracy report, as lines; `known` has every miss."""
     table = verdicts(judged)
@@ -105,7 +109,7 @@ def section(
         yield from gfm.table(rows([row for row in found if row.kernel == verdict.kernel]))
 
 
-def _misses(known: "Sequence[tuple[Row, Miss | None]]") -> Iterator[str]:
+def _misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") -> Iterator[str]:
     if not known:
         return
     yield from ("### Cells that miss", "")

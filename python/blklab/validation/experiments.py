@@ -7,7 +7,7 @@ from typing import Any, Final
 from blklab.analysis.observations import WORDS, Observation
 from blklab.errors import UsageError
 from blklab.imports.reference import RandomioRun, Reference
-from blklab.spec import cells, load, stock
+from blklab.spec import cells, load, stock_models
 from blklab.spec.cells import Cell
 
 MODELS: Final = {"ssd": "sm883", "nvme": "pm983", "hdd": "st5000lm000"}
@@ -60,7 +60,7 @@ def fio_cell(
             "runtime": reference.common.get("runtime", 3600),
         },
     }
-    return cells.expand(load.Source(reference.path / "targets.toml", raw)).cells[0]
+    return cells.expand(load.ExperimentSource(reference.path / "targets.toml", raw)).cells[0]
 
 
 _KEYS: Final = ("bs", "numjobs", "iodepth", "size")
@@ -93,12 +93,12 @@ def randomio_cell(run: RandomioRun) -> Cell:
     workloads = source.raw["workloads"]
     table = {**workloads["randomio"], "bs": str(run.io_bytes), "numjobs": run.threads}
     raw = {**source.raw, "workloads": {"randomio": table}}
-    return cells.expand(load.Source(path, raw)).cells[0]
+    return cells.expand(load.ExperimentSource(path, raw)).cells[0]
 
 
 def stock_devices() -> dict[str, dict[str, Any]]:
     """Returns the table of each kind of device before calibration."""
-    return {name: stock.stock(model) for name, model in MODELS.items()}
+    return {name: stock_models.stock(model) for name, model in MODELS.items()}
 
 
 def observations(rows: Reference, target: str) -> list[Observation]:

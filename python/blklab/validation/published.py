@@ -19,7 +19,7 @@ Kind = Literal["flash", "hdds", "spindles"]
 
 
 @dataclass(frozen=True)
-class Share:
+class MemberShare:
     """A member's share of the array's I/Os: of reads if the test reads, else of writes."""
 
     published: float | None
@@ -27,14 +27,14 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Row:
+class PublishedRow:
     """One published cell and its prediction. IOPS; latencies are mean reads' in ms."""
 
     target: str
     test: str
     published: Mapping[str, float]
     predicted: Mapping[str, float]
-    members: Mapping[str, Share]
+    members: Mapping[str, MemberShare]
     outcome: Outcome
     """Everything that the simulation measured."""
 
@@ -75,12 +75,12 @@ def _iops(figures: Mapping[str, float]) -> float:
 class Validation:
     """All rows, and the calibrations that they rest on."""
 
-    rows: Sequence[Row]
+    rows: Sequence[PublishedRow]
     calibrations: Mapping[str, calibrate.Calibration]
 
 
 @dataclass(frozen=True)
-class Bound:
+class ErrorBound:
     """How far a class of rows may be off."""
 
     name: str
@@ -92,17 +92,17 @@ class Bound:
 
 
 BOUNDS: Final = (
-    Bound("arrays of flash", "flash", 0.15, None, 0.05, 0.05),
-    Bound("arrays of two HDDs", "hdds", 0.30),
-    Bound("ten spindles", "spindles", 0.20, 0.25),
+    ErrorBound("arrays of flash", "flash", 0.15, None, 0.05, 0.05),
+    ErrorBound("arrays of two HDDs", "hdds", 0.30),
+    ErrorBound("ten spindles", "spindles", 0.20, 0.25),
 )
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PublishedVerdict:
     """How a class of rows did."""
 
-    bound: Bound
+    bound: ErrorBound
     rows: int
     within: int
     """Rows whose IOPS are within the bound, and whose latency is where one was published."""
@@ -119,7 +119,7 @@ class Verdict:
         return self.within == self.rows and median and share
 
 
-def verdicts(rows: Sequence[Row]) -> list[Verdict]:
+def verdicts(rows: Sequence[PublishedRow]) -> list[PublishedVerdict]:
     """Returns how each class of predicted rows did."""
     found = []
     for bound in BOUNDS:
@@ -134,11 +134,13 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
         ]
         median = statistics.median(abs(row.error) for row in chosen)
         within = sum(_within(row, bound) for row in chosen)
-        found.append(Verdict(bound, len(chosen), within, median, max(shares, default=None)))
+        found.append(
+            PublishedVerdict(bound, len(chosen), within, median, max(shares, default=None))
+        )
     return found
 
 
-def _within(row: Row, bound: Bound) -> bool:
+def _within(row: PublishedRow, bound: ErrorBound) -> bool:
     latency = row.latency_error
     late = latency is not None and bound.latency is not None and abs(latency) > bound.latency
     return abs(row.error) <= bound.iops and not late
@@ -212,12 +214,12 @@ def _members(reference: Reference) -> set[str]:
 
 def _fio_row(
     reference: Reference, singles: Reference, run: FioRun, cell: Cell, outcome: Outcome
-) -> Row:
+) -> PublishedRow:
     published = {"read_iops": run.read_iops, "write_iops": run.write_iops}
     predicted = {f"{way}_iops": outcome[way]["iops"] for way in ("read", "write")}
     way = 0 if run.read_iops > 0 else 1
     target = reference.targets[run.target]
-    members: dict[str, Share] = {}
+    members: dict[str, MemberShare] = {}
     served = reference.device_io.get((run.target, run.test), {})
     names = _published_names(reference, singles, list(target["members"]), served)
     predicted_ios = [device["ios"][way] for device in outcome["devices"]]
@@ -230,9 +232,9 @@ def _fio_row(
         strict=True,
     ):
         share = served[name][way] / all_served if name in served else None
-        members[name or member] = Share(share, ios / everything)
+        members[name or member] = MemberShare(share, ios / everything)
     kind: Kind = "hdds" if set(target["members"]) == {"hdd"} else "flash"
-    return Row(run.target, run.test, published, predicted, members, outcome, kind)
+    return PublishedRow(run.target, run.test, published, predicted, members, outcome, kind)
 
 
 def _published_names(
@@ -265,7 +267,7 @@ def _published_names(
     return names
 
 
-def _randomio_row(run: RandomioRun, outcome: Outcome) -> Row:
+def _randomio_row(run: RandomioRun, outcome: Outcome) -> PublishedRow:
     published = {
         "read_iops": run.read_iops,
         "write_iops": run.write_iops,
@@ -281,4 +283,4 @@ def _randomio_row(run: RandomioRun, outcome: Outcome) -> Row:
         )
     }
     test = f"{run.threads} threads, {run.io_bytes} B"
-    return Row(run.config, test, published, predicted, {}, outcome, "spindles")
+    return PublishedRow(run.config, test, published, predicted, {}, outcome, "spindles")

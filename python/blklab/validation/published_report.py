@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING
 
 from blklab.report import calibration
 from blklab.report import markdown as gfm
-from blklab.report.tables.base import Column, Table, figures, text
+from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.text import printable
 
 if TYPE_CHECKING:
-    from blklab.validation.published import Row, Validation, Verdict
+    from blklab.validation.published import PublishedRow, PublishedVerdict, Validation
 
 
-def rows(found: "Sequence[Row]") -> Table:
+def rows(found: "Sequence[PublishedRow]") -> TextTable:
     """Returns published beside predicted figures of every row."""
     columns = [text("target"), text("test"), *figures("published", "predicted", "error")]
-    columns += [Column("read latency, ms"), text("share")]
+    columns += [TableColumn("read latency, ms"), text("share")]
     note = (
         "IOPS, both directions; mean latency and the members' shares as published → predicted."
         " Shares are of reads if the test reads, else of writes; of two members the first one's."
     )
-    return Table("Prediction beside measurement", columns, [_row(row) for row in found], note)
+    return TextTable("Prediction beside measurement", columns, [_row(row) for row in found], note)
 
 
-def _row(row: "Row") -> list[str]:
+def _row(row: "PublishedRow") -> list[str]:
     published = sum(row.published[f"{way}_iops"] for way in ("read", "write"))
     predicted = sum(row.predicted[f"{way}_iops"] for way in ("read", "write"))
     latency = row.published.get("read_lat_ms")
@@ -44,11 +44,11 @@ def _row(row: "Row") -> list[str]:
     ]
 
 
-def verdicts(found: "Sequence[Verdict]") -> Table:
+def verdicts(found: "Sequence[PublishedVerdict]") -> TextTable:
     """Returns how each class of predicted rows did against its bounds."""
     columns = [text("predicted"), *figures("rows", "within", "bound", "median error")]
     columns += figures("worst share")
-    return Table(
+    return TextTable(
         "Verdict",
         columns,
         [
@@ -69,7 +69,9 @@ def verdicts(found: "Sequence[Verdict]") -> Table:
     )
 
 
-def markdown(found: "Validation", judged: "Sequence[Verdict]", more: Sequence[str] = ()) -> str:
+def markdown(
+    found: "Validation", judged: "Sequence[PublishedVerdict]", more: Sequence[str] = ()
+) -> str:
     """Returns the accuracy report; `more` are the lines of its other sections."""
     lines = [*_markdown(found, judged), *more]
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -83,7 +85,7 @@ def questions(directory: Path) -> list[str]:
         return []
 
 
-def _markdown(found: "Validation", judged: "Sequence[Verdict]") -> Iterator[str]:
+def _markdown(found: "Validation", judged: "Sequence[PublishedVerdict]") -> Iterator[str]:
     yield from (
         "# Accuracy of the simulator",
         "",
@@ -101,7 +103,7 @@ def _markdown(found: "Validation", judged: "Sequence[Verdict]") -> Iterator[str]
         yield from gfm.table(calibration.residuals(one))
 
 
-def _section(table: Table) -> Iterator[str]:
+def _section(table: TextTable) -> Iterator[str]:
     yield from (f"## {table.title}", "")
     if table.note:
         yield from (table.note, "")

@@ -15,9 +15,9 @@ from typing import Any, Final
 from blklab.errors import UsageError
 from blklab.output import write
 from blklab.spec import cells, problems
-from blklab.spec.overrides import Change
+from blklab.spec.overrides import Override
 from blklab.validation import agreement
-from blklab.validation.agreement import Figures, Key, Row
+from blklab.validation.agreement import AgreementFigures, AgreementKey, AgreementRow
 
 SHORT: Final = "short"
 """The suite for a quick check; its cells are like those of the others."""
@@ -26,7 +26,7 @@ ALL: Final = "all"
 
 
 @dataclass(frozen=True)
-class Recording:
+class LabRecording:
     """What the lab measured on one kernel generation."""
 
     kernel: str
@@ -35,11 +35,11 @@ class Recording:
     around: Mapping[str, str]
     """What it was measured with: the kernel's release, fio, mdadm, QEMU, the accelerator."""
 
-    cells: Mapping[Key, Figures]
+    cells: Mapping[AgreementKey, AgreementFigures]
 
 
 @dataclass(frozen=True)
-class Miss:
+class KnownDisagreement:
     """What is known of cells on which the two differ."""
 
     suite: str
@@ -52,7 +52,7 @@ class Miss:
 
     text: str
 
-    def covers(self, row: Row) -> bool:
+    def covers(self, row: AgreementRow) -> bool:
         """Tells whether it says something of a row."""
         pairs = [(row.key.suite, self.suite), (row.kernel, self.kernel), (row.key.text, self.cell)]
         return all(fnmatchcase(text, pattern) for text, pattern in pairs)
@@ -73,11 +73,11 @@ def suites(directory: Path, wanted: str = ALL) -> list[Path]:
     return [known[wanted]]
 
 
-def predicted(directory: Path, recording: Recording) -> list[Row]:
+def predicted(directory: Path, recording: LabRecording) -> list[AgreementRow]:
     """Simulates the cells that a recording has; returns them beside it. Raises UsageError."""
     names = dict.fromkeys(one.suite for one in recording.cells)
     paths = [path for name in names for path in suites(directory, name)]
-    generation = [Change("kernel", recording.kernel, "the recording")]
+    generation = [Override("kernel", recording.kernel, "the recording")]
     plans = [cells.plan(path, changes=generation) for path in paths]
     return agreement.rows(recording.kernel, agreement.predicted(plans), recording.cells)
 
@@ -87,13 +87,13 @@ def folder(directory: Path) -> Path:
     return directory / "lab" / "measured"
 
 
-def read(directory: Path) -> list[Recording]:
+def read(directory: Path) -> list[LabRecording]:
     """Returns all recordings, the oldest kernel first. Raises UsageError for one that is none."""
     found = [_read(path) for path in folder(directory).glob("*.json")]
     return sorted(found, key=lambda one: [int(part) for part in one.kernel.split(".")])
 
 
-def _read(path: Path) -> Recording:
+def _read(path: Path) -> LabRecording:
     try:
         raw = json.loads(path.read_bytes())
         kernel, around = str(raw["kernel"]), raw["measured_with"]
@@ -101,7 +101,7 @@ def _read(path: Path) -> Recording:
             raise ValueError(f"kernel: found {kernel!r}, expected a generation such as 6.1")
         cells = {
             agreement.key(str(one["suite"]), {str(k): str(v) for k, v in one["labels"].items()}): (
-                Figures(
+                AgreementFigures(
                     float(one["read_iops"]),
                     float(one["write_iops"]),
                     {str(k): (int(v[0]), int(v[1])) for k, v in one["members"].items()},
@@ -109,14 +109,14 @@ def _read(path: Path) -> Recording:
             )
             for one in raw["cells"]
         }
-        return Recording(kernel, {str(k): str(v) for k, v in around.items()}, cells)
+        return LabRecording(kernel, {str(k): str(v) for k, v in around.items()}, cells)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise UsageError(f"{path}: is no recording: {type(error).__name__}: {error}") from None
 
 
-def keep(directory: Path, recording: Recording) -> Path:
+def keep(directory: Path, recording: LabRecording) -> Path:
     """Writes a recording and returns its path.
 
     Other cells of an older one stay if they were measured with the same: else they are dropped.
@@ -136,18 +136,18 @@ def keep(directory: Path, recording: Recording) -> Path:
     return path
 
 
-def _rounded(cell: Figures) -> dict[str, Any]:
+def _rounded(cell: AgreementFigures) -> dict[str, Any]:
     found = cell.as_dict()
     return found | {way: round(found[way], 1) for way in ("read_iops", "write_iops")}
 
 
-def misses(directory: Path) -> list[Miss]:
+def misses(directory: Path) -> list[KnownDisagreement]:
     """Returns what is known of cells that differ; nothing if nobody has written it down."""
     path = folder(directory) / "misses.toml"
     try:
         raw = tomllib.loads(path.read_text())
         return [
-            Miss(
+            KnownDisagreement(
                 str(one.get("suite", "*")),
                 str(one.get("kernel", "*")),
                 str(one["cell"]),
@@ -164,7 +164,9 @@ def misses(directory: Path) -> list[Miss]:
         raise UsageError(f"{path}: makes no sense: {error}") from None
 
 
-def missed(found: Sequence[Miss], rows: Sequence[Row]) -> list[tuple[Row, Miss | None]]:
+def missed(
+    found: Sequence[KnownDisagreement], rows: Sequence[AgreementRow]
+) -> list[tuple[AgreementRow, KnownDisagreement | None]]:
     """Returns the rows that miss their bounds, each with what is known of it."""
     return [
         (row, next((one for one in found if one.covers(row)), None))

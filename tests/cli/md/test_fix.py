@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from blklab.md import unfinished
+from blklab.md import journal_directory
 from blklab.md.repair import journal
 from blklab.md.repair import plan as plans
-from blklab.md.repair.task import Seat, Task
+from blklab.md.repair.task import MemberSlot, RepairTask
 from blklab.system import roots as system_roots
-from blklab.system.identity import Device, of_node
+from blklab.system.identity import BlockDevice, of_node
 from blklab.system.roots import Roots
 from tests.conftest import Run
 from tests.md.conftest import Arrays, machine
@@ -20,7 +20,7 @@ __all__ = ["machine"]
 
 @pytest.fixture(autouse=True)
 def _here(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
-    def resolve(name: str, roots: Roots) -> Device:
+    def resolve(name: str, roots: Roots) -> BlockDevice:
         return of_node((roots.sys / "class/block" / Path(name).name).resolve(strict=True), roots)
 
     monkeypatch.setattr(system_roots, "Roots", lambda: machine.roots)
@@ -45,7 +45,7 @@ def test_the_plan_says_all_and_does_nothing(machine: Arrays, run: Run) -> None:
     assert list(machine.roots.state.iterdir()) == []
     document = json.loads(run("md", "fix", "bbl", "md0", "--plan", "--json").out)
     assert [step["step"] for step in document["steps"]][:5] == [
-        "add-bitmap", "take", "remove", "re-add", "wait",
+        "add-bitmap", "fail-member", "remove-member", "re-add-member", "wait-for-sync",
     ]  # fmt: skip
     assert [step["in_sync"] for step in document["steps"]][:5] == [2, 1, 1, 1, 2]
 
@@ -77,7 +77,7 @@ def test_what_is_no_array(machine: Arrays, run: Run) -> None:
 def test_one_that_is_not_finished(machine: Arrays, run: Run) -> None:
     machine.mirror()
     (array,) = machine.seen().arrays
-    task = Task(array.uuid, "/dev/md0", "raid1", 2, 0, (Seat(0, "device", "/dev/sda"),))
+    task = RepairTask(array.uuid, "/dev/md0", "raid1", 2, 0, (MemberSlot(0, "device", "/dev/sda"),))
     journal.write(task, machine.roots)
     done = run("md", "fix", "bbl", "md0", "--plan")
     assert (done.status, "a repair of it is not finished" in done.err) == (1, True)
@@ -89,16 +89,16 @@ def test_nothing_to_go_on_with(run: Run) -> None:
 
 
 def test_an_array_that_is_not_there_any_more(machine: Arrays, run: Run) -> None:
-    task = Task("1:2:3:4", "/dev/md7", "raid1", 2, 0, (Seat(0, "device", "/dev/sda"),))
+    task = RepairTask("1:2:3:4", "/dev/md7", "raid1", 2, 0, (MemberSlot(0, "device", "/dev/sda"),))
     journal.write(task, machine.roots)
     done = run("md", "fix", "--resume")
     assert (done.status, "the array 1:2:3:4 is not assembled" in done.err) == (1, True)
-    assert len(unfinished.left(machine.roots)) == 1
+    assert len(journal_directory.left(machine.roots)) == 1
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"task": 1}'])
 def test_a_damaged_journal(machine: Arrays, run: Run, content: str) -> None:
-    path = unfinished.path_of("1:2:3:4", machine.roots)
+    path = journal_directory.path_of("1:2:3:4", machine.roots)
     path.write_text(content)
     done = run("md", "fix", "--resume")
     assert (done.status, "damaged, expected a repair" in done.err) == (1, True)

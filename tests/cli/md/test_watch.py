@@ -131,7 +131,7 @@ def test_who_may_read_is_said(
     def end(*_arguments: object) -> None:
         raise OSError("enough")
 
-    monkeypatch.setattr(server, "Server", end)
+    monkeypatch.setattr(server, "MetricsServer", end)
     config = tmp_path / "web.yml"
     config.write_text(content)
     outcome = run("md", "watch", "--listen", f"{host}:0", "--web-config", config)

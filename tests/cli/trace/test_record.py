@@ -14,7 +14,7 @@ import pytest
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.trace.record import blktrace, recording
 from blklab.trace.record.blktrace import tallies
-from blklab.trace.record.checks import Device
+from blklab.trace.record.checks import RecordedDevice
 from tests.conftest import Run
 
 REPORT = """\
@@ -55,7 +55,8 @@ print({report!r})
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which /dev/sdx and /dev/sdy can be traced."""
     found = {
-        name: Device(f"/dev/{name}", name, f"8:{at}") for at, name in enumerate(("sdx", "sdy"))
+        name: RecordedDevice(f"/dev/{name}", name, f"8:{at}")
+        for at, name in enumerate(("sdx", "sdy"))
     }
     monkeypatch.setattr(
         recording, "find_devices", lambda paths, _roots: [found[Path(path).name] for path in paths]
@@ -252,7 +253,7 @@ def test_a_failing_blktrace(
     words: str,
 ) -> None:
     install(tmp_path, monkeypatch, body)
-    torn_down: list[Device] = []
+    torn_down: list[RecordedDevice] = []
     monkeypatch.setattr(blktrace, "_tear_down", torn_down.extend)
     outcome = run("trace", "record", "/dev/sdx", "-w", "5s", "-o", tmp_path / "x")
     assert outcome.status == status

@@ -6,7 +6,7 @@ from pathlib import Path
 import blklab.md.audit
 from blklab.diagnostic import SEVERITIES
 from blklab.md.audit import RULES
-from blklab.md.audit.rule import Host, command
+from blklab.md.audit.rule import AuditedHost, command
 from blklab.md.model import Array, ArrayMember
 
 FOLDER = Path(str(blklab.md.audit.__file__)).parent
@@ -41,7 +41,7 @@ def test_an_array_of_which_nothing_is_known() -> None:
                 metadata="", live=live, members=members,
             )  # fmt: skip
             for rule in RULES:
-                assert all(one.severity in SEVERITIES for one in rule(array, Host(None)))
+                assert all(one.severity in SEVERITIES for one in rule(array, AuditedHost(None)))
 
 
 def test_commands_are_quoted() -> None:

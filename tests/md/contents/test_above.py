@@ -1,8 +1,8 @@
 """Partitions and volumes above an array: where its bytes are on them."""
 
-from blklab.md.contents.above import Place, places
+from blklab.md.contents.dm_volumes import VolumeSpans, places
 from blklab.md.contents.spans import Span
-from blklab.md.reading import Reader
+from blklab.md.probing import Probe
 from tests.md.conftest import Arrays
 
 TABLES = {
@@ -14,7 +14,7 @@ TABLES = {
 }
 
 
-class Mapped(Reader):
+class Mapped(Probe):
     """The device mapper of a machine made of files."""
 
     def mapping(self, number: str) -> tuple[str, str]:
@@ -33,7 +33,7 @@ def found(machine: Arrays, *sectors: tuple[int, int]) -> list[tuple[str, int, in
     ]
 
 
-def _said(place: Place) -> str:
+def _said(place: VolumeSpans) -> str:
     return place.failure or ("between" if place.divided else "")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from blklab.md.audit import findings
 from blklab.md.contents import located, mounted
-from blklab.md.contents.mounted import Found
+from blklab.md.contents.mounted import FilesFound
 from blklab.md.contents.spans import Span
 from blklab.report import arrays as report
 from blklab.system import roots as system_roots
@@ -42,9 +42,9 @@ def lying(monkeypatch: pytest.MonkeyPatch, point: Path) -> list[Span]:
         begin, end = spans[0].begin, spans[0].end
         half = (begin + end) // 2
         return [
-            Found(begin, half, f"{where}/file", 1 << 20, ""),
-            Found(half, end, f"{where}/file", (1 << 20) + half - begin, ""),
-            Found(spans[1].begin - 4096, spans[1].end + 4096, "", None, "free space"),
+            FilesFound(begin, half, f"{where}/file", 1 << 20, ""),
+            FilesFound(half, end, f"{where}/file", (1 << 20) + half - begin, ""),
+            FilesFound(spans[1].begin - 4096, spans[1].end + 4096, "", None, "free space"),
         ], {"permission denied": 3}
 
     monkeypatch.setattr(mounted, "find", find)

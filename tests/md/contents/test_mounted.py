@@ -9,11 +9,11 @@ import pytest
 
 from blklab.errors import BlklabError
 from blklab.md.contents import extents, mounted
-from blklab.md.contents.extents import Extent, Owned
-from blklab.md.contents.mounted import UNREACHED, Found
+from blklab.md.contents.extents import Extent, OwnedExtent
+from blklab.md.contents.mounted import UNREACHED, FilesFound
 from blklab.md.contents.spans import Span
 
-Search = Callable[..., tuple[list[Found], dict[str, int]]]
+Search = Callable[..., tuple[list[FilesFound], dict[str, int]]]
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     root.mkdir()
 
     def run(
-        files: dict[str, list[Extent] | OSError], owned: list[Owned] | None, *spans: Span
-    ) -> tuple[list[Found], dict[str, int]]:
+        files: dict[str, list[Extent] | OSError], owned: list[OwnedExtent] | None, *spans: Span
+    ) -> tuple[list[FilesFound], dict[str, int]]:
         places = {(root / name).lstat().st_ino: found for name, found in files.items()}
 
         def of_file(descriptor: int) -> Iterator[Extent]:
@@ -33,7 +33,9 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
                 raise found
             yield from found
 
-        def of_filesystem(_root: int, _device: int, _begin: int, _end: int) -> Iterator[Owned]:
+        def of_filesystem(
+            _root: int, _device: int, _begin: int, _end: int
+        ) -> Iterator[OwnedExtent]:
             if owned is None:
                 raise OSError(errno.ENOTTY, "not supported")
             yield from owned
@@ -56,7 +58,7 @@ def test_names_that_are_hostile(search: Search, tmp_path: Path) -> None:
     (root / "folder").mkdir()
     (root / "folder" / name).write_text("")
     found, failures = search({f"folder/{name}": place(8192, offset=100)}, None, Span(8200, 8300, 0))
-    assert found == [Found(8200, 8300, f"{root}/folder/{name}", 108, "")]
+    assert found == [FilesFound(8200, 8300, f"{root}/folder/{name}", 108, "")]
     assert not failures
 
 
@@ -68,7 +70,7 @@ def test_nothing_else_is_opened(search: Search, tmp_path: Path) -> None:
     (root / "link").symlink_to(tmp_path / "outside")
     (root / "gone").symlink_to("nowhere")
     found, failures = search({"link/file": place(0)}, None, Span(0, 10, 0))
-    assert found == [Found(0, 10, "", None, UNREACHED)]
+    assert found == [FilesFound(0, 10, "", None, UNREACHED)]
     assert not failures
 
 
@@ -107,21 +109,21 @@ def test_what_the_filesystem_knows(search: Search, tmp_path: Path) -> None:
     (root / "file").write_text("")
     inode, folder = (root / "file").stat().st_ino, (root / "folder").stat().st_ino
     owned = [
-        Owned(0, 100, "free space", None, None),
-        Owned(100, 200, "", inode, 7000),
-        Owned(200, 300, "extended attributes", inode, None),
-        Owned(300, 400, "", folder, 0),
-        Owned(400, 500, "", 1, 0),
+        OwnedExtent(0, 100, "free space", None, None),
+        OwnedExtent(100, 200, "", inode, 7000),
+        OwnedExtent(200, 300, "extended attributes", inode, None),
+        OwnedExtent(300, 400, "", folder, 0),
+        OwnedExtent(400, 500, "", 1, 0),
     ]
     # Nobody is asked what the filesystem knows.
     files: dict[str, list[Extent] | OSError] = {"file": OSError("was asked")}
     found, failures = search(files, owned, Span(0, 500, 0))
     assert found == [
-        Found(0, 100, "", None, "free space"),
-        Found(100, 200, f"{root}/file", 7000, ""),
-        Found(200, 300, f"{root}/file", None, "extended attributes"),
-        Found(300, 400, f"{root}/folder", 0, ""),
-        Found(400, 500, "", None, UNREACHED),
+        FilesFound(0, 100, "", None, "free space"),
+        FilesFound(100, 200, f"{root}/file", 7000, ""),
+        FilesFound(200, 300, f"{root}/file", None, "extended attributes"),
+        FilesFound(300, 400, f"{root}/folder", 0, ""),
+        FilesFound(400, 500, "", None, UNREACHED),
     ]
     assert not failures
 

@@ -7,12 +7,12 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from blklab.md.exporter.activity import Source, Tally
 from blklab.md.exporter.collector import Collector, registry
-from blklab.md.exporter.disks import Disks
+from blklab.md.exporter.device_activity import ActivityCounter, ActivitySource
+from blklab.md.exporter.inventory_cache import InventoryCache
 from blklab.md.exporter.metrics import PREFIX
-from blklab.md.reading import Reader
-from blklab.md.superblocks import Reading
+from blklab.md.probing import Probe
+from blklab.md.superblocks import SuperblockReading
 from tests.md.conftest import Arrays
 
 Labels = frozenset[tuple[str, str]]
@@ -29,13 +29,13 @@ class Clock:
         return self.now
 
 
-class Counting(Reader):
+class Counting(Probe):
     """Counts how often the disks are read."""
 
     def __init__(self) -> None:
         self.read: list[str] = []
 
-    def superblocks(self, path: Path) -> Reading:
+    def superblocks(self, path: Path) -> SuperblockReading:
         self.read.append(path.name)
         return super().superblocks(path)
 
@@ -49,20 +49,24 @@ class Exported:
         *,
         every: float | None = 3600,
         patience: float | None = None,
-        reader: Callable[[], Reader] | None = None,
-        activity: Callable[[Arrays, Clock], Source] | None = None,
+        reader: Callable[[], Probe] | None = None,
+        activity: Callable[[Arrays, Clock], ActivitySource] | None = None,
     ) -> None:
         self.clock = Clock()
         self.reader = Counting()
         self.log: list[str] = []
-        disks = Disks(
+        disks = InventoryCache(
             machine.roots,
             every,
             patience=patience,
             clock=self.clock,
             reader=reader or (lambda: self.reader),
         )
-        source = activity(machine, self.clock) if activity else Tally(machine.roots, self.clock)
+        source = (
+            activity(machine, self.clock)
+            if activity
+            else ActivityCounter(machine.roots, self.clock)
+        )
         self.registry = registry(Collector(disks, source, self.log.append))
 
     def scrape(self) -> Series:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.md.exporter.activity import INTERVAL, SinceBoot, Tally
+from blklab.md.exporter.device_activity import INTERVAL, ActivityCounter, ActivitySinceBoot
 from blklab.system import diskstats
-from blklab.system.diskstats import WRAP, Counters
+from blklab.system.diskstats import WRAP, DeviceCounters
 from tests.md.conftest import Arrays
 from tests.md.exporter.conftest import Clock, Exported, stats
 from tests.md.exporter.test_metrics import SDA, SDB
@@ -74,7 +74,7 @@ def test_what_cannot_be_told_is_not_counted(mirrored: Arrays) -> None:
 
 def test_names_with_slashes(machine: Arrays) -> None:
     stats(machine, ["104 0 cciss/c0d0 1 0 8 1 0 0 0 0 0 1 1"])
-    source = SinceBoot(machine.roots)
+    source = ActivitySinceBoot(machine.roots)
     assert source.read() == []
     found = source.of("cciss!c0d0")
     assert found is not None
@@ -82,7 +82,7 @@ def test_names_with_slashes(machine: Arrays) -> None:
 
 
 def test_since_boot_is_what_the_kernel_says(mirrored: Arrays) -> None:
-    exported = Exported(mirrored, activity=lambda machine, _: SinceBoot(machine.roots))
+    exported = Exported(mirrored, activity=lambda machine, _: ActivitySinceBoot(machine.roots))
     assert exported.series("member_reads_completed_total", **SDA) == 100
     assert exported.series("member_write_time_seconds_total", **SDA) == 0.07
     assert exported.series("member_written_bytes_total", **SDB) == 1600 * 512
@@ -101,12 +101,12 @@ def test_sums_are_true_however_often_a_counter_runs_over(
 ) -> None:
     clock, reads, ticks = Clock(), 0, start
 
-    def now(_roots: object) -> dict[str, Counters | None]:
+    def now(_roots: object) -> dict[str, DeviceCounters | None]:
         return diskstats.parse(f"8 0 sda {reads} 0 0 {ticks % WRAP} 0 0 0 0 0 0 {ticks % WRAP}")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(diskstats, "read", now)
-        tally = Tally(None, clock)  # type: ignore[arg-type]  # it is not asked
+        tally = ActivityCounter(None, clock)  # type: ignore[arg-type]  # it is not asked
         assert tally.read() == []
         last = -1
         for seconds, many, time in steps:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from blklab.md.reading import Reader
-from blklab.md.superblocks import Reading
+from blklab.md.probing import Probe
+from blklab.md.superblocks import SuperblockReading
 from blklab.system.roots import Roots
 from tests.md.conftest import Arrays
 from tests.md.exporter.conftest import Exported
@@ -69,8 +69,8 @@ def test_never(mirrored: Arrays) -> None:
 def test_a_disk_that_hangs_hides_nothing_else(mirrored: Arrays) -> None:
     answers = threading.Event()
 
-    class Hanging(Reader):
-        def superblocks(self, path: Path) -> Reading:
+    class Hanging(Probe):
+        def superblocks(self, path: Path) -> SuperblockReading:
             answers.wait()
             return super().superblocks(path)
 

@@ -10,8 +10,8 @@ from blklab.md.audit import findings
 from blklab.md.exporter import metrics
 from blklab.md.exporter.metrics import METRICS
 from blklab.md.model import Array, ArrayMember, Inventory
-from blklab.md.reading import Reader
-from blklab.md.superblocks import Reading
+from blklab.md.probing import Probe
+from blklab.md.superblocks import SuperblockReading
 from tests.md.conftest import Arrays
 from tests.md.exporter.conftest import Exported, parsed, stats
 
@@ -156,11 +156,11 @@ def test_what_cannot_be_seen_is_counted_and_said_once(mirrored: Arrays) -> None:
 
 
 def test_a_failure_is_a_metric_and_the_next_scrape_works(mirrored: Arrays) -> None:
-    class Failing(Reader):
-        def superblocks(self, path: Path) -> Reading:
+    class Failing(Probe):
+        def superblocks(self, path: Path) -> SuperblockReading:
             raise RuntimeError(f"{path.name}: boo")
 
-    readers: list[Reader] = [Failing(), Reader()]
+    readers: list[Probe] = [Failing(), Probe()]
     exported = Exported(mirrored, reader=lambda: readers.pop(0))
     assert exported.series("up") == 0
     assert exported.log == ["nothing was collected: RuntimeError: sda: boo"]

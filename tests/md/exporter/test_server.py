@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.md.exporter import metrics
 from blklab.md.exporter import server as serving
-from blklab.md.exporter.server import Address, Server
+from blklab.md.exporter.server import ListenAddress, MetricsServer
 from blklab.md.exporter.web_config import WebConfig
 from tests.md.conftest import Arrays
 from tests.md.exporter.conftest import Exported, parsed
@@ -37,9 +37,9 @@ Log = list[str]
 @contextmanager
 def served(
     registry: CollectorRegistry, config: Path | None = None, at: str = "127.0.0.1:0"
-) -> Iterator[tuple[Server, Log]]:
+) -> Iterator[tuple[MetricsServer, Log]]:
     log: Log = []
-    with Server(Address(at), registry, config, log.append) as server:
+    with MetricsServer(ListenAddress(at), registry, config, log.append) as server:
         thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.01))
         thread.start()
         try:
@@ -269,7 +269,7 @@ def test_a_port_that_is_taken(registry: CollectorRegistry) -> None:
     with served(registry) as (server, _):
         taken = f"127.0.0.1:{server.port}"
         with pytest.raises(EnvironmentLacks) as refused:
-            Server(Address(taken), registry, None, print)
+            MetricsServer(ListenAddress(taken), registry, None, print)
     assert str(refused.value) == (
         f"{taken}: address already in use; say --listen with another port"
     )
@@ -277,7 +277,7 @@ def test_a_port_that_is_taken(registry: CollectorRegistry) -> None:
 
 def test_an_address_that_is_not_ours(registry: CollectorRegistry) -> None:
     with pytest.raises(EnvironmentLacks, match="cannot assign requested address"):
-        Server(Address("192.0.2.1:0"), registry, None, print)
+        MetricsServer(ListenAddress("192.0.2.1:0"), registry, None, print)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_an_address_that_is_not_ours(registry: CollectorRegistry) -> None:
 )
 def test_what_is_no_address(words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(repr(words))):
-        Address(words)
+        ListenAddress(words)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from blklab.runners.lab.image import Image
-from blklab.runners.lab.machine.disks import Shape
+from blklab.runners.lab.image import GuestImage
+from blklab.runners.lab.machine.disks import VirtualDiskShape
 from tests.md.guest import payload
 from tests.md.guest.rig import Rig
 from tests.runners.lab.conftest import _emulated, guest_image
@@ -19,11 +19,13 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def rig(guest_image: Image, python: Path) -> Iterator[Callable[[Sequence[Shape]], Rig]]:
+def rig(
+    guest_image: GuestImage, python: Path
+) -> Iterator[Callable[[Sequence[VirtualDiskShape]], Rig]]:
     """Boots a machine with disks."""
     made: list[Rig] = []
 
-    def boot(shapes: Sequence[Shape]) -> Rig:
+    def boot(shapes: Sequence[VirtualDiskShape]) -> Rig:
         made.append(Rig(guest_image, python, shapes, memory=768 << 20))
         return made[-1].__enter__()
 

@@ -8,22 +8,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from blklab.runners.lab.agent import Ran
-from blklab.runners.lab.image import Image
-from blklab.runners.lab.machine.boot import GuestLost, Machine
-from blklab.runners.lab.machine.disks import Disk, Disks, Shape
+from blklab.runners.lab.agent import ProgramExit
+from blklab.runners.lab.image import GuestImage
+from blklab.runners.lab.machine.boot import GuestLost, GuestMachine
+from blklab.runners.lab.machine.disks import VirtualDisk, VirtualDisks, VirtualDiskShape
 from tests.md.guest import payload
 from tests.runners.lab.arrays import names
 
-PAYLOAD = Shape("python", payload.BYTES)
-STATE = Shape("state", 32 << 20)
+PAYLOAD = VirtualDiskShape("python", payload.BYTES)
+STATE = VirtualDiskShape("state", 32 << 20)
 """Where blklab keeps what must outlive it: /var/lib/blklab."""
 
 
 class Rig:
     """The machine: `power()` boots it, `cut()` has the power fail."""
 
-    def __init__(self, image: Image, python: Path, disks: Sequence[Shape], *, memory: int) -> None:
+    def __init__(
+        self, image: GuestImage, python: Path, disks: Sequence[VirtualDiskShape], *, memory: int
+    ) -> None:
         self._image, self._memory = image, memory
         self._shapes = [*disks, STATE, PAYLOAD]
         self._files = {shape: tempfile.TemporaryFile() for shape in self._shapes[:-1]}  # noqa: SIM115
@@ -31,7 +33,7 @@ class Rig:
             os.ftruncate(file.fileno(), shape.bytes)
         self._files[PAYLOAD] = python.open("r+b")
         self._fresh = True
-        self.guest: Machine
+        self.guest: GuestMachine
 
     def __enter__(self) -> Self:
         self.power()
@@ -63,7 +65,7 @@ class Rig:
         run(["mount", "-o", "ro", f"/dev/{python}", payload.MOUNTED])
 
     def _boot(self) -> None:
-        self.guest = Machine(self._image, self._shapes, cpus=2, memory=self._memory)
+        self.guest = GuestMachine(self._image, self._shapes, cpus=2, memory=self._memory)
         self.guest._disks = _Kept(self._shapes, self._files)
         try:
             self.guest.start("tcg")
@@ -75,15 +77,15 @@ class Rig:
         """Has the power fail."""
         self.guest.end()
 
-    def names(self, shapes: Sequence[Shape]) -> list[str]:
+    def names(self, shapes: Sequence[VirtualDiskShape]) -> list[str]:
         """Returns what the guest calls disks, as paths."""
         return [f"/dev/{name}" for name in names(self.guest, list(shapes))]
 
-    def run(self, *words: str, check: bool = True, **more: Any) -> Ran:
+    def run(self, *words: str, check: bool = True, **more: Any) -> ProgramExit:
         """Runs a program of the guest."""
         return self.guest.agent.run(list(words), check=check, **more)
 
-    def blklab(self, *words: str, **more: Any) -> Ran:
+    def blklab(self, *words: str, **more: Any) -> ProgramExit:
         """Runs blklab, whatever its status."""
         return self.run(*payload.command("blklab.cli"), *words, check=False, **more)
 
@@ -91,7 +93,7 @@ class Rig:
         """Returns a file of the guest."""
         return (self.guest.agent.read([path])[path] or "").strip()
 
-    def write(self, shape: Shape, offset: int, content: bytes) -> None:
+    def write(self, shape: VirtualDiskShape, offset: int, content: bytes) -> None:
         """Writes to a disk beneath the guest, which has not read it yet, or reads it again."""
         os.pwrite(self._files[shape].fileno(), content, offset)
 
@@ -117,14 +119,16 @@ class Rig:
         return found
 
 
-class _Kept(Disks):
+class _Kept(VirtualDisks):
     """Disks whose files are the rig's."""
 
-    def __init__(self, shapes: Sequence[Shape], files: dict[Shape, Any]) -> None:
+    def __init__(
+        self, shapes: Sequence[VirtualDiskShape], files: dict[VirtualDiskShape, Any]
+    ) -> None:
         super().__init__(shapes)
         self._files = files
 
-    def _made(self, shape: Shape, serial: str) -> Disk:
+    def _made(self, shape: VirtualDiskShape, serial: str) -> VirtualDisk:
         if shape not in self._files:
             return super()._made(shape, serial)
-        return Disk(len(self.disks), serial, shape, os.dup(self._files[shape].fileno()))
+        return VirtualDisk(len(self.disks), serial, shape, os.dup(self._files[shape].fileno()))

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from blklab.runners.lab.machine.disks import Shape
+from blklab.runners.lab.machine.disks import VirtualDiskShape
 from tests.md.guest.rig import Rig
 
-SHAPES = [Shape(f"disk{at}", 32 << 20) for at in range(13)]
+SHAPES = [VirtualDiskShape(f"disk{at}", 32 << 20) for at in range(13)]
 
 HOSTILE = "$(reboot);<b>\x1b[31m"
 """An array's name, which goes into its superblocks as it is."""
@@ -77,7 +77,7 @@ def equal(machine: Rig, array: dict[str, Any]) -> None:
 
 
 @pytest.mark.guest
-def test_the_audit_of_a_running_machine(rig: Callable[[Sequence[Shape]], Rig]) -> None:
+def test_the_audit_of_a_running_machine(rig: Callable[[Sequence[VirtualDiskShape]], Rig]) -> None:
     machine = rig(SHAPES)
     make(machine, machine.names(SHAPES))
     said = machine.blklab("md", "audit", "--json")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from blklab.runners.lab.machine.disks import Shape
+from blklab.runners.lab.machine.disks import VirtualDiskShape
 from tests.md.guest import payload
 from tests.md.guest.rig import Rig
 
@@ -25,7 +25,7 @@ CASES = [
 @pytest.mark.guest
 @pytest.mark.parametrize(("level", "metadata", "bitmap", "members", "spares", "step"), CASES)
 def test_killed_and_gone_on_with(
-    rig: Callable[[Sequence[Shape]], Rig],
+    rig: Callable[[Sequence[VirtualDiskShape]], Rig],
     level: str,
     metadata: str,
     bitmap: str,
@@ -35,7 +35,7 @@ def test_killed_and_gone_on_with(
 ) -> None:
     if not EVERY and not step:
         pytest.skip("BLKLAB_PROOF=every has it")
-    shapes = [Shape(f"disk{at}", 32 << 20) for at in range(members + spares)]
+    shapes = [VirtualDiskShape(f"disk{at}", 32 << 20) for at in range(members + spares)]
     machine = rig(shapes)
     disks = machine.names(shapes)
     said = machine.run(

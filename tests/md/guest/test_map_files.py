@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from blklab.runners.lab.machine.disks import Shape
+from blklab.runners.lab.machine.disks import VirtualDiskShape
 from tests.md.guest import payload
 from tests.md.guest.rig import Rig
 
 MIB = 1 << 20
 
 SHAPES = {
-    "/dev/md0": [Shape(f"mirror{at}", 64 * MIB) for at in range(2)],
-    "/dev/md1": [Shape(f"parity{at}", 176 * MIB) for at in range(3)],
+    "/dev/md0": [VirtualDiskShape(f"mirror{at}", 64 * MIB) for at in range(2)],
+    "/dev/md1": [VirtualDiskShape(f"parity{at}", 176 * MIB) for at in range(3)],
 }
 
 OPTIONS = {
@@ -54,7 +54,9 @@ def made(machine: Rig) -> dict[str, str]:
 
 
 @pytest.mark.guest
-def test_files_are_those_whose_blocks_they_are(rig: Callable[[Sequence[Shape]], Rig]) -> None:
+def test_files_are_those_whose_blocks_they_are(
+    rig: Callable[[Sequence[VirtualDiskShape]], Rig],
+) -> None:
     machine = rig([shape for shapes in SHAPES.values() for shape in shapes])
     on = made(machine)
     wanted: dict[str, list[tuple[int, str, int]]] = {}

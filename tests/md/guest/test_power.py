@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.machine.disks import Shape
+from blklab.runners.lab.machine.disks import VirtualDiskShape
 from tests.md.guest import payload
 from tests.md.guest.rig import Rig
 
@@ -40,7 +40,7 @@ class Repaired:
 
     name: str
     level: str
-    shapes: list[Shape]
+    shapes: list[VirtualDiskShape]
     options: list[str]
     disks: list[str] = field(default_factory=list)
     frozen: threading.Event = field(default_factory=threading.Event)
@@ -51,8 +51,13 @@ class Repaired:
 
 def arrays() -> list[Repaired]:
     return [
-        Repaired("md0", "1", [Shape(f"mirror{at}", 24 << 20) for at in range(2)], []),
-        Repaired("md5", "5", [Shape(f"parity{at}", 24 << 20) for at in range(3)], ["--chunk=64"]),
+        Repaired("md0", "1", [VirtualDiskShape(f"mirror{at}", 24 << 20) for at in range(2)], []),
+        Repaired(
+            "md5",
+            "5",
+            [VirtualDiskShape(f"parity{at}", 24 << 20) for at in range(3)],
+            ["--chunk=64"],
+        ),
     ]
 
 
@@ -137,7 +142,7 @@ def looked_at(machine: Rig, one: Repaired, point: int) -> None:
 
 
 @pytest.mark.guest
-def test_the_power_fails(rig: Callable[[Sequence[Shape]], Rig]) -> None:
+def test_the_power_fails(rig: Callable[[Sequence[VirtualDiskShape]], Rig]) -> None:
     some = arrays()
     machine = rig([shape for one in some for shape in one.shapes])
     rounds = [(at, at) for at in range(200)] if EVERY else [(11, 9), (14, 29)]

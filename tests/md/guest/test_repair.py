@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from blklab.runners.lab.agent import Ran
-from blklab.runners.lab.image import Image
-from blklab.runners.lab.machine.disks import Shape
+from blklab.runners.lab.agent import ProgramExit
+from blklab.runners.lab.image import GuestImage
+from blklab.runners.lab.machine.disks import VirtualDiskShape
 from tests.md.guest import payload
 from tests.md.guest.rig import Rig
 
-SHAPES = [Shape(f"disk{at}", 32 << 20) for at in range(6)]
+SHAPES = [VirtualDiskShape(f"disk{at}", 32 << 20) for at in range(6)]
 
 
 @pytest.fixture(scope="module")
-def machine(guest_image: Image, python: Path) -> Iterator[Rig]:
+def machine(guest_image: GuestImage, python: Path) -> Iterator[Rig]:
     with Rig(guest_image, python, SHAPES, memory=768 << 20) as booted:
         yield booted
 
@@ -132,7 +132,7 @@ def mapped(machine: Rig, disks: Sequence[str]) -> list[str]:
     return [f"/dev/{nodes[f'm{at}']}" for at in range(len(disks))]
 
 
-def hurt(machine: Rig, *words: str) -> Ran:
+def hurt(machine: Rig, *words: str) -> ProgramExit:
     return machine.run(*payload.command("inside.hurt"), *words, check=False)
 
 
@@ -202,7 +202,7 @@ def test_writes_go_on_though_all_of_blklab_is_killed(machine: Rig, disks: list[s
     assert machine.lists(disks[:3]) == ["none"] * 3
 
 
-def partitioned(machine: Rig, shapes: Sequence[Shape]) -> None:
+def partitioned(machine: Rig, shapes: Sequence[VirtualDiskShape]) -> None:
     """Puts two partitions on each disk; the last ends where the disk does."""
     half = (16 << 20) // 512
     entries = [(2048, half - 2048), (half, half)]

@@ -9,8 +9,8 @@ import pytest
 
 from blklab.md.audit import findings
 from blklab.md.remote import PROBE
-from blklab.md.remote.stream import parse
-from blklab.md.remote.tree import seen
+from blklab.md.remote.probe_output import parse
+from blklab.md.remote.recorded_probe import seen
 from blklab.report import arrays as report
 from tests.md.conftest import Arrays
 from tests.md.remote.conftest import probe

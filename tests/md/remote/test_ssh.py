@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import EnvironmentLacks, UsageError
-from blklab.md.remote import Host, ssh
+from blklab.md.remote import RemoteHost, ssh
 from tests.md.conftest import Arrays
 
 
-def asked(*names: str, sudo: bool = False, timeout: float = 60) -> list[Host]:
+def asked(*names: str, sudo: bool = False, timeout: float = 60) -> list[RemoteHost]:
     return list(ssh.hosts(names, sudo=sudo, timeout=timeout))
 
 
@@ -43,7 +43,7 @@ def test_a_host_that_can_be_seen(name: str) -> None:
 @pytest.mark.usefixtures("fleet")
 def test_hosts_that_cannot(name: str, failure: str) -> None:
     before, host, after = asked("up", name, "up")
-    assert host == Host(name, failure=failure)
+    assert host == RemoteHost(name, failure=failure)
     assert before == after
     assert before.findings
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
 from blklab.md.remote import audited
-from blklab.md.remote import stream as streams
-from blklab.md.remote.stream import parse
-from blklab.md.remote.tree import seen
+from blklab.md.remote import probe_output as streams
+from blklab.md.remote.probe_output import parse
+from blklab.md.remote.recorded_probe import seen
 from tests.md.conftest import Arrays
 from tests.md.remote.conftest import probe
 

@@ -7,46 +7,47 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.md.repair.decide import after, decide, outlives
-from blklab.md.repair.state import Lists, SeatState, State, Where
+from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState, SlotState
+from blklab.md.repair.next_step import after, decide, outlives
 from blklab.md.repair.steps import (
     AddBitmap,
+    AddSpare,
     Done,
-    DropBitmap,
-    PutBack,
-    ReAdd,
-    Remove,
-    SetAside,
+    FailMember,
+    ReAddMember,
+    RemoveBitmap,
+    RemoveMember,
+    RemoveSpare,
     Step,
     Stop,
-    Take,
-    Wait,
+    WaitForSync,
 )
-from blklab.md.repair.task import Seat, Spare, Task
+from blklab.md.repair.task import MemberSlot, RemovedSpare, RepairTask
 
 LEVELS = [("raid1", 2, 0), ("raid1", 3, 0), ("raid10", 4, 0x102), ("raid5", 3, 2), ("raid6", 4, 2)]
 
 
-def task_of(level: str = "raid1", disks: int = 2, layout: int = 0) -> Task:
-    seats = tuple(Seat(at, f"device{at}", f"/dev/sd{at}") for at in range(disks))
-    return Task("uuid", "/dev/md0", level, disks, layout, seats)
+def task_of(level: str = "raid1", disks: int = 2, layout: int = 0) -> RepairTask:
+    seats = tuple(MemberSlot(at, f"device{at}", f"/dev/sd{at}") for at in range(disks))
+    return RepairTask("uuid", "/dev/md0", level, disks, layout, seats)
 
 
-def state_of(task: Task, **now: Any) -> State:
+def state_of(task: RepairTask, **now: Any) -> ArrayState:
     seats = tuple(
-        SeatState(seat.device, seat.path, Where.IN_SYNC, Lists.EMPTY) for seat in task.seats
+        SlotState(seat.device, seat.path, MemberState.IN_SYNC, BadBlockListState.EMPTY)
+        for seat in task.seats
     )
-    return State(**{"seats": seats, "bitmap": True, "degraded": 0, **now})
+    return ArrayState(**{"seats": seats, "bitmap": True, "degraded": 0, **now})
 
 
-def changed(state: State, at: int, **now: Any) -> State:
+def changed(state: ArrayState, at: int, **now: Any) -> ArrayState:
     seats = list(state.seats)
     seats[at] = replace(seats[at], **now)
-    missing = sum(seat.where is not Where.IN_SYNC for seat in seats)
+    missing = sum(seat.where is not MemberState.IN_SYNC for seat in seats)
     return replace(state, seats=tuple(seats), degraded=missing)
 
 
-def played(state: State, task: Task) -> tuple[list[Step], State, Task]:
+def played(state: ArrayState, task: RepairTask) -> tuple[list[Step], ArrayState, RepairTask]:
     steps: list[Step] = []
     while not steps or not isinstance(steps[-1], Done | Stop):
         steps.append(decide(state, task))
@@ -63,29 +64,29 @@ def test_a_sound_array(level: str, disks: int, layout: int, bitmap: bool, spare:
     spares = {"spare": "/dev/sdz"} if spare else {}
     before = state_of(task, bitmap=bitmap, spares=spares)
     steps, state, _ = played(before, task)
-    assert all(seat.lists is Lists.NONE for seat in state.seats)
+    assert all(seat.lists is BadBlockListState.NONE for seat in state.seats)
     assert replace(state, seats=before.seats) == before
-    cycle = [Take, Remove, ReAdd, Wait] * disks
-    wanted: list[type] = [*[AddBitmap] * (not bitmap), *[SetAside] * spare, *cycle]
-    wanted += [*[PutBack] * spare, *[DropBitmap] * (not bitmap), Done]
+    cycle = [FailMember, RemoveMember, ReAddMember, WaitForSync] * disks
+    wanted: list[type] = [*[AddBitmap] * (not bitmap), *[RemoveSpare] * spare, *cycle]
+    wanted += [*[AddSpare] * spare, *[RemoveBitmap] * (not bitmap), Done]
     assert [type(step) for step in steps] == wanted
 
 
 def test_nothing_to_do() -> None:
     task = task_of()
     state = state_of(task)
-    seats = tuple(replace(seat, lists=Lists.NONE) for seat in state.seats)
+    seats = tuple(replace(seat, lists=BadBlockListState.NONE) for seat in state.seats)
     assert decide(replace(state, seats=seats), task) == Done()
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"lists": Lists.ENTRIES}, "has bad blocks"),
-    ({"lists": Lists.UNKNOWN}, "cannot be read"),
+    ({"lists": BadBlockListState.ENTRIES}, "has bad blocks"),
+    ({"lists": BadBlockListState.UNKNOWN}, "cannot be read"),
     ({"erring": True}, "a write to /dev/sd1 failed"),
-    ({"where": Where.FAULTY}, "is faulty, and not because of us"),
-    ({"where": Where.OUT}, "is out, and not because of us"),
-    ({"where": Where.GONE}, "is gone, and not because of us"),
-    ({"where": Where.REBUILDING}, "is being rebuilt, not by us"),
+    ({"where": MemberState.FAULTY}, "is faulty, and not because of us"),
+    ({"where": MemberState.OUT}, "is out, and not because of us"),
+    ({"where": MemberState.GONE}, "is gone, and not because of us"),
+    ({"where": MemberState.REBUILDING}, "is being rebuilt, not by us"),
 ]
 
 
@@ -105,7 +106,7 @@ def test_an_array_that_does_not_run(mode: str) -> None:
 
 def test_what_md_is_at_is_waited_for() -> None:
     task = task_of()
-    assert decide(state_of(task, sync="check"), task) == Wait()
+    assert decide(state_of(task, sync="check"), task) == WaitForSync()
     assert isinstance(decide(state_of(task, sync="frozen"), task), Stop)
 
 
@@ -113,7 +114,7 @@ def test_what_md_is_at_is_waited_for() -> None:
 def test_copies_decide_what_raid10_outlives(layout: int) -> None:
     task = task_of("raid10", 4, layout)
     step = decide(state_of(task), task)
-    assert isinstance(step, Stop if layout == 0x101 else Take)
+    assert isinstance(step, Stop if layout == 0x101 else FailMember)
 
 
 def test_the_last_one_in_sync() -> None:
@@ -123,89 +124,89 @@ def test_the_last_one_in_sync() -> None:
     assert "the last that is in sync" in step.reason
 
 
-def taken(at: int = 0, **now: Any) -> tuple[State, Task]:
+def taken(at: int = 0, **now: Any) -> tuple[ArrayState, RepairTask]:
     task = replace(task_of("raid5", 3, 2), taken=f"device{at}", bitmap_added=True)
     return changed(state_of(task), at, **now), task
 
 
 def test_a_list_that_got_entries_meanwhile_is_kept() -> None:
-    state, task = taken(where=Where.OUT, lists=Lists.ENTRIES)
-    assert decide(state, task) == ReAdd("device0", "/dev/sd0", without_list=False)
+    state, task = taken(where=MemberState.OUT, lists=BadBlockListState.ENTRIES)
+    assert decide(state, task) == ReAddMember("device0", "/dev/sd0", without_list=False)
 
 
 def test_so_is_that_of_a_member_whose_sources_have_bad_blocks() -> None:
     # Without a list it could not be rebuilt: md stops where a source cannot be read.
-    state, task = taken(where=Where.OUT)
-    state = changed(state, 1, lists=Lists.ENTRIES)
-    assert decide(state, task) == ReAdd("device0", "/dev/sd0", without_list=False)
+    state, task = taken(where=MemberState.OUT)
+    state = changed(state, 1, lists=BadBlockListState.ENTRIES)
+    assert decide(state, task) == ReAddMember("device0", "/dev/sd0", without_list=False)
 
 
 def test_and_that_of_a_suspect() -> None:
-    state, task = taken(where=Where.OUT)
-    assert decide(state, task) == ReAdd("device0", "/dev/sd0", without_list=True)
-    assert decide(state, replace(task, suspect=True)) == ReAdd("device0", "/dev/sd0", False)
+    state, task = taken(where=MemberState.OUT)
+    assert decide(state, task) == ReAddMember("device0", "/dev/sd0", without_list=True)
+    assert decide(state, replace(task, suspect=True)) == ReAddMember("device0", "/dev/sd0", False)
 
 
 def test_our_member_comes_back_though_another_one_fails() -> None:
-    state, task = taken(where=Where.OUT)
-    state = changed(state, 2, where=Where.FAULTY)
-    assert isinstance(decide(state, task), ReAdd)
-    state = changed(state, 0, where=Where.IN_SYNC)
+    state, task = taken(where=MemberState.OUT)
+    state = changed(state, 2, where=MemberState.FAULTY)
+    assert isinstance(decide(state, task), ReAddMember)
+    state = changed(state, 0, where=MemberState.IN_SYNC)
     step = decide(state, task)
     assert isinstance(step, Stop)
     assert "/dev/sd2 is faulty" in step.reason
 
 
 def test_a_member_that_fails_while_it_is_rebuilt_is_left_to_people() -> None:
-    state, task = taken(where=Where.FAULTY)
-    assert isinstance(decide(state, task), Remove)
+    state, task = taken(where=MemberState.FAULTY)
+    assert isinstance(decide(state, task), RemoveMember)
     task = replace(task, returned=True)
     step = decide(state, task)
     assert isinstance(step, Stop)
     assert "has failed for real" in step.reason
     # The spare, if there was one, is what helps now.
-    task = replace(task, spares=(Spare("spare", "/dev/sdz"),))
-    assert decide(replace(state, set_aside={"spare": "/dev/sdz"}), task) == PutBack(
+    task = replace(task, spares=(RemovedSpare("spare", "/dev/sdz"),))
+    assert decide(replace(state, set_aside={"spare": "/dev/sdz"}), task) == AddSpare(
         "spare", "/dev/sdz"
     )
 
 
 def test_a_disk_that_was_replaced_meanwhile() -> None:
-    state, task = taken(where=Where.GONE)
+    state, task = taken(where=MemberState.GONE)
     step = decide(replace(state, degraded=0, strangers=True), task)
     # The bitmap that we added goes first.
-    assert step == DropBitmap()
+    assert step == RemoveBitmap()
     step = decide(replace(state, degraded=0, strangers=True, bitmap=False), task)
     assert isinstance(step, Stop)
     assert "another disk has the place of" in step.reason
 
 
 def test_a_spare_that_took_the_place() -> None:
-    state, task = taken(where=Where.OUT)
+    state, task = taken(where=MemberState.OUT)
     taking = replace(state, degraded=0, strangers=True, bitmap=False)
     step = decide(taking, task)
     assert isinstance(step, Stop)
     assert "another disk has the place of /dev/sd0" in step.reason
     # Added again, it would be a spare for ever.
-    seats = changed(taking, 0, where=Where.REBUILDING).seats
+    seats = changed(taking, 0, where=MemberState.REBUILDING).seats
     assert isinstance(decide(replace(taking, seats=seats), task), Stop)
 
 
 def test_nobody_is_taken_while_a_neighbour_is_checked() -> None:
     task = task_of()
-    assert decide(state_of(task, neighbour="md1: check"), task) == Wait()
+    assert decide(state_of(task, neighbour="md1: check"), task) == WaitForSync()
 
 
 def test_a_broken_array_is_said_to_be_broken() -> None:
     task = task_of("raid5", 3, 2)
-    step = decide(changed(state_of(task, mode="broken"), 1, where=Where.FAULTY), task)
+    step = decide(changed(state_of(task, mode="broken"), 1, where=MemberState.FAULTY), task)
     assert isinstance(step, Stop)
     assert "more members have failed than the array outlives" in step.reason
 
 
 def test_a_list_that_does_not_go_is_not_tried_again() -> None:
     task = replace(task_of(), tried=frozenset({"device1"}))
-    state = changed(state_of(task), 0, lists=Lists.NONE)
+    state = changed(state_of(task), 0, lists=BadBlockListState.NONE)
     step = decide(state, task)
     assert isinstance(step, Stop)
     assert "still has a list" in step.reason
@@ -224,47 +225,49 @@ def test_whatever_happens(  # noqa: PLR0912
     for event in [*happens, *["step"] * 60]:
         at = data.draw(st.integers(0, kind[1] - 1)) if event not in {"step", "crash"} else 0
         seat = state.seats[at]
-        if event == "fail" and outlives(task, state) and seat.where is Where.IN_SYNC:
-            state, real = changed(state, at, where=Where.FAULTY), True
-        elif event == "entries" and seat.where is Where.IN_SYNC:
-            state, real = changed(state, at, lists=Lists.ENTRIES), True
-        elif event == "erring" and seat.where is Where.IN_SYNC:
+        if event == "fail" and outlives(task, state) and seat.where is MemberState.IN_SYNC:
+            state, real = changed(state, at, where=MemberState.FAULTY), True
+        elif event == "entries" and seat.where is MemberState.IN_SYNC:
+            state, real = changed(state, at, lists=BadBlockListState.ENTRIES), True
+        elif event == "erring" and seat.where is MemberState.IN_SYNC:
             state, real = changed(state, at, erring=True), True
-        elif event == "back" and seat.device == task.taken and seat.where is Where.OUT:
+        elif event == "back" and seat.device == task.taken and seat.where is MemberState.OUT:
             # As udev and mdadm do when a machine is booted.
-            state = changed(state, at, where=Where.IN_SYNC)
+            state = changed(state, at, where=MemberState.IN_SYNC)
         elif event == "crash":
             # What was done last may not have been written down.
             task = replace(task, returned=False)
         elif event == "step":
             step = decide(state, task)
-            if isinstance(step, Take):
+            if isinstance(step, FailMember):
                 assert outlives(task, state) >= 1
                 assert state.bitmap
                 assert not state.spares
-                assert all(one.where is Where.IN_SYNC for one in state.seats)
-                assert not any(one.lists is Lists.ENTRIES or one.erring for one in state.seats)
-            if isinstance(step, ReAdd) and step.without_list:
-                assert not any(one.lists is Lists.ENTRIES for one in state.seats)
-            if isinstance(step, DropBitmap):
+                assert all(one.where is MemberState.IN_SYNC for one in state.seats)
+                assert not any(
+                    one.lists is BadBlockListState.ENTRIES or one.erring for one in state.seats
+                )
+            if isinstance(step, ReAddMember) and step.without_list:
+                assert not any(one.lists is BadBlockListState.ENTRIES for one in state.seats)
+            if isinstance(step, RemoveBitmap):
                 assert not state.degraded
             if isinstance(step, Done | Stop):
                 break
             before = state
             state, task = after(step, state, task)
-            if isinstance(step, Wait):
+            if isinstance(step, WaitForSync):
                 # What failed for real is not mended by waiting.
-                missing = sum(one.where is not Where.IN_SYNC for one in state.seats)
+                missing = sum(one.where is not MemberState.IN_SYNC for one in state.seats)
                 state = replace(state, degraded=missing)
                 assert state != before or before.sync != "idle"
-            if task.taken and state.seat(task.taken).where is Where.IN_SYNC:
+            if task.taken and state.seat(task.taken).where is MemberState.IN_SYNC:
                 task = replace(task, taken="", returned=False, suspect=False)
     else:
         raise AssertionError("it goes on for ever")
     ours = [one for one in state.seats if one.device == task.taken]
-    assert all(one.where in {Where.IN_SYNC, Where.FAULTY} for one in ours)
+    assert all(one.where in {MemberState.IN_SYNC, MemberState.FAULTY} for one in ours)
     assert not state.set_aside
     if not real:
         assert step == Done()
-        assert all(one.lists is Lists.NONE for one in state.seats)
+        assert all(one.lists is BadBlockListState.NONE for one in state.seats)
         assert state.bitmap == bitmap

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.md import unfinished
+from blklab.md import journal_directory
 from blklab.md.repair import journal
-from blklab.md.repair.task import Seat, Spare, Task
+from blklab.md.repair.task import MemberSlot, RemovedSpare, RepairTask
 from blklab.system.roots import Roots
 
-TASK = Task(
+TASK = RepairTask(
     "0123:4567",
     "/dev/md0",
     "raid5",
     3,
     2,
-    tuple(Seat(at, f"device{at}", f"/dev/sd{at}") for at in range(3)),
-    (Spare("spare", "/dev/sd9"),),
+    tuple(MemberSlot(at, f"device{at}", f"/dev/sd{at}") for at in range(3)),
+    (RemovedSpare("spare", "/dev/sd9"),),
     bitmap_added=True,
     taken="device1",
     returned=True,
@@ -36,15 +36,15 @@ def roots(tmp_path: Path) -> Roots:
 
 
 def test_what_is_written_is_read(roots: Roots) -> None:
-    assert unfinished.left(roots) == []
+    assert journal_directory.left(roots) == []
     journal.write(TASK, roots)
-    (path,) = unfinished.left(roots)
+    (path,) = journal_directory.left(roots)
     assert path.stat().st_mode & 0o777 == 0o600
     assert journal.read(path) == TASK
     journal.write(replace(TASK, taken=""), roots)
     assert journal.read(path).taken == ""
     journal.remove(TASK, roots)
-    assert unfinished.left(roots) == []
+    assert journal_directory.left(roots) == []
     assert list(roots.state.iterdir()) == []
 
 
@@ -66,7 +66,7 @@ DAMAGES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("damage", DAMAGES, ids=str)
 def test_a_damaged_one_is_not_acted_on(roots: Roots, damage: dict[str, Any]) -> None:
     journal.write(TASK, roots)
-    (path,) = unfinished.left(roots)
+    (path,) = journal_directory.left(roots)
     path.write_text(json.dumps({**TASK.as_dict(), **damage}))
     with pytest.raises(BlklabError, match="damaged, expected a repair that blklab began"):
         journal.read(path)
@@ -75,7 +75,7 @@ def test_a_damaged_one_is_not_acted_on(roots: Roots, damage: dict[str, Any]) -> 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
 def test_nor_is_rubbish(roots: Roots, content: bytes) -> None:
     journal.write(TASK, roots)
-    (path,) = unfinished.left(roots)
+    (path,) = journal_directory.left(roots)
     path.write_bytes(content)
     with pytest.raises(BlklabError, match="damaged"):
         journal.read(path)
@@ -83,7 +83,7 @@ def test_nor_is_rubbish(roots: Roots, content: bytes) -> None:
 
 def test_a_link_is_not_followed(roots: Roots, tmp_path: Path) -> None:
     journal.write(TASK, roots)
-    (path,) = unfinished.left(roots)
+    (path,) = journal_directory.left(roots)
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(BlklabError, match=r"md-fix-.*: "):
@@ -106,7 +106,7 @@ def test_only_one_repairs_an_array(tmp_path: Path) -> None:
 
 def test_a_copy_under_another_name_is_not_acted_on(roots: Roots) -> None:
     journal.write(TASK, roots)
-    (path,) = unfinished.left(roots)
+    (path,) = journal_directory.left(roots)
     copy = path.with_name("md-fix-copy.json")
     copy.write_bytes(path.read_bytes())
     with pytest.raises(BlklabError, match="damaged"):
@@ -122,4 +122,4 @@ def test_nothing_is_begun_that_cannot_be_written_down(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(BlklabError, match="No space left on device: nothing is changed"):
         journal.write(TASK, roots)
-    assert unfinished.left(roots) == []
+    assert journal_directory.left(roots) == []

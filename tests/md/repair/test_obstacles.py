@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.md.repair.obstacles import busy_neighbour, sharing_spares, swapped_to
+from blklab.md.repair.environment_checks import busy_neighbour, sharing_spares, swapped_to
 from tests.md.conftest import Arrays
 
 

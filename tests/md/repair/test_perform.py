@@ -13,14 +13,14 @@ import pytest
 from blklab.cli import signals
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
-from blklab.md import unfinished
+from blklab.md import journal_directory
 from blklab.md.model import Software
 from blklab.md.repair import journal, steps
-from blklab.md.repair.mdadm import Said
+from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState
+from blklab.md.repair.mdadm import CommandOutput
 from blklab.md.repair.operations import MachineOps
-from blklab.md.repair.perform import Failed, Repair
-from blklab.md.repair.state import Lists, State, Where
-from blklab.md.repair.task import Task
+from blklab.md.repair.perform import Repair, StepFailed
+from blklab.md.repair.task import RepairTask
 from blklab.system.roots import Roots
 from tests.md.repair.test_decide import changed, state_of, task_of
 
@@ -42,38 +42,38 @@ class Model(MachineOps):
         """Whether bits can be set; None: the array has no file for it."""
         self.marked = 0
         self.before: Callable[[str], None] = lambda _: None
-        self.writing: Callable[[Task], None] = lambda _: None
-        self.wrote: Callable[[Task], None] = lambda _: None
+        self.writing: Callable[[RepairTask], None] = lambda _: None
+        self.wrote: Callable[[RepairTask], None] = lambda _: None
         self.known = Software(kernel=(6, 1), mdadm=(4, 2), lists_off=True, config="", checked_by="")
         self.now = 0.0
 
-    def node(self, task: Task) -> Path:
+    def node(self, task: RepairTask) -> Path:
         return self.directory
 
-    def array(self, task: Task) -> str:
+    def array(self, task: RepairTask) -> str:
         return "/dev/md0"
 
-    def observe(self, task: Task) -> State:
+    def observe(self, task: RepairTask) -> ArrayState:
         return self.state
 
-    def refused(self, task: Task) -> Iterator[Diagnostic]:
+    def refused(self, task: RepairTask) -> Iterator[Diagnostic]:
         for reason in self.refuses:
             yield Diagnostic("refused", "critical", "", reason)
 
-    def with_lists(self, task: Task) -> list[str]:
+    def with_lists(self, task: RepairTask) -> list[str]:
         return self.lists
 
-    def device_at(self, path: str, task: Task) -> str | None:
+    def device_at(self, path: str, task: RepairTask) -> str | None:
         return None
 
     def software(self) -> Software:
         return self.known
 
-    def mark_all(self, task: Task) -> bool:
+    def mark_all(self, task: RepairTask) -> bool:
         self.marked += 1
         return super().mark_all(task) if self.marks is None else self.marks
 
-    def write(self, task: Task) -> None:
+    def write(self, task: RepairTask) -> None:
         self.writing(task)
         super().write(task)
         self.wrote(task)
@@ -85,30 +85,36 @@ class Model(MachineOps):
     def sleep(self, seconds: float) -> None:
         pass
 
-    def mdadm(self, *words: str) -> Said:
+    def mdadm(self, *words: str) -> CommandOutput:
         line = " ".join(words)
         self.ran.append(line)
         self.before(line)
         option = next(word for word in words if word.startswith("--"))
         if option in self.lies:
-            return Said(0, ("mdadm: re-added",))
+            return CommandOutput(0, ("mdadm: re-added",))
         if option == "--grow":
             self.state = replace(self.state, bitmap=words[1] == "--bitmap=internal")
-            return Said(0, ())
+            return CommandOutput(0, ())
         at = int(words[2][-1])
         if at >= len(self.state.seats):
-            return Said(0, ())
+            return CommandOutput(0, ())
         match option:
             case "--fail":
-                self.state = changed(self.state, at, where=Where.FAULTY)
+                self.state = changed(self.state, at, where=MemberState.FAULTY)
             case "--remove":
-                self.state = changed(self.state, at, where=Where.OUT)
+                self.state = changed(self.state, at, where=MemberState.OUT)
             case "--re-add":
-                lists = Lists.NONE if "--update=no-bbl" in words else self.state.seats[at].lists
-                self.state = changed(self.state, at, where=Where.IN_SYNC, lists=lists)
+                lists = (
+                    BadBlockListState.NONE
+                    if "--update=no-bbl" in words
+                    else self.state.seats[at].lists
+                )
+                self.state = changed(self.state, at, where=MemberState.IN_SYNC, lists=lists)
             case "--add":
-                self.state = changed(self.state, at, where=Where.IN_SYNC, lists=Lists.NONE)
-        return Said(0, ())
+                self.state = changed(
+                    self.state, at, where=MemberState.IN_SYNC, lists=BadBlockListState.NONE
+                )
+        return CommandOutput(0, ())
 
     def goes_on(self, path: Path) -> steps.Done | steps.Stop:
         repair = Repair(journal.read(path), self, lambda *_: None, lambda _: None)
@@ -136,7 +142,7 @@ def test_all_goes_well(model: Model) -> None:
         "/dev/md0 --remove /dev/sd1",
         "/dev/md0 --re-add /dev/sd1 --update=no-bbl",
     ]
-    assert unfinished.left(model.roots) == []
+    assert journal_directory.left(model.roots) == []
 
 
 def test_steps_are_told_before_they_are_done(model: Model) -> None:
@@ -147,17 +153,17 @@ def test_steps_are_told_before_they_are_done(model: Model) -> None:
 
 def test_a_failure_that_does_not_come_about(model: Model) -> None:
     model.lies = {"--fail"}
-    with pytest.raises(Failed, match="/dev/sd0 is not failed after mdadm /dev/md0 --fail"):
+    with pytest.raises(StepFailed, match="/dev/sd0 is not failed after mdadm /dev/md0 --fail"):
         model.repair()
-    assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
+    assert all(seat.where is MemberState.IN_SYNC for seat in model.state.seats)
     # Nothing is to be mended.
-    assert unfinished.left(model.roots) == []
+    assert journal_directory.left(model.roots) == []
 
 
 def test_a_list_that_stays_though_mdadm_says_otherwise(model: Model) -> None:
     def stays(line: str) -> None:
         if "--re-add" in line:
-            model.state = changed(model.state, 0, where=Where.IN_SYNC)
+            model.state = changed(model.state, 0, where=MemberState.IN_SYNC)
             model.lies = {"--re-add"}
 
     model.before = stays
@@ -177,20 +183,20 @@ def test_a_member_that_cannot_be_re_added_is_added_as_a_new_one(model: Model) ->
         "/dev/md0 --re-add /dev/sd0",
         "/dev/md0 --add /dev/sd0",
     ]
-    assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
+    assert all(seat.where is MemberState.IN_SYNC for seat in model.state.seats)
 
 
 def test_but_not_where_that_would_spoil_it(model: Model) -> None:
     model.lies = {"--re-add"}
     model.known = replace(model.known, kernel=(6, 12))
-    with pytest.raises(Failed, match=r"sd0 is out of /dev/md0 and cannot be added again"):
+    with pytest.raises(StepFailed, match=r"sd0 is out of /dev/md0 and cannot be added again"):
         model.repair()
     assert not any("--add " in line for line in model.ran)
-    (path,) = unfinished.left(model.roots)
+    (path,) = journal_directory.left(model.roots)
     assert journal.read(path).taken == "device0"
     model.lies = set()
     assert Repair(journal.read(path), model, lambda *_: None, lambda _: None).run() == steps.Done()
-    assert unfinished.left(model.roots) == []
+    assert journal_directory.left(model.roots) == []
 
 
 def test_a_bitmap_that_somebody_took_away(model: Model) -> None:
@@ -210,14 +216,14 @@ def test_entries_that_come_up_while_a_member_is_taken_out(model: Model) -> None:
 
     def written(line: str) -> None:
         if "--fail" in line:
-            model.state = changed(model.state, 0, lists=Lists.ENTRIES)
+            model.state = changed(model.state, 0, lists=BadBlockListState.ENTRIES)
 
     model.before = written
     outcome = model.repair()
     assert isinstance(outcome, steps.Stop)
     assert model.marked == 1
     assert model.ran[2] == "/dev/md0 --re-add /dev/sd0"
-    assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
+    assert all(seat.where is MemberState.IN_SYNC for seat in model.state.seats)
 
 
 def test_bits_that_cannot_be_set(model: Model) -> None:
@@ -225,7 +231,7 @@ def test_bits_that_cannot_be_set(model: Model) -> None:
 
     def written(line: str) -> None:
         if "--fail" in line:
-            model.state = changed(model.state, 0, lists=Lists.ENTRIES)
+            model.state = changed(model.state, 0, lists=BadBlockListState.ENTRIES)
 
     model.before = written
     model.repair()
@@ -234,7 +240,7 @@ def test_bits_that_cannot_be_set(model: Model) -> None:
 
 
 def test_a_full_disk_keeps_no_member_out(model: Model) -> None:
-    def full(_task: Task) -> None:
+    def full(_task: RepairTask) -> None:
         if model.state.degraded:
             raise BlklabError("No space left on device")
 
@@ -252,8 +258,8 @@ def test_signals_wait_until_the_member_is_back(model: Model, number: int) -> Non
     with signals.handled(), pytest.raises((KeyboardInterrupt, SystemExit)):
         model.repair()
     assert [line.split()[1] for line in model.ran] == ["--fail", "--remove", "--re-add"]
-    assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
-    (path,) = unfinished.left(model.roots)
+    assert all(seat.where is MemberState.IN_SYNC for seat in model.state.seats)
+    (path,) = journal_directory.left(model.roots)
     model.before = lambda _: None
     assert Repair(journal.read(path), model, lambda *_: None, lambda _: None).run() == steps.Done()
 
@@ -265,10 +271,10 @@ def test_a_list_that_is_left_is_not_said_to_be_gone(model: Model) -> None:
 
 def test_what_refuses_is_asked_again_before_a_member_is_taken(model: Model) -> None:
     model.refuses = ["sd1 is 9 events behind"]
-    with pytest.raises(Failed, match="sd1 is 9 events behind"):
+    with pytest.raises(StepFailed, match="sd1 is 9 events behind"):
         model.repair()
     assert model.ran == []
-    assert unfinished.left(model.roots) == []
+    assert journal_directory.left(model.roots) == []
 
 
 def test_what_was_added_and_set_aside_is_given_back(model: Model) -> None:
@@ -281,7 +287,7 @@ def test_what_was_added_and_set_aside_is_given_back(model: Model) -> None:
 
     model.before = refused
     model.state = replace(model.state, bitmap=False, spares={"spare": "/dev/sd9"})
-    with pytest.raises(Failed, match="changed meanwhile"):
+    with pytest.raises(StepFailed, match="changed meanwhile"):
         model.repair()
     assert model.ran == [
         "--grow --bitmap=internal /dev/md0",
@@ -289,13 +295,13 @@ def test_what_was_added_and_set_aside_is_given_back(model: Model) -> None:
         "/dev/md0 --add /dev/sd9",
         "--grow --bitmap=none /dev/md0",
     ]
-    assert unfinished.left(model.roots) == []
+    assert journal_directory.left(model.roots) == []
 
 
 def test_somebody_fails_between_the_look_and_the_step(model: Model) -> None:
-    def failing(task: Task) -> None:
+    def failing(task: RepairTask) -> None:
         if task.taken:
-            model.state = changed(model.state, 1, where=Where.FAULTY)
+            model.state = changed(model.state, 1, where=MemberState.FAULTY)
 
     model.wrote = failing
     outcome = model.repair()
@@ -313,7 +319,7 @@ def test_nobody_listens_any_more(model: Model) -> None:
         Repair(task_of(), model, tell, lambda _: None).run()
     # The member is back first.
     assert [line.split()[1] for line in model.ran] == ["--fail", "--remove", "--re-add"]
-    assert all(seat.where is Where.IN_SYNC for seat in model.state.seats)
+    assert all(seat.where is MemberState.IN_SYNC for seat in model.state.seats)
 
 
 @pytest.mark.parametrize(("state", "goes_on"), [("clean", True), ("inactive", False)])

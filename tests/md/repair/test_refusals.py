@@ -6,7 +6,7 @@ import pytest
 
 from blklab.md import inventory
 from blklab.md.model import Software
-from blklab.md.repair.refusals import refusals
+from blklab.md.repair.preconditions import refusals
 from tests.md.conftest import Arrays
 
 SOUND = Software(kernel=(6, 1), mdadm=(4, 2), lists_off=False, config="", checked_by="")

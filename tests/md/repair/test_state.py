@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from blklab.md.repair import state as states
-from blklab.md.repair.state import Lists, Where, observe
-from blklab.md.repair.task import Seat, Task
+from blklab.md.repair import array_state as states
+from blklab.md.repair.array_state import BadBlockListState, MemberState, observe
+from blklab.md.repair.task import MemberSlot, RepairTask
 from blklab.system.roots import Roots
 from tests.md.conftest import Arrays, image
 
@@ -14,7 +14,7 @@ UUID = "3156a3e6-4a43-3ea3-f425-167f2e6739fd"
 
 
 @pytest.fixture
-def task(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> Task:
+def task(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> RepairTask:
     """A mirror of sda and sdb, of which sdb was taken out."""
     machine.mirror(uuid=UUID)
     (array,) = machine.seen().arrays
@@ -25,14 +25,14 @@ def task(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> Task:
 
     monkeypatch.setattr(states, "disk_id", disk_id)
     seats = tuple(
-        Seat(
+        MemberSlot(
             one.slot or 0, one.superblock.device, one.path, one.superblock.offset, ids[one.name]
         )
         for one in array.members
         if one.superblock
     )  # fmt: skip
     out(machine, "sdb")
-    return Task(array.uuid, array.path, "raid1", 2, 0, seats, taken=seats[1].device)
+    return RepairTask(array.uuid, array.path, "raid1", 2, 0, seats, taken=seats[1].device)
 
 
 def out(machine: Arrays, name: str) -> None:
@@ -44,10 +44,10 @@ def out(machine: Arrays, name: str) -> None:
     machine.write(machine.roots.sys / "block/md0", {"md__degraded": "1"})
 
 
-def test_it_is_where_it_was(machine: Arrays, task: Task) -> None:
+def test_it_is_where_it_was(machine: Arrays, task: RepairTask) -> None:
     seen = observe(task, machine.roots)
-    assert [seat.where for seat in seen.seats] == [Where.IN_SYNC, Where.OUT]
-    assert [seat.lists for seat in seen.seats] == [Lists.EMPTY, Lists.EMPTY]
+    assert [seat.where for seat in seen.seats] == [MemberState.IN_SYNC, MemberState.OUT]
+    assert [seat.lists for seat in seen.seats] == [BadBlockListState.EMPTY, BadBlockListState.EMPTY]
     assert seen.degraded == 1
 
 
@@ -57,44 +57,51 @@ def moved(machine: Arrays, name: str, number: str) -> None:
     machine.device(name, number, size="524288")
 
 
-def test_it_has_another_name(machine: Arrays, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_has_another_name(
+    machine: Arrays, task: RepairTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     moved(machine, "sdq", "65:0")
     monkeypatch.setattr(states, "disk_id", lambda path, _: "disk-b" if "sdq" in path else "x")
     assert observe(task, machine.roots).seats[1].path == str(machine.roots.dev / "sdq")
 
 
 def test_a_copy_on_another_disk_is_not_it(
-    machine: Arrays, task: Task, monkeypatch: pytest.MonkeyPatch
+    machine: Arrays, task: RepairTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved(machine, "sdq", "65:0")
     monkeypatch.setattr(states, "disk_id", lambda path, _: "disk-q" if "sdq" in path else "x")
-    assert observe(task, machine.roots).seats[1].where is Where.GONE
+    assert observe(task, machine.roots).seats[1].where is MemberState.GONE
 
 
 def test_nor_are_two_that_might_be(
-    machine: Arrays, task: Task, monkeypatch: pytest.MonkeyPatch
+    machine: Arrays, task: RepairTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = image("raid1-12-bitmap.vdb", machine.root)
     machine.device("loop0", "7:0", size="524288")
     (machine.roots.dev / "loop0").symlink_to(copy)
     monkeypatch.setattr(states, "disk_id", lambda *_: "")
-    assert observe(task, machine.roots).seats[1].where is Where.GONE
+    assert observe(task, machine.roots).seats[1].where is MemberState.GONE
 
 
-def test_nor_one_that_something_else_holds(machine: Arrays, task: Task) -> None:
+def test_nor_one_that_something_else_holds(machine: Arrays, task: RepairTask) -> None:
     machine.device("dm-0", "253:0", slaves="sdb")
-    assert observe(task, machine.roots).seats[1].where is Where.GONE
+    assert observe(task, machine.roots).seats[1].where is MemberState.GONE
 
 
-def test_a_superblock_in_another_place_is_another_device(machine: Arrays, task: Task) -> None:
+def test_a_superblock_in_another_place_is_another_device(machine: Arrays, task: RepairTask) -> None:
     # As of a whole disk, whose last partition has its superblock at the end they share.
-    seats = (task.seats[0], Seat(1, task.seats[1].device, task.seats[1].path, 1 << 30, "disk-b"))
-    elsewhere = Task(task.uuid, task.array, "raid1", 2, 0, seats, taken=task.taken)
-    assert observe(elsewhere, machine.roots).seats[1].where is Where.GONE
+    seats = (
+        task.seats[0],
+        MemberSlot(1, task.seats[1].device, task.seats[1].path, 1 << 30, "disk-b"),
+    )
+    elsewhere = RepairTask(task.uuid, task.array, "raid1", 2, 0, seats, taken=task.taken)
+    assert observe(elsewhere, machine.roots).seats[1].where is MemberState.GONE
 
 
-def test_a_member_that_cannot_be_read_is_known_by_its_path(machine: Arrays, task: Task) -> None:
+def test_a_member_that_cannot_be_read_is_known_by_its_path(
+    machine: Arrays, task: RepairTask
+) -> None:
     (machine.roots.dev / "sda").unlink()
     (machine.roots.dev / "sda").write_bytes(b"")
     seat = observe(task, machine.roots).seats[0]
-    assert (seat.where, seat.lists) == (Where.IN_SYNC, Lists.UNKNOWN)
+    assert (seat.where, seat.lists) == (MemberState.IN_SYNC, BadBlockListState.UNKNOWN)

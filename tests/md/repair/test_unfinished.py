@@ -1,7 +1,7 @@
 """An audit tells of repairs that were interrupted."""
 
 from blklab.md.repair import journal
-from blklab.md.repair.task import Seat, Task
+from blklab.md.repair.task import MemberSlot, RepairTask
 from tests.md.conftest import Arrays
 
 
@@ -9,8 +9,8 @@ def test_a_repair_that_is_not_finished(machine: Arrays) -> None:
     machine.mirror(degraded="1")
     assert "repair-unfinished" not in machine.found()
     (array,) = machine.seen().arrays
-    seat = Seat(0, "device", "/dev/sda")
-    journal.write(Task(array.uuid, "/dev/md0", "raid1", 2, 0, (seat,)), machine.roots)
+    seat = MemberSlot(0, "device", "/dev/sda")
+    journal.write(RepairTask(array.uuid, "/dev/md0", "raid1", 2, 0, (seat,)), machine.roots)
     found = machine.found()["repair-unfinished"]
     assert found.severity == "critical"
     assert found.remedy == ("blklab md fix --resume",)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.md.repair import writes
-from blklab.md.repair.writes import Writes
+from blklab.md.repair import write_suspension
+from blklab.md.repair.write_suspension import WriteSuspension
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def until(what: bool, md: Path) -> None:
 
 
 def test_held_and_released(md: Path) -> None:
-    one = Writes(md)
+    one = WriteSuspension(md)
     one.hold()
     assert held(md)
     one.release()
@@ -42,7 +42,7 @@ def test_held_and_released(md: Path) -> None:
 
 
 def test_the_guard_is_killed(md: Path) -> None:
-    one = Writes(md)
+    one = WriteSuspension(md)
     one.hold()
     assert one._guard is not None
     os.kill(one._guard.pid, signal.SIGKILL)
@@ -55,23 +55,23 @@ def test_the_guard_is_killed(md: Path) -> None:
 def test_we_are_killed(md: Path) -> None:
     child = os.fork()
     if not child:
-        Writes(md).hold()
+        WriteSuspension(md).hold()
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     until(False, md)
 
 
 def test_writes_do_not_wait_without_a_guard(md: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writes, "PYTHON", ("/bin/false",))
+    monkeypatch.setattr(write_suspension, "PYTHON", ("/bin/false",))
     with pytest.raises(BlklabError, match="cannot be held back: /bin/false does not run"):
-        Writes(md).hold()
+        WriteSuspension(md).hold()
     assert (md / "suspend_hi").read_text() == "0"
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 
 
 def test_the_guard_is_deaf_to_signals_and_in_memory(md: Path) -> None:
-    one = Writes(md)
+    one = WriteSuspension(md)
     one.hold()
     assert one._guard is not None
     words = dict(
@@ -87,8 +87,8 @@ def test_the_guard_is_deaf_to_signals_and_in_memory(md: Path) -> None:
 
 
 def test_it_takes_too_long(md: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writes, "MOST", 0.2)
-    one = Writes(md)
+    monkeypatch.setattr(write_suspension, "MOST", 0.2)
+    one = WriteSuspension(md)
     one.hold()
     until(False, md)
     assert one.long
@@ -96,12 +96,12 @@ def test_it_takes_too_long(md: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_array_that_does_not_get_clean(md: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writes, "CLEAN", 0.1)
+    monkeypatch.setattr(write_suspension, "CLEAN", 0.1)
     (md / "array_state").write_text("active")
     (md / "array_state").chmod(0o400)
-    monkeypatch.setattr(writes, "text", lambda _: "active")
+    monkeypatch.setattr(write_suspension, "text", lambda _: "active")
     with pytest.raises(BlklabError, match="not clean, though nothing is written to it"):
-        Writes(md).hold()
+        WriteSuspension(md).hold()
     assert not held(md)
 
 
@@ -109,4 +109,4 @@ def test_a_kernel_that_cannot(md: Path) -> None:
     (md / "suspend_hi").unlink()
     (md / "suspend_hi").mkdir()
     with pytest.raises(BlklabError, match=r"echo 0 > .*suspend_hi"):
-        Writes(md).hold()
+        WriteSuspension(md).hold()

@@ -10,7 +10,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.md import smartctl
 from blklab.md.audit import findings
 from blklab.md.model import Inventory
-from blklab.md.reading import Reader
+from blklab.md.probing import Probe
 from blklab.md.smart.disks import examined
 from blklab.system import roots as system_roots
 from tests.conftest import Run
@@ -18,7 +18,7 @@ from tests.md.conftest import Arrays
 from tests.md.smart.test_health import read
 
 
-class Said(Reader):
+class Said(Probe):
     """smartctl, as it is told to answer: by path and type."""
 
     def __init__(self, scan: str = "", **answers: str) -> None:

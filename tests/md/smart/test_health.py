@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.md.model import Health
+from blklab.md.model import DiskHealth
 from blklab.md.smart.health import devices, parse
 
 DATA = Path(__file__).parents[2] / "data" / "md" / "smart"
@@ -18,7 +18,7 @@ def read(name: str) -> str:
     return (DATA / f"{name}.json").read_text()
 
 
-def changed(name: str, **keys: Any) -> Health:
+def changed(name: str, **keys: Any) -> DiskHealth:
     return parse(json.dumps({**json.loads(read(name)), **keys}))[0]
 
 
@@ -56,7 +56,7 @@ def test_why_nothing_is_told(name: str, why: str) -> None:
 
 def test_disks_that_sleep() -> None:
     said = {"smartctl": {"messages": [{"string": "Device is in STANDBY mode, exit(2)"}]}}
-    assert parse(json.dumps(said)) == (Health(), "it sleeps, and was not woken")
+    assert parse(json.dumps(said)) == (DiskHealth(), "it sleeps, and was not woken")
 
 
 def test_what_samples_lack() -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from blklab.report.experiment.page import Report
-from blklab.report.experiment.view import View
+from blklab.report.experiment.page import ExperimentReport
+from blklab.report.experiment.view import ExperimentView
 from blklab.store import query
 from blklab.store.campaigns import Store
-from blklab.store.series import Point
+from blklab.store.series import SeriesPoint
 from tests.report.experiment import made
 
 STACKS = {"raid1": 1.0, "near": 1.2, "far": 0.7}
@@ -32,7 +32,7 @@ bs = ["4k", "16k", "64k"]
 iodepth = [1, 4, 16, 64]
 """
 
-Reported = Callable[..., Report]
+Reported = Callable[..., ExperimentReport]
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def labels() -> list[dict[str, str]]:
     ]
 
 
-def host(found: made.Labels) -> tuple[dict[str, Any], list[Point]]:
+def host(found: made.Labels) -> tuple[dict[str, Any], list[SeriesPoint]]:
     """A run on a host; repeats differ by 1 %."""
     repeat, share = int(found["repeat"]), WORKLOADS[found["workload"]]
     iops = 1e5 * STACKS[found["stack"]] * (1 + 0.01 * repeat)
@@ -57,7 +57,7 @@ def host(found: made.Labels) -> tuple[dict[str, Any], list[Point]]:
     return outcome, made.series(iops, reads=share, seed=repeat)
 
 
-def simulated(found: made.Labels) -> tuple[dict[str, Any], list[Point]]:
+def simulated(found: made.Labels) -> tuple[dict[str, Any], list[SeriesPoint]]:
     """The same, predicted 8 % too high but for one cell, which is twice as fast."""
     outcome, points = host(found)
     off = 2.0 if (found["stack"], found["workload"]) == ("far", "randread") else 1.08
@@ -79,10 +79,10 @@ def both(store: Store) -> Store:
 def reported(store: Store) -> Reported:
     """Returns a function that reports on campaigns of the store."""
 
-    def reported(*words: str, **rest: Any) -> Report:
+    def reported(*words: str, **rest: Any) -> ExperimentReport:
         chosen = [query.selected(store, one) for one in words]
-        view = View(chosen, lambda run: query.points(store, run))
-        return Report(view, lambda run: query.raw(store, run), **rest)
+        view = ExperimentView(chosen, lambda run: query.points(store, run))
+        return ExperimentReport(view, lambda run: query.raw(store, run), **rest)
 
     return reported
 

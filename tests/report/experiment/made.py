@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from blklab.spec.cells import Cell, Plan
+from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.campaigns import Store
-from blklab.store.finished import Finished
-from blklab.store.series import Point
+from blklab.store.finished_run import FinishedRun
+from blklab.store.series import SeriesPoint
 
 QUANTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99")
 SPREAD = (0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.6, 2.0, 3.5, 8.0, 12.0)
@@ -134,7 +134,9 @@ ENVIRONMENT: Any = {
 }
 
 
-def series(iops: float, seconds: int = 60, *, reads: float = 1.0, seed: int = 1) -> list[Point]:
+def series(
+    iops: float, seconds: int = 60, *, reads: float = 1.0, seed: int = 1
+) -> list[SeriesPoint]:
     """Returns the jobs' points, one a second, with 2 % of noise."""
     luck = random.Random(seed)
     points = []
@@ -142,7 +144,9 @@ def series(iops: float, seconds: int = 60, *, reads: float = 1.0, seed: int = 1)
         ios = max(0, round(luck.gauss(iops, 0.02 * iops)))
         read, write = round(ios * reads), ios - round(ios * reads)
         at = second * 10**9
-        points.append(Point("jobs", at, 10**9, read, write, 4096 * read, 4096 * write, 1e5, 1e5))
+        points.append(
+            SeriesPoint("jobs", at, 10**9, read, write, 4096 * read, 4096 * write, 1e5, 1e5)
+        )
     return points
 
 
@@ -154,7 +158,7 @@ def job(workload: str, **options: str) -> Any:
     return {"name": workload, "options": words}
 
 
-Outcome = Callable[[Labels], tuple[Any, list[Point]]]
+Outcome = Callable[[Labels], tuple[Any, list[SeriesPoint]]]
 
 
 def measured(labels: Labels, iops: float = 1e5, *, share: float = 1.0) -> Any:
@@ -212,9 +216,11 @@ def add(
         )
         for at, labels in enumerate(every, start=1)
     ]
-    plan = Plan(title, cells, [], runner, Path(f"/srv/{name}.toml"), dict(experiment or {}))
+    plan = ExperimentPlan(
+        title, cells, [], runner, Path(f"/srv/{name}.toml"), dict(experiment or {})
+    )
     finished = {}
     for cell in cells:
         figures, points = outcome(cell.labels)
-        finished[cell.key] = Finished(figures, 10.0, points, raw)
+        finished[cell.key] = FinishedRun(figures, 10.0, points, raw)
     return store.add(plan, finished, environment)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.report import markdown
-from blklab.report.experiment.view import View
+from blklab.report.experiment.view import ExperimentView
 from blklab.store import query
 from blklab.store.campaigns import Store
 from tests.conftest import Run
@@ -95,12 +95,12 @@ def test_mistakes_are_one_line(run: Run, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("both")
 def test_the_same_campaign_twice(store: Store) -> None:
     chosen = [query.selected(store, "1"), query.selected(store, "1")]
-    view = View(chosen, lambda run: query.points(store, run))
+    view = ExperimentView(chosen, lambda run: query.points(store, run))
     assert [series.name for series in view.series] == ["1 (1)", "1 (2)"]
 
 
 @pytest.mark.usefixtures("both")
 def test_parts_of_a_campaign_are_called_by_their_labels(store: Store) -> None:
     chosen = [query.selected(store, f"1:stack={stack}") for stack in ("raid1", "far")]
-    view = View(chosen, lambda run: query.points(store, run))
+    view = ExperimentView(chosen, lambda run: query.points(store, run))
     assert [series.name for series in view.series] == ["stack=raid1", "stack=far"]

@@ -9,8 +9,8 @@ import pytest
 
 from blklab.errors import UsageError
 from blklab.report import export
-from blklab.report.shell import Chooser
-from blklab.report.tables.base import Table
+from blklab.report.shell import AxisChooser
+from blklab.report.tables.base import TextTable
 from blklab.store.campaigns import Store
 from tests.report.experiment import made
 from tests.report.experiment.conftest import Reported, host, labels
@@ -151,7 +151,7 @@ def test_a_run_without_a_series_is_not_drawn_over_time(store: Store, reported: R
 def test_who_served_what(reported: Reported) -> None:
     report = reported("1")
     (section,) = [section for section in report.sections if section.anchor == "members"]
-    tables = [item for item in section.items if isinstance(item, Table)]
+    tables = [item for item in section.items if isinstance(item, TextTable)]
     tree = next(table for table in tables if table.title == "What raid1 stands on")
     assert [row[0] for row in tree.rows] == [
         "md4",
@@ -237,9 +237,9 @@ def test_hostile_labels_are_text(store: Store, reported: Reported) -> None:
 
 @pytest.mark.usefixtures("both")
 def test_what_the_chooser_begins_with(reported: Reported) -> None:
-    def chooser(**rest: str) -> Chooser:
+    def chooser(**rest: str) -> AxisChooser:
         (section,) = [s for s in reported("1", **rest).sections if s.anchor == "axes"]
-        (item,) = [item for item in section.items if isinstance(item, Chooser)]
+        (item,) = [item for item in section.items if isinstance(item, AxisChooser)]
         return item
 
     names = {field["name"]: field["title"] for field in chooser().fields}

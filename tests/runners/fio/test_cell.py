@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, UsageError
-from blklab.runners.fio import cell, layout
-from blklab.runners.fio.process import Live
+from blklab.runners.fio import cell, target_preparation
+from blklab.runners.fio.process import FioProgress
 from tests.runners.fio.conftest import MAKE
 
 
 def test_a_file_that_is_read_has_been_written(work: Path, make: MAKE) -> None:
     path = work / "data"
     begun = []
-    told: list[Live] = []
+    told: list[FioProgress] = []
     measured = cell.measure(
         make(numjobs="2", iodepth="4", time_based="1"),
         path,
         work,
         progress=told.append,
-        ready=lambda: begun.append(layout.is_laid_out(path, 4 << 20)),
+        ready=lambda: begun.append(target_preparation.is_laid_out(path, 4 << 20)),
     )
     assert begun == [True]
     assert len(set(path.read_bytes()[::4096])) > 1  # neither holes nor zeros
@@ -130,9 +130,9 @@ def test_a_file_is_laid_out_once(work: Path, make: MAKE) -> None:
     with path.open("r+b") as file:
         file.truncate(0)
         file.truncate(4 << 20)
-    assert not layout.is_laid_out(path, 4 << 20)
+    assert not target_preparation.is_laid_out(path, 4 << 20)
     cell.measure(document, path, work)
-    assert layout.is_laid_out(path, 4 << 20)
+    assert target_preparation.is_laid_out(path, 4 << 20)
     assert path.read_bytes() == content  # of the same seed
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from blklab.errors import BlklabError, UsageError
 from blklab.runners.fio import command
-from blklab.runners.fio.process import Live
+from blklab.runners.fio.process import FioProgress
 
 
 def test_what_a_command_takes(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_program_in_the_directory(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_stops_the_command(tmp_path: Path) -> None:
-    def interrupt(_live: Live) -> None:
+    def interrupt(_live: FioProgress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

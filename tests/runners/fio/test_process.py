@@ -16,7 +16,7 @@ from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.fio import output
 from blklab.runners.fio import process, program
-from blklab.runners.fio.process import Live
+from blklab.runners.fio.process import FioProgress
 
 JOB = """[slow]
 thread=1
@@ -61,7 +61,7 @@ def awaited(what: Callable[[], object]) -> object:
 
 def test_a_run_tells_how_far_it_is_and_leaves_nothing(work: Path) -> None:
     fio, version = program.find_fio()
-    told: list[Live] = []
+    told: list[FioProgress] = []
     ran = process.run(
         fio, JOB.format(rw="randrw", runtime="2s"), work, seconds=2, progress=told.append
     )
@@ -79,7 +79,7 @@ def test_a_run_tells_how_far_it_is_and_leaves_nothing(work: Path) -> None:
 def test_fio_killed_by_others_is_said(work: Path) -> None:
     fio, _ = program.find_fio()
 
-    def kill(_live: Live) -> None:
+    def kill(_live: FioProgress) -> None:
         for number in children(os.getpid()):
             os.kill(number, signal.SIGKILL)
 
@@ -91,7 +91,7 @@ def test_fio_killed_by_others_is_said(work: Path) -> None:
 def test_fio_interrupted_by_others_is_no_result(work: Path) -> None:
     fio, _ = program.find_fio()
 
-    def interrupt(_live: Live) -> None:
+    def interrupt(_live: FioProgress) -> None:
         for number in children(os.getpid()):
             os.kill(number, signal.SIGINT)
 
@@ -104,7 +104,7 @@ def test_an_interrupt_stops_fio_and_is_raised_on(work: Path, error: type[BaseExc
     fio, _ = program.find_fio()
     seen = []
 
-    def interrupt(_live: Live) -> None:
+    def interrupt(_live: FioProgress) -> None:
         seen.extend(children(os.getpid()))
         raise error
 

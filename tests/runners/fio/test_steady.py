@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.errors import UsageError
-from blklab.runners.fio.steady import judge, until_steady
+from blklab.runners.fio.steady_state import judge, until_steady
 
 WANTED: Any = {"round_ns": 10, "rounds": 5, "range": 0.2, "slope": 0.1, "limit_ns": 200}
 

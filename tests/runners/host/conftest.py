@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from blklab.runners.host import settings
-from blklab.system.layers import Layer, layers
+from blklab.system.layers import SysfsLayer, layers
 from blklab.system.roots import Roots
 from tests.system.machine import Machine
 
@@ -83,7 +83,7 @@ def alive(machine: Machine, pid: int, start: int) -> None:
 
 
 @pytest.fixture
-def disks(machine: Machine) -> list[Layer]:
+def disks(machine: Machine) -> list[SysfsLayer]:
     """A RAID-5 of two disks' partitions."""
     machine.proc("sys/kernel/random/boot_id", "boot-1")
     machine.proc("sys/vm/dirty_ratio", "20")
@@ -130,7 +130,7 @@ def real_values(device: str) -> dict[str, str | None]:
     return {key: settings.current(queue / key, key) for key in KEYS}
 
 
-def layers_of(device: str, roots: Roots) -> list[Layer]:
+def layers_of(device: str, roots: Roots) -> list[SysfsLayer]:
     """The device alone: what its file is on is the test machine's own disk."""
     number = Path("/sys/class/block", Path(device).name, "dev").read_text().strip()
     return [layer for layer in layers([number], roots) if layer.name == Path(device).name]

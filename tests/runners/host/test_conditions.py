@@ -10,7 +10,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
 from blklab.runners.host import conditions
 from blklab.runners.host.conditions import check, collapse, layers_of
-from blklab.store.series import Point
+from blklab.store.series import SeriesPoint
 from blklab.system.layers import layers
 from tests.system.machine import Machine
 
@@ -171,9 +171,9 @@ def test_devices_that_are_not_counted(mirror: Machine) -> None:
     assert str(finding).startswith("sdb: found queue/iostats 0")
 
 
-def series(*rates: int) -> list[Point]:
+def series(*rates: int) -> list[SeriesPoint]:
     return [
-        Point("sda", at * 10**9, 10**9, 0, rate, 0, rate << 20, None, None)
+        SeriesPoint("sda", at * 10**9, 10**9, 0, rate, 0, rate << 20, None, None)
         for at, rate in enumerate(rates)
     ]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.runners.host import programs
+from blklab.runners.host import system_programs
 from tests.runners.host.signatures import partition_table, signed
 
 pytestmark = pytest.mark.skipif(
@@ -30,14 +30,14 @@ def fake(directory: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_signatures(image: Path) -> None:
-    assert programs.signatures(image) == []
+    assert system_programs.signatures(image) == []
     signed("linux_raid_member", image)
-    assert programs.signatures(image) == ["linux_raid_member at 0x1000", "linux_raid_member"]
+    assert system_programs.signatures(image) == ["linux_raid_member at 0x1000", "linux_raid_member"]
 
 
 def test_partition_tables_are_signatures(image: Path) -> None:
     image.write_bytes(partition_table().ljust(16 << 20, b"\0"))
-    assert "dos at 0x1fe" in programs.signatures(image)
+    assert "dos at 0x1fe" in system_programs.signatures(image)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_no_answer_is_no_answer(
 ) -> None:
     fake(tmp_path, name, script, monkeypatch)
     with pytest.raises(BlklabError, match=message):
-        programs.signatures(image)
+        system_programs.signatures(image)
 
 
 @pytest.mark.parametrize(
@@ -76,33 +76,33 @@ def test_what_blkid_alone_knows(
     image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, found: list[str]
 ) -> None:
     fake(tmp_path, "blkid", script, monkeypatch)
-    assert programs.signatures(image) == found
+    assert system_programs.signatures(image) == found
 
 
 def test_a_wipefs_that_prints_nothing_found_nothing(
     image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake(tmp_path, "wipefs", "exit 0", monkeypatch)
-    assert programs.signatures(image) == []
+    assert system_programs.signatures(image) == []
 
 
 def test_a_program_that_hangs_is_given_up(
     image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake(tmp_path, "wipefs", "exec sleep 60", monkeypatch)
-    monkeypatch.setattr(programs, "TIMEOUT", 0.2)
+    monkeypatch.setattr(system_programs, "TIMEOUT", 0.2)
     with pytest.raises(EnvironmentLacks, match=r"wipefs: .*timed out"):
-        programs.signatures(image)
+        system_programs.signatures(image)
 
 
 def test_versions_and_lsblk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake(tmp_path, "fio", "echo fio-3.33", monkeypatch)
     fake(tmp_path, "mdadm", "echo 'mdadm - v4.2 - 2021-12-30' >&2", monkeypatch)
-    said = programs.versions()
+    said = system_programs.versions()
     assert (said["fio"], said["mdadm"]) == ("3.33", "4.2")
     fake(tmp_path, "lsblk", """echo '{"blockdevices": []}'""", monkeypatch)
-    assert programs.lsblk() == {"blockdevices": []}
+    assert system_programs.lsblk() == {"blockdevices": []}
     fake(tmp_path, "lsblk", "exit 1", monkeypatch)
-    assert programs.lsblk() is None
+    assert system_programs.lsblk() is None
     with pytest.raises(EnvironmentLacks, match="blklab-none is not installed"):
-        programs.find("blklab-none", "nothing")
+        system_programs.find("blklab-none", "nothing")

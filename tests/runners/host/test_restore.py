@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.runners.host.journal import Journal
+from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.restore import restore
 from blklab.runners.host.settings import applied
 from blklab.system import state_directory
 from blklab.system.identity import of_node
-from blklab.system.layers import Layer
+from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots
 from tests.runners.host.conftest import Loops, alive, attribute, layers_of, real_values
 from tests.system.machine import Machine
 
 
-def left_by_another(machine: Machine, disks: list[Layer], boot: str = "boot-1") -> Path:
+def left_by_another(machine: Machine, disks: list[SysfsLayer], boot: str = "boot-1") -> Path:
     """A journal, and the settings, of a process that was killed."""
-    with Journal(machine.roots) as journal, applied({"read_ahead_kb": "8"}, disks, journal):
+    with HostJournal(machine.roots) as journal, applied({"read_ahead_kb": "8"}, disks, journal):
         assert journal.path is not None
         content = journal.path.read_text()
     owner, *rest = content.splitlines()
@@ -35,7 +35,7 @@ def left_by_another(machine: Machine, disks: list[Layer], boot: str = "boot-1") 
     return path
 
 
-def test_restore_after_a_crash(machine: Machine, disks: list[Layer]) -> None:
+def test_restore_after_a_crash(machine: Machine, disks: list[SysfsLayer]) -> None:
     path = left_by_another(machine, disks)
     restored = restore(machine.roots)
     assert sorted(restored.done) == [
@@ -48,10 +48,12 @@ def test_restore_after_a_crash(machine: Machine, disks: list[Layer]) -> None:
     assert attribute(machine, "sda/queue/read_ahead_kb") == "128"
 
 
-def test_what_a_crash_left_is_not_taken_for_what_was(machine: Machine, disks: list[Layer]) -> None:
+def test_what_a_crash_left_is_not_taken_for_what_was(
+    machine: Machine, disks: list[SysfsLayer]
+) -> None:
     left_by_another(machine, disks)
     with (
-        Journal(machine.roots) as journal,
+        HostJournal(machine.roots) as journal,
         pytest.raises(BlklabError, match="run 'blklab restore' first"),
         applied({"read_ahead_kb": "16"}, disks, journal),
     ):
@@ -59,7 +61,7 @@ def test_what_a_crash_left_is_not_taken_for_what_was(machine: Machine, disks: li
     assert attribute(machine, "sda/queue/read_ahead_kb") == "8"
 
 
-def test_after_a_reboot_settings_are_void(machine: Machine, disks: list[Layer]) -> None:
+def test_after_a_reboot_settings_are_void(machine: Machine, disks: list[SysfsLayer]) -> None:
     path = left_by_another(machine, disks, boot="boot-0")
     restored = restore(machine.roots)
     assert "sda: nothing to put back: the machine was booted since" in restored.done
@@ -67,7 +69,9 @@ def test_after_a_reboot_settings_are_void(machine: Machine, disks: list[Layer]) 
     assert not path.exists()
 
 
-def test_gone_and_replaced_devices_are_not_written_to(machine: Machine, disks: list[Layer]) -> None:
+def test_gone_and_replaced_devices_are_not_written_to(
+    machine: Machine, disks: list[SysfsLayer]
+) -> None:
     path = left_by_another(machine, disks)
     (machine.roots.sys / "class/block/sda").unlink()
     machine.write(machine.roots.sys / "block/sdb", {"diskseq": "99", "device__serial": "NEW"})
@@ -81,7 +85,9 @@ def test_gone_and_replaced_devices_are_not_written_to(machine: Machine, disks: l
     assert not path.exists()
 
 
-def test_the_journal_of_a_live_process_is_left_alone(machine: Machine, disks: list[Layer]) -> None:
+def test_the_journal_of_a_live_process_is_left_alone(
+    machine: Machine, disks: list[SysfsLayer]
+) -> None:
     path = left_by_another(machine, disks)
     alive(machine, 4999999, 5)
     [said] = restore(machine.roots).running
@@ -104,7 +110,7 @@ def test_the_journal_of_a_live_process_is_left_alone(machine: Machine, disks: li
     ],
 )
 def test_what_is_no_journal_is_said_and_kept(
-    machine: Machine, disks: list[Layer], content: str
+    machine: Machine, disks: list[SysfsLayer], content: str
 ) -> None:
     assert disks
     path = state_directory.prepare(machine.roots) / "journal-1-x.jsonl"
@@ -115,7 +121,7 @@ def test_what_is_no_journal_is_said_and_kept(
 
 
 def test_a_journal_cut_off_in_its_first_line_says_nothing(
-    machine: Machine, disks: list[Layer]
+    machine: Machine, disks: list[SysfsLayer]
 ) -> None:
     assert disks
     path = state_directory.prepare(machine.roots) / "journal-1-x.jsonl"
@@ -124,7 +130,7 @@ def test_a_journal_cut_off_in_its_first_line_says_nothing(
     assert not path.exists()
 
 
-def test_forged_keys_and_links_are_not_acted_on(machine: Machine, disks: list[Layer]) -> None:
+def test_forged_keys_and_links_are_not_acted_on(machine: Machine, disks: list[SysfsLayer]) -> None:
     path = left_by_another(machine, disks)
     victim = machine.root / "victim"
     victim.write_text("yes")
@@ -136,18 +142,20 @@ def test_forged_keys_and_links_are_not_acted_on(machine: Machine, disks: list[La
     assert "symbolic link" in restore(machine.roots).problems[0]
 
 
-def test_a_state_directory_that_others_may_write_to(machine: Machine, disks: list[Layer]) -> None:
+def test_a_state_directory_that_others_may_write_to(
+    machine: Machine, disks: list[SysfsLayer]
+) -> None:
     assert disks
     machine.roots.state.mkdir(mode=0o777)
     machine.roots.state.chmod(0o777)
-    with pytest.raises(UsageError, match=r"mode 777.*set BLKLAB_STATE"), Journal(machine.roots):
+    with pytest.raises(UsageError, match=r"mode 777.*set BLKLAB_STATE"), HostJournal(machine.roots):
         pass
 
 
-def test_no_state_directory_at_all(machine: Machine, disks: list[Layer]) -> None:
+def test_no_state_directory_at_all(machine: Machine, disks: list[SysfsLayer]) -> None:
     assert disks
     machine.roots.state.parent.joinpath("state").write_text("a file")
-    with pytest.raises(EnvironmentLacks, match="set BLKLAB_STATE"), Journal(machine.roots):
+    with pytest.raises(EnvironmentLacks, match="set BLKLAB_STATE"), HostJournal(machine.roots):
         pass
 
 
@@ -181,7 +189,7 @@ with Journal(roots) as journal:
 def test_a_loop_device_with_another_file_keeps_its_settings(loops: Loops, here: Roots) -> None:
     first, second = loops.file("first"), loops.file("second")
     device = loops.attach(first)
-    with Journal(here) as journal:
+    with HostJournal(here) as journal:
         [layer] = layers_of(device, here)
         number = journal.settings(of_node(layer.node or Path(), here), {"nomerges": "2"})
         assert number == 1
@@ -203,7 +211,9 @@ def test_a_loop_device_with_another_file_keeps_its_settings(loops: Loops, here: 
         '{"id": 1, "settings": {"device": {"name": 5}, "values": {}}}',
     ],
 )
-def test_a_damaged_journal_stops_no_other(machine: Machine, disks: list[Layer], line: str) -> None:
+def test_a_damaged_journal_stops_no_other(
+    machine: Machine, disks: list[SysfsLayer], line: str
+) -> None:
     path = left_by_another(machine, disks)
     owner = path.read_text().splitlines()[0]
     damaged = machine.roots.state / "journal-1-damaged.jsonl"
@@ -217,7 +227,9 @@ def test_a_damaged_journal_stops_no_other(machine: Machine, disks: list[Layer], 
     assert damaged.exists()
 
 
-def test_what_others_may_have_written_is_not_acted_on(machine: Machine, disks: list[Layer]) -> None:
+def test_what_others_may_have_written_is_not_acted_on(
+    machine: Machine, disks: list[SysfsLayer]
+) -> None:
     path = left_by_another(machine, disks)
     machine.roots.state.chmod(0o777)
     with pytest.raises(UsageError, match="no one else to write there"):

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.runners.host.journal import Journal
+from blklab.runners.host.device_safety import claim
+from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.restore import restore
-from blklab.runners.host.safety import claim
 from blklab.system.identity import of_number
 from blklab.system.layers import beneath, filesystem_devices
 from blklab.system.roots import Roots
@@ -23,8 +23,8 @@ from tests.runners.host.signatures import partition_table, run, signed
 
 
 @pytest.fixture
-def journal(here: Roots) -> Iterator[Journal]:
-    with Journal(here) as made:
+def journal(here: Roots) -> Iterator[HostJournal]:
+    with HostJournal(here) as made:
         yield made
     assert list(here.state.glob("journal-*")) == []
     assert list(here.dev.glob(".blklab-*")) == []
@@ -34,7 +34,7 @@ def named(file: Path) -> list[str]:
     return [f"file:{file}"]
 
 
-def test_a_blank_device_that_is_named(loops: Loops, journal: Journal) -> None:
+def test_a_blank_device_that_is_named(loops: Loops, journal: HostJournal) -> None:
     file = loops.file()
     device = loops.attach(file)
     with claim(device, journal, writes=True, destroy=named(file)) as held:
@@ -49,7 +49,9 @@ def test_a_blank_device_that_is_named(loops: Loops, journal: Journal) -> None:
     os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
 
 
-def test_a_link_to_the_device_is_the_device(loops: Loops, journal: Journal, tmp_path: Path) -> None:
+def test_a_link_to_the_device_is_the_device(
+    loops: Loops, journal: HostJournal, tmp_path: Path
+) -> None:
     file = loops.file("a ..b\tc")
     device = loops.attach(file)
     (tmp_path / "x").mkdir()
@@ -63,7 +65,7 @@ def test_a_link_to_the_device_is_the_device(loops: Loops, journal: Journal, tmp_
 
 @pytest.mark.parametrize("other", [(), ("ata-OTHER_123",), ("file:/elsewhere",), ("wwn-0x1",)])
 def test_what_is_not_named_is_not_written_to(
-    loops: Loops, journal: Journal, other: tuple[str, ...]
+    loops: Loops, journal: HostJournal, other: tuple[str, ...]
 ) -> None:
     file = loops.file()
     device = loops.attach(file)
@@ -74,7 +76,7 @@ def test_what_is_not_named_is_not_written_to(
         pass
 
 
-def test_a_bare_name_is_refused_with_the_ids_to_use(loops: Loops, journal: Journal) -> None:
+def test_a_bare_name_is_refused_with_the_ids_to_use(loops: Loops, journal: HostJournal) -> None:
     file = loops.file()
     device = loops.attach(file)
     for bare in (device, device.removeprefix("/dev/"), "/dev/disk/by-path/pci-0"):
@@ -85,7 +87,7 @@ def test_a_bare_name_is_refused_with_the_ids_to_use(loops: Loops, journal: Journ
             pass
 
 
-def test_an_id_of_two_devices_names_none(loops: Loops, journal: Journal) -> None:
+def test_an_id_of_two_devices_names_none(loops: Loops, journal: HostJournal) -> None:
     file = loops.file()
     first, second = loops.attach(file), loops.attach(file)
     with (
@@ -96,7 +98,7 @@ def test_an_id_of_two_devices_names_none(loops: Loops, journal: Journal) -> None
 
 
 @pytest.mark.parametrize("kind", ["swap", "ext4", "linux_raid_member", "LVM2_member", "dos"])
-def test_signatures_need_the_id_once_more(loops: Loops, journal: Journal, kind: str) -> None:
+def test_signatures_need_the_id_once_more(loops: Loops, journal: HostJournal, kind: str) -> None:
     file = loops.file()
     signed(kind, file)
     device = loops.attach(file)
@@ -111,7 +113,7 @@ def test_signatures_need_the_id_once_more(loops: Loops, journal: Journal, kind: 
         held.verify()
 
 
-def test_signatures_on_partitions_count(loops: Loops, journal: Journal) -> None:
+def test_signatures_on_partitions_count(loops: Loops, journal: HostJournal) -> None:
     file = loops.file()
     swap = loops.file("swap", 16 * MIB)
     signed("swap", swap)
@@ -131,7 +133,7 @@ def test_signatures_on_partitions_count(loops: Loops, journal: Journal) -> None:
 
 
 def test_what_is_mounted_is_never_written_to(
-    loops: Loops, journal: Journal, tmp_path: Path
+    loops: Loops, journal: HostJournal, tmp_path: Path
 ) -> None:
     file = loops.file()
     signed("ext4", file)
@@ -151,7 +153,7 @@ def test_what_is_mounted_is_never_written_to(
         run("umount", point)
 
 
-def test_what_another_namespace_mounted(loops: Loops, journal: Journal, tmp_path: Path) -> None:
+def test_what_another_namespace_mounted(loops: Loops, journal: HostJournal, tmp_path: Path) -> None:
     file = loops.file()
     signed("ext4", file)
     device = loops.attach(file)
@@ -171,7 +173,7 @@ def test_what_another_namespace_mounted(loops: Loops, journal: Journal, tmp_path
             other.kill()
 
 
-def test_swap_in_use(loops: Loops, journal: Journal) -> None:
+def test_swap_in_use(loops: Loops, journal: HostJournal) -> None:
     file = loops.file()
     signed("swap", file)
     device = loops.attach(file)
@@ -201,7 +203,7 @@ def test_the_disk_of_the_root_filesystem(here: Roots) -> None:
 
 
 def test_a_program_that_writes_is_seen_and_one_that_reads_is_said(
-    loops: Loops, journal: Journal
+    loops: Loops, journal: HostJournal
 ) -> None:
     file = loops.file()
     device = loops.attach(file)
@@ -229,7 +231,7 @@ def test_a_program_that_writes_is_seen_and_one_that_reads_is_said(
                 other.kill()
 
 
-def test_a_loop_device_over_the_device(loops: Loops, journal: Journal) -> None:
+def test_a_loop_device_over_the_device(loops: Loops, journal: HostJournal) -> None:
     file = loops.file()
     lower = loops.attach(file)
     upper = loops.attach(Path(lower))
@@ -242,7 +244,7 @@ def test_a_loop_device_over_the_device(loops: Loops, journal: Journal) -> None:
     loops.detach(upper)
 
 
-def test_a_file_by_two_names(loops: Loops, journal: Journal, tmp_path: Path) -> None:
+def test_a_file_by_two_names(loops: Loops, journal: HostJournal, tmp_path: Path) -> None:
     """Two loop devices over one file, by a hard link: the other may be mounted."""
     backing = loops.file("disk")
     device = loops.attach(backing)
@@ -255,7 +257,7 @@ def test_a_file_by_two_names(loops: Loops, journal: Journal, tmp_path: Path) -> 
         pass
 
 
-def test_two_cannot_claim_the_same(loops: Loops, journal: Journal) -> None:
+def test_two_cannot_claim_the_same(loops: Loops, journal: HostJournal) -> None:
     file = loops.file()
     device = loops.attach(file)
     with (
@@ -266,7 +268,9 @@ def test_two_cannot_claim_the_same(loops: Loops, journal: Journal) -> None:
         pass
 
 
-def test_another_file_in_the_same_loop_device_is_noticed(loops: Loops, journal: Journal) -> None:
+def test_another_file_in_the_same_loop_device_is_noticed(
+    loops: Loops, journal: HostJournal
+) -> None:
     first, second = loops.file("first"), loops.file("second")
     device = loops.attach(first)
     with claim(device, journal, writes=False) as held:
@@ -287,7 +291,7 @@ def test_another_file_in_the_same_loop_device_is_noticed(loops: Loops, journal: 
     loops.attached.remove(device)
 
 
-def test_a_node_put_in_place_of_ours_is_noticed(loops: Loops, journal: Journal) -> None:
+def test_a_node_put_in_place_of_ours_is_noticed(loops: Loops, journal: HostJournal) -> None:
     files = [loops.file("a"), loops.file("b")]
     device, other = (loops.attach(file) for file in files)
     with claim(device, journal, writes=True, destroy=named(files[0])) as held:
@@ -300,7 +304,7 @@ def test_a_node_put_in_place_of_ours_is_noticed(loops: Loops, journal: Journal) 
             held.verify()
 
 
-def test_read_only_devices_can_only_be_read(loops: Loops, journal: Journal) -> None:
+def test_read_only_devices_can_only_be_read(loops: Loops, journal: HostJournal) -> None:
     file = loops.file()
     device = loops.attach(file, "--read-only")
     with (
@@ -313,7 +317,7 @@ def test_read_only_devices_can_only_be_read(loops: Loops, journal: Journal) -> N
 
 
 def test_without_the_tools_nothing_is_written(
-    loops: Loops, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    loops: Loops, journal: HostJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = loops.file()
     device = loops.attach(file)
@@ -343,7 +347,7 @@ def test_without_the_tools_nothing_is_written(
         ("sda; rm -rf x", "no device has this id"),
     ],
 )
-def test_what_is_no_device(journal: Journal, target: str, message: str) -> None:
+def test_what_is_no_device(journal: HostJournal, target: str, message: str) -> None:
     with pytest.raises(UsageError, match=message), claim(target, journal, writes=False):
         pass
 
@@ -355,7 +359,7 @@ def test_a_node_left_by_a_killed_process_is_removed(loops: Loops, here: Roots) -
 import os, signal
 from pathlib import Path
 from blklab.runners.host.journal import Journal
-from blklab.runners.host.safety import claim
+from blklab.runners.host.device_safety import claim
 from blklab.system.identity import of_number
 from blklab.system.layers import beneath, filesystem_devices
 from blklab.system.roots import Roots

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.host.sampler import Sampler
+from blklab.runners.host.sampler import DiskstatsSampler
 from blklab.system.roots import Roots
 from tests.runners.host.conftest import MIB, Loops
 from tests.system.machine import Machine
@@ -32,7 +32,7 @@ def test_sums_and_the_last_point(machine: Machine) -> None:
     clock = Clock()
     stats(machine, 100, 4294967290)
     # The interval is longer than the run: the thread has nothing to do.
-    with Sampler(["sda", "sda"], machine.roots, 3600 * SECOND, clock) as sampler:
+    with DiskstatsSampler(["sda", "sda"], machine.roots, 3600 * SECOND, clock) as sampler:
         clock.now += 2 * SECOND
         stats(machine, 110, 4)
     assert sampler.began_ns == 5 * SECOND
@@ -48,7 +48,7 @@ def test_sums_and_the_last_point(machine: Machine) -> None:
 def test_a_device_that_goes_is_said_and_its_past_kept(machine: Machine) -> None:
     clock = Clock()
     stats(machine, 100, 0)
-    with Sampler(["sda"], machine.roots, 3600 * SECOND, clock) as sampler:
+    with DiskstatsSampler(["sda"], machine.roots, 3600 * SECOND, clock) as sampler:
         clock.now += SECOND
         stats(machine, 100, 0, name="sdb")
     assert sampler.points == []
@@ -57,14 +57,14 @@ def test_a_device_that_goes_is_said_and_its_past_kept(machine: Machine) -> None:
 
 def test_an_unknown_device_is_refused(machine: Machine) -> None:
     stats(machine, 1, 1)
-    with pytest.raises(BlklabError, match="sdz: not in"), Sampler(["sdz"], machine.roots):
+    with pytest.raises(BlklabError, match="sdz: not in"), DiskstatsSampler(["sdz"], machine.roots):
         pass
 
 
 def test_intervals_of_a_real_device_add_up_to_its_sum(loops: Loops, here: Roots) -> None:
     device = loops.attach(loops.file())
     name = device.removeprefix("/dev/")
-    with Sampler([name], here, SECOND // 20) as sampler:
+    with DiskstatsSampler([name], here, SECOND // 20) as sampler:
         subprocess.run(
             ["dd", f"of={device}", "if=/dev/zero", "bs=1M", "count=16", "oflag=direct"],
             check=True,

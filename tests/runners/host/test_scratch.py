@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.runners.fio import layout
-from blklab.runners.host import scratch as module
-from blklab.runners.host.journal import Directory, Journal
+from blklab.runners.fio import target_preparation
+from blklab.runners.host import scratch_directory as module
+from blklab.runners.host.journal import DirectoryEntry, HostJournal
 from blklab.runners.host.restore import restore
-from blklab.runners.host.scratch import remove, scratch
+from blklab.runners.host.scratch_directory import remove, scratch
 from blklab.system.roots import Roots
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
@@ -21,8 +21,8 @@ NAME = ".blklab-" + "0" * 32
 
 
 @pytest.fixture
-def journal(here: Roots) -> Iterator[Journal]:
-    with Journal(here) as made:
+def journal(here: Roots) -> Iterator[HostJournal]:
+    with HostJournal(here) as made:
         yield made
 
 
@@ -34,7 +34,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_made_private_and_removed_with_all_that_is_in_it(
-    journal: Journal, place: Path, tmp_path: Path
+    journal: HostJournal, place: Path, tmp_path: Path
 ) -> None:
     keep = tmp_path / "keep"
     keep.mkdir()
@@ -55,7 +55,7 @@ def test_made_private_and_removed_with_all_that_is_in_it(
     assert (keep / "precious").read_text() == "yes"
 
 
-def test_it_is_removed_when_the_block_fails(journal: Journal, place: Path) -> None:
+def test_it_is_removed_when_the_block_fails(journal: HostJournal, place: Path) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
         scratch(place, journal, needed=1) as made,
@@ -66,7 +66,7 @@ def test_it_is_removed_when_the_block_fails(journal: Journal, place: Path) -> No
 
 
 def test_a_link_to_a_directory_is_followed_once(
-    journal: Journal, place: Path, tmp_path: Path
+    journal: HostJournal, place: Path, tmp_path: Path
 ) -> None:
     link = tmp_path / "link"
     link.symlink_to(place)
@@ -78,7 +78,7 @@ def test_a_link_to_a_directory_is_followed_once(
 
 
 def test_a_link_put_in_its_place_is_noticed_and_not_followed(
-    journal: Journal, place: Path, tmp_path: Path
+    journal: HostJournal, place: Path, tmp_path: Path
 ) -> None:
     victim = tmp_path / "victim"
     victim.mkdir()
@@ -100,7 +100,7 @@ def test_a_link_put_in_its_place_is_noticed_and_not_followed(
 
 @ROOT_ONLY
 def test_a_directory_put_in_its_place_is_not_written_to(
-    journal: Journal, place: Path, tmp_path: Path
+    journal: HostJournal, place: Path, tmp_path: Path
 ) -> None:
     """Whoever owns the directory above renames ours away, and puts one with a link there."""
     if shutil.which("fio") is None:
@@ -111,14 +111,14 @@ def test_a_directory_put_in_its_place_is_not_written_to(
         made.path.rename(place / "away")
         made.path.mkdir()
         (made.path / "data").symlink_to(victim)
-        layout.fill("fio", made.place("data"), 1 << 20, tmp_path, seed=1)
+        target_preparation.fill("fio", made.place("data"), 1 << 20, tmp_path, seed=1)
         assert victim.read_bytes() == b"precious" * 512
         assert (place / "away" / "data").stat().st_size == 1 << 20
         with pytest.raises(BlklabError, match="put in its place"):
             made.verify()
 
 
-def test_what_is_mounted_in_it_stays(journal: Journal, place: Path, tmp_path: Path) -> None:
+def test_what_is_mounted_in_it_stays(journal: HostJournal, place: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.mkdir()
     (victim / "precious").write_text("yes")
@@ -138,7 +138,7 @@ def test_what_is_mounted_in_it_stays(journal: Journal, place: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["none", "file", "loop", "a\0b", "none/../srv"])
-def test_what_is_no_directory(journal: Journal, place: Path, name: str) -> None:
+def test_what_is_no_directory(journal: HostJournal, place: Path, name: str) -> None:
     (place / "file").write_text("x")
     (place / "loop").symlink_to("loop")
     before = sorted(place.iterdir())
@@ -150,7 +150,7 @@ def test_what_is_no_directory(journal: Journal, place: Path, name: str) -> None:
     assert sorted(place.iterdir()) == before
 
 
-def test_no_room(journal: Journal, place: Path) -> None:
+def test_no_room(journal: HostJournal, place: Path) -> None:
     status = os.statvfs(place)
     free = status.f_bavail * status.f_frsize
     with (
@@ -161,7 +161,7 @@ def test_no_room(journal: Journal, place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
-def test_a_filesystem_that_is_not_mounted(journal: Journal, place: Path) -> None:
+def test_a_filesystem_that_is_not_mounted(journal: HostJournal, place: Path) -> None:
     with (
         pytest.raises(UsageError, match=r"found a directory.*, expected a mounted filesystem"),
         scratch(place, journal, needed=1, mounted=True),
@@ -170,7 +170,7 @@ def test_a_filesystem_that_is_not_mounted(journal: Journal, place: Path) -> None
 
 
 @ROOT_ONLY
-def test_a_filesystem_in_memory_and_read_only(journal: Journal, place: Path) -> None:
+def test_a_filesystem_in_memory_and_read_only(journal: HostJournal, place: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], check=True)
     try:
         with scratch(place, journal, needed=1, mounted=True) as made:
@@ -185,7 +185,7 @@ def test_a_filesystem_in_memory_and_read_only(journal: Journal, place: Path) -> 
         subprocess.run(["umount", place], check=True)
 
 
-def test_a_directory_that_others_may_change_is_said(journal: Journal, place: Path) -> None:
+def test_a_directory_that_others_may_change_is_said(journal: HostJournal, place: Path) -> None:
     place.chmod(0o777)
     with scratch(place, journal, needed=1) as made:
         assert "can be changed by others" in made.warnings[0]
@@ -201,7 +201,7 @@ def test_a_directory_left_behind_is_removed_by_restore(
         patched.setattr(module, "remove_in", lambda *_arguments: 1 / 0)
         with (
             pytest.raises(ZeroDivisionError),
-            Journal(here) as journal,
+            HostJournal(here) as journal,
             scratch(place, journal, needed=1) as made,
         ):
             (made.path / "data").write_text("x")
@@ -214,14 +214,14 @@ def test_a_directory_left_behind_is_removed_by_restore(
 def test_only_what_blklab_makes_is_removed(here: Roots, place: Path) -> None:
     for name in ("precious", ".blklab-x", f"{NAME}/..", f"../srv/{NAME}"):
         with pytest.raises(BlklabError, match="no name that blklab gives"):
-            remove(Directory(str(place), name, "ext4", "/"), here)
+            remove(DirectoryEntry(str(place), name, "ext4", "/"), here)
     (place / NAME).write_text("a file")
     with pytest.raises(BlklabError, match="not the directory that blklab made"):
-        remove(Directory(str(place), NAME, "ext4", "/"), here)
+        remove(DirectoryEntry(str(place), NAME, "ext4", "/"), here)
     assert (place / NAME).read_text() == "a file"
 
 
 def test_a_directory_out_of_sight_is_not_forgotten(here: Roots, place: Path) -> None:
     with pytest.raises(BlklabError, match="its xfs is not mounted at /mnt/elsewhere"):
-        remove(Directory(str(place), NAME, "xfs", "/mnt/elsewhere"), here)
-    assert not remove(Directory("/run/none", NAME, "tmpfs", "/run"), here)
+        remove(DirectoryEntry(str(place), NAME, "xfs", "/mnt/elsewhere"), here)
+    assert not remove(DirectoryEntry("/run/none", NAME, "tmpfs", "/run"), here)

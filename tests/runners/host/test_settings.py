@@ -8,34 +8,34 @@ import pytest
 from blklab.errors import BlklabError, UsageError
 from blklab.runners.host import journal as journals
 from blklab.runners.host import settings
-from blklab.runners.host.journal import Journal
+from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.restore import restore
-from blklab.runners.host.settings import Change, applied
-from blklab.system.layers import Layer
+from blklab.runners.host.settings import SettingChange, applied
+from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots
 from tests.runners.host.conftest import Loops, attribute, layers_of, real_values
 from tests.system.machine import Machine
 
 
 @pytest.fixture
-def journal(machine: Machine, disks: list[Layer]) -> Iterator[Journal]:
+def journal(machine: Machine, disks: list[SysfsLayer]) -> Iterator[HostJournal]:
     assert disks
-    with Journal(machine.roots) as made:
+    with HostJournal(machine.roots) as made:
         yield made
 
 
 def test_every_device_beneath_that_has_the_file(
-    machine: Machine, disks: list[Layer], journal: Journal
+    machine: Machine, disks: list[SysfsLayer], journal: HostJournal
 ) -> None:
     asked = {"read_ahead_kb": "8", "queue_depth": "1", "stripe_cache_size": "4096"}
     with applied(asked, disks, journal) as changes:
         assert set(changes) == {
-            Change("md0", "read_ahead_kb", "1024", "8"),
-            Change("md0", "stripe_cache_size", "256", "4096"),
-            Change("sda", "read_ahead_kb", "128", "8"),
-            Change("sda", "queue_depth", "31", "1"),
-            Change("sdb", "read_ahead_kb", "128", "8"),
-            Change("sdb", "queue_depth", "31", "1"),
+            SettingChange("md0", "read_ahead_kb", "1024", "8"),
+            SettingChange("md0", "stripe_cache_size", "256", "4096"),
+            SettingChange("sda", "read_ahead_kb", "128", "8"),
+            SettingChange("sda", "queue_depth", "31", "1"),
+            SettingChange("sdb", "read_ahead_kb", "128", "8"),
+            SettingChange("sdb", "queue_depth", "31", "1"),
         }
         assert attribute(machine, "sdb/device/queue_depth") == "1"
         assert journal.path is not None
@@ -45,21 +45,23 @@ def test_every_device_beneath_that_has_the_file(
 
 
 def test_a_key_of_requests_is_not_for_arrays(
-    machine: Machine, disks: list[Layer], journal: Journal
+    machine: Machine, disks: list[SysfsLayer], journal: HostJournal
 ) -> None:
     with applied({"nr_requests": "32"}, disks, journal) as changes:
         assert sorted(change.where for change in changes) == ["sda", "sdb"]
     assert attribute(machine, "md0/queue/nr_requests") == "128"
 
 
-def test_put_back_on_exceptions(machine: Machine, disks: list[Layer], journal: Journal) -> None:
+def test_put_back_on_exceptions(
+    machine: Machine, disks: list[SysfsLayer], journal: HostJournal
+) -> None:
     with pytest.raises(KeyboardInterrupt), applied({"read_ahead_kb": "8"}, disks, journal):
         raise KeyboardInterrupt
     assert attribute(machine, "md0/queue/read_ahead_kb") == "1024"
 
 
 def test_speeds_that_follow_the_systems_follow_again(
-    machine: Machine, disks: list[Layer], journal: Journal
+    machine: Machine, disks: list[SysfsLayer], journal: HostJournal
 ) -> None:
     with applied({"sync_speed_min": "2000"}, disks, journal):
         assert attribute(machine, "md0/md/sync_speed_min") == "2000"
@@ -80,7 +82,11 @@ def test_speeds_that_follow_the_systems_follow_again(
     ],
 )
 def test_what_makes_no_sense(
-    machine: Machine, disks: list[Layer], journal: Journal, asked: dict[str, str], message: str
+    machine: Machine,
+    disks: list[SysfsLayer],
+    journal: HostJournal,
+    asked: dict[str, str],
+    message: str,
 ) -> None:
     before = attribute(machine, "sda/queue/wbt_lat_usec")
     with pytest.raises(UsageError, match=message), applied(asked, disks, journal):
@@ -89,7 +95,7 @@ def test_what_makes_no_sense(
 
 
 def test_a_value_that_the_kernel_changes_is_no_silent_matter(
-    machine: Machine, disks: list[Layer], journal: Journal, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, disks: list[SysfsLayer], journal: HostJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = settings._write
 
@@ -106,9 +112,9 @@ def test_a_value_that_the_kernel_changes_is_no_silent_matter(
 
 
 def test_what_cannot_be_put_back_is_said_with_what_went_wrong_before(
-    machine: Machine, disks: list[Layer], monkeypatch: pytest.MonkeyPatch
+    machine: Machine, disks: list[SysfsLayer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Journal(machine.roots) as journal, monkeypatch.context() as patched:
+    with HostJournal(machine.roots) as journal, monkeypatch.context() as patched:
         with (
             pytest.raises(
                 BlklabError, match="fio failed; sdb: read_ahead_kb: found 8, expected 128 again"
@@ -133,7 +139,7 @@ def test_what_cannot_be_put_back_is_said_with_what_went_wrong_before(
     assert attribute(machine, "sdb/queue/read_ahead_kb") == "128"
 
 
-def test_two_do_not_fight(machine: Machine, disks: list[Layer], journal: Journal) -> None:
+def test_two_do_not_fight(machine: Machine, disks: list[SysfsLayer], journal: HostJournal) -> None:
     held = journals.lock("sdb", machine.roots)
     with (
         pytest.raises(BlklabError, match="sdb: another blklab is changing its settings"),
@@ -146,7 +152,7 @@ def test_two_do_not_fight(machine: Machine, disks: list[Layer], journal: Journal
 
 
 def test_dirty_bytes_and_ratio_unset_each_other(
-    machine: Machine, disks: list[Layer], monkeypatch: pytest.MonkeyPatch
+    machine: Machine, disks: list[SysfsLayer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vm = machine.roots.proc / "sys/vm"
     real = settings._write
@@ -162,13 +168,13 @@ def test_dirty_bytes_and_ratio_unset_each_other(
         for key, value_ in (("vm.dirty_ratio", "5"), ("vm.dirty_bytes", "8192")):
             (vm / "dirty_ratio").write_text(found[0])
             (vm / "dirty_bytes").write_text(found[1])
-            with Journal(machine.roots) as journal, applied({key: value_}, disks, journal):
+            with HostJournal(machine.roots) as journal, applied({key: value_}, disks, journal):
                 assert (vm / key[3:]).read_text() == value_
             assert ((vm / "dirty_ratio").read_text(), (vm / "dirty_bytes").read_text()) == found
 
 
 def test_a_new_scheduler_resets_what_is_put_back_too(
-    machine: Machine, disks: list[Layer], journal: Journal, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, disks: list[SysfsLayer], journal: HostJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = settings._write
 
@@ -196,7 +202,7 @@ def test_a_real_device(loops: Loops, here: Roots) -> None:
     before = real_values(device)
     names = (Path("/sys/block", Path(device).name) / "queue/scheduler").read_text()
     other = "mq-deadline" if "[mq-deadline]" not in names else "none"
-    with Journal(here) as journal:
+    with HostJournal(here) as journal:
         on = layers_of(device, here)
         asked = {"nr_requests": "48", "scheduler": other, "read_ahead_kb": "64"}
         with applied(asked, on, journal):

@@ -1,10 +1,10 @@
 """What tests of arrays in a guest share."""
 
-from blklab.runners.lab.machine.boot import Machine as Guest
-from blklab.runners.lab.machine.disks import Shape
+from blklab.runners.lab.machine.boot import GuestMachine as Guest
+from blklab.runners.lab.machine.disks import VirtualDiskShape
 
 
-def names(guest: Guest, shapes: list[Shape]) -> list[str]:
+def names(guest: Guest, shapes: list[VirtualDiskShape]) -> list[str]:
     """What the guest calls disks."""
     serials = guest.agent.read(["/sys/block/vd*/serial"])
     disks = {(text or "").strip(): path.split("/")[3] for path, text in serials.items()}

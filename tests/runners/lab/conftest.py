@@ -10,7 +10,7 @@ import pytest
 import blklab
 from blklab.errors import EnvironmentLacks
 from blklab.runners.lab.agent import Agent
-from blklab.runners.lab.image import Image, Packaged, image
+from blklab.runners.lab.image import GuestImage, PackagedKernel, image
 from blklab.runners.lab.image.cache import directory
 from blklab.runners.lab.machine import qemu
 
@@ -62,17 +62,17 @@ def _emulated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def guest_image() -> Image:
+def guest_image() -> GuestImage:
     """The image of real guests, out of the user's cache, or made once for all tests."""
     try:
         qemu.find()
-        return image(Packaged(KERNEL), note=lambda _: None)
+        return image(PackagedKernel(KERNEL), note=lambda _: None)
     except EnvironmentLacks as error:
         pytest.skip(f"no guest can be had: {error}")
 
 
 @pytest.fixture
-def cache(guest_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(guest_image: GuestImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Makes a cache of the test's own, with the image in it, and returns the lab's part of it."""
     assert guest_image.kernel.is_file()
     root = tmp_path / "cache"

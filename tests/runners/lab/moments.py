@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from blklab.cli import main
-from blklab.runners.fio.process import Live
+from blklab.runners.fio.process import FioProgress
 from blklab.runners.lab import cell, load, runner
 from blklab.runners.lab.machine import boot
 from blklab.runners.lab.stacks import build
@@ -30,7 +30,7 @@ if __name__ == "__main__":
     playing = load.play
 
     def play(machine: Any, document: Any, target: Any, progress: Any, **named: Any) -> Any:
-        def told(live: Live) -> None:
+        def told(live: FioProgress) -> None:
             say(live.phase)
             progress(live)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.agent import Agent, Exported, GuestFailed, GuestGone
+from blklab.runners.lab.agent import Agent, ExportedFile, GuestFailed, GuestGone
 from blklab.runners.lab.frames import encode, receive
 
 Serving = Callable[[], tuple[subprocess.Popen[bytes], socket.socket]]
@@ -205,9 +205,9 @@ def test_export(agent: Agent, tmp_path: Path) -> None:
     (tmp_path / "a3").write_bytes(b"3")
     exported = agent.export([f"{tmp_path}/a*", "/nowhere*"], str(device))
     assert exported == (
-        Exported(f"{tmp_path}/a1", 0, 5000),
-        Exported(f"{tmp_path}/a2", 8192, 0),
-        Exported(f"{tmp_path}/a3", 8192, 1),
+        ExportedFile(f"{tmp_path}/a1", 0, 5000),
+        ExportedFile(f"{tmp_path}/a2", 8192, 0),
+        ExportedFile(f"{tmp_path}/a3", 8192, 1),
     )
     content = device.read_bytes()
     assert (content[:5000], content[8192:8193], len(content)) == (b"1" * 5000, b"3", 16384)

@@ -12,13 +12,13 @@ import pytest
 from blklab.md import images, inventory
 from blklab.md.audit import findings
 from blklab.md.model import Array, Inventory
-from blklab.md.remote.stream import parse
-from blklab.md.remote.tree import seen
+from blklab.md.remote.probe_output import parse
+from blklab.md.remote.recorded_probe import seen
 from blklab.report import arrays as report
-from blklab.runners.lab.image import Image
-from blklab.runners.lab.machine.boot import Machine as Guest
+from blklab.runners.lab.image import GuestImage
+from blklab.runners.lab.machine.boot import GuestMachine as Guest
 from blklab.runners.lab.machine.boot import boot
-from blklab.runners.lab.machine.disks import Shape
+from blklab.runners.lab.machine.disks import VirtualDiskShape
 from tests.md.remote.conftest import probe
 from tests.runners.lab.arrays import names
 from tests.system.machine import Machine
@@ -78,15 +78,15 @@ class Made:
 
 
 SHAPES = {
-    wanted.name: [Shape(f"{wanted.name}-{at}", BYTES) for at in range(wanted.members)]
+    wanted.name: [VirtualDiskShape(f"{wanted.name}-{at}", BYTES) for at in range(wanted.members)]
     for wanted in WANTED
 }
 
-SMALL = [Shape(f"small-{at}", 16 << 20) for at in range(5)]
+SMALL = [VirtualDiskShape(f"small-{at}", 16 << 20) for at in range(5)]
 
 
 @pytest.fixture(scope="module")
-def guest(guest_image: Image) -> Iterator[Guest]:
+def guest(guest_image: GuestImage) -> Iterator[Guest]:
     every = [*(shape for some in SHAPES.values() for shape in some), *SMALL]
     with boot(
         guest_image, every, asked="tcg", cpus=1, memory=512 << 20, note=lambda _: None
@@ -99,7 +99,7 @@ def made(guest: Guest, tmp_path_factory: pytest.TempPathFactory) -> Made:
     return _made(guest, SHAPES, tmp_path_factory.mktemp("audit"))
 
 
-def _made(guest: Guest, shapes: dict[str, list[Shape]], root: Path) -> Made:
+def _made(guest: Guest, shapes: dict[str, list[VirtualDiskShape]], root: Path) -> Made:
     agent = guest.agent
     members = {name: names(guest, some) for name, some in shapes.items()}
     for wanted in WANTED:
@@ -140,7 +140,7 @@ def _made(guest: Guest, shapes: dict[str, list[Shape]], root: Path) -> Made:
 
 def _copied(
     guest: Guest,
-    shapes: dict[str, list[Shape]],
+    shapes: dict[str, list[VirtualDiskShape]],
     members: dict[str, list[str]],
     to: Path,
     size: int = BYTES,

@@ -5,26 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from blklab.md import filesystems, images
+from blklab.md import filesystem_geometry, images
 from blklab.md.audit import alignment
-from blklab.md.mapping import array_ranges
-from blklab.md.superblocks import Range
-from blklab.runners.lab.image import Image
-from blklab.runners.lab.machine.boot import Machine as Guest
+from blklab.md.sector_mapping import array_ranges
+from blklab.md.superblocks import SectorRange
+from blklab.runners.lab.image import GuestImage
+from blklab.runners.lab.machine.boot import GuestMachine as Guest
 from blklab.runners.lab.machine.boot import boot
-from blklab.runners.lab.machine.disks import Shape
+from blklab.runners.lab.machine.disks import VirtualDiskShape
 from tests.runners.lab.arrays import names
 
-SMALL = [Shape(f"small-{at}", 16 << 20) for at in range(5)]
+SMALL = [VirtualDiskShape(f"small-{at}", 16 << 20) for at in range(5)]
 
-PLAIN = Shape("plain", 4 << 30)
+PLAIN = VirtualDiskShape("plain", 4 << 30)
 
 WRITTEN = 4096
 """Sectors that are told apart by their content."""
 
 
 @pytest.fixture(scope="module")
-def guest(guest_image: Image) -> Iterator[Guest]:
+def guest(guest_image: GuestImage) -> Iterator[Guest]:
     shapes = [*SMALL, PLAIN]
     with boot(
         guest_image, shapes, asked="tcg", cpus=1, memory=512 << 20, note=lambda _: None
@@ -63,7 +63,7 @@ def test_where_the_kernel_puts_sectors(
         assert found is not None
         content = contents[int(Path(member.name).name)]
         for sector in range(found.data_offset, found.data_offset + found.size):
-            mapped = array_ranges(array, member, Range(sector, 1))
+            mapped = array_ranges(array, member, SectorRange(sector, 1))
             assert mapped is not None
             if mapped and mapped[0].sector < WRITTEN:
                 seen.append(mapped[0].sector)
@@ -92,7 +92,7 @@ def test_what_filesystems_are_told(guest: Guest, kind: str, words: list[str]) ->
             given = f"su={unit >> 10}k,sw={disks}" if unit else "noalign"
         told = [*words, given] if unit or kind == "xfs" else words[:-1]
         guest.agent.run([*told, f"/dev/{name}"])
-        found = filesystems.parse(guest.disk(PLAIN).read(0, 4096), name)
+        found = filesystem_geometry.parse(guest.disk(PLAIN).read(0, 4096), name)
         assert found is not None
         assert (found.kind, found.block) == (kind, 4096)
         assert (found.unit, found.width) == (unit, unit * disks)

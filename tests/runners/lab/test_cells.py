@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from blklab.runners.lab.image import Image
-from blklab.runners.lab.runner import Lab
+from blklab.runners.lab.image import GuestImage
+from blklab.runners.lab.runner import LabRunner
 from blklab.runners.lab.stacks import filesystem
-from blklab.spec import laboratory
+from blklab.spec import lab_cell
 from blklab.spec.cells import Cell, plan
 from tests.conftest import Run
 from tests.runners.collecting import Collected
@@ -116,7 +116,7 @@ class Measured:
 
 
 @pytest.fixture(scope="module")
-def measured(guest_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+def measured(guest_image: GuestImage, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """Measures all cells, in one guest."""
     assert guest_image.kernel.is_file()
     folder = tmp_path_factory.mktemp("cells")
@@ -127,7 +127,7 @@ def measured(guest_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Me
         path.write_text(text)
         cells += [
             replace(cell, number=len(cells) + at + 1)
-            for at, cell in enumerate(plan(path, form=laboratory.FORM).cells)
+            for at, cell in enumerate(plan(path, form=lab_cell.FORM).cells)
         ]
     create = filesystem.create
 
@@ -139,7 +139,9 @@ def measured(guest_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Me
     ledger = Collected()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(filesystem, "create", created)
-        Lab(accelerator="tcg", trace=["traced", "watched"], traces=found.traces).run(cells, ledger)
+        LabRunner(accelerator="tcg", trace=["traced", "watched"], traces=found.traces).run(
+            cells, ledger
+        )
     stacks = {cell.number: cell.labels["stack"] for cell in cells}
     found.outcomes = {stacks[at]: dict(one.outcome) for at, one in ledger.ended.items()}
     found.failed = {stacks[at]: message for at, message in ledger.failed.items()}

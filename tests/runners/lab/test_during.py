@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.fio.process import Live
+from blklab.runners.fio.process import FioProgress
 from blklab.runners.lab.agent import GuestGone
-from blklab.runners.lab.during import During
-from blklab.runners.lab.stacks.guest import Guest, Layer
+from blklab.runners.lab.fault_schedule import FaultSchedule
+from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from tests.runners.lab.stacks.recording import Recorder, guest
 
 STAT = "/sys/block/md0/stat"
@@ -24,8 +24,8 @@ class Load:
 
     def __init__(self, *failures: tuple[int, int | None]) -> None:
         self.recorder = Recorder({STAT: "0 0 0\n"})
-        self.guest: Guest = guest(self.recorder, "a", "b")
-        self.guest.layers.append(Layer("mirror", "md", "md0"))
+        self.guest: GuestStack = guest(self.recorder, "a", "b")
+        self.guest.layers.append(GuestLayer("mirror", "md", "md0"))
         self.guest.members["mirror"] = ["/dev/vda", "/dev/vdb"]
         self.document: Any = {
             "failures": [
@@ -34,8 +34,8 @@ class Load:
             ]
         }
 
-    def during(self) -> During:
-        return During(self.guest, self.document)
+    def during(self) -> FaultSchedule:
+        return FaultSchedule(self.guest, self.document)
 
     def begins(self) -> None:
         self.recorder.files[STAT] = "1 0 8\n"
@@ -63,13 +63,13 @@ def test_a_member_fails_and_comes_back_when_the_load_has_begun() -> None:
 
 
 def test_fio_may_say_so_before_any_device() -> None:
-    load, shown = Load((0, None)), list[Live]()
+    load, shown = Load((0, None)), list[FioProgress]()
     with load.during() as during:
         told = during.listening(shown.append)
-        told(Live(1.0, 10.0))
-        told(Live(1.0, 10.0, 0.0, 0.0))
+        told(FioProgress(1.0, 10.0))
+        told(FioProgress(1.0, 10.0, 0.0, 0.0))
         assert load.recorder.ran == []
-        told(Live(2.0, 10.0, 0.0, 5.0))
+        told(FioProgress(2.0, 10.0, 0.0, 5.0))
         assert seen(lambda: FAILED in load.recorder.ran)
     assert len(shown) == 3
 

@@ -11,8 +11,8 @@ import pytest
 
 from blklab.errors import BlklabError
 from blklab.runners.lab import cell, files
-from blklab.runners.lab.agent import Exported
-from blklab.runners.lab.machine.disks import RESULTS, Disk, Shape
+from blklab.runners.lab.agent import ExportedFile
+from blklab.runners.lab.machine.disks import RESULTS, VirtualDisk, VirtualDiskShape
 
 SIZE = 1 << 20
 
@@ -23,14 +23,14 @@ def machine(tmp_path: Path) -> Iterator[Any]:
     path = tmp_path / "disk"
     path.touch()
     descriptor = os.open(path, os.O_RDWR)
-    disk = Disk(0, RESULTS, Shape(RESULTS, SIZE), descriptor)
+    disk = VirtualDisk(0, RESULTS, VirtualDiskShape(RESULTS, SIZE), descriptor)
     made = SimpleNamespace(results=disk, agent=SimpleNamespace())
     made.said = [
-        Exported("/run/t/vda.blktrace.0", 0, 3),
-        Exported("/run/t/vda.blktrace.1", 4096, 3),
+        ExportedFile("/run/t/vda.blktrace.0", 0, 3),
+        ExportedFile("/run/t/vda.blktrace.1", 4096, 3),
     ]
 
-    def export(_paths: object, device: str) -> tuple[Exported, ...]:
+    def export(_paths: object, device: str) -> tuple[ExportedFile, ...]:
         assert device == "/dev/vdb"
         os.pwrite(descriptor, b"new", 0)
         os.pwrite(descriptor, b"too", 4096)
@@ -62,7 +62,7 @@ def test_files_come_out(machine: Any) -> None:
     ],
 )
 def test_no_more_than_the_disk_has(machine: Any, said: list[tuple[str, int, int]]) -> None:
-    machine.said = [Exported(*each) for each in said]
+    machine.said = [ExportedFile(*each) for each in said]
     with pytest.raises(BlklabError, match=r"the guest says that /\w is at -?\d+ of the disk"):
         files.fetch(machine, ["/*"])
 
@@ -103,7 +103,7 @@ def test_no_link_is_followed(machine: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["..", ".hidden", "a b", "", "x" * 200])
 def test_names_of_files(machine: Any, tmp_path: Path, name: str) -> None:
-    machine.said = [Exported(f"/run/t/{name}", 0, 3)]
+    machine.said = [ExportedFile(f"/run/t/{name}", 0, 3)]
     with pytest.raises(BlklabError, match="the guest calls a file"):
         files.save(machine, "/run/t/*", tmp_path / "into", old=re.compile("x"))
 

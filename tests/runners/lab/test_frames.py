@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.frames import LONGEST, Malformed, encode, item, receive, texts, whole
+from blklab.runners.lab.frames import LONGEST, MalformedFrame, encode, item, receive, texts, whole
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 JSON = st.recursive(
@@ -45,7 +45,7 @@ def test_any_bytes_are_a_message_an_end_or_malformed(content: bytes) -> None:
     try:
         while receive(connection) is not None:
             pass
-    except Malformed as error:
+    except MalformedFrame as error:
         assert str(error).isprintable()
 
 
@@ -54,7 +54,7 @@ def test_any_content_is_a_message_or_malformed(content: bytes) -> None:
     try:
         message = receive(Bytes(struct.pack("<I", len(content)) + content))
         assert isinstance(message, dict)
-    except Malformed as error:
+    except MalformedFrame as error:
         assert str(error).isprintable()
 
 
@@ -67,7 +67,7 @@ def test_any_shape_is_as_expected_or_malformed(value: object) -> None:
     ):
         try:
             check()
-        except Malformed as error:
+        except MalformedFrame as error:
             assert str(error).isprintable()
 
 
@@ -85,12 +85,12 @@ def test_any_shape_is_as_expected_or_malformed(value: object) -> None:
     ],
 )
 def test_malformed(content: bytes, message: str) -> None:
-    with pytest.raises(Malformed, match=message):
+    with pytest.raises(MalformedFrame, match=message):
         receive(Bytes(content, LONGEST))
 
 
 def test_a_bool_is_no_number() -> None:
-    with pytest.raises(Malformed, match="True as status, where a int was expected"):
+    with pytest.raises(MalformedFrame, match="True as status, where a int was expected"):
         item({"status": True}, "status", int)
 
 

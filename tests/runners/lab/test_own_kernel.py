@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.runners.lab.image import Image, modules
+from blklab.runners.lab.image import GuestImage, modules
 from tests.conftest import Run
 from tests.runners.lab.conftest import guests, left
 
@@ -28,7 +28,7 @@ reads = { rw = "randread", size = "1MiB", runtime = "1s" }
 
 
 @pytest.fixture
-def without_raid10(guest_image: Image, cache: Path, tmp_path: Path) -> Path:
+def without_raid10(guest_image: GuestImage, cache: Path, tmp_path: Path) -> Path:
     """The image's modules in a directory, but for one."""
     ours = [path / "modules.cpio" for path in cache.glob("kernel-*")]
     base = tmp_path / "modules"
@@ -48,7 +48,7 @@ def without_raid10(guest_image: Image, cache: Path, tmp_path: Path) -> Path:
 
 
 def test_a_module_that_is_not_there(
-    guest_image: Image, cache: Path, without_raid10: Path, tmp_path: Path, run: Run
+    guest_image: GuestImage, cache: Path, without_raid10: Path, tmp_path: Path, run: Run
 ) -> None:
     path = tmp_path / "exp.toml"
     path.write_text(EXPERIMENT)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.rates import REACH_BYTES, REACH_IOPS, Rates, factor
+from blklab.runners.lab.rates import REACH_BYTES, REACH_IOPS, DiskRates, factor
 from blklab.runners.lab.rates import rates as scaled
-from blklab.spec import laboratory
+from blklab.spec import lab_cell
 from blklab.spec.cells import plan
 
 
@@ -22,7 +22,7 @@ def document(
         f'[workloads.load]\nsize = "64MiB"\nruntime = "1s"\n{workload}\n'
         f"[lab]\n{lab}\n"
     )
-    (cell,) = plan(path, form=laboratory.FORM).cells
+    (cell,) = plan(path, form=lab_cell.FORM).cells
     return dict(cell.document)
 
 
@@ -31,7 +31,7 @@ def throttled(name: str, **limits: int) -> str:
     return f'{name} = {{ kind = "throttled", size = "1GiB"{words} }}\n'
 
 
-def rates(found: Any, accel: str) -> Rates:
+def rates(found: Any, accel: str) -> DiskRates:
     return scaled(found, factor([found], accel))
 
 

@@ -10,12 +10,12 @@ import pytest
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.lab import cell, runner
 from blklab.runners.lab.agent import GuestGone
-from blklab.runners.lab.image.build import Image
-from blklab.runners.lab.image.kernels import Own
+from blklab.runners.lab.image.build import GuestImage
+from blklab.runners.lab.image.kernels import UserKernelOption
 from blklab.runners.lab.machine.boot import GuestLost
-from blklab.spec import laboratory
+from blklab.spec import lab_cell
 from blklab.spec.cells import Cell, plan
-from blklab.store.finished import Finished
+from blklab.store.finished_run import FinishedRun
 from tests.runners.collecting import Collected, collected
 from tests.runners.lab.stacks.recording import Recorder
 
@@ -55,30 +55,30 @@ class Lab:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         path = tmp_path / "exp.toml"
         path.write_text(EXPERIMENT)
-        self.cells: list[Cell] = list(plan(path, form=laboratory.FORM).cells)
+        self.cells: list[Cell] = list(plan(path, form=lab_cell.FORM).cells)
         self.guests: list[Guest] = []
         self.served: list[tuple[int, int]] = []
         self.acts: dict[int, Callable[[Guest], object]] = {}
         self.boots: Callable[[], object] = lambda: None
-        made = Image(tmp_path / "vmlinuz", tmp_path / "initrd", "6.1", {}, "digest")
+        made = GuestImage(tmp_path / "vmlinuz", tmp_path / "initrd", "6.1", {}, "digest")
         monkeypatch.setattr(runner, "image", lambda _kernel, **_: made)
         monkeypatch.setattr(runner, "boot", self._boot)
         monkeypatch.setattr(cell, "measure", self._measure)
 
     def run(self) -> Collected:
-        return collected(runner.Lab(), self.cells)
+        return collected(runner.LabRunner(), self.cells)
 
     def _boot(self, *_: Any, **__: Any) -> Guest:
         self.boots()
         self.guests.append(Guest())
         return self.guests[-1]
 
-    def _measure(self, machine: Guest, document: Any, *_: Any, **__: Any) -> Finished:
+    def _measure(self, machine: Guest, document: Any, *_: Any, **__: Any) -> FinishedRun:
         (number,) = [one.number for one in self.cells if one.document is document]
         self.served.append((len(self.guests), number))
         if number in self.acts:
             self.acts[number](machine)
-        return cast("Finished", f"cell {number}")
+        return cast("FinishedRun", f"cell {number}")
 
 
 @pytest.fixture
@@ -197,12 +197,14 @@ def test_a_kernel_of_the_users_is_part_of_what_a_cell_is(
 ) -> None:
     path = tmp_path / "exp.toml"
     path.write_text(EXPERIMENT.replace('kernel = ["6.1", "6.12"]\n', ""))
-    planned = plan(path, form=laboratory.FORM)
+    planned = plan(path, form=lab_cell.FORM)
     monkeypatch.setattr(runner, "OwnKernel", lambda *_: SimpleNamespace(key="kernel-1"))
-    own = runner.Lab(kernel=Own(tmp_path / "vmlinuz")).planned(planned)
+    own = runner.LabRunner(kernel=UserKernelOption(tmp_path / "vmlinuz")).planned(planned)
     assert {cell.document["own_kernel"] for cell in own.cells} == {"kernel-1"}
     assert not {cell.key for cell in own.cells} & {cell.key for cell in planned.cells}
-    assert runner.Lab().planned(planned) is planned
+    assert runner.LabRunner().planned(planned) is planned
     path.write_text(EXPERIMENT)
     with pytest.raises(UsageError, match="--kernel: the matrix varies kernel"):
-        runner.Lab(kernel=Own(tmp_path / "vmlinuz")).planned(plan(path, form=laboratory.FORM))
+        runner.LabRunner(kernel=UserKernelOption(tmp_path / "vmlinuz")).planned(
+            plan(path, form=lab_cell.FORM)
+        )

@@ -17,10 +17,10 @@ from blklab.runners.lab import files, runner
 from blklab.runners.lab.agent import Agent, GuestGone
 from blklab.runners.lab.conditions import describe_guest
 from blklab.runners.lab.frames import encode, receive
-from blklab.runners.lab.machine.boot import Machine
-from blklab.runners.lab.rates import Rates
+from blklab.runners.lab.machine.boot import GuestMachine
+from blklab.runners.lab.rates import DiskRates
 from blklab.runners.lab.stacks import bcache, lvm, md
-from blklab.runners.lab.stacks.guest import Guest, Layer
+from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from tests.runners.lab.stacks import recording
 from tests.runners.lab.stacks.recording import Recorder
 
@@ -145,10 +145,10 @@ def test_whoever_asks_has_an_answer_or_an_error_of_ours(
     monkeypatch.setattr(bcache, "TICK", 0.0)
     table = {"name": "b", "metadata": None, "chunk": 1, "mode": "writeback"}
     table |= {"policy": "smq", "migration_threshold": None, "block": 512, "bucket": 1 << 19}
-    wanted = Rates(1.0, [], [])
+    wanted = DiskRates(1.0, [], [])
     with answering(read=said, run=ran(output)) as agent:
-        guest = Guest(agent)
-        guest.layers += [Layer("a", "disk", "vda"), Layer("b", "disk", "vdb")]
+        guest = GuestStack(agent)
+        guest.layers += [GuestLayer("a", "disk", "vda"), GuestLayer("b", "disk", "vdb")]
         machine: Any = SimpleNamespace(agent=agent, accel="tcg", hello=agent.hello(30))
         machine.results = SimpleNamespace(clear=lambda: None)
         paths = {"backing": ["/dev/vda"], "cache": ["/dev/vdb"]}
@@ -163,7 +163,7 @@ def test_whoever_asks_has_an_answer_or_an_error_of_ours(
             lambda: bcache._statistics(guest, "/sys/x", "b"),
             lambda: files.fetch(machine, ["/x"]),
             lambda: runner._tidy(machine),
-            lambda: Machine._uptime(machine),
+            lambda: GuestMachine._uptime(machine),
             lambda: describe_guest(machine, guest, cast(Any, {"devices": []}), wanted),
         ]
         for caller in callers:

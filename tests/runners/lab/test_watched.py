@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.agent import Sample
-from blklab.runners.lab.stacks.guest import Layer
-from blklab.runners.lab.watched import watched
+from blklab.runners.lab.agent import FileSample
+from blklab.runners.lab.layer_activity import watched
+from blklab.runners.lab.stacks.guest import GuestLayer
 from tests.runners.lab.stacks.recording import Recorder, guest
 
 MS = 10**6
 
 
-def sample(ms: int, *, top: int, disk: int, user: int = 0) -> Sample:
+def sample(ms: int, *, top: int, disk: int, user: int = 0) -> FileSample:
     """A reading: reads of the array and of the disk below it, 8 sectors each."""
     lines = [
         f"   9       0 md0 {top} 0 {top * 8} {top} 0 0 0 0 0 {top} {top}",
@@ -22,13 +22,13 @@ def sample(ms: int, *, top: int, disk: int, user: int = 0) -> Sample:
     ]
     cpu = f"cpu  {user} 0 0 {1000 - user} 0 0 0 0 0 0\n"
     files: dict[str, str | None] = {"/proc/diskstats": "\n".join(lines) + "\n", "/proc/stat": cpu}
-    return Sample(ms * MS, files)
+    return FileSample(ms * MS, files)
 
 
 def stack() -> Any:
     made = guest(Recorder(), "fast")
     made.layers[0].above.append("mirror")
-    made.layers.append(Layer("mirror", "md", "md0"))
+    made.layers.append(GuestLayer("mirror", "md", "md0"))
     return made
 
 
@@ -79,6 +79,6 @@ def test_points_are_an_interval_apart() -> None:
 
 @pytest.mark.parametrize("text", [None, "nonsense\n", "254 0 vda x\n"])
 def test_statistics_that_cannot_be_read(text: str | None) -> None:
-    spoilt = Sample(1, {"/proc/diskstats": text, "/proc/stat": "cpu 0 0 0 0\n"})
+    spoilt = FileSample(1, {"/proc/diskstats": text, "/proc/stat": "cpu 0 0 0 0\n"})
     with pytest.raises(BlklabError, match=r"the guest's /proc/diskstats"):
         watched(stack(), [spoilt, spoilt], document())

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.fio.process import Live
+from blklab.runners.fio.process import FioProgress
 from blklab.runners.lab import load, runner
-from blklab.runners.lab.image import Image
+from blklab.runners.lab.image import GuestImage
 from blklab.runners.lab.machine import boot as booting
-from blklab.runners.lab.machine.boot import Machine
+from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.store import query
 from blklab.store.campaigns import Store
 from tests.conftest import Run
@@ -42,7 +42,7 @@ runtime = "2s"
 size = "32MiB"
 """
 
-During = Callable[[Callable[[Machine], object]], None]
+During = Callable[[Callable[[GuestMachine], object]], None]
 
 
 @pytest.fixture
@@ -50,15 +50,17 @@ def during(monkeypatch: pytest.MonkeyPatch) -> During:
     """Returns a function that has something done once, when fio first says how it gets on."""
     playing = load.play
 
-    def during(act: Callable[[Machine], object]) -> None:
+    def during(act: Callable[[GuestMachine], object]) -> None:
         acted: list[threading.Thread] = []
 
-        def acting(machine: Machine) -> None:
+        def acting(machine: GuestMachine) -> None:
             with suppress(BlklabError):  # the guest may end in the midst of it
                 act(machine)
 
-        def play(machine: Machine, document: Any, target: Any, progress: Any, **named: Any) -> Any:
-            def told(live: Live) -> None:
+        def play(
+            machine: GuestMachine, document: Any, target: Any, progress: Any, **named: Any
+        ) -> Any:
+            def told(live: FioProgress) -> None:
                 progress(live)
                 if not acted:
                     acted.append(threading.Thread(target=acting, args=(machine,), daemon=True))
@@ -112,7 +114,7 @@ def test_a_guest_that_hangs(
     monkeypatch.setattr("blklab.runners.lab.machine.boot.HANGS", 3.0)
     monkeypatch.setattr("blklab.runners.lab.machine.boot.HEARTBEAT", 1.0)
 
-    def stop(_machine: Machine) -> None:
+    def stop(_machine: GuestMachine) -> None:
         for process in guests(cache):
             subprocess.run(["kill", f"-{signal.SIGSTOP.value}", str(process)], check=True)
 
@@ -165,7 +167,7 @@ def test_cells_that_fail_in_one_guest(
     booted = []
     boot = booting.boot
 
-    def counted(*arguments: Any, **named: Any) -> Machine:
+    def counted(*arguments: Any, **named: Any) -> GuestMachine:
         booted.append(boot(*arguments, **named))
         return booted[-1]
 
@@ -211,7 +213,9 @@ def test_a_stack_that_stays_does_not_spoil_the_next(
 
 
 @pytest.fixture
-def small(guest_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def small(
+    guest_image: GuestImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
     """A cache on a filesystem of 300 MiB, with the image elsewhere."""
     assert guest_image.kernel.is_file()
     folder = tmp_path / "small"

@@ -2,13 +2,19 @@
 
 import click
 
-from blklab.cli.lazy import Entry, LazyGroup
+from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "demo": Entry("blklab.cli.lab.demo:demo", "Watch mirrors of unequal disks share their reads"),
-    "build": Entry("blklab.cli.lab.build:build", "Make a guest's image beforehand, or anew"),
-    "kernels": Entry("blklab.cli.lab.kernels:kernels", "List the kernels that guests can have"),
-    "prune": Entry("blklab.cli.lab.prune:prune", "Remove images that nothing asks for any more"),
+    "demo": CommandEntry(
+        "blklab.cli.lab.demo:demo", "Watch mirrors of unequal disks share their reads"
+    ),
+    "build": CommandEntry("blklab.cli.lab.build:build", "Make a guest's image beforehand, or anew"),
+    "kernels": CommandEntry(
+        "blklab.cli.lab.kernels:kernels", "List the kernels that guests can have"
+    ),
+    "prune": CommandEntry(
+        "blklab.cli.lab.prune:prune", "Remove images that nothing asks for any more"
+    ),
 }
 
 

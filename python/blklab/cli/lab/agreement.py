@@ -12,17 +12,17 @@ from blklab.cli.common import emit, fail_with, note
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from blklab.runners.lab.runner import Lab
-    from blklab.runners.result import Result
-    from blklab.spec.cells import Plan
-    from blklab.spec.form import Form
-    from blklab.spec.overrides import Change
-    from blklab.validation.agreement import Figures, Key, Row
-    from blklab.validation.recordings import Recording
+    from blklab.runners.lab.runner import LabRunner
+    from blklab.runners.result import RunResult
+    from blklab.spec.cell_form import CellForm
+    from blklab.spec.cells import ExperimentPlan
+    from blklab.spec.overrides import Override
+    from blklab.validation.agreement import AgreementFigures, AgreementKey, AgreementRow
+    from blklab.validation.recordings import LabRecording
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AgreementOptions:
     """What was asked for."""
 
     directory: Path
@@ -36,7 +36,7 @@ class Wanted:
 
 
 def show(
-    wanted: Wanted, *, recorded: bool, output: Path | None, as_json: bool, check: bool
+    wanted: AgreementOptions, *, recorded: bool, output: Path | None, as_json: bool, check: bool
 ) -> None:
     """Measures, or takes what was recorded; prints it beside the simulation, and judges it."""
     from blklab.report import terminal
@@ -80,7 +80,9 @@ def recorded_section(directory: Path) -> list[str]:
     return _section(directory, found) if found else []
 
 
-def _section(directory: Path, found: "Sequence[tuple[Recording, Sequence[Row]]]") -> list[str]:
+def _section(
+    directory: Path, found: "Sequence[tuple[LabRecording, Sequence[AgreementRow]]]"
+) -> list[str]:
     from blklab.validation import agreement, recordings
     from blklab.validation import agreement_report as report
 
@@ -89,7 +91,9 @@ def _section(directory: Path, found: "Sequence[tuple[Recording, Sequence[Row]]]"
     return list(report.section([one for one, _ in found], rows, agreement.verdicts(rows), missed))
 
 
-def _recorded(wanted: Wanted) -> "tuple[list[tuple[Recording, list[Row]]], list[str]]":
+def _recorded(
+    wanted: AgreementOptions,
+) -> "tuple[list[tuple[LabRecording, list[AgreementRow]]], list[str]]":
     from blklab.errors import UsageError
     from blklab.validation import recordings
 
@@ -108,27 +112,29 @@ def _recorded(wanted: Wanted) -> "tuple[list[tuple[Recording, list[Row]]], list[
     return found, []
 
 
-def _measured(wanted: Wanted) -> "tuple[list[tuple[Recording, list[Row]]], list[str]]":
+def _measured(
+    wanted: AgreementOptions,
+) -> "tuple[list[tuple[LabRecording, list[AgreementRow]]], list[str]]":
     """Runs every suite on both runners; what is within a suite is resumed, cell by cell."""
     from blklab.cli.run import changes, measured
-    from blklab.runners.lab.runner import Lab
-    from blklab.runners.sim.runner import Simulator
-    from blklab.spec import laboratory, simulated
+    from blklab.runners.lab.runner import LabRunner
+    from blklab.runners.sim.runner import SimRunner
+    from blklab.spec import lab_cell, sim_cell
     from blklab.validation import agreement, recordings
 
     paths = recordings.suites(wanted.directory, wanted.suite)
     extra = changes(wanted.settings)
-    theirs = _plans(wanted, paths, extra, laboratory.FORM)
-    ours = _plans(wanted, paths, extra, simulated.FORM)
-    lab = Lab(accelerator=wanted.accel, note=note)
+    theirs = _plans(wanted, paths, extra, lab_cell.FORM)
+    ours = _plans(wanted, paths, extra, sim_cell.FORM)
+    lab = LabRunner(accelerator=wanted.accel, note=note)
     for plan in theirs:
         lab.check(plan)
-    predicted: dict[str, dict[Key, Figures]] = {}
-    given: dict[str, dict[Key, Figures]] = {}
+    predicted: dict[str, dict[AgreementKey, AgreementFigures]] = {}
+    given: dict[str, dict[AgreementKey, AgreementFigures]] = {}
     failed: list[str] = []
     around: dict[str, dict[str, str]] = {}
     for real, model in zip(theirs, ours, strict=True):
-        ours_, wrong = measured(Simulator(None), model, wanted.store, keep=True, resume=False)
+        ours_, wrong = measured(SimRunner(None), model, wanted.store, keep=True, resume=False)
         failed += wrong
         results, wrong = measured(lab, real, wanted.store, keep=True, resume=wanted.resume)
         failed += wrong
@@ -139,7 +145,7 @@ def _measured(wanted: Wanted) -> "tuple[list[tuple[Recording, list[Row]]], list[
             around.setdefault(_kernel(real, result), _around(lab, real, result))
     found = []
     for kernel, cells_of in given.items():
-        recording = recordings.Recording(kernel, around[kernel], cells_of)
+        recording = recordings.LabRecording(kernel, around[kernel], cells_of)
         if wanted.record:
             note(f"kept in {recordings.keep(wanted.directory, recording)}")
         found.append((recording, agreement.rows(kernel, predicted.get(kernel, {}), cells_of)))
@@ -147,8 +153,8 @@ def _measured(wanted: Wanted) -> "tuple[list[tuple[Recording, list[Row]]], list[
 
 
 def _plans(
-    wanted: Wanted, paths: "Sequence[Path]", extra: "Sequence[Change]", form: "Form"
-) -> "list[Plan]":
+    wanted: AgreementOptions, paths: "Sequence[Path]", extra: "Sequence[Override]", form: "CellForm"
+) -> "list[ExperimentPlan]":
     """Returns the plan of each suite that has cells that are wanted.
 
     Raises UsageError if none has, and for an experiment that makes no sense.
@@ -156,7 +162,7 @@ def _plans(
     from blklab.errors import UsageError
     from blklab.spec import cells
 
-    found: list[Plan] = []
+    found: list[ExperimentPlan] = []
     lacking: list[UsageError] = []
     for path in paths:
         plan = cells.plan(path, changes=extra, form=form)
@@ -172,7 +178,9 @@ def _plans(
     return found
 
 
-def _figures(plan: "Plan", results: "Sequence[Result]") -> "list[tuple[str, Key, Figures]]":
+def _figures(
+    plan: "ExperimentPlan", results: "Sequence[RunResult]"
+) -> "list[tuple[str, AgreementKey, AgreementFigures]]":
     from blklab.validation import agreement
 
     return [
@@ -185,13 +193,13 @@ def _figures(plan: "Plan", results: "Sequence[Result]") -> "list[tuple[str, Key,
     ]
 
 
-def _kernel(plan: "Plan", result: "Result") -> str:
+def _kernel(plan: "ExperimentPlan", result: "RunResult") -> str:
     """Returns the kernel generation of a result."""
     generations = {cell.number: str(cell.document["kernel"]) for cell in plan.cells}
     return generations[result.number]
 
 
-def _around(lab: "Lab", plan: "Plan", result: "Result") -> dict[str, str]:
+def _around(lab: "LabRunner", plan: "ExperimentPlan", result: "RunResult") -> dict[str, str]:
     """Returns what a cell was measured with: as much of it as decides, and no date."""
     from blklab.outcome import in_lab
 

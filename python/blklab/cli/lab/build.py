@@ -23,9 +23,9 @@ def build(
     Exit status: 0 it is there, 2 no such kernel, 3 packages cannot be had.
     """
     from blklab.runners.lab.image.build import image
-    from blklab.runners.lab.image.kernels import Packaged, own_kernel
+    from blklab.runners.lab.image.kernels import PackagedKernel, own_kernel
 
-    made = image(own_kernel(kernel, modules) or Packaged(generation), note=note, anew=anew)
+    made = image(own_kernel(kernel, modules) or PackagedKernel(generation), note=note, anew=anew)
     document = {
         "kernel": made.version,
         "digest": made.digest,

@@ -7,10 +7,10 @@ import click
 
 if TYPE_CHECKING:
     from blklab.cli.common import F
-    from blklab.runners.kind import Option
+    from blklab.runners.kind import RunnerOption
 
 
-def taking(*options: "Option", where: str = "") -> "Callable[[F], F]":
+def taking(*options: "RunnerOption", where: str = "") -> "Callable[[F], F]":
     """Decorator: adds options of a runner; `where` says when they count, for the help."""
 
     def add(command: "F") -> "F":

@@ -25,14 +25,14 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
     """
     from blklab.cli.run import measured
     from blklab.runners import lab
-    from blklab.runners.lab.runner import Lab
+    from blklab.runners.lab.runner import LabRunner
     from blklab.spec.cells import plan
-    from blklab.spec.laboratory import FORM
+    from blklab.spec.lab_cell import FORM
     from blklab.validation import agreement
 
     path = Path(lab.__file__).with_name("mirrors.toml")
     measuring = plan(path, form=FORM)
-    runner = Lab(accelerator=accel, note=note)
+    runner = LabRunner(accelerator=accel, note=note)
     runner.check(measuring)
     note("booting a real kernel; mdadm and fio run in it")
     results, failed = measured(runner, measuring, store, keep=True, resume=False)

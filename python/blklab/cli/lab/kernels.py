@@ -12,7 +12,7 @@ def kernels(*, as_json: bool) -> None:
 
     An experiment asks for one by its generation (kernel = "6.12") or its version ("6.1.0-49").
     """
-    from blklab.report.tables.base import Table, text
+    from blklab.report.tables.base import TextTable, text
     from blklab.report.terminal import draw
     from blklab.runners.lab.image.build import offered
     from blklab.text import printable
@@ -23,6 +23,7 @@ def kernels(*, as_json: bool) -> None:
         [{"name": one.name, "version": one.version} for one in found],
         as_json,
         lambda console: draw(
-            console, Table("Kernels for guests", [text("kernel"), text("package's version")], rows)
+            console,
+            TextTable("Kernels for guests", [text("kernel"), text("package's version")], rows),
         ),
     )

@@ -2,13 +2,15 @@
 
 import click
 
-from blklab.cli.lazy import Entry, LazyGroup
+from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "audit": Entry("blklab.cli.md.audit:audit", "Say what is wrong or risky with arrays"),
-    "fix": Entry("blklab.cli.md.fix:fix", "Repair arrays: take bad-block lists away"),
-    "watch": Entry("blklab.cli.md.watch:watch", "Export arrays to Prometheus"),
-    "probe": Entry("blklab.cli.md.probe:probe", "Print the script that looks at other machines"),
+    "audit": CommandEntry("blklab.cli.md.audit:audit", "Say what is wrong or risky with arrays"),
+    "fix": CommandEntry("blklab.cli.md.fix:fix", "Repair arrays: take bad-block lists away"),
+    "watch": CommandEntry("blklab.cli.md.watch:watch", "Export arrays to Prometheus"),
+    "probe": CommandEntry(
+        "blklab.cli.md.probe:probe", "Print the script that looks at other machines"
+    ),
 }
 
 

@@ -11,8 +11,8 @@ from blklab.cli.common import DURATION, warn
 from blklab.units import NANOSECONDS
 
 if TYPE_CHECKING:
-    from blklab.md.exporter.disks import Disks
-    from blklab.md.exporter.server import Address
+    from blklab.md.exporter.inventory_cache import InventoryCache
+    from blklab.md.exporter.server import ListenAddress
     from blklab.md.exporter.web_config import WebConfig
 
 NEVER: Final = 0
@@ -67,51 +67,51 @@ def watch(
       blklab md watch --textfile /var/lib/prometheus/node-exporter/blklab_md.prom
     """
     from blklab.errors import UsageError
-    from blklab.md.exporter.disks import Disks
+    from blklab.md.exporter.inventory_cache import InventoryCache
     from blklab.system.roots import Roots
 
     every = HOUR if superblocks is None else superblocks
     age = None if every == NEVER else every / NANOSECONDS["s"]
     if textfile is None:
-        _serve(listen or "127.0.0.1:19809", web_config, Disks(Roots(), age))
+        _serve(listen or "127.0.0.1:19809", web_config, InventoryCache(Roots(), age))
         return
     if listen or web_config:
         raise UsageError("--textfile serves nothing: leave --listen and --web-config out")
     if superblocks:
         raise UsageError("--textfile reads superblocks each time, or --superblocks never")
-    _write(textfile, Disks(Roots(), age, patience=None))
+    _write(textfile, InventoryCache(Roots(), age, patience=None))
 
 
-def _write(path: str, disks: "Disks") -> None:
+def _write(path: str, disks: "InventoryCache") -> None:
     from prometheus_client import generate_latest
 
     from blklab import output
-    from blklab.md.exporter.activity import SinceBoot
     from blklab.md.exporter.collector import Collector, registry
+    from blklab.md.exporter.device_activity import ActivitySinceBoot
     from blklab.system.roots import Roots
 
     output.check(path)
-    content = generate_latest(registry(Collector(disks, SinceBoot(Roots()), warn)))
+    content = generate_latest(registry(Collector(disks, ActivitySinceBoot(Roots()), warn)))
     # node_exporter is somebody else.
     output.write(path, content, mode=0o644)
 
 
-def _serve(listen: str, config: Path | None, disks: "Disks") -> None:
+def _serve(listen: str, config: Path | None, disks: "InventoryCache") -> None:
     import threading
 
-    from blklab.md.exporter.activity import INTERVAL, Tally
     from blklab.md.exporter.collector import Collector, registry
-    from blklab.md.exporter.server import Address, Server
+    from blklab.md.exporter.device_activity import INTERVAL, ActivityCounter
+    from blklab.md.exporter.server import ListenAddress, MetricsServer
     from blklab.md.exporter.web_config import WebConfig, context, load
     from blklab.system.roots import Roots
 
-    address = Address(listen)
+    address = ListenAddress(listen)
     settings = load(config) if config else WebConfig()
     if config and settings.tls_server_config:
         context(config, settings.tls_server_config)
     _say_who_may_read(address, settings)
-    tally = Tally(Roots())
-    with Server(address, registry(Collector(disks, tally, warn)), config, warn) as server:
+    tally = ActivityCounter(Roots())
+    with MetricsServer(address, registry(Collector(disks, tally, warn)), config, warn) as server:
         scheme = "https" if settings.tls_server_config else "http"
         click.echo(f"blklab: listening on {scheme}://{server.address}/metrics", err=True)
         threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
@@ -123,7 +123,7 @@ def _serve(listen: str, config: Path | None, disks: "Disks") -> None:
             server.shutdown()  # a service that is stopped has not failed
 
 
-def _say_who_may_read(address: "Address", settings: "WebConfig") -> None:
+def _say_who_may_read(address: "ListenAddress", settings: "WebConfig") -> None:
     """Warns of what an address that is not this machine's alone gives away."""
     if address.host == "localhost" or _loopback(address.host):
         return

@@ -2,13 +2,13 @@
 
 import click
 
-from blklab.cli.lazy import Entry, LazyGroup
+from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "list": Entry("blklab.cli.runs.list:list_", "List the campaigns"),
-    "show": Entry("blklab.cli.runs.show:show", "Show the runs of a campaign, or one run"),
-    "export": Entry("blklab.cli.runs.export:export", "Write runs as JSON, CSV or Parquet"),
-    "rm": Entry("blklab.cli.runs.rm:rm", "Remove campaigns or runs"),
+    "list": CommandEntry("blklab.cli.runs.list:list_", "List the campaigns"),
+    "show": CommandEntry("blklab.cli.runs.show:show", "Show the runs of a campaign, or one run"),
+    "export": CommandEntry("blklab.cli.runs.export:export", "Write runs as JSON, CSV or Parquet"),
+    "rm": CommandEntry("blklab.cli.runs.rm:rm", "Remove campaigns or runs"),
 }
 
 

@@ -14,7 +14,7 @@ def rm(*, campaigns: tuple[str, ...], yes: bool, store: str | None) -> None:
 
     Asks first, unless --yes. A run that is under way is not removed.
     """
-    from blklab.report.words import plural
+    from blklab.report.formatting import plural
     from blklab.store import query
     from blklab.store.campaigns import Store
 

@@ -4,16 +4,22 @@ import resource
 
 import click
 
-from blklab.cli.lazy import Entry, LazyGroup
+from blklab.cli.lazy import CommandEntry, LazyGroup
 
-COMMANDS: dict[str, Entry] = {
-    "stat": Entry("blklab.cli.trace.stat:stat", "Say what the workload of a trace is"),
-    "hist": Entry("blklab.cli.trace.hist:hist", "Draw histograms of sizes, latencies, seeks"),
-    "report": Entry("blklab.cli.trace.report:report", "Write an HTML report on a trace"),
-    "fio": Entry("blklab.cli.trace.fio:fio", "Write a fio job that reproduces the workload"),
-    "record": Entry("blklab.cli.trace.record:record", "Record live devices with blktrace"),
-    "convert": Entry("blklab.cli.trace.convert:convert", "Convert a trace to another format"),
-    "events": Entry("blklab.cli.trace.events:events", "Print events exactly as blkparse does"),
+COMMANDS: dict[str, CommandEntry] = {
+    "stat": CommandEntry("blklab.cli.trace.stat:stat", "Say what the workload of a trace is"),
+    "hist": CommandEntry(
+        "blklab.cli.trace.hist:hist", "Draw histograms of sizes, latencies, seeks"
+    ),
+    "report": CommandEntry("blklab.cli.trace.report:report", "Write an HTML report on a trace"),
+    "fio": CommandEntry("blklab.cli.trace.fio:fio", "Write a fio job that reproduces the workload"),
+    "record": CommandEntry("blklab.cli.trace.record:record", "Record live devices with blktrace"),
+    "convert": CommandEntry(
+        "blklab.cli.trace.convert:convert", "Convert a trace to another format"
+    ),
+    "events": CommandEntry(
+        "blklab.cli.trace.events:events", "Print events exactly as blkparse does"
+    ),
 }
 
 

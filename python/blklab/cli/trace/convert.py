@@ -62,9 +62,9 @@ def convert(
     report = document["report"]
 
     def draw(console: "Console") -> None:
-        from blklab.report import words
+        from blklab.report import formatting
 
-        what = words.plural(report["written"], "I/O" if document["to"] == "ios" else "event")
+        what = formatting.plural(report["written"], "I/O" if document["to"] == "ios" else "event")
         left = report["taken"] - report["written"]
         names = ", ".join(printable(file) for file in report["files"])
         console.print(

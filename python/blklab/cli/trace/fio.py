@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from blklab.documents.profile import Profile
-    from blklab.trace.fio import Loop, Plan, Target, Verification
+    from blklab.trace.fio import FioPlan, JobTarget, Loop, Verification
 
 LEAST_RUNTIME: Final = 10**9
 """ns; fio counts whole seconds."""
@@ -116,9 +116,9 @@ def fio(
         notes().print(f"{printable(output)}: written; --verify compares it with the trace")
 
 
-def _target(filename: str | None, directory: str | None, verified: bool) -> "Target":
+def _target(filename: str | None, directory: str | None, verified: bool) -> "JobTarget":
     from blklab.errors import UsageError
-    from blklab.trace.fio import Target
+    from blklab.trace.fio import JobTarget
 
     is_device = filename is not None and Path(filename).is_block_device()
     for path in (filename, directory):
@@ -128,7 +128,7 @@ def _target(filename: str | None, directory: str | None, verified: bool) -> "Tar
         raise UsageError(f"{filename} is a block device: --verify writes to a file of its own only")
     if directory is not None and Path(directory).exists() and not Path(directory).is_dir():
         raise UsageError(f"--directory {directory} is not a directory")
-    return Target(filename, directory, is_device)
+    return JobTarget(filename, directory, is_device)
 
 
 def _check_runtime(runtime: int | None) -> None:
@@ -190,7 +190,7 @@ def _replay(
 
 def _verify(
     profile: "Profile",
-    plan: "Plan",
+    plan: "FioPlan",
     *,
     directory: str | None,
     seconds: float,
@@ -214,7 +214,7 @@ def _verify(
         click.get_current_context().exit(1)
 
 
-def _draw(console: "Console", plan: "Plan", found: "Verification") -> None:
+def _draw(console: "Console", plan: "FioPlan", found: "Verification") -> None:
     from rich import box
     from rich.table import Table
 

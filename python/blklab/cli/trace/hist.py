@@ -6,7 +6,7 @@ import click
 
 from blklab import _core
 from blklab.cli.common import emit, json_option
-from blklab.cli.trace.reading import read
+from blklab.cli.trace.read_trace import read
 from blklab.cli.trace.selection import selection_options, trace_arguments
 
 if TYPE_CHECKING:

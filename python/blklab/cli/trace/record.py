@@ -13,7 +13,7 @@ from blklab.cli.common import DURATION, SIZE, emit, json_option, notes, warn
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from blklab.trace.record import Progress, Recording
+    from blklab.trace.record import RecordingProgress, TraceRecording
 
 LONGEST: Final = (2**31 - 2) * 10**9
 """ns; blktrace reads -w with atoi(3)."""
@@ -79,7 +79,7 @@ def record(
         raise UsageError(f"-w {format_duration(duration)}: blktrace records for 68 years at most")
     if buffer_size % 1024 or not 4096 <= buffer_size <= 1 << 30:
         raise UsageError("--buffer-size must be whole KiB, from 4k to 1g")
-    options = recorder.Options(
+    options = recorder.RecordingOptions(
         seconds=None if duration is None else duration / 1e9,
         buffer_size=buffer_size // 1024,
         buffers=buffers,
@@ -106,14 +106,14 @@ def _tell(message: str) -> None:
 
 
 @contextmanager
-def _live() -> Iterator[Callable[["Progress"], None]]:
+def _live() -> Iterator[Callable[["RecordingProgress"], None]]:
     """Shows a line on stderr while recording, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _progress: None
         return
     from blklab.units import format_duration, format_size
 
-    def show(progress: "Progress") -> None:
+    def show(progress: "RecordingProgress") -> None:
         left = (
             "Ctrl-C ends it"
             if progress.remaining is None
@@ -126,7 +126,7 @@ def _live() -> Iterator[Callable[["Progress"], None]]:
         yield show
 
 
-def _as_dict(done: "Recording") -> dict[str, object]:
+def _as_dict(done: "TraceRecording") -> dict[str, object]:
     import json
 
     sidecar: dict[str, object] = json.loads(done.sidecar.read_text())
@@ -134,7 +134,7 @@ def _as_dict(done: "Recording") -> dict[str, object]:
     return {**sidecar, "files": files, "bytes": done.bytes, "sidecar": str(done.sidecar)}
 
 
-def _draw(console: "Console", done: "Recording") -> None:
+def _draw(console: "Console", done: "TraceRecording") -> None:
     import shlex
 
     from blklab.text import printable

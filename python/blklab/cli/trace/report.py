@@ -8,7 +8,7 @@ import click
 
 from blklab import _core
 from blklab.cli.common import json_option, progress
-from blklab.cli.trace.reading import read
+from blklab.cli.trace.read_trace import read
 from blklab.cli.trace.selection import selection_options, trace_arguments
 
 if TYPE_CHECKING:

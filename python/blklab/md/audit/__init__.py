@@ -6,14 +6,14 @@ from blklab.diagnostic import Diagnostic
 from blklab.md.audit import (
     alignment,
     bad_blocks,
-    checks,
     devices,
     host,
     metadata,
     redundancy,
+    scrubbing,
     smart,
 )
-from blklab.md.audit.rule import Host, Rule
+from blklab.md.audit.rule import AuditedHost, Rule
 from blklab.md.model import Inventory
 
 __all__ = ["RULES", "findings"]
@@ -47,8 +47,8 @@ RULES: Final[tuple[Rule, ...]] = (
     metadata.others,
     metadata.disagreement,
     metadata.version,
-    checks.mismatches,
-    checks.never,
+    scrubbing.mismatches,
+    scrubbing.never,
     devices.mixed,
     devices.unequal,
     devices.errors,
@@ -63,7 +63,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
 def findings(inventory: Inventory) -> list[Diagnostic]:
     """Returns what all rules find, the worst first; nothing is read and nothing changed."""
-    known = Host(inventory.software)
+    known = AuditedHost(inventory.software)
     found = [
         finding for rule in RULES for array in inventory.arrays for finding in rule(array, known)
     ]

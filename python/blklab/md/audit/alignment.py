@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import Host, command, say
-from blklab.md.model import PARITIES, Array, Geometry, Part
+from blklab.md.audit.rule import AuditedHost, command, say
+from blklab.md.model import PARITIES, Array, ArrayPart, Geometry
 from blklab.md.superblocks import SECTOR
 from blklab.units import format_size
 
@@ -14,7 +14,7 @@ PAGE = 4096
 STRIPED = {"raid0", "raid10", *PARITIES}
 
 
-def data(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def data(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Data that begin within a physical block of a disk."""
     for member in array.members:
         if member.data_offset is None or (member.start is None and array.live):
@@ -36,7 +36,7 @@ def data(array: Array, _host: Host) -> Iterator[Diagnostic]:
             )
 
 
-def partitions(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def partitions(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Partitions of the array that begin within a chunk or a stripe."""
     width = array.chunk * array.data_disks
     for part in array.parts:
@@ -58,7 +58,7 @@ def partitions(array: Array, _host: Host) -> Iterator[Diagnostic]:
             )
 
 
-def filesystems(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def filesystems(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Filesystems that do not know the stripes that they are on, or believe in others."""
     if array.level not in STRIPED or array.chunk <= 0 or array.data_disks < 1:
         return
@@ -72,7 +72,7 @@ def filesystems(array: Array, _host: Host) -> Iterator[Diagnostic]:
         yield _unlike(array, part, found, width)
 
 
-def _unlike(array: Array, part: Part, found: Geometry, width: int) -> Diagnostic:
+def _unlike(array: Array, part: ArrayPart, found: Geometry, width: int) -> Diagnostic:
     told = (
         f"believes in {format_size(found.unit)} × {format_size(found.width)}"
         if found.unit or found.width

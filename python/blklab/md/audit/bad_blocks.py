@@ -11,16 +11,16 @@ from typing import Any
 
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit.host import adding_fails
-from blklab.md.audit.rule import Host, command, listed, say
-from blklab.md.mapping import array_ranges
+from blklab.md.audit.rule import AuditedHost, command, listed, say
 from blklab.md.model import PARITIES, Array, ArrayMember, merged
-from blklab.md.superblocks import SECTOR, Range
+from blklab.md.sector_mapping import array_ranges
+from blklab.md.superblocks import SECTOR, SectorRange
 
 SHOWN = 8
 """Ranges that a message has; all are in the JSON."""
 
 
-def entries(array: Array, host: Host) -> Iterator[Diagnostic]:
+def entries(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
     """Lists that have entries: the copies there are lost or stale."""
     for member in array.members:
         if not member.ranges:
@@ -45,7 +45,7 @@ def entries(array: Array, host: Host) -> Iterator[Diagnostic]:
         yield replace(found, ranges=details)
 
 
-def repair(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def repair(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """A RAID-1 with entries must not be repaired."""
     bad = [member.name for member in array.members if member.ranges]
     if array.level != "raid1" or not bad:
@@ -63,7 +63,7 @@ def repair(array: Array, _host: Host) -> Iterator[Diagnostic]:
     )
 
 
-def lost(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def lost(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Ranges that no copy and no parity is left of."""
     gone = sectors_lost(array)
     if gone:
@@ -80,13 +80,13 @@ def lost(array: Array, _host: Host) -> Iterator[Diagnostic]:
         yield replace(found, ranges=details)
 
 
-def copied(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def copied(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """The same entries on several members: copied by a recovery, most likely."""
-    holders: dict[Range, list[str]] = defaultdict(list)
+    holders: dict[SectorRange, list[str]] = defaultdict(list)
     for member in array.members:
         for one in member.ranges:
             begin = one.sector - (member.data_offset or 0)
-            holders[Range(begin, one.sectors)].append(member.name)
+            holders[SectorRange(begin, one.sectors)].append(member.name)
     shared = {one: names for one, names in holders.items() if len(names) > 1}
     if shared:
         names = sorted({name for holding in shared.values() for name in holding})
@@ -100,7 +100,7 @@ def copied(array: Array, _host: Host) -> Iterator[Diagnostic]:
         )
 
 
-def full(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def full(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """A list without room: the next error throws the member out."""
     for member in array.members:
         bad = member.bad_blocks
@@ -124,7 +124,7 @@ def full(array: Array, _host: Host) -> Iterator[Diagnostic]:
             )
 
 
-def zeros(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def zeros(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Entries of no sectors: an area of zeros that is said to be a list."""
     for member in array.members:
         bad = member.bad_blocks
@@ -140,7 +140,7 @@ def zeros(array: Array, _host: Host) -> Iterator[Diagnostic]:
             )
 
 
-def disagreement(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def disagreement(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """What the kernel has in memory, and what is on the disk."""
     for member in array.members:
         bad = member.bad_blocks
@@ -160,7 +160,7 @@ def disagreement(array: Array, _host: Host) -> Iterator[Diagnostic]:
             )
 
 
-def states(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def states(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Write errors that nobody was told of."""
     for member in array.members:
         said = [word for word in ("write_error", "want_replacement") if word in member.states]
@@ -177,7 +177,7 @@ def states(array: Array, _host: Host) -> Iterator[Diagnostic]:
             )
 
 
-def empty(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def empty(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Lists that are configured and empty: the next write error will be hidden in them."""
     if not array.redundant:
         return
@@ -194,13 +194,13 @@ def empty(array: Array, _host: Host) -> Iterator[Diagnostic]:
         )
 
 
-def none(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def none(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Nothing to fear from lists: said, so that nobody must wonder."""
     if array.members and all(one.superblock and one.bad_blocks is None for one in array.members):
         yield say(array, "note", "bbl-none", "no bad-block list is configured on any member")
 
 
-def sectors_lost(array: Array) -> tuple[Range, ...]:
+def sectors_lost(array: Array) -> tuple[SectorRange, ...]:
     """Returns where more members have bad blocks than the level outlives.
 
     Sectors of the array for RAID-1 and 10; of the members, without data offset, for parity.
@@ -222,47 +222,47 @@ def sectors_lost(array: Array) -> tuple[Range, ...]:
     found, depth, begin = [], 0, 0
     for at in sorted(edges):
         if depth and depth + lacking > outlived and at > begin:
-            found.append(Range(begin, at - begin))
+            found.append(SectorRange(begin, at - begin))
         depth, begin = depth + edges[at], at
     return merged(tuple(found))
 
 
-def _pieces(array: Array, member: ArrayMember, one: Range) -> tuple[Range, ...]:
+def _pieces(array: Array, member: ArrayMember, one: SectorRange) -> tuple[SectorRange, ...]:
     if array.level in {"raid1", "raid10"}:
         return array_ranges(array, member, one) or ()
     begin = max(0, one.sector - (member.data_offset or 0))
     last = one.end - (member.data_offset or 0)
-    return (Range(begin, last - begin),) if last > begin else ()
+    return (SectorRange(begin, last - begin),) if last > begin else ()
 
 
-def _detail(array: Array, member: ArrayMember, one: Range) -> dict[str, Any]:
+def _detail(array: Array, member: ArrayMember, one: SectorRange) -> dict[str, Any]:
     mapped = array_ranges(array, member, one)
     return {"member_sector": one.sector, "sectors": one.sectors, **_lying(array, mapped)}
 
 
-def _lost(array: Array, one: Range) -> dict[str, Any]:
+def _lost(array: Array, one: SectorRange) -> dict[str, Any]:
     """A range of `sectors_lost`: of parity, what of each member's data is there."""
     if array.level in {"raid1", "raid10"}:
         return {"member_sector": None, "sectors": one.sectors, **_lying(array, (one,))}
     mapped = []
     for member in array.active:
         if member.ranges and member.data_offset is not None:
-            own = Range(one.sector + member.data_offset, one.sectors)
+            own = SectorRange(one.sector + member.data_offset, one.sectors)
             mapped += list(array_ranges(array, member, own) or ())
     return {"member_sector": None, "sectors": one.sectors, **_lying(array, merged(tuple(mapped)))}
 
 
 def _words(detail: dict[str, Any]) -> str:
-    own = str(Range(detail["member_sector"], detail["sectors"]))
+    own = str(SectorRange(detail["member_sector"], detail["sectors"]))
     mapped = detail["array_ranges"]
     if mapped is None:
         return f"{own} (of the member)"
     if not mapped:
         return f"{own} (no data of the array)"
-    return f"{own} (array {listed([str(Range(**at)) for at in mapped], 3)})"
+    return f"{own} (array {listed([str(SectorRange(**at)) for at in mapped], 3)})"
 
 
-def _refill(array: Array, member: ArrayMember, host: Host) -> list[str]:
+def _refill(array: Array, member: ArrayMember, host: AuditedHost) -> list[str]:
     """Commands that have a member written anew from the others: only where all of it is there."""
     others = [one for one in array.active if one is not member and "in_sync" in one.states]
     alone = len(others) >= array.raid_disks - 1 and not array.degraded and array.sync is None
@@ -291,11 +291,11 @@ def _count(many: int, what: str) -> str:
     return f"{many:,} {what if many == 1 else many_of}"
 
 
-def _sectors(found: tuple[Range, ...]) -> str:
+def _sectors(found: tuple[SectorRange, ...]) -> str:
     return f"{_count(sum(one.sectors for one in found), 'sector')} in {_count(len(found), 'range')}"
 
 
-def _lying(array: Array, mapped: tuple[Range, ...] | None) -> dict[str, Any]:
+def _lying(array: Array, mapped: tuple[SectorRange, ...] | None) -> dict[str, Any]:
     """Returns where ranges are on the array and, if that was asked, which files lie there."""
     told = (
         None if mapped is None else [{"sector": at.sector, "sectors": at.sectors} for at in mapped]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import Host, command, listed, say
+from blklab.md.audit.rule import AuditedHost, command, listed, say
 from blklab.md.model import Array, ArrayMember
 
 IDLEST = (5, 3)
@@ -23,7 +23,7 @@ NOTICED = 0.2
 """ms: what is shorter is not waited for."""
 
 
-def mixed(array: Array, host: Host) -> Iterator[Diagnostic]:
+def mixed(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
     """Rotating disks and flash in one array."""
     active = [one for one in array.active if one.rotational is not None]
     slow = [one for one in active if one.rotational]
@@ -56,7 +56,7 @@ def mixed(array: Array, host: Host) -> Iterator[Diagnostic]:
     )
 
 
-def unequal(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def unequal(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Members of one kind of which one takes several times as long as another, since boot.
 
     Only what members get alike can be compared: writes, and reads of levels that do not choose
@@ -113,7 +113,7 @@ def _mean(member: ArrayMember, way: str) -> tuple[float, float, int] | None:
     return ticks / many, sectors / many, many
 
 
-def write_mostly(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def write_mostly(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Members that are read only if nothing else is left."""
     names = [
         one.name
@@ -132,7 +132,7 @@ def write_mostly(array: Array, _host: Host) -> Iterator[Diagnostic]:
         )
 
 
-def layout(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def layout(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """RAID-10 far and offset of flash."""
     far, offset = array.layout >> 8 & 0xFF, array.layout >> 16 & 1
     active = array.active
@@ -152,7 +152,7 @@ def layout(array: Array, _host: Host) -> Iterator[Diagnostic]:
         )
 
 
-def errors(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def errors(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Read errors that md has mended."""
     for member in array.members:
         if member.errors:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import Host, command, listed, say
+from blklab.md.audit.rule import AuditedHost, command, listed, say
 from blklab.md.model import Array, Inventory, Software
 
 FAILS_SINCE, MENDED_IN = (6, 12), (4, 5)
@@ -12,7 +12,7 @@ mdadm 4.2.
 """
 
 
-def add_fails(array: Array, host: Host) -> Iterator[Diagnostic]:
+def add_fails(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
     """A kernel and an mdadm with which no disk can be added."""
     known = host.software
     if adding_fails(array, host) and known and known.kernel and known.mdadm:
@@ -27,7 +27,7 @@ def add_fails(array: Array, host: Host) -> Iterator[Diagnostic]:
         )
 
 
-def adding_fails(array: Array, host: Host) -> bool:
+def adding_fails(array: Array, host: AuditedHost) -> bool:
     """Whether `--add` fails here."""
     active = any(one.bad_blocks and one.bad_blocks.active for one in array.members)
     return active and is_of_the_pair(host.software)

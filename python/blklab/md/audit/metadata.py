@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import Host, command, listed, say
+from blklab.md.audit.rule import AuditedHost, command, listed, say
 from blklab.md.model import Array
 
 FIRMWARE = ("/boot/efi", "/efi")
 """Where what firmware reads is mounted."""
 
 
-def checksum(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def checksum(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Superblocks whose checksums do not hold."""
     for member in array.members:
         if member.superblock and not member.superblock.checksum_holds:
@@ -25,7 +25,7 @@ def checksum(array: Array, _host: Host) -> Iterator[Diagnostic]:
             )
 
 
-def damage(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def damage(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Whatever else is wrong in a superblock."""
     for member in array.members:
         for problem in member.superblock.problems if member.superblock else ():
@@ -40,7 +40,7 @@ def damage(array: Array, _host: Host) -> Iterator[Diagnostic]:
                 )
 
 
-def leftovers(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def leftovers(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Superblocks of another life on the same device."""
     for member in array.members:
         for old in member.leftovers:
@@ -57,7 +57,7 @@ def leftovers(array: Array, _host: Host) -> Iterator[Diagnostic]:
             )
 
 
-def others(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def others(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Metadata of firmware on a member of an md array of its own."""
     for member in array.members:
         if member.foreign and member.superblock:
@@ -82,7 +82,7 @@ def others(array: Array, _host: Host) -> Iterator[Diagnostic]:
         )
 
 
-def disagreement(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def disagreement(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Members of one array that tell different things of it."""
     told = {
         (
@@ -105,7 +105,7 @@ def disagreement(array: Array, _host: Host) -> Iterator[Diagnostic]:
         )
 
 
-def version(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def version(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Formats at the end of devices, and what firmware can read."""
     mounts = {mount for part in array.parts for mount in part.mounts}
     firmware = sorted(mounts & set(FIRMWARE))

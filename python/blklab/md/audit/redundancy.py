@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import Host, command, listed, say
+from blklab.md.audit.rule import AuditedHost, command, listed, say
 from blklab.md.model import PARITIES, Array, ArrayMember
 from blklab.units import format_duration
 
@@ -12,7 +12,7 @@ HUGE = 100 << 30
 """Bytes above which a resync without a bitmap takes so long that it is worth a warning."""
 
 
-def degraded(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def degraded(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """An array that lacks members, and whether it helps itself."""
     if not array.degraded:
         return
@@ -38,7 +38,7 @@ def degraded(array: Array, _host: Host) -> Iterator[Diagnostic]:
     )
 
 
-def repairing(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def repairing(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """A repair that was interrupted, and may have left a member out."""
     if array.repairing:
         yield say(
@@ -50,7 +50,7 @@ def repairing(array: Array, _host: Host) -> Iterator[Diagnostic]:
         )
 
 
-def suspended(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def suspended(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Writes that wait, and for whom."""
     if array.suspended and not array.reshaping:
         node = f"/sys/block/{array.name}/md"
@@ -71,7 +71,7 @@ def is_spare(member: ArrayMember) -> bool:
     return bool(member.superblock and member.superblock.role == "spare")
 
 
-def faulty(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def faulty(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Members that md has thrown out."""
     for member in array.members:
         said = member.superblock.role if member.superblock else ""
@@ -86,7 +86,7 @@ def faulty(array: Array, _host: Host) -> Iterator[Diagnostic]:
             )
 
 
-def events(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def events(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Members whose superblocks were not written when the others' were."""
     counted = {
         one.name: one.superblock.events
@@ -110,7 +110,7 @@ def events(array: Array, _host: Host) -> Iterator[Diagnostic]:
             )
 
 
-def claims(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def claims(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Two members in one slot."""
     slots: dict[int, list[str]] = {}
     for member in array.members:
@@ -128,7 +128,7 @@ def claims(array: Array, _host: Host) -> Iterator[Diagnostic]:
             )
 
 
-def absent(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def absent(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Offline: members that were not given."""
     if array.absent:
         slots = listed([str(slot) for slot in array.absent])
@@ -140,7 +140,7 @@ def absent(array: Array, _host: Host) -> Iterator[Diagnostic]:
         )
 
 
-def under_way(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def under_way(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """A pass that is under way, where it is and how long it takes."""
     sync = array.sync
     if sync is None:
@@ -161,7 +161,7 @@ def under_way(array: Array, _host: Host) -> Iterator[Diagnostic]:
     )
 
 
-def unclean(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def unclean(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """A resync that has not come to its end."""
     stopped = [
         one.superblock.resync
@@ -188,7 +188,7 @@ def unclean(array: Array, _host: Host) -> Iterator[Diagnostic]:
             )
 
 
-def inactive(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def inactive(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """An array that is there and does not run."""
     if array.live and array.state == "inactive" and not array.external:
         yield say(
@@ -201,7 +201,7 @@ def inactive(array: Array, _host: Host) -> Iterator[Diagnostic]:
         )
 
 
-def no_bitmap(array: Array, _host: Host) -> Iterator[Diagnostic]:
+def no_bitmap(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """A large array without a bitmap."""
     log = any(one.superblock and one.superblock.role == "journal" for one in array.members)
     large = array.redundant and (array.size or 0) > HUGE

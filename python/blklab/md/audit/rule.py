@@ -9,14 +9,14 @@ from blklab.md.model import Array, Software
 
 
 @dataclass(frozen=True)
-class Host:
+class AuditedHost:
     """What rules may know besides the array."""
 
     software: Software | None
     """None: arrays of images."""
 
 
-Rule = Callable[[Array, Host], Iterator[Diagnostic]]
+Rule = Callable[[Array, AuditedHost], Iterator[Diagnostic]]
 
 
 def command(*words: str) -> str:

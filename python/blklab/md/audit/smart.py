@@ -10,7 +10,7 @@ from typing import Final
 
 from blklab.diagnostic import Diagnostic, Severity
 from blklab.md.audit.rule import command, listed
-from blklab.md.model import Disk, Inventory
+from blklab.md.model import Inventory, PhysicalDisk
 
 PATIENT: Final = 180
 """Seconds after which a disk that tries for as long as it likes has given up."""
@@ -48,7 +48,7 @@ def disks(inventory: Inventory) -> Iterator[Diagnostic]:
             )
 
 
-def failed(disk: Disk) -> Iterator[Diagnostic]:
+def failed(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """Disks that expect to fail, or say that they have."""
     health = disk.health
     bits = health.critical_warning or 0
@@ -73,7 +73,7 @@ def failed(disk: Disk) -> Iterator[Diagnostic]:
         )
 
 
-def lost(disk: Disk) -> Iterator[Diagnostic]:
+def lost(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """Sectors that cannot be read, and those that were replaced."""
     health = disk.health
     unreadable = [
@@ -104,7 +104,7 @@ def lost(disk: Disk) -> Iterator[Diagnostic]:
         )
 
 
-def worn(disk: Disk) -> Iterator[Diagnostic]:
+def worn(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """Flash that is used up."""
     used = disk.health.used_percent
     if used is not None and used >= 100:
@@ -117,7 +117,7 @@ def worn(disk: Disk) -> Iterator[Diagnostic]:
         )
 
 
-def tested(disk: Disk) -> Iterator[Diagnostic]:
+def tested(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """Self-tests that failed."""
     if disk.health.self_test:
         yield _say(
@@ -128,7 +128,7 @@ def tested(disk: Disk) -> Iterator[Diagnostic]:
         )
 
 
-def linked(disk: Disk) -> Iterator[Diagnostic]:
+def linked(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """SATA links that are slower than the disk."""
     link = disk.health.link
     if link and link[0] < link[1]:
@@ -142,7 +142,7 @@ def linked(disk: Disk) -> Iterator[Diagnostic]:
         )
 
 
-def patience(disk: Disk) -> Iterator[Diagnostic]:
+def patience(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """Rotating disks that try for longer than the kernel waits: healthy ones are thrown out.
 
     A disk that takes minutes over a sector is reset after the kernel's time-out, 30 s, and md takes
@@ -178,12 +178,14 @@ def patience(disk: Disk) -> Iterator[Diagnostic]:
     )
 
 
-Rule = Callable[[Disk], Iterator[Diagnostic]]
+Rule = Callable[[PhysicalDisk], Iterator[Diagnostic]]
 
 RULES: Final[tuple[Rule, ...]] = (failed, lost, worn, tested, linked)
 
 
-def _say(disk: Disk, severity: Severity, code: str, message: str, *commands: str) -> Diagnostic:
+def _say(
+    disk: PhysicalDisk, severity: Severity, code: str, message: str, *commands: str
+) -> Diagnostic:
     model = f" ({disk.health.model}, {disk.health.serial})" if disk.health.model else ""
     where = f"; it is in {listed(list(disk.arrays))}" if disk.arrays and code != "timeout" else ""
     hidden = (

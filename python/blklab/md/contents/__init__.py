@@ -9,12 +9,12 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.md.contents import mounted, unmounted
-from blklab.md.contents.above import Place, places
-from blklab.md.contents.mounted import Found
+from blklab.md.contents.dm_volumes import VolumeSpans, places
+from blklab.md.contents.mounted import FilesFound
 from blklab.md.contents.spans import Span, within
-from blklab.md.mapping import array_ranges
-from blklab.md.model import Array, Content, Inventory, merged
-from blklab.md.reading import Reader
+from blklab.md.model import Array, BlockContent, Inventory, merged
+from blklab.md.probing import Probe
+from blklab.md.sector_mapping import array_ranges
 from blklab.md.superblocks import SECTOR
 from blklab.system.identity import device_number, of_node
 from blklab.system.mounts import Mount, everywhere, mounts
@@ -27,18 +27,18 @@ KINDS = {"ext2", "ext3", "ext4", "xfs"}
 def located(
     found: Inventory,
     roots: Roots,
-    reader: Reader | None = None,
+    reader: Probe | None = None,
     tell: Callable[[int], None] = lambda _: None,
 ) -> Inventory:
     """Returns the inventory with what lies on bad blocks; what cannot be told is in `unseen`.
 
     `tell` takes how many files were looked at. Reads, and runs `dmsetup table` and `debugfs`.
     """
-    asked = reader or Reader()
+    asked = reader or Probe()
     return replace(found, arrays=tuple(_array(one, roots, asked, tell) for one in found.arrays))
 
 
-def _array(array: Array, roots: Roots, reader: Reader, tell: Callable[[int], None]) -> Array:
+def _array(array: Array, roots: Roots, reader: Probe, tell: Callable[[int], None]) -> Array:
     ranges, unseen = [], []
     for member in array.members:
         mapped = [array_ranges(array, member, one) for one in member.ranges]
@@ -50,10 +50,10 @@ def _array(array: Array, roots: Roots, reader: Reader, tell: Callable[[int], Non
         for one in merged(tuple(ranges))
     ]
     node = (roots.sys / "block" / array.name).resolve()
-    contents: list[Content] = []
+    contents: list[BlockContent] = []
     for place in places(node, spans, roots, reader):
         path = of_node(place.node, roots).path
-        lying: list[Found] = []
+        lying: list[FilesFound] = []
         try:
             lying = list(_lying(place, path, roots, reader, tell, unseen))
         except (OSError, BlklabError) as error:
@@ -65,27 +65,29 @@ def _array(array: Array, roots: Roots, reader: Reader, tell: Callable[[int], Non
     )
 
 
-def _content(one: Found, place: Place, path: str) -> Iterator[Content]:
+def _content(one: FilesFound, place: VolumeSpans, path: str) -> Iterator[BlockContent]:
     for piece in within(place.spans, one.begin, one.end):
         offset = None if one.offset is None else one.offset + piece.begin - one.begin
         many = piece.end - piece.begin
-        yield Content(piece.array, many, path, one.path, -1 if offset is None else offset, one.what)
+        yield BlockContent(
+            piece.array, many, path, one.path, -1 if offset is None else offset, one.what
+        )
 
 
 def _lying(
-    place: Place,
+    place: VolumeSpans,
     path: str,
     roots: Roots,
-    reader: Reader,
+    reader: Probe,
     tell: Callable[[int], None],
     unseen: list[str],
-) -> Iterator[Found]:
+) -> Iterator[FilesFound]:
     if place.failure:
         raise BlklabError(place.failure)
     if place.divided:
         what = "between partitions or volumes, or what describes them"
         for one in place.spans:
-            yield Found(one.begin, one.end, "", None, what)
+            yield FilesFound(one.begin, one.end, "", None, what)
         return
     number = text(place.node / "dev") or ""
     where = _mount(number, roots)

@@ -61,7 +61,7 @@ class Extent(NamedTuple):
     """Other files have it as well."""
 
 
-class Owned(NamedTuple):
+class OwnedExtent(NamedTuple):
     """A piece of a filesystem; bytes."""
 
     begin: int
@@ -101,7 +101,7 @@ def of_file(descriptor: int) -> Iterator[Extent]:
             return
 
 
-def of_filesystem(descriptor: int, device: int, begin: int, end: int) -> Iterator[Owned]:
+def of_filesystem(descriptor: int, device: int, begin: int, end: int) -> Iterator[OwnedExtent]:
     """Yields whose the bytes of a filesystem are, of which a file or directory is open.
 
     `device` is its number. ext4 knows what is free or its own metadata; XFS with reverse mapping
@@ -130,14 +130,14 @@ def of_filesystem(descriptor: int, device: int, begin: int, end: int) -> Iterato
             return
 
 
-def _owned(begin: int, end: int, flags: int, owner: int, offset: int) -> Owned:
+def _owned(begin: int, end: int, flags: int, owner: int, offset: int) -> OwnedExtent:
     if not flags & SPECIAL:
         what = "extended attributes" if flags & 0x2 else "extent map" if flags & 0x4 else ""
-        return Owned(begin, end, what, owner, None if what else offset)
+        return OwnedExtent(begin, end, what, owner, None if what else offset)
     kind, code = owner >> 32, owner & 0xFFFFFFFF
     if kind == 0:
         what = {FREE: "free space", UNKNOWN: ""}.get(code, "the filesystem's own metadata")
     else:
         named = XFS if kind == ord("X") else EXT4
         what = named.get(code, "the filesystem's own metadata")
-    return Owned(begin, end, what, None, None)
+    return OwnedExtent(begin, end, what, None, None)

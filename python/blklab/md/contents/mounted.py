@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from blklab.errors import BlklabError
 from blklab.md.contents import extents
-from blklab.md.contents.extents import Owned
+from blklab.md.contents.extents import OwnedExtent
 from blklab.md.contents.spans import Span, without
 
 OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -26,7 +26,7 @@ UNREACHED: Final = "in use, and in no file that was found"
 Tell = Callable[[int], None]
 
 
-class Found(NamedTuple):
+class FilesFound(NamedTuple):
     """What lies in some bytes of a device."""
 
     begin: int
@@ -40,15 +40,15 @@ class Found(NamedTuple):
 
 
 @dataclass
-class _Search:
+class _FileSearch:
     device: int
     unknown: list[Span]
     """Bytes that the filesystem says are in use, and not whose."""
-    owned: dict[int, list[Owned]]
+    owned: dict[int, list[OwnedExtent]]
     """Bytes that are of an inode that it names."""
     wanted: tuple[Span, ...] = ()
     """Those bytes as they were at first, in order."""
-    found: list[Found] = field(default_factory=list)
+    found: list[FilesFound] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
     shared: bool = False
     """Some bytes are of several files: all have to be looked at."""
@@ -70,7 +70,7 @@ class _Search:
 
 def find(
     point: str, device: int, spans: Sequence[Span], tell: Tell
-) -> tuple[list[Found], Counter[str]]:
+) -> tuple[list[FilesFound], Counter[str]]:
     """Returns what lies in spans of the filesystem that is mounted on `point`.
 
     And how often something could not be looked at, by reason. A file with several names is told by
@@ -79,7 +79,7 @@ def find(
     with _opened(point, OPEN | os.O_DIRECTORY) as root:
         if os.fstat(root).st_dev != device:
             raise BlklabError("something else is mounted over it")
-        search = _Search(device, [], {})
+        search = _FileSearch(device, [], {})
         known = []
         for one in spans:
             known += _whose(root, device, one)
@@ -87,26 +87,26 @@ def find(
             if piece.inode is not None:
                 search.owned.setdefault(piece.inode, []).append(piece)
             elif piece.what:
-                search.found.append(Found(piece.begin, piece.end, "", None, piece.what))
+                search.found.append(FilesFound(piece.begin, piece.end, "", None, piece.what))
         told = [(piece.begin, piece.end) for piece in known if not piece.unknown]
         search.unknown = without(spans, told)
         search.wanted = tuple(sorted(search.unknown))
         if not search.done():
             _walk(root, point, search, tell)
     for pieces in search.owned.values():
-        search.found += [Found(one.begin, one.end, "", None, UNREACHED) for one in pieces]
-    search.found += [Found(one.begin, one.end, "", None, UNREACHED) for one in search.unknown]
+        search.found += [FilesFound(one.begin, one.end, "", None, UNREACHED) for one in pieces]
+    search.found += [FilesFound(one.begin, one.end, "", None, UNREACHED) for one in search.unknown]
     return search.found, search.failures
 
 
-def _whose(root: int, device: int, one: Span) -> list[Owned]:
+def _whose(root: int, device: int, one: Span) -> list[OwnedExtent]:
     try:
         return list(extents.of_filesystem(root, device, one.begin, one.end))
     except OSError:
         return []  # the kernel does not tell: files will
 
 
-def _walk(root: int, point: str, search: _Search, tell: Tell) -> None:
+def _walk(root: int, point: str, search: _FileSearch, tell: Tell) -> None:
     """Looks at every file and directory of one filesystem, the root's own first."""
     looked = 0
     linked: set[int] = set()
@@ -139,13 +139,13 @@ def _walk(root: int, point: str, search: _Search, tell: Tell) -> None:
                 return
 
 
-def _claimed(inode: int, name: str, search: _Search) -> None:
+def _claimed(inode: int, name: str, search: _FileSearch) -> None:
     """Gives what the filesystem says is of an inode its name."""
     for one in search.owned.pop(inode, ()):
-        search.found.append(Found(one.begin, one.end, name, one.offset, one.what))
+        search.found.append(FilesFound(one.begin, one.end, name, one.offset, one.what))
 
 
-def _look(descriptor: int, name: str, search: _Search) -> bool:
+def _look(descriptor: int, name: str, search: _FileSearch) -> bool:
     """Adds what of a file lies where it is asked for; returns whether it has other names."""
     status = os.fstat(descriptor)
     regular = stat.S_ISREG(status.st_mode)
@@ -155,7 +155,7 @@ def _look(descriptor: int, name: str, search: _Search) -> bool:
         for piece in extents.of_file(descriptor) if search.wanted else ():
             for at in search.asked(piece.begin, piece.begin + piece.bytes):
                 offset = piece.offset + at.begin - piece.begin
-                search.found.append(Found(at.begin, at.end, name, offset, ""))
+                search.found.append(FilesFound(at.begin, at.end, name, offset, ""))
                 search.shared = search.shared or piece.shared
                 search.unknown = without(search.unknown, [(at.begin, at.end)])
     except OSError:
@@ -165,7 +165,7 @@ def _look(descriptor: int, name: str, search: _Search) -> bool:
     return regular and status.st_nlink > 1
 
 
-def _listing(root: int, folder: str, search: _Search) -> Iterator["os.DirEntry[str]"]:
+def _listing(root: int, folder: str, search: _FileSearch) -> Iterator["os.DirEntry[str]"]:
     try:
         with _opened(folder or ".", OPEN | os.O_DIRECTORY, root) as descriptor:
             if os.fstat(descriptor).st_dev == search.device:

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.md.contents.mounted import UNREACHED, Found
+from blklab.md.contents.mounted import UNREACHED, FilesFound
 from blklab.md.contents.spans import Span
-from blklab.md.software import PATH
+from blklab.md.host_software import PATH
 
 MOST_BLOCKS: Final = 4096
 """Blocks that are asked for: debugfs compares each with every block of every file."""
@@ -24,7 +24,7 @@ RESERVED: Final = {7: "room for group descriptors", 8: "journal"}
 """Inodes that are no files (fs/ext4/ext4.h)."""
 
 
-def find(path: str, block: int, spans: Sequence[Span]) -> list[Found]:
+def find(path: str, block: int, spans: Sequence[Span]) -> list[FilesFound]:
     """Returns what lies in spans of a device, whose filesystem has blocks of `block` bytes.
 
     Raises BlklabError if it cannot be told.
@@ -35,7 +35,7 @@ def find(path: str, block: int, spans: Sequence[Span]) -> list[Found]:
     blocks = sorted({at for one in spans for at in range(one.begin // block, -(-one.end // block))})
     if len(blocks) > MOST_BLOCKS:
         raise BlklabError(f"not mounted, and {len(blocks):,} blocks are too many for debugfs")
-    asked = _Asked(program, path)
+    asked = _DebugfsAnswers(program, path)
     used = asked.used(blocks)
     owners = asked.owners([at for at in blocks if used.get(at, True)])
     inodes = sorted(set(owners.values()) - set(RESERVED))
@@ -56,11 +56,11 @@ def find(path: str, block: int, spans: Sequence[Span]) -> list[Found]:
             logical = places[inode].get(at)
             offset = None if logical is None else logical * block
             what = "" if name else UNREACHED
-        found.append(Found(at * block, (at + 1) * block, name, offset, what))
+        found.append(FilesFound(at * block, (at + 1) * block, name, offset, what))
     return found
 
 
-class _Asked:
+class _DebugfsAnswers:
     """What debugfs says, a question a process: names in its answers are never questions."""
 
     def __init__(self, program: str, path: str) -> None:

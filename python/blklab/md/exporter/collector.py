@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry
 from blklab import __version__
 from blklab.md.audit import findings
 from blklab.md.exporter import metrics
-from blklab.md.exporter.activity import Source
-from blklab.md.exporter.disks import NOT_READ, Disks
+from blklab.md.exporter.device_activity import ActivitySource
+from blklab.md.exporter.inventory_cache import NOT_READ, InventoryCache
 from blklab.md.model import Inventory
 
 Log = Callable[[str], None]
@@ -23,7 +23,7 @@ MOST_NEW: Final = 20
 class Collector:
     """What the client library asks for metrics; several scrapes at once wait for one another."""
 
-    def __init__(self, disks: Disks, activity: Source, log: Log) -> None:
+    def __init__(self, disks: InventoryCache, activity: ActivitySource, log: Log) -> None:
         """`log` is given a line for whatever cannot be seen, when that begins."""
         self._disks = disks
         self._activity = activity

@@ -14,7 +14,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.md.inventory import PASSES
 from blklab.md.model import Array, ArrayMember
 from blklab.md.superblocks import SECTOR
-from blklab.system.diskstats import Activity
+from blklab.system.diskstats import DeviceActivity
 from blklab.text import printable
 
 PREFIX: Final = "blklab_md_"
@@ -37,7 +37,7 @@ ARRAY: Final = ("array",)
 MEMBER: Final = ("array", "member")
 
 
-class Declared(NamedTuple):
+class MetricSpec(NamedTuple):
     """What a metric is. Counters' names end in `_total`; all others are gauges."""
 
     help: str
@@ -45,63 +45,63 @@ class Declared(NamedTuple):
 
 
 METRICS: Final = {
-    "array_info": Declared(
+    "array_info": MetricSpec(
         "What the array is; always 1.", (*ARRAY, "uuid", "level", "layout", "metadata", "name")
     ),
-    "array_size_bytes": Declared("Size of the array.", ARRAY),
-    "array_chunk_bytes": Declared("Size of its chunks; 0 for levels without.", ARRAY),
-    "array_state": Declared("1 for the state that the array is in.", (*ARRAY, "state")),
-    "array_raid_disks": Declared("Members that the array has when it is whole.", ARRAY),
-    "array_degraded_disks": Declared("Members that are lacking.", ARRAY),
-    "array_bitmap": Declared("1 if it has a write-intent bitmap.", ARRAY),
-    "array_mismatch_sectors": Declared("Sectors that the last check found unlike.", ARRAY),
-    "array_sync_action": Declared("1 for the pass that is under way.", (*ARRAY, "action")),
-    "array_sync_done_ratio": Declared("How much of the pass is done, 0 to 1.", ARRAY),
-    "array_sync_speed_bytes_per_second": Declared("Speed of the pass, on each member.", ARRAY),
-    "array_sync_left_seconds": Declared("Time left of the pass, at its present speed.", ARRAY),
-    "member_info": Declared(
+    "array_size_bytes": MetricSpec("Size of the array.", ARRAY),
+    "array_chunk_bytes": MetricSpec("Size of its chunks; 0 for levels without.", ARRAY),
+    "array_state": MetricSpec("1 for the state that the array is in.", (*ARRAY, "state")),
+    "array_raid_disks": MetricSpec("Members that the array has when it is whole.", ARRAY),
+    "array_degraded_disks": MetricSpec("Members that are lacking.", ARRAY),
+    "array_bitmap": MetricSpec("1 if it has a write-intent bitmap.", ARRAY),
+    "array_mismatch_sectors": MetricSpec("Sectors that the last check found unlike.", ARRAY),
+    "array_sync_action": MetricSpec("1 for the pass that is under way.", (*ARRAY, "action")),
+    "array_sync_done_ratio": MetricSpec("How much of the pass is done, 0 to 1.", ARRAY),
+    "array_sync_speed_bytes_per_second": MetricSpec("Speed of the pass, on each member.", ARRAY),
+    "array_sync_left_seconds": MetricSpec("Time left of the pass, at its present speed.", ARRAY),
+    "member_info": MetricSpec(
         "What the member is, and in which slot; always 1.", (*MEMBER, "slot", "kind")
     ),
-    "member_size_bytes": Declared("Size of the device.", MEMBER),
-    "member_state": Declared("1 for each state that the member is in.", (*MEMBER, "state")),
-    "member_bad_blocks_configured": Declared(
+    "member_size_bytes": MetricSpec("Size of the device.", MEMBER),
+    "member_state": MetricSpec("1 for each state that the member is in.", (*MEMBER, "state")),
+    "member_bad_blocks_configured": MetricSpec(
         "1 if the superblock has a bad-block list, empty or not.", MEMBER
     ),
-    "member_bad_blocks_entries": Declared("Entries of the bad-block list.", MEMBER),
-    "member_bad_blocks_sectors": Declared("Sectors of 512 bytes that are listed bad.", MEMBER),
-    "member_bad_blocks_unacknowledged": Declared(
+    "member_bad_blocks_entries": MetricSpec("Entries of the bad-block list.", MEMBER),
+    "member_bad_blocks_sectors": MetricSpec("Sectors of 512 bytes that are listed bad.", MEMBER),
+    "member_bad_blocks_unacknowledged": MetricSpec(
         "Entries of the bad-block list that wait to be written to the disk.", MEMBER
     ),
-    "member_bad_blocks_cut": Declared(
+    "member_bad_blocks_cut": MetricSpec(
         "1 if sysfs shows a page of the bad-block list and no more: it is nearly full.", MEMBER
     ),
-    "member_read_errors_total": Declared(
+    "member_read_errors_total": MetricSpec(
         "Read errors that md mended since the array was assembled.", MEMBER
     ),
-    "member_events": Declared("Event count of the superblock.", MEMBER),
-    "member_events_behind": Declared(
+    "member_events": MetricSpec("Event count of the superblock.", MEMBER),
+    "member_events_behind": MetricSpec(
         "Events that the superblock is behind the freshest of the array.", MEMBER
     ),
-    "member_superblock_checksum_ok": Declared("1 if the superblock's checksum holds.", MEMBER),
-    "member_reads_completed_total": Declared("Reads that the device completed.", MEMBER),
-    "member_writes_completed_total": Declared("Writes that the device completed.", MEMBER),
-    "member_read_bytes_total": Declared("Bytes read from the device.", MEMBER),
-    "member_written_bytes_total": Declared("Bytes written to the device.", MEMBER),
-    "member_read_time_seconds_total": Declared("Time of all reads, added up.", MEMBER),
-    "member_write_time_seconds_total": Declared("Time of all writes, added up.", MEMBER),
-    "member_io_time_seconds_total": Declared("Time in which anything was in flight.", MEMBER),
-    "member_io_time_weighted_seconds_total": Declared(
+    "member_superblock_checksum_ok": MetricSpec("1 if the superblock's checksum holds.", MEMBER),
+    "member_reads_completed_total": MetricSpec("Reads that the device completed.", MEMBER),
+    "member_writes_completed_total": MetricSpec("Writes that the device completed.", MEMBER),
+    "member_read_bytes_total": MetricSpec("Bytes read from the device.", MEMBER),
+    "member_written_bytes_total": MetricSpec("Bytes written to the device.", MEMBER),
+    "member_read_time_seconds_total": MetricSpec("Time of all reads, added up.", MEMBER),
+    "member_write_time_seconds_total": MetricSpec("Time of all writes, added up.", MEMBER),
+    "member_io_time_seconds_total": MetricSpec("Time in which anything was in flight.", MEMBER),
+    "member_io_time_weighted_seconds_total": MetricSpec(
         "Time multiplied by how many I/Os were in flight.", MEMBER
     ),
-    "findings": Declared(
+    "findings": MetricSpec(
         "What `blklab md audit` finds; array is empty for what is of the whole machine.",
         (*ARRAY, "severity", "rule"),
     ),
-    "unseen": Declared("Things that could not be looked at: see the log, or `blklab md audit`."),
-    "superblocks_read_timestamp_seconds": Declared("When superblocks were last read."),
-    "scrape_duration_seconds": Declared("How long it took to collect this."),
-    "up": Declared("1 if everything was collected, 0 if something failed: see the log."),
-    "exporter_info": Declared("Version of blklab; always 1.", ("version",)),
+    "unseen": MetricSpec("Things that could not be looked at: see the log, or `blklab md audit`."),
+    "superblocks_read_timestamp_seconds": MetricSpec("When superblocks were last read."),
+    "scrape_duration_seconds": MetricSpec("How long it took to collect this."),
+    "up": MetricSpec("1 if everything was collected, 0 if something failed: see the log."),
+    "exporter_info": MetricSpec("Version of blklab; always 1.", ("version",)),
 }  # fmt: skip
 """Every metric there is, without its prefix, in the order in which they are exported."""
 
@@ -190,7 +190,7 @@ def _bad_blocks(member: ArrayMember, name: tuple[str, ...]) -> Iterator[Sample]:
         yield "member_bad_blocks_cut", name, member.listed_cut
 
 
-def of_activity(array: Array, member: ArrayMember, found: Activity) -> Iterator[Sample]:
+def of_activity(array: Array, member: ArrayMember, found: DeviceActivity) -> Iterator[Sample]:
     """Yields what a member did."""
     name = (array.name, member.name)
     for at, word, past in ((0, "read", "read"), (1, "write", "written")):

@@ -35,7 +35,7 @@ MOST: Final = 32
 Log = Callable[[str], None]
 
 
-class Address:
+class ListenAddress:
     """HOST:PORT, [IPV6]:PORT, or :PORT for all addresses."""
 
     def __init__(self, words: str) -> None:
@@ -68,13 +68,13 @@ class Address:
         return first[0], first[4]
 
 
-class Server(socketserver.ThreadingMixIn, WSGIServer):
+class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
     """Serves metrics; the address is bound when it is made, `serve_forever` does the rest."""
 
     daemon_threads = True
 
     def __init__(
-        self, address: Address, registry: CollectorRegistry, config: Path | None, log: Log
+        self, address: ListenAddress, registry: CollectorRegistry, config: Path | None, log: Log
     ) -> None:
         """`config` is a web configuration file; None: no TLS, no auth. Raises EnvironmentLacks."""
         self.address_family, place = address.found()

@@ -10,17 +10,17 @@ from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
 from blklab.md.audit import findings
 from blklab.md.model import Inventory
-from blklab.md.remote.stream import MOST_BYTES, parse
-from blklab.md.remote.tree import seen
+from blklab.md.remote.probe_output import MOST_BYTES, parse
+from blklab.md.remote.recorded_probe import seen
 
-__all__ = ["PROBE", "Host", "audited", "read"]
+__all__ = ["PROBE", "RemoteHost", "audited", "read"]
 
 PROBE: Final = Path(__file__).with_name("probe.sh")
 """The script that is run there."""
 
 
 @dataclass(frozen=True)
-class Host:
+class RemoteHost:
     """A machine, and what was seen of it."""
 
     name: str
@@ -37,21 +37,21 @@ class Host:
         return known is None or bool(known.unseen) or any(one.unseen for one in known.arrays)
 
 
-def audited(name: str, data: bytes | bytearray) -> Host:
+def audited(name: str, data: bytes | bytearray) -> RemoteHost:
     """Returns what is found on a machine whose probe has printed `data`; raises nothing."""
     try:
         found = seen(parse(data))
     except BlklabError as error:
-        return Host(name, failure=str(error))
+        return RemoteHost(name, failure=str(error))
     except (OSError, UnicodeError) as error:  # a full disk; a locale without the names' letters
         reason = getattr(error, "strerror", None) or error
-        return Host(name, failure=f"what was seen cannot be laid out here: {reason}")
+        return RemoteHost(name, failure=f"what was seen cannot be laid out here: {reason}")
     if found.unseen and not found.arrays:
-        return Host(name, failure=f"nothing could be seen: {found.unseen[0]}")
-    return Host(name, found, tuple(findings(found)))
+        return RemoteHost(name, failure=f"nothing could be seen: {found.unseen[0]}")
+    return RemoteHost(name, found, tuple(findings(found)))
 
 
-def read(name: str) -> Host:
+def read(name: str) -> RemoteHost:
     """Returns what is found in a file that a probe's output was kept in, or, of `-`, in stdin.
 
     Raises nothing.
@@ -60,5 +60,5 @@ def read(name: str) -> Host:
         with Path(name).open("rb") if name != "-" else nullcontext(sys.stdin.buffer) as file:
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        return Host(name, failure=getattr(error, "strerror", None) or str(error))
+        return RemoteHost(name, failure=getattr(error, "strerror", None) or str(error))
     return audited(name, data)

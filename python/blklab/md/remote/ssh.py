@@ -12,14 +12,14 @@ from typing import Final
 
 from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.md.remote import PROBE, Host, audited
-from blklab.md.remote.stream import HEADER, MOST_BYTES
+from blklab.md.remote import PROBE, RemoteHost, audited
+from blklab.md.remote.probe_output import HEADER, MOST_BYTES
 
 AT_ONCE: Final = 8
 """Hosts that are asked at a time."""
 
 
-def hosts(names: Sequence[str], *, sudo: bool, timeout: float) -> Iterator[Host]:
+def hosts(names: Sequence[str], *, sudo: bool, timeout: float) -> Iterator[RemoteHost]:
     """Yields what is found on each host, in the order of their names; one's failure stops no other.
 
     `timeout` is for each host, seconds. Raises UsageError for what cannot be a host's name, and
@@ -34,11 +34,11 @@ def hosts(names: Sequence[str], *, sudo: bool, timeout: float) -> Iterator[Host]
     leaving = threading.Event()
     looking = threading.Lock()
 
-    def ask(name: str) -> Host:
+    def ask(name: str) -> RemoteHost:
         try:
             data = _ask(_command(program, name, sudo, timeout), timeout, leaving)
         except BlklabError as error:
-            return Host(name, failure=str(error))
+            return RemoteHost(name, failure=str(error))
         with looking:  # one machine's disks are enough of open files
             return audited(name, data)
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from blklab.errors import BlklabError
-from blklab.md.repair.task import Task, from_dict
-from blklab.md.unfinished import path_of
+from blklab.md.journal_directory import path_of
+from blklab.md.repair.task import RepairTask, from_dict
 from blklab.output import replace
 from blklab.system import state_directory
 from blklab.system.roots import Roots
@@ -34,7 +34,7 @@ def held(md: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def write(task: Task, roots: Roots) -> None:
+def write(task: RepairTask, roots: Roots) -> None:
     """Writes a task down; it is on the disk when this returns. Raises BlklabError if it is not."""
     path = path_of(task.uuid, roots)
     try:
@@ -47,7 +47,7 @@ def write(task: Task, roots: Roots) -> None:
         ) from None
 
 
-def read(path: Path) -> Task:
+def read(path: Path) -> RepairTask:
     """Returns what was written. Raises BlklabError if it is damaged, or not ours."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -68,7 +68,7 @@ def read(path: Path) -> Task:
         ) from None
 
 
-def remove(task: Task, roots: Roots) -> None:
+def remove(task: RepairTask, roots: Roots) -> None:
     """Forgets a task: nothing of it is left to be done."""
     path_of(task.uuid, roots).unlink(missing_ok=True)
     state_directory.sync(roots.state)

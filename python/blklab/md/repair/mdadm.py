@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from blklab.errors import EnvironmentLacks
-from blklab.md.software import PATH
+from blklab.md.host_software import PATH
 
 INSTALL: Final = "install it: apt-get install mdadm"
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandOutput:
     """What a run of mdadm printed, and its status, which is not to be believed."""
 
     status: int
@@ -40,7 +40,7 @@ def shown(words: Sequence[str]) -> str:
     return shlex.join(["mdadm", *words])
 
 
-def run(*words: str) -> Said:
+def run(*words: str) -> CommandOutput:
     """Runs mdadm until it ends: in a session of its own, so that no Ctrl-C reaches it."""
     ran = subprocess.run(
         [find(), *words],
@@ -54,4 +54,4 @@ def run(*words: str) -> Said:
         check=False,
     )
     lines = [line.strip() for line in ran.stdout.splitlines()]
-    return Said(ran.returncode, tuple(line for line in lines if line))
+    return CommandOutput(ran.returncode, tuple(line for line in lines if line))

@@ -8,61 +8,61 @@ from pathlib import Path
 from typing import Protocol
 
 from blklab.diagnostic import Diagnostic
-from blklab.md import inventory, unfinished
+from blklab.md import inventory, journal_directory
+from blklab.md.host_software import software
 from blklab.md.members import number
 from blklab.md.model import Software
-from blklab.md.repair import journal, mdadm, state
-from blklab.md.repair.obstacles import busy_neighbour
-from blklab.md.repair.refusals import refusals
-from blklab.md.repair.state import State
-from blklab.md.repair.task import Spare, Task
-from blklab.md.software import software
+from blklab.md.repair import array_state, journal, mdadm
+from blklab.md.repair.array_state import ArrayState
+from blklab.md.repair.environment_checks import busy_neighbour
+from blklab.md.repair.preconditions import refusals
+from blklab.md.repair.task import RemovedSpare, RepairTask
 from blklab.system.roots import Roots, text
 
 
 class ArrayOps(Protocol):
     """The operations of a repair."""
 
-    def node(self, task: Task) -> Path:
+    def node(self, task: RepairTask) -> Path:
         """Returns the array's directory in sysfs, `/sys/block/md0`. Raises BlklabError."""
 
-    def array(self, task: Task) -> str:
+    def array(self, task: RepairTask) -> str:
         """Returns the array's path."""
 
-    def observe(self, task: Task) -> State:
+    def observe(self, task: RepairTask) -> ArrayState:
         """Looks at the array and at the disks of the task."""
 
-    def refused(self, task: Task) -> Iterator[Diagnostic]:
+    def refused(self, task: RepairTask) -> Iterator[Diagnostic]:
         """Yields why the array is not to be touched now."""
 
-    def with_lists(self, task: Task) -> list[str]:
+    def with_lists(self, task: RepairTask) -> list[str]:
         """Returns the members that have a bad-block list, or cannot be read."""
 
-    def spare_at(self, device: str, path: str, task: Task) -> Spare:
+    def spare_at(self, device: str, path: str, task: RepairTask) -> RemovedSpare:
         """Returns what must be known of a spare to find it again."""
 
-    def device_at(self, path: str, task: Task) -> str | None:
+    def device_at(self, path: str, task: RepairTask) -> str | None:
         """Returns the UUID of the member of the array at a path."""
 
-    def busy_neighbour(self, task: Task) -> str:
+    def busy_neighbour(self, task: RepairTask) -> str:
         """Returns an array on the same disks that md is at work on."""
 
     def software(self) -> Software:
         """Returns the machine's kernel and mdadm."""
 
-    def mdadm(self, *words: str) -> mdadm.Said:
+    def mdadm(self, *words: str) -> mdadm.CommandOutput:
         """Runs mdadm until it ends."""
 
-    def mark_all(self, task: Task) -> bool:
+    def mark_all(self, task: RepairTask) -> bool:
         """Has all of a member written anew when it is re-added; tells whether that is so."""
 
-    def written(self, task: Task) -> Task:
+    def written(self, task: RepairTask) -> RepairTask:
         """Returns the task as it was written down. Raises BlklabError."""
 
-    def write(self, task: Task) -> None:
+    def write(self, task: RepairTask) -> None:
         """Writes the task down; it is on the disk when this returns. Raises BlklabError."""
 
-    def remove(self, task: Task) -> None:
+    def remove(self, task: RepairTask) -> None:
         """Forgets what was written down."""
 
     def clock(self) -> float:
@@ -78,38 +78,38 @@ class MachineOps:
     def __init__(self, roots: Roots) -> None:
         self.roots = roots
 
-    def node(self, task: Task) -> Path:
-        return state.node_of(task.uuid, self.roots)
+    def node(self, task: RepairTask) -> Path:
+        return array_state.node_of(task.uuid, self.roots)
 
-    def array(self, task: Task) -> str:
+    def array(self, task: RepairTask) -> str:
         return str(self.roots.dev / self.node(task).name)
 
-    def observe(self, task: Task) -> State:
-        return state.observe(task, self.roots)
+    def observe(self, task: RepairTask) -> ArrayState:
+        return array_state.observe(task, self.roots)
 
-    def refused(self, task: Task) -> Iterator[Diagnostic]:
+    def refused(self, task: RepairTask) -> Iterator[Diagnostic]:
         array = inventory.array(self.node(task), self.roots)
         return refusals(array, self.software(), self.roots)
 
-    def with_lists(self, task: Task) -> list[str]:
-        return state.with_lists(task.uuid, self.roots)
+    def with_lists(self, task: RepairTask) -> list[str]:
+        return array_state.with_lists(task.uuid, self.roots)
 
-    def spare_at(self, device: str, path: str, task: Task) -> Spare:
-        return state.spare_at(device, path, task, self.roots)
+    def spare_at(self, device: str, path: str, task: RepairTask) -> RemovedSpare:
+        return array_state.spare_at(device, path, task, self.roots)
 
-    def device_at(self, path: str, task: Task) -> str | None:
-        return state.device_at(Path(path), task.uuid, self.roots)
+    def device_at(self, path: str, task: RepairTask) -> str | None:
+        return array_state.device_at(Path(path), task.uuid, self.roots)
 
-    def busy_neighbour(self, task: Task) -> str:
+    def busy_neighbour(self, task: RepairTask) -> str:
         return busy_neighbour(self.node(task), self.roots)
 
     def software(self) -> Software:
         return software(self.roots)
 
-    def mdadm(self, *words: str) -> mdadm.Said:
+    def mdadm(self, *words: str) -> mdadm.CommandOutput:
         return mdadm.run(*words)
 
-    def mark_all(self, task: Task) -> bool:
+    def mark_all(self, task: RepairTask) -> bool:
         """Sets every bit of the bitmap: drivers/md/md.c, `bitmap_store`; others are passed over."""
         md = self.node(task) / "md"
         sectors = (number(text(md / "component_size")) or 0) * 2 * max(1, task.raid_disks)
@@ -120,13 +120,13 @@ class MachineOps:
             return False
         return True
 
-    def written(self, task: Task) -> Task:
-        return journal.read(unfinished.path_of(task.uuid, self.roots))
+    def written(self, task: RepairTask) -> RepairTask:
+        return journal.read(journal_directory.path_of(task.uuid, self.roots))
 
-    def write(self, task: Task) -> None:
+    def write(self, task: RepairTask) -> None:
         journal.write(task, self.roots)
 
-    def remove(self, task: Task) -> None:
+    def remove(self, task: RepairTask) -> None:
         journal.remove(task, self.roots)
 
     def clock(self) -> float:

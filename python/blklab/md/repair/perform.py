@@ -10,12 +10,12 @@ from blklab.errors import BlklabError
 from blklab.md.audit.host import is_of_the_pair
 from blklab.md.members import number
 from blklab.md.model import PARITIES
-from blklab.md.repair import journal, mdadm, steps, writes
-from blklab.md.repair.decide import STOPPED, decide
+from blklab.md.repair import journal, mdadm, steps, write_suspension
+from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState
+from blklab.md.repair.next_step import STOPPED, decide
 from blklab.md.repair.operations import ArrayOps
-from blklab.md.repair.shield import Shield
-from blklab.md.repair.state import Lists, State, Where
-from blklab.md.repair.task import Task
+from blklab.md.repair.signal_deferral import SignalDeferral
+from blklab.md.repair.task import RepairTask
 from blklab.system.roots import text
 
 PATIENCE: Final = 60.0
@@ -32,7 +32,7 @@ SELDOM: Final = 5.0
 
 
 @dataclass(frozen=True)
-class Progress:
+class RebuildProgress:
     """How far a rebuild is: sectors; None while md does not say."""
 
     done: int | None
@@ -43,7 +43,7 @@ Tell = Callable[[steps.Step, str], object]
 """Is told each step as it begins, with its command."""
 
 
-class Failed(BlklabError):
+class StepFailed(BlklabError):
     """A step was done, and what it is for did not come about."""
 
 
@@ -51,14 +51,18 @@ class Repair:
     """The repair of one array."""
 
     def __init__(
-        self, task: Task, ops: ArrayOps, tell: Tell, progress: Callable[[Progress], object]
+        self,
+        task: RepairTask,
+        ops: ArrayOps,
+        tell: Tell,
+        progress: Callable[[RebuildProgress], object],
     ) -> None:
         self.task = task
         self._ops = ops
         self._tell = tell
         self._progress = progress
-        self._shield = Shield()
-        self._writes: writes.Writes | None = None
+        self._shield = SignalDeferral()
+        self._writes: write_suspension.WriteSuspension | None = None
         self._untold: list[tuple[steps.Step, str]] = []
         """What is said once writes go on: where it is written to may be on the array."""
         self._forced = False
@@ -76,7 +80,7 @@ class Repair:
         md = self._ops.node(self.task) / "md"
         with journal.held(md), self._shield:
             if self.task.level in PARITIES and (text(md / "array_state") or "") not in STOPPED:
-                writes.go_on(md)  # whoever held them back is no more
+                write_suspension.go_on(md)  # whoever held them back is no more
             if again:
                 self.task = self._ops.written(self.task)
             else:
@@ -107,10 +111,10 @@ class Repair:
             step = decide(self._settled(), self.task)
         return step
 
-    def _settled(self) -> State:
+    def _settled(self) -> ArrayState:
         """Looks at the array, and notes that the member that was out is back, if it is."""
         state = self._look()
-        if self.task.taken and state.seat(self.task.taken).where is Where.IN_SYNC:
+        if self.task.taken and state.seat(self.task.taken).where is MemberState.IN_SYNC:
             self._release()
             self._parallel(self._ops.node(self.task) / "md", False)
             self._note(taken="", returned=False, suspect=False)
@@ -119,7 +123,7 @@ class Repair:
         return state
 
     def _hold(self) -> None:
-        self._writes = writes.Writes(self._ops.node(self.task) / "md")
+        self._writes = write_suspension.WriteSuspension(self._ops.node(self.task) / "md")
         self._writes.hold()
 
     def _release(self) -> None:
@@ -142,7 +146,7 @@ class Repair:
         if self._deaf and not self.task.taken:
             raise self._deaf
 
-    def _look(self) -> State:
+    def _look(self) -> ArrayState:
         state = self._ops.observe(self.task)
         for seat in state.seats:
             self.task = self.task.found_at(seat.device, seat.path)
@@ -165,7 +169,7 @@ class Repair:
         self._untold.append((step, mdadm.shown(words) if words else ""))
         if self._writes is None:
             self._say()
-        if not isinstance(step, steps.Wait):
+        if not isinstance(step, steps.WaitForSync):
             self._shield.up()
         self._done(step, words)
         if not self.task.taken:
@@ -173,7 +177,7 @@ class Repair:
 
     def _done(self, step: steps.Step, words: list[str]) -> None:
         match step:
-            case steps.SetAside(device, path):
+            case steps.RemoveSpare(device, path):
                 spare = self._ops.spare_at(device, path, self.task)
                 others = tuple(one for one in self.task.spares if one.device != device)
                 self._note(spares=(*others, spare))
@@ -181,28 +185,28 @@ class Repair:
             case steps.AddBitmap():
                 self._note(bitmap_added=True)
                 self._mdadm(words, lambda state: state.bitmap, "there is no bitmap")
-            case steps.Take(device, path):
+            case steps.FailMember(device, path):
                 self._take(device, path, words)
-            case steps.Remove(device, path):
+            case steps.RemoveMember(device, path):
                 self._remove(device, path, words)
-            case steps.ReAdd(device, path):
+            case steps.ReAddMember(device, path):
                 self._re_add(device, path, words)
-            case steps.Wait(path):
+            case steps.WaitForSync(path):
                 self._wait(path)
-            case steps.PutBack(device, path):
+            case steps.AddSpare(device, path):
                 gone = f"the spare {path} could not be added again"
                 self._mdadm(words, lambda state: device not in state.set_aside, gone)
-            case steps.DropBitmap():
+            case steps.RemoveBitmap():
                 self._mdadm(words, lambda state: not state.bitmap, "the bitmap is still there")
                 self._note(bitmap_added=False)
 
-    def _is_not(self, device: str, *where: Where) -> Callable[[State], bool]:
+    def _is_not(self, device: str, *where: MemberState) -> Callable[[ArrayState], bool]:
         return lambda state: state.seat(device).where not in where
 
     def _mdadm(
         self,
         words: list[str],
-        holds: Callable[[State], bool],
+        holds: Callable[[ArrayState], bool],
         otherwise: str,
         before: Callable[[], object] = lambda: None,
     ) -> None:
@@ -214,48 +218,48 @@ class Repair:
             if holds(self._look()):
                 return
             if self._ops.clock() > deadline:
-                raise Failed(f"{otherwise} after {mdadm.shown(words)}, which said: {said.last}")
+                raise StepFailed(f"{otherwise} after {mdadm.shown(words)}, which said: {said.last}")
             self._ops.sleep(POLL)
 
     def _take(self, device: str, path: str, words: list[str]) -> None:
         for reason in self._ops.refused(self.task):
-            raise Failed(str(reason))
+            raise StepFailed(str(reason))
         taken = replace(self.task, taken=device, returned=False)
         self._ops.write(taken)
         if self.task.level in PARITIES:
             self._hold()
         # What was in flight is written, or has failed somebody.
-        if decide(self._look(), self.task) != steps.Take(device, path):
+        if decide(self._look(), self.task) != steps.FailMember(device, path):
             self._release()
             return
         self.task = taken
-        self._mdadm(words, self._is_not(device, Where.IN_SYNC), f"{path} is not failed")
+        self._mdadm(words, self._is_not(device, MemberState.IN_SYNC), f"{path} is not failed")
 
     def _remove(self, device: str, path: str, words: list[str]) -> None:
         def suspected() -> None:
             # What came up between the look at its list and its failure may be in memory alone.
             seat = self._look().seat(device)
-            if (seat.lists is Lists.ENTRIES or seat.erring) and not self.task.suspect:
+            if (seat.lists is BadBlockListState.ENTRIES or seat.erring) and not self.task.suspect:
                 self._note(suspect=True)
             if not Path(path).exists():  # unplugged: mdadm has no name for it
                 node = self._ops.node(self.task) / "md" / f"dev-{Path(path).name}"
                 with suppress(OSError):
                     (node / "state").write_text("remove")
 
-        inside = (Where.FAULTY, Where.REBUILDING, Where.IN_SYNC)
+        inside = (MemberState.FAULTY, MemberState.REBUILDING, MemberState.IN_SYNC)
         out = self._is_not(device, *inside)
         self._mdadm(words, out, f"{path} cannot be removed", suspected)
 
     def _re_add(self, device: str, path: str, words: list[str]) -> None:
         """Has a member come back, by what is least: a re-add, one as it was, or as a new disk."""
         again = not self.task.suspect or self._ops.mark_all(self.task)
-        said = mdadm.Said(0, ())
+        said = mdadm.CommandOutput(0, ())
         for attempt in self._ways(path, words, again=again):
             said = self._ops.mdadm(*attempt)
             if self._came_back(device, path):
                 self._note(returned=True, tried=self.task.tried | {device})
                 return
-        raise Failed(
+        raise StepFailed(
             f"{path} is out of {self.task.array} and cannot be added again (mdadm: {said.last}):"
             " the array is degraded; once that is mended: blklab md fix --resume"
         )
@@ -273,7 +277,7 @@ class Repair:
         # of what has bad blocks would write over good copies.
         state = self._look()
         others = [seat for seat in state.seats if seat.device != self.task.taken]
-        bad = any(seat.lists is Lists.ENTRIES for seat in others)
+        bad = any(seat.lists is BadBlockListState.ENTRIES for seat in others)
         may = state.degraded and state.sync == "idle" and not bad
         if may and not is_of_the_pair(self._ops.software()):
             yield steps.adding(array, path)
@@ -282,7 +286,7 @@ class Repair:
         """Tells whether a member is in the array again, under whichever UUID."""
         self._ops.sleep(POLL)
         state = self._look()
-        if state.seat(device).where in {Where.REBUILDING, Where.IN_SYNC}:
+        if state.seat(device).where in {MemberState.REBUILDING, MemberState.IN_SYNC}:
             return True
         found = self._ops.device_at(path, self.task)
         if found is None:
@@ -305,7 +309,7 @@ class Repair:
             idle = (text(md / "sync_action") or "idle") in {"idle", "frozen"}
             if idle or now - looked > SELDOM:
                 looked = now
-                if not isinstance(decide(self._look(), self.task), steps.Wait):
+                if not isinstance(decide(self._look(), self.task), steps.WaitForSync):
                     return
             if self._writes is not None and self._writes.long:
                 self._release()
@@ -315,7 +319,7 @@ class Repair:
                 worked = now
             elif now - worked > STALLED:
                 who = path or self.task.array
-                raise Failed(f"{who} is not rebuilt: md does nothing (see dmesg, /proc/mdstat)")
+                raise StepFailed(f"{who} is not rebuilt: md does nothing (see dmesg, /proc/mdstat)")
             if self._writes is None:
                 self._progress_of(md, neighbour)
             self._ops.sleep(POLL)
@@ -327,7 +331,7 @@ class Repair:
             self._parallel(md, True)
         done, _, total = completed.partition(" / ")
         try:
-            self._progress(Progress(number(done), number(total)))
+            self._progress(RebuildProgress(number(done), number(total)))
         except OSError as error:
             self._deaf = self._deaf or error
 
@@ -343,14 +347,14 @@ class Repair:
         for path in state.set_aside.values():
             self._ops.mdadm(*steps.adding(self.task.array, path))
         if state.bitmap and self.task.bitmap_added and not state.degraded and state.sync == "idle":
-            self._ops.mdadm(*steps.command(steps.DropBitmap(), self.task.array))
+            self._ops.mdadm(*steps.command(steps.RemoveBitmap(), self.task.array))
         self._forget()
 
     def _forget(self) -> None:
         """Forgets the task, unless something of it is left to be undone."""
         state = self._look()
         # One that is out of an array that lacks nothing has lost its place.
-        taken = self.task.taken and state.seat(self.task.taken).where is not Where.IN_SYNC
+        taken = self.task.taken and state.seat(self.task.taken).where is not MemberState.IN_SYNC
         out = taken and state.degraded
         added = self.task.bitmap_added and state.bitmap
         if not (out or added or state.set_aside):

@@ -7,18 +7,18 @@ from typing import Any, Final
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, UsageError
-from blklab.md import inventory, unfinished
+from blklab.md import inventory, journal_directory
 from blklab.md.audit import host
-from blklab.md.audit.rule import Host
+from blklab.md.audit.rule import AuditedHost
+from blklab.md.host_software import software
 from blklab.md.members import number
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.repair import mdadm
-from blklab.md.repair.decide import after, decide, outlives
-from blklab.md.repair.refusals import refusal, refusals
-from blklab.md.repair.state import Where, disk_id, observe, with_lists
+from blklab.md.repair.array_state import MemberState, disk_id, observe, with_lists
+from blklab.md.repair.next_step import after, decide, outlives
+from blklab.md.repair.preconditions import refusal, refusals
 from blklab.md.repair.steps import Done, Step, Stop, command
-from blklab.md.repair.task import Seat, Task
-from blklab.md.software import software
+from blklab.md.repair.task import MemberSlot, RepairTask
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots, text
 
@@ -26,7 +26,7 @@ MOST_STEPS: Final = 10_000
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedStep:
     """A step, and what there is once it is done."""
 
     step: Step
@@ -39,16 +39,16 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RepairPlan:
     """Of one array."""
 
     array: Array
-    task: Task
+    task: RepairTask
     refused: tuple[Diagnostic, ...]
     """Why nothing can be done now."""
     with_entries: tuple[ArrayMember, ...]
     """Members whose lists hold entries: they are explained and not forced."""
-    steps: tuple[Planned, ...] = ()
+    steps: tuple[PlannedStep, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
     adding_fails: bool = False
     """With this kernel and mdadm, of an array whose lists have entries."""
@@ -81,20 +81,20 @@ class Plan:
         }
 
 
-def plan(name: str, roots: Roots) -> Plan:
+def plan(name: str, roots: Roots) -> RepairPlan:
     """Returns the plan for an array, by its path or name. Changes nothing.
 
     Raises UsageError if it is no md array, BlklabError if a repair of it is unfinished.
     """
     array = array_of(name, roots)
     if array.repairing:
-        where = unfinished.path_of(array.uuid, roots)
+        where = journal_directory.path_of(array.uuid, roots)
         raise BlklabError(
             f"{array.path}: a repair of it is not finished ({where}): blklab md fix --resume"
         )
     known = software(roots)
     seats = tuple(
-        Seat(
+        MemberSlot(
             one.slot,
             one.superblock.device,
             one.path,
@@ -104,10 +104,10 @@ def plan(name: str, roots: Roots) -> Plan:
         for one in array.active
         if one.slot is not None and one.superblock
     )
-    task = Task(array.uuid, array.path, array.level, array.raid_disks, array.layout, seats)
+    task = RepairTask(array.uuid, array.path, array.level, array.raid_disks, array.layout, seats)
     refused = tuple(refusals(array, known, roots))
     entries = tuple(one for one in array.members if one.ranges)
-    steps: tuple[Planned, ...] = ()
+    steps: tuple[PlannedStep, ...] = ()
     if not refused:
         steps, reason = _steps(task, roots)
         refused = (refusal(array, "no-step", reason),) if reason else ()
@@ -120,14 +120,14 @@ def plan(name: str, roots: Roots) -> Plan:
                 "a spare's goes by --remove and --add, with `CREATE bbl=no` in mdadm.conf",
             ),
         )
-    return Plan(
+    return RepairPlan(
         array,
         task,
         refused,
         entries,
         steps,
         tuple(_warnings(array, known)) if steps else (),
-        host.adding_fails(array, Host(known)),
+        host.adding_fails(array, AuditedHost(known)),
         _whole_seconds(array, roots),
     )
 
@@ -141,10 +141,10 @@ def array_of(name: str, roots: Roots) -> Array:
     return inventory.array(device.node, roots)
 
 
-def _steps(task: Task, roots: Roots) -> tuple[tuple[Planned, ...], str]:
+def _steps(task: RepairTask, roots: Roots) -> tuple[tuple[PlannedStep, ...], str]:
     """Returns the steps as they will be if all goes well, and why they end early, if so."""
     state = observe(task, roots)
-    steps: list[Planned] = []
+    steps: list[PlannedStep] = []
     while len(steps) < MOST_STEPS:
         step = decide(state, task)
         if isinstance(step, Done):
@@ -153,9 +153,9 @@ def _steps(task: Task, roots: Roots) -> tuple[tuple[Planned, ...], str]:
             return (), step.reason
         words = command(step, task.array)
         state, task = after(step, state, task)
-        whole = sum(seat.where is Where.IN_SYNC for seat in state.seats)
+        whole = sum(seat.where is MemberState.IN_SYNC for seat in state.seats)
         shown = mdadm.shown(words) if words else ""
-        steps.append(Planned(step, shown, whole, outlives(task, state)))
+        steps.append(PlannedStep(step, shown, whole, outlives(task, state)))
     raise AssertionError(steps[-1])
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from blklab.md.audit.bad_blocks import written_anew
 from blklab.md.audit.rule import command
-from blklab.md.mapping import array_ranges
 from blklab.md.model import Array, ArrayMember
+from blklab.md.sector_mapping import array_ranges
 
 OFFLINE = """\
 # Take the lists away while the array is stopped: from a rescue system, or an initramfs's shell.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class SetAside:
+class RemoveSpare:
     """A spare is taken out, lest md has it take the place of a member."""
 
     device: str
@@ -17,7 +17,7 @@ class AddBitmap:
 
 
 @dataclass(frozen=True)
-class Take:
+class FailMember:
     """A member is failed."""
 
     device: str
@@ -25,7 +25,7 @@ class Take:
 
 
 @dataclass(frozen=True)
-class Remove:
+class RemoveMember:
     """A member that was failed leaves the array."""
 
     device: str
@@ -33,7 +33,7 @@ class Remove:
 
 
 @dataclass(frozen=True)
-class ReAdd:
+class ReAddMember:
     """A member comes back: without its list, or as it was."""
 
     device: str
@@ -42,7 +42,7 @@ class ReAdd:
 
 
 @dataclass(frozen=True)
-class Wait:
+class WaitForSync:
     """Until md is done with what it does."""
 
     path: str = ""
@@ -50,7 +50,7 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class PutBack:
+class AddSpare:
     """A spare that was set aside is added again."""
 
     device: str
@@ -58,7 +58,7 @@ class PutBack:
 
 
 @dataclass(frozen=True)
-class DropBitmap:
+class RemoveBitmap:
     """The bitmap that was added is removed."""
 
 
@@ -74,23 +74,34 @@ class Stop:
     reason: str
 
 
-Step = SetAside | AddBitmap | Take | Remove | ReAdd | Wait | PutBack | DropBitmap | Done | Stop
+Step = (
+    RemoveSpare
+    | AddBitmap
+    | FailMember
+    | RemoveMember
+    | ReAddMember
+    | WaitForSync
+    | AddSpare
+    | RemoveBitmap
+    | Done
+    | Stop
+)
 
 
 def command(step: Step, array: str) -> list[str]:
     """Returns mdadm's arguments; nothing of steps that mdadm has no part in."""
     match step:
-        case SetAside(_, path) | Remove(_, path):
+        case RemoveSpare(_, path) | RemoveMember(_, path):
             return [array, "--remove", path]
         case AddBitmap():
             return ["--grow", "--bitmap=internal", array]
-        case Take(_, path):
+        case FailMember(_, path):
             return [array, "--fail", path]
-        case ReAdd(_, path, without_list):
+        case ReAddMember(_, path, without_list):
             return [array, "--re-add", path, *(["--update=no-bbl"] if without_list else [])]
-        case PutBack(_, path):
+        case AddSpare(_, path):
             return adding(array, path)
-        case DropBitmap():
+        case RemoveBitmap():
             return ["--grow", "--bitmap=none", array]
     return []
 

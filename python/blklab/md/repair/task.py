@@ -8,7 +8,7 @@ FORMAT: Final = 1
 
 
 @dataclass(frozen=True)
-class Seat:
+class MemberSlot:
     """A member as it was found, and as it is to be again."""
 
     slot: int
@@ -24,7 +24,7 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Spare:
+class RemovedSpare:
     """A spare, which is set aside: md would take it as soon as a member is out."""
 
     device: str
@@ -34,7 +34,7 @@ class Spare:
 
 
 @dataclass(frozen=True)
-class Task:
+class RepairTask:
     """A repair of one array."""
 
     uuid: str
@@ -43,9 +43,9 @@ class Task:
     level: str
     raid_disks: int
     layout: int
-    seats: tuple[Seat, ...]
+    seats: tuple[MemberSlot, ...]
     """In order of slots."""
-    spares: tuple[Spare, ...] = ()
+    spares: tuple[RemovedSpare, ...] = ()
     """Those that are set aside, or are about to be."""
     bitmap_added: bool = False
     """The bitmap is ours, or is about to be: it goes when all is done."""
@@ -59,7 +59,7 @@ class Task:
     """Devices of seats that were taken out once: none is a second time."""
 
     @property
-    def disks(self) -> list[Seat | Spare]:
+    def disks(self) -> list[MemberSlot | RemovedSpare]:
         """All that have, or had, a part in the array."""
         return [*self.seats, *self.spares]
 
@@ -80,14 +80,16 @@ class Task:
         return {"task": FORMAT, **asdict(self), "tried": sorted(self.tried)}
 
 
-def from_dict(found: Mapping[str, Any]) -> Task:
+def from_dict(found: Mapping[str, Any]) -> RepairTask:
     """Returns the task of a journal. Raises ValueError, KeyError or TypeError if it is none."""
     rest = dict(found)
     if rest.pop("task") != FORMAT:
         raise ValueError(f"format {found['task']}, expected {FORMAT}")
-    seats = tuple(Seat(**seat) for seat in rest.pop("seats"))
-    spares = tuple(Spare(**spare) for spare in rest.pop("spares"))
-    task = Task(**{**rest, "seats": seats, "spares": spares, "tried": frozenset(rest["tried"])})
+    seats = tuple(MemberSlot(**seat) for seat in rest.pop("seats"))
+    spares = tuple(RemovedSpare(**spare) for spare in rest.pop("spares"))
+    task = RepairTask(
+        **{**rest, "seats": seats, "spares": spares, "tried": frozenset(rest["tried"])}
+    )
     told: list[tuple[object, type]] = [
         *((word, str) for word in (task.uuid, task.array, task.level, task.taken, *task.tried)),
         *((word, str) for one in task.disks for word in (one.device, one.path, one.id)),

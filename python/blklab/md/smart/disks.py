@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from blklab.md.members import number
-from blklab.md.model import Disk, Health, Inventory
-from blklab.md.reading import Reader
+from blklab.md.model import DiskHealth, Inventory, PhysicalDisk
+from blklab.md.probing import Probe
 from blklab.md.smart.health import devices, parse
 from blklab.system.identity import normal, of_node
 from blklab.system.layers import layers
@@ -25,7 +25,7 @@ Question = tuple[str, str]
 def examined(
     found: Inventory,
     roots: Roots,
-    reader: Reader | None = None,
+    reader: Probe | None = None,
     tell: Callable[[int], None] = lambda _: None,
 ) -> Inventory:
     """Returns the inventory with the disks beneath its arrays; what they do not tell is in
@@ -34,13 +34,13 @@ def examined(
     A disk that a controller hides is asked by way of it, and known by its serial number or WWN; if
     no member has that, it is told as that controller's. `tell` takes how many were asked.
     """
-    asked = reader or Reader()
+    asked = reader or Probe()
     nodes = _beneath(found, roots)
     answers = _asked([(of_node(node, roots).path, "") for node in nodes], asked, tell)
     disks, hidden = [], []
     for (node, arrays), (health, failure) in zip(nodes.items(), answers, strict=True):
         device = of_node(node, roots)
-        disk = Disk(
+        disk = PhysicalDisk(
             node.name,
             device.path,
             arrays,
@@ -79,22 +79,22 @@ def _beneath(found: Inventory, roots: Roots) -> dict[Path, tuple[str, ...]]:
 
 
 def _asked(
-    questions: Iterable[Question], reader: Reader, tell: Callable[[int], None]
-) -> list[tuple[Health, str]]:
+    questions: Iterable[Question], reader: Probe, tell: Callable[[int], None]
+) -> list[tuple[DiskHealth, str]]:
     found = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for said, failure in pool.map(lambda one: reader.smart(*one), questions):
-            found.append((Health(), failure) if failure else parse(said))
+            found.append((DiskHealth(), failure) if failure else parse(said))
             tell(len(found))
     return found
 
 
 def _behind(
-    disks: list[Disk],
+    disks: list[PhysicalDisk],
     hidden: list[tuple[int, set[str]]],
-    reader: Reader,
+    reader: Probe,
     tell: Callable[[int], None],
-) -> list[Disk]:
+) -> list[PhysicalDisk]:
     """Puts what controllers hide in the places of members whose ids they have; returns the rest."""
     said, _ = reader.controllers()
     questions = [one for one in dict.fromkeys(devices(said)) if "," in one[1]]
@@ -105,7 +105,7 @@ def _behind(
         known = {normal(one) for one in (health.serial, health.wwn) if one}
         match = next((at for at, ids in hidden if ids & known), None)
         if match is None:
-            rest.append(Disk(f"{path} {kind}", path, (), health, kind, failure=failure))
+            rest.append(PhysicalDisk(f"{path} {kind}", path, (), health, kind, failure=failure))
         else:
             disks[match] = replace(disks[match], health=health, kind=kind, failure=failure)
     return rest

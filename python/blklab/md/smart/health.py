@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any, Final
 
-from blklab.md.model import Health
+from blklab.md.model import DiskHealth
 
 COUNTED: Final = {
     "reallocated": (5, "realloc"),
@@ -23,16 +23,16 @@ SCSI_FAILED: Final = {3, 4, 5, 6, 7}
 """Results of self-tests that are failures, not tests that were broken off."""
 
 
-def parse(said: str) -> tuple[Health, str]:
+def parse(said: str) -> tuple[DiskHealth, str]:
     """Returns what smartctl said of a disk, and why that is nothing, if so; raises nothing."""
     try:
         document = json.loads(said)
     except (ValueError, RecursionError):
-        return Health(), "smartctl gave no JSON: 7.0 or later does"
-    found = _Found(document)
+        return DiskHealth(), "smartctl gave no JSON: 7.0 or later does"
+    found = _SmartctlNode(document)
     messages = [str(one.text("string")) for one in found.list("smartctl", "messages")]
     if any(re.search(r"mode, exit\(\d+\)", message) for message in messages):
-        return Health(), "it sleeps, and was not woken"
+        return DiskHealth(), "it sleeps, and was not woken"
     health = _health(found)
     if health.told:
         return health, ""
@@ -43,14 +43,14 @@ def parse(said: str) -> tuple[Health, str]:
 def devices(said: str) -> list[tuple[str, str]]:
     """Returns what `smartctl --scan-open` found: paths and types (`megaraid,3`)."""
     try:
-        found = _Found(json.loads(said))
+        found = _SmartctlNode(json.loads(said))
     except (ValueError, RecursionError):
         return []
     pairs = [(one.text("name"), one.text("type")) for one in found.list("devices")]
     return [(name, kind) for name, kind in pairs if name.startswith("/dev/") and kind]
 
 
-class _Found:
+class _SmartctlNode:
     """A document that may hold anything."""
 
     def __init__(self, document: Any) -> None:
@@ -75,15 +75,15 @@ class _Found:
         found = self._at(*keys)
         return " ".join(found.split())[:200] if isinstance(found, str) else ""
 
-    def list(self, *keys: str) -> "list[_Found]":
+    def list(self, *keys: str) -> "list[_SmartctlNode]":
         found = self._at(*keys)
-        return [_Found(one) for one in found] if isinstance(found, list) else []
+        return [_SmartctlNode(one) for one in found] if isinstance(found, list) else []
 
     def has(self, *keys: str) -> bool:
         return self._at(*keys) is not None
 
 
-def _health(found: _Found) -> Health:
+def _health(found: _SmartctlNode) -> DiskHealth:
     attributes = found.list("ata_smart_attributes", "table")
     log = "nvme_smart_health_information_log"
     counters = [
@@ -96,7 +96,7 @@ def _health(found: _Found) -> Health:
     if counted["pending"] is None:
         counted["pending"] = found.number("scsi_pending_defects", "count")
     limits = [found.number("temperature", key) for key in ("op_limit_max", "drive_trip")]
-    return Health(
+    return DiskHealth(
         model=found.text("model_name"),
         serial=found.text("serial_number"),
         wwn=_wwn(found),
@@ -122,7 +122,7 @@ def _health(found: _Found) -> Health:
     )
 
 
-def _attribute(attributes: "list[_Found]", number: int, name: str) -> int | None:
+def _attribute(attributes: "list[_SmartctlNode]", number: int, name: str) -> int | None:
     for one in attributes:
         if one.number("id") == number and name in one.text("name").lower():
             # Raw values may hold several numbers; of these the text has the one meant first.
@@ -131,7 +131,7 @@ def _attribute(attributes: "list[_Found]", number: int, name: str) -> int | None
     return None
 
 
-def _wwn(found: _Found) -> str:
+def _wwn(found: _SmartctlNode) -> str:
     parts = [found.number("wwn", key) for key in ("naa", "oui", "id")]
     unit = found.text("logical_unit_id")
     if re.fullmatch(r"0x[0-9a-f]{16}", unit):
@@ -142,7 +142,7 @@ def _wwn(found: _Found) -> str:
     return f"wwn-0x{naa:x}{oui:06x}{number:09x}"
 
 
-def _self_test(found: _Found) -> str:
+def _self_test(found: _SmartctlNode) -> str:
     for kind in ("standard", "extended"):
         for one in found.list("ata_smart_self_test_log", kind, "table")[:1]:
             if one.flag("status", "passed") is False:
@@ -155,14 +155,14 @@ def _self_test(found: _Found) -> str:
     return ""
 
 
-def _erc(found: _Found) -> bool | None:
+def _erc(found: _SmartctlNode) -> bool | None:
     """Disks that tell of themselves, and nothing of SCT, cannot do it."""
     said = found.flag("ata_sct_capabilities", "error_recovery_control_supported")
     silent = found.has("ata_smart_data") and not found.has("ata_sct_capabilities")
     return False if said is None and silent else said
 
 
-def _erc_seconds(found: _Found) -> tuple[float | None, float | None] | None:
+def _erc_seconds(found: _SmartctlNode) -> tuple[float | None, float | None] | None:
     if found.flag("ata_sct_erc", "read", "enabled") is None:
         return None
     times = [
@@ -175,7 +175,7 @@ def _erc_seconds(found: _Found) -> tuple[float | None, float | None] | None:
     return read, write
 
 
-def _link(found: _Found) -> tuple[int, int] | None:
+def _link(found: _SmartctlNode) -> tuple[int, int] | None:
     speeds = []
     for which in ("current", "max"):
         units = found.number("interface_speed", which, "units_per_second")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from blklab.report.tables.base import Table
+from blklab.report.tables.base import TextTable
 
 Spec = dict[str, Any]
 """A Vega-Lite specification, or a part of one."""
@@ -31,7 +31,7 @@ class Chart:
     spec: Spec
     """Without width and config: whoever draws it adds them. Text in it is printable."""
 
-    table: Table
+    table: TextTable
     note: str = ""
     """How to read it, in a line."""
 

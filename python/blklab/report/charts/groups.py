@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from blklab.report import words
+from blklab.report import formatting
 from blklab.report.charts.base import (
     OPS,
     Chart,
@@ -19,7 +19,7 @@ from blklab.report.charts.base import (
     tip,
 )
 from blklab.report.tables import devices, load
-from blklab.report.view import Device, View
+from blklab.report.view import DeviceView, ProfileView
 
 MOST: Final = 14
 """Bars; the others are counted together."""
@@ -27,13 +27,13 @@ MOST: Final = 14
 TITLES: Final = {"processes": "By process", "sources": "By source device", "cpus": "By CPU"}
 
 
-def charts(device: Device) -> list[Chart]:
+def charts(device: DeviceView) -> list[Chart]:
     """Returns the I/Os by process, source and CPU."""
     kinds = [kind for kind in TITLES if kind != "sources" or device.is_fed]
     return [chart for kind in kinds if (chart := _bars(device, kind))]
 
 
-def _bars(device: Device, kind: str) -> Chart | None:
+def _bars(device: DeviceView, kind: str) -> Chart | None:
     groups = device.groups(kind)
     if not groups or not device.ios:
         return None
@@ -75,7 +75,7 @@ def _stacked(rows: list[Spec], names: list[str], who: Spec, last: Spec) -> Spec:
     )
 
 
-def stack_charts(view: View) -> list[Chart]:
+def stack_charts(view: ProfileView) -> list[Chart]:
     """Returns the devices of a stack beside each other; none if there is only one."""
     shown = [device for layer in view.layers() for device in layer if device.active]
     if len(shown) < 2:
@@ -83,9 +83,14 @@ def stack_charts(view: View) -> list[Chart]:
     return [chart for chart in (_ios(view, shown), _latency(view, shown)) if chart]
 
 
-def _ios(view: View, shown: list[Device]) -> Chart | None:
+def _ios(view: ProfileView, shown: list[DeviceView]) -> Chart | None:
     rows: list[Spec] = [
-        {"name": device.label, "op": op, "n": number, "bytes": words.size(device.op(op)["bytes"])}
+        {
+            "name": device.label,
+            "op": op,
+            "n": number,
+            "bytes": formatting.size(device.op(op)["bytes"]),
+        }
         for device in shown
         for op in OPS
         if (number := device.op(op)["ios"])
@@ -100,7 +105,7 @@ def _ios(view: View, shown: list[Device]) -> Chart | None:
     return Chart("devices-ios", "I/Os by device", spec, devices.overview(view), note)
 
 
-def _latency(view: View, shown: list[Device]) -> Chart | None:
+def _latency(view: ProfileView, shown: list[DeviceView]) -> Chart | None:
     rows: list[Spec] = []
     for device in shown:
         for op in ("read", "write"):

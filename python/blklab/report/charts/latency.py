@@ -1,6 +1,6 @@
 """Response times, the stages of an I/O's life, and I/Os in flight."""
 
-from blklab.report import histogram, words
+from blklab.report import formatting, histogram
 from blklab.report.charts.base import (
     OPS,
     Chart,
@@ -18,19 +18,19 @@ from blklab.report.charts.base import (
 )
 from blklab.report.charts.sizes import table
 from blklab.report.tables import life
-from blklab.report.tables.base import Table, figures
-from blklab.report.view import STAGES, Device
+from blklab.report.tables.base import TextTable, figures
+from blklab.report.view import STAGES, DeviceView
 
 
-def charts(device: Device) -> list[Chart]:
+def charts(device: DeviceView) -> list[Chart]:
     """Returns how response times are distributed, where they come from, and queue depth."""
     return [c for c in (_distribution(device), _stages(device), _depth(device)) if c]
 
 
-def _distribution(device: Device) -> Chart | None:
+def _distribution(device: DeviceView) -> Chart | None:
     rows: list[Spec] = []
     found = histogram.latency(device)
-    named = {words.ops(op): op for op in OPS}
+    named = {formatting.ops(op): op for op in OPS}
     titles = []
     for one in found:
         op = named[one.title.split()[-1]]
@@ -61,7 +61,7 @@ def _distribution(device: Device) -> Chart | None:
     )
     tables = [table(one) for one in found]
     stage = found[0].title.split()[0]
-    merged = Table(
+    merged = TextTable(
         f"{stage} distribution",
         [*figures("operation"), *tables[0].columns],
         [[op, *row] for op, one in zip(titles, tables, strict=True) for row in one.rows],
@@ -70,7 +70,7 @@ def _distribution(device: Device) -> Chart | None:
     return Chart("latency", "Latency distribution", spec, merged, note, wide=True)
 
 
-def _stages(device: Device) -> Chart | None:
+def _stages(device: DeviceView) -> Chart | None:
     rows: list[Spec] = []
     for op in device.ops:
         for stage, meaning in STAGES.items():
@@ -107,13 +107,13 @@ def _stages(device: Device) -> Chart | None:
     return Chart("stages", "Where the time goes", spec, life.stages(device), note)
 
 
-def _depth(device: Device) -> Chart | None:
+def _depth(device: DeviceView) -> Chart | None:
     found = histogram.depth(device)
     rows: list[Spec] = [
         {
             "depth": one.label,
             "share": one.count / series.total,
-            "time": words.duration(one.count),
+            "time": formatting.duration(one.count),
             "what": "in flight (Q to C)"
             if series.title == "I/Os in flight"
             else "at the device (D to C)",
@@ -147,11 +147,11 @@ def _depth(device: Device) -> Chart | None:
         encoding["xOffset"] = {"field": "what", "type": "nominal", "sort": None}
     spec = chart_spec(rows, mark={"type": "bar"}, encoding=encoding)
     both = [table(one) for one in found if one.total]
-    depth = Table(
+    depth = TextTable(
         "Queue depth",
         [*figures("what"), *both[0].columns],
         [[n, *row] for n, one in zip(series, both, strict=True) for row in one.rows],
     )
-    mean = words.number(device.data["in_flight"]["mean"])
+    mean = formatting.number(device.data["in_flight"]["mean"])
     note = f"Time spent with so many I/Os under way; {mean} on average, weighted by time."
     return Chart("depth", "Queue depth", spec, depth, note)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from blklab.report import words
+from blklab.report import formatting
 from blklab.report.charts.base import (
     Chart,
     Spec,
@@ -21,18 +21,18 @@ from blklab.report.charts.base import (
     tip,
     zoom,
 )
-from blklab.report.tables.base import Table, figures
-from blklab.report.view import BLOCK, Device
+from blklab.report.tables.base import TextTable, figures
+from blklab.report.view import BLOCK, DeviceView
 
 OPS: Final = ["read", "write", "other"]
 UNITS: Final = (("h", 3600e9, 3 * 3600e9), ("min", 60e9, 600e9), ("s", 1e9, 0.0))
 """Units of the time axis: name, ns, and the length from which it is used."""
 
 
-class Slices:
+class TimeSlices:
     """Time slices as rows, in the units of the axes."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: DeviceView) -> None:
         width, slices = device.slices()
         self.width_ns = width
         self.seconds = width / 1e9
@@ -44,7 +44,7 @@ class Slices:
             self.rows.append(
                 {
                     "t": round(slice_["start_ns"] / per, 4),
-                    "when": words.duration(slice_["start_ns"]),
+                    "when": formatting.duration(slice_["start_ns"]),
                     "read": self._rate(slice_["reads"]),
                     "write": self._rate(slice_["writes"]),
                     "other": self._rate(slice_["others"]),
@@ -78,20 +78,20 @@ AXIS: Final = 62
 QUANTILES: Final = ("read_p50", "read_p99", "write_p50", "write_p99")
 
 
-def charts(device: Device) -> list[Chart]:
+def charts(device: DeviceView) -> list[Chart]:
     """Returns every chart over time; none if there is only one slice."""
-    slices = Slices(device)
+    slices = TimeSlices(device)
     if len(slices.rows) < 2:
         return []
     found = [_iops(slices), _throughput(slices), _latency(slices), _mix(slices)]
     return [chart for chart in (*found, _working_set(slices, device)) if chart]
 
 
-def _time(slices: Slices) -> Spec:
+def _time(slices: TimeSlices) -> Spec:
     return quantity("t", f"time since the trace began ({slices.unit})", scale={"nice": False})
 
 
-def _over_time(slices: Slices, keys: list[str], layers: list[Spec], tips: list[Spec]) -> Spec:
+def _over_time(slices: TimeSlices, keys: list[str], layers: list[Spec], tips: list[Spec]) -> Spec:
     """Returns layers over time with a rule that follows the pointer and says the figures there."""
     rule: Spec = {
         "mark": {"type": "rule", "strokeWidth": 1},
@@ -119,24 +119,24 @@ def _stacked(keys: list[str], axis: Spec, **stack: Any) -> Spec:
     return {**areas, "transform": [{"fold": keys, "as": ["key", "value"]}, naming, rank]}
 
 
-def _table(title: str, slices: Slices, columns: dict[str, tuple[str, Any]]) -> Table:
+def _table(title: str, slices: TimeSlices, columns: dict[str, tuple[str, Any]]) -> TextTable:
     rows = [
         [row["when"], *(form(row[key]) for key, (_, form) in columns.items())]
         for row in slices.rows
     ]
-    return Table(title, figures("from", *(heading for heading, _ in columns.values())), rows)
+    return TextTable(title, figures("from", *(heading for heading, _ in columns.values())), rows)
 
 
-def _iops(slices: Slices) -> Chart:
+def _iops(slices: TimeSlices) -> Chart:
     keys = slices.present(*OPS)
     tips = [tip(key, f"{key}s a second", ",.3~r") for key in keys]
     spec = _over_time(slices, keys, [_stacked(keys, {"title": "I/Os a second"})], tips)
-    table = _table("IOPS", slices, {key: (f"{key}s/s", words.number) for key in keys})
-    note = f"I/Os queued, in slices of {words.duration(slices.width_ns)}."
+    table = _table("IOPS", slices, {key: (f"{key}s/s", formatting.number) for key in keys})
+    note = f"I/Os queued, in slices of {formatting.duration(slices.width_ns)}."
     return Chart("iops", "IOPS", spec, table, note, wide=True)
 
 
-def _throughput(slices: Slices) -> Chart | None:
+def _throughput(slices: TimeSlices) -> Chart | None:
     keys = slices.present("read_bytes", "write_bytes")
     if not keys:
         return None
@@ -145,11 +145,11 @@ def _throughput(slices: Slices) -> Chart | None:
     tips = [tip(f"{key}_text", f"{name} a second") for key, name in names.items()]
     spec = _over_time(slices, keys, [_stacked(keys, axis)], tips)
     spec["transform"] = texts(size_label, keys)
-    columns = {key: (f"{name}/s", words.size) for key, name in names.items()}
+    columns = {key: (f"{name}/s", formatting.size) for key, name in names.items()}
     return Chart("throughput", "Throughput", spec, _table("Throughput", slices, columns), wide=True)
 
 
-def _latency(slices: Slices) -> Chart | None:
+def _latency(slices: TimeSlices) -> Chart | None:
     keys = slices.present(*QUANTILES)
     values = [row[key] for row in slices.rows for key in keys if row[key]]
     if not values:
@@ -175,13 +175,13 @@ def _latency(slices: Slices) -> Chart | None:
     tips = [tip(f"{key}_text", title) for key, title in titles.items()]
     spec = _over_time(slices, keys, [lines], tips)
     spec["transform"] = texts(duration_label, keys)
-    columns = {key: (title, words.duration) for key, title in titles.items()}
+    columns = {key: (title, formatting.duration) for key, title in titles.items()}
     table = _table("Latency over time", slices, columns)
     note = "Time from queued to completed, of the I/Os completed in a slice; write: all but reads."
     return Chart("latency-over-time", "Latency over time", spec, table, note, wide=True)
 
 
-def _mix(slices: Slices) -> Chart | None:
+def _mix(slices: TimeSlices) -> Chart | None:
     keys = slices.present(*OPS)
     if len(keys) < 2:
         return None
@@ -191,14 +191,14 @@ def _mix(slices: Slices) -> Chart | None:
 
     def shares(row: Spec) -> list[str]:
         total = sum(row[key] for key in keys)
-        return [words.share(row[key] / total if total else None) for key in keys]
+        return [formatting.share(row[key] / total if total else None) for key in keys]
 
     rows = [[row["when"], *shares(row)] for row in slices.rows]
-    table = Table("Mix", figures("from", *(f"{key}s" for key in keys)), rows)
+    table = TextTable("Mix", figures("from", *(f"{key}s" for key in keys)), rows)
     return Chart("mix", "Mix over time", spec, table, wide=True)
 
 
-def _working_set(slices: Slices, device: Device) -> Chart | None:
+def _working_set(slices: TimeSlices, device: DeviceView) -> Chart | None:
     if not slices.present("so_far"):
         return None
     axis = size_axis(max(row["so_far"] for row in slices.rows), "distinct blocks")
@@ -211,13 +211,17 @@ def _working_set(slices: Slices, device: Device) -> Chart | None:
     tips = [tip("so_far_text", "since the trace began"), tip("touched_text", "in this slice")]
     spec = _over_time(slices, list(opacities), areas, tips)
     spec["transform"] = texts(size_label, opacities)
-    columns = {"so_far": ("since the trace began", words.size), "touched": ("slice", words.size)}
+    columns = {
+        "so_far": ("since the trace began", formatting.size),
+        "touched": ("slice", formatting.size),
+    }
     table = _table("Working set", slices, columns)
     hotness = device.data["hotness"]
     note = (
-        f"Distinct blocks of {words.size(BLOCK)} touched, {words.size(hotness['unique_bytes'])} in"
-        f" all ({words.size(hotness['unique_read_blocks'] * BLOCK)} read,"
-        f" {words.size(hotness['unique_written_blocks'] * BLOCK)} written): pale since the trace"
-        " began, dark in each slice (standard error 3 %)."
+        f"Distinct blocks of {formatting.size(BLOCK)} touched,"
+        f" {formatting.size(hotness['unique_bytes'])} in all"
+        f" ({formatting.size(hotness['unique_read_blocks'] * BLOCK)} read,"
+        f" {formatting.size(hotness['unique_written_blocks'] * BLOCK)} written): pale"
+        " since the trace began, dark in each slice (standard error 3 %)."
     )
     return Chart("working-set", "Working set", spec, table, note, wide=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, cast
 
-from blklab.report import histogram, words
+from blklab.report import formatting, histogram
 from blklab.report.charts.base import (
     Chart,
     Spec,
@@ -17,27 +17,27 @@ from blklab.report.charts.base import (
 )
 from blklab.report.charts.sizes import table
 from blklab.report.tables import pattern
-from blklab.report.view import Device
+from blklab.report.view import DeviceView
 
 DOTTED: Final[Spec] = {"color": "@accent", "point": {"color": "@accent", "size": 40}}
 
 
-def order_charts(device: Device) -> list[Chart]:
+def order_charts(device: DeviceView) -> list[Chart]:
     """Returns how sequential the I/O is, and how far the head would move."""
     return [chart for chart in (_order(device), _seeks(device)) if chart]
 
 
-def arrival_charts(device: Device) -> list[Chart]:
+def arrival_charts(device: DeviceView) -> list[Chart]:
     """Returns how arrivals are spread over time."""
     return [chart for chart in (_dispersion(device), _gaps(device)) if chart]
 
 
-def hotness_charts(device: Device) -> list[Chart]:
+def hotness_charts(device: DeviceView) -> list[Chart]:
     """Returns how accesses are spread over the blocks touched."""
     return [chart for chart in (_curve(device),) if chart]
 
 
-def _order(device: Device) -> Chart | None:
+def _order(device: DeviceView) -> Chart | None:
     kinds = ("back to back", "in a stream", "random")
     rows: list[Spec] = []
     for op in ("read", "write"):
@@ -72,7 +72,7 @@ def _order(device: Device) -> Chart | None:
     return Chart("order", "Sequential or random", spec, pattern.order(device), note)
 
 
-def _seeks(device: Device) -> Chart | None:
+def _seeks(device: DeviceView) -> Chart | None:
     found = histogram.seek(device)
     if not found:
         return None
@@ -112,12 +112,12 @@ def _seeks(device: Device) -> Chart | None:
     return Chart("seeks", "Seek distances", spec, table(found[0]), note)
 
 
-def _dispersion(device: Device) -> Chart | None:
+def _dispersion(device: DeviceView) -> Chart | None:
     found = device.data["pattern"]["arrivals"]["dispersion"]
     rows: list[Spec] = [
         {
             "window": scale["window_ns"],
-            "name": words.duration(scale["window_ns"]),
+            "name": formatting.duration(scale["window_ns"]),
             "index": scale["index"],
             "mean": scale["mean_ios"],
             "most": scale["max_ios"],
@@ -167,11 +167,11 @@ QUANTILES = {
 }  # fmt: skip
 
 
-def _gaps(device: Device) -> Chart | None:
+def _gaps(device: DeviceView) -> Chart | None:
     quantiles = device.data["pattern"]["arrivals"]["inter_arrival_ns"]
     found = cast(Mapping[str, float | None], quantiles)
     rows: list[Spec] = [
-        {"percentile": percent, "gap": found[key], "text": words.duration(found[key])}
+        {"percentile": percent, "gap": found[key], "text": formatting.duration(found[key])}
         for key, percent in QUANTILES.items()
         if found["count"] and found[key]
     ]
@@ -193,7 +193,7 @@ def _gaps(device: Device) -> Chart | None:
     return Chart("gaps", "Time between arrivals", spec, pattern.gaps(device), note)
 
 
-def _curve(device: Device) -> Chart | None:
+def _curve(device: DeviceView) -> Chart | None:
     found = device.data["hotness"]
     points = found["rank_curve"]
     if len(points) < 2:
@@ -203,8 +203,8 @@ def _curve(device: Device) -> Chart | None:
         {
             "fraction": point["fraction"],
             "share": point["io_share"],
-            "size": words.size(point["fraction"] * unique),
-            "blocks": words.share(point["fraction"]),
+            "size": formatting.size(point["fraction"] * unique),
+            "blocks": formatting.share(point["fraction"]),
         }
         for point in points
     ]

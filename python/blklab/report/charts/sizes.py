@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from blklab.report import histogram, words
+from blklab.report import formatting, histogram
 from blklab.report.charts.base import (
     OPS,
     Chart,
@@ -14,8 +14,8 @@ from blklab.report.charts.base import (
     tip,
 )
 from blklab.report.histogram import Bin, Histogram
-from blklab.report.tables.base import BAR, Table, figures
-from blklab.report.view import Device
+from blklab.report.tables.base import BAR, TextTable, figures
+from blklab.report.view import DeviceView
 
 FEW: Final = 8
 """Bins below which bars are narrower than their room, lest two of them be two walls."""
@@ -30,9 +30,9 @@ HALF: Final = 2 << 10
 """Half a bin's width in bytes."""
 
 
-def charts(device: Device) -> list[Chart]:
+def charts(device: DeviceView) -> list[Chart]:
     """Returns a histogram for each operation that has sizes."""
-    named = {words.ops(op): op for op in OPS}
+    named = {formatting.ops(op): op for op in OPS}
     return [_chart(found, named[found.title.split()[-1]]) for found in histogram.sizes(device)]
 
 
@@ -59,7 +59,7 @@ def _chart(found: Histogram, op: str) -> Chart:
     )
     note = f"{found.note[0].upper()}{found.note[1:]}."
     if len(rows) < len(found.bins):
-        note += f" Above {words.size(NAMED)} by doublings; the table has every bin."
+        note += f" Above {formatting.size(NAMED)} by doublings; the table has every bin."
     return Chart(f"sizes-{op}", found.title, spec, table(found), note)
 
 
@@ -72,22 +72,32 @@ def _drawn(bins: Sequence[Bin]) -> list[Bin]:
     while low < bins[-1].high:
         inside = [one for one in bins if low + HALF <= one.low < 2 * low + HALF]
         if inside:
-            label = f"–{words.size(2 * low)}"
+            label = f"–{formatting.size(2 * low)}"
             count = sum(one.count for one in inside)
             drawn.append(Bin(label, low + HALF, 2 * low + HALF, count))
         low *= 2
     return drawn
 
 
-def table(found: Histogram) -> Table:
+def table(found: Histogram) -> TextTable:
     """Returns a histogram as a table."""
     rows, so_far = [], 0.0
     for one in found.bins:
         so_far += one.count
         share = one.count / found.total
-        count = words.duration(one.count) if found.unit == "ns" else words.count(int(one.count))
+        count = (
+            formatting.duration(one.count)
+            if found.unit == "ns"
+            else formatting.count(int(one.count))
+        )
         rows.append(
-            [one.label, count, words.share(share), words.share(so_far / found.total), str(share)]
+            [
+                one.label,
+                count,
+                formatting.share(share),
+                formatting.share(so_far / found.total),
+                str(share),
+            ]
         )
     what = "time" if found.unit == "ns" else "I/Os"
-    return Table(found.title, [*figures("", what, "share", "so far"), BAR], rows)
+    return TextTable(found.title, [*figures("", what, "share", "so far"), BAR], rows)

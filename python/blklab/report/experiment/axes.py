@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from blklab.analysis.metrics import METRICS
-from blklab.analysis.saturation import LOADS, Curve, Load, curves, in_flight
-from blklab.report import words
+from blklab.analysis.saturation import LOADS, LoadPoint, SaturationCurve, curves, in_flight
+from blklab.report import formatting
 from blklab.report.charts.base import (
     Chart,
     Spec,
@@ -17,11 +17,11 @@ from blklab.report.charts.base import (
     tip,
 )
 from blklab.report.comparison import figure
-from blklab.report.experiment.choice import chooser, is_size, label_of, metric_label
+from blklab.report.experiment.axis_chooser import chooser, is_size, label_of, metric_label
 from blklab.report.experiment.layout import colour, dash, line_label, panels, titled
-from blklab.report.experiment.view import Cell, View, numeric
-from blklab.report.shell import Fold, Item, Section
-from blklab.report.tables.base import Table, figures, text
+from blklab.report.experiment.view import ExperimentView, ReportCell, numeric
+from blklab.report.shell import Details, Item, PageSection
+from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
 
 OPEN: Final = 6
@@ -31,19 +31,19 @@ WIDE: Final = 20.0
 """Ratio of the largest to the least from which on an axis is logarithmic."""
 
 
-def section(view: View, x: str | None, metric: str | None) -> Section:
+def section(view: ExperimentView, x: str | None, metric: str | None) -> PageSection:
     """Returns the section, with `x` and `metric` chosen at first. Raises UsageError for others."""
     order = sorted(view.axes, key=lambda label: label not in LOADS)
     charts = [chart for label in order for chart in _over(view, label)]
-    folds = [Fold(f"{len(charts) - OPEN} more", charts[OPEN:])] if len(charts) > OPEN else []
+    folds = [Details(f"{len(charts) - OPEN} more", charts[OPEN:])] if len(charts) > OPEN else []
     knees = _knees(view)
     chosen = chooser(view, x, metric)
     items: list[Item] = [chosen] if len(chosen.rows) > 1 else []
     items += [*([knees] if knees else []), *charts[:OPEN]]
-    return Section("axes", "Axes", "What depends on what", items, "", folds)
+    return PageSection("axes", "Axes", "What depends on what", items, "", folds)
 
 
-def _curves(view: View) -> list[tuple[str, Curve]]:
+def _curves(view: ExperimentView) -> list[tuple[str, SaturationCurve]]:
     found = []
     for series in view.series:
         if not any(label in LOADS for label in view.labels):
@@ -53,7 +53,7 @@ def _curves(view: View) -> list[tuple[str, Curve]]:
     return found
 
 
-def _knees(view: View) -> Table:
+def _knees(view: ExperimentView) -> TextTable:
     """Where more load no longer pays, for each curve."""
     every = _curves(view)
     labels = list(dict.fromkeys(label for _, curve in every for label in curve.labels))
@@ -65,7 +65,7 @@ def _knees(view: View) -> Table:
             *(printable(curve.labels.get(label, "")) for label in labels),
             *_load(curve.knee),
             *_load(curve.saturated),
-            str(curve.overloaded.in_flight) if curve.overloaded else words.NONE,
+            str(curve.overloaded.in_flight) if curve.overloaded else formatting.NONE,
         ]
         for name, curve in every
     ]
@@ -74,11 +74,11 @@ def _knees(view: View) -> Table:
         " device waits, behind it mostly the jobs. Saturated: 95 % of the most. Less from: where"
         " more in flight bring less again."
     )
-    return Table("Where more load no longer pays", columns, body, note)
+    return TextTable("Where more load no longer pays", columns, body, note)
 
 
-def _load(load: Load) -> list[str]:
-    return [str(load.in_flight), words.number(load.iops), words.duration(load.latency_ns)]
+def _load(load: LoadPoint) -> list[str]:
+    return [str(load.in_flight), formatting.number(load.iops), formatting.duration(load.latency_ns)]
 
 
 def _figures_of(label: str) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def _figures_of(label: str) -> tuple[str, ...]:
     return ("bw", "iops", "mean") if is_size(label) else ("iops", "mean")
 
 
-def _over(view: View, label: str) -> list[Chart]:
+def _over(view: ExperimentView, label: str) -> list[Chart]:
     line = line_label(view, [label])
     found = []
     for at, cells in enumerate(panels(view, line, [label]).values()):
@@ -114,7 +114,12 @@ def axis(values: Sequence[float], label: str) -> Spec:
 
 
 def _lines(
-    view: View, cells: Sequence[Cell], label: str, line: str | None, metric: str, number: int
+    view: ExperimentView,
+    cells: Sequence[ReportCell],
+    label: str,
+    line: str | None,
+    metric: str,
+    number: int,
 ) -> Chart:
     data = [_row(cell, label, line, metric) for cell in cells]
     xs = sorted({row["x"] for row in data})
@@ -182,7 +187,7 @@ def _scale(ys: Sequence[float], metric: str) -> Spec:
     return y
 
 
-def _row(cell: Cell, label: str, line: str | None, metric: str) -> dict[str, Any]:
+def _row(cell: ReportCell, label: str, line: str | None, metric: str) -> dict[str, Any]:
     found = cell.value(metric)
     assert found is not None  # noqa: S101  # chosen for having it
     return {
@@ -196,9 +201,9 @@ def _row(cell: Cell, label: str, line: str | None, metric: str) -> dict[str, Any
     }
 
 
-def _marked(cells: Sequence[Cell], data: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _marked(cells: Sequence[ReportCell], data: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Returns the points of a chart that are the knees of its lines."""
-    lines: dict[tuple[str, str], list[tuple[Cell, Mapping[str, Any]]]] = {}
+    lines: dict[tuple[str, str], list[tuple[ReportCell, Mapping[str, Any]]]] = {}
     for cell, row in zip(cells, data, strict=True):
         lines.setdefault((row["line"], row["series"]), []).append((cell, row))
     found = []
@@ -216,8 +221,12 @@ def _marked(cells: Sequence[Cell], data: Sequence[Mapping[str, Any]]) -> list[di
 
 
 def _table(
-    view: View, data: Sequence[Mapping[str, Any]], label: str, line: str | None, metric: str
-) -> Table:
+    view: ExperimentView,
+    data: Sequence[Mapping[str, Any]],
+    label: str,
+    line: str | None,
+    metric: str,
+) -> TextTable:
     columns = [text(line)] if line else []
     columns += [text("campaign")] if view.several else []
     columns += figures(label, METRICS[metric].what, "95 % interval")
@@ -227,10 +236,10 @@ def _table(
             *([row["series"]] if view.several else []),
             row["value"],
             figure(metric, row["v"]),
-            words.NONE
+            formatting.NONE
             if row["low"] is None
             else f"{figure(metric, row['low'])} to {figure(metric, row['high'])}",
         ]
         for row in data
     ]
-    return Table(f"{METRICS[metric].what} by {label}", columns, body)
+    return TextTable(f"{METRICS[metric].what} by {label}", columns, body)

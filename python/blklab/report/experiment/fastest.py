@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from blklab.analysis.metrics import WAYS
-from blklab.report import words
+from blklab.report import formatting
 from blklab.report.charts.base import (
     Chart,
     Spec,
@@ -16,8 +16,8 @@ from blklab.report.charts.base import (
     tip,
 )
 from blklab.report.experiment.layout import MOST_ROWS, fewer, offset, opacity, rows
-from blklab.report.experiment.view import Cell, View, best
-from blklab.report.tables.base import Table, figures, text
+from blklab.report.experiment.view import ExperimentView, ReportCell, best
+from blklab.report.tables.base import TextTable, figures, text
 
 ORDERS: Final = {
     "sequential": "Sequential I/O",
@@ -27,7 +27,7 @@ ORDERS: Final = {
 }
 
 
-def charts(view: View) -> list[Chart]:
+def charts(view: ExperimentView) -> list[Chart]:
     """Returns a chart for sequential and one for random I/O."""
     found = []
     for order, title in ORDERS.items():
@@ -39,10 +39,12 @@ def charts(view: View) -> list[Chart]:
     return found
 
 
-def _chart(view: View, cells: Sequence[Cell], order: str, title: str, metric: str) -> Chart:
+def _chart(
+    view: ExperimentView, cells: Sequence[ReportCell], order: str, title: str, metric: str
+) -> Chart:
     chosen = view.order(best(view, cells, metric))
     drawn = fewer(chosen)
-    loads = words.listing(view.loads)
+    loads = formatting.listing(view.loads)
     laid = rows(view, drawn, view.loads)
     data = [row for cell in drawn for row in _rows(view, cell, laid.of[id(cell)], metric)]
     spec = _spec(view, data, metric)
@@ -65,7 +67,7 @@ def _chart(view: View, cells: Sequence[Cell], order: str, title: str, metric: st
     )
 
 
-def _rows(view: View, cell: Cell, row: str, metric: str) -> list[Spec]:
+def _rows(view: ExperimentView, cell: ReportCell, row: str, metric: str) -> list[Spec]:
     total = cell.value(metric)
     assert total is not None  # noqa: S101  # charts() chose those that have it
     repeated = len(cell.runs) > 1 and total.most > total.least
@@ -97,7 +99,7 @@ FIRST: Final = {"filter": "datum.first"}
 """One row a bar: those of the other direction are stacked on it."""
 
 
-def _spec(view: View, data: Sequence[Spec], metric: str) -> Spec:
+def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     most = max((row["end"] for row in data), default=1.0) or 1.0
     label = _label("datum.total", metric)
     ops = [way for way in WAYS if any(row["op"] == way for row in data)]
@@ -169,8 +171,8 @@ def _between(low: str, high: str, metric: str) -> str:
     return f"datum.{low} == null ? '–' : {texts[0]} + ' to ' + {texts[1]}"
 
 
-def _table(view: View, cells: Sequence[Cell], metric: str) -> Table:
-    form = words.rate if metric == "bw" else words.number
+def _table(view: ExperimentView, cells: Sequence[ReportCell], metric: str) -> TextTable:
+    form = formatting.rate if metric == "bw" else formatting.number
     columns = [text("cell"), *([text("campaign")] if view.several else [])]
     columns += figures("reads", "writes", "together", "range of repeats", "95 % interval")
     body = []
@@ -186,8 +188,8 @@ def _table(view: View, cells: Sequence[Cell], metric: str) -> Table:
                 *([cell.series.name] if view.several else []),
                 *(form(cell.mean(f"{way}_{metric}")) for way in WAYS),
                 form(total.mean),
-                f"{form(total.least)} to {form(total.most)}" if spread else words.NONE,
-                f"{form(total.low)} to {form(total.high)}" if sure else words.NONE,
+                f"{form(total.least)} to {form(total.most)}" if spread else formatting.NONE,
+                f"{form(total.low)} to {form(total.high)}" if sure else formatting.NONE,
             ]
         )
-    return Table("Fastest", columns, body)
+    return TextTable("Fastest", columns, body)

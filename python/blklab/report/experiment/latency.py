@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from blklab.analysis.metrics import WAYS, way_of
-from blklab.report import words
+from blklab.report import formatting
 from blklab.report.charts.base import (
     Chart,
     Spec,
@@ -18,9 +18,9 @@ from blklab.report.charts.base import (
     zoom,
 )
 from blklab.report.experiment.layout import colour, dash, line_label, panels, titled
-from blklab.report.experiment.view import Cell, View
-from blklab.report.shell import Fold, Section
-from blklab.report.tables.base import Table, figures, text
+from blklab.report.experiment.view import ExperimentView, ReportCell
+from blklab.report.shell import Details, PageSection
+from blklab.report.tables.base import TextTable, figures, text
 
 QUANTILES: Final = {
     **{f"p{percent}": percent / 100 for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99)},
@@ -37,7 +37,7 @@ OPEN: Final = 4
 """Charts that are not folded away."""
 
 
-def section(view: View) -> Section:
+def section(view: ExperimentView) -> PageSection:
     """Returns the section."""
     line = line_label(view)
     found: list[Chart] = []
@@ -52,22 +52,22 @@ def section(view: View) -> Section:
             found.append(_percentiles(view, mine, line, way, f"percentiles-{at}-{way}", title))
             histogram = _histogram(view, mine, line, way, f"histogram-{at}-{way}", title)
             found += [histogram] if histogram else []
-    folds = [Fold(f"{len(found) - OPEN} more", found[OPEN:])] if len(found) > OPEN else []
+    folds = [Details(f"{len(found) - OPEN} more", found[OPEN:])] if len(found) > OPEN else []
     intro = "From submission to completion, as the jobs saw it. Repeats are put together."
-    return Section("latency", "Latency", "Latency", found[:OPEN], intro, folds)
+    return PageSection("latency", "Latency", "Latency", found[:OPEN], intro, folds)
 
 
-def _clat(cell: Cell, way: str) -> list[Mapping[str, Any]]:
+def _clat(cell: ReportCell, way: str) -> list[Mapping[str, Any]]:
     """Returns the latencies of the runs that have any."""
     found = [way_of(run.outcome or {}, way).get("clat_ns") or {} for run in cell.runs]
     return [clat for clat in found if clat.get("count") and clat.get("p50") is not None]
 
 
-def _line(view: View, cell: Cell, line: str | None) -> str:
+def _line(view: ExperimentView, cell: ReportCell, line: str | None) -> str:
     return cell.labels.get(line, "") if line else view.name(cell)
 
 
-def _quantile(cell: Cell, way: str, key: str) -> float | None:
+def _quantile(cell: ReportCell, way: str, key: str) -> float | None:
     values = [clat[key] for clat in _clat(cell, way) if clat.get(key)]
     return sum(values) / len(values) if values else None
 
@@ -78,7 +78,12 @@ def nines(share: float) -> float:
 
 
 def _percentiles(
-    view: View, cells: Sequence[Cell], line: str | None, way: str, name: str, title: str
+    view: ExperimentView,
+    cells: Sequence[ReportCell],
+    line: str | None,
+    way: str,
+    name: str,
+    title: str,
 ) -> Chart:
     data: list[Spec] = []
     for cell in cells:
@@ -125,26 +130,28 @@ def _percentiles(
     return Chart(name, f"{title}: percentiles", spec, _table(view, cells, line, way), note)
 
 
-def _table(view: View, cells: Sequence[Cell], line: str | None, way: str) -> Table:
+def _table(
+    view: ExperimentView, cells: Sequence[ReportCell], line: str | None, way: str
+) -> TextTable:
     columns = [text(line or ""), *([text("campaign")] if view.several else [])]
     columns += figures("mean", *(f"{100 * share:.6g} %" for share in QUANTILES.values()))
     body = [
         [
             _line(view, cell, line),
             *([cell.series.name] if view.several else []),
-            *(words.duration(_quantile(cell, way, key)) for key in ("mean", *QUANTILES)),
+            *(formatting.duration(_quantile(cell, way, key)) for key in ("mean", *QUANTILES)),
         ]
         for cell in cells
     ]
-    return Table("Percentiles", columns, body)
+    return TextTable("Percentiles", columns, body)
 
 
 def _binned(
-    view: View, cells: Sequence[Cell], line: str | None, way: str
-) -> tuple[list[Spec], list[Cell]]:
+    view: ExperimentView, cells: Sequence[ReportCell], line: str | None, way: str
+) -> tuple[list[Spec], list[ReportCell]]:
     """Returns a row a bin of each cell's latencies, and the cells that have any."""
     data: list[Spec] = []
-    counted: list[Cell] = []
+    counted: list[ReportCell] = []
     for cell in cells:
         counts: dict[int, int] = {}
         for clat in _clat(cell, way):
@@ -169,7 +176,12 @@ def _binned(
 
 
 def _histogram(
-    view: View, cells: Sequence[Cell], line: str | None, way: str, name: str, title: str
+    view: ExperimentView,
+    cells: Sequence[ReportCell],
+    line: str | None,
+    way: str,
+    name: str,
+    title: str,
 ) -> Chart | None:
     data, counted = _binned(view, cells, line, way)
     if not data:
@@ -210,10 +222,12 @@ def _histogram(
         ],
     )
     body = [
-        [row["line"], row["series"], words.duration(row["low"]), words.count(row["n"])]
+        [row["line"], row["series"], formatting.duration(row["low"]), formatting.count(row["n"])]
         for row in data
         if row["n"]
     ]
     columns = [text(line or ""), text("campaign"), *figures("from", "I/Os")]
     note = f"Twelve bins a decade; shares of each one's {way}s."
-    return Chart(name, f"{title}: distribution", spec, Table("Distribution", columns, body), note)
+    return Chart(
+        name, f"{title}: distribution", spec, TextTable("Distribution", columns, body), note
+    )

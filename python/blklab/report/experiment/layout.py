@@ -6,7 +6,14 @@ from typing import Final
 
 from blklab.report.charts.base import Spec, category
 from blklab.report.charts.theme import SERIES
-from blklab.report.experiment.view import NAMES, STACK, WORKLOAD, Cell, View, grouped
+from blklab.report.experiment.view import (
+    NAMES,
+    STACK,
+    WORKLOAD,
+    ExperimentView,
+    ReportCell,
+    grouped,
+)
 
 MOST_LINES: Final = len(SERIES)
 """Lines of one chart that can be told apart."""
@@ -22,7 +29,7 @@ PREDICTED: Final = 0.42
 
 
 @dataclass(frozen=True)
-class Rows:
+class ChartRows:
     """The rows of a chart: cells under the names of their workloads."""
 
     names: Sequence[str]
@@ -61,7 +68,9 @@ class Rows:
         }
 
 
-def rows(view: View, cells: Sequence[Cell], without: Sequence[str] = ()) -> Rows:
+def rows(
+    view: ExperimentView, cells: Sequence[ReportCell], without: Sequence[str] = ()
+) -> ChartRows:
     """Lays cells out; those that differ only in their series share a row."""
     shown = [label for label in view.labels if label not in {WORKLOAD, *without}]
     names: list[str] = []
@@ -77,15 +86,15 @@ def rows(view: View, cells: Sequence[Cell], without: Sequence[str] = ()) -> Rows
             row = f"{len(names)}|{text}"
             names.append(row)
             of |= {id(cell): row for cell in members_}
-    return Rows(names, of)
+    return ChartRows(names, of)
 
 
-def fewer(cells: Sequence[Cell]) -> list[Cell]:
+def fewer(cells: Sequence[ReportCell]) -> list[ReportCell]:
     """Returns as many cells as a chart has rows for."""
     return list(cells[:MOST_ROWS])
 
 
-def offset(view: View) -> Spec:
+def offset(view: ExperimentView) -> Spec:
     """Returns the encoding that puts the bars of series below each other; none of one series."""
     if not view.several:
         return {}
@@ -93,7 +102,7 @@ def offset(view: View) -> Spec:
     return {"yOffset": category("series", scale={"domain": names})}
 
 
-def opacity(view: View) -> Spec:
+def opacity(view: ExperimentView) -> Spec:
     """Returns the opacity of the field `series`, with its legend."""
     predicts = [series.predicts for series in view.series]
     names = [series.name for series in view.series]
@@ -131,7 +140,7 @@ def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
     }
 
 
-def dash(view: View, cells: Sequence[Cell]) -> Spec:
+def dash(view: ExperimentView, cells: Sequence[ReportCell]) -> Spec:
     """Returns the dashes of the field `series`: what was predicted is dashed."""
     names = [series.name for series in view.series]
     seen = {cell.series.name for cell in cells}
@@ -156,7 +165,7 @@ def dash(view: View, cells: Sequence[Cell]) -> Spec:
     }
 
 
-def line_label(view: View, without: Sequence[str] = ()) -> str | None:
+def line_label(view: ExperimentView, without: Sequence[str] = ()) -> str | None:
     """Returns the label whose values are best lines of one chart; None if there is none."""
     fit = [
         label
@@ -171,14 +180,16 @@ def line_label(view: View, without: Sequence[str] = ()) -> str | None:
 
 
 def panels(
-    view: View, line: str | None, without: Sequence[str] = ()
-) -> dict[tuple[str, ...], list[Cell]]:
+    view: ExperimentView, line: str | None, without: Sequence[str] = ()
+) -> dict[tuple[str, ...], list[ReportCell]]:
     """Returns the cells of each chart, by what its lines have in common."""
     around = [label for label in view.labels if label not in {line, *without}]
     return grouped(view.order(view.cells), around)
 
 
-def titled(view: View, cells: Sequence[Cell], line: str | None, without: Sequence[str] = ()) -> str:
+def titled(
+    view: ExperimentView, cells: Sequence[ReportCell], line: str | None, without: Sequence[str] = ()
+) -> str:
     """Returns what the cells of a panel have in common."""
     hidden = [*without, *([line] if line else [])]
     if set(cells[0].labels) <= set(hidden):

@@ -5,19 +5,19 @@ from typing import Any, Final
 
 from blklab.analysis.metrics import WAYS, leaves, shares, watched
 from blklab.outcome import Outcome
-from blklab.report import volumes, words
+from blklab.report import formatting, volumes
 from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tip
 from blklab.report.experiment.layout import colour, fewer, offset, opacity, rows
-from blklab.report.experiment.view import STACK, Cell, View, best, grouped
-from blklab.report.shell import Section
-from blklab.report.tables.base import Column, Table, figures, text
+from blklab.report.experiment.view import STACK, ExperimentView, ReportCell, best, grouped
+from blklab.report.shell import PageSection
+from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.text import printable
 
 MOST_DEVICES: Final = 7
 """Devices with a colour of their own; more of them are one."""
 
 
-def section(view: View) -> Section:
+def section(view: ExperimentView) -> PageSection:
     """Returns the section; empty if nobody counted what the devices did."""
     cells = [cell for cell in view.order(view.cells) if _devices(cell)]
     several = [cell for cell in cells if len(leaves(cell.runs[0].outcome or {})) > 1]
@@ -35,14 +35,14 @@ def section(view: View) -> Section:
         if table
     ]
     intro = "I/Os that reached the lowest devices: merged ones are one."
-    return Section("members", "Members", "Who served what", [*charts, *tables], intro)
+    return PageSection("members", "Members", "Who served what", [*charts, *tables], intro)
 
 
-def _devices(cell: Cell) -> list[Mapping[str, Any]]:
+def _devices(cell: ReportCell) -> list[Mapping[str, Any]]:
     return [dict(one) for one in leaves(cell.runs[0].outcome or {})]
 
 
-def share(cell: Cell) -> dict[str, tuple[float | None, float | None]]:
+def share(cell: ReportCell) -> dict[str, tuple[float | None, float | None]]:
     """Returns each device's share of a cell's reads and writes, the mean of its runs."""
     every = [shares(run.outcome or {}) for run in cell.runs]
     found = {}
@@ -57,7 +57,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _chart(view: View, cells: Sequence[Cell], way: str) -> Chart | None:
+def _chart(view: ExperimentView, cells: Sequence[ReportCell], way: str) -> Chart | None:
     at = WAYS.index(way)
     kept = [cell for cell in cells if any(pair[at] for pair in share(cell).values())]
     if not kept:
@@ -101,15 +101,15 @@ def _chart(view: View, cells: Sequence[Cell], way: str) -> Chart | None:
     )
     spec["height"] = laid.height((12 if view.several else 15) * len(view.series), 16, 60)
     body = [
-        [view.name(cell, series=True), printable(name), words.share(pair[at])]
+        [view.name(cell, series=True), printable(name), formatting.share(pair[at])]
         for cell in kept
         for name, pair in share(cell).items()
     ]
-    table = Table("Shares", [text("cell"), text("device"), *figures("share")], body)
+    table = TextTable("Shares", [text("cell"), text("device"), *figures("share")], body)
     return Chart(f"members-{way}", f"{way.capitalize()}s", spec, table)
 
 
-def _row(view: View, cell: Cell, row: str, device: str, amount: float) -> Spec:
+def _row(view: ExperimentView, cell: ReportCell, row: str, device: str, amount: float) -> Spec:
     return {
         "row": row,
         "series": cell.series.name,
@@ -119,10 +119,10 @@ def _row(view: View, cell: Cell, row: str, device: str, amount: float) -> Spec:
     }
 
 
-def _table(view: View, cells: Sequence[Cell]) -> Table:
+def _table(view: ExperimentView, cells: Sequence[ReportCell]) -> TextTable:
     columns = [text("cell"), *([text("campaign")] if view.several else []), text("device")]
     columns += figures("reads", "writes", "IOPS", "each took", "in its queue", "merged into each")
-    columns += [Column("busy")]
+    columns += [TableColumn("busy")]
     body = [
         [view.name(cell), *([cell.series.name] if view.several else []), *figures_of]
         for cell in cells
@@ -133,10 +133,10 @@ def _table(view: View, cells: Sequence[Cell]) -> Table:
         " completion. in its queue: requests in the device and its queue, on average. Means of"
         " repeats."
     )
-    return Table("Devices", columns, body, note)
+    return TextTable("Devices", columns, body, note)
 
 
-def _figures(cell: Cell) -> Iterator[list[str]]:
+def _figures(cell: ReportCell) -> Iterator[list[str]]:
     split = share(cell)
     outcomes = [run.outcome or {} for run in cell.runs]
     for name, (reads, writes) in split.items():
@@ -160,13 +160,13 @@ def _figures(cell: Cell) -> Iterator[list[str]]:
         )
         yield [
             printable(name),
-            words.share(reads),
-            words.share(writes),
-            words.number(ios * 1e9 / runtime),
-            words.duration(ticks / ios if ios and ticks is not None else None),
-            words.number(None if ticks is None else ticks / runtime),
-            words.number(merged / ios if ios and merged is not None else None),
-            words.share(None if busy is None else min(1.0, busy / runtime)),
+            formatting.share(reads),
+            formatting.share(writes),
+            formatting.number(ios * 1e9 / runtime),
+            formatting.duration(ticks / ios if ios and ticks is not None else None),
+            formatting.number(None if ticks is None else ticks / runtime),
+            formatting.number(merged / ios if ios and merged is not None else None),
+            formatting.share(None if busy is None else min(1.0, busy / runtime)),
         ]
 
 
@@ -174,7 +174,7 @@ def _sum(value: float | Sequence[float]) -> float:
     return value if isinstance(value, int | float) else sum(value)
 
 
-def _trees(view: View) -> Iterator[Table]:
+def _trees(view: ExperimentView) -> Iterator[TextTable]:
     """What each target stands on, where the kernel said: md over partitions over disks."""
     for members in grouped(view.cells, [STACK], series=True).values():
         cell = members[0]
@@ -188,7 +188,7 @@ def _trees(view: View) -> Iterator[Table]:
         columns = [text("device"), text("kind")]
         columns += figures("reads", "writes", "each took", "in its queue")
         body = list(_branches(devices, cell.runs[0].outcome or {}))
-        yield Table(title, columns, body, f"I/Os in {view.name(cell)}, run {cell.runs[0].id}.")
+        yield TextTable(title, columns, body, f"I/Os in {view.name(cell)}, run {cell.runs[0].id}.")
 
 
 def _branches(devices: Sequence[Mapping[str, Any]], outcome: Outcome) -> Iterator[list[str]]:
@@ -210,10 +210,10 @@ def _branches(devices: Sequence[Mapping[str, Any]], outcome: Outcome) -> Iterato
                 if depth
                 else printable(one["name"]),
                 printable(str(one.get("kind") or "")),
-                words.count(ios[0]),
-                words.count(ios[1]),
-                words.duration(sum(ticks) / sum(ios) if ticks and sum(ios) else None),
-                words.number(sum(ticks) / runtime if ticks else None),
+                formatting.count(ios[0]),
+                formatting.count(ios[1]),
+                formatting.duration(sum(ticks) / sum(ios) if ticks and sum(ios) else None),
+                formatting.number(sum(ticks) / runtime if ticks else None),
             ]
             yield from below(one["name"], depth + 1, seen | {one["name"]})
 

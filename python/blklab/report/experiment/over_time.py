@@ -11,13 +11,13 @@ from statistics import median
 from typing import Any, Final
 
 from blklab.analysis.samples import over_time
-from blklab.report import words
+from blklab.report import formatting
 from blklab.report.charts.base import Chart, Spec, chart_spec, layer, log_ticks, quantity, tip, zoom
 from blklab.report.experiment.layout import colour
-from blklab.report.experiment.view import WORKLOAD, Cell, View, grouped
-from blklab.report.shell import Fold, Section
-from blklab.report.tables.base import Table, figures, text
-from blklab.store.query import Run
+from blklab.report.experiment.view import WORKLOAD, ExperimentView, ReportCell, grouped
+from blklab.report.shell import Details, PageSection
+from blklab.report.tables.base import TextTable, figures, text
+from blklab.store.query import StoredRun
 from blklab.store.series import JOBS
 
 POINTS: Final = 24_000
@@ -41,10 +41,10 @@ DECADES: Final = 1e4
 
 
 @dataclass(frozen=True)
-class Course:
+class RunCourse:
     """A run over time, as it is drawn."""
 
-    run: Run
+    run: StoredRun
     seconds: Sequence[float]
     values: Sequence[float]
     low: Sequence[float]
@@ -54,7 +54,7 @@ class Course:
     """How many there were, before they became buckets."""
 
 
-def section(view: View) -> Section:
+def section(view: ExperimentView) -> PageSection:
     """Returns the section; of many cells, those of other workloads than the first are folded."""
     runs = sum(len(cell.runs) for cell in view.cells)
     most = max(LEAST, min(MOST, POINTS // max(1, runs)))
@@ -68,18 +68,18 @@ def section(view: View) -> Section:
     title = "Over time"
     intro = "Each point is an interval of a run, each line a run smoothed. All jobs together."
     if len(every) <= OPEN:
-        return Section("time", "Over time", title, every, intro)
+        return PageSection("time", "Over time", title, every, intro)
     if len(charts) == 1:
-        rest = Fold(f"{len(every) - OPEN} more", every[OPEN:])
-        return Section("time", "Over time", title, every[:OPEN], intro, [rest])
+        rest = Details(f"{len(every) - OPEN} more", every[OPEN:])
+        return PageSection("time", "Over time", title, every[:OPEN], intro, [rest])
     (_, first), *others = charts.items()
-    folds = [Fold(f"{name} ({len(found)})", found) for name, found in others]
+    folds = [Details(f"{name} ({len(found)})", found) for name, found in others]
     if len(first) > OPEN:
-        folds.insert(0, Fold(f"{len(first) - OPEN} more", first[OPEN:]))
-    return Section("time", "Over time", title, first[:OPEN], intro, folds)
+        folds.insert(0, Details(f"{len(first) - OPEN} more", first[OPEN:]))
+    return PageSection("time", "Over time", title, first[:OPEN], intro, folds)
 
 
-def course(cell: Cell, run: Run, most: int) -> Course | None:
+def course(cell: ReportCell, run: StoredRun, most: int) -> RunCourse | None:
     """Returns a run in `most` points at most; None of a run without a course."""
     points = cell.points(run)
     values = over_time("iops", points)
@@ -90,7 +90,7 @@ def course(cell: Cell, run: Run, most: int) -> Course | None:
     buckets = [values[at : at + size] for at in range(0, len(values), size)]
     seconds = [round(times[at] / 1e9, 3) for at in range(0, len(values), size)]
     means = [sum(bucket) / len(bucket) for bucket in buckets]
-    return Course(
+    return RunCourse(
         run,
         seconds,
         means,
@@ -115,7 +115,9 @@ def smoothed(values: Sequence[float]) -> list[float]:
     return found
 
 
-def _chart(view: View, cells: Sequence[Cell], number: int, most: int) -> Chart | None:
+def _chart(
+    view: ExperimentView, cells: Sequence[ReportCell], number: int, most: int
+) -> Chart | None:
     drawn = [
         (cell, found)
         for cell in cells
@@ -154,7 +156,7 @@ def _logarithmic(data: Sequence[Spec], high: float) -> Spec:
     return {"domain": [low, high * 1.15], "values": ticks}
 
 
-def _rows(cell: Cell, found: Course, bucketed: bool) -> list[dict[str, Any]]:
+def _rows(cell: ReportCell, found: RunCourse, bucketed: bool) -> list[dict[str, Any]]:
     columns = zip(found.seconds, found.values, found.low, found.high, found.smooth, strict=True)
     return [
         {
@@ -173,7 +175,7 @@ def _short(value: float) -> float:
     return round(value) if value >= 100 else round(value, 2)
 
 
-def _layers(view: View, high: float, bucketed: bool) -> list[Spec]:
+def _layers(view: ExperimentView, high: float, bucketed: bool) -> list[Spec]:
     y: Spec = {
         "title": "I/Os a second",
         "scale": {"type": "linear", "domain": [0, high * 1.05], "nice": False, "clamp": True},
@@ -192,7 +194,7 @@ def _layers(view: View, high: float, bucketed: bool) -> list[Spec]:
     ]
 
 
-def _table(view: View, drawn: Sequence[tuple[Cell, Course]]) -> Table:
+def _table(view: ExperimentView, drawn: Sequence[tuple[ReportCell, RunCourse]]) -> TextTable:
     """What each run was like: the series itself is in the store."""
     columns = [text("run"), *([text("campaign")] if view.several else [])]
     columns += figures("seconds", "intervals", "mean", "median", "least", "most", "variation")
@@ -206,13 +208,13 @@ def _table(view: View, drawn: Sequence[tuple[Cell, Course]]) -> Table:
                 str(found.run.id),
                 *([cell.series.name] if view.several else []),
                 f"{(found.run.outcome or {}).get('runtime_ns', 0) / 1e9:.3g}",
-                words.count(found.intervals),
-                words.number(mean),
-                words.number(median(values)),
-                words.number(min(values)),
-                words.number(max(values)),
-                words.share(deviation / mean if mean else None),
+                formatting.count(found.intervals),
+                formatting.number(mean),
+                formatting.number(median(values)),
+                formatting.number(min(values)),
+                formatting.number(max(values)),
+                formatting.share(deviation / mean if mean else None),
             ]
         )
     note = "IOPS by interval; variation is their standard deviation over their mean."
-    return Table("Over time", columns, body, note)
+    return TextTable("Over time", columns, body, note)

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from blklab.analysis.diagnostics import diagnose
 from blklab.diagnostic import Diagnostic
-from blklab.report import diagnostics, markdown, runs, shell, words
+from blklab.report import diagnostics, formatting, markdown, runs, shell
 from blklab.report.charts.base import Chart
 from blklab.report.experiment import axes, fastest, latency, members, over_time, setup, tables
 from blklab.report.experiment.sentences import sentences
-from blklab.report.experiment.view import View
-from blklab.report.shell import Fold, Section, Text
+from blklab.report.experiment.view import ExperimentView
+from blklab.report.shell import Details, PageSection, PlainText
 from blklab.runners.registry import did
 from blklab.text import printable
 
@@ -24,12 +24,12 @@ Raw = Callable[[int], str]
 """What gives the raw output of a run."""
 
 
-class Report:
+class ExperimentReport:
     """A report, ready to be written in any form."""
 
     def __init__(
         self,
-        view: View,
+        view: ExperimentView,
         raw: Raw,
         *,
         title: str | None = None,
@@ -52,7 +52,7 @@ class Report:
         self.sections = [
             section
             for section in (
-                Section("result", "Result", "Who is fastest", fastest.charts(view)),
+                PageSection("result", "Result", "Who is fastest", fastest.charts(view)),
                 tables.section(view),
                 over_time.section(view),
                 latency.section(view),
@@ -76,11 +76,11 @@ class Report:
         view = self.view
         rows = view.campaigns
         begun = ", ".join(dict.fromkeys(runs.when(row.created) for row in rows))
-        ran = words.listing(list(dict.fromkeys(did(row.runner) for row in rows)))
+        ran = formatting.listing(list(dict.fromkeys(did(row.runner) for row in rows)))
         facts = [
-            words.plural(len({row.number for row in rows}), "campaign"),
-            words.plural(len(view.cells), "cell"),
-            words.plural(len(view.runs), "run"),
+            formatting.plural(len({row.number for row in rows}), "campaign"),
+            formatting.plural(len(view.cells), "cell"),
+            formatting.plural(len(view.runs), "run"),
             ran,
             begun,
             *(f"{label} {value}" for label, value in view.fixed.items()),
@@ -94,7 +94,7 @@ class Report:
         for one in self.diagnostics:
             if one.severity != "note":
                 runs.setdefault(diagnostics.title(one.code), set()).update(one.runs)
-        return [f"{title} ({words.plural(len(of), 'run')})" for title, of in runs.items()]
+        return [f"{title} ({formatting.plural(len(of), 'run')})" for title, of in runs.items()]
 
     def html(self) -> str:
         """Returns the page."""
@@ -126,18 +126,18 @@ class Report:
         return "\n".join(lines).rstrip() + "\n"
 
 
-def _diagnosed(found: Sequence[Diagnostic]) -> Section:
+def _diagnosed(found: Sequence[Diagnostic]) -> PageSection:
     notes = [one for one in found if one.severity == "note"]
     doubts = [one for one in found if one not in notes]
     items = [
-        shell.Points(diagnostics.sentences(kind), title)
+        shell.SentenceList(diagnostics.sentences(kind), title)
         for kind, title in ((doubts, "Casts doubt on the figures"), (notes, "Good to know"))
         if kind
     ]
-    return Section("noticed", "Noticed", "What was noticed", items)
+    return PageSection("noticed", "Noticed", "What was noticed", items)
 
 
-def _raw(view: View, raw: Raw) -> Section:
+def _raw(view: ExperimentView, raw: Raw) -> PageSection:
     folds = []
     left = RAW_ALL
     for series in view.series:
@@ -153,13 +153,13 @@ def _raw(view: View, raw: Raw) -> Section:
             if len(shown) < len(said):
                 selection = ",".join(f"{key}={value}" for key, value in run.labels.items())
                 note = (
-                    f"{words.size(len(shown))} of {words.size(len(said))}; the rest:"
+                    f"{formatting.size(len(shown))} of {formatting.size(len(said))}; the rest:"
                     f" blklab runs show '{run.campaign}:{selection}' --raw"
                 )
             title = printable(f"run {run.id}: {labels}")
             text = setup.printable_lines(shown.split("\n"))
-            texts.append(Text(title, text, printable(note), folded=True))
+            texts.append(PlainText(title, text, printable(note), folded=True))
         if texts:
             name = f"Of {series.name}: " if view.several else ""
-            folds.append(Fold(f"{name}{words.plural(len(texts), 'run')}", texts))
-    return Section("raw", "Raw output", "Raw output of fio", [], "", folds)
+            folds.append(Details(f"{name}{formatting.plural(len(texts), 'run')}", texts))
+    return PageSection("raw", "Raw output", "Raw output of fio", [], "", folds)

@@ -6,10 +6,18 @@ from typing import Final
 
 from blklab.analysis.metrics import METRICS, scale
 from blklab.analysis.resampling import Difference, difference
-from blklab.report import words
+from blklab.report import formatting
 from blklab.report.comparison import change, figure, interval
-from blklab.report.experiment.view import STACK, WORKLOAD, Cell, Series, View, best, grouped
-from blklab.report.words import Sentence
+from blklab.report.experiment.view import (
+    STACK,
+    WORKLOAD,
+    ExperimentView,
+    ReportCell,
+    ReportSeries,
+    best,
+    grouped,
+)
+from blklab.report.formatting import Sentence
 
 MOST: Final = 8
 """Sentences about who is fastest."""
@@ -21,7 +29,7 @@ UNSURE: Final = 0.05
 """Probability of a difference by chance from which on it is not called one."""
 
 
-def sentences(view: View) -> list[Sentence]:
+def sentences(view: ExperimentView) -> list[Sentence]:
     """Returns what was found, the fastest first."""
     leading = _leading(view)
     name = f"{leading.name}: " if view.several else ""
@@ -29,12 +37,12 @@ def sentences(view: View) -> list[Sentence]:
     return [*fastest, *_predicted(view), *_changed(view)]
 
 
-def _leading(view: View) -> Series:
+def _leading(view: ExperimentView) -> ReportSeries:
     """Returns the series to speak of: a measured one before a predicted one."""
     return next((one for one in view.series if not one.predicts), view.series[0])
 
 
-def metric_of(cell: Cell) -> str:
+def metric_of(cell: ReportCell) -> str:
     """Returns what tells how fast a cell is: bandwidth if it is sequential, else IOPS."""
     if cell.order == "sequential" and cell.value("bw"):
         return "bw"
@@ -46,7 +54,7 @@ def _rate(metric: str, value: float) -> str:
     return f"{said} IOPS" if metric == "iops" else said
 
 
-def _fastest(view: View, series: Series) -> Iterator[Sentence]:
+def _fastest(view: ExperimentView, series: ReportSeries) -> Iterator[Sentence]:
     cells = [cell for cell in view.order(view.cells) if cell.series is series]
     subject = _subject(view, cells)
     if subject is None:
@@ -73,7 +81,7 @@ def _fastest(view: View, series: Series) -> Iterator[Sentence]:
             )
     if len(groups) > MOST and wins:
         parts = [f"{name} in {count}" for name, count in sorted(wins.items(), key=lambda w: -w[1])]
-        said_of_all = f"Of {len(groups)} combinations, fastest is {words.listing(parts)}."
+        said_of_all = f"Of {len(groups)} combinations, fastest is {formatting.listing(parts)}."
         yield Sentence("All together", said_of_all)
 
 
@@ -84,7 +92,7 @@ def same(found: Difference | None) -> bool:
     return found.p >= UNSURE or found.low <= 0 <= found.high
 
 
-def _subject(view: View, cells: Sequence[Cell]) -> str | None:
+def _subject(view: ExperimentView, cells: Sequence[ReportCell]) -> str | None:
     """Returns the label whose values compete; None if there are none but numbers."""
     names = [label for label in view.labels if label not in {WORKLOAD, *view.axes}]
     for label in (STACK, *names):
@@ -93,17 +101,18 @@ def _subject(view: View, cells: Sequence[Cell]) -> str | None:
     return None
 
 
-def _ranking(view: View, there: Sequence[Cell], subject: str, metric: str) -> str:
+def _ranking(view: ExperimentView, there: Sequence[ReportCell], subject: str, metric: str) -> str:
     first, second, last = there[0], there[1], there[-1]
     top = first.mean(metric) or 0.0
     if same(difference(last.samples(metric), first.samples(metric))):
-        names = words.listing([cell.labels.get(subject, "") for cell in there])
+        names = formatting.listing([cell.labels.get(subject, "") for cell in there])
         return f"no difference seen between {names}: about {_rate(metric, top)}."
     name = first.labels.get(subject, "")
     shown = name if subject == STACK else f"{subject} {name}"
     said = f"{shown} is fastest with {_rate(metric, top)}"
     if view.loads:
-        said += f" ({' '.join(f'{one}={first.labels.get(one, words.NONE)}' for one in view.loads)})"
+        load = " ".join(f"{key}={first.labels.get(key, formatting.NONE)}" for key in view.loads)
+        said += f" ({load})"
     found = difference(second.samples(metric), first.samples(metric))
     rival = second.labels.get(subject, "")
     if found is not None:
@@ -119,7 +128,7 @@ def _ranking(view: View, there: Sequence[Cell], subject: str, metric: str) -> st
     return said + "."
 
 
-def _alone(view: View, cells: Sequence[Cell]) -> Iterator[Sentence]:
+def _alone(view: ExperimentView, cells: Sequence[ReportCell]) -> Iterator[Sentence]:
     """What each of a few cells brought, if nothing is there to be compared with."""
     for cell in best(view, cells, "iops")[:MOST]:
         metric = metric_of(cell)
@@ -133,13 +142,14 @@ def _alone(view: View, cells: Sequence[Cell]) -> Iterator[Sentence]:
         mean, p99 = cell.mean("mean"), cell.mean("p99")
         if mean is not None and p99 is not None:
             said += (
-                f"; an I/O takes {words.duration(mean)}, 99 % of them at most {words.duration(p99)}"
+                f"; an I/O takes {formatting.duration(mean)},"
+                f" 99 % of them at most {formatting.duration(p99)}"
             )
-        load = " ".join(f"{one}={cell.labels.get(one, words.NONE)}" for one in view.loads)
+        load = " ".join(f"{one}={cell.labels.get(one, formatting.NONE)}" for one in view.loads)
         yield Sentence(view.name(cell, view.loads), f"{said}{f', at {load}' if load else ''}.")
 
 
-def _predicted(view: View) -> Iterator[Sentence]:
+def _predicted(view: ExperimentView) -> Iterator[Sentence]:
     predicted = [one for one in view.series if one.predicts]
     measured = [one for one in view.series if not one.predicts]
     for sim in predicted:
@@ -147,10 +157,10 @@ def _predicted(view: View) -> Iterator[Sentence]:
             yield from _against(view, sim, real)
 
 
-def _against(view: View, sim: Series, real: Series) -> Iterator[Sentence]:
-    pairs: list[tuple[float, Cell, Cell]] = []
+def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Iterator[Sentence]:
+    pairs: list[tuple[float, ReportCell, ReportCell]] = []
     ranked: list[bool] = []
-    by_case: dict[tuple[str, ...], list[tuple[Cell, Cell]]] = {}
+    by_case: dict[tuple[str, ...], list[tuple[ReportCell, ReportCell]]] = {}
     others = [label for label in view.labels if label != STACK]
     for members in grouped(view.cells, view.labels).values():
         one = next((cell for cell in members if cell.series is sim), None)
@@ -176,9 +186,10 @@ def _against(view: View, sim: Series, real: Series) -> Iterator[Sentence]:
             ranked.append(expected_first is found_first)
     topic = "Prediction" if len(view.series) == 2 else f"{sim.name} and {real.name}"
     said = (
-        f"{words.plural(len(pairs), 'cell was', 'cells were')} both predicted and measured:"
-        f" predictions are off by {words.share(off)} in the median, and by {change(error)} at the"
-        f" worst ({view.name(other)}: {_rate(metric, one.mean(metric) or 0)} predicted,"
+        f"{formatting.plural(len(pairs), 'cell was', 'cells were')} both predicted and measured:"
+        f" predictions are off by {formatting.share(off)} in the median,"
+        f" and by {change(error)} at the worst"
+        f" ({view.name(other)}: {_rate(metric, one.mean(metric) or 0)} predicted,"
         f" {_rate(metric, other.mean(metric) or 0)} measured)"
     )
     if ranked:
@@ -186,12 +197,12 @@ def _against(view: View, sim: Series, real: Series) -> Iterator[Sentence]:
     yield Sentence(topic, said + ".")
 
 
-def _is_scaled(cell: Cell) -> bool:
+def _is_scaled(cell: ReportCell) -> bool:
     """Tells whether the rates of a cell's devices were divided: nobody predicts those."""
     return any(scale(run.outcome or {}) != 1 for run in cell.runs)
 
 
-def _changed(view: View) -> Iterator[Sentence]:
+def _changed(view: ExperimentView) -> Iterator[Sentence]:
     """How series of one kind differ from the first of that kind: before and after."""
     for predicts in (False, True):
         kind = [one for one in view.series if one.predicts is predicts]
@@ -199,7 +210,7 @@ def _changed(view: View) -> Iterator[Sentence]:
             yield from _since(view, kind[0], other)
 
 
-def _since(view: View, base: Series, other: Series) -> Iterator[Sentence]:
+def _since(view: ExperimentView, base: ReportSeries, other: ReportSeries) -> Iterator[Sentence]:
     faster: list[tuple[float, Difference, str]] = []
     slower: list[tuple[float, Difference, str]] = []
     alike = once = 0
@@ -226,7 +237,7 @@ def _since(view: View, base: Series, other: Series) -> Iterator[Sentence]:
     parts += [f"no difference seen in {alike}"] if alike else []
     total = len(faster) + len(slower) + alike
     if total:
-        of = words.plural(total, "cell")
+        of = formatting.plural(total, "cell")
         unsure = f" ({once} of them run once: how sure is not known)" if once else ""
-        said = f"{other.name} against {base.name}, of {of}: {words.listing(parts)}{unsure}."
+        said = f"{other.name} against {base.name}, of {of}: {formatting.listing(parts)}{unsure}."
         yield Sentence("Change", said)

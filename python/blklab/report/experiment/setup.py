@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from blklab.outcome import measured
-from blklab.report import words
-from blklab.report.experiment.view import Cell, View, grouped
-from blklab.report.shell import Fold, Section, Text
-from blklab.report.tables.base import Column, Table, only, text
-from blklab.runners.sim.words import simulated_job
+from blklab.report import formatting
+from blklab.report.experiment.view import ExperimentView, ReportCell, grouped
+from blklab.report.shell import Details, PageSection, PlainText
+from blklab.report.tables.base import TableColumn, TextTable, only, text
+from blklab.runners.sim.descriptions import simulated_job
 from blklab.text import printable
 
 QUEUE: Final = (
@@ -29,24 +29,24 @@ WIDTH: Final = 96
 """Columns at which a command is broken."""
 
 
-def section(view: View, experiments: Mapping[str, Any]) -> Section:
+def section(view: ExperimentView, experiments: Mapping[str, Any]) -> PageSection:
     """Returns the section. `experiments` are the tables of the experiment files, by series."""
     tables = [_machines(view), _md(view), _devices(view), _settings(view)]
     listings = [*_builds(view), *_jobs(view)]
     files = [
-        Text(
+        PlainText(
             f"The experiment{f' ({name})' if len(experiments) > 1 else ''}",
             printable_lines(json.dumps(table, indent=2, ensure_ascii=False).split("\n")),
             "As JSON; the file's comments are not kept.",
         )
         for name, table in experiments.items()
     ]
-    folds = [Fold("Commands to build and to measure it again", listings)] if listings else []
-    folds += [Fold("The experiment files", files)] if files else []
-    return Section("setup", "Set-up", "Set-up", [table for table in tables if table], "", folds)
+    folds = [Details("Commands to build and to measure it again", listings)] if listings else []
+    folds += [Details("The experiment files", files)] if files else []
+    return PageSection("setup", "Set-up", "Set-up", [table for table in tables if table], "", folds)
 
 
-def _environments(view: View) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _environments(view: ExperimentView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Returns each different environment once, with the name of the first series that had it."""
     seen: list[Mapping[str, Any]] = []
     for series in view.series:
@@ -56,14 +56,14 @@ def _environments(view: View) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 yield series.name, run.environment
 
 
-def _machines(view: View) -> Table:
+def _machines(view: ExperimentView) -> TextTable:
     """One column an environment: kernel, CPUs, versions, how memory is written back."""
     found = list(_environments(view))
     every = [_facts(environment) for _, environment in found]
     keys = dict.fromkeys(key for facts in every for key in facts)
     names = [name if view.several or len(found) > 1 else "" for name, _ in found]
-    body = [[key, *(facts.get(key, words.NONE) for facts in every)] for key in keys]
-    return Table("Machine and versions", [text(""), *map(text, names)], body)
+    body = [[key, *(facts.get(key, formatting.NONE) for facts in every)] for key in keys]
+    return TextTable("Machine and versions", [text(""), *map(text, names)], body)
 
 
 def _facts(environment: Mapping[str, Any]) -> dict[str, str]:
@@ -74,7 +74,7 @@ def _facts(environment: Mapping[str, Any]) -> dict[str, str]:
         "machine": kernel.get("machine"),
         "CPU": f"{cpu.get('count')} × {cpu.get('model') or 'unknown'}" if cpu else None,
         "governor": ", ".join(cpu.get("governor") or []),
-        "memory": words.size(memory) if memory else None,
+        "memory": formatting.size(memory) if memory else None,
         **(environment.get("programs") or {}),
         "blklab": environment.get("blklab"),
         **{f"vm.{key}": value for key, value in (environment.get("vm") or {}).items()},
@@ -82,11 +82,11 @@ def _facts(environment: Mapping[str, Any]) -> dict[str, str]:
     return {printable(str(key)): printable(str(value)) for key, value in facts.items() if value}
 
 
-def _columns(view: View, *headings: str) -> list[Column]:
+def _columns(view: ExperimentView, *headings: str) -> list[TableColumn]:
     return [text(heading) for heading in (*(["campaign"] if view.several else []), *headings)]
 
 
-def _devices(view: View) -> Table:
+def _devices(view: ExperimentView) -> TextTable:
     columns = _columns(view, "device", "kind", "model", "size", "on", *QUEUE, "stable id")
     body: dict[tuple[str, ...], None] = {}
     for name, environment in _environments(view):
@@ -100,13 +100,15 @@ def _devices(view: View) -> Table:
                 str(device.get("name")),
                 str(device.get("kind")),
                 model,
-                words.size(size) if isinstance(size, int) else "",
+                formatting.size(size) if isinstance(size, int) else "",
                 ", ".join(map(str, device.get("above") or [])),
                 *(_chosen(str(queue.get(key, ""))) for key in QUEUE),
                 next(iter(map(str, device.get("ids") or [])), ""),
             )
             body[(*([name] if view.several else []), *map(printable, row))] = None
-    return _without_empty(Table("Devices and their queues", columns, [list(row) for row in body]))
+    return _without_empty(
+        TextTable("Devices and their queues", columns, [list(row) for row in body])
+    )
 
 
 def _chosen(value: str) -> str:
@@ -115,12 +117,12 @@ def _chosen(value: str) -> str:
     return match[1] if match else value
 
 
-def _without_empty(table: Table) -> Table:
+def _without_empty(table: TextTable) -> TextTable:
     kept = [at for at in range(len(table.columns)) if any(row[at] for row in table.rows)]
     return only(table, kept) if table else table
 
 
-def _md(view: View) -> Table:
+def _md(view: ExperimentView) -> TextTable:
     columns = _columns(view, "array", "attribute", "value")
     body: dict[tuple[str, ...], None] = {}
     for name, environment in _environments(view):
@@ -132,7 +134,7 @@ def _md(view: View) -> Table:
                     said = f"{said} ({word})"
                 row = (str(device.get("name")), key, said)
                 body[(*([name] if view.several else []), *map(printable, row))] = None
-    return Table("Arrays", columns, [list(row) for row in body])
+    return TextTable("Arrays", columns, [list(row) for row in body])
 
 
 def _members(members: Mapping[str, Any]) -> str:
@@ -143,7 +145,7 @@ def _members(members: Mapping[str, Any]) -> str:
     return ", ".join(f"{slot}: {said}" for slot, said in sorted(parts))
 
 
-def _settings(view: View) -> Table:
+def _settings(view: ExperimentView) -> TextTable:
     """What blklab changed for the runs, and what it found."""
     body: dict[tuple[str, ...], set[int]] = {}
     for series in view.series:
@@ -154,14 +156,14 @@ def _settings(view: View) -> Table:
                 )
                 body.setdefault((*([series.name] if view.several else []), *row), set()).add(run.id)
     columns = _columns(view, "device", "setting", "found", "set to", "in")
-    rows = [[*row, words.plural(len(runs), "run")] for row, runs in body.items()]
-    return Table("Settings that were changed, and put back", columns, rows)
+    rows = [[*row, formatting.plural(len(runs), "run")] for row, runs in body.items()]
+    return TextTable("Settings that were changed, and put back", columns, rows)
 
 
 # --- commands -------------------------------------------------------------------------------------
 
 
-def _builds(view: View) -> Iterator[Text]:
+def _builds(view: ExperimentView) -> Iterator[PlainText]:
     said: set[str] = set()
     for series in view.series:
         lines = [line for run in series.runs[:1] for line in _kernel_built(run.environment)]
@@ -171,7 +173,7 @@ def _builds(view: View) -> Iterator[Text]:
         wanted = printable_lines(lines)
         if wanted and wanted not in said:
             said.add(wanted)
-            yield Text(
+            yield PlainText(
                 f"Building the stacks{f' ({series.name})' if view.several else ''}",
                 wanted,
                 "They overwrite the devices: read before use. Devices of the experiment stand as"
@@ -267,7 +269,7 @@ def _path(member: str, stacks: Mapping[str, Any]) -> str:
     return f"/dev/{member}"
 
 
-def _jobs(view: View) -> Iterator[Text]:
+def _jobs(view: ExperimentView) -> Iterator[PlainText]:
     said: dict[str, None] = {}
     ways: dict[str, None] = {}
     for members in grouped(view.order(view.cells), view.labels, series=True).values():
@@ -281,14 +283,14 @@ def _jobs(view: View) -> Iterator[Text]:
             ways[shlex.join(map(str, command))] = None
     if said:
         note = "As fio job files, one a cell; the seed is that of the first repeat."
-        yield Text("Jobs of fio", "\n\n".join(said), note)
+        yield PlainText("Jobs of fio", "\n\n".join(said), note)
     if ways:
-        yield Text(
+        yield PlainText(
             "How fio was called", printable_lines(list(ways)), "The paths are private to a run."
         )
 
 
-def _job(view: View, cell: Cell) -> str:
+def _job(view: ExperimentView, cell: ReportCell) -> str:
     run = cell.runs[0]
     lines = [f"# {view.name(cell, series=True)}"]
     for job in run.cell.get("jobs") or []:

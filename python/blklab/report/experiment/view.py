@@ -14,14 +14,14 @@ from blklab import units
 from blklab.analysis import compare
 from blklab.analysis.compare import REPEAT
 from blklab.analysis.metrics import METRICS
-from blklab.analysis.resampling import Sample, interval
+from blklab.analysis.resampling import RunSample, interval
 from blklab.analysis.samples import Points, remembered, samples
 from blklab.analysis.saturation import LOADS
 from blklab.errors import UsageError
 from blklab.outcome import measured
 from blklab.runners.registry import predicts
-from blklab.store.query import CampaignRow, Run, Selection
-from blklab.store.series import Point
+from blklab.store.query import CampaignRow, Selection, StoredRun
+from blklab.store.series import SeriesPoint
 from blklab.text import printable
 
 Labels = Mapping[str, str]
@@ -40,14 +40,14 @@ AXIS: Final = 3
 
 
 @dataclass(frozen=True)
-class Series:
+class ReportSeries:
     """One campaign, or what was selected of it."""
 
     name: str
     """Printable, and different from that of the others."""
 
     campaign: CampaignRow
-    runs: Sequence[Run]
+    runs: Sequence[StoredRun]
     """Those that are done."""
 
     @property
@@ -57,7 +57,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Value:
+class CellFigure:
     """A figure of a cell: the mean of its runs, their range, and how sure the mean is."""
 
     mean: float
@@ -68,23 +68,23 @@ class Value:
     """The 95 % interval; None where nothing tells the spread."""
 
 
-class Cell:
+class ReportCell:
     """The runs of one series that differ in nothing but the repeat."""
 
     def __init__(
-        self, series: Series, labels: Labels, runs: Sequence[Run], points: "Points"
+        self, series: ReportSeries, labels: Labels, runs: Sequence[StoredRun], points: "Points"
     ) -> None:
         self.series = series
         self.labels = labels
         self.runs = runs
         self._points = points
-        self._values: dict[str, Value | None] = {}
+        self._values: dict[str, CellFigure | None] = {}
 
-    def samples(self, metric: str) -> list[Sample]:
+    def samples(self, metric: str) -> list[RunSample]:
         """Returns a figure of each run that has it, with the same over time."""
         return [sample for _, sample in samples(self.runs, METRICS[metric], self._points)]
 
-    def value(self, metric: str) -> Value | None:
+    def value(self, metric: str) -> CellFigure | None:
         """Returns a figure, None if no run has it."""
         if metric not in self._values:
             self._values[metric] = _value(self.samples(metric))
@@ -95,7 +95,7 @@ class Cell:
         found = self.value(metric)
         return None if found is None else found.mean
 
-    def points(self, run: Run) -> Sequence[Point]:
+    def points(self, run: StoredRun) -> Sequence[SeriesPoint]:
         """Returns the series of one of its runs."""
         return self._points(run.id)
 
@@ -108,15 +108,15 @@ class Cell:
         return str(kinds.pop()) if len(kinds) == 1 else "mixed"
 
 
-def _value(samples: Sequence[Sample]) -> Value | None:
+def _value(samples: Sequence[RunSample]) -> CellFigure | None:
     if not samples:
         return None
     values = [sample.value for sample in samples]
     low, high = interval(samples) or (None, None)
-    return Value(sum(values) / len(values), min(values), max(values), low, high)
+    return CellFigure(sum(values) / len(values), min(values), max(values), low, high)
 
 
-def patterns(run: Run) -> list[str]:
+def patterns(run: StoredRun) -> list[str]:
     """Returns fio's `rw` of each job of a run, as far as it is known."""
     found = []
     for job in run.cell.get("jobs") or []:
@@ -152,7 +152,7 @@ def numeric(text: str) -> float | None:
     return None
 
 
-class View:
+class ExperimentView:
     """Everything that a report is about."""
 
     def __init__(self, selections: Sequence[Selection], points: Points) -> None:
@@ -165,7 +165,7 @@ class View:
         self.campaigns = [one.campaign for one in selections]
         self.failed = [run for one in selections for run in one.runs if run.state == "failed"]
         self.series = [
-            Series(printable(name), campaign, runs)
+            ReportSeries(printable(name), campaign, runs)
             for name, campaign, runs in _sides(names, selections)
         ]
         self.labels = self._telling()
@@ -185,14 +185,14 @@ class View:
             first = [label for label in (WORKLOAD, STACK) if label in every][:1]
         return [*first, *(label for label in told if label not in first)]
 
-    def _folded(self, series: Series) -> list[Cell]:
-        found: dict[tuple[str, ...], list[Run]] = {}
+    def _folded(self, series: ReportSeries) -> list[ReportCell]:
+        found: dict[tuple[str, ...], list[StoredRun]] = {}
         # Labels that a series has none of are as good as its only value.
         own = [label for label in series.runs[0].labels if label != REPEAT]
         for run in series.runs:
             found.setdefault(tuple(run.labels.get(label, "") for label in own), []).append(run)
         return [
-            Cell(
+            ReportCell(
                 series,
                 {
                     label: printable(value)
@@ -206,7 +206,7 @@ class View:
         ]
 
     @cached_property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[StoredRun]:
         """Every run that is done."""
         return [run for series in self.series for run in series.runs]
 
@@ -251,7 +251,7 @@ class View:
         """Those of the axes that are the load, not what is loaded."""
         return [label for label in self.axes if label in LOADS]
 
-    def name(self, cell: Cell, without: Sequence[str] = (), *, series: bool = False) -> str:
+    def name(self, cell: ReportCell, without: Sequence[str] = (), *, series: bool = False) -> str:
         """Returns what tells a cell from the others: `raid1 randread bs=4k`."""
         parts = [
             value if label in {STACK, WORKLOAD} else f"{label}={value}"
@@ -262,7 +262,7 @@ class View:
             parts.append(f"({cell.series.name})")
         return " ".join(parts) or cell.series.name
 
-    def order(self, cells: "Sequence[Cell]") -> "list[Cell]":
+    def order(self, cells: "Sequence[ReportCell]") -> "list[ReportCell]":
         """Returns cells by their labels, in the order of the labels' values."""
         ranks = {label: {v: at for at, v in enumerate(self.values(label))} for label in self.labels}
         rank = {series.name: at for at, series in enumerate(self.series)}
@@ -275,7 +275,7 @@ class View:
         )
 
 
-def best(view: View, cells: Sequence[Cell], metric: str) -> list[Cell]:
+def best(view: ExperimentView, cells: Sequence[ReportCell], metric: str) -> list[ReportCell]:
     """Returns of cells that differ only in their load the one that brings the most."""
     others = [label for label in view.labels if label not in view.loads]
     found = grouped(cells, others, series=True)
@@ -283,10 +283,10 @@ def best(view: View, cells: Sequence[Cell], metric: str) -> list[Cell]:
 
 
 def grouped(
-    cells: Sequence[Cell], by: Sequence[str], *, series: bool = False
-) -> dict[tuple[str, ...], list[Cell]]:
+    cells: Sequence[ReportCell], by: Sequence[str], *, series: bool = False
+) -> dict[tuple[str, ...], list[ReportCell]]:
     """Returns cells by the values of labels, and by their series."""
-    found: dict[tuple[str, ...], list[Cell]] = {}
+    found: dict[tuple[str, ...], list[ReportCell]] = {}
     for cell in cells:
         key = tuple(cell.labels.get(label, "") for label in by)
         found.setdefault((*key, cell.series.name) if series else key, []).append(cell)
@@ -295,7 +295,7 @@ def grouped(
 
 def _sides(
     names: Sequence[str], selections: Sequence[Selection]
-) -> "list[tuple[str, CampaignRow, list[Run]]]":
+) -> "list[tuple[str, CampaignRow, list[StoredRun]]]":
     """Returns the series: a campaign with a label that another has not is one for each value."""
     done = [[run for run in one.runs if run.outcome] for one in selections]
     whole = [

@@ -9,7 +9,7 @@ WIDE: Final = 7
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column: its heading, and how its cells stand."""
 
     heading: str
@@ -21,11 +21,11 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Rows of text under headings. Names in them are printable, but not escaped for HTML."""
 
     title: str
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     rows: Sequence[Sequence[str]]
     note: str = ""
     """One line below it: what a figure means, or what was left out."""
@@ -46,20 +46,20 @@ class Table:
         return bool(self.rows)
 
 
-BAR: Final = Column("", numeric=False, bar=True)
+BAR: Final = TableColumn("", numeric=False, bar=True)
 
 
-def text(heading: str) -> Column:
+def text(heading: str) -> TableColumn:
     """Returns a column of words."""
-    return Column(heading, numeric=False)
+    return TableColumn(heading, numeric=False)
 
 
-def figures(*headings: str) -> list[Column]:
+def figures(*headings: str) -> list[TableColumn]:
     """Returns columns of figures."""
-    return [Column(heading) for heading in headings]
+    return [TableColumn(heading) for heading in headings]
 
 
-def pruned(table: Table) -> Table:
+def pruned(table: TextTable) -> TextTable:
     """Returns the table without the columns of figures in which nothing stands (`–` or 0)."""
     empty = {"", "0", "–", "0 B", "0 %"}
     return only(
@@ -72,7 +72,7 @@ def pruned(table: Table) -> Table:
     )
 
 
-def only(table: Table, kept: Sequence[int]) -> Table:
+def only(table: TextTable, kept: Sequence[int]) -> TextTable:
     """Returns the table with only the columns at these places."""
     return replace(
         table,

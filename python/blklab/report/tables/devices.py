@@ -1,11 +1,11 @@
 """Tables of all devices of a trace: the stack, and each one's key figures."""
 
-from blklab.report import words
-from blklab.report.tables.base import BAR, Table, figures, pruned, text
-from blklab.report.view import Device, View
+from blklab.report import formatting
+from blklab.report.tables.base import BAR, TextTable, figures, pruned, text
+from blklab.report.view import DeviceView, ProfileView
 
 
-def overview(view: View) -> Table:
+def overview(view: ProfileView) -> TextTable:
     """Every device with its load and response times, from the top of the stack to the bottom."""
     rows: list[list[str]] = []
     strong = set()
@@ -19,7 +19,7 @@ def overview(view: View) -> Table:
         "I/Os", "IOPS", "rate", "reads", "read p50 / p99", "write p50 / p99", "depth", "errors"
     )
     return pruned(
-        Table(
+        TextTable(
             "Devices",
             [text(""), *headings],
             rows,
@@ -30,26 +30,26 @@ def overview(view: View) -> Table:
     )
 
 
-def _figures(device: Device) -> list[str]:
+def _figures(device: DeviceView) -> list[str]:
     return [
-        words.count(device.ios),
-        words.number(device.iops),
-        words.rate(device.throughput),
-        words.share(device.op("read")["share_of_ios"] if device.ios else None),
+        formatting.count(device.ios),
+        formatting.number(device.iops),
+        formatting.rate(device.throughput),
+        formatting.share(device.op("read")["share_of_ios"] if device.ios else None),
         *(_pair(device, op) for op in ("read", "write")),
-        words.number(device.data["in_flight"]["mean"] if device.ends else None),
-        words.count(device.failed),
+        formatting.number(device.data["in_flight"]["mean"] if device.ends else None),
+        formatting.count(device.failed),
     ]
 
 
-def _pair(device: Device, op: str) -> str:
+def _pair(device: DeviceView, op: str) -> str:
     found = device.response(op)
     if found is None:
-        return words.NONE
-    return f"{words.duration(found[1]['p50'])} / {words.duration(found[1]['p99'])}"
+        return formatting.NONE
+    return f"{formatting.duration(found[1]['p50'])} / {formatting.duration(found[1]['p99'])}"
 
 
-def stack(view: View) -> str:
+def stack(view: ProfileView) -> str:
     """Returns which devices feed which, in one line; empty if none does."""
     layers = view.layers()
     if len(layers) < 2:
@@ -58,17 +58,17 @@ def stack(view: View) -> str:
     return f"stack: {chain}"
 
 
-def feeds(view: View) -> Table:
+def feeds(view: ProfileView) -> TextTable:
     """The edges of the stack: which device's I/Os came from which."""
     rows = [
         [
             view.names.get(feed.upper, feed.upper),
             view.names[feed.lower],
-            words.count(feed.ios),
-            words.share(feed.share),
+            formatting.count(feed.ios),
+            formatting.share(feed.share),
             str(feed.share),
         ]
         for feed in sorted(view.feeds(), key=lambda feed: -feed.ios)
     ]
     columns = [text("from"), text("to"), *figures("I/Os", "share of the lower device's"), BAR]
-    return Table("Who feeds whom", columns, rows)
+    return TextTable("Who feeds whom", columns, rows)

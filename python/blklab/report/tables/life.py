@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Final, cast
 
-from blklab.report import words
-from blklab.report.tables.base import BAR, Table, figures, text
-from blklab.report.view import OPS, STAGES, Device
+from blklab.report import formatting
+from blklab.report.tables.base import BAR, TextTable, figures, text
+from blklab.report.view import OPS, STAGES, DeviceView
 
 PERCENTILES: Final = ("p50", "p90", "p99", "p99_9")
 
 
-def stages(device: Device) -> Table:
+def stages(device: DeviceView) -> TextTable:
     """The life of an I/O: time from event to event, by operation."""
     rows = []
     for op in OPS:
@@ -20,9 +20,11 @@ def stages(device: Device) -> Table:
                 continue
             keys = ("min", *PERCENTILES, "max", "mean")
             found = cast(Mapping[str, float | None], quantiles)
-            durations = [words.duration(found[key]) for key in keys]
+            durations = [formatting.duration(found[key]) for key in keys]
             name = f"{stage.upper()}"
-            rows.append([op if first else "", name, words.count(quantiles["count"]), *durations])
+            rows.append(
+                [op if first else "", name, formatting.count(quantiles["count"]), *durations]
+            )
             first = False
     names = [key.replace("_", ".") for key in ("min", *PERCENTILES, "max", "mean")]
     used = [stage for stage in STAGES if any(row[1] == stage.upper() for row in rows)]
@@ -32,7 +34,7 @@ def stages(device: Device) -> Table:
             f". {device.label} passes I/O on (bio-based, as md and device-mapper are):"
             " it has no dispatch, so no D2C"
         )
-    return Table(
+    return TextTable(
         "Life of an I/O",
         [text(""), text(""), *figures("I/Os", *names)],
         rows,
@@ -41,7 +43,7 @@ def stages(device: Device) -> Table:
     )
 
 
-def depth(device: Device) -> Table:
+def depth(device: DeviceView) -> TextTable:
     """I/Os in flight and requests at the device, weighted by time."""
     rows = []
     for name, level in (
@@ -53,24 +55,30 @@ def depth(device: Device) -> Table:
         rows.append(
             [
                 name,
-                words.number(level["mean"]),
-                words.number(level["mean_when_busy"]),
-                *map(words.count, (level["p50"], level["p95"], level["p99"], level["max"])),
-                words.share(level["idle_share"]),
+                formatting.number(level["mean"]),
+                formatting.number(level["mean_when_busy"]),
+                *map(formatting.count, (level["p50"], level["p95"], level["p99"], level["max"])),
+                formatting.share(level["idle_share"]),
             ]
         )
     headings = figures("mean", "when busy", "p50", "p95", "p99", "max", "idle")
     note = "weighted by time: p95 is the depth not exceeded for 95 % of the time"
-    return Table("Queue depth", [text(""), *headings], rows, note)
+    return TextTable("Queue depth", [text(""), *headings], rows, note)
 
 
-def errors(device: Device) -> Table:
+def errors(device: DeviceView) -> TextTable:
     """Failed completions."""
     rows = [
-        [op, name, words.count(number), words.share(number / completed), str(number / completed)]
+        [
+            op,
+            name,
+            formatting.count(number),
+            formatting.share(number / completed),
+            str(number / completed),
+        ]
         for op, errors in device.errors.items()
         for name, number in errors.items()
         if (completed := device.life(op)["completed"] + device.life(op)["without_queue"])
     ]
     columns = [text("operation"), text("error"), *figures("I/Os", "of completed"), BAR]
-    return Table("Errors", columns, rows)
+    return TextTable("Errors", columns, rows)

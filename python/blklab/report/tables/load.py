@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from blklab.documents.profile import QuantilesSummary
-from blklab.report import words
-from blklab.report.tables.base import BAR, Table, figures, pruned, text
-from blklab.report.view import Device
+from blklab.report import formatting
+from blklab.report.tables.base import BAR, TextTable, figures, pruned, text
+from blklab.report.view import DeviceView
 
 MOST_GROUPS: Final = 10
 """Processes, sources and CPUs listed one by one."""
@@ -17,7 +17,7 @@ MOST_SIZES: Final = 5
 KINDS: Final = {"sources": "Source", "processes": "Process", "cpus": "CPU"}
 
 
-def operations(device: Device) -> Table:
+def operations(device: DeviceView) -> TextTable:
     """Counts, bytes, mean sizes and flags by operation."""
     flags = {"sync": "sync", "meta": "meta", "ahead": "ahead", "fua": "FUA", "preflush": "preflush"}
     headings = ["I/Os", "share", "IOPS", "bytes", "rate", "mean size", *flags.values(), "merged"]
@@ -29,25 +29,25 @@ def operations(device: Device) -> Table:
         rows.append(
             [
                 op,
-                words.count(asked["ios"]),
-                words.share(asked["share_of_ios"]),
-                words.number(per_second[0]),
-                words.size(asked["bytes"]),
-                words.rate(per_second[1]) if asked["bytes"] else words.NONE,
-                words.size(asked["sizes"]["mean_bytes"]),
+                formatting.count(asked["ios"]),
+                formatting.share(asked["share_of_ios"]),
+                formatting.number(per_second[0]),
+                formatting.size(asked["bytes"]),
+                formatting.rate(per_second[1]) if asked["bytes"] else formatting.NONE,
+                formatting.size(asked["sizes"]["mean_bytes"]),
                 *(_part(cast(Mapping[str, int], asked)[flag], asked["ios"]) for flag in flags),
                 _part(device.life(op)["merged"], asked["ios"]),
             ]
         )
     spare = ("meta", "ahead", "rate", "mean size", "preflush", "sync", "merged", "IOPS")
-    return pruned(Table("Operations", [text(""), *figures(*headings)], rows, spare=spare))
+    return pruned(TextTable("Operations", [text(""), *figures(*headings)], rows, spare=spare))
 
 
 def _part(part: int, whole: int) -> str:
-    return words.share(part / whole) if whole else words.NONE
+    return formatting.share(part / whole) if whole else formatting.NONE
 
 
-def sizes(device: Device) -> Table:
+def sizes(device: DeviceView) -> TextTable:
     """The most frequent request sizes of each operation."""
     rows = []
     for op in ("read", "write", "discard"):
@@ -55,31 +55,35 @@ def sizes(device: Device) -> Table:
         top = sorted(found["exact"], key=lambda entry: -entry["count"])[:MOST_SIZES]
         for at, entry in enumerate(top):
             share = entry["count"] / found["count"]
-            cells = [words.size(entry["bytes"]), words.count(entry["count"]), words.share(share)]
+            cells = [
+                formatting.size(entry["bytes"]),
+                formatting.count(entry["count"]),
+                formatting.share(share),
+            ]
             rows.append([op if at == 0 else "", *cells, str(share)])
         if rest := len(found["exact"]) - len(top):
             counted = found["count"] - sum(entry["count"] for entry in top)
             share = counted / found["count"]
-            rest_cells = [f"{rest} others", words.count(counted), words.share(share)]
+            rest_cells = [f"{rest} others", formatting.count(counted), formatting.share(share)]
             rows.append(["", *rest_cells, str(share)])
     columns = [text(""), *figures("size", "I/Os", "share"), BAR]
-    return Table("Request sizes", columns, rows)
+    return TextTable("Request sizes", columns, rows)
 
 
-def groups(device: Device, kind: str, most: int = MOST_GROUPS) -> Table:
+def groups(device: DeviceView, kind: str, most: int = MOST_GROUPS) -> TextTable:
     """I/Os by `processes`, `sources` or `cpus`, with their response times."""
     found = device.groups(kind)
     rows = [
         [
             group.label,
-            words.count(group.total),
-            words.share(group.total / device.ios if device.ios else None),
+            formatting.count(group.total),
+            formatting.share(group.total / device.ios if device.ios else None),
             str(group.total / device.ios if device.ios else 0.0),
-            words.share(group.ios["read"] / group.total if group.total else None),
-            words.size(group.bytes),
+            formatting.share(group.ios["read"] / group.total if group.total else None),
+            formatting.size(group.bytes),
             _pair(group.read_ns),
             _pair(group.write_ns),
-            words.count(group.errors),
+            formatting.count(group.errors),
         ]
         for group in found[:most]
     ]
@@ -89,12 +93,12 @@ def groups(device: Device, kind: str, most: int = MOST_GROUPS) -> Table:
     note = ""
     if rest:
         share = sum(group.total for group in rest) / device.ios if device.ios else 0.0
-        note = f"and {len(rest):,} more with {words.share(share)} of the I/Os"
+        note = f"and {len(rest):,} more with {formatting.share(share)} of the I/Os"
     titles = {"sources": "Sources", "processes": "Processes", "cpus": "CPUs"}
-    return pruned(Table(titles[kind], columns, rows, note, spare=("", "reads", "bytes")))
+    return pruned(TextTable(titles[kind], columns, rows, note, spare=("", "reads", "bytes")))
 
 
 def _pair(quantiles: QuantilesSummary) -> str:
     if not quantiles["count"]:
-        return words.NONE
-    return f"{words.duration(quantiles['p50'])} / {words.duration(quantiles['p99'])}"
+        return formatting.NONE
+    return f"{formatting.duration(quantiles['p50'])} / {formatting.duration(quantiles['p99'])}"

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from typing import cast
 
-from blklab.report import words
-from blklab.report.tables.base import BAR, Table, figures, text
-from blklab.report.view import BLOCK, Device
+from blklab.report import formatting
+from blklab.report.tables.base import BAR, TextTable, figures, text
+from blklab.report.view import BLOCK, DeviceView
 
 SECTOR = 512
 MOST_BLOCKS = 10
 
 
-def order(device: Device) -> Table:
+def order(device: DeviceView) -> TextTable:
     """Sequential streams among reads and writes."""
     rows = []
     for op in ("read", "write"):
@@ -23,55 +23,55 @@ def order(device: Device) -> Table:
         rows.append(
             [
                 op,
-                words.share(streams["sequential_share"]),
+                formatting.share(streams["sequential_share"]),
                 str(streams["sequential_share"] or 0.0),
-                words.share(back_to_back),
-                words.count(streams["runs"]),
-                words.size(runs["mean"]),
-                words.size(runs["p50"]),
-                words.size(runs["p95"]),
-                words.size(runs["max"]),
-                words.count(streams["peak_concurrent_streams"]),
+                formatting.share(back_to_back),
+                formatting.count(streams["runs"]),
+                formatting.size(runs["mean"]),
+                formatting.size(runs["p50"]),
+                formatting.size(runs["p95"]),
+                formatting.size(runs["max"]),
+                formatting.count(streams["peak_concurrent_streams"]),
             ]
         )
     headings = figures("back to back", "runs", "mean run", "p50", "p95", "longest", "streams")
     columns = [text(""), *figures("sequential"), BAR, *headings]
     note = "sequential: continues one of the streams going on; back to back: the I/O just before"
-    return Table("Sequentiality", columns, rows, note, spare=("", "p50", "p95", "runs"))
+    return TextTable("Sequentiality", columns, rows, note, spare=("", "p50", "p95", "runs"))
 
 
-def seeks(device: Device) -> Table:
+def seeks(device: DeviceView) -> TextTable:
     """Distances from the end of one read or write to the start of the next."""
     found = device.data["pattern"]["seeks"]
     if not found["count"]:
-        return Table("Seeks", [], [])
+        return TextTable("Seeks", [], [])
     total = found["count"]
 
     def distance(sectors: float | None) -> str:
-        return words.size(None if sectors is None else SECTOR * sectors)
+        return formatting.size(None if sectors is None else SECTOR * sectors)
 
     row = [
-        words.share(found["forward"] / total),
-        words.share(found["backward"] / total),
-        words.share(found["zero"] / total),
+        formatting.share(found["forward"] / total),
+        formatting.share(found["backward"] / total),
+        formatting.share(found["zero"] / total),
         distance(found["median_distance_sectors"]),
         distance(found["mean_distance_sectors"]),
         distance(found["p95_distance_sectors"]),
     ]
     headings = figures("forward", "backward", "none", "median distance", "mean", "p95")
-    return Table("Seeks", headings, [row])
+    return TextTable("Seeks", headings, [row])
 
 
-def arrivals(device: Device) -> Table:
+def arrivals(device: DeviceView) -> TextTable:
     """Index of dispersion at each window width."""
     found = device.data["pattern"]["arrivals"]
     rows = [
         [
-            words.duration(scale["window_ns"]),
-            words.count(scale["windows"]),
-            words.number(scale["mean_ios"]),
-            words.count(scale["max_ios"]),
-            words.number(scale["index"]),
+            formatting.duration(scale["window_ns"]),
+            formatting.count(scale["windows"]),
+            formatting.number(scale["mean_ios"]),
+            formatting.count(scale["max_ios"]),
+            formatting.number(scale["index"]),
         ]
         for scale in found["dispersion"]
         if scale["windows"]
@@ -80,27 +80,27 @@ def arrivals(device: Device) -> Table:
         "dispersion: variance / mean of the I/Os in a window; 0 clockwork, 1 chance, more: bursts"
     )
     headings = figures("window", "windows", "mean I/Os", "most I/Os", "dispersion")
-    return Table("Burstiness", headings, rows, note)
+    return TextTable("Burstiness", headings, rows, note)
 
 
-def gaps(device: Device) -> Table:
+def gaps(device: DeviceView) -> TextTable:
     """Times from one arrival to the next."""
     quantiles = device.data["pattern"]["arrivals"]["inter_arrival_ns"]
     found = cast(Mapping[str, float | None], quantiles)
     keys = ("min", "p1", "p5", "p25", "p50", "p75", "p95", "p99", "p99_9", "max", "mean")
-    rows = [[words.duration(found[key]) for key in keys]] if found["count"] else []
+    rows = [[formatting.duration(found[key]) for key in keys]] if found["count"] else []
     columns = figures(*(key.replace("_", ".") for key in keys))
-    return Table("Time between arrivals", columns, rows, spare=("p1", "p25", "p75", "p99_9"))
+    return TextTable("Time between arrivals", columns, rows, spare=("p1", "p25", "p75", "p99_9"))
 
 
-def hotness(device: Device) -> Table:
+def hotness(device: DeviceView) -> TextTable:
     """Share of the accesses in the hottest part of the blocks."""
     found = device.data["hotness"]
     rows = [
         [
-            f"hottest {words.share(hot['fraction'])}",
-            words.size(hot["fraction"] * found["unique_bytes"]),
-            words.share(hot["io_share"]),
+            f"hottest {formatting.share(hot['fraction'])}",
+            formatting.size(hot["fraction"] * found["unique_bytes"]),
+            formatting.share(hot["io_share"]),
             str(hot["io_share"]),
         ]
         for hot in found["hottest"]
@@ -110,41 +110,45 @@ def hotness(device: Device) -> Table:
     note = {"zipf": "Zipf: ", "uniform": "not Zipf but uniform: "}.get(
         zipf["verdict"], "not Zipf: "
     )
-    note += words.zipf_reason(zipf)
+    note += formatting.zipf_reason(zipf)
     if found["sampled"]:
         note += (
-            f"; from a sample of {words.share(found['sample_rate'])} of the blocks"
-            f" (distinct blocks ±{words.share(found['relative_error'])})"
+            f"; from a sample of {formatting.share(found['sample_rate'])} of the blocks"
+            f" (distinct blocks ±{formatting.share(found['relative_error'])})"
         )
     columns = [text("blocks"), *figures("size", "of accesses"), BAR]
-    return Table("Hotness", columns, rows, note)
+    return TextTable("Hotness", columns, rows, note)
 
 
-def footprint(device: Device) -> Table:
+def footprint(device: DeviceView) -> TextTable:
     """Distinct blocks touched."""
     found = device.data["hotness"]
     if not found["accesses"]:
-        return Table("Footprint", [], [])
+        return TextTable("Footprint", [], [])
     row = [
-        words.size(found["unique_bytes"]),
-        words.size(found["unique_read_blocks"] * BLOCK),
-        words.size(found["unique_written_blocks"] * BLOCK),
+        formatting.size(found["unique_bytes"]),
+        formatting.size(found["unique_read_blocks"] * BLOCK),
+        formatting.size(found["unique_written_blocks"] * BLOCK),
         # Not below 1: the number of blocks is an estimate.
-        words.number(max(1.0, found["accesses_per_block"] or 1.0)),
-        words.share(found["first_touch_share"]),
+        formatting.number(max(1.0, found["accesses_per_block"] or 1.0)),
+        formatting.share(found["first_touch_share"]),
     ]
     headings = figures("touched", "read", "written", "accesses a block", "first touches")
-    return Table("Footprint", headings, [row])
+    return TextTable("Footprint", headings, [row])
 
 
-def hot_blocks(device: Device, most: int = MOST_BLOCKS) -> Table:
+def hot_blocks(device: DeviceView, most: int = MOST_BLOCKS) -> TextTable:
     """The hottest blocks themselves."""
     found = device.data["hotness"]
     rows = []
     for block in found["top"][:most]:
         accesses = block["reads"] + block["writes"]
         share = accesses / found["accesses"]
-        counts = [words.count(block["reads"]), words.count(block["writes"]), words.share(share)]
-        rows.append([words.count(block["block"] * 8), *counts, str(share)])
+        counts = [
+            formatting.count(block["reads"]),
+            formatting.count(block["writes"]),
+            formatting.share(share),
+        ]
+        rows.append([formatting.count(block["block"] * 8), *counts, str(share)])
     columns = [*figures("sector", "reads", "writes", "of accesses"), BAR]
-    return Table(f"Hottest blocks of {words.size(BLOCK)}", columns, rows)
+    return TextTable(f"Hottest blocks of {formatting.size(BLOCK)}", columns, rows)

@@ -5,9 +5,9 @@ from typing import Final, cast
 
 from blklab.diagnostic import Diagnostic
 from blklab.documents.profile import Amount, Tally
-from blklab.report import words
-from blklab.report.tables.base import Table, figures, pruned, text
-from blklab.report.view import OPS, Device, View
+from blklab.report import formatting
+from blklab.report.tables.base import TextTable, figures, pruned, text
+from blklab.report.view import OPS, DeviceView, ProfileView
 from blklab.text import printable
 
 LETTERS = {
@@ -30,41 +30,41 @@ LETTERS = {
 """blkparse's letters, and what they mean (blkparse(1), ACTION IDENTIFIERS)."""
 
 
-def facts(view: View) -> Table:
+def facts(view: ProfileView) -> TextTable:
     """What was read, and what of it was looked at."""
     trace = view.trace
     first, last = view.span_ns()
     rows = [
         ["format", printable(trace["format"])],
         ["started", view.started() or "not recorded"],
-        ["length", words.duration(last - first)],
-        ["events", words.count(view.profile["events"])],
-        ["devices", words.listing([device.label for device in view.devices])],
-        ["read", words.size(trace["bytes_read"])],
+        ["length", formatting.duration(last - first)],
+        ["events", formatting.count(view.profile["events"])],
+        ["devices", formatting.listing([device.label for device in view.devices])],
+        ["read", formatting.size(trace["bytes_read"])],
     ]
     if chosen := filters(view):
         rows.append(["only", chosen])
-    return Table("Trace", [text(""), text("")], rows)
+    return TextTable("Trace", [text(""), text("")], rows)
 
 
-def headline(view: View) -> list[str]:
+def headline(view: ProfileView) -> list[str]:
     """Returns how much was looked at, in a few words each."""
     first, last = view.span_ns()
     facts = [
-        words.plural(len(view.devices), "device"),
-        words.plural(view.profile["events"], "event"),
-        words.duration(last - first),
+        formatting.plural(len(view.devices), "device"),
+        formatting.plural(view.profile["events"], "event"),
+        formatting.duration(last - first),
         view.started() or "",
         f"only {chosen}" if (chosen := filters(view)) else "",
     ]
     return [fact for fact in facts if fact]
 
 
-def filters(view: View) -> str:
+def filters(view: ProfileView) -> str:
     """Returns what the user restricted the trace to, empty if nothing."""
     chosen = view.profile["filter"]
     parts = [
-        f"{name} {words.listing([printable(value) for value in values])}"
+        f"{name} {formatting.listing([printable(value) for value in values])}"
         for name, values in (
             ("device", chosen["devices"]),
             ("process", chosen["processes"]),
@@ -73,28 +73,28 @@ def filters(view: View) -> str:
         if values
     ]
     if chosen["since_ns"] is not None:
-        parts.append(f"from {words.duration(chosen['since_ns'])} on")
+        parts.append(f"from {formatting.duration(chosen['since_ns'])} on")
     if chosen["until_ns"] is not None:
-        parts.append(f"before {words.duration(chosen['until_ns'])}")
+        parts.append(f"before {formatting.duration(chosen['until_ns'])}")
     return ", ".join(parts)
 
 
-def files(view: View) -> Table:
+def files(view: ProfileView) -> TextTable:
     """Every file that was read."""
     rows = [[name, path] for name, paths in view.files() for path in paths]
-    return Table("Files", [text("input"), text("file")], rows)
+    return TextTable("Files", [text("input"), text("file")], rows)
 
 
-def events(device: Device) -> Table:
+def events(device: DeviceView) -> TextTable:
     """Events by letter."""
     rows = [
-        [letter, LETTERS.get(letter, ""), words.count(number)]
+        [letter, LETTERS.get(letter, ""), formatting.count(number)]
         for letter, number in device.data["events"].items()
     ]
-    return Table("Events", [text("letter"), text("meaning"), *figures("events")], rows)
+    return TextTable("Events", [text("letter"), text("meaning"), *figures("events")], rows)
 
 
-def counts(view: View) -> Table:
+def counts(view: ProfileView) -> TextTable:
     """Blkparse's closing summary, as numbers: reads and writes of each device and CPU."""
     headings = figures(
         "reads queued", "reads dispatched", "reads completed", "reads merged", "reads requeued",
@@ -112,7 +112,7 @@ def counts(view: View) -> Table:
             rows.append([title, name, *_tally(tally)])
     columns = [text("device"), text(""), *headings]
     note = "requests and, after the comma, KiB, as blkparse prints them"
-    return pruned(Table("Counts", columns, rows, note, frozenset(strong)))
+    return pruned(TextTable("Counts", columns, rows, note, frozenset(strong)))
 
 
 def _tally(tally: Tally) -> Iterator[str]:
@@ -122,15 +122,16 @@ def _tally(tally: Tally) -> Iterator[str]:
             if not amount["count"]:
                 yield "0"
                 continue
-            yield f"{words.count(amount['count'])}, {words.count(amount['bytes'] >> 10)} KiB"
+            kib = formatting.count(amount["bytes"] >> 10)
+            yield f"{formatting.count(amount['count'])}, {kib} KiB"
     passed = sum(amount["count"] for amount in tally["passthrough_queued"])
     issued = sum(amount["count"] for amount in tally["passthrough_dispatched"])
-    yield words.count(max(passed, issued))
-    yield words.count(tally["unplugs"])
-    yield words.count(tally["timer_unplugs"])
+    yield formatting.count(max(passed, issued))
+    yield formatting.count(tally["unplugs"])
+    yield formatting.count(tally["timer_unplugs"])
 
 
-def diagnose(view: View) -> list[Diagnostic]:
+def diagnose(view: ProfileView) -> list[Diagnostic]:
     """Returns what makes the figures less than certain, and then what is worth knowing of them."""
     trace = view.trace
     found = [
@@ -141,23 +142,24 @@ def diagnose(view: View) -> list[Diagnostic]:
         found.append(
             _doubt(
                 "dropped-events",
-                f"the kernel dropped {words.plural(trace['dropped'], 'event')} while recording:"
-                " counts are too low (record with larger or more buffers: blktrace -b, -n)",
+                f"the kernel dropped {formatting.plural(trace['dropped'], 'event')} while"
+                " recording: counts are too low"
+                " (record with larger or more buffers: blktrace -b, -n)",
             )
         )
     if trace["sequence_gaps"]:
         found.append(
             _doubt(
                 "missing-events",
-                f"{words.plural(trace['sequence_gaps'], 'event')} missing by sequence number:"
+                f"{formatting.plural(trace['sequence_gaps'], 'event')} missing by sequence number:"
                 " counts are too low, and some I/Os lack their beginning or end",
             )
         )
     if trace["out_of_order"]:
-        many = words.plural(trace["out_of_order"], "event")
+        many = formatting.plural(trace["out_of_order"], "event")
         found.append(_doubt("out-of-order", f"{many} out of order in time"))
     if left_out := view.profile["events_left_out"]:
-        many = words.plural(left_out, "event")
+        many = formatting.plural(left_out, "event")
         found.append(_doubt("too-many-devices", f"{many} of devices beyond 1,024 left out"))
     found += [one for device in view.devices for one in _of_device(device)]
     return sorted(found, key=lambda one: one.rank)
@@ -171,17 +173,17 @@ def _doubt(code: str, message: str, subject: str = "") -> Diagnostic:
     return Diagnostic(code, "warning", subject, message)
 
 
-def _of_device(device: Device) -> Iterator[Diagnostic]:
+def _of_device(device: DeviceView) -> Iterator[Diagnostic]:
     unended = sum(device.life(op)["never_completed"] for op in OPS)
-    many = words.plural(unended, "I/O")
+    many = formatting.plural(unended, "I/O")
     if device.ios and unended / device.ios >= SERIOUS:
-        share = words.share(unended / device.ios)
+        share = formatting.share(unended / device.ios)
         yield _doubt("never-completed", f"{many} ({share}) were not seen to complete", device.label)
     if number := device.data["unmatched_completions"]:
-        unseen = f"{words.plural(number, 'completion')} of I/Os never seen before"
+        unseen = f"{formatting.plural(number, 'completion')} of I/Os never seen before"
         yield _doubt("never-queued", unseen, device.label)
     if number := device.data["given_up"]:
-        lost = f"{words.plural(number, 'I/O')} given up, too many in flight at once"
+        lost = f"{formatting.plural(number, 'I/O')} given up, too many in flight at once"
         yield _doubt("given-up", lost, device.label)
     if device.ios and 0 < unended / device.ios < SERIOUS:
         yield _note(device, "under-way", f"{many} under way when the trace ended")
@@ -189,18 +191,18 @@ def _of_device(device: Device) -> Iterator[Diagnostic]:
         yield _note(
             device,
             "without-bio",
-            f"{words.plural(alone, 'request')} dispatched without a bio having been queued"
+            f"{formatting.plural(alone, 'request')} dispatched without a bio having been queued"
             " (passthrough, flushes of the driver, or under way when the trace began)",
         )
     if number := device.data["hotness"]["truncated_ios"]:
-        cut = f"of {words.plural(number, 'I/O')} only the first 64 MiB count as hot"
+        cut = f"of {formatting.plural(number, 'I/O')} only the first 64 MiB count as hot"
         yield _note(device, "large-ios", cut)
     folded = sum(device.op(op)["sizes"]["folded_ios"] for op in ("read", "write", "discard"))
     if folded:
         yield _note(
-            device, "many-sizes", f"{words.plural(folded, 'I/O')} counted at a rounded size"
+            device, "many-sizes", f"{formatting.plural(folded, 'I/O')} counted at a rounded size"
         )
 
 
-def _note(device: Device, code: str, message: str) -> Diagnostic:
+def _note(device: DeviceView, code: str, message: str) -> Diagnostic:
     return Diagnostic(code, "note", device.label, message)

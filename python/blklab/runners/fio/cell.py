@@ -6,30 +6,30 @@ from typing import Final, NamedTuple
 
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import logs, output
-from blklab.outcome import Measured
-from blklab.runners.fio import command, jobfile, layout, process, steady
+from blklab.outcome import MeasuredResult
+from blklab.runners.fio import command, jobfile, process, steady_state, target_preparation
 from blklab.runners.fio.process import Progress, silent
 from blklab.runners.fio.program import find_fio
-from blklab.spec.documents import Command, FioCell
-from blklab.spec.measured import job_writes, writes
-from blklab.store.series import Point
+from blklab.spec.documents import CommandDocument, FioCellDocument
+from blklab.spec.host_cell import job_writes, writes
+from blklab.store.series import SeriesPoint
 
 INTERVAL_NS: Final = 10**9
 
 
-class Figures(NamedTuple):
+class FioFigures(NamedTuple):
     """What a cell gave."""
 
-    outcome: Measured
+    outcome: MeasuredResult
     """The result (docs/reference/formats.md) without devices, which the runner adds."""
 
-    series: list[Point]
+    series: list[SeriesPoint]
     raw: str
     """fio's own JSON+; empty for a command."""
 
 
 def measure(
-    cell: FioCell,
+    cell: FioCellDocument,
     path: Path,
     directory: Path,
     *,
@@ -37,7 +37,7 @@ def measure(
     progress: Progress = silent,
     proc: Path = Path("/proc"),
     ready: Callable[[], object] = lambda: None,
-) -> Figures:
+) -> FioFigures:
     """Measures one cell on a file or a device, or runs its command in the directory `path`.
 
     A device is written to only with `may_write`: the caller has claimed it for that. `directory`
@@ -52,13 +52,13 @@ def measure(
 
 
 def _jobs(
-    cell: FioCell,
+    cell: FioCellDocument,
     path: Path,
     directory: Path,
     progress: Progress,
     proc: Path,
     ready: Callable[[], object],
-) -> Figures:
+) -> FioFigures:
     fio, _ = find_fio()
     host = cell["host"]
     size = cell.get("file_bytes")
@@ -66,11 +66,13 @@ def _jobs(
         size = None
     elif size is None:
         raise UsageError(f"{path}: no size: file_bytes is expected of a cell on a file")
-    filled = size is not None and not layout.is_laid_out(path, size)
+    filled = size is not None and not target_preparation.is_laid_out(path, size)
     if filled:
-        layout.fill(fio, path, size, directory, seed=int(cell["seed"]), progress=progress)
+        target_preparation.fill(
+            fio, path, size, directory, seed=int(cell["seed"]), progress=progress
+        )
     kind = str(host.get("precondition", "none"))
-    layout.precondition(
+    target_preparation.precondition(
         fio, kind, path, size, directory, cell=cell, filled=filled, progress=progress
     )
     found = None
@@ -81,13 +83,13 @@ def _jobs(
             outcome = output.outcome(output.document(ran.output))
             return float(outcome["read"]["iops"] + outcome["write"]["iops"])
 
-        found = steady.until_steady(wanted, one_round)
+        found = steady_state.until_steady(wanted, one_round)
     warnings = []
     if found is not None and not found["reached"]:
         warnings.append(
             f"no steady state after {len(found['rounds'])} rounds: it is measured as it is"
         )
-    if host.get("drop_caches") and (warning := layout.drop_caches(proc)):
+    if host.get("drop_caches") and (warning := target_preparation.drop_caches(proc)):
         warnings.append(warning)
     interval_ns = int(cell.get("interval_ns") or INTERVAL_NS)
     log_ms = max(1, interval_ns // 10**6)
@@ -99,7 +101,7 @@ def _jobs(
     return measured
 
 
-def figures(ran: process.Ran, interval_ns: int, log_ms: int) -> Figures:
+def figures(ran: process.FioExit, interval_ns: int, log_ms: int) -> FioFigures:
     """Returns what a fio run measured, its logs as slices of `interval_ns`. Raises BlklabError."""
     document = output.document(ran.output)
     notes = [line.strip() for line in ran.said.splitlines() if line.strip()]
@@ -111,19 +113,19 @@ def figures(ran: process.Ran, interval_ns: int, log_ms: int) -> Figures:
     slices = logs.merge(
         logs.gather(ran.logs, jobfile.LOG, output.jobs(document)), interval_ns, float(log_ms)
     )
-    return Figures(outcome, [Point("jobs", *one) for one in slices], ran.output)
+    return FioFigures(outcome, [SeriesPoint("jobs", *one) for one in slices], ran.output)
 
 
 def _run(
     fio: str,
-    cell: FioCell,
+    cell: FioCellDocument,
     path: Path,
     directory: Path,
     progress: Progress,
     phase: str,
     runtime_ns: int | None = None,
     log_ms: int | None = None,
-) -> process.Ran:
+) -> process.FioExit:
     text = jobfile.render(cell, path, runtime_ns=runtime_ns, log_ms=log_ms)
     return process.run(
         fio,
@@ -138,13 +140,13 @@ def _run(
 
 
 def _command(
-    cell: FioCell,
-    wanted: Command,
+    cell: FioCellDocument,
+    wanted: CommandDocument,
     path: Path,
     progress: Progress,
     proc: Path,
     ready: Callable[[], object],
-) -> Figures:
+) -> FioFigures:
     directory = path / (wanted.get("directory") or "")
     times = int(wanted.get("times") or 1)
     if times < 1:
@@ -155,13 +157,13 @@ def _command(
 
     def before() -> None:
         nonlocal begun
-        if cell["host"].get("drop_caches") and (warning := layout.drop_caches(proc)):
+        if cell["host"].get("drop_caches") and (warning := target_preparation.drop_caches(proc)):
             warnings[warning] = None
         if not begun:
             begun = True
             ready()
 
     runs = command.run(wanted["argv"], directory, times, before=before, progress=progress)
-    outcome = command.outcome(wanted["argv"], runs, output.Way().as_dict())
+    outcome = command.outcome(wanted["argv"], runs, output.FioDirection().as_dict())
     outcome["warnings"] = list(warnings)
-    return Figures(outcome, [], "")
+    return FioFigures(outcome, [], "")

@@ -11,9 +11,9 @@ from typing import Final
 
 from blklab import child_process
 from blklab.errors import BlklabError, UsageError
-from blklab.outcome import Direction, Measured
-from blklab.outcome import Repeat as Entry
-from blklab.runners.fio.process import Live, Progress, silent
+from blklab.outcome import CommandRepeat as Entry
+from blklab.outcome import DirectionResult, MeasuredResult
+from blklab.runners.fio.process import FioProgress, Progress, silent
 from blklab.runners.fio.program import ending
 from blklab.text import printable
 
@@ -22,7 +22,7 @@ MOST_SAID: Final = 1 << 16
 
 
 @dataclass(frozen=True)
-class Repeat:
+class TimedRun:
     """One run of a command."""
 
     wall_ns: int
@@ -63,7 +63,7 @@ def run(
     *,
     before: Callable[[], object] = lambda: None,
     progress: Progress = silent,
-) -> list[Repeat]:
+) -> list[TimedRun]:
     """Runs a command several times in a directory; `before` is called before each.
 
     Its output goes to a pipe and is thrown away: some programs do less when it is /dev/null.
@@ -82,7 +82,7 @@ def run(
 
 def _once(
     program: str, argv: Sequence[str], directory: Path, number: int, progress: Progress
-) -> Repeat:
+) -> TimedRun:
     started = time.perf_counter_ns()
     with child_process.started([program, *argv[1:]], directory, apart=True) as (process, pipes):
         said = _drain(process.pid, pipes, started, number, progress)
@@ -94,7 +94,7 @@ def _once(
         words = f": {printable(lines[-1])[:300]}" if lines else ""
         name = printable(argv[0])
         raise BlklabError(f"command {name!r} failed: {ending(process.returncode)}{words}")
-    return Repeat(
+    return TimedRun(
         took, round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9), process.returncode
     )
 
@@ -120,12 +120,14 @@ def _drain(pid: int, pipes: Sequence[int], started: int, number: int, progress: 
             if time.monotonic() - told >= 1:
                 told = time.monotonic()
                 seconds = (time.perf_counter_ns() - started) / 1e9
-                progress(Live(seconds, None, phase=f"command {number + 1}"))
+                progress(FioProgress(seconds, None, phase=f"command {number + 1}"))
     finally:
         os.close(ended)
 
 
-def outcome(argv: Sequence[str], runs: Sequence[Repeat], nothing: Direction) -> Measured:
+def outcome(
+    argv: Sequence[str], runs: Sequence[TimedRun], nothing: DirectionResult
+) -> MeasuredResult:
     """Returns the outcome: `nothing` is `read` and `write` of a result without I/O of jobs."""
     return {
         "runtime_ns": sum(one.wall_ns for one in runs),

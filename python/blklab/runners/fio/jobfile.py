@@ -6,7 +6,7 @@ from typing import Final
 
 from blklab.errors import UsageError
 from blklab.runners.fio.process import LINK
-from blklab.spec.documents import FioCell
+from blklab.spec.documents import FioCellDocument
 
 LOG: Final = "log"
 """Prefix of the logs' names."""
@@ -31,7 +31,7 @@ def filename(path: Path) -> str:
     return text.replace(":", "\\:") if _PLAIN.fullmatch(text) else LINK
 
 
-def seconds(cell: FioCell, runtime_ns: int | None = None) -> float | None:
+def seconds(cell: FioCellDocument, runtime_ns: int | None = None) -> float | None:
     """Returns the time that fio will take for a cell, None if that is not known before."""
     if any(job["options"].keys() & OWN_TIMES for job in cell["jobs"]):
         return None
@@ -42,7 +42,7 @@ def seconds(cell: FioCell, runtime_ns: int | None = None) -> float | None:
 
 
 def render(
-    cell: FioCell,
+    cell: FioCellDocument,
     target: Path,
     *,
     runtime_ns: int | None = None,

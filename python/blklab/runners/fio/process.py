@@ -35,7 +35,7 @@ _IOPS: Final = re.compile(
 
 
 @dataclass(frozen=True)
-class Live:
+class FioProgress:
     """How far a run is."""
 
     seconds: float
@@ -50,11 +50,11 @@ class Live:
     """Or what comes before: `fill`, `random`, `steady`."""
 
 
-Progress = Callable[[Live], object]
+Progress = Callable[[FioProgress], object]
 
 
 @dataclass(frozen=True)
-class Ran:
+class FioExit:
     """What fio left behind."""
 
     output: str
@@ -69,7 +69,7 @@ class Ran:
     command: list[str]
 
 
-def silent(_live: Live) -> None:
+def silent(_live: FioProgress) -> None:
     """Shows no progress."""
 
 
@@ -99,7 +99,7 @@ def run(
     readonly: bool = False,
     progress: Progress = silent,
     phase: str = "measure",
-) -> Ran:
+) -> FioExit:
     """Runs the text of a job file in a private directory, which is removed after.
 
     `target` is what the job calls LINK there. `seconds` is the time that fio has; more than
@@ -117,7 +117,7 @@ def run(
         )
         logs = {path.name: path.read_text(errors="replace") for path in own.glob("*.log")}
         command = ["fio", *options, "job.fio"]
-        return Ran(output.read_text(errors="replace"), said, logs, command)
+        return FioExit(output.read_text(errors="replace"), said, logs, command)
 
 
 def descriptors(target: Path | None) -> list[int]:
@@ -179,7 +179,7 @@ def _watch(
                 said += line + "\n"
         if lively or now - told >= 1:
             told = now
-            progress(Live(now - started, seconds, *rates, phase=phase))
+            progress(FioProgress(now - started, seconds, *rates, phase=phase))
         if ended and not chunk:
             return said if rest.startswith("Jobs: ") else said + rest
         if ready and not chunk:

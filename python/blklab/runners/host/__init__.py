@@ -2,26 +2,26 @@
 
 from typing import Final
 
-from blklab.runners.kind import Kind, Option
+from blklab.runners.kind import RunnerKind, RunnerOption
 
-KIND: Final = Kind(
+KIND: Final = RunnerKind(
     name="host",
     summary="real fio, on this machine",
     did="measured",
     make="blklab.runners.host.runner:make",
-    form="blklab.spec.measured:FORM",
-    words="blklab.runners.host.words:WORDS",
+    form="blklab.spec.host_cell:FORM",
+    words="blklab.runners.host.descriptions:WORDS",
     own_devices=True,
     where="On a host",
     options=(
-        Option(
+        RunnerOption(
             "--force",
             "Measure although something is wrong; the refusal says its name.",
             metavar="NAME",
             multiple=True,
             elsewhere="nothing is in the way",
         ),
-        Option(
+        RunnerOption(
             "--yes-destroy",
             "Overwrite this device of `destroy`, whatever is on it.",
             metavar="ID",

@@ -14,14 +14,14 @@ from typing import Any, Final
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
-from blklab.spec import fio_words
-from blklab.spec.documents import HostCell
-from blklab.spec.measured import writes
-from blklab.store.series import Point
+from blklab.spec import fio_options
+from blklab.spec.documents import HostCellDocument
+from blklab.spec.host_cell import writes
+from blklab.store.series import SeriesPoint
 from blklab.system import diskstats
 from blklab.system.environment import governors, memory
 from blklab.system.identity import resolve
-from blklab.system.layers import Layer, filesystem_devices, layers
+from blklab.system.layers import SysfsLayer, filesystem_devices, layers
 from blklab.system.roots import Roots, entries, text
 
 NAMES: Final = (
@@ -56,7 +56,7 @@ MANAGED_BY_THE_DRIVE: Final = (
 """Models that shingle without telling the kernel."""
 
 
-def layers_of(target: Mapping[str, Any], roots: Roots) -> list[Layer]:
+def layers_of(target: Mapping[str, Any], roots: Roots) -> list[SysfsLayer]:
     """Returns the devices of a cell's target, upper ones first. Raises UsageError for none such."""
     if "device" in target:
         return layers([resolve(target["device"], roots).number], roots)
@@ -69,7 +69,7 @@ def layers_of(target: Mapping[str, Any], roots: Roots) -> list[Layer]:
 
 def check(
     target: Mapping[str, Any],
-    cells: Sequence[HostCell],
+    cells: Sequence[HostCellDocument],
     roots: Roots,
     sleep: Callable[[float], object] = time.sleep,
     passed_by: Collection[str] = (),
@@ -93,7 +93,7 @@ def check(
     return [replace(one, severity="warning") if one.code in passed_by else one for one in found]
 
 
-def _arrays(beneath: Sequence[Layer]) -> Iterator[Diagnostic]:
+def _arrays(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
     for layer in beneath:
         if layer.kind != "md" or layer.node is None:
             continue
@@ -127,7 +127,7 @@ def _progress(completed: str | None) -> str:
 
 
 def _busy(
-    beneath: Sequence[Layer], roots: Roots, sleep: Callable[[float], object]
+    beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], object]
 ) -> Iterator[Diagnostic]:
     """Reads /proc/diskstats twice. Only the lowest and the topmost: what is between follows."""
     watched = [layer.name for layer in beneath if layer.leaf or not layer.above]
@@ -156,8 +156,8 @@ def _busy(
 
 def _page_cache(
     target: Mapping[str, Any],
-    cells: Sequence[HostCell],
-    beneath: Sequence[Layer],
+    cells: Sequence[HostCellDocument],
+    beneath: Sequence[SysfsLayer],
     roots: Roots,
 ) -> Iterator[Diagnostic]:
     ram = memory(roots).get("MemTotal")
@@ -178,12 +178,14 @@ def _page_cache(
             return
 
 
-def _data_bytes(target: Mapping[str, Any], cell: HostCell, beneath: Sequence[Layer]) -> int | None:
+def _data_bytes(
+    target: Mapping[str, Any], cell: HostCellDocument, beneath: Sequence[SysfsLayer]
+) -> int | None:
     """Returns how many bytes a cell's jobs touch; None if that is not known."""
     sizes: list[int] = []
     for job in cell["jobs"]:
         whole = _size(beneath[0].node) if beneath and beneath[0].node is not None else None
-        size, share = fio_words.portion(job["options"].get("size", "100%"))
+        size, share = fio_options.portion(job["options"].get("size", "100%"))
         if share is None:
             sizes.append(size)
         elif "device" in target and whole is not None:
@@ -194,7 +196,7 @@ def _data_bytes(target: Mapping[str, Any], cell: HostCell, beneath: Sequence[Lay
 
 
 def _small_data(
-    target: Mapping[str, Any], cells: Sequence[HostCell], beneath: Sequence[Layer]
+    target: Mapping[str, Any], cells: Sequence[HostCellDocument], beneath: Sequence[SysfsLayer]
 ) -> Iterator[Diagnostic]:
     known = _caches(beneath)
     if stated := int(target.get("cache_bytes") or 0):
@@ -215,7 +217,7 @@ def _small_data(
             return
 
 
-def _caches(beneath: Sequence[Layer]) -> dict[str, int]:
+def _caches(beneath: Sequence[SysfsLayer]) -> dict[str, int]:
     """Returns the sizes in bytes of the caches that sysfs shows: bcache's and LVM's.
 
     The kernel does not say in sysfs that a volume is cached: LVM calls the volume with the cached
@@ -258,7 +260,9 @@ def _powersave(roots: Roots) -> Iterator[Diagnostic]:
             )
 
 
-def _shingled(beneath: Sequence[Layer], cells: Sequence[HostCell]) -> Iterator[Diagnostic]:
+def _shingled(
+    beneath: Sequence[SysfsLayer], cells: Sequence[HostCellDocument]
+) -> Iterator[Diagnostic]:
     """Disks that shingle: told by the kernel, or known by model. Others cannot be told beforehand.
 
     Their writes collapse when what they collect them in is full: `collapse` sees that afterwards.
@@ -291,7 +295,7 @@ def _shingled(beneath: Sequence[Layer], cells: Sequence[HostCell]) -> Iterator[D
             )
 
 
-def _uncounted(beneath: Sequence[Layer]) -> Iterator[Diagnostic]:
+def _uncounted(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
     for layer in beneath:
         if layer.disk is not None and text(layer.disk / "queue/iostats") == "0":
             yield Diagnostic(
@@ -322,7 +326,7 @@ def _gib(size: int) -> str:
     return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.0f} MiB"
 
 
-def collapse(points: Sequence[Point], source: str) -> Diagnostic | None:
+def collapse(points: Sequence[SeriesPoint], source: str) -> Diagnostic | None:
     """Returns a warning if a device's write rate fell for good to a fifth or less, as SMR's does.
 
     Between the parts before and after, each at least 5 intervals long, that explain the run best.

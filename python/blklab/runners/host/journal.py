@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.system import state_directory
-from blklab.system.identity import Device
+from blklab.system.identity import BlockDevice
 from blklab.system.mounts import holding
 from blklab.system.process import boot_id, start_of
 from blklab.system.roots import Roots, entries
@@ -29,16 +29,16 @@ KERNEL: Final = "vm"
 
 
 @dataclass(frozen=True)
-class Settings:
+class SettingsEntry:
     """An entry: values to put back, of one device or of the kernel."""
 
-    device: Device | None
+    device: BlockDevice | None
     """None for the kernel's own, `vm.*`."""
     values: Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Directory:
+class DirectoryEntry:
     """An entry: a directory that blklab makes."""
 
     parent: str
@@ -50,14 +50,14 @@ class Directory:
 
 
 @dataclass
-class Left:
+class LeftoverJournal:
     """A journal that is there."""
 
     path: Path
     boot: str = ""
     pid: int = 0
     start: int = 0
-    entries: dict[int, Settings | Directory] = field(default_factory=dict)
+    entries: dict[int, SettingsEntry | DirectoryEntry] = field(default_factory=dict)
     """What is not undone yet."""
     torn: bool = False
     """The first line is unreadable: it was being written when its owner died, before anything."""
@@ -72,7 +72,7 @@ def boot_of(roots: Roots) -> str:
     return found
 
 
-class Journal:
+class HostJournal:
     """The journal of this process, while a `with` block runs; its lock ends with the process."""
 
     def __init__(self, roots: Roots) -> None:
@@ -112,7 +112,7 @@ class Journal:
         os.close(self._file)
         self._file = -1
 
-    def settings(self, device: Device | None, values: Mapping[str, str]) -> int:
+    def settings(self, device: BlockDevice | None, values: Mapping[str, str]) -> int:
         """Notes values to put back; returns the entry's number. On disk when it returns."""
         known = None if device is None else {**asdict(device), "node": str(device.node)}
         where = device.name if device else KERNEL
@@ -122,7 +122,7 @@ class Journal:
         """Notes a directory to be made; returns the entry's number. On disk when it returns."""
         mount = holding(parent, self.roots)
         kind, point = (mount.kind, mount.point) if mount else ("", "")
-        return self._add({"directory": asdict(Directory(str(parent), name, kind, point))})
+        return self._add({"directory": asdict(DirectoryEntry(str(parent), name, kind, point))})
 
     def done(self, number: int) -> None:
         """Notes that an entry is undone."""
@@ -152,7 +152,7 @@ class Journal:
             ) from None
 
 
-def read(path: Path) -> Left:
+def read(path: Path) -> LeftoverJournal:
     """Returns a journal, without a torn last line: it was never acted on. Raises BlklabError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -163,7 +163,7 @@ def read(path: Path) -> Left:
             lines = file.read().split(b"\n")
     except OSError as error:
         raise BlklabError(f"{path}: {error.strerror}") from None
-    left = Left(path)
+    left = LeftoverJournal(path)
     *whole, torn = lines
     if not whole:
         left.torn = True
@@ -179,7 +179,7 @@ def read(path: Path) -> Left:
     return left
 
 
-def _fill(left: Left, lines: list[dict[str, Any]]) -> None:
+def _fill(left: LeftoverJournal, lines: list[dict[str, Any]]) -> None:
     owner, *rest = lines
     if owner["journal"] != FORMAT:
         raise ValueError(f"format {owner['journal']}, expected {FORMAT}")
@@ -192,13 +192,13 @@ def _fill(left: Left, lines: list[dict[str, Any]]) -> None:
             device = None
             if known is not None:
                 known = {**known, "node": Path(known["node"]), "ids": tuple(known["ids"])}
-                device = Device(**known)
+                device = BlockDevice(**known)
                 if not all(isinstance(one, str) for one in (device.name, device.number)):
                     raise ValueError("no device")
             values = {str(key): str(value) for key, value in line["settings"]["values"].items()}
-            left.entries[int(line["id"])] = Settings(device, values)
+            left.entries[int(line["id"])] = SettingsEntry(device, values)
         else:
-            made = Directory(**line["directory"])
+            made = DirectoryEntry(**line["directory"])
             if not all(
                 isinstance(value, str) and "\0" not in value for value in vars(made).values()
             ):
@@ -217,7 +217,7 @@ def all_left(roots: Roots) -> list[Path]:
 
 
 @contextmanager
-def taken(path: Path, roots: Roots) -> Iterator[Left | None]:
+def taken(path: Path, roots: Roots) -> Iterator[LeftoverJournal | None]:
     """Gives a dead owner's journal, locked so that nobody else undoes it; None if its owner lives.
 
     Its lock tells, which works across containers too; pid and start time are asked as well, in case

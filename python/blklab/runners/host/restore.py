@@ -5,7 +5,7 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.runners.host import journal as journals
-from blklab.runners.host.scratch import remove
+from blklab.runners.host.scratch_directory import remove
 from blklab.runners.host.settings import put_back
 from blklab.system import state_directory
 from blklab.system.identity import of_node, same_disk
@@ -13,7 +13,7 @@ from blklab.system.roots import Roots
 
 
 @dataclass
-class Restored:
+class RestoreReport:
     """What `restore` did, in sentences."""
 
     done: list[str] = field(default_factory=list)
@@ -23,14 +23,14 @@ class Restored:
     """Journals left alone, for their blklab still runs."""
 
 
-def restore(roots: Roots) -> Restored:
+def restore(roots: Roots) -> RestoreReport:
     """Undoes every journal whose owner is dead, and removes it if nothing remains.
 
     Settings of an earlier boot are void; directories are not. A device that is gone is said and
     done with; one whose name another disk has now is not written to. What fails stays for another
     time.
     """
-    did = Restored()
+    did = RestoreReport()
     if roots.state.is_dir():
         state_directory.prepare(
             roots
@@ -53,13 +53,13 @@ def restore(roots: Roots) -> Restored:
 
 
 def _undone(
-    entry: journals.Settings | journals.Directory,
-    left: journals.Left,
+    entry: journals.SettingsEntry | journals.DirectoryEntry,
+    left: journals.LeftoverJournal,
     roots: Roots,
-    did: Restored,
+    did: RestoreReport,
 ) -> bool:
     """Undoes an entry; tells whether that is done with."""
-    if isinstance(entry, journals.Settings):
+    if isinstance(entry, journals.SettingsEntry):
         return _settings(entry, left, roots, did)
     path = Path(entry.parent) / entry.name
     try:
@@ -72,7 +72,9 @@ def _undone(
     return True
 
 
-def _settings(entry: journals.Settings, left: journals.Left, roots: Roots, did: Restored) -> bool:
+def _settings(
+    entry: journals.SettingsEntry, left: journals.LeftoverJournal, roots: Roots, did: RestoreReport
+) -> bool:
     device = entry.device
     where = device.name if device else journals.KERNEL
     if left.boot != journals.boot_of(roots):

@@ -12,25 +12,25 @@ from typing import Any, Final
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.base import Ledger, Runner
-from blklab.runners.fio import jobfile, layout
+from blklab.runners.fio import jobfile, target_preparation
 from blklab.runners.fio.program import find_fio
-from blklab.runners.host import conditions, programs, settings
-from blklab.runners.host.journal import Journal, lock, release
-from blklab.runners.host.places import Places
+from blklab.runners.host import conditions, settings, system_programs
+from blklab.runners.host.journal import HostJournal, lock, release
+from blklab.runners.host.observed_cell import measured
 from blklab.runners.host.restore import restore
-from blklab.runners.host.watched import measured
-from blklab.spec.cells import Cell, Plan
-from blklab.spec.documents import HostCell, as_host
-from blklab.store.finished import Finished
+from blklab.runners.host.target_locations import TargetLocations
+from blklab.spec.cells import Cell, ExperimentPlan
+from blklab.spec.documents import HostCellDocument, as_host
+from blklab.store.finished_run import FinishedRun
 from blklab.system.environment import environment
-from blklab.system.layers import Layer
+from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots
 
 PATIENCE: Final = 3
 """How often devices are watched until they are at rest."""
 
 
-class Host(Runner):
+class HostRunner(Runner):
     """The runner `host`."""
 
     def __init__(
@@ -52,9 +52,9 @@ class Host(Runner):
         self._yes_destroy = frozenset(yes_destroy)
         self._roots = roots or Roots()
         self._note = note
-        self._layers: list[Layer] = []
+        self._layers: list[SysfsLayer] = []
 
-    def check(self, plan: Plan) -> None:
+    def check(self, plan: ExperimentPlan) -> None:
         """Raises an error for a plan that cannot be carried out here, and leaves no trace.
 
         What a blklab that was killed has left is undone first. Every target is looked at, and a
@@ -65,9 +65,9 @@ class Host(Runner):
         if any(document["jobs"] for document in documents):
             find_fio()
         # All at once, as when it runs: two targets may be one disk.
-        with Journal(self._roots) as journal, ExitStack() as stack:
-            places = Places(stack, journal, self._yes_destroy)
-            beneath: dict[str, list[Layer]] = {}
+        with HostJournal(self._roots) as journal, ExitStack() as stack:
+            places = TargetLocations(stack, journal, self._yes_destroy)
+            beneath: dict[str, list[SysfsLayer]] = {}
             for document in documents:
                 target = document["target"]
                 if target["name"] not in beneath:
@@ -86,8 +86,8 @@ class Host(Runner):
         """Returns what it takes to believe the results."""
         return {
             **environment(self._layers, self._roots),
-            "programs": programs.versions(),
-            "lsblk": programs.lsblk(),
+            "programs": system_programs.versions(),
+            "lsblk": system_programs.lsblk(),
         }
 
     @contextmanager
@@ -122,8 +122,8 @@ class Host(Runner):
         Raises EnvironmentLacks if something is missing that the others need as well.
         """
         documents = [as_host(cell.document) for cell in cells]
-        with Journal(self._roots) as journal, ExitStack() as stack:
-            places = Places(stack, journal, self._yes_destroy)
+        with HostJournal(self._roots) as journal, ExitStack() as stack:
+            places = TargetLocations(stack, journal, self._yes_destroy)
             for cell in sorted(cells, key=_turn):
                 if not ledger.begin(cell):
                     continue
@@ -137,8 +137,12 @@ class Host(Runner):
                     ledger.end(cell, finished)
 
     def _measured(
-        self, cell: Cell, documents: Sequence[HostCell], places: Places, journal: Journal
-    ) -> Finished:
+        self,
+        cell: Cell,
+        documents: Sequence[HostCellDocument],
+        places: TargetLocations,
+        journal: HostJournal,
+    ) -> FinishedRun:
         findings = self._findings(cell)
         refused = [one for one in findings if one.severity == "critical"]
         if refused:
@@ -155,7 +159,7 @@ class Host(Runner):
 
     def _findings(self, cell: Cell) -> list[Diagnostic]:
         """Returns what would spoil a cell; what an earlier one left to be written is waited for."""
-        layout.sync()
+        target_preparation.sync()
         for _ in range(PATIENCE):
             findings = conditions.check(
                 cell.document["target"],
@@ -174,9 +178,9 @@ def make(
     yes_destroy: Collection[str],
     warn: Callable[[str], object],
     **_note: Callable[[str], object],
-) -> Host:
+) -> HostRunner:
     """Returns the runner that `blklab run` asks for. Raises UsageError."""
-    return Host(force=force, yes_destroy=yes_destroy, note=warn)
+    return HostRunner(force=force, yes_destroy=yes_destroy, note=warn)
 
 
 def _turn(cell: Cell) -> tuple[int, int]:

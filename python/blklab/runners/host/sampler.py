@@ -7,17 +7,17 @@ from contextlib import suppress
 from typing import Final, Self
 
 from blklab.errors import BlklabError
-from blklab.runners.tally import Tally
-from blklab.store.series import Point
+from blklab.runners.counter_deltas import CounterDeltas
+from blklab.store.series import SeriesPoint
 from blklab.system import diskstats
-from blklab.system.diskstats import Activity, Cpu
+from blklab.system.diskstats import CpuTimes, DeviceActivity
 from blklab.system.roots import Roots
 
 LONGEST_NS: Final = 10_000_000_000
 """Counters are read at least this often, however long the interval: see `diskstats.difference`."""
 
 
-class Sampler:
+class DiskstatsSampler:
     """A thread that reads /proc/diskstats and /proc/stat every interval, while a `with` block runs.
 
     Once it ended: `points`, a point a device and interval; `total`, the sum of each device; `cpu`,
@@ -45,18 +45,18 @@ class Sampler:
         self._interval_ns = interval_ns
         self._clock = clock
         self._lead_ns = lead_ns
-        self._tally: Tally
-        self._cpu_before: Cpu | None = None
+        self._tally: CounterDeltas
+        self._cpu_before: CpuTimes | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="blklab-sampler", daemon=True)
 
     @property
-    def points(self) -> list[Point]:
+    def points(self) -> list[SeriesPoint]:
         """A point a device and interval."""
         return self._tally.points
 
     @property
-    def total(self) -> dict[str, Activity]:
+    def total(self) -> dict[str, DeviceActivity]:
         """What each device did in all."""
         return self._tally.total
 
@@ -79,7 +79,7 @@ class Sampler:
         """Reads for the first time. Raises BlklabError for a device that is not counted."""
         counters = diskstats.read(self._roots)
         cpu = diskstats.cpu(self._roots)
-        self._tally = Tally(self._names, counters, self._clock(), diskstats.long_bits())
+        self._tally = CounterDeltas(self._names, counters, self._clock(), diskstats.long_bits())
         self._cpu_before = cpu
         self._thread.start()
         return self

@@ -15,10 +15,10 @@ from typing import Final
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.host import journal as journals
-from blklab.runners.host.journal import Journal
+from blklab.runners.host.journal import HostJournal
 from blklab.spec.sweep import OF_REQUESTS
-from blklab.system.identity import Device, of_node
-from blklab.system.layers import Layer
+from blklab.system.identity import BlockDevice, of_node
+from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots, entries, text
 
 FILES: Final = {
@@ -62,7 +62,7 @@ TUNABLE: Final = "iosched/"
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingChange:
     """A setting that a run found and what it is for the run."""
 
     where: str
@@ -130,8 +130,8 @@ def _rank(key: str) -> tuple[int, str]:
 
 @contextmanager
 def applied(
-    settings: Mapping[str, str], devices: Sequence[Layer], journal: Journal
-) -> Iterator[list[Change]]:
+    settings: Mapping[str, str], devices: Sequence[SysfsLayer], journal: HostJournal
+) -> Iterator[list[SettingChange]]:
     """Changes settings while the block runs, and gives what was changed.
 
     A device's key is written to the target and all devices beneath that have it (a partition's
@@ -161,7 +161,7 @@ def applied(
             journals.release(descriptor)
 
 
-def check(settings: Mapping[str, str], devices: Sequence[Layer], roots: Roots) -> None:
+def check(settings: Mapping[str, str], devices: Sequence[SysfsLayer], roots: Roots) -> None:
     """Raises UsageError for settings that cannot be made here, as far as that is seen beforehand.
 
     A key that no device has, or a scheduler that this kernel has not; other values are only known
@@ -187,14 +187,14 @@ def _checked(key: str, value: str) -> str:
 
 
 def _plan(
-    wanted: Mapping[str, str], devices: Sequence[Layer], roots: Roots
-) -> dict[Device | None, list[str]]:
+    wanted: Mapping[str, str], devices: Sequence[SysfsLayer], roots: Roots
+) -> dict[BlockDevice | None, list[str]]:
     """Returns the keys to set, by device; None is the kernel."""
-    disks: dict[Path, Device] = {}
+    disks: dict[Path, BlockDevice] = {}
     for layer in devices:
         if layer.disk is not None and layer.disk not in disks:
             disks[layer.disk] = of_node(layer.disk, roots)
-    plan: dict[Device | None, list[str]] = {}
+    plan: dict[BlockDevice | None, list[str]] = {}
     for key in wanted:
         if key.startswith("vm."):
             if text(path_of(None, key, roots)) is None:
@@ -222,7 +222,9 @@ def _has(node: Path, key: str, roots: Roots) -> bool:
     return True
 
 
-def _check_no_leftovers(plan: Mapping[Device | None, Sequence[str]], journal: Journal) -> None:
+def _check_no_leftovers(
+    plan: Mapping[BlockDevice | None, Sequence[str]], journal: HostJournal
+) -> None:
     """Raises BlklabError if a run, ours or one that was killed, left one of the devices changed.
 
     What is found now would be taken for what was there, and put back for ever.
@@ -233,7 +235,7 @@ def _check_no_leftovers(plan: Mapping[Device | None, Sequence[str]], journal: Jo
         with suppress(FileNotFoundError), journals.taken(path, journal.roots) as left:
             if left is not None and left.boot == journals.boot_of(journal.roots):
                 for entry in left.entries.values():
-                    if isinstance(entry, journals.Settings) and _where(entry.device) in names:
+                    if isinstance(entry, journals.SettingsEntry) and _where(entry.device) in names:
                         found[_where(entry.device)] = path
     if found:
         name = min(found)
@@ -243,16 +245,16 @@ def _check_no_leftovers(plan: Mapping[Device | None, Sequence[str]], journal: Jo
         )
 
 
-def _where(device: Device | None) -> str:
+def _where(device: BlockDevice | None) -> str:
     return device.name if device else journals.KERNEL
 
 
 @contextmanager
 def _put_back_after(
-    plan: Mapping[Device | None, Sequence[str]], journal: Journal
+    plan: Mapping[BlockDevice | None, Sequence[str]], journal: HostJournal
 ) -> Iterator[None]:
     roots = journal.roots
-    noted: list[tuple[int, Device | None, dict[str, str]]] = []
+    noted: list[tuple[int, BlockDevice | None, dict[str, str]]] = []
     problems: list[str] = []
     cause: Exception | None = None
     try:
@@ -274,7 +276,7 @@ def _put_back_after(
             raise BlklabError(f"{said}; 'blklab restore' tries again") from cause
 
 
-def _values(device: Device | None, keys: Sequence[str], roots: Roots) -> dict[str, str]:
+def _values(device: BlockDevice | None, keys: Sequence[str], roots: Roots) -> dict[str, str]:
     """Returns what to put back: the keys' values, and of those that change along with them."""
     node = device.node if device else None
     wanted = dict.fromkeys([*keys, *(also for key in keys for also in ALSO.get(key, ()))])
@@ -284,7 +286,7 @@ def _values(device: Device | None, keys: Sequence[str], roots: Roots) -> dict[st
     return {key: value for key, value in found.items() if value is not None}
 
 
-def put_back(device: Device | None, values: Mapping[str, str], roots: Roots) -> list[str]:
+def put_back(device: BlockDevice | None, values: Mapping[str, str], roots: Roots) -> list[str]:
     """Writes values that differ, in an order that ends with all of them as they were.
 
     Returns what could not be put back. Twice: what one key changes of another comes right then.
@@ -310,7 +312,7 @@ def put_back(device: Device | None, values: Mapping[str, str], roots: Roots) -> 
     return problems
 
 
-def _set(device: Device | None, key: str, value: str, roots: Roots) -> Change | None:
+def _set(device: BlockDevice | None, key: str, value: str, roots: Roots) -> SettingChange | None:
     node = device.node if device else None
     where = _where(device)
     path = path_of(node, key, roots)
@@ -335,4 +337,4 @@ def _set(device: Device | None, key: str, value: str, roots: Roots) -> Change | 
             f"settings: {where}: {key}: asked for {value}, the kernel took {after}; ask for a value"
             f" that it takes ({path})"
         )
-    return Change(where, key, before or "", after or "")
+    return SettingChange(where, key, before or "", after or "")

@@ -5,11 +5,11 @@ from typing import Final
 
 import click
 
-from blklab.runners.kind import Kind, Option
+from blklab.runners.kind import RunnerKind, RunnerOption
 
 NOT_BOOTED: Final = "nothing is booted"
 
-ACCEL: Final = Option(
+ACCEL: Final = RunnerOption(
     "--accel",
     "How the guest runs; KVM if it works, else emulated (tcg). [BLKLAB_ACCEL]",
     type=click.Choice(["auto", "kvm", "tcg"]),
@@ -17,14 +17,14 @@ ACCEL: Final = Option(
 )
 
 KERNEL: Final = (
-    Option(
+    RunnerOption(
         "--kernel",
         "A kernel of your own, instead of Debian's.",
         metavar="VMLINUZ",
         type=click.Path(path_type=Path, dir_okay=False, exists=True),
         elsewhere=NOT_BOOTED,
     ),
-    Option(
+    RunnerOption(
         "--modules",
         "That kernel's modules, lib/modules/VERSION.",
         metavar="DIR",
@@ -33,24 +33,24 @@ KERNEL: Final = (
     ),
 )
 
-KIND: Final = Kind(
+KIND: Final = RunnerKind(
     name="lab",
     summary="real md and fio on a real kernel, in a virtual machine",
     did="measured in the lab",
     make="blklab.runners.lab.runner:make",
-    form="blklab.spec.laboratory:FORM",
-    words="blklab.runners.lab.words:WORDS",
+    form="blklab.spec.lab_cell:FORM",
+    words="blklab.runners.lab.descriptions:WORDS",
     where="In the lab",
     options=(
         ACCEL,
         *KERNEL,
-        Option(
+        RunnerOption(
             "--trace",
             "Record these devices' and stacks' events with blktrace; 'all' of them.",
             metavar="NAME,...",
             elsewhere=NOT_BOOTED,
         ),
-        Option(
+        RunnerOption(
             "--trace-to",
             "Where the traces go, a folder a cell.  [default: traces]",
             metavar="DIR",

@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.connection import Connection, GuestGone, Hello, Refused
+from blklab.runners.lab.connection import AgentConnection, AgentHello, AgentRefused, GuestGone
 from blklab.runners.lab.frames import Message, item, items, texts
 from blklab.text import printable
 
 __all__ = [
     "Agent",
-    "Exported",
+    "AgentHello",
+    "ExportedFile",
+    "FileSample",
     "GuestFailed",
     "GuestGone",
-    "Hello",
-    "Ran",
-    "Running",
-    "Sample",
-    "Sampling",
+    "ProgramExit",
+    "RunningProgram",
+    "RunningSampler",
 ]
 
 COMPLAINT: Final = re.compile(
@@ -43,13 +43,13 @@ Stream = Callable[[str, str], object]
 class GuestFailed(BlklabError):
     """A program in the guest failed, or could not be run; `ran` is what it did, if it ended."""
 
-    def __init__(self, message: str, ran: "Ran | None" = None) -> None:
+    def __init__(self, message: str, ran: "ProgramExit | None" = None) -> None:
         super().__init__(message)
         self.ran = ran
 
 
 @dataclass(frozen=True)
-class Ran:
+class ProgramExit:
     """What a program did: its status is negative for a signal; `truncated` beyond 4 MiB."""
 
     status: int
@@ -60,7 +60,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Sample:
+class FileSample:
     """Files at an instant of the guest's CLOCK_MONOTONIC, in nanoseconds; None: not readable."""
 
     t_ns: int
@@ -68,7 +68,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedFile:
     """Where a file is on the device, in bytes."""
 
     path: str
@@ -77,17 +77,17 @@ class Exported:
 
 
 @dataclass
-class Running:
+class RunningProgram:
     """A program under way; `ran` is what it did, when it is over."""
 
-    ran: Ran | None = None
+    ran: ProgramExit | None = None
 
 
 @dataclass
-class Sampling:
+class RunningSampler:
     """A sampling under way; `samples` are there when it is over, at least two."""
 
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[FileSample] = field(default_factory=list)
 
 
 class Agent:
@@ -98,7 +98,7 @@ class Agent:
     """
 
     def __init__(self, connected: socket.socket) -> None:
-        self._connection = Connection(connected)
+        self._connection = AgentConnection(connected)
 
     def __enter__(self) -> Self:
         return self
@@ -110,7 +110,7 @@ class Agent:
         """Closes the connection; a guest powers off then."""
         self._connection.close()
 
-    def hello(self, timeout: float) -> Hello:
+    def hello(self, timeout: float) -> AgentHello:
         """Returns what the agent says when it is there, within so many seconds.
 
         Raises GuestGone if it is not, or if it speaks another protocol.
@@ -142,7 +142,7 @@ class Agent:
         timeout: float | None = None,
         stream: Stream | None = None,
         check: bool = True,
-    ) -> Ran:
+    ) -> ProgramExit:
         """Runs a program to its end, or for `timeout` seconds; `stream` is told its output.
 
         It is killed if this is interrupted. Raises GuestFailed if it could not be run or was too
@@ -160,7 +160,7 @@ class Agent:
             reply = self._connection.reply(call, lambda event: _told(event, stream))
         except GuestGone:
             raise
-        except Refused as error:
+        except AgentRefused as error:
             raise GuestFailed(str(error)) from None
         except BaseException:
             self._connection.tell("signal", target=call.id, signal=int(signal.SIGKILL))
@@ -171,7 +171,7 @@ class Agent:
         return ran
 
     @contextmanager
-    def running(self, argv: Sequence[str], *, cwd: str | None = None) -> Iterator[Running]:
+    def running(self, argv: Sequence[str], *, cwd: str | None = None) -> Iterator[RunningProgram]:
         """Runs a program for as long as the block takes, then interrupts it and waits for its end.
 
         Raises GuestFailed if it has failed.
@@ -180,7 +180,7 @@ class Agent:
         if cwd is not None:
             arguments["cwd"] = cwd
         call = self._connection.begin("run", **arguments)
-        running = Running()
+        running = RunningProgram()
         try:
             yield running
         except BaseException:
@@ -190,7 +190,7 @@ class Agent:
         self._connection.tell("signal", target=call.id, signal=int(signal.SIGINT))
         try:
             reply = self._connection.reply(call, lambda _: None)
-        except Refused as error:
+        except AgentRefused as error:
             raise GuestFailed(str(error)) from None
         running.ran = ran = _ran(reply)
         if ran.status not in {0, -signal.SIGINT}:
@@ -215,22 +215,22 @@ class Agent:
         """Writes a file in one system call, as sysfs needs it."""
         self._ask("write", path=path, text=text)
 
-    def export(self, paths: Sequence[str], device: str) -> tuple[Exported, ...]:
+    def export(self, paths: Sequence[str], device: str) -> tuple[ExportedFile, ...]:
         """Puts files, which may be given with `*`, onto a raw block device."""
         reply = self._ask("export", paths=list(paths), device=device)
         return items(
             reply,
             "files",
-            lambda file: Exported(
+            lambda file: ExportedFile(
                 item(file, "path", str), item(file, "offset", int), item(file, "bytes", int)
             ),
         )
 
     @contextmanager
-    def sampling(self, interval_ms: int, paths: Sequence[str]) -> Iterator[Sampling]:
+    def sampling(self, interval_ms: int, paths: Sequence[str]) -> Iterator[RunningSampler]:
         """Reads files at an interval for as long as the block takes, and once more at its end."""
         call = self._connection.begin("sample", interval_ms=interval_ms, paths=list(paths))
-        sampling = Sampling()
+        sampling = RunningSampler()
 
         def sampled(message: Message) -> None:
             sampling.samples.extend(items(message, "samples", _sample))
@@ -255,8 +255,8 @@ class Agent:
         return self._connection.reply(self._connection.begin(name, **arguments), lambda _: None)
 
 
-def _ran(reply: Message) -> Ran:
-    return Ran(
+def _ran(reply: Message) -> ProgramExit:
+    return ProgramExit(
         status=item(reply, "status", int),
         stdout=item(reply, "stdout", str),
         stderr=item(reply, "stderr", str),
@@ -269,8 +269,8 @@ def _matching(pattern: str) -> re.Pattern[str]:
     return re.compile("[^/]*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 
-def _sample(message: Message) -> Sample:
-    return Sample(item(message, "t_ns", int), texts(message, "files"))
+def _sample(message: Message) -> FileSample:
+    return FileSample(item(message, "t_ns", int), texts(message, "files"))
 
 
 def _told(event: Message, stream: Stream | None) -> None:
@@ -279,7 +279,7 @@ def _told(event: Message, stream: Stream | None) -> None:
             stream(name, item(event, name, str))
 
 
-def _failure(argv: Sequence[str], ran: Ran) -> str:
+def _failure(argv: Sequence[str], ran: ProgramExit) -> str:
     """Returns one line about a program that failed."""
     if ran.status < 0:
         try:

@@ -11,20 +11,20 @@ from blklab.errors import BlklabError
 from blklab.outcome import in_lab
 from blklab.runners.fio import jobfile
 from blklab.runners.fio.cell import figures
-from blklab.runners.fio.process import PATIENCE, Live, Progress
-from blklab.runners.lab import conditions, files, load, watched
-from blklab.runners.lab.during import During
-from blklab.runners.lab.machine.boot import Machine
-from blklab.runners.lab.machine.disks import Disk, Shape
-from blklab.runners.lab.prepare import prepare
-from blklab.runners.lab.rates import Rates, rates
+from blklab.runners.fio.process import PATIENCE, FioProgress, Progress
+from blklab.runners.lab import conditions, files, layer_activity, load
+from blklab.runners.lab.fault_schedule import FaultSchedule
+from blklab.runners.lab.machine.boot import GuestMachine
+from blklab.runners.lab.machine.disks import VirtualDisk, VirtualDiskShape
+from blklab.runners.lab.preparation import prepare
+from blklab.runners.lab.rates import DiskRates, rates
 from blklab.runners.lab.stacks import settings
 from blklab.runners.lab.stacks.build import build
-from blklab.runners.lab.stacks.guest import Guest, Layer
-from blklab.spec import nodes
-from blklab.spec.documents import LabCell, LabDevice, latency_ns
-from blklab.store.finished import Finished
-from blklab.system.pressure import Waiting
+from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
+from blklab.spec import stack_tree
+from blklab.spec.documents import LabCellDocument, LabDeviceDocument, latency_ns
+from blklab.store.finished_run import FinishedRun
+from blklab.system.pressure import PressureMeter
 
 EVERY: Final = "all"
 """What stands for every layer, to be traced."""
@@ -43,11 +43,11 @@ TRACE: Final = re.compile(r"[\w!.-]+\.blktrace\.\d+", re.A)
 """What blktrace calls its files: one for each device and processor."""
 
 
-def shapes(document: LabCell) -> list[Shape]:
+def shapes(document: LabCellDocument) -> list[VirtualDiskShape]:
     """Returns the disk of each device of a cell."""
     taken = dict(_taken(document["stack"], document["devices"]))
     return [
-        Shape(
+        VirtualDiskShape(
             name=device["name"],
             bytes=device["bytes"] + taken.get(at, 0),
             logical_block_size=device["virtual"]["logical_block_size"],
@@ -59,20 +59,22 @@ def shapes(document: LabCell) -> list[Shape]:
     ]
 
 
-def layers(document: LabCell) -> set[str]:
+def layers(document: LabCellDocument) -> set[str]:
     """Returns the names of a cell's devices, arrays and volumes."""
     return {device["name"] for device in document["devices"]} | {
-        table["name"] for _, table in nodes.built(document["stack"])
+        table["name"] for _, table in stack_tree.built(document["stack"])
     }
 
 
-def _taken(node: nodes.Node, devices: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int]]:
+def _taken(
+    node: stack_tree.Node, devices: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[int, int]]:
     """Yields what is put on a disk beside data, so that the stack has what it says it has; bytes.
 
     A cache is as large as its disk: what it keeps of itself is part of that.
     """
-    for _, table in nodes.built(node):
-        for key, one in nodes.below(table):
+    for _, table in stack_tree.built(node):
+        for key, one in stack_tree.below(table):
             if "device" in one and key != "cache":
                 # md leaves room for a reshape, by size (mdadm's super1.c, `choose_bm_space` and
                 # `validate_geometry1`: a thousandth, 128 MiB at most); others take less than 8 MiB.
@@ -81,14 +83,14 @@ def _taken(node: nodes.Node, devices: Sequence[Mapping[str, Any]]) -> Iterator[t
 
 
 def measure(
-    machine: Machine,
-    document: LabCell,
-    progress: Callable[[Live], object],
+    machine: GuestMachine,
+    document: LabCellDocument,
+    progress: Callable[[FioProgress], object],
     *,
     scale: float = 1,
     traced: Sequence[str] = (),
     traces: Path | None = None,
-) -> Finished:
+) -> FinishedRun:
     """Measures a cell, its devices' rates divided by `scale`. Raises BlklabError.
 
     Whether the guest is fit for another one is to be seen after that.
@@ -99,7 +101,7 @@ def measure(
     disks = [machine.disk(shape) for shape in shapes(document)]
     wanted = rates(document, scale)
     document = _slowed(document, scale)
-    guest = Guest(machine.agent)
+    guest = GuestStack(machine.agent)
     try:
         for disk in disks:
             machine.throttle(disk, {})
@@ -122,10 +124,10 @@ def measure(
         if not machine.agent.connected:
             raise
         finished.outcome["warnings"].append(f"after the load: {error}")
-    return Finished(finished.outcome, time.monotonic() - began, finished.points, finished.raw)
+    return FinishedRun(finished.outcome, time.monotonic() - began, finished.points, finished.raw)
 
 
-def _take_down(machine: Machine, guest: Guest, disks: Sequence[Disk]) -> None:
+def _take_down(machine: GuestMachine, guest: GuestStack, disks: Sequence[VirtualDisk]) -> None:
     """Leaves nothing of a cell in the guest. Raises BlklabError if something stays."""
     machine.spoilt = True  # until it is known to be as it was
     for disk in disks:
@@ -137,15 +139,15 @@ def _take_down(machine: Machine, guest: Guest, disks: Sequence[Disk]) -> None:
 
 
 def _load(
-    machine: Machine,
-    guest: Guest,
-    document: LabCell,
+    machine: GuestMachine,
+    guest: GuestStack,
+    document: LabCellDocument,
     target: str,
     progress: Progress,
     traced: Sequence[str],
     traces: Path | None,
-    wanted: Rates,
-) -> Finished:
+    wanted: DiskRates,
+) -> FinishedRun:
     interval_ns = int(document["interval_ns"])
     log_ms = max(1, interval_ns // 10**6)
     span_ms = _span_ms(document, log_ms)
@@ -155,8 +157,8 @@ def _load(
         ready()
     with ExitStack() as around:
         traced_ill = around.enter_context(_tracing(machine, guest, recorded)) if recorded else []
-        during = During(guest, document)
-        waiting = Waiting()
+        during = FaultSchedule(guest, document)
+        waiting = PressureMeter()
         reading = around.enter_context(
             machine.agent.sampling(span_ms, ["/proc/diskstats", "/proc/stat"])
         )
@@ -167,7 +169,7 @@ def _load(
         )
         waited = waiting.share()
     found = figures(ran, interval_ns, log_ms)
-    seen = watched.watched(guest, reading.samples, document)
+    seen = layer_activity.watched(guest, reading.samples, document)
     outcome = in_lab(found.outcome)
     outcome["devices"] = seen.devices
     outcome["watched_ns"] = seen.watched_ns
@@ -189,12 +191,12 @@ def _load(
         files.save(machine, f"{TRACES}/*", traces, old=TRACE)
         guest.run("rm", "-rf", TRACES)  # out of the guest's memory
         outcome["lab"]["traces"] = str(traces)
-    return Finished(outcome, 0.0, [*found.series, *seen.points], ran.output)
+    return FinishedRun(outcome, 0.0, [*found.series, *seen.points], ran.output)
 
 
-def _slowed(document: LabCell, scale: float) -> LabCell:
+def _slowed(document: LabCellDocument, scale: float) -> LabCellDocument:
     """Returns a cell whose latencies are scaled as its rates are."""
-    devices: list[LabDevice] = []
+    devices: list[LabDeviceDocument] = []
     for device in document["devices"]:
         model = device["model"]
         if model["kind"] == "throttled" and (latency := int(latency_ns(model) * scale)):
@@ -203,7 +205,7 @@ def _slowed(document: LabCell, scale: float) -> LabCell:
     return {**document, "devices": devices}
 
 
-def _span_ms(document: LabCell, log_ms: int) -> int:
+def _span_ms(document: LabCellDocument, log_ms: int) -> int:
     """Returns the time between two readings: as many as the agent keeps are not reached."""
     seconds = jobfile.seconds(document)
     if seconds is None:
@@ -212,7 +214,9 @@ def _span_ms(document: LabCell, log_ms: int) -> int:
 
 
 @contextmanager
-def _tracing(machine: Machine, guest: Guest, layers: Sequence[Layer]) -> Iterator[list[str]]:
+def _tracing(
+    machine: GuestMachine, guest: GuestStack, layers: Sequence[GuestLayer]
+) -> Iterator[list[str]]:
     """Records the events of layers while the block runs, and gives what was wrong, after it.
 
     Raises BlklabError.

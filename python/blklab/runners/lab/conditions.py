@@ -5,18 +5,18 @@ from typing import Final
 
 from blklab import outcome
 from blklab.diagnostic import Diagnostic
-from blklab.runners.lab.machine.boot import Machine
-from blklab.runners.lab.rates import Rates
-from blklab.runners.lab.stacks.guest import Guest
-from blklab.spec.documents import LabCell, latency_ns
+from blklab.runners.lab.machine.boot import GuestMachine
+from blklab.runners.lab.rates import DiskRates
+from blklab.runners.lab.stacks.guest import GuestStack
+from blklab.spec.documents import LabCellDocument, latency_ns
 
 QUEUE: Final = ("scheduler", "nr_requests", "rotational", "max_sectors_kb", "wbt_lat_usec")
 """What of each layer's queue is kept with a result."""
 
 
 def describe_guest(
-    machine: Machine, guest: Guest, document: LabCell, wanted: Rates
-) -> outcome.Guest:
+    machine: GuestMachine, guest: GuestStack, document: LabCellDocument, wanted: DiskRates
+) -> outcome.GuestFacts:
     """Returns what a measurement in this guest ran on."""
     names = [layer.kernel for layer in guest.layers]
     said = machine.agent.read([f"/sys/block/{name}/queue/{key}" for name in names for key in QUEUE])
@@ -47,7 +47,9 @@ BUSY: Final = 0.9
 """Share of the guest's processors from which on they, and not the disks, may set the pace."""
 
 
-def check(document: LabCell, wanted: Rates, cpu: Mapping[str, float]) -> Iterator[Diagnostic]:
+def check(
+    document: LabCellDocument, wanted: DiskRates, cpu: Mapping[str, float]
+) -> Iterator[Diagnostic]:
     """Yields what a result does not show, or may show wrongly."""
     if wanted.scale != 1:
         yield Diagnostic(

@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.frames import Malformed, Message, encode, item, receive, whole
+from blklab.runners.lab.frames import MalformedFrame, Message, encode, item, receive, whole
 from blklab.text import printable
 
 PROTOCOL = 1
@@ -27,12 +27,12 @@ class GuestGone(BlklabError):
     """The connection to the guest is lost, and with it whatever was asked."""
 
 
-class Refused(BlklabError):
+class AgentRefused(BlklabError):
     """The agent says that something could not be done."""
 
 
 @dataclass(frozen=True)
-class Hello:
+class AgentHello:
     """What the agent says of itself and its kernel; `notes` are what it missed at boot."""
 
     protocol: int
@@ -43,25 +43,25 @@ class Hello:
 
 
 @dataclass
-class Call:
+class AgentCall:
     """A call under way, and what has come for it."""
 
     id: int
     answers: SimpleQueue[Message | GuestGone] = field(default_factory=SimpleQueue)
 
 
-class Connection:
+class AgentConnection:
     """A connected socket with the agent at its other end. Several threads may call at once."""
 
     def __init__(self, connected: socket.socket) -> None:
         connected.settimeout(None)
         self._socket = connected
         self._sending = threading.Lock()
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, AgentCall] = {}
         self._lock = threading.Lock()
         self._ids = itertools.count(1)
-        self._greeting: SimpleQueue[Hello | GuestGone] = SimpleQueue()
-        self._hello: Hello | None = None
+        self._greeting: SimpleQueue[AgentHello | GuestGone] = SimpleQueue()
+        self._hello: AgentHello | None = None
         self._lost: str | None = None
         self._reader = threading.Thread(target=self._read_all, name="guest", daemon=True)
         self._reader.start()
@@ -79,7 +79,7 @@ class Connection:
         """Whether the connection is there, as far as is known."""
         return self._lost is None
 
-    def hello(self, timeout: float) -> Hello:
+    def hello(self, timeout: float) -> AgentHello:
         """Returns what the agent says when it is there, within so many seconds.
 
         Raises GuestGone if it does not, or if it speaks another protocol.
@@ -94,12 +94,12 @@ class Connection:
         self._hello = answer
         return answer
 
-    def begin(self, name: str, **arguments: object) -> Call:
+    def begin(self, name: str, **arguments: object) -> AgentCall:
         """Sends a request. Raises GuestGone, and BlklabError if it cannot be sent as it is."""
         with self._lock:
             if self._lost is not None:
                 raise GuestGone(self._lost)
-            call = Call(next(self._ids))
+            call = AgentCall(next(self._ids))
             self._calls[call.id] = call
         try:
             self._send({"id": call.id, "call": name, **arguments})
@@ -127,17 +127,17 @@ class Connection:
                     raise GuestGone("the connection to the guest is lost") from None
                 raise
 
-    def forget(self, call: Call) -> None:
+    def forget(self, call: AgentCall) -> None:
         """Nobody waits for this call any more."""
         with self._lock:
             self._calls.pop(call.id, None)
 
-    def answered(self, call: Call, timeout: float) -> bool:
+    def answered(self, call: AgentCall, timeout: float) -> bool:
         """Tells whether there is an answer within so many seconds."""
         answer = _await(call.answers, timeout)
         return answer is not None and not isinstance(answer, GuestGone)
 
-    def next(self, call: Call) -> Message:
+    def next(self, call: AgentCall) -> Message:
         """Returns the next message for a call. Raises what the agent says is wrong with it."""
         answer = None
         while answer is None:
@@ -145,10 +145,10 @@ class Connection:
         if isinstance(answer, GuestGone):
             raise answer
         if "error" in answer:
-            raise Refused(f"in the guest: {printable(item(answer, 'error', str))}")
+            raise AgentRefused(f"in the guest: {printable(item(answer, 'error', str))}")
         return answer
 
-    def reply(self, call: Call, told: Callable[[Message], None]) -> Message:
+    def reply(self, call: AgentCall, told: Callable[[Message], None]) -> Message:
         """Returns a call's reply; `told` gets the events before it, in this thread."""
         try:
             while True:
@@ -174,7 +174,7 @@ class Connection:
 
     def _deliver(self, message: Message) -> None:
         if message.get("id", 0) is None:
-            raise Malformed(f"an error: {item(message, 'error', str)}")
+            raise MalformedFrame(f"an error: {item(message, 'error', str)}")
         with self._lock:
             call = self._calls.get(item(message, "id", int))
         if call is not None:  # else nobody waits for it any more
@@ -202,7 +202,7 @@ def _await(queue: SimpleQueue[T], timeout: float) -> T | None:
             return None
 
 
-def _greeting(hello: Message) -> Hello:
+def _greeting(hello: Message) -> AgentHello:
     protocol = item(hello, "protocol", int)
     if protocol != PROTOCOL:  # which may well greet with something else
         raise BlklabError(
@@ -210,7 +210,7 @@ def _greeting(hello: Message) -> Hello:
             " `blklab lab build` makes the image again"
         )
     notes = item(hello, "notes", list)
-    return Hello(
+    return AgentHello(
         protocol=protocol,
         agent=printable(item(hello, "agent", str)),
         kernel=printable(item(hello, "kernel", str)),

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.agent import Exported
-from blklab.runners.lab.machine.boot import Machine
+from blklab.runners.lab.agent import ExportedFile
+from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.machine.disks import RESULTS
 from blklab.text import printable
 from blklab.units import format_size
@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"[\w-][\w.-]{0,120}", re.A)
 _PART: Final = 16 << 20
 
 
-def fetch(machine: Machine, paths: Sequence[str]) -> dict[str, bytes]:
+def fetch(machine: GuestMachine, paths: Sequence[str]) -> dict[str, bytes]:
     """Returns files of the guest, by path; a path may have `*`. Raises BlklabError."""
     found = _exported(machine, paths)
     total = sum(file.bytes for file in found)
@@ -40,7 +40,9 @@ def texts(found: Mapping[str, bytes]) -> dict[str, str]:
     return {path: content.decode(errors="replace") for path, content in found.items()}
 
 
-def save(machine: Machine, pattern: str, directory: Path, *, old: re.Pattern[str]) -> list[Path]:
+def save(
+    machine: GuestMachine, pattern: str, directory: Path, *, old: re.Pattern[str]
+) -> list[Path]:
     """Writes files of the guest into a directory, by their own names. Raises BlklabError.
 
     What is called like `old` there is of an earlier run, and removed. No link is followed.
@@ -60,7 +62,7 @@ def save(machine: Machine, pattern: str, directory: Path, *, old: re.Pattern[str
         raise BlklabError(f"{directory}: {error.strerror}") from None
 
 
-def _written(machine: Machine, pattern: str, into: int) -> Iterator[str]:
+def _written(machine: GuestMachine, pattern: str, into: int) -> Iterator[str]:
     for file in _exported(machine, [pattern]):
         name = file.path.rpartition("/")[2]
         if not _NAME.fullmatch(name):
@@ -75,7 +77,7 @@ def _written(machine: Machine, pattern: str, into: int) -> Iterator[str]:
         yield name
 
 
-def _exported(machine: Machine, paths: Sequence[str]) -> Sequence[Exported]:
+def _exported(machine: GuestMachine, paths: Sequence[str]) -> Sequence[ExportedFile]:
     """Has the guest put files on the disk for results; returns where they are, in order.
 
     Raises BlklabError if they are not within it, or one is where another is.

@@ -20,14 +20,14 @@ Message = dict[str, object]
 T = TypeVar("T")
 
 
-class Malformed(BlklabError):
+class MalformedFrame(BlklabError):
     """The guest's agent sent what is not of the protocol."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"the guest's agent sent {printable(what)}")
 
 
-class Receiving(Protocol):
+class FrameReceiver(Protocol):
     """The part of a socket that is read from."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
@@ -46,7 +46,7 @@ def encode(message: Mapping[str, object]) -> bytes:
     return _LENGTH.pack(len(content)) + content
 
 
-def receive(connection: Receiving) -> Message | None:
+def receive(connection: FrameReceiver) -> Message | None:
     """Returns the next message; None when the stream ends where one would begin.
 
     Raises Malformed, and OSError as the socket does.
@@ -56,18 +56,18 @@ def receive(connection: Receiving) -> Message | None:
         return None
     (length,) = cast("tuple[int]", _LENGTH.unpack(head))
     if length > LONGEST:
-        raise Malformed(f"a frame of {length} bytes; at most {LONGEST} were expected")
+        raise MalformedFrame(f"a frame of {length} bytes; at most {LONGEST} were expected")
     content = _exactly(connection, length)
     if content is None:
-        raise Malformed("a frame cut short")
+        raise MalformedFrame("a frame cut short")
     try:
         message = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"a frame that is no JSON: {error}") from None
+        raise MalformedFrame(f"a frame that is no JSON: {error}") from None
     return whole(message)
 
 
-def _exactly(connection: Receiving, length: int) -> bytes | None:
+def _exactly(connection: FrameReceiver, length: int) -> bytes | None:
     """Returns so many bytes; None if there is none at all, though some were to be expected."""
     buffer = bytearray(length)
     view = memoryview(buffer)
@@ -76,7 +76,7 @@ def _exactly(connection: Receiving, length: int) -> bytes | None:
         some = connection.recv_into(view[got:])
         if not some:
             if got:
-                raise Malformed("a frame cut short")
+                raise MalformedFrame("a frame cut short")
             return None
         got += some
     return bytes(buffer)
@@ -85,7 +85,7 @@ def _exactly(connection: Receiving, length: int) -> bytes | None:
 def whole(value: object) -> Message:
     """Returns an object of JSON. Raises Malformed if it is something else."""
     if not isinstance(value, dict):
-        raise Malformed(f"{_shown(value)} where an object was expected")
+        raise MalformedFrame(f"{_shown(value)} where an object was expected")
     return cast("Message", value)
 
 
@@ -94,9 +94,9 @@ def item(message: Message, key: str, kind: type[T]) -> T:
     value = message.get(key)
     # A bool is an int to Python, and not to us.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise Malformed(f"{_shown(value)} as {key}, where a {kind.__name__} was expected")
+        raise MalformedFrame(f"{_shown(value)} as {key}, where a {kind.__name__} was expected")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise Malformed(f"{_shown(value)} as {key}, where a number of 64 bits was expected")
+        raise MalformedFrame(f"{_shown(value)} as {key}, where a number of 64 bits was expected")
     return value
 
 
@@ -110,7 +110,7 @@ def texts(message: Message, key: str) -> dict[str, str | None]:
     table = whole(message.get(key))
     for value in table.values():
         if value is not None and not isinstance(value, str):
-            raise Malformed(f"{_shown(value)} in {key}, where a text was expected")
+            raise MalformedFrame(f"{_shown(value)} in {key}, where a text was expected")
     return cast("dict[str, str | None]", table)
 
 

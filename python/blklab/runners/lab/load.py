@@ -7,11 +7,11 @@ from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.runners.fio import jobfile
-from blklab.runners.fio.process import MOST_SAID, PATIENCE, Live, Progress, Ran, iops
+from blklab.runners.fio.process import MOST_SAID, PATIENCE, FioExit, FioProgress, Progress, iops
 from blklab.runners.fio.program import complaint
 from blklab.runners.lab.files import fetch, texts
-from blklab.runners.lab.machine.boot import Machine
-from blklab.spec.documents import FioCell
+from blklab.runners.lab.machine.boot import GuestMachine
+from blklab.spec.documents import FioCellDocument
 from blklab.text import printable
 
 DIRECTORY: Final = "/run/blklab"
@@ -19,8 +19,8 @@ DIRECTORY: Final = "/run/blklab"
 
 
 def play(
-    machine: Machine,
-    document: FioCell,
+    machine: GuestMachine,
+    document: FioCellDocument,
     target: str,
     progress: Progress,
     *,
@@ -28,7 +28,7 @@ def play(
     log_ms: int | None = None,
     phase: str = "measure",
     alongside: AbstractContextManager[object] | None = None,
-) -> Ran:
+) -> FioExit:
     """Runs a cell's jobs on a device or a file of the guest, within `alongside`.
 
     Raises BlklabError.
@@ -40,7 +40,7 @@ def play(
     agent.write(f"{DIRECTORY}/job.fio", text)
     seconds = jobfile.seconds(document, runtime_ns)
     options = ["--output-format=json+"]
-    said = _Said(seconds, progress, phase)
+    said = _FioMessages(seconds, progress, phase)
     with alongside or nullcontext():
         ran = agent.run(
             ["fio", *options, "--output=job.json", "--eta=always", "job.fio"],
@@ -55,10 +55,10 @@ def play(
         words = complaint(said.text + ran.stderr + result.partition("{\n")[0], ran.status)
         raise BlklabError(f"fio failed in the guest: {printable(words)}")
     logs = {path.rpartition("/")[2]: content for path, content in written.items()}
-    return Ran(result, said.text, logs, ["fio", *options, "job.fio"])
+    return FioExit(result, said.text, logs, ["fio", *options, "job.fio"])
 
 
-class _Said:
+class _FioMessages:
     """What fio says while it runs: lines of progress, and notes, which are kept."""
 
     def __init__(self, seconds: float | None, progress: Progress, phase: str) -> None:
@@ -78,7 +78,7 @@ class _Said:
                 self._lines += 1  # one a second
                 read, write = found or (None, None)
                 self._progress(
-                    Live(float(self._lines), self._seconds, read, write, phase=self._phase)
+                    FioProgress(float(self._lines), self._seconds, read, write, phase=self._phase)
                 )
             elif line.strip() and len(self.text) < MOST_SAID:
                 self.text += line + "\n"

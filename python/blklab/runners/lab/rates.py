@@ -18,9 +18,9 @@ from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
 from blklab.runners.lab.machine.boot import NAMES
 from blklab.runners.sim.runner import outcomes
-from blklab.spec import nodes
+from blklab.spec import stack_tree
 from blklab.spec.capacity import PARITY
-from blklab.spec.documents import LabCell
+from blklab.spec.documents import LabCellDocument
 
 REACH_IOPS: Final = {"tcg": 3_000, "kvm": 60_000}
 """I/Os a second of all devices together that a guest reaches: two emulated CPUs, and busy ones."""
@@ -47,7 +47,7 @@ Limits = dict[str, int]
 
 
 @dataclass(frozen=True)
-class Rates:
+class DiskRates:
     """The limits of a cell's disks, scaled."""
 
     scale: float
@@ -60,7 +60,7 @@ class Rates:
     """What such limits cannot show."""
 
 
-def factor(documents: Sequence[LabCell], accel: str) -> float:
+def factor(documents: Sequence[LabCellDocument], accel: str) -> float:
     """Returns by what all rates of an experiment are divided: one factor for all of its cells.
 
     So cells can be put in order: a stack of fast devices stays faster than one of slow ones.
@@ -71,7 +71,7 @@ def factor(documents: Sequence[LabCell], accel: str) -> float:
     return max(_needed(_unscaled(document), accel) for document in documents)
 
 
-def rates(document: LabCell, scale: float) -> Rates:
+def rates(document: LabCellDocument, scale: float) -> DiskRates:
     """Returns the limits of each device's disk. Raises BlklabError if one comes to nothing."""
     unscaled = _unscaled(document)
     limits = []
@@ -84,10 +84,10 @@ def rates(document: LabCell, scale: float) -> Rates:
                     " less than 1 a second: set a smaller lab.scale"
                 )
         limits.append(found)
-    return Rates(scale, limits, _doubts(document))
+    return DiskRates(scale, limits, _doubts(document))
 
 
-def turns(node: nodes.Node) -> bool:
+def turns(node: stack_tree.Node) -> bool:
     """Tells whether a stack makes reads of writes, or writes of reads.
 
     Parity is read before it is written, a cache is filled by what is read, and a member that is
@@ -96,11 +96,11 @@ def turns(node: nodes.Node) -> bool:
     return any(
         kind in {"lvmcache", "bcache"}
         or (kind == "md" and (table["level"] in PARITY or table["sync"] != "idle"))
-        for kind, table in nodes.built(node)
+        for kind, table in stack_tree.built(node)
     )
 
 
-def _doubts(document: LabCell) -> list[Diagnostic]:
+def _doubts(document: LabCellDocument) -> list[Diagnostic]:
     """Returns which models the jobs leave waiting: a limit has no latency, and they have."""
     if len(document["devices"]) < 2:
         return []  # alone it does what it does alone
@@ -122,7 +122,7 @@ def _doubts(document: LabCell) -> list[Diagnostic]:
     ]
 
 
-def _saturated(document: LabCell, device: Mapping[str, Any]) -> bool:
+def _saturated(document: LabCellDocument, device: Mapping[str, Any]) -> bool:
     own = _alone(document, device, None)
     many = {**own, "jobs": [{**job, "iodepth": max(MANY, job["iodepth"])} for job in own["jobs"]]}
     usual, most = (
@@ -131,11 +131,11 @@ def _saturated(document: LabCell, device: Mapping[str, Any]) -> bool:
     return usual >= SATURATED * most
 
 
-def _unscaled(document: LabCell) -> list[dict[str, float]]:
+def _unscaled(document: LabCellDocument) -> list[dict[str, float]]:
     return [_limits(document, device) for device in document["devices"]]
 
 
-def _limits(document: LabCell, device: Mapping[str, Any]) -> dict[str, float]:
+def _limits(document: LabCellDocument, device: Mapping[str, Any]) -> dict[str, float]:
     """Returns the rates of a device before they are scaled; 0 is no limit."""
     if device["model"]["kind"] == "throttled":
         return {name: float(device["model"][name]) for name in NAMES}
@@ -168,7 +168,9 @@ def _outcome(text: str) -> dict[str, Any]:
     return {way: {key: found[way][key] for key in ("iops", "bw_bytes")} for way in WAYS}
 
 
-def _alone(document: LabCell, device: Mapping[str, Any], share: float | None) -> dict[str, Any]:
+def _alone(
+    document: LabCellDocument, device: Mapping[str, Any], share: float | None
+) -> dict[str, Any]:
     """Returns the cell of one device alone, all reads, all writes, or as the jobs are."""
     jobs = [
         {

@@ -17,18 +17,18 @@ from blklab.runners.base import Ledger, Runner
 from blklab.runners.fio import jobfile
 from blklab.runners.lab import cell as lab_cell
 from blklab.runners.lab.agent import GuestGone
-from blklab.runners.lab.image.build import Image, image
+from blklab.runners.lab.image.build import GuestImage, image
 from blklab.runners.lab.image.cache import held
-from blklab.runners.lab.image.kernels import Own, Packaged, own_kernel
-from blklab.runners.lab.image.parts import OwnKernel
+from blklab.runners.lab.image.kernels import PackagedKernel, UserKernelOption, own_kernel
+from blklab.runners.lab.image.parts import UserKernel
 from blklab.runners.lab.machine import accel, qemu
-from blklab.runners.lab.machine.boot import GuestLost, Machine, boot
-from blklab.runners.lab.machine.disks import MOST, Shape
+from blklab.runners.lab.machine.boot import GuestLost, GuestMachine, boot
+from blklab.runners.lab.machine.disks import MOST, VirtualDiskShape
 from blklab.runners.lab.rates import factor
 from blklab.runners.lab.stacks.filesystem import MOUNT
-from blklab.spec.cells import Cell, Plan
-from blklab.spec.documents import LabCell, as_lab
-from blklab.store.finished import Finished
+from blklab.spec.cells import Cell, ExperimentPlan
+from blklab.spec.documents import LabCellDocument, as_lab
+from blklab.store.finished_run import FinishedRun
 from blklab.system.environment import environment
 from blklab.system.roots import Roots
 
@@ -36,13 +36,13 @@ SUSPENDED: Final = 2.0
 """Seconds by which a host's clocks drift apart when it was suspended meanwhile."""
 
 
-class Lab(Runner):
+class LabRunner(Runner):
     """The runner `lab`."""
 
     def __init__(
         self,
         *,
-        kernel: Own | None = None,
+        kernel: UserKernelOption | None = None,
         accelerator: str | None = None,
         trace: Sequence[str] = (),
         traces: Path = Path("traces"),
@@ -57,9 +57,9 @@ class Lab(Runner):
         self._trace = trace
         self._traces = traces
         self._note = note
-        self._images: dict[str, Image] = {}
+        self._images: dict[str, GuestImage] = {}
         self._held = ExitStack()
-        self._documents: list[LabCell] = []
+        self._documents: list[LabCellDocument] = []
         self._scales: dict[str, float] = {}
 
     @contextmanager
@@ -68,7 +68,7 @@ class Lab(Runner):
         with self._held:
             yield
 
-    def planned(self, plan: Plan) -> Plan:
+    def planned(self, plan: ExperimentPlan) -> ExperimentPlan:
         """Returns the plan with the user's own kernel in each cell, whose key then has it too.
 
         Raises UsageError if the cells want several kernels.
@@ -77,11 +77,11 @@ class Lab(Runner):
             return plan
         if "kernel" in plan.varied:
             raise UsageError("--kernel: the matrix varies kernel, and this is one for all cells")
-        key = OwnKernel(self._kernel, lambda _note: None).key
+        key = UserKernel(self._kernel, lambda _note: None).key
         cells = [replace(one, document={**one.document, "own_kernel": key}) for one in plan.cells]
         return replace(plan, cells=cells)
 
-    def check(self, plan: Plan) -> None:
+    def check(self, plan: ExperimentPlan) -> None:
         """Raises an error for a plan that cannot be carried out: QEMU, kernel, every job.
 
         Images that are not cached are built.
@@ -153,7 +153,7 @@ class Lab(Runner):
             if machine is not None:
                 machine.end()
 
-    def _booted(self, kernel: str, cells: Sequence[Cell]) -> Machine:
+    def _booted(self, kernel: str, cells: Sequence[Cell]) -> GuestMachine:
         guest = cells[0].document["lab"]  # which nothing varies
         return boot(
             self._image(kernel),
@@ -174,15 +174,15 @@ class Lab(Runner):
             self._scales[accelerator] = factor(self._documents, accelerator)
         return self._scales[accelerator]
 
-    def _image(self, kernel: str) -> Image:
+    def _image(self, kernel: str) -> GuestImage:
         if kernel not in self._images:
-            wanted = self._kernel or Packaged(kernel)
+            wanted = self._kernel or PackagedKernel(kernel)
             self._images[kernel] = image(wanted, note=self._note)
             # `lab prune` leaves it alone from now on.
             self._held.enter_context(held(self._images[kernel].initrd.parent))
         return self._images[kernel]
 
-    def _measured(self, machine: Machine, cell: Cell) -> Finished:
+    def _measured(self, machine: GuestMachine, cell: Cell) -> FinishedRun:
         try:
             with _awake():
                 return lab_cell.measure(
@@ -208,9 +208,9 @@ def make(
     trace_to: Path | None,
     note: Callable[[str], object],
     **_warn: Callable[[str], object],
-) -> Lab:
+) -> LabRunner:
     """Returns the runner that `blklab run` asks for. Raises UsageError."""
-    return Lab(
+    return LabRunner(
         kernel=own_kernel(kernel, modules),
         accelerator=accel,
         trace=[word.strip() for word in (trace or "").split(",") if word.strip()],
@@ -221,7 +221,7 @@ def make(
 
 def _fitting(cells: Sequence[Cell]) -> int:
     """Returns how many cells, from the first on, one guest has disks for; one at least."""
-    shapes: set[Shape] = set()
+    shapes: set[VirtualDiskShape] = set()
     for at, cell in enumerate(cells):
         shapes |= set(lab_cell.shapes(as_lab(cell.document)))
         if at and len(shapes) >= MOST:
@@ -239,7 +239,7 @@ def _folder(cell: Cell) -> str:
     return f"{cell.number:03}-{safe}"[:100]
 
 
-def _tidy(machine: Machine) -> bool:
+def _tidy(machine: GuestMachine) -> bool:
     """Tells whether a guest in which a cell failed has nothing left of it."""
     try:
         left = machine.agent.read(["/sys/block/md*/md/level", "/sys/block/dm-*/dm/name"])

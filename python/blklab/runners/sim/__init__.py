@@ -4,19 +4,19 @@ from typing import Final
 
 import click
 
-from blklab.runners.kind import Kind, Option
+from blklab.runners.kind import RunnerKind, RunnerOption
 
-KIND: Final = Kind(
+KIND: Final = RunnerKind(
     name="sim",
     summary="the simulator",
     did="simulated",
     make="blklab.runners.sim.runner:make",
-    form="blklab.spec.simulated:FORM",
-    words="blklab.runners.sim.words:WORDS",
+    form="blklab.spec.sim_cell:FORM",
+    words="blklab.runners.sim.descriptions:WORDS",
     predicts=True,
     explain="blklab.analysis.explain:explain",
     options=(
-        Option(
+        RunnerOption(
             "--jobs",
             "Cells to run at the same time; as many as there are CPUs, unless given.",
             metavar="N",

@@ -12,10 +12,10 @@ from blklab import _core
 from blklab.errors import BlklabError, UsageError
 from blklab.outcome import Outcome
 from blklab.runners.base import Ledger, Runner
-from blklab.spec.cells import Cell, Plan
-from blklab.spec.replays import Source
+from blklab.spec.cells import Cell, ExperimentPlan
+from blklab.spec.replays import ReplaySource
 from blklab.store import series
-from blklab.store.finished import Finished
+from blklab.store.finished_run import FinishedRun
 
 
 def cores() -> int:
@@ -40,7 +40,7 @@ def stopping() -> Iterator[_core.Stop]:
 def outcome(
     document: Mapping[str, Any],
     stop: _core.Stop | None = None,
-    replay: Source | None = None,
+    replay: ReplaySource | None = None,
 ) -> Outcome:
     """Simulates one cell's document, with the trace that it replays, and returns the figures.
 
@@ -69,14 +69,14 @@ def check(cells: Sequence[Cell]) -> None:
             raise UsageError(f"{cell.name}: {error}") from error
 
 
-class Simulator(Runner):
+class SimRunner(Runner):
     """The runner `sim`. Simulations do not disturb each other."""
 
     def __init__(self, jobs: int | None = None) -> None:
         """`jobs` cells are simulated at a time; as many as there are CPUs, unless given."""
         self._jobs = jobs or cores()
 
-    def check(self, plan: Plan) -> None:
+    def check(self, plan: ExperimentPlan) -> None:
         """Raises UsageError for a cell that cannot work."""
         check(plan.cells)
 
@@ -89,12 +89,12 @@ class Simulator(Runner):
                     ledger.end(cell, finished)
 
 
-def make(*, jobs: int | None, **_tell: Callable[[str], object]) -> Simulator:
+def make(*, jobs: int | None, **_tell: Callable[[str], object]) -> SimRunner:
     """Returns the runner that `blklab run` asks for."""
-    return Simulator(jobs)
+    return SimRunner(jobs)
 
 
-def _measured(cell: Cell, ledger: Ledger, stop: _core.Stop) -> Finished | None:
+def _measured(cell: Cell, ledger: Ledger, stop: _core.Stop) -> FinishedRun | None:
     if not ledger.begin(cell):
         return None
     begin = time.perf_counter()
@@ -104,4 +104,4 @@ def _measured(cell: Cell, ledger: Ledger, stop: _core.Stop) -> Finished | None:
         ledger.fail(cell, str(error))
         raise BlklabError(f"{cell.name}: {error}") from error
     points = series.of_outcome(measured.pop("series"))
-    return Finished(measured, time.perf_counter() - begin, points)
+    return FinishedRun(measured, time.perf_counter() - begin, points)

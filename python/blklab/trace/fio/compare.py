@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from blklab.documents.profile import DeviceProfile, LevelTime, SizeCount
-from blklab.trace.fio.plan import WAYS, Plan, streams_of
+from blklab.trace.fio.plan import WAYS, FioPlan, streams_of
 from blklab.trace.fio.sizes import SECTOR
 
 TOLERANCE: Final = 2.0
@@ -20,7 +20,7 @@ FEWEST_JUDGED: Final = 30
 
 
 @dataclass(frozen=True)
-class Row:
+class FioComparisonRow:
     """One figure of the trace and of fio, both in `unit`."""
 
     metric: str
@@ -46,38 +46,42 @@ class Row:
         return difference is not None and abs(difference) <= self.allowed
 
 
-def shape_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[Row]:
+def shape_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRow]:
     """Compares two devices' profiles: sizes, sequential shares, hot blocks, flushes."""
-    rows: list[Row] = []
+    rows: list[FioComparisonRow] = []
     for op in WAYS:
         sizes, issued = (profile["load"]["ops"][op] for profile in (trace, fio))
         if not sizes["ios"]:
             continue
         unit = "KiB"
         means = [s["sizes"]["mean_bytes"] for s in (sizes, issued)]
-        rows.append(Row(f"{op} size, mean", unit, *(m and m / 1024 for m in means)))
+        rows.append(FioComparisonRow(f"{op} size, mean", unit, *(m and m / 1024 for m in means)))
         gap = largest_gap(sizes["sizes"]["exact"], issued["sizes"]["exact"])
         judged = issued["ios"] >= FEWEST_JUDGED or not issued["ios"]
         chance = 100 * CHANCE_CURVE / math.sqrt(max(1, issued["ios"]))
         allowed = TOLERANCE + chance if judged else None
         gap_percent = None if gap is None else 100 * gap
-        rows.append(Row(f"{op} sizes, largest gap", "points", 0.0, gap_percent, allowed))
+        rows.append(
+            FioComparisonRow(f"{op} sizes, largest gap", "points", 0.0, gap_percent, allowed)
+        )
         found = [streams_of(profile, op) for profile in (trace, fio)]
         if shares := [streams["sequential_share"] for streams in found if streams]:
-            rows.append(Row(f"{op}s, sequential", "%", *(s and s * 100 for s in shares)))
+            rows.append(
+                FioComparisonRow(f"{op}s, sequential", "%", *(s and s * 100 for s in shares))
+            )
     hottest = {share["fraction"]: share["io_share"] for share in fio["hotness"]["hottest"]}
     for share in trace["hotness"]["hottest"]:
         other = hottest.get(share["fraction"])
         name = f"I/O to the hottest {share['fraction']:.0%}"
-        rows.append(Row(name, "%", share["io_share"] * 100, other and other * 100))
+        rows.append(FioComparisonRow(name, "%", share["io_share"] * 100, other and other * 100))
     touched = [profile["hotness"]["unique_bytes"] / (1 << 20) for profile in (trace, fio)]
-    rows.append(Row("blocks touched", "MiB", *touched))
+    rows.append(FioComparisonRow("blocks touched", "MiB", *touched))
     if trace["load"]["ops"]["flush"]["ios"]:
-        rows.append(Row("flushes per 100 writes", "", _flushes(trace), _flushes(fio)))
+        rows.append(FioComparisonRow("flushes per 100 writes", "", _flushes(trace), _flushes(fio)))
     return rows
 
 
-def mix_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[Row]:
+def mix_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRow]:
     """Compares the shares of reads, writes and discards among them all."""
     rows = []
     mine, theirs = ({op: p["load"]["ops"][op]["ios"] for op in WAYS} for p in (trace, fio))
@@ -88,7 +92,7 @@ def mix_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[Row]:
         share = mine[op] / total
         error = 100 * math.sqrt(share * (1 - share) / max(1, issued))
         rows.append(
-            Row(
+            FioComparisonRow(
                 f"{op}s of all I/O",
                 "%",
                 100 * share,
@@ -99,24 +103,26 @@ def mix_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[Row]:
     return rows
 
 
-def pace_rows(trace: DeviceProfile, plan: Plan, document: dict[str, Any]) -> list[Row]:
+def pace_rows(
+    trace: DeviceProfile, plan: FioPlan, document: dict[str, Any]
+) -> list[FioComparisonRow]:
     """Compares I/Os a second and I/Os in flight; they depend on the device, so none is judged."""
     jobs = document["jobs"]
     sides = [(job, side) for job in jobs for side in ("read", "write", "trim")]
     rate = sum(job[side]["iops"] for job, side in sides)
     flying = sum(job[side]["iops"] * job[side]["lat_ns"]["mean"] / 1e9 for job, side in sides)
-    rows = [Row("I/Os a second", "", plan.ios / plan.duration_ns * 1e9, rate)]
+    rows = [FioComparisonRow("I/Os a second", "", plan.ios / plan.duration_ns * 1e9, rate)]
     if not plan.depth_known:
         return rows
     rows += [
-        Row("in flight, mean", "", trace["in_flight"]["mean"], flying),
+        FioComparisonRow("in flight, mean", "", trace["in_flight"]["mean"], flying),
     ]
     mine, theirs = depth_of_trace(trace["in_flight"]["histogram"]), depth_of_fio(jobs)
     for (low, high), share in mine.items():
         other = theirs[low, high]
         if share >= 0.5 or other >= 0.5:
             name = f"in flight {low}" + ("" if low == high else f"–{high}" if high else " and more")
-            rows.append(Row(name, "%", share, other))
+            rows.append(FioComparisonRow(name, "%", share, other))
     return rows
 
 

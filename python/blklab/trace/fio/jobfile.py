@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from blklab.text import printable
-from blklab.trace.fio.plan import SEQUENTIAL, Direction, Job, Plan
+from blklab.trace.fio.plan import SEQUENTIAL, DirectionPlan, FioPlan, JobPlan
 from blklab.units import format_duration
 
 MOST_WEIGHT: Final = 1000
@@ -18,7 +18,7 @@ SEED: Final = 42
 
 
 @dataclass(frozen=True)
-class Target:
+class JobTarget:
     """What the job is to do its I/O on, as the user wrote it."""
 
     filename: str | None = None
@@ -28,7 +28,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Trial:
+class VerificationRun:
     """How a run for verification differs: bounded in I/Os, each process logging what it issues."""
 
     logs: Sequence[str]
@@ -36,7 +36,7 @@ class Trial:
     """I/Os of each process, as fast as they go; None keeps the plan's pace."""
 
 
-def render(plan: Plan, target: Target, trial: Trial | None = None) -> str:
+def render(plan: FioPlan, target: JobTarget, trial: VerificationRun | None = None) -> str:
     """Returns the job file of `plan`."""
     jobs = _unrolled(plan.jobs) if trial else [(job, None) for job in plan.jobs]
     unpaced = trial is not None and trial.number_ios is not None
@@ -57,12 +57,12 @@ def render(plan: Plan, target: Target, trial: Trial | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def processes(plan: Plan) -> list[Job]:
+def processes(plan: FioPlan) -> list[JobPlan]:
     """Returns the job of each process that fio will start, in order."""
     return [job for job in plan.jobs for _ in range(job.numjobs)]
 
 
-def _unrolled(jobs: Sequence[Job]) -> list[tuple[Job, int | None]]:
+def _unrolled(jobs: Sequence[JobPlan]) -> list[tuple[JobPlan, int | None]]:
     return [
         (job, clone if job.numjobs > 1 else None) for job in jobs for clone in range(job.numjobs)
     ]
@@ -75,7 +75,7 @@ def comment(text: str) -> str:
     )
 
 
-def _head(plan: Plan, target: Target, unpaced: bool) -> Iterator[str]:
+def _head(plan: FioPlan, target: JobTarget, unpaced: bool) -> Iterator[str]:
     yield comment(f"The workload of {plan.device}, from the trace {plan.source}")
     yield comment(f"({plan.ios:,} I/Os in {format_duration(plan.duration_ns)}). By blklab.")
     for note in plan.notes:
@@ -112,7 +112,7 @@ def _head(plan: Plan, target: Target, unpaced: bool) -> Iterator[str]:
         yield "flow_id=1"
 
 
-def _job(plan: Plan, job: Job, target: Target) -> Iterator[str]:
+def _job(plan: FioPlan, job: JobPlan, target: JobTarget) -> Iterator[str]:
     ways = job.directions
     yield f"rw={_rw(job)}"
     if ways[0].way == "trim" and not target.is_device:
@@ -156,7 +156,7 @@ def _job(plan: Plan, job: Job, target: Target) -> Iterator[str]:
         yield "sync=dsync"
 
 
-def _streams(plan: Plan, job: Job, clone: int | None) -> Iterator[str]:
+def _streams(plan: FioPlan, job: JobPlan, clone: int | None) -> Iterator[str]:
     if job.numjobs == 1:
         return
     part = plan.locality.size // job.numjobs // 4096 * 4096
@@ -169,7 +169,7 @@ def _streams(plan: Plan, job: Job, clone: int | None) -> Iterator[str]:
         yield f"offset={part * clone}"
 
 
-def _pace(plan: Plan, job: Job) -> Iterator[str]:
+def _pace(plan: FioPlan, job: JobPlan) -> Iterator[str]:
     """Yields the arrival rate.
 
     fio's Poisson process counts I/Os, but only whole ones a second; its steady pace counts bytes
@@ -196,7 +196,7 @@ def _pace(plan: Plan, job: Job) -> Iterator[str]:
         yield f"rate={each}"
 
 
-def _weights(jobs: Sequence[Job]) -> dict[str, int]:
+def _weights(jobs: Sequence[JobPlan]) -> dict[str, int]:
     """Returns `flow` of each job: fio counts flushes among a job's I/Os (measured with 3.33)."""
     totals = {
         job.name: (job.ios + (job.ios // job.flush_every if job.flush_every else 0)) / job.numjobs
@@ -206,19 +206,19 @@ def _weights(jobs: Sequence[Job]) -> dict[str, int]:
     return {name: max(1, round(total / most * MOST_WEIGHT)) for name, total in totals.items()}
 
 
-def _rw(job: Job) -> str:
+def _rw(job: JobPlan) -> str:
     word = "rw" if len(job.directions) == 2 else job.directions[0].way
     sequential = all(way.sequential >= 1 - 0.005 for way in job.directions)
     streams = job.numjobs > 1 and all(way.sequential >= SEQUENTIAL for way in job.directions)
     return word if sequential or streams else f"rand{word}"
 
 
-def _each(ways: Sequence[Direction], value: Callable[[Direction], object]) -> str:
+def _each(ways: Sequence[DirectionPlan], value: Callable[[DirectionPlan], object]) -> str:
     """Returns a value for reads, then writes; fio takes a single one for every direction."""
     return ",".join(str(value(way)) for way in ways)
 
 
-def _split(way: Direction) -> str:
+def _split(way: DirectionPlan) -> str:
     return ":".join(f"{share.bytes}/{share.percent}" for share in way.sizes)
 
 

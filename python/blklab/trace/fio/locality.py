@@ -22,7 +22,7 @@ SKEW: Final = 0.05
 
 
 @dataclass(frozen=True)
-class Zone:
+class OffsetZone:
     """A part of the file and the percents of the I/O that go there."""
 
     percent: int
@@ -30,7 +30,7 @@ class Zone:
 
 
 @dataclass(frozen=True)
-class Locality:
+class OffsetDistribution:
     """How offsets are chosen, and in how large a file."""
 
     kind: Kind
@@ -38,7 +38,7 @@ class Locality:
     why: str
     size_why: str
     theta: float | None = None
-    zones: tuple[Zone, ...] = ()
+    zones: tuple[OffsetZone, ...] = ()
 
     @property
     def option(self) -> str:
@@ -49,7 +49,7 @@ class Locality:
             return "zoned_abs:" + ":".join(f"{z.percent}/{z.bytes}" for z in self.zones)
         return "random"
 
-    def for_sizes_from(self, smallest: int, align: int) -> "Locality":
+    def for_sizes_from(self, smallest: int, align: int) -> "OffsetDistribution":
         """Returns the same for I/Os of `smallest` bytes and more at multiples of `align`.
 
         Each zone must have room for one, and fio takes `smallest - align` off the end of the file
@@ -57,26 +57,30 @@ class Locality:
         """
         if not self.zones or (smallest <= align and smallest <= min(z.bytes for z in self.zones)):
             return self
-        zones = [Zone(z.percent, max(z.bytes, -(-smallest // BLOCK) * BLOCK)) for z in self.zones]
+        zones = [
+            OffsetZone(z.percent, max(z.bytes, -(-smallest // BLOCK) * BLOCK)) for z in self.zones
+        ]
         excess = sum(zone.bytes for zone in zones) - (self.size - (smallest - align))
         rest = max(zones[-1].bytes - max(0, excess), smallest)
-        return replace(self, zones=(*zones[:-1], Zone(zones[-1].percent, rest)))
+        return replace(self, zones=(*zones[:-1], OffsetZone(zones[-1].percent, rest)))
 
-    def within(self, size: int) -> "Locality":
+    def within(self, size: int) -> "OffsetDistribution":
         """Returns the same in a file of at most `size` bytes: zones shrink alike."""
         if self.size <= size:
             return self
         zones = [
-            Zone(z.percent, max(BLOCK, z.bytes * size // self.size // BLOCK * BLOCK))
+            OffsetZone(z.percent, max(BLOCK, z.bytes * size // self.size // BLOCK * BLOCK))
             for z in self.zones
         ]
         if zones:
-            zones[-1] = Zone(zones[-1].percent, max(BLOCK, size - sum(z.bytes for z in zones[:-1])))
+            zones[-1] = OffsetZone(
+                zones[-1].percent, max(BLOCK, size - sum(z.bytes for z in zones[:-1]))
+            )
         why = f"{self.size_why}; capped from {self.size} bytes"
-        return Locality(self.kind, size, self.why, why, self.theta, tuple(zones))
+        return OffsetDistribution(self.kind, size, self.why, why, self.theta, tuple(zones))
 
 
-def locality(device: DeviceProfile, sequential: float, largest: int) -> Locality:
+def locality(device: DeviceProfile, sequential: float, largest: int) -> OffsetDistribution:
     """Returns the locality of a device's profile.
 
     `sequential` is the share of its I/Os that continue a stream, `largest` the largest I/O in
@@ -99,7 +103,7 @@ def locality(device: DeviceProfile, sequential: float, largest: int) -> Locality
         if abs(theta - 1) < 0.005:  # fio refuses 1 itself
             theta = 1.005
         why = f"Zipf's law with exponent {fit['exponent']:.3f} fits the popularity of blocks"
-        return Locality("zipf", file_of(hot["unique_bytes"]), why, touched, theta)
+        return OffsetDistribution("zipf", file_of(hot["unique_bytes"]), why, touched, theta)
     fifth = next((s["io_share"] for s in hot["hottest"] if s["fraction"] == 0.2), 0.0)
     skewed = fifth > fifth_by_chance(per_block) + SKEW
     if fit["verdict"] == "not zipf" and skewed and sequential < 0.9:
@@ -109,14 +113,16 @@ def locality(device: DeviceProfile, sequential: float, largest: int) -> Locality
             size = sum(zone.bytes for zone in zones)
             short = least - size
             if short > 0:
-                zones[-1] = Zone(zones[-1].percent, zones[-1].bytes + short)
+                zones[-1] = OffsetZone(zones[-1].percent, zones[-1].bytes + short)
             note = f"{touched}; cold blocks stand for those that were not touched by chance"
-            return Locality("zoned", max(size, least), why, note, zones=tuple(zones))
+            return OffsetDistribution("zoned", max(size, least), why, note, zones=tuple(zones))
     why = "blocks are accessed alike, as far as chance lets one tell"
     if sequential >= 0.5 or not accesses:
-        return Locality("random", file_of(hot["unique_bytes"]), why, touched)
+        return OffsetDistribution("random", file_of(hot["unique_bytes"]), why, touched)
     note = f"{touched} in {accesses:.0f} accesses: by chance, so many out of this size"
-    return Locality("random", file_of(accesses / poisson_rate(per_block) * BLOCK), why, note)
+    return OffsetDistribution(
+        "random", file_of(accesses / poisson_rate(per_block) * BLOCK), why, note
+    )
 
 
 def poisson_rate(mean_touched: float) -> float:
@@ -147,10 +153,10 @@ def fifth_by_chance(mean_touched: float) -> float:
     return min(1.0, share)
 
 
-def _zones(hot: HotnessSummary, span: int) -> list[Zone]:
+def _zones(hot: HotnessSummary, span: int) -> list[OffsetZone]:
     """Cuts the rank curve into zones of whole percents of the I/O, hottest first."""
     accesses, blocks = hot["accesses"], hot["unique_blocks"]
-    zones: list[Zone] = []
+    zones: list[OffsetZone] = []
     percent = fraction = share = 0.0
     step = 100 / MOST_ZONES
     for point in hot["rank_curve"]:
@@ -161,13 +167,15 @@ def _zones(hot: HotnessSummary, span: int) -> list[Zone]:
             continue
         whole = round(point["io_share"] * 100)
         if whole - percent >= step and whole < 100:
-            zones.append(Zone(int(whole - percent), _blocks(width * blocks)))
+            zones.append(OffsetZone(int(whole - percent), _blocks(width * blocks)))
             percent, fraction, share = whole, point["fraction"], point["io_share"]
     if percent < 100:
         cold = (1 - fraction) * blocks
         rate = poisson_rate(max(1.0, (1 - share) * accesses / cold))
         most = max(span // BLOCK, cold)
-        zones.append(Zone(int(100 - percent), _blocks(min((1 - share) * accesses / rate, most))))
+        zones.append(
+            OffsetZone(int(100 - percent), _blocks(min((1 - share) * accesses / rate, most)))
+        )
     return zones
 
 

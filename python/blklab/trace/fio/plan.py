@@ -11,7 +11,7 @@ from blklab.documents.profile import (
     StreamsSummary,
 )
 from blklab.errors import BlklabError
-from blklab.trace.fio.locality import Locality, locality
+from blklab.trace.fio.locality import OffsetDistribution, locality
 from blklab.trace.fio.sizes import SizeShare, alignment, mean, split
 from blklab.units import format_size
 
@@ -29,7 +29,7 @@ SEQUENTIAL: Final = 0.9
 
 
 @dataclass(frozen=True)
-class Direction:
+class DirectionPlan:
     """The I/Os of one direction."""
 
     way: Way
@@ -54,11 +54,11 @@ class Direction:
 
 
 @dataclass(frozen=True)
-class Job:
+class JobPlan:
     """One section of the job file."""
 
     name: str
-    directions: tuple[Direction, ...]
+    directions: tuple[DirectionPlan, ...]
     iodepth: int
     numjobs: int = 1
     flush_every: int | None = None
@@ -73,7 +73,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FioPlan:
     """A workload for fio, with the reasons for its figures."""
 
     source: str
@@ -86,16 +86,18 @@ class Plan:
     depth_known: bool
     poisson: bool
     arrivals: str
-    jobs: tuple[Job, ...]
-    locality: Locality
+    jobs: tuple[JobPlan, ...]
+    locality: OffsetDistribution
     notes: tuple[str, ...]
 
-    def within(self, size: int) -> "Plan":
+    def within(self, size: int) -> "FioPlan":
         """Returns the same plan on a file of at most `size` bytes."""
         return replace(self, locality=self.locality.within(size))
 
 
-def make_plan(profile: Profile, *, loop: Loop | None = None, runtime_ns: int | None = None) -> Plan:
+def make_plan(
+    profile: Profile, *, loop: Loop | None = None, runtime_ns: int | None = None
+) -> FioPlan:
     """Returns the plan for the focus device of `profile` (see blklab.trace.profile).
 
     `loop` says whether I/Os wait for earlier ones (closed) or for their time (open), in place of
@@ -117,7 +119,7 @@ def make_plan(profile: Profile, *, loop: Loop | None = None, runtime_ns: int | N
     weight = sum(way.ios for way in ways)
     sequential = sum(way.sequential * way.ios for way in ways) / weight
     largest = max(share.bytes for way in ways for share in way.sizes)
-    return Plan(
+    return FioPlan(
         source=", ".join(part["name"] or part["files"][0] for part in profile["trace"]["inputs"]),
         device=name,
         ios=weight,
@@ -169,12 +171,12 @@ def streams_of(device: DeviceProfile, op: str) -> StreamsSummary | None:
     return {"read": pattern["read_streams"], "write": pattern["write_streams"]}.get(op)
 
 
-def _direction(device: DeviceProfile, op: str, duration: int) -> Direction:
+def _direction(device: DeviceProfile, op: str, duration: int) -> DirectionPlan:
     asked = device["load"]["ops"][op]
     rate = asked["ios"] / duration * 1e9
     streams, life = streams_of(device, op), device["life"].get(op)
     took = life["latency_ns"]["q2c"]["mean"] if life else None
-    return Direction(
+    return DirectionPlan(
         way=WAYS[op],
         ios=asked["ios"],
         rate=rate,
@@ -185,8 +187,8 @@ def _direction(device: DeviceProfile, op: str, duration: int) -> Direction:
 
 
 def _jobs(
-    device: DeviceProfile, ways: list[Direction], loop: Loop, level: LevelSummary | None
-) -> tuple[Job, ...]:
+    device: DeviceProfile, ways: list[DirectionPlan], loop: Loop, level: LevelSummary | None
+) -> tuple[JobPlan, ...]:
     """Shares the directions out over sections.
 
     Reads and writes are one mixed section, unless some of it flush: a mixed section repeats its
@@ -214,7 +216,7 @@ def _jobs(
     for group in groups:
         share = sum(way.in_flight for way in group) / weight if len(groups) > 1 else 1.0
         own = depth if loop == "open" else round(depth * share)
-        job = Job(
+        job = JobPlan(
             name="mixed" if len(group) > 1 else f"{group[0].way}s",
             directions=tuple(group),
             iodepth=1 if group[0].way == "trim" else min(DEEPEST, max(1, own)),
@@ -227,13 +229,13 @@ def _jobs(
                 job = replace(job, flushes=flushes, flush_every=every)
         jobs.append(_by_stream(job, device, loop))
     if flushed is not None:
-        jobs.append(Job("flushed", (flushed,), iodepth=1, flush_every=1, flushes=flushes))
+        jobs.append(JobPlan("flushed", (flushed,), iodepth=1, flush_every=1, flushes=flushes))
     return tuple(jobs)
 
 
 def _part_flushed(
-    way: Direction, sizes: list[SizeCount], flushes: int
-) -> tuple[Direction, Direction] | None:
+    way: DirectionPlan, sizes: list[SizeCount], flushes: int
+) -> tuple[DirectionPlan, DirectionPlan] | None:
     """Parts as many writes as there are flushes from the others, all of the most frequent size.
 
     An open loop cannot flush among its writes: with flushes fio 3.33 dies of a Poisson process
@@ -252,7 +254,7 @@ def _part_flushed(
     return others, flushed
 
 
-def _by_stream(job: Job, device: DeviceProfile, loop: Loop) -> Job:
+def _by_stream(job: JobPlan, device: DeviceProfile, loop: Loop) -> JobPlan:
     """Gives each concurrent sequential stream of a closed load a process of its own."""
     if loop != "closed" or any(way.sequential < SEQUENTIAL for way in job.directions):
         return job
@@ -262,7 +264,9 @@ def _by_stream(job: Job, device: DeviceProfile, loop: Loop) -> Job:
     return replace(job, numjobs=numjobs, iodepth=max(1, round(job.iodepth / numjobs)))
 
 
-def _notes(device: DeviceProfile, ways: list[Direction], loop: Loop, arrivals: str) -> list[str]:
+def _notes(
+    device: DeviceProfile, ways: list[DirectionPlan], loop: Loop, arrivals: str
+) -> list[str]:
     notes = []
     if loop == "open" and arrivals == "bursty":
         notes.append("arrivals come in bursts; fio's are Poisson at most (--iolog keeps them)")

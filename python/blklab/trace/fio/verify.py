@@ -14,12 +14,12 @@ from blklab import _core
 from blklab.documents.profile import DeviceProfile, Profile
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import output
-from blklab.runners.fio.layout import direct_works
 from blklab.runners.fio.process import play
 from blklab.runners.fio.program import find_fio
-from blklab.trace.fio.compare import TOLERANCE, Row, mix_rows, pace_rows, shape_rows
-from blklab.trace.fio.jobfile import Target, Trial, processes, render
-from blklab.trace.fio.plan import Plan, focus_device
+from blklab.runners.fio.target_preparation import direct_works
+from blklab.trace.fio.compare import TOLERANCE, FioComparisonRow, mix_rows, pace_rows, shape_rows
+from blklab.trace.fio.jobfile import JobTarget, VerificationRun, processes, render
+from blklab.trace.fio.plan import FioPlan, focus_device
 from blklab.trace.profile import characterise
 from blklab.units import format_size
 
@@ -36,7 +36,7 @@ LOG_LINE: Final = 80
 class Verification:
     """What the comparison found."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[FioComparisonRow, ...]
     fio_version: str
     size: int
     ios: int
@@ -66,7 +66,7 @@ class Verification:
 
 def verify(
     profile: Profile,
-    plan: Plan,
+    plan: FioPlan,
     *,
     directory: Path,
     seconds: float,
@@ -96,7 +96,7 @@ def verify(
         notes.append(f"{directory} refuses direct I/O: fio ran with direct=0")
     count = min(MOST_IOS, max(FEWEST_IOS, plan.ios))
     _check_room(directory, plan.locality.size + 2 * count * LOG_LINE)
-    target = Target(filename="data", direct=direct)
+    target = JobTarget(filename="data", direct=direct)
     plan = replace(plan, runtime_ns=max(1, round(seconds)) * 10**9)
     with _own_directory(directory.absolute()) as own:
         tell(f"fio: {count:,} I/Os on a file of {format_size(plan.locality.size)} in {directory}")
@@ -118,8 +118,8 @@ def verify(
 
 def _run(
     fio: str,
-    plan: Plan,
-    target: Target,
+    plan: FioPlan,
+    target: JobTarget,
     own: Path,
     *,
     name: str,
@@ -129,7 +129,7 @@ def _run(
     """Returns the profile of what fio issued, and fio's own document."""
     logs = [f"{name}.{at}.iolog" for at in range(len(processes(plan)))]
     job = own / f"{name}.fio"
-    job.write_text(render(plan, target, Trial(logs, number_ios)))
+    job.write_text(render(plan, target, VerificationRun(logs, number_ios)))
     written = own / f"{name}.json"
     play(fio, job, written, ["--output-format=json"], seconds)
     document = output.document(written.read_text(errors="replace"))
@@ -141,7 +141,7 @@ def _run(
     return focus_device(profile), document
 
 
-def _shares(plan: Plan, count: int) -> list[int]:
+def _shares(plan: FioPlan, count: int) -> list[int]:
     """Returns how many of `count` I/Os each process is to issue."""
     return [max(1, round(count * job.ios / plan.ios / job.numjobs)) for job in processes(plan)]
 

@@ -1,6 +1,6 @@
 """Recording a trace with the real blktrace."""
 
-from blklab.trace.record.blktrace import Options, Progress
-from blklab.trace.record.recording import Recording, record
+from blklab.trace.record.blktrace import RecordingOptions, RecordingProgress
+from blklab.trace.record.recording import TraceRecording, record
 
-__all__ = ["Options", "Progress", "Recording", "record"]
+__all__ = ["RecordingOptions", "RecordingProgress", "TraceRecording", "record"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.trace.record.checks import Device
+from blklab.trace.record.checks import RecordedDevice
 
 BLKTRACESTOP: Final = 0x1275
 BLKTRACETEARDOWN: Final = 0x1276
@@ -25,7 +25,7 @@ STOPPING: Final = 30.0
 
 
 @dataclass(frozen=True)
-class Options:
+class RecordingOptions:
     """How to record."""
 
     seconds: float | None = None
@@ -37,7 +37,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Progress:
+class RecordingProgress:
     """How far it is."""
 
     elapsed: float
@@ -46,7 +46,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Tally:
+class BlktraceTotals:
     """One device in blktrace's closing report."""
 
     events: int
@@ -55,7 +55,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Ended:
+class BlktraceExit:
     """How a run of blktrace ended."""
 
     said: str
@@ -67,12 +67,12 @@ class Ended:
 _TOTAL: Final = re.compile(r"^\s*Total:\s+(\d+) events \(dropped (\d+)\),\s+(\d+) KiB data", re.M)
 
 
-def tallies(said: str) -> dict[str, Tally]:
+def tallies(said: str) -> dict[str, BlktraceTotals]:
     """Returns the totals by device of blktrace's closing report (blktrace.c, show_stats)."""
     found = {}
     for name, block in re.findall(r"^=== (.+?) ===\n(.*?)(?=^===|\Z)", said, re.M | re.S):
         if total := _TOTAL.search(block):
-            found[name] = Tally(*(int(number) for number in total.groups()))
+            found[name] = BlktraceTotals(*(int(number) for number in total.groups()))
     return found
 
 
@@ -91,11 +91,11 @@ def version(blktrace: str) -> str:
 
 def run(
     command: list[str],
-    devices: Iterable[Device],
+    devices: Iterable[RecordedDevice],
     seconds: float | None,
     files: Callable[[], Iterable[Path]],
-    tick: Callable[[Progress], object],
-) -> Ended:
+    tick: Callable[[RecordingProgress], object],
+) -> BlktraceExit:
     """Runs blktrace until its time is over or the user interrupts, which is no failure.
 
     blktrace is in a session of its own, so that Ctrl-C reaches it once and from here. If it does
@@ -132,7 +132,7 @@ def run(
         said = _read(output)
     if not clean:
         raise failure(said, process.returncode, [path for path in files() if _size(path)])
-    return Ended(said, ran, stopped_by)
+    return BlktraceExit(said, ran, stopped_by)
 
 
 def _watch(
@@ -140,7 +140,7 @@ def _watch(
     started: float,
     seconds: float | None,
     files: Callable[[], Iterable[Path]],
-    tick: Callable[[Progress], object],
+    tick: Callable[[RecordingProgress], object],
 ) -> str:
     """Returns why the recording is over: its time, or blktrace itself ended."""
     while process.poll() is None:
@@ -148,7 +148,7 @@ def _watch(
         remaining = None if seconds is None else seconds - elapsed
         if remaining is not None and remaining <= 0:
             return "time"
-        tick(Progress(elapsed, remaining, sum(_size(path) for path in files())))
+        tick(RecordingProgress(elapsed, remaining, sum(_size(path) for path in files())))
         time.sleep(POLL if remaining is None else max(0.0, min(POLL, remaining)))
     late = seconds is not None and time.monotonic() - started >= seconds
     return "time" if late else "blktrace"
@@ -166,7 +166,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
             continue
 
 
-def _tear_down(devices: Iterable[Device]) -> None:
+def _tear_down(devices: Iterable[RecordedDevice]) -> None:
     """Ends the kernel's side of a trace whose blktrace is gone, or the next one finds it busy."""
     for device in devices:
         try:

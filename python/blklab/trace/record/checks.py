@@ -20,7 +20,7 @@ DEBUGFS: Final = "/sys/kernel/debug"
 
 
 @dataclass(frozen=True)
-class Device:
+class RecordedDevice:
     """A block device to record."""
 
     path: str
@@ -30,9 +30,9 @@ class Device:
     """`major:minor`."""
 
 
-def find_devices(paths: Sequence[str], roots: Roots) -> list[Device]:
+def find_devices(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
     """Returns the devices at `paths`, each once. Raises UsageError for what is none."""
-    found: dict[str, Device] = {}
+    found: dict[str, RecordedDevice] = {}
     for path in paths:
         try:
             status = Path(path).stat()
@@ -43,11 +43,11 @@ def find_devices(paths: Sequence[str], roots: Roots) -> list[Device]:
         number = number_of(status.st_rdev)
         node = node_of(number, roots)
         name = node.name if node else Path(path).name
-        found.setdefault(number, Device(path, name, number))
+        found.setdefault(number, RecordedDevice(path, name, number))
     return list(found.values())
 
 
-def check_apart(devices: Sequence[Device], directory: Path, roots: Roots) -> list[str]:
+def check_apart(devices: Sequence[RecordedDevice], directory: Path, roots: Roots) -> list[str]:
     """Refuses to write a trace onto what it records, which would record its own writing for ever.
 
     Raises UsageError if the I/O of a file in `directory` passes through any of `devices`. Returns
@@ -87,7 +87,7 @@ def check_privileges(roots: Roots) -> None:
     raise EnvironmentLacks("recording needs root (CAP_SYS_ADMIN)", "run it with sudo")
 
 
-def check_kernel(devices: Sequence[Device], roots: Roots) -> None:
+def check_kernel(devices: Sequence[RecordedDevice], roots: Roots) -> None:
     """Raises EnvironmentLacks if the kernel cannot trace: each device has a `trace` directory."""
     for device in devices:
         node = roots.sys / "dev/block" / device.number
@@ -134,7 +134,7 @@ def ready_debugfs(roots: Roots) -> tuple[str, str]:
     return DEBUGFS, f"mounted debugfs at {DEBUGFS}, which blktrace needs; it stays mounted"
 
 
-def check_untraced(devices: Sequence[Device], debugfs: str) -> None:
+def check_untraced(devices: Sequence[RecordedDevice], debugfs: str) -> None:
     """Raises BlklabError for a device that is being traced: the kernel keeps one trace a device.
 
     blktrace must not even try: failing, it ends the other's trace (seen with 1.2.0).

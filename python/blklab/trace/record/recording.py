@@ -17,16 +17,16 @@ from blklab.errors import UsageError
 from blklab.output import replace
 from blklab.system.roots import Roots
 from blklab.trace.record.blktrace import (
-    Options,
-    Progress,
-    Tally,
+    BlktraceTotals,
+    RecordingOptions,
+    RecordingProgress,
     failure,
     run,
     tallies,
     version,
 )
 from blklab.trace.record.checks import (
-    Device,
+    RecordedDevice,
     check_apart,
     check_kernel,
     check_privileges,
@@ -41,7 +41,7 @@ SIDECAR_VERSION: Final = 1
 
 
 @dataclass(frozen=True)
-class Output:
+class TraceOutput:
     """Where the trace goes."""
 
     name: Path
@@ -77,7 +77,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Recording:
+class TraceRecording:
     """What was recorded."""
 
     name: Path
@@ -86,8 +86,8 @@ class Recording:
     seconds: float
     stopped_by: str
     bytes: int
-    devices: tuple[tuple[Device, Tally | None], ...]
-    options: Options
+    devices: tuple[tuple[RecordedDevice, BlktraceTotals | None], ...]
+    options: RecordingOptions
 
     @property
     def events(self) -> int:
@@ -104,13 +104,13 @@ class Recording:
 def record(
     paths: Sequence[str],
     name: Path,
-    options: Options,
+    options: RecordingOptions,
     *,
     overwrite: bool = False,
-    tick: Callable[[Progress], object] = lambda _progress: None,
+    tick: Callable[[RecordingProgress], object] = lambda _progress: None,
     tell: Callable[[str], object] = lambda _message: None,
     roots: Roots | None = None,
-) -> Recording:
+) -> TraceRecording:
     """Records the devices at `paths` to `NAME.blktrace.N`, or `NAME/DEV.blktrace.N` for several.
 
     Raises UsageError, EnvironmentLacks or BlklabError before anything is written if it cannot be
@@ -120,7 +120,7 @@ def record(
     if name.name in {"", "-", ".."}:
         raise UsageError(f"-o {name}: a name for files is needed")
     devices = find_devices(paths, roots)
-    output = Output(name.absolute(), single=len(devices) == 1)
+    output = TraceOutput(name.absolute(), single=len(devices) == 1)
     check_writable(output.name.parent)
     notes = check_apart(devices, output.existing, roots)
     for note in notes:
@@ -143,7 +143,7 @@ def record(
     with _interrupted_by_signals():
         ended = run(command, devices, options.seconds, output.files, tick)
     found = tallies(ended.said)
-    recording = Recording(
+    recording = TraceRecording(
         name=name,
         files=tuple(output.files()),
         sidecar=output.sidecar,
@@ -161,7 +161,11 @@ def record(
 
 
 def _command(
-    blktrace: str, debugfs: str, devices: Sequence[Device], output: Output, options: Options
+    blktrace: str,
+    debugfs: str,
+    devices: Sequence[RecordedDevice],
+    output: TraceOutput,
+    options: RecordingOptions,
 ) -> list[str]:
     command = [blktrace, "-r", debugfs, "-b", str(options.buffer_size), "-n", str(options.buffers)]
     if options.seconds is not None:
@@ -175,7 +179,7 @@ def _command(
     return command
 
 
-def _make_directory(output: Output) -> None:
+def _make_directory(output: TraceOutput) -> None:
     if output.single:
         if output.name.name.startswith("-"):
             raise UsageError(f"-o {output.name.name}: blktrace would take it for an option")
@@ -189,7 +193,7 @@ def _make_directory(output: Output) -> None:
     check_writable(output.name)
 
 
-def _make_way(output: Output, overwrite: bool) -> None:
+def _make_way(output: TraceOutput, overwrite: bool) -> None:
     """Sees to files that are there already; links among them are unlinked, not followed."""
     sidecar = [output.sidecar] if os.path.lexists(output.sidecar) else []
     existing = [*output.files(), *sidecar]
@@ -199,7 +203,9 @@ def _make_way(output: Output, overwrite: bool) -> None:
         path.unlink()
 
 
-def _sidecar(recording: Recording, command: list[str], began: int, blktrace: str) -> dict[str, Any]:
+def _sidecar(
+    recording: TraceRecording, command: list[str], began: int, blktrace: str
+) -> dict[str, Any]:
     devices = []
     for device, tally in recording.devices:
         major, minor = device.number.split(":")

@@ -54,7 +54,7 @@ def error(name: str) -> None:
 HOW: dict[str, Callable[..., None]] = {"entries": entries, "error": error, "killed": killed}
 
 
-def watched(*arguments: str) -> mdadm.Said:
+def watched(*arguments: str) -> mdadm.CommandOutput:
     if waiting and waiting[0] <= set(arguments):
         waiting.clear()
         HOW[how](*what)

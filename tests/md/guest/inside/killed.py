@@ -18,13 +18,13 @@ from typing import Any
 
 from inside.points import Points, killed  # type: ignore[import-not-found]
 
-from blklab.md import unfinished
+from blklab.md import journal_directory
 from blklab.md.repair import journal
 from blklab.md.repair import plan as plans
 from blklab.md.repair.operations import MachineOps
 from blklab.md.repair.perform import Repair
 from blklab.md.repair.steps import Done
-from blklab.md.repair.task import Task
+from blklab.md.repair.task import RepairTask
 from blklab.system.roots import Roots
 
 ARRAY = "/dev/md0"
@@ -57,7 +57,7 @@ def forked(function: Callable[[], bool]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def carried_out(task: Task, *, again: bool = False) -> bool:
+def carried_out(task: RepairTask, *, again: bool = False) -> bool:
     outcome = Repair(task, MachineOps(Roots()), lambda *_: None, lambda _: None).run(again=again)
     return isinstance(outcome, Done)
 
@@ -68,7 +68,9 @@ def repaired(points: Points) -> bool:
 
 
 def resumed() -> bool:
-    return all(carried_out(journal.read(path), again=True) for path in unfinished.left(Roots()))
+    return all(
+        carried_out(journal.read(path), again=True) for path in journal_directory.left(Roots())
+    )
 
 
 def lists(disk: str) -> str:
@@ -85,7 +87,7 @@ def seen(disks: list[str]) -> dict[str, Any]:
         "bitmap": (MD / "bitmap/location").read_text().strip(),
         "states": {one.name[4:]: (one / "state").read_text().strip() for one in sorted(found)},
         "lists": {disk[5:]: lists(disk) for disk in disks},
-        "unfinished": len(unfinished.left(Roots())),
+        "unfinished": len(journal_directory.left(Roots())),
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.runners.lab.image import Own, Packaged, image, prune
+from blklab.runners.lab.image import PackagedKernel, UserKernelOption, image, prune
 from tests.runners.lab.image.test_kernels import bzimage
 
 
@@ -18,14 +18,14 @@ def silent(_: str) -> None:
 
 def test_without_an_agent_the_remedy_is_said(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentLacks, match="agent is not built; run scripts/setup"):
-        image(Packaged("6.1"), note=silent, agent=tmp_path / "none")
+        image(PackagedKernel("6.1"), note=silent, agent=tmp_path / "none")
 
 
 def test_modules_of_another_kernel_are_refused(tmp_path: Path) -> None:
     modules = tmp_path / "6.1.0-b"
     modules.mkdir()
     (modules / "modules.dep").touch()
-    own = Own(bzimage(tmp_path / "vmlinuz", "6.1.0-a"), modules)
+    own = UserKernelOption(bzimage(tmp_path / "vmlinuz", "6.1.0-a"), modules)
     with pytest.raises(BlklabError, match=r"modules of 6\.1\.0-b, but .* is 6\.1\.0-a"):
         image(own, note=silent, agent=Path(__file__))
 
@@ -39,7 +39,7 @@ def test_an_image_is_made_and_found_again(tmp_path: Path, monkeypatch: pytest.Mo
     agent = tmp_path / "agent"
     agent.write_bytes(b"agent")
     try:
-        made = image(Packaged("6"), note=silent, agent=agent)
+        made = image(PackagedKernel("6"), note=silent, agent=agent)
     except EnvironmentLacks as error:
         pytest.skip(str(error))
     assert re.fullmatch(r"\d+\.\d+\.\d+.*-cloud-amd64", made.version)
@@ -51,7 +51,7 @@ def test_an_image_is_made_and_found_again(tmp_path: Path, monkeypatch: pytest.Mo
         ).stdout.decode()
     assert {"usr/bin/fio", "usr/sbin/lvcreate", "usr/sbin/modprobe"} <= set(listed.split())
     said: list[str] = []
-    assert image(Packaged("6"), note=said.append, agent=agent) == made
+    assert image(PackagedKernel("6"), note=said.append, agent=agent) == made
     assert not said
     prune(agent)
     assert made.initrd.is_file()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.runners.lab.image.cache import Cache, held
+from blklab.runners.lab.image.cache import ImageCache, held
 
 
 def silent(_: str) -> None:
@@ -14,7 +14,7 @@ def silent(_: str) -> None:
 
 
 def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "lab")
+    cache = ImageCache(tmp_path / "lab")
 
     def fill(into: Path) -> None:
         (into / "half").write_text("half")
@@ -26,7 +26,7 @@ def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_one_left_is_removed_and_what_is_kept_is_recalled(tmp_path: Path) -> None:
-    cache = Cache(tmp_path)
+    cache = ImageCache(tmp_path)
     (tmp_path / ".unfinished-x").mkdir()
     with cache.locked(silent):
         cache.make("key", lambda into: (into / "file").write_text("whole"))
@@ -43,7 +43,7 @@ def test_what_a_killed_one_left_is_removed_and_what_is_kept_is_recalled(tmp_path
 
 
 def test_only_what_is_ours_and_not_held_is_removed(tmp_path: Path) -> None:
-    cache = Cache(tmp_path)
+    cache = ImageCache(tmp_path)
     for name in ("image-0123456789abcdef", "kernel-0123456789abcdef", "mine"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("12345")
@@ -60,6 +60,6 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     precious.write_text("kept")
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "lock").symlink_to(precious)
-    with pytest.raises(EnvironmentLacks), Cache(tmp_path / "cache").locked(silent):
+    with pytest.raises(EnvironmentLacks), ImageCache(tmp_path / "cache").locked(silent):
         pass
     assert precious.read_text() == "kept"

@@ -15,7 +15,7 @@ CPIO = pytest.mark.skipif(shutil.which("cpio") is None, reason="cpio is not inst
 NAMES = st.from_regex(r"[a-z][a-zA-Z0-9._ -]{0,20}", fullmatch=True)
 
 
-def archive(*nodes: cpio.Node) -> bytes:
+def archive(*nodes: cpio.CpioEntry) -> bytes:
     stream = io.BytesIO()
     cpio.write(nodes, stream)
     return stream.getvalue()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from blklab.runners.lab import runner
-from blklab.runners.lab.image import Image
+from blklab.runners.lab.image import GuestImage
 from blklab.runners.lab.machine import accel
 from tests.conftest import Run
 
@@ -51,7 +51,7 @@ def pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretend:
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    made = Image(tmp_path / "vmlinuz", tmp_path / "initrd", "6.1.0-1", {}, "0")
+    made = GuestImage(tmp_path / "vmlinuz", tmp_path / "initrd", "6.1.0-1", {}, "0")
     monkeypatch.setattr(runner, "image", lambda _kernel, **_: made)
     monkeypatch.setattr("blklab.runners.lab.machine.boot.LAST", 0.2)
 

@@ -1,6 +1,6 @@
 import os
 
-from blklab.runners.lab.machine.console import LINES, LONGEST, MOST, Console
+from blklab.runners.lab.machine.console import LINES, LONGEST, MOST, GuestConsole
 from blklab.runners.lab.machine.kernel_log import seconds, since
 
 PANIC = """\
@@ -21,9 +21,9 @@ PANIC = """\
 """
 
 
-def console(text: bytes) -> Console:
+def console(text: bytes) -> GuestConsole:
     reading, writing = os.pipe()
-    found = Console(reading)
+    found = GuestConsole(reading)
     while text:
         text = text[os.write(writing, text) :]
     os.close(writing)

@@ -5,12 +5,16 @@ import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.lab.machine import disks
-from blklab.runners.lab.machine.disks import MOST, RESULTS, Disks, Shape
+from blklab.runners.lab.machine.disks import MOST, RESULTS, VirtualDisks, VirtualDiskShape
 
 
 def test_files_without_names_that_are_gone_after(tmp_path: Path) -> None:
-    shapes = [Shape("fast", 1 << 20), Shape("slow", 2 << 20), Shape("fast", 1 << 20)]
-    with Disks(shapes, tmp_path / "lab") as made:
+    shapes = [
+        VirtualDiskShape("fast", 1 << 20),
+        VirtualDiskShape("slow", 2 << 20),
+        VirtualDiskShape("fast", 1 << 20),
+    ]
+    with VirtualDisks(shapes, tmp_path / "lab") as made:
         fast, slow, results = made.every()
         assert (fast.serial, slow.serial, results.serial) == ("fast", "slow", RESULTS)
         assert [one.id for one in made.every()] == ["disk0", "disk1", "disk2"]
@@ -23,8 +27,8 @@ def test_files_without_names_that_are_gone_after(tmp_path: Path) -> None:
 
 
 def test_a_disk_is_cleared_and_read(tmp_path: Path) -> None:
-    with Disks([Shape("a", 4096)], tmp_path) as made:
-        disk = made.disks[Shape("a", 4096)]
+    with VirtualDisks([VirtualDiskShape("a", 4096)], tmp_path) as made:
+        disk = made.disks[VirtualDiskShape("a", 4096)]
         os.pwrite(disk.descriptor, b"abc", 4000)
         assert disk.read(4000, 4) == b"abc\0"
         with pytest.raises(BlklabError, match="disk a: ends at 4096, expected 4 B more"):
@@ -36,13 +40,13 @@ def test_a_disk_is_cleared_and_read(tmp_path: Path) -> None:
 def test_serial_numbers_are_short_and_each_is_there_once(tmp_path: Path) -> None:
     long = "a-very-long-name-of-a-disk"
     shapes = [
-        Shape(long + "1", 512),
-        Shape(long + "2", 512),
-        Shape("same", 512),
-        Shape("same", 1024),
-        Shape(RESULTS, 512),
+        VirtualDiskShape(long + "1", 512),
+        VirtualDiskShape(long + "2", 512),
+        VirtualDiskShape("same", 512),
+        VirtualDiskShape("same", 1024),
+        VirtualDiskShape(RESULTS, 512),
     ]
-    with Disks(shapes, tmp_path) as made:
+    with VirtualDisks(shapes, tmp_path) as made:
         assert [disk.serial for disk in made.every()] == [
             "a-very-long-name-of-",
             "a-very-long-name-o-2",
@@ -54,25 +58,25 @@ def test_serial_numbers_are_short_and_each_is_there_once(tmp_path: Path) -> None
 
 
 def test_more_disks_than_a_guest_has(tmp_path: Path) -> None:
-    shapes = [Shape(f"d{number}", 512) for number in range(MOST)]
+    shapes = [VirtualDiskShape(f"d{number}", 512) for number in range(MOST)]
     with pytest.raises(BlklabError, match="160 disks: a guest has 159 at most"):
-        Disks(shapes, tmp_path).__enter__()
+        VirtualDisks(shapes, tmp_path).__enter__()
 
 
 def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disks, "LEAST_FREE", 1 << 60)
     with pytest.raises(EnvironmentLacks, match="the guest's disks want 1 EiB at least; make"):
-        Disks([Shape("a", 512)], tmp_path).__enter__()
+        VirtualDisks([VirtualDiskShape("a", 512)], tmp_path).__enter__()
 
 
 def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "lab").touch()
     with pytest.raises(EnvironmentLacks, match="no disk can be made: File exists; set XDG_CACHE"):
-        Disks([Shape("a", 512)], tmp_path / "lab").__enter__()
+        VirtualDisks([VirtualDiskShape("a", 512)], tmp_path / "lab").__enter__()
 
 
 def test_a_filesystem_that_takes_no_such_file(tmp_path: Path) -> None:
-    made = Disks([Shape("a", 512), Shape("b", 1 << 62)], tmp_path)
+    made = VirtualDisks([VirtualDiskShape("a", 512), VirtualDiskShape("b", 1 << 62)], tmp_path)
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(EnvironmentLacks, match=r"no disk can be made: .*; set XDG_CACHE_HOME to a"):
         made.__enter__()

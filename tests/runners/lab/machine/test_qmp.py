@@ -10,12 +10,12 @@ import pytest
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.machine import qmp
-from blklab.runners.lab.machine.qmp import Qmp
+from blklab.runners.lab.machine.qmp import QmpConnection
 
 GREETING: dict[str, Any] = {"QMP": {"version": {}, "capabilities": []}}
 
 Answers = Callable[[dict[str, Any]], list[Any] | None]
-Connect = Callable[[Answers], Qmp]
+Connect = Callable[[Answers], QmpConnection]
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def heard() -> list[Any]:
 @pytest.fixture
 def connect(heard: list[Any]) -> Iterator[Connect]:
     """Returns a function that connects to a QEMU which answers each command so; None: it ends."""
-    made: list[tuple[Qmp, threading.Thread]] = []
+    made: list[tuple[QmpConnection, threading.Thread]] = []
 
-    def connect(answers: Answers) -> Qmp:
+    def connect(answers: Answers) -> QmpConnection:
         ours, theirs = socket.socketpair()
 
         def play() -> None:
@@ -45,7 +45,7 @@ def connect(heard: list[Any]) -> Iterator[Connect]:
 
         thread = threading.Thread(target=play, daemon=True)
         thread.start()
-        made.append((Qmp(ours, heard.append), thread))
+        made.append((QmpConnection(ours, heard.append), thread))
         return made[-1][0]
 
     yield connect

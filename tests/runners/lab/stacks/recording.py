@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.agent import Agent, GuestFailed, Hello, Ran
-from blklab.runners.lab.stacks.guest import Guest, Layer
+from blklab.runners.lab.agent import Agent, AgentHello, GuestFailed, ProgramExit
+from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 
-Answer = str | int | Callable[[list[str]], Ran]
+Answer = str | int | Callable[[list[str]], ProgramExit]
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Recorder:
     on: dict[str, dict[str, str]] = field(default_factory=dict)
     """Files that come to be with a command that begins so, or a write to that path."""
 
-    def run(self, argv: Sequence[str], *, check: bool = True, **_named: Any) -> Ran:
+    def run(self, argv: Sequence[str], *, check: bool = True, **_named: Any) -> ProgramExit:
         """Records a command."""
         command = " ".join(argv)
         self.ran.append(command)
@@ -35,8 +35,8 @@ class Recorder:
                 status = answer if isinstance(answer, int) else 0
                 if status and check:
                     raise GuestFailed(f"in the guest: {command} ended with status {status}")
-                return Ran(status, answer if isinstance(answer, str) else "", "", False, 1)
-        return Ran(0, "", "", False, 1)
+                return ProgramExit(status, answer if isinstance(answer, str) else "", "", False, 1)
+        return ProgramExit(0, "", "", False, 1)
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
         """Returns files."""
@@ -59,9 +59,9 @@ class Recorder:
         if path in self.files:
             self.files[path] = text
 
-    def hello(self, _timeout: float) -> Hello:
+    def hello(self, _timeout: float) -> AgentHello:
         """Says which kernel it is."""
-        return Hello(1, "1.0", "6.1.0-9", "x86_64", ())
+        return AgentHello(1, "1.0", "6.1.0-9", "x86_64", ())
 
     def _come(self, what: str) -> None:
         for beginning, files in self.on.items():
@@ -69,9 +69,9 @@ class Recorder:
                 self.files |= files
 
 
-def guest(recorder: Recorder, *disks: str) -> Guest:
+def guest(recorder: Recorder, *disks: str) -> GuestStack:
     """Returns a guest with disks vda, vdb, … by these names."""
-    made = Guest(cast("Agent", recorder))
+    made = GuestStack(cast("Agent", recorder))
     for letter, name in zip("abcdefgh", disks, strict=False):
-        made.layers.append(Layer(name, "disk", f"vd{letter}", name))
+        made.layers.append(GuestLayer(name, "disk", f"vd{letter}", name))
     return made

@@ -2,10 +2,12 @@
 
 import click
 
-from blklab.cli.lazy import Entry, LazyGroup
+from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "bbl": Entry("blklab.cli.md.fix.bbl:bbl", "Take bad-block lists away, a member at a time"),
+    "bbl": CommandEntry(
+        "blklab.cli.md.fix.bbl:bbl", "Take bad-block lists away, a member at a time"
+    ),
 }
 
 
@@ -21,7 +23,7 @@ def fix(context: click.Context, *, resume: bool) -> None:
     to full redundancy and goes on.
     """
     if resume and context.invoked_subcommand is None:
-        from blklab.cli.md.fix.carried_out import resumed
+        from blklab.cli.md.fix.repair_progress import resumed
 
         resumed()
     elif resume:

@@ -37,7 +37,7 @@ def bbl(
     \b
     Exit status: 0 no member has a list (with --plan: it can be done), 1 not done, or not all.
     """
-    from blklab.cli.md.fix.carried_out import carried_out
+    from blklab.cli.md.fix.repair_progress import carried_out
     from blklab.errors import BlklabError, UsageError
     from blklab.md.repair import plan as plans
     from blklab.md.repair import recipes

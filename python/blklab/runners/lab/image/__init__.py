@@ -1,6 +1,14 @@
 """The guest's image: a kernel and an initramfs, made of Debian's packages and cached."""
 
-from blklab.runners.lab.image.build import Image, image, offered, prune
-from blklab.runners.lab.image.kernels import Offered, Own, Packaged
+from blklab.runners.lab.image.build import GuestImage, image, offered, prune
+from blklab.runners.lab.image.kernels import OfferedKernel, PackagedKernel, UserKernelOption
 
-__all__ = ["Image", "Offered", "Own", "Packaged", "image", "offered", "prune"]
+__all__ = [
+    "GuestImage",
+    "OfferedKernel",
+    "PackagedKernel",
+    "UserKernelOption",
+    "image",
+    "offered",
+    "prune",
+]

@@ -19,7 +19,7 @@ _DEEPEST: Final = 40
 
 
 @dataclass(frozen=True)
-class Entry:
+class PackageEntry:
     """A file, or a link to one, in an unpacked but unexpanded package."""
 
     tar: Path
@@ -41,11 +41,11 @@ def merged(path: str) -> str | None:
     return "/".join(["usr", *parts] if parts[0] in MERGED else parts)
 
 
-class Files:
+class PackageFiles:
     """The files of packages, by their paths from the root, without a leading slash."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, PackageEntry] = {}
 
     def add(self, deb: Path, scratch: Path) -> None:
         """Adds a package's files; its tar archive goes to `scratch`. Raises BlklabError."""
@@ -65,12 +65,14 @@ class Files:
             return
         executable = bool(member.mode & 0o111)
         if member.isreg():
-            self.entries[path] = Entry(tar, member.offset_data, member.size, executable, None)
+            self.entries[path] = PackageEntry(
+                tar, member.offset_data, member.size, executable, None
+            )
         elif member.issym():
             joined = posixpath.join("/", posixpath.dirname(path), member.linkname)
             target = merged(posixpath.normpath(joined))
             if target is not None:
-                self.entries[path] = Entry(tar, 0, 0, executable, target)
+                self.entries[path] = PackageEntry(tar, 0, 0, executable, target)
         elif member.islnk():
             source = self.entries.get(merged(member.linkname) or "")
             if source is not None:

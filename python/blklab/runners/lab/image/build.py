@@ -10,13 +10,18 @@ from typing import Final
 
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.lab.image import cpio
-from blklab.runners.lab.image.cache import Cache, directory
-from blklab.runners.lab.image.debian import Debian, Note
-from blklab.runners.lab.image.kernels import Offered, Own, Packaged, in_order
+from blklab.runners.lab.image.cache import ImageCache, directory
+from blklab.runners.lab.image.debian import DebianArchive, Note
+from blklab.runners.lab.image.kernels import (
+    OfferedKernel,
+    PackagedKernel,
+    UserKernelOption,
+    in_order,
+)
 from blklab.runners.lab.image.parts import (
     DIGITS,
     PROGRAMS,
-    OwnKernel,
+    UserKernel,
     about,
     describe,
     kernel_name,
@@ -37,7 +42,7 @@ _REVISION: Final = 1
 
 
 @dataclass(frozen=True)
-class Image:
+class GuestImage:
     """What a guest boots: `packages` tells the versions of the Debian packages in it."""
 
     kernel: Path
@@ -48,7 +53,13 @@ class Image:
     """SHA-256 of the kernel and of the initramfs, one after the other."""
 
 
-def image(kernel: Packaged | Own, *, note: Note, anew: bool = False, agent: Path = AGENT) -> Image:
+def image(
+    kernel: PackagedKernel | UserKernelOption,
+    *,
+    note: Note,
+    anew: bool = False,
+    agent: Path = AGENT,
+) -> GuestImage:
     """Returns the image with a kernel, and builds what of it is not cached.
 
     `6.1` stays the kernel that it was when it was first asked for, and the programs stay as they
@@ -60,21 +71,21 @@ def image(kernel: Packaged | Own, *, note: Note, anew: bool = False, agent: Path
     if not agent.is_file():
         raise EnvironmentLacks("the guest's agent is not built", "run scripts/setup")
     init = agent.read_bytes()
-    cache = Cache(directory())
-    source = OwnKernel(kernel, note) if isinstance(kernel, Own) else kernel
+    cache = ImageCache(directory())
+    source = UserKernel(kernel, note) if isinstance(kernel, UserKernelOption) else kernel
     if not anew:
         first = cache.recall(PROGRAMS)
-        second = source.key if isinstance(source, OwnKernel) else cache.recall(kernel_name(source))
+        second = source.key if isinstance(source, UserKernel) else cache.recall(kernel_name(source))
         if first is not None and second is not None:
             found = cache.find(_key(first, second, init))
             if found is not None:
                 return _read(found)
     with cache.locked(note):
         cache.check_room()
-        debian = Debian(cache.root / _APT, note)
+        debian = DebianArchive(cache.root / _APT, note)
         if anew:
             debian.refresh(anyway=True)
-        if isinstance(source, OwnKernel):
+        if isinstance(source, UserKernel):
             part = make_own(cache, source)
         else:
             part = make_kernel(cache, debian, note, source, anew=anew)
@@ -83,15 +94,15 @@ def image(kernel: Packaged | Own, *, note: Note, anew: bool = False, agent: Path
         return _read(cache.make(key, lambda into: _assemble(base, part, init, into)))
 
 
-def offered() -> list[Offered]:
+def offered() -> list[OfferedKernel]:
     """Returns the kernels that this release's packages offer, the newest first.
 
     Raises EnvironmentLacks if this is no Debian machine.
     """
     _check_machine()
-    cache = Cache(directory())
+    cache = ImageCache(directory())
     with cache.locked(_silent):
-        debian = Debian(cache.root / _APT, _silent)
+        debian = DebianArchive(cache.root / _APT, _silent)
         debian.refresh()
         return in_order(debian.kernels())
 
@@ -102,12 +113,12 @@ def prune(agent: Path = AGENT) -> int:
     Kept is what `image` would give for the kernels asked for so far, with this agent. Returns the
     bytes freed.
     """
-    cache = Cache(directory())
+    cache = ImageCache(directory())
     if not cache.root.is_dir():
         return 0
     with cache.locked(_silent):
         first = cache.recall(PROGRAMS)
-        kernels = cache.recalled(kernel_name(Packaged("")))
+        kernels = cache.recalled(kernel_name(PackagedKernel("")))
         used = {_APT, *kernels, *([first] if first is not None else [])}
         if first is not None and agent.is_file():
             init = agent.read_bytes()
@@ -151,10 +162,10 @@ def _assemble(base: Path, part: Path, init: bytes, into: Path) -> None:
     (into / "digest").write_text(total.hexdigest() + "\n")
 
 
-def _read(path: Path) -> Image:
+def _read(path: Path) -> GuestImage:
     version, packages = about(path)
     files = [path / name for name in ("vmlinuz", "initrd", "digest")]
     if not all(file.is_file() for file in files):
         raise BlklabError(f"{printable(str(path))}: damaged; remove it")
     kernel, initrd, digest = files
-    return Image(kernel, initrd, version, packages, digest.read_text().strip())
+    return GuestImage(kernel, initrd, version, packages, digest.read_text().strip())

@@ -32,7 +32,7 @@ def directory() -> Path:
     return platformdirs.user_cache_path("blklab") / "lab"
 
 
-class Cache:
+class ImageCache:
     """Directories by key, each complete from the moment it is there."""
 
     def __init__(self, root: Path) -> None:

@@ -14,7 +14,7 @@ _BLOCK: Final = 512
 
 
 @dataclass(frozen=True)
-class Node:
+class CpioEntry:
     """A file of the archive: its path without a leading slash, and all that is kept of it."""
 
     path: str
@@ -24,33 +24,33 @@ class Node:
     """What os.makedev gives, of a device node."""
 
 
-def directory(path: str, permissions: int = 0o755) -> Node:
+def directory(path: str, permissions: int = 0o755) -> CpioEntry:
     """Returns a directory."""
-    return Node(path, stat.S_IFDIR | permissions)
+    return CpioEntry(path, stat.S_IFDIR | permissions)
 
 
-def file(path: str, content: bytes, permissions: int = 0o644) -> Node:
+def file(path: str, content: bytes, permissions: int = 0o644) -> CpioEntry:
     """Returns a regular file."""
-    return Node(path, stat.S_IFREG | permissions, content)
+    return CpioEntry(path, stat.S_IFREG | permissions, content)
 
 
-def link(path: str, target: str) -> Node:
+def link(path: str, target: str) -> CpioEntry:
     """Returns a symbolic link."""
-    return Node(path, stat.S_IFLNK | 0o777, target.encode())
+    return CpioEntry(path, stat.S_IFLNK | 0o777, target.encode())
 
 
-def character(path: str, major: int, minor: int, permissions: int) -> Node:
+def character(path: str, major: int, minor: int, permissions: int) -> CpioEntry:
     """Returns a character device, which needs no privileges to be in an archive."""
-    return Node(path, stat.S_IFCHR | permissions, device=os.makedev(major, minor))
+    return CpioEntry(path, stat.S_IFCHR | permissions, device=os.makedev(major, minor))
 
 
-def write(nodes: Iterable[Node], stream: BinaryIO) -> None:
+def write(nodes: Iterable[CpioEntry], stream: BinaryIO) -> None:
     """Writes an archive, sorted, with the directories that lead to what is in it.
 
     All belongs to root and dates from 1970. It ends at a multiple of 512 bytes, so that another
     may follow it. Raises ValueError when two nodes differ on a path.
     """
-    found: dict[str, Node] = {}
+    found: dict[str, CpioEntry] = {}
     for node in nodes:
         if found.setdefault(node.path, node) != node:
             raise ValueError(f"{node.path}: twice in one archive")
@@ -61,11 +61,11 @@ def write(nodes: Iterable[Node], stream: BinaryIO) -> None:
     # A directory's name is the beginning of those in it: it sorts before them.
     for number, path in enumerate(sorted(found), start=1):
         written += _one(found[path], number, stream)
-    written += _one(Node(TRAILER, 0), 0, stream)
+    written += _one(CpioEntry(TRAILER, 0), 0, stream)
     stream.write(b"\0" * (-written % _BLOCK))
 
 
-def _one(node: Node, number: int, stream: BinaryIO) -> int:
+def _one(node: CpioEntry, number: int, stream: BinaryIO) -> int:
     name = os.fsencode(node.path) + b"\0"
     fields = [
         number,

@@ -44,12 +44,12 @@ HOOKS: Final = (
 """What the machine's configuration has apt run in a shell beside: none of it is for our lists."""
 
 
-class Failed(BlklabError):
+class DebianProgramFailed(BlklabError):
     """A program of Debian's failed; the message is what it said last."""
 
 
 @dataclass(frozen=True)
-class Deb:
+class DebianPackage:
     """A package as it is downloaded: `file` is named by apt, `bytes` its size."""
 
     name: str
@@ -90,7 +90,7 @@ def run(
         env={**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
     )
     if done.returncode != 0:
-        raise Failed(f"{program}: {_reason(done.stderr, done.returncode)}")
+        raise DebianProgramFailed(f"{program}: {_reason(done.stderr, done.returncode)}")
     return (done.stdout or b"").decode(errors="replace")
 
 
@@ -100,7 +100,7 @@ def _reason(said: bytes, status: int) -> str:
     return printable((errors or lines or [f"ended with status {status}"])[0])
 
 
-class Debian:
+class DebianArchive:
     """The packages on offer, with the state that apt keeps about them in `directory`."""
 
     def __init__(self, directory: Path, note: Note) -> None:
@@ -127,7 +127,7 @@ class Debian:
         problem = None
         try:
             self._apt("apt-get", "update")
-        except Failed as error:
+        except DebianProgramFailed as error:
             problem = error
             self._note(f"some lists are missing: {error}")
         if self.kernels():
@@ -153,26 +153,28 @@ class Debian:
         found = re.findall(r"^Package: (\S+)\n(?:.+\n)*?Version: (\S+)$", shown, re.M)
         return {match[1]: version for name, version in found if (match := _KERNEL.fullmatch(name))}
 
-    def with_dependencies(self, names: Collection[str]) -> list[Deb]:
+    def with_dependencies(self, names: Collection[str]) -> list[DebianPackage]:
         """Returns packages and all that they depend on, as apt resolves it."""
         return self._listed("--no-install-recommends", "install", *names)
 
-    def alone(self, name: str) -> list[Deb]:
+    def alone(self, name: str) -> list[DebianPackage]:
         """Returns a package without what it depends on."""
         return self._listed("download", name)
 
-    def _listed(self, *arguments: str) -> list[Deb]:
+    def _listed(self, *arguments: str) -> list[DebianPackage]:
         # What lies in the directory it is started in counts as downloaded and is not listed.
         said = self._apt("apt-get", "-qq", "--print-uris", *arguments, directory=self._directory)
         debs = []
         for file, size in _URI.findall(said):
             name, version, _ = file.removesuffix(".deb").split("_")
-            debs.append(Deb(name, unquote(version), file, int(size)))
+            debs.append(DebianPackage(name, unquote(version), file, int(size)))
         if not debs:
-            raise Failed(f"apt-get: {printable(' '.join(arguments))}: nothing is listed")
+            raise DebianProgramFailed(
+                f"apt-get: {printable(' '.join(arguments))}: nothing is listed"
+            )
         return debs
 
-    def download(self, debs: Sequence[Deb], into: Path) -> list[Path]:
+    def download(self, debs: Sequence[DebianPackage], into: Path) -> list[Path]:
         """Downloads packages, which apt compares with the signed lists. Raises Failed."""
         total = format_size(sum(deb.bytes for deb in debs))
         self._note(f"downloading {len(debs)} package{'s' if len(debs) != 1 else ''}, {total}")
@@ -182,7 +184,7 @@ class Debian:
         paths = [into / deb.file for deb in debs]
         for path in paths:
             if not path.is_file():
-                raise Failed(f"apt-get: {printable(path.name)} was not downloaded")
+                raise DebianProgramFailed(f"apt-get: {printable(path.name)} was not downloaded")
         return paths
 
     def _apt(self, program: str, *arguments: str, directory: Path | None = None) -> str:
@@ -207,8 +209,8 @@ class Debian:
 
 
 def fetch(
-    debian: Debian, choose: Callable[[], list[Deb]], into: Path
-) -> tuple[list[Deb], list[Path]]:
+    debian: DebianArchive, choose: Callable[[], list[DebianPackage]], into: Path
+) -> tuple[list[DebianPackage], list[Path]]:
     """Downloads what `choose` finds in the lists: again with new ones, should those be outdated.
 
     Raises EnvironmentLacks if it fails then, too.
@@ -217,12 +219,12 @@ def fetch(
     try:
         debs = choose()
         return debs, debian.download(debs, into)
-    except Failed:
+    except DebianProgramFailed:
         debian.refresh(anyway=True)
     try:
         debs = choose()
         return debs, debian.download(debs, into)
-    except Failed as error:
+    except DebianProgramFailed as error:
         raise EnvironmentLacks(
             f"packages cannot be downloaded: {error}",
             "see whether `apt-get update` works on this machine",

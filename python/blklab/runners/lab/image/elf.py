@@ -9,7 +9,7 @@ class NotElf(ValueError):
 
 
 @dataclass(frozen=True)
-class Linked:
+class ElfDependencies:
     """What the dynamic linker is told by a file."""
 
     interpreter: str | None
@@ -18,7 +18,7 @@ class Linked:
     """Searched before the usual ones; `$ORIGIN` is the directory of the file itself."""
 
 
-def linked(content: bytes) -> Linked:
+def linked(content: bytes) -> ElfDependencies:
     """Returns what an ELF file is linked with: nothing of a static one. Raises NotElf."""
     if content[:6] != b"\x7fELF\x02\x01":
         raise NotElf("not an ELF file of 64 bits, little-endian")
@@ -30,7 +30,7 @@ def linked(content: bytes) -> Linked:
         raise NotElf(f"a damaged ELF file: {error}") from None
 
 
-def _linked(content: bytes) -> Linked:
+def _linked(content: bytes) -> ElfDependencies:
     from elftools.elf.dynamic import DynamicSegment
     from elftools.elf.elffile import ELFFile
     from elftools.elf.segments import InterpSegment
@@ -53,4 +53,4 @@ def _linked(content: bytes) -> Linked:
                     paths[kind] = getattr(tag, kind.removeprefix("DT_").lower())
     # RUNPATH replaces RPATH where there are both (ld.so(8)).
     searched = paths.get("DT_RUNPATH", paths.get("DT_RPATH", "")).split(":")
-    return Linked(interpreter, tuple(needed), tuple(filter(None, searched)))
+    return ElfDependencies(interpreter, tuple(needed), tuple(filter(None, searched)))

@@ -19,14 +19,14 @@ _HEAD: Final = 0x8000
 
 
 @dataclass(frozen=True)
-class Packaged:
+class PackagedKernel:
     """A kernel of Debian's: `6.1` for the newest such, `6.1.0-49`, or a whole name."""
 
     wanted: str
 
 
 @dataclass(frozen=True)
-class Own:
+class UserKernelOption:
     """A kernel of the user's, with its modules if it is not all of one piece.
 
     `modules` is lib/modules/VERSION, or a directory with exactly one such in it or in its
@@ -37,30 +37,30 @@ class Own:
     modules: Path | None = None
 
 
-def own_kernel(kernel: Path | None, modules: Path | None) -> Own | None:
+def own_kernel(kernel: Path | None, modules: Path | None) -> UserKernelOption | None:
     """Returns a kernel of the user's, None if Debian's is wanted. Raises UsageError."""
     if kernel is None:
         if modules is not None:
             raise UsageError("--modules: of which kernel? --kernel VMLINUZ is wanted as well")
         return None
-    return Own(kernel, modules)
+    return UserKernelOption(kernel, modules)
 
 
 @dataclass(frozen=True)
-class Offered:
+class OfferedKernel:
     """A kernel that can be had: `6.1.0-49-cloud-amd64`, and its package's version."""
 
     name: str
     version: str
 
 
-def in_order(kernels: dict[str, str]) -> list[Offered]:
+def in_order(kernels: dict[str, str]) -> list[OfferedKernel]:
     """Returns kernels, the newest first."""
-    offers = [Offered(name, version) for name, version in kernels.items()]
+    offers = [OfferedKernel(name, version) for name, version in kernels.items()]
     return sorted(offers, key=lambda offer: _numbers(offer.name), reverse=True)
 
 
-def choose(wanted: str, offers: Collection[Offered]) -> Offered:
+def choose(wanted: str, offers: Collection[OfferedKernel]) -> OfferedKernel:
     """Returns the newest kernel on offer that `wanted` names. Raises UsageError if none is."""
     name = wanted.removeprefix("linux-image-")
     fitting = [

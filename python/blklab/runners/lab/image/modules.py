@@ -11,7 +11,7 @@ from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.image import cpio
-from blklab.runners.lab.image.debian import Failed, run
+from blklab.runners.lab.image.debian import DebianProgramFailed, run
 from blklab.text import printable
 
 DIRECTORIES: Final = (
@@ -162,7 +162,7 @@ def index(base: Path, version: str) -> Path:
     """
     try:
         run(["depmod", "-b", str(base), version])
-    except Failed as error:
+    except DebianProgramFailed as error:
         raise BlklabError(f"the modules of {printable(version)}: {error}") from None
     return base / "usr" / "lib" / "modules" / version
 

@@ -10,10 +10,17 @@ from typing import Any, Final
 
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.lab.image import modules, programs
-from blklab.runners.lab.image.archive import Files
-from blklab.runners.lab.image.cache import Cache
-from blklab.runners.lab.image.debian import Deb, Debian, Note, fetch
-from blklab.runners.lab.image.kernels import Own, Packaged, choose, in_order, modules_of, version_of
+from blklab.runners.lab.image.archive import PackageFiles
+from blklab.runners.lab.image.cache import ImageCache
+from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, Note, fetch
+from blklab.runners.lab.image.kernels import (
+    PackagedKernel,
+    UserKernelOption,
+    choose,
+    in_order,
+    modules_of,
+    version_of,
+)
 from blklab.text import printable
 
 DIGITS: Final = 16
@@ -23,7 +30,7 @@ PROGRAMS: Final = f"programs-{programs.RECIPE[:DIGITS]}"
 """The name under which the programs' part is recalled."""
 
 
-def kernel_name(kernel: Packaged) -> str:
+def kernel_name(kernel: PackagedKernel) -> str:
     """Returns the name under which the part of a packaged kernel is recalled."""
     return f"kernel-{modules.RECIPE[:DIGITS]}-{kernel.wanted}"
 
@@ -46,13 +53,13 @@ def about(part: Path) -> tuple[str, dict[str, str]]:
         ) from None
 
 
-def make_programs(cache: Cache, debian: Debian, note: Note, *, anew: bool) -> Path:
+def make_programs(cache: ImageCache, debian: DebianArchive, note: Note, *, anew: bool) -> Path:
     """Returns the part that holds the programs: packages.cpio. With the cache locked."""
     if not anew and (key := cache.recall(PROGRAMS)) is not None:
         return cache.root / key
     with cache.scratch() as scratch:
 
-        def select() -> list[Deb]:
+        def select() -> list[DebianPackage]:
             found = debian.with_dependencies(sorted(programs.PROGRAMS))
             return [deb for deb in found if programs.may_matter(deb)]
 
@@ -69,7 +76,9 @@ def make_programs(cache: Cache, debian: Debian, note: Note, *, anew: bool) -> Pa
     return made
 
 
-def make_kernel(cache: Cache, debian: Debian, note: Note, kernel: Packaged, *, anew: bool) -> Path:
+def make_kernel(
+    cache: ImageCache, debian: DebianArchive, note: Note, kernel: PackagedKernel, *, anew: bool
+) -> Path:
     """Returns the part with a packaged kernel: vmlinuz, modules.cpio. With the cache locked."""
     name = kernel_name(kernel)
     if not anew and (key := cache.recall(name)) is not None:
@@ -88,7 +97,7 @@ def make_kernel(cache: Cache, debian: Debian, note: Note, kernel: Packaged, *, a
 
         def fill(into: Path) -> None:
             note(f"choosing the modules of {version}")
-            files = Files()
+            files = PackageFiles()
             files.add(deb, scratch)
             (into / "vmlinuz").write_bytes(files.read(f"boot/vmlinuz-{version}"))
             version_of(into / "vmlinuz")
@@ -110,10 +119,10 @@ def make_kernel(cache: Cache, debian: Debian, note: Note, kernel: Packaged, *, a
     return made
 
 
-class OwnKernel:
+class UserKernel:
     """A user's kernel, examined. Raises BlklabError if it cannot be used."""
 
-    def __init__(self, own: Own, note: Note) -> None:
+    def __init__(self, own: UserKernelOption, note: Note) -> None:
         self._vmlinuz = own.vmlinuz
         stated = version_of(own.vmlinuz)
         self._modules = modules_of(own.modules) if own.modules is not None else None
@@ -148,7 +157,7 @@ class OwnKernel:
         describe(into, self.version, {})
 
 
-def make_own(cache: Cache, own: OwnKernel) -> Path:
+def make_own(cache: ImageCache, own: UserKernel) -> Path:
     """Returns the part with a user's kernel, as `make_kernel` does. With the cache locked."""
     with cache.scratch() as scratch:
         fill: Callable[[Path], None] = lambda into: own.fill(into, scratch)  # noqa: E731

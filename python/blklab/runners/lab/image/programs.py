@@ -8,8 +8,8 @@ from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.image import cpio
-from blklab.runners.lab.image.archive import MERGED, Files
-from blklab.runners.lab.image.debian import Deb
+from blklab.runners.lab.image.archive import MERGED, PackageFiles
+from blklab.runners.lab.image.debian import DebianPackage
 from blklab.runners.lab.image.elf import NotElf, linked
 
 PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
@@ -104,7 +104,7 @@ _SEARCHED: Final = ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib")
 _LINKED_FROM: Final = ("usr/bin", "usr/sbin")
 
 
-def may_matter(deb: Deb) -> bool:
+def may_matter(deb: DebianPackage) -> bool:
     """Tells whether a package may hold a program of ours or a library that one is linked with.
 
     The others (dpkg, perl, udev) are what a whole system would need, and half of the download.
@@ -120,7 +120,7 @@ def archive(debs: Sequence[Path], stream: Path, scratch: Path) -> None:
 
     Raises BlklabError if the packages do not have what the guest needs.
     """
-    files = Files()
+    files = PackageFiles()
     for deb in debs:
         files.add(deb, scratch)
     nodes = [cpio.directory(path, mode) for path, mode in DIRECTORIES.items()]
@@ -136,7 +136,7 @@ def archive(debs: Sequence[Path], stream: Path, scratch: Path) -> None:
         cpio.write(nodes, opened)
 
 
-def contents(files: Files, programs: Iterable[str]) -> list[cpio.Node]:
+def contents(files: PackageFiles, programs: Iterable[str]) -> list[cpio.CpioEntry]:
     """Returns programs with the links that lead to them and the libraries that they need.
 
     Raises BlklabError if a program or a library is missing, or no ELF file.
@@ -149,7 +149,7 @@ def contents(files: Files, programs: Iterable[str]) -> list[cpio.Node]:
         and posixpath.dirname(path) in _LINKED_FROM
         and files.follow(path) in wanted
     }
-    nodes: dict[str, cpio.Node] = {
+    nodes: dict[str, cpio.CpioEntry] = {
         path: cpio.link(path, f"/{target}") for path, target in links.items()
     }
     waiting = sorted(wanted)
@@ -169,14 +169,14 @@ def contents(files: Files, programs: Iterable[str]) -> list[cpio.Node]:
     return list(nodes.values())
 
 
-def _there(files: Files, path: str) -> str:
+def _there(files: PackageFiles, path: str) -> str:
     found = files.follow(path)
     if found is None:
         raise BlklabError(f"/{path}: in none of the packages that the guest is made of")
     return found
 
 
-def _needs(files: Files, path: str, content: bytes) -> list[str]:
+def _needs(files: PackageFiles, path: str, content: bytes) -> list[str]:
     """Returns what the dynamic linker will look for, by where it will find it."""
     try:
         told = linked(content)

@@ -11,12 +11,12 @@ from typing import Any, Final, Self
 
 from blklab import child_process
 from blklab.errors import BlklabError
-from blklab.runners.lab.agent import Agent, GuestGone, Hello
-from blklab.runners.lab.image.build import Image
+from blklab.runners.lab.agent import Agent, AgentHello, GuestGone
+from blklab.runners.lab.image.build import GuestImage
 from blklab.runners.lab.machine import accel, kernel_log, qemu
-from blklab.runners.lab.machine.console import Console
-from blklab.runners.lab.machine.disks import Disk, Disks, Shape
-from blklab.runners.lab.machine.qmp import Qmp
+from blklab.runners.lab.machine.console import GuestConsole
+from blklab.runners.lab.machine.disks import VirtualDisk, VirtualDisks, VirtualDiskShape
+from blklab.runners.lab.machine.qmp import QmpConnection
 from blklab.text import printable
 
 HEARTBEAT: Final = 5.0
@@ -44,7 +44,7 @@ NAMES: Final = {
 """What `block_set_io_throttle` calls them."""
 
 
-class Silent(BlklabError):
+class GuestSilent(BlklabError):
     """The guest did not say hello in time."""
 
 
@@ -52,29 +52,29 @@ class GuestLost(BlklabError):
     """The guest has ended, or was ended, in the midst of something."""
 
 
-class Machine:
+class GuestMachine:
     """A running guest. Use `boot`."""
 
     def __init__(
         self,
-        image: Image,
-        shapes: Sequence[Shape],
+        image: GuestImage,
+        shapes: Sequence[VirtualDiskShape],
         *,
         cpus: int,
         memory: int,
     ) -> None:
         self.image = image
         self.accel = ""
-        self.hello: Hello
+        self.hello: AgentHello
         self.agent: Agent
         self.spoilt = False
         """Whether something is left of a cell, so that no other is to be measured here."""
 
         self._cpus, self._memory = cpus, memory
-        self._disks = Disks(shapes)
+        self._disks = VirtualDisks(shapes)
         self._stack = ExitStack()
-        self._qmp: Qmp
-        self.console: Console
+        self._qmp: QmpConnection
+        self.console: GuestConsole
         self._process: child_process.Process
         self._ended_by: str | None = None
         self._stop = threading.Event()
@@ -109,9 +109,9 @@ class Machine:
         finally:
             for _, theirs in pairs:
                 theirs.close()
-        self.console, self._errors = Console(pipes[0]), Console(pipes[1])
+        self.console, self._errors = GuestConsole(pipes[0]), GuestConsole(pipes[1])
         self._stack.callback(self._listened)
-        self._qmp = Qmp(monitor, self._heard)
+        self._qmp = QmpConnection(monitor, self._heard)
         self._stack.callback(self._qmp.close)
         self.agent = Agent(agent)
         self._stack.callback(self.agent.close)
@@ -133,7 +133,7 @@ class Machine:
             self._process.kill()
         self._stack.close()
 
-    def disk(self, shape: Shape) -> Disk:
+    def disk(self, shape: VirtualDiskShape) -> VirtualDisk:
         """Returns the disk of a shape."""
         return self._disks.disks[shape]
 
@@ -143,7 +143,7 @@ class Machine:
         return not self.agent.connected or child_process.ended(self._process)
 
     @property
-    def results(self) -> Disk:
+    def results(self) -> VirtualDisk:
         """The disk on which files come out."""
         return self._disks.results
 
@@ -166,7 +166,7 @@ class Machine:
         text = self.agent.read(["/proc/uptime"])["/proc/uptime"] or ""
         return kernel_log.seconds(text)
 
-    def throttle(self, disk: Disk, limits: Limits) -> None:
+    def throttle(self, disk: VirtualDisk, limits: Limits) -> None:
         """Sets a disk's limits; what is not named has none.
 
         Bursts are QEMU's least: a tenth of a second's worth (util/throttle.c,
@@ -196,7 +196,7 @@ class Machine:
                 if not self.agent.connected or child_process.ended(self._process):
                     raise self.lost(error) from None
             if time.monotonic() > deadline:
-                raise Silent(
+                raise GuestSilent(
                     f"the guest did not answer within {patience:g} s ({self.accel})"
                     f"{self._last_lines()}"
                 )
@@ -252,21 +252,21 @@ class Machine:
 
 
 def boot(
-    image: Image,
-    shapes: Sequence[Shape],
+    image: GuestImage,
+    shapes: Sequence[VirtualDiskShape],
     *,
     asked: str | None,
     cpus: int,
     memory: int,
     note: Callable[[str], object],
-) -> Machine:
+) -> GuestMachine:
     """Boots a guest, with KVM if that works. Raises BlklabError; the caller leaves the block."""
     choices = accel.candidates(asked)
     for at, chosen in enumerate(choices):
-        machine = Machine(image, shapes, cpus=cpus, memory=memory)
+        machine = GuestMachine(image, shapes, cpus=cpus, memory=memory)
         try:
             machine.start(chosen)
-        except (Silent, GuestLost):
+        except (GuestSilent, GuestLost):
             machine.end()
             if at == len(choices) - 1:
                 raise

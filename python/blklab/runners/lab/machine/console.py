@@ -29,7 +29,7 @@ _DUMP: Final = re.compile(
 """How lines of a dump begin: registers, and what was called."""
 
 
-class Console:
+class GuestConsole:
     """Reads a pipe until its end, and keeps the last of it."""
 
     def __init__(self, descriptor: int) -> None:

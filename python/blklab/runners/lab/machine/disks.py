@@ -27,7 +27,7 @@ LEAST_FREE: Final = 256 << 20
 
 
 @dataclass(frozen=True)
-class Shape:
+class VirtualDiskShape:
     """What a virtual disk is, for as long as a guest runs."""
 
     name: str
@@ -41,12 +41,12 @@ class Shape:
 
 
 @dataclass
-class Disk:
+class VirtualDisk:
     """A virtual disk and the file behind it."""
 
     number: int
     serial: str
-    shape: Shape
+    shape: VirtualDiskShape
     descriptor: int
 
     @property
@@ -72,13 +72,13 @@ class Disk:
 
 
 @dataclass
-class Disks:
+class VirtualDisks:
     """All disks of a guest; the files are gone after the `with` block."""
 
-    shapes: Sequence[Shape]
+    shapes: Sequence[VirtualDiskShape]
     directory: Path = field(default_factory=directory)
-    disks: dict[Shape, Disk] = field(default_factory=dict)
-    results: Disk = field(init=False)
+    disks: dict[VirtualDiskShape, VirtualDisk] = field(default_factory=dict)
+    results: VirtualDisk = field(init=False)
 
     def __enter__(self) -> Self:
         """Makes the files. Raises EnvironmentLacks without room for them."""
@@ -96,7 +96,7 @@ class Disks:
                 )
             for shape in dict.fromkeys(self.shapes):
                 self.disks[shape] = self._made(shape, _serial(shape.name, self.serials()))
-            self.results = self._made(Shape(RESULTS, RESULTS_BYTES), RESULTS)
+            self.results = self._made(VirtualDiskShape(RESULTS, RESULTS_BYTES), RESULTS)
         except OSError as error:
             self._close()
             raise EnvironmentLacks(
@@ -111,7 +111,7 @@ class Disks:
     def __exit__(self, *_error: object) -> None:
         self._close()
 
-    def every(self) -> list[Disk]:
+    def every(self) -> list[VirtualDisk]:
         """Returns all of them, that for results last."""
         return [*self.disks.values(), self.results]
 
@@ -119,10 +119,10 @@ class Disks:
         """Returns the serial numbers that are taken."""
         return {disk.serial for disk in self.disks.values()}
 
-    def _made(self, shape: Shape, serial: str) -> Disk:
+    def _made(self, shape: VirtualDiskShape, serial: str) -> VirtualDisk:
         with tempfile.TemporaryFile(dir=self.directory, prefix="disk-") as file:
             os.ftruncate(file.fileno(), shape.bytes)
-            return Disk(len(self.disks), serial, shape, os.dup(file.fileno()))
+            return VirtualDisk(len(self.disks), serial, shape, os.dup(file.fileno()))
 
     def _close(self) -> None:
         for disk in self.disks.values():

@@ -8,8 +8,8 @@ from typing import Final
 
 from blklab import child_process
 from blklab.errors import EnvironmentLacks
-from blklab.runners.lab.image.build import Image
-from blklab.runners.lab.machine.disks import Disk
+from blklab.runners.lab.image.build import GuestImage
+from blklab.runners.lab.machine.disks import VirtualDisk
 
 PROGRAM: Final = "qemu-system-x86_64"
 INSTALL: Final = "install it: apt-get install qemu-system-x86"
@@ -55,8 +55,8 @@ def find() -> tuple[str, str]:
 
 def arguments(
     program: str,
-    image: Image,
-    disks: Sequence[Disk],
+    image: GuestImage,
+    disks: Sequence[VirtualDisk],
     *,
     accel: str,
     cpus: int,
@@ -89,7 +89,7 @@ def arguments(
     return command
 
 
-def _disk(place: int, disk: Disk) -> list[str]:
+def _disk(place: int, disk: VirtualDisk) -> list[str]:
     shape = disk.shape
     slot, function = divmod(place, 8)
     file = {

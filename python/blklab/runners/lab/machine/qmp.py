@@ -14,7 +14,7 @@ PATIENCE: Final = 30.0
 """Seconds that QEMU may take for an answer."""
 
 
-class Qmp:
+class QmpConnection:
     """A connection to QEMU's monitor. `heard` is called with each event, from a thread."""
 
     def __init__(

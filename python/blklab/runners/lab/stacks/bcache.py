@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from blklab.errors import BlklabError
-from blklab.outcome import Report
-from blklab.runners.lab.stacks.guest import Guest, Layer
+from blklab.outcome import VolumeReport
+from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 
 TICK: Final = 14.0
 """Seconds after which its statistics are of all that was done: a timer adds up what was counted,
@@ -31,7 +31,7 @@ BYPASS: Final = (
 """What sends an I/O around the cache: the first of the device, the others of its cache set."""
 
 
-def create(guest: Guest, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
+def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
     """Makes a bcache and returns its path. Raises BlklabError."""
     (backing,), (cache,) = paths["backing"], paths["cache"]
     guest.loaded("bcache")
@@ -54,30 +54,30 @@ def create(guest: Guest, table: Mapping[str, Any], paths: Mapping[str, Sequence[
     guest.until(lambda: (guest.read(f"{base}/state") or "no cache") != "no cache", "it is attached")
     guest.write(f"{base}/cache_mode", table["mode"])
     guest.write(f"{base}/writeback_percent", str(table["writeback_percent"]))
-    guest.layers.append(Layer(table["name"], "bcache", kernel))
+    guest.layers.append(GuestLayer(table["name"], "bcache", kernel))
     _bypass(guest, table["name"], table)
     guest.above(table["name"], backing, cache)
     guest.readying.append(lambda: _clear(guest, base))
     guest.reports.append(
-        lambda: cast(Report, {"kind": "bcache", **_statistics(guest, base, table["name"])})
+        lambda: cast(VolumeReport, {"kind": "bcache", **_statistics(guest, base, table["name"])})
     )
     return f"/dev/{kernel}"
 
 
-def _one(guest: Guest, pattern: str, before: set[str]) -> str:
+def _one(guest: GuestStack, pattern: str, before: set[str]) -> str:
     new = set(guest.glob(pattern)) - before
     if len(new) != 1:
         raise BlklabError(f"in the guest: {len(new)} new {pattern}, expected one")
     return new.pop()
 
 
-def _clear(guest: Guest, base: str) -> None:
+def _clear(guest: GuestStack, base: str) -> None:
     """Forgets what was counted: after a tick, for what has not been added up yet cannot be."""
     time.sleep(TICK)
     guest.write(f"{base}/clear_stats", "1")
 
 
-def _statistics(guest: Guest, base: str, name: str) -> dict[str, Any]:
+def _statistics(guest: GuestStack, base: str, name: str) -> dict[str, Any]:
     time.sleep(TICK)
     said = guest.agent.read(
         [
@@ -94,14 +94,14 @@ def _statistics(guest: Guest, base: str, name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def unbypassed(guest: Guest, table: Mapping[str, Any]) -> Iterator[None]:
+def unbypassed(guest: GuestStack, table: Mapping[str, Any]) -> Iterator[None]:
     """Has a bcache take everything in for as long as the block takes."""
     _bypass(guest, table["name"], dict.fromkeys(BYPASS, 0))
     yield
     _bypass(guest, table["name"], table)
 
 
-def _bypass(guest: Guest, name: str, values: Mapping[str, Any]) -> None:
+def _bypass(guest: GuestStack, name: str, values: Mapping[str, Any]) -> None:
     base = f"/sys/block/{guest.named(name).kernel}/bcache"
     cutoff, *thresholds = BYPASS
     guest.write(f"{base}/{cutoff}", str(values[cutoff]))
@@ -109,7 +109,7 @@ def _bypass(guest: Guest, name: str, values: Mapping[str, Any]) -> None:
         guest.write(f"{base}/cache/{key}", str(values[key]))
 
 
-def buckets(guest: Guest, name: str) -> dict[str, int]:
+def buckets(guest: GuestStack, name: str) -> dict[str, int]:
     """Returns what buckets are used for, in per cent: `unused`, `clean`, `dirty`, `metadata`."""
     base = f"/sys/block/{guest.named(name).kernel}/bcache"
     said = guest.read(f"{base}/cache/cache0/priority_stats") or ""
@@ -117,7 +117,7 @@ def buckets(guest: Guest, name: str) -> dict[str, int]:
     return {f"{name.lower()}_percent": int(share) for name, share in shares}
 
 
-def _stop(guest: Guest, kernel: str, cache_set: str) -> None:
+def _stop(guest: GuestStack, kernel: str, cache_set: str) -> None:
     guest.write(f"/sys/block/{kernel}/bcache/stop", "1")
     guest.until(lambda: not guest.glob(f"/sys/block/{kernel}/size"), "the bcache is gone")
     if guest.glob(f"{cache_set}/average_key_size"):

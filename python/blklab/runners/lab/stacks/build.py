@@ -6,9 +6,9 @@ from typing import Any, Final
 from blklab.errors import BlklabError
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.stacks import bcache, delay, filesystem, lvm, md
-from blklab.runners.lab.stacks.guest import Guest, Layer
-from blklab.spec import nodes
-from blklab.spec.documents import LabCell, LabDevice, latency_ns
+from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
+from blklab.spec import stack_tree
+from blklab.spec.documents import LabCellDocument, LabDeviceDocument, latency_ns
 
 VOLUMES: Final = {
     "lvm": lvm.volume,
@@ -19,7 +19,7 @@ VOLUMES: Final = {
 """What builds a stack that says its kind, of the paths of its parts by their key."""
 
 
-def build(guest: Guest, document: LabCell, serials: Sequence[str]) -> str:
+def build(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) -> str:
     """Builds the stack of a cell and returns what its jobs run on: a device or a file.
 
     `serials` are those of the devices' disks, in the document's order. Raises BlklabError; what
@@ -29,7 +29,7 @@ def build(guest: Guest, document: LabCell, serials: Sequence[str]) -> str:
     # A member that is added, again or anew, must be one that mdadm can add.
     adds = bool(document["failures"]) or any(
         slot["rebuilding"]
-        for kind, table in nodes.built(document["stack"])
+        for kind, table in stack_tree.built(document["stack"])
         if kind == "md"
         for slot in table["members"]
     )
@@ -51,7 +51,7 @@ def build(guest: Guest, document: LabCell, serials: Sequence[str]) -> str:
         ) from error
 
 
-def _disks(guest: Guest, document: LabCell, serials: Sequence[str]) -> list[str]:
+def _disks(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) -> list[str]:
     """Returns the path of each device: its disk, or the delay before that."""
     known = {
         serial: path.split("/")[3] for path, serial in guest.glob("/sys/block/vd*/serial").items()
@@ -60,7 +60,7 @@ def _disks(guest: Guest, document: LabCell, serials: Sequence[str]) -> list[str]
     for device, serial in zip(document["devices"], serials, strict=True):
         if serial not in known:
             raise BlklabError(f"device {device['name']}: the guest has no disk {serial}")
-        layer = Layer(device["name"], "disk", known[serial], serial)
+        layer = GuestLayer(device["name"], "disk", known[serial], serial)
         guest.layers.append(layer)
         _queue(guest, layer, device)
         latency = latency_ns(device["model"])
@@ -68,7 +68,7 @@ def _disks(guest: Guest, document: LabCell, serials: Sequence[str]) -> list[str]
     return paths
 
 
-def _queue(guest: Guest, layer: Layer, device: LabDevice) -> None:
+def _queue(guest: GuestStack, layer: GuestLayer, device: LabDeviceDocument) -> None:
     """Sets a disk's queue as the cell has it, in its order. Raises BlklabError if it is not so."""
     base = f"/sys/block/{layer.kernel}/queue"
     given = device["virtual"]["queue"]
@@ -83,7 +83,7 @@ def _queue(guest: Guest, layer: Layer, device: LabDevice) -> None:
             raise BlklabError(f"device {device['name']}: {key}: asked {value}, found {found}")
 
 
-def changed(guest: Guest, path: str, value: str) -> None:
+def changed(guest: GuestStack, path: str, value: str) -> None:
     """Writes to a file of /sys or /proc for this cell. Raises BlklabError if it is refused."""
     before = guest.setting(path)
     if before is None:
@@ -119,7 +119,7 @@ def _counterpart(path: str) -> str | None:
     return None
 
 
-def _node(guest: Guest, node: Mapping[str, Any], disks: Sequence[str]) -> str:
+def _node(guest: GuestStack, node: Mapping[str, Any], disks: Sequence[str]) -> str:
     ((kind, table),) = node.items()
     match kind:
         case "device":
@@ -132,6 +132,6 @@ def _node(guest: Guest, node: Mapping[str, Any], disks: Sequence[str]) -> str:
             return md.create(guest, table, members)
         case _:
             paths: dict[str, list[str]] = {}
-            for key, part in nodes.below(table):
+            for key, part in stack_tree.below(table):
                 paths.setdefault(key, []).append(_node(guest, part, disks))
             return VOLUMES[kind](guest, table, paths)

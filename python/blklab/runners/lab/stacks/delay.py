@@ -3,19 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from blklab.runners.lab.stacks.guest import Guest, Layer
+from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 
 MS: Final = 1_000_000
 """ns; dm-delay counts in them, and its timer is no finer than the kernel's tick."""
 
 
-def create(guest: Guest, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
+def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
     """Holds reads and writes of `origin` for a while; returns the path of the delayed device."""
     (origin,) = paths["origin"]
     return _delayed(guest, table["name"], origin, table["read_ns"] // MS, table["write_ns"] // MS)
 
 
-def delayed_disk(guest: Guest, disk: Layer, latency_ns: int) -> str:
+def delayed_disk(guest: GuestStack, disk: GuestLayer, latency_ns: int) -> str:
     """Puts a delay before a disk, whole ms and one at least, and returns its path.
 
     The delay is what belongs to the stack then; the disk below it keeps its own name, marked.
@@ -24,7 +24,7 @@ def delayed_disk(guest: Guest, disk: Layer, latency_ns: int) -> str:
     return _delayed(guest, f"{disk.name} (delayed)", disk.path, ms, ms)
 
 
-def _delayed(guest: Guest, layer: str, path: str, read_ms: int, write_ms: int) -> str:
+def _delayed(guest: GuestStack, layer: str, path: str, read_ms: int, write_ms: int) -> str:
     guest.loaded("dm-delay")
     below = path.removeprefix("/dev/")
     sectors = guest.read(f"/sys/block/{below}/size")
@@ -34,6 +34,6 @@ def _delayed(guest: Guest, layer: str, path: str, read_ms: int, write_ms: int) -
     guest.run("dmsetup", "create", name, "--table", mapping)
     guest.undoing.append(lambda: guest.run("dmsetup", "remove", "--retry", name))
     kernel = guest.mapped(name)
-    guest.layers.append(Layer(layer, "dm", kernel))
+    guest.layers.append(GuestLayer(layer, "dm", kernel))
     guest.above(layer, path)
     return f"/dev/{kernel}"

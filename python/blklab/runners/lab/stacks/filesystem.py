@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from blklab.runners.lab.stacks.guest import Guest
+from blklab.runners.lab.stacks.guest import GuestStack
 
 MOUNT: Final = "/mnt"
 
@@ -13,7 +13,7 @@ LOST: Final = {"raid4": 1, "raid5": 1, "raid6": 2}
 """Members' worth of parity."""
 
 
-def create(guest: Guest, kind: str, path: str, node: Mapping[str, Any]) -> str:
+def create(guest: GuestStack, kind: str, path: str, node: Mapping[str, Any]) -> str:
     """Makes a filesystem, mounts it, and returns the directory. Raises BlklabError."""
     guest.loaded(kind)
     stripe = geometry(node)

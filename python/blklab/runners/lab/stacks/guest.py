@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.outcome import Report
-from blklab.runners.lab.agent import Agent, Ran
+from blklab.outcome import VolumeReport
+from blklab.runners.lab.agent import Agent, ProgramExit
 from blklab.text import printable
 
 PATIENCE: Final = 30.0
@@ -18,7 +18,7 @@ PROGRAM: Final = 300.0
 
 
 @dataclass
-class Layer:
+class GuestLayer:
     """A block device of the guest that belongs to the cell's stack."""
 
     name: str
@@ -40,11 +40,11 @@ class Layer:
 
 
 @dataclass
-class Guest:
+class GuestStack:
     """The agent, what has been built, and what is to be undone, in order."""
 
     agent: Agent
-    layers: list[Layer] = field(default_factory=list)
+    layers: list[GuestLayer] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
     """Modules that could not be loaded."""
 
@@ -70,10 +70,10 @@ class Guest:
     mostly: set[str] = field(default_factory=set)
     """Members that are write-mostly, whenever they are added."""
 
-    reports: list[Callable[[], Report]] = field(default_factory=list)
+    reports: list[Callable[[], VolumeReport]] = field(default_factory=list)
     """What arrays and caches have to say after the load."""
 
-    def run(self, *argv: str, check: bool = True) -> Ran:
+    def run(self, *argv: str, check: bool = True) -> ProgramExit:
         """Runs a program in the guest. Raises BlklabError if it fails."""
         return self.agent.run(list(argv), timeout=PROGRAM, check=check)
 
@@ -113,14 +113,14 @@ class Guest:
                 return path.split("/")[3]
         raise BlklabError(f"the guest has no device {name}")
 
-    def layer(self, kernel: str) -> Layer:
+    def layer(self, kernel: str) -> GuestLayer:
         """Returns the layer of a kernel's name. Raises BlklabError."""
         for layer in self.layers:
             if layer.kernel == kernel:
                 return layer
         raise BlklabError(f"the cell has no layer {kernel}")
 
-    def named(self, name: str) -> Layer:
+    def named(self, name: str) -> GuestLayer:
         """Returns the layer that the experiment calls so. Raises BlklabError."""
         for layer in self.layers:
             if layer.name == name:

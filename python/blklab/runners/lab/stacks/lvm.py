@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from blklab.errors import BlklabError
-from blklab.outcome import Report
-from blklab.runners.lab.stacks.guest import Guest, Layer
+from blklab.outcome import VolumeReport
+from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from blklab.spec.capacity import EXTENT
 from blklab.text import printable
 
@@ -25,7 +25,7 @@ COUNTS: Final = (
 """Of a cache's status line, in this order after its blocks (device-mapper/cache.rst)."""
 
 
-def volume(guest: Guest, lvm: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
+def volume(guest: GuestStack, lvm: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
     """Makes a logical volume over all of its members and returns its path."""
     members = paths["members"]
     group = _group(guest, lvm["name"], members)
@@ -36,7 +36,7 @@ def volume(guest: Guest, lvm: Mapping[str, Any], paths: Mapping[str, Sequence[st
     return _layer(guest, lvm["name"], group, members)
 
 
-def cached(guest: Guest, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
+def cached(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
     """Makes a logical volume on `origin` with a cache on `cache` before it; returns its path."""
     (origin,), (cache,) = paths["origin"], paths["cache"]
     guest.loaded("dm-cache", "dm-cache-smq")
@@ -67,18 +67,18 @@ def cached(guest: Guest, table: Mapping[str, Any], paths: Mapping[str, Sequence[
     return path
 
 
-def mode(guest: Guest, name: str, chosen: str) -> None:
+def mode(guest: GuestStack, name: str, chosen: str) -> None:
     """Changes the mode of a cache; what is dirty is written back first."""
     guest.run("lvchange", "-y", "--cachemode", chosen, f"{guest.groups[name]}/data")
 
 
-def _report(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Report:
+def _report(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> VolumeReport:
     """Returns what a cache did since the load began: counts, and how it is now."""
     grown = {key: after[key] - before[key] for key in COUNTS if key != "dirty"}
-    return cast(Report, {"name": name, "kind": "lvmcache", **after, **grown})
+    return cast(VolumeReport, {"name": name, "kind": "lvmcache", **after, **grown})
 
 
-def status(guest: Guest, mapped: str) -> dict[str, Any]:
+def status(guest: GuestStack, mapped: str) -> dict[str, Any]:
     """Returns what dm-cache says of itself: blocks and counts. Raises BlklabError.
 
     The line: `start length cache metadata-block-size used/total block-size used/total read-hits …`.
@@ -102,7 +102,7 @@ def _number(text: str, what: str) -> int:
     return int(text)
 
 
-def _group(guest: Guest, name: str, members: Sequence[str]) -> str:
+def _group(guest: GuestStack, name: str, members: Sequence[str]) -> str:
     group = guest.groups[name] = f"vg{len(guest.groups)}"
     guest.run("pvcreate", "-y", "-ff", *members)
     guest.undoing.append(lambda: guest.run("pvremove", "-y", "-ff", *members))
@@ -111,8 +111,8 @@ def _group(guest: Guest, name: str, members: Sequence[str]) -> str:
     return group
 
 
-def _layer(guest: Guest, name: str, group: str, members: Sequence[str]) -> str:
+def _layer(guest: GuestStack, name: str, group: str, members: Sequence[str]) -> str:
     kernel = guest.mapped(f"{group}-data")
-    guest.layers.append(Layer(name, "dm", kernel))
+    guest.layers.append(GuestLayer(name, "dm", kernel))
     guest.above(name, *members)
     return f"/dev/{kernel}"

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from blklab.errors import BlklabError
-from blklab.outcome import Member, Report
-from blklab.runners.lab.stacks.guest import Guest, Layer
+from blklab.outcome import MemberResult, VolumeReport
+from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 
 MODULES: Final = {
     "linear": "md-linear",
@@ -22,7 +22,7 @@ REDUNDANT: Final = PARITY | {"raid1", "raid10"}
 CONFIGURATION: Final = "/etc/mdadm/mdadm.conf"
 
 
-def configure(guest: Guest, *, bad_blocks: bool) -> None:
+def configure(guest: GuestStack, *, bad_blocks: bool) -> None:
     """Writes mdadm.conf.
 
     With bad-block lists, mdadm before 4.5 cannot add a member to an array of Linux 6.12 and later.
@@ -30,7 +30,7 @@ def configure(guest: Guest, *, bad_blocks: bool) -> None:
     guest.write(CONFIGURATION, "" if bad_blocks else "CREATE bbl=no\n")
 
 
-def create(guest: Guest, md: Mapping[str, Any], members: Sequence[str | None]) -> str:
+def create(guest: GuestStack, md: Mapping[str, Any], members: Sequence[str | None]) -> str:
     """Makes an array of devices (None: missing) and returns its path.
 
     A resync waits for the load's first I/O, whatever is built upon the array by then; so does the
@@ -53,7 +53,7 @@ def create(guest: Guest, md: Mapping[str, Any], members: Sequence[str | None]) -
     for member, absent in zip(members, rebuilding, strict=True):
         command.append("missing" if member is None or absent else member)
     guest.run(*command)
-    guest.layers.append(Layer(md["name"], "md", kernel))
+    guest.layers.append(GuestLayer(md["name"], "md", kernel))
     guest.above(md["name"], *(member for member in members if member is not None))
     guest.undoing.append(lambda: _stop(guest, path, members))
     guest.members[md["name"]] = members
@@ -75,7 +75,7 @@ def create(guest: Guest, md: Mapping[str, Any], members: Sequence[str | None]) -
 
 
 def _held(
-    guest: Guest, md: Mapping[str, Any], kernel: str, rebuilding: Sequence[str | None]
+    guest: GuestStack, md: Mapping[str, Any], kernel: str, rebuilding: Sequence[str | None]
 ) -> None:
     """Brings an array to where one write to `sync_action` begins its sync."""
     action, sync = f"/sys/block/{kernel}/md/sync_action", md["sync"]
@@ -109,7 +109,9 @@ def _options(md: Mapping[str, Any]) -> list[str]:
     return options
 
 
-def _tune(guest: Guest, kernel: str, md: Mapping[str, Any], members: Sequence[str | None]) -> None:
+def _tune(
+    guest: GuestStack, kernel: str, md: Mapping[str, Any], members: Sequence[str | None]
+) -> None:
     base = f"/sys/block/{kernel}/md"
     if md["level"] in PARITY:
         guest.write(f"{base}/stripe_cache_size", str(md["stripe_cache"]))
@@ -122,11 +124,11 @@ def _tune(guest: Guest, kernel: str, md: Mapping[str, Any], members: Sequence[st
             _mostly(guest, kernel, str(member))
 
 
-def _mostly(guest: Guest, kernel: str, member: str) -> None:
+def _mostly(guest: GuestStack, kernel: str, member: str) -> None:
     guest.write(f"/sys/block/{kernel}/md/dev-{member.removeprefix('/dev/')}/state", "writemostly")
 
 
-def fail(guest: Guest, name: str, member: str) -> None:
+def fail(guest: GuestStack, name: str, member: str) -> None:
     """Has a member of an array fail, and takes it out. Raises BlklabError."""
     path = guest.named(name).path
     guest.run("mdadm", path, "--fail", member)
@@ -137,13 +139,13 @@ def fail(guest: Guest, name: str, member: str) -> None:
     )
 
 
-def re_add(guest: Guest, name: str, member: str) -> None:
+def re_add(guest: GuestStack, name: str, member: str) -> None:
     """Puts a member back, as its events and the bitmap allow; else as a new one."""
     if not _add(guest, name, "--re-add", member, check=False):
         _add(guest, name, "--add", member)
 
 
-def _add(guest: Guest, name: str, how: str, member: str, *, check: bool = True) -> bool:
+def _add(guest: GuestStack, name: str, how: str, member: str, *, check: bool = True) -> bool:
     layer = guest.named(name)
     if guest.run("mdadm", layer.path, how, member, check=check).status:
         return False
@@ -153,7 +155,7 @@ def _add(guest: Guest, name: str, how: str, member: str, *, check: bool = True) 
     return True
 
 
-def member(guest: Guest, name: str, slot: int) -> str:
+def member(guest: GuestStack, name: str, slot: int) -> str:
     """Returns the path of an array's member, by its slot as it was made. Raises BlklabError."""
     members = guest.members.get(name, ())
     path = members[slot] if slot < len(members) else None
@@ -162,17 +164,19 @@ def member(guest: Guest, name: str, slot: int) -> str:
     raise BlklabError(f"array {name} has no member in slot {slot}")
 
 
-def report(guest: Guest, name: str, kernel: str, members: Sequence[str | None]) -> Report:
+def report(
+    guest: GuestStack, name: str, kernel: str, members: Sequence[str | None]
+) -> VolumeReport:
     """Returns what became of an array: its state, and each member's bad-block list."""
     base = f"/sys/block/{kernel}/md"
     keys = ("array_state", "degraded", "sync_action", "sync_completed", "mismatch_cnt")
     said = guest.agent.read([f"{base}/{key}" for key in keys])
     found = {key: (said[f"{base}/{key}"] or "").strip() or None for key in keys}
     each = [_member(guest, base, member) for member in members if member is not None]
-    return cast(Report, {"name": name, "kind": "md", **found, "members": each})
+    return cast(VolumeReport, {"name": name, "kind": "md", **found, "members": each})
 
 
-def _member(guest: Guest, base: str, member: str) -> Member:
+def _member(guest: GuestStack, base: str, member: str) -> MemberResult:
     kernel = member.removeprefix("/dev/")
     state = guest.read(f"{base}/dev-{kernel}/state")
     listed = guest.run("mdadm", "--examine-badblocks", member, check=False).stdout.splitlines()
@@ -187,7 +191,7 @@ def _member(guest: Guest, base: str, member: str) -> Member:
     }
 
 
-def _stop(guest: Guest, path: str, members: Sequence[str | None]) -> None:
+def _stop(guest: GuestStack, path: str, members: Sequence[str | None]) -> None:
     guest.until(
         lambda: guest.run("mdadm", "--stop", path, check=False).status == 0, f"{path} stopped"
     )

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.stacks.build import changed
-from blklab.runners.lab.stacks.guest import Guest
+from blklab.runners.lab.stacks.guest import GuestStack
 from blklab.spec.sweep import MD, OF_REQUESTS, QUEUE, VM
 
 
-def apply(guest: Guest, settings: Mapping[str, str]) -> None:
+def apply(guest: GuestStack, settings: Mapping[str, str]) -> None:
     """Changes settings (`blklab.spec.sweep`) on every layer that has them.
 
     Raises BlklabError if none has, or if the kernel refuses.

@@ -1,0 +1,80 @@
+"""How to keep settings over a reboot: commands for now, a udev rule and a sysctl file for later."""
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from blklab.spec.sweep import MD, VM
+
+UDEV: Final = "/etc/udev/rules.d/60-blklab.rules"
+SYSCTL: Final = "/etc/sysctl.d/60-blklab.conf"
+
+
+@dataclass(frozen=True)
+class PersistedSettings:
+    """What makes settings last."""
+
+    commands: Sequence[str]
+    """For a root shell, now."""
+
+    udev: Sequence[str]
+    """Lines of a rules file."""
+
+    sysctl: Sequence[str]
+    """Lines of a sysctl.d file."""
+
+
+def keep(settings: Mapping[str, str], outcomes: Iterable[Mapping[str, Any]]) -> PersistedSettings:
+    """Returns what keeps settings on the devices on which these results had them changed.
+
+    A disk that has a name of its own is matched by that, since `sdb` may be another one tomorrow.
+    """
+    devices: dict[str, Mapping[str, Any]] = {}
+    changed: dict[tuple[str, str], None] = {}
+    for outcome in outcomes:
+        devices |= {str(device["name"]): device for device in outcome.get("devices") or []}
+        for change in outcome.get("settings") or []:
+            changed[change["key"], change["where"]] = None
+    commands, rules, lines = [], [], []
+    for key, value in settings.items():
+        if key.startswith(VM):
+            commands.append(f"sysctl -w {key}={shlex.quote(value)}")
+            lines.append(f"{key} = {value}")
+            continue
+        for name in (name for of, name in changed if of == key):
+            device = devices.get(name, {"name": name})
+            path = attribute(key)
+            commands.append(
+                f"echo {shlex.quote(value)} > {shlex.quote(f'/sys/block/{name}/{path}')}"
+            )
+            rules.append(
+                f'ACTION=="add|change", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk",'
+                f' {_match(device)}, ATTR{{{path}}}="{_quoted(value)}"'
+            )
+    return PersistedSettings(commands, rules, lines)
+
+
+def attribute(key: str) -> str:
+    """Returns where a setting is below /sys/block/NAME."""
+    if key in MD:
+        return f"md/{key}"
+    return "device/queue_depth" if key == "queue_depth" else f"queue/{key}"
+
+
+def _match(device: Mapping[str, Any]) -> str:
+    identity = str(device.get("id") or "")
+    if match := re.fullmatch(r"wwn-(0x[0-9a-f]+)", identity):
+        return f'ENV{{ID_WWN_WITH_EXTENSION}}=="{match[1]}"'
+    if match := re.fullmatch(r"nvme-(eui\.[0-9a-f]+|uuid\.[0-9a-f-]+)", identity):
+        return f'ATTR{{wwid}}=="{match[1]}"'
+    if match := re.fullmatch(r"(?:ata|scsi|nvme|usb|virtio)-([\w.:+-]+)", identity, re.A):
+        return f'ENV{{ID_SERIAL}}=="{match[1]}"'
+    if match := re.fullmatch(r"md-uuid-([0-9a-f:]+)", identity):
+        return f'ENV{{MD_UUID}}=="{match[1]}"'
+    return f'KERNEL=="{_quoted(str(device["name"]))}"'
+
+
+def _quoted(text: str) -> str:
+    return re.sub(r"[^\w.:+ -]", "?", text)

@@ -1,0 +1,56 @@
+"""Reading a trace for a command: with progress, warnings, and a word if there is no I/O in it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from blklab import _core
+from blklab.cli.common import progress, warn
+from blklab.errors import BlklabError
+
+if TYPE_CHECKING:
+    from blklab.report.view import ProfileView
+
+MOST_NAMED: Final = 8
+"""Devices that a message names."""
+
+
+def read(paths: Sequence[str], selection: _core.Filter, format_name: str | None) -> "ProfileView":
+    """Characterises a trace, prints what is doubtful about it on stderr, and returns its view.
+
+    Raises BlklabError when there is no I/O in what was selected.
+    """
+    from blklab.report.view import ProfileView
+    from blklab.trace.profile import characterise
+
+    with progress("reading the trace") as tick:
+        profile = characterise(paths, selection, format_name=format_name, tick=tick)
+    view = ProfileView(profile)
+    for warning in profile["trace"]["warnings"]:
+        warn(f"{warning['path']}: {warning['message']}")
+    if not any(device.active for device in view.devices):
+        raise BlklabError(_nothing(view, paths))
+    return view
+
+
+def _nothing(view: "ProfileView", paths: Sequence[str]) -> str:
+    """Says what was looked for and what there is instead."""
+    from blklab.report import formatting
+    from blklab.report.tables.trace import filters
+
+    chosen = filters(view)
+    profile = view.profile
+    return (
+        f"no I/O in {', '.join(paths)}{f' ({chosen})' if chosen else ''}: the trace has"
+        f" {formatting.plural(profile['events'], 'event')}"
+        f" between {formatting.duration(profile['first_ns'])}"
+        f" and {formatting.duration(profile['last_ns'])}{_devices(list(view.names.values()))}"
+    )
+
+
+def _devices(names: list[str]) -> str:
+    if not names:
+        return ""
+    listed = ", ".join(names[:MOST_NAMED])
+    left = len(names) - MOST_NAMED
+    more = f" and {left:,} {'other' if left == 1 else 'others'}" if left > 0 else ""
+    return f", of {listed}{more}"

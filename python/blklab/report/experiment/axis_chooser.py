@@ -1,0 +1,184 @@
+"""A chart whose axes the reader chooses, among all labels and figures."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from blklab.analysis.metrics import METRICS
+from blklab.analysis.saturation import LOADS
+from blklab.errors import UsageError
+from blklab.report.charts.base import duration_label, size_label
+from blklab.report.experiment.view import NAMES, STACK, WORKLOAD, ExperimentView, numeric
+from blklab.report.shell import AxisChooser
+from blklab.spec.problems import near
+
+SIZES: Final = frozenset({"bs", "size", "chunk", "io_size", "offset", "blockalign"})
+"""Labels that are bytes, by the last part of their names."""
+
+CHOICES: Final = ("iops", "bw", "read_iops", "write_iops", "read_bw", "write_bw")
+CHOICES_MORE: Final = ("mean", "p50", "p99", "p99_9", "max", "wall", "user", "system")
+
+
+def is_size(label: str) -> bool:
+    """Tells whether a label is of bytes."""
+    return label.rpartition(".")[2] in SIZES
+
+
+def label_of(label: str) -> str:
+    """Returns the Vega expression of a tick."""
+    return size_label("datum.value") if is_size(label) else "format(datum.value, '~r')"
+
+
+def metric_label(metric: str, value: str) -> str:
+    """Returns the Vega expression that writes a figure with its unit."""
+    match METRICS[metric].kind:
+        case "time":
+            return duration_label(value)
+        case "bandwidth":
+            return f"{size_label(value)} + '/s'"
+    written = f"{value} < 1000 ? format({value}, '.3~r') : format({value}, '.3~s')"
+    return f"({value} == null ? '–' : {written})"
+
+
+def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChooser:
+    """Returns the chart of which the reader chooses the axes. Raises UsageError."""
+    labels = list(view.labels)
+    metrics = [name for name in (*CHOICES, *CHOICES_MORE) if any(c.value(name) for c in view.cells)]
+    if metric is not None and metric not in metrics:
+        raise UsageError(f"--metric: no run has {metric!r}; {near(metric, metrics)}")
+    if x is not None and x not in labels and x not in metrics:
+        raise UsageError(f"--x: no label is called {x!r}; {near(x, [*labels, *metrics])}")
+    names = {name: f"f{at}" for at, name in enumerate([*labels, *metrics])}
+    across = x or _telling(view, labels, metric or metrics[0])
+    up = metric or ("bw" if is_size(across) and "bw" in metrics else metrics[0])
+    rest = [label for label in labels if label != across]
+    hue = next(
+        (one for one in (STACK, WORKLOAD, *rest) if one in rest and len(view.values(one)) <= 8), ""
+    )
+    if view.several and len(view.values(hue or across)) < 2:
+        hue = ""
+    fields: list[Mapping[str, Any]] = [
+        {
+            "name": names[label],
+            "title": label,
+            "kind": "label",
+            "numeric": label in view.axes,
+            "values": view.values(label),
+            "label": label_of(label),
+        }
+        for label in labels
+    ]
+    fields += [
+        {
+            "name": names[one],
+            "title": METRICS[one].what,
+            "kind": "figure",
+            "numeric": True,
+            "label": metric_label(one, "datum.value"),
+            "unit": METRICS[one].kind,
+        }
+        for one in metrics
+    ]
+    filters = _filters(view, names, {across, hue})
+    if view.several:
+        series = [one.name for one in view.series]
+        filters.append({"name": "s", "title": "campaign", "values": series, "chosen": ""})
+        fields.insert(
+            len(labels),
+            {
+                "name": "s",
+                "title": "campaign",
+                "kind": "label",
+                "numeric": False,
+                "values": series,
+                "label": "",
+            },
+        )
+    start = {
+        "x": names[across],
+        "y": names[up],
+        "colour": names.get(hue, "s" if view.several else ""),
+    }
+    note = "Choose what stands across and up, what is coloured, and which cells are shown."
+    return AxisChooser(
+        "Any figure against any parameter",
+        note,
+        fields,
+        filters,
+        start,
+        _rows(view, names, metrics),
+    )
+
+
+def _filters(
+    view: ExperimentView, names: Mapping[str, str], used: set[str]
+) -> list[dict[str, Any]]:
+    """Returns a filter a label that varies; of those that are `used`, all cells are shown."""
+    return [
+        {
+            "name": names[label],
+            "title": label,
+            "values": view.values(label),
+            "chosen": "" if label in used else view.values(label)[0],
+        }
+        for label in view.labels
+        if len(view.values(label)) > 1
+    ]
+
+
+def _rows(
+    view: ExperimentView, names: Mapping[str, str], metrics: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Returns a row a cell: labels and figures by their fields' `names`."""
+    rows = []
+    for cell in view.order(view.cells):
+        row: dict[str, Any] = {"s": cell.series.name}
+        for label in view.labels:
+            value = cell.labels.get(label, "")
+            number = numeric(value) if label in view.axes or label in LOADS else None
+            row[names[label]] = value if number is None else number
+            row[f"{names[label]}t"] = value
+        for one in metrics:
+            found = cell.value(one)
+            if found is not None:
+                low, high = found.low, found.high
+                row[names[one]] = _digits(found.mean)
+                if low is not None and high is not None:
+                    row |= {
+                        f"{names[one]}l": _digits(max(0.0, low)),
+                        f"{names[one]}h": _digits(high),
+                    }
+        rows.append(row)
+    return rows
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.5g}")
+
+
+def _telling(view: ExperimentView, labels: Sequence[str], metric: str) -> str:
+    """Returns the label that decides most, numbers before names: by its share of the variance.
+
+    Of the logarithm, as figures differ by factors (η², Fisher's correlation ratio).
+    """
+
+    def ratio(label: str) -> float:
+        groups: dict[str, list[float]] = {}
+        for cell in view.cells:
+            if value := cell.mean(metric):
+                groups.setdefault(cell.labels.get(label, ""), []).append(math.log(value))
+        every = [value for values in groups.values() for value in values]
+        if not every:
+            return 0.0
+        mean = sum(every) / len(every)
+        total = sum((value - mean) ** 2 for value in every)
+        between = sum(len(v) * (sum(v) / len(v) - mean) ** 2 for v in groups.values())
+        return between / total if total else 0.0
+
+    order = [
+        [label for label in labels if label in view.axes],
+        [label for label in labels if label == STACK],
+        [label for label in labels if label in NAMES],
+        labels,
+    ]
+    return max(next(filter(None, order)), key=ratio)

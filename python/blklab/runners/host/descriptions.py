@@ -1,0 +1,93 @@
+"""What a host's cells are in words: where, which jobs, what is changed and overwritten."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from blklab.runners.kind import CellDescriptions
+from blklab.spec.cells import ExperimentPlan
+from blklab.spec.documents import FioCellDocument, HostCellDocument, as_host
+from blklab.spec.host_cell import writes
+from blklab.spec.target import PLACES
+from blklab.units import format_size
+
+
+def place(document: HostCellDocument) -> str:
+    """Returns where a cell does its I/O."""
+    target = document["target"]
+    ((kind, path),) = ((key, value) for key, value in target.items() if key in PLACES)
+    return f"{kind} {path}"
+
+
+def workload(document: FioCellDocument) -> str:
+    """Returns what a cell does: its jobs in fio's words, or its command."""
+    if (command := document.get("command")) is not None:
+        return " ".join(command["argv"])
+    jobs = document["jobs"]
+    said = [_job(job["options"]) for job in jobs]
+    if len(jobs) > 1:
+        said = [f"[{job['name']}] {words}" for job, words in zip(jobs, said, strict=True)]
+    if document["runtime_ns"] is not None:
+        said.append(f"runtime={document['runtime_ns'] / 1e9:g}s")
+    return " + ".join(said[:-1]) + f" {said[-1]}" if len(said) > 1 else said[0]
+
+
+PLAIN = {
+    "iodepth": "1",
+    "numjobs": "1",
+    "offset": "0",
+    "offset_increment": "0",
+    "direct": "1",
+    "random_distribution": "random",
+    "ioengine": "libaio",
+    "iodepth_batch": "1",
+    "iodepth_batch_complete": "1",
+}
+"""What need not be said."""
+
+
+def _job(options: Mapping[str, str]) -> str:
+    parts = []
+    for key, value in options.items():
+        if PLAIN.get(key) == value or (key == "rwmixread" and "rw" not in options["rw"]):
+            continue
+        sized = key in {"size", "offset"} and value.isdigit()
+        parts.append(f"{key}={format_size(int(value)).replace(' ', '') if sized else value}")
+    return " ".join(parts)
+
+
+def consequences(plan: ExperimentPlan) -> list[str]:
+    """Returns what the run would leave its mark on, one line each."""
+    lines = []
+    for document in _first_of_each(plan):
+        target = document["target"]
+        if "device" in target:
+            written = any(
+                writes(as_host(cell.document))
+                for cell in plan.cells
+                if cell.document["target"] == target
+            )
+            would = "would be OVERWRITTEN" if written else "would only be read"
+            named = ", ".join(document["destroy"]) or "nothing"
+            lines.append(f"{target['device']} {would}; `destroy` names {named}")
+        elif document.get("file_bytes"):
+            where = target.get("filesystem") or target["directory"]
+            lines.append(f"{format_size(document['file_bytes'])} would be written below {where}")
+    settings = {key for cell in plan.cells for key in cell.document["settings"]}
+    if settings:
+        lines.append(f"{', '.join(sorted(settings))} would be changed for a cell, and put back")
+    return lines
+
+
+def _first_of_each(plan: ExperimentPlan) -> Sequence[HostCellDocument]:
+    return list(
+        {cell.document["target"]["name"]: as_host(cell.document) for cell in plan.cells}.values()
+    )
+
+
+WORDS: Final = CellDescriptions(
+    {
+        "stack": lambda cell: place(as_host(cell.document)),
+        "workload": lambda cell: workload(as_host(cell.document)),
+    },
+    notes=consequences,
+)

@@ -1,0 +1,219 @@
+"""Whether a block device may be written to, and a hold on it while it is.
+
+From the check to the last write nothing may change under us. The device is opened exclusively, and
+the descriptor kept: the kernel then lets nobody mount it, swap to it or make it part of an array
+(block/bdev.c, bd_prepare_to_claim), and while it is open its device number goes to no other disk,
+nor a loop device to another file. fio is given a node of exactly that number, in a directory that
+only we may enter: not a name that udev or another may point elsewhere meanwhile, and not our
+descriptor in /proc, which ends with us while fio may still run. That it is the same disk (diskseq)
+is looked at again right before fio starts and after it ended.
+
+What cannot be seen: data without a signature (databases on raw devices, plain dm-crypt), and
+programs of other machines on shared storage.
+"""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.runners.host import system_programs
+from blklab.runners.host.journal import HostJournal
+from blklab.runners.host.scratch_directory import PREFIX, remove_in
+from blklab.system.identity import (
+    BlockDevice,
+    called,
+    described,
+    device_number,
+    is_bare,
+    of_number,
+    resolve,
+    same_disk,
+)
+from blklab.system.layers import partitions
+from blklab.system.roots import Roots, text
+from blklab.system.users import openers, uses
+
+
+@dataclass(frozen=True)
+class DeviceClaim:
+    """A device that is held open."""
+
+    path: Path
+    """What to give to fio. Without `writes`, fio must be told --readonly."""
+    device: BlockDevice
+    writes: bool
+    warnings: tuple[str, ...]
+    descriptor: int
+    roots: Roots
+
+    def verify(self) -> None:
+        """Raises BlklabError if the path or the device is not what was claimed any more."""
+        try:
+            for status in (os.fstat(self.descriptor), self.path.lstat()):
+                if not stat.S_ISBLK(status.st_mode) or status.st_rdev != device_number(
+                    self.device.number
+                ):
+                    raise BlklabError(f"{self.device.path}: {self.path} is another device by now")
+        except OSError as error:
+            raise BlklabError(f"{self.device.path}: {error}: it went away in the run") from None
+        now = of_number(self.device.number, self.roots, self.device.path)
+        if not same_disk(self.device, now):
+            raise BlklabError(
+                f"{self.device.path}: found {now.id or now.name} (diskseq {now.diskseq}), expected"
+                f" {self.device.id or self.device.name} (diskseq {self.device.diskseq}):"
+                " the disk was replaced"
+            )
+
+
+@contextmanager
+def claim(
+    target: str,
+    journal: HostJournal,
+    *,
+    writes: bool,
+    destroy: Collection[str] = (),
+    yes_destroy: Collection[str] = (),
+) -> Iterator[DeviceClaim]:
+    """Holds a device for reading, or for writing if every rule of the project allows it.
+
+    Written to is only what `destroy` names by stable id, nobody uses, and bears no signature unless
+    `yes_destroy` repeats the id. Raises UsageError or BlklabError with the reason otherwise, and
+    EnvironmentLacks if a tool or a right is missing. Reading asks nothing of these.
+    """
+    roots = journal.roots
+    device = resolve(target, roots)
+    if device.size == 0:
+        raise UsageError(f"{target}: found no medium (0 bytes), expected a disk")
+    if writes:
+        _check_named(device, destroy, roots)
+        _check_unused(device, roots)
+    with ExitStack() as stack:
+        path = _node(device, journal, stack) if os.geteuid() == 0 else Path(device.path).resolve()
+        descriptor = _open(path, device, writes)
+        stack.callback(os.close, descriptor)
+        held = DeviceClaim(path, device, writes, (), descriptor, roots)
+        held.verify()
+        warnings: list[str] = []
+        if writes:
+            # Once more, now that nobody can take it: what began between is seen.
+            _check_unused(device, roots)
+            _check_blank(device, journal, yes_destroy)
+            warnings = [
+                f"{opener.program} (pid {opener.pid}) has {opener.device} open for reading"
+                for opener in openers(device, roots)
+            ]
+        elif used := uses(device, roots):
+            warnings = [f"{target}: others may be at it: {used[0]}"]
+        yield DeviceClaim(path, device, writes, tuple(warnings), descriptor, roots)
+
+
+def _check_named(device: BlockDevice, destroy: Collection[str], roots: Roots) -> None:
+    known = described(device.ids)
+    for name in destroy:
+        if is_bare(name, roots):
+            raise UsageError(
+                f"destroy: {name!r} is a name that another disk may have after the next boot; name"
+                f" disks by stable id (for {device.path}: {known}), see ls /dev/disk/by-id"
+            )
+    named = [name for name in destroy if device.is_called(name)]
+    if not named:
+        raise UsageError(
+            f"{device.path}: found nothing of it in `destroy`, and the run would overwrite it; if"
+            f" that is meant, name it there by stable id: {known}"
+        )
+    for name in named:
+        others = [other.name for other in called(name, roots) if other.number != device.number]
+        if others:
+            raise BlklabError(
+                f"destroy: {name!r} is the id of {device.name} and of {', '.join(others)}, expected"
+                f" one that tells them apart: {known}"
+            )
+
+
+def _check_unused(device: BlockDevice, roots: Roots) -> None:
+    if text(device.node / "ro") == "1":
+        raise BlklabError(f"{device.path}: read-only; blockdev --setrw if that is meant to change")
+    reasons = uses(device, roots)
+    reasons += [
+        f"{opener.program} (pid {opener.pid}) has {opener.device} open for writing"
+        for opener in openers(device, roots)
+        if opener.writes
+    ]
+    if reasons:
+        raise BlklabError(f"{device.path}: in use, so not written to: {'; '.join(reasons[:5])}")
+
+
+def _open(path: Path, device: BlockDevice, writes: bool) -> int:
+    # For reading only: what closes after writing makes udev look at the device again.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_EXCL if writes else 0)
+    try:
+        return os.open(path, flags)
+    except PermissionError as error:
+        raise EnvironmentLacks(f"{device.path}: {error.strerror}", "run it as root") from None
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            raise BlklabError(
+                f"{device.path}: in use, so not written to: somebody has it for himself (mounted,"
+                " swap, part of an array or volume); see lsblk, fuser"
+            ) from None
+        raise BlklabError(f"{device.path}: {error.strerror}") from None
+
+
+def _check_blank(device: BlockDevice, journal: HostJournal, yes_destroy: Collection[str]) -> None:
+    """Raises BlklabError for what bears a signature, it or a partition of it."""
+    roots = journal.roots
+    found = []
+    parts = [
+        of_number(number, roots)
+        for part in partitions(device.node)
+        if (number := text(part / "dev"))
+    ]
+    if parts:
+        found.append(f"{len(parts)} partition{'s' if len(parts) > 1 else ''}")
+    for each in [device, *parts]:
+        with ExitStack() as stack:
+            node = _node(each, journal, stack) if os.geteuid() == 0 else Path(each.path)
+            found += [f"{sign} on {each.name}" for sign in system_programs.signatures(node)]
+    if found and not any(device.is_called(name) for name in yes_destroy):
+        raise BlklabError(
+            f"{device.path}: found {', '.join(_shown(found))}, expected a blank device; if that may"
+            f" be lost, repeat its id: --yes-destroy {device.id}"
+        )
+
+
+def _shown(found: Sequence[str]) -> list[str]:
+    return [*found[:5], *([f"{len(found) - 5} more"] if len(found) > 5 else [])]
+
+
+def _node(device: BlockDevice, journal: HostJournal, stack: ExitStack) -> Path:
+    """Makes a node of the device's number where only we may look; it goes when the stack does.
+
+    In /dev, for most filesystems elsewhere are mounted nodev.
+    """
+    roots = journal.roots
+    name = PREFIX + secrets.token_hex(16)
+    try:
+        parent = os.open(roots.dev, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, parent)
+        number = journal.directory(roots.dev, name)
+        stack.callback(_undone, parent, name, journal, number)
+        os.mkdir(name, 0o700, dir_fd=parent)
+        path = roots.dev / name / "device"
+        os.mknod(path, stat.S_IFBLK | 0o600, device_number(device.number))
+    except OSError as error:
+        raise EnvironmentLacks(
+            f"{roots.dev}: cannot make a node for {device.path}: {error.strerror}",
+            "run it where root may (CAP_MKNOD)",
+        ) from None
+    return path
+
+
+def _undone(parent: int, name: str, journal: HostJournal, number: int) -> None:
+    remove_in(parent, name)
+    journal.done(number)

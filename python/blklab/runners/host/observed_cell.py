@@ -1,0 +1,114 @@
+"""One cell, measured while its devices are watched: settings changed before, put back after."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import cast
+
+from blklab.outcome import ChangedSetting, DeviceResult, Outcome
+from blklab.runners.fio import cell as fio_cell
+from blklab.runners.fio.process import FioProgress
+from blklab.runners.host import conditions
+from blklab.runners.host.journal import HostJournal
+from blklab.runners.host.sampler import DiskstatsSampler
+from blklab.runners.host.settings import applied
+from blklab.runners.host.target_locations import TargetLocation
+from blklab.spec.documents import HostCellDocument
+from blklab.store.finished_run import FinishedRun
+from blklab.store.series import SeriesPoint
+from blklab.system import diskstats
+from blklab.system.identity import of_node
+from blklab.system.layers import SysfsLayer
+from blklab.system.roots import Roots
+
+
+def measured(
+    document: HostCellDocument,
+    place: TargetLocation,
+    journal: HostJournal,
+    *,
+    warnings: Sequence[str],
+    forced: Sequence[str],
+    progress: Callable[[FioProgress], object],
+) -> FinishedRun:
+    """Measures a cell at its place. Raises BlklabError, and leaves no setting changed."""
+    roots = journal.roots
+    layers = conditions.layers_of(document["target"], roots)
+    counted = diskstats.read(roots)
+    names = [layer.name for layer in layers if counted.get(layer.name) is not None]
+    uncounted = [layer.name for layer in layers if layer.name not in names]
+    begin = time.monotonic()
+    with applied(document["settings"], layers, journal) as changes:
+        place.verify()
+        sampler = DiskstatsSampler(
+            names, roots, document["interval_ns"], lead_ns=int(document["ramp_ns"])
+        )
+        with ExitStack() as watching:
+            found = fio_cell.measure(
+                _prepared(document, place),
+                place.path,
+                place.work,
+                may_write=place.writes,
+                progress=progress,
+                proc=roots.proc,
+                ready=lambda: watching.enter_context(sampler),
+            )
+        place.verify()
+        place.prepared = True
+    seconds = time.monotonic() - begin
+    outcome = found.outcome
+    outcome["devices"] = _devices(layers, sampler, roots)
+    outcome["watched_ns"] = sampler.watched_ns
+    outcome["targets"] = []
+    outcome["cpu"] = sampler.cpu
+    outcome["settings"] = [cast(ChangedSetting, vars(change)) for change in changes]
+    outcome["forced"] = list(forced)
+    outcome["warnings"] = [
+        *place.warnings,
+        *warnings,
+        *outcome["warnings"],
+        *(f"{name}: the kernel does not count its I/O" for name in uncounted),
+        *_ramp(outcome),
+        *sampler.problems,
+        *_cliffs(layers, sampler.points),
+    ]
+    return FinishedRun(outcome, seconds, [*found.series, *sampler.points], found.raw)
+
+
+def _prepared(document: HostCellDocument, place: TargetLocation) -> HostCellDocument:
+    """Returns the cell without the preparation that an earlier cell has had already."""
+    if not place.prepared:
+        return document
+    return {**document, "host": {**document["host"], "precondition": "none"}}
+
+
+def _devices(
+    layers: Sequence[SysfsLayer], sampler: DiskstatsSampler, roots: Roots
+) -> list[DeviceResult]:
+    return [
+        {
+            "name": layer.name,
+            "kind": layer.kind,
+            "above": list(layer.above),
+            "leaf": layer.leaf,
+            "id": None if layer.node is None else of_node(layer.node, roots).id,
+            **sampler.total[layer.name].counts(),
+        }
+        for layer in layers
+        if layer.name in sampler.total
+    ]
+
+
+def _ramp(outcome: Outcome) -> list[str]:
+    """Says so if the load was over before its ramp was: fio then has I/Os, but no latencies."""
+    return [
+        f"all {way}s were done within ramp_time: their rate is of the ramp, and there is no"
+        " latency; set time_based = true, or a larger size"
+        for way in ("read", "write")
+        if outcome[way]["total_ios"] and not outcome[way]["clat_ns"]["count"]
+    ]
+
+
+def _cliffs(layers: Sequence[SysfsLayer], points: Sequence[SeriesPoint]) -> list[str]:
+    found = [conditions.collapse(points, layer.name) for layer in layers if layer.leaf]
+    return [str(one) for one in found if one is not None]

@@ -1,0 +1,132 @@
+"""Other programs that tell about this machine: lsblk, wipefs, blkid, and versions of them all."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.errors import BlklabError, EnvironmentLacks
+
+TIMEOUT: Final = 60.0
+"""Seconds; a program that waits longer for a disk is given up."""
+
+
+@dataclass(frozen=True)
+class ProgramOutput:
+    """What a program said and how it ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+def find(name: str, package: str) -> str:
+    """Returns a program's path. Raises EnvironmentLacks, with the package that has it, if none.
+
+    What is in sbin is found, though PATH may leave it out.
+    """
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise EnvironmentLacks(f"{name} is not installed", f"install it: apt-get install {package}")
+    return found
+
+
+def ask(program: str, *arguments: str) -> ProgramOutput:
+    """Runs a program that only tells. Raises EnvironmentLacks if it cannot be run or hangs."""
+    try:
+        done = subprocess.run(
+            [program, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=TIMEOUT,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentLacks(f"{Path(program).name}: {error}", "see whether it runs") from None
+    out, err = (part.decode(errors="replace") for part in (done.stdout, done.stderr))
+    return ProgramOutput(done.returncode, out, err)
+
+
+def signatures(node: Path) -> list[str]:
+    """Returns what is recognised on a device: filesystems, swap, members of arrays, partitions.
+
+    Both `wipefs -n` and `blkid -p` are asked, for each knows some that the other leaves out. What
+    they cannot answer is no answer: EnvironmentLacks if one is missing, BlklabError if one fails.
+    """
+    return list(dict.fromkeys([*_of_wipefs(node), *_of_blkid(node)]))
+
+
+def _of_wipefs(node: Path) -> list[str]:
+    said = ask(find("wipefs", "util-linux"), "-n", "-J", str(node))
+    if said.status != 0:
+        raise _unanswered("wipefs", node, said)
+    if not said.out.strip():  # util-linux before 2.37 prints nothing if it finds nothing
+        return []
+    try:
+        listed = json.loads(said.out)["signatures"]
+        return [f"{found['type']} at {found['offset']}" for found in listed]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BlklabError(f"wipefs {node}: {error} in its answer, expected signatures") from None
+
+
+def _of_blkid(node: Path) -> list[str]:
+    said = ask(find("blkid", "util-linux"), "-p", "-o", "export", str(node))
+    # blkid(8): 2 nothing found, 8 several that exclude one another.
+    if said.status == 2 and not said.out.strip():
+        return []
+    if said.status == 8:
+        return ["several signatures at once"]
+    if said.status != 0:
+        raise _unanswered("blkid", node, said)
+    values = dict(line.split("=", 1) for line in said.out.splitlines() if "=" in line)
+    found = [values[key] for key in ("TYPE", "PTTYPE") if key in values]
+    # Some have only a use, and what is found but not understood is something all the same.
+    return found or [values.get("USAGE", "something that blkid recognises")]
+
+
+def _unanswered(program: str, node: Path, said: ProgramOutput) -> BlklabError:
+    why = (said.err or said.out).strip().splitlines()[:1] or ["no reason given"]
+    return BlklabError(
+        f"{program} {node}: exit status {said.status} ({why[0]}): cannot tell what is on it"
+    )
+
+
+def lsblk() -> Any:
+    """Returns `lsblk -J`: the tree of devices, sizes in bytes. None if it is missing or fails."""
+    columns = "NAME,KNAME,MAJ:MIN,TYPE,SIZE,RO,ROTA,SCHED,RQ-SIZE,RA,MODEL,SERIAL,FSTYPE,MOUNTPOINT"
+    try:
+        said = ask(find("lsblk", "util-linux"), "-J", "-b", "-o", columns)
+        return json.loads(said.out) if said.status == 0 else None
+    except (EnvironmentLacks, ValueError):
+        return None
+
+
+VERSIONS: Final[dict[str, Sequence[str]]] = {
+    "fio": ("--version",),
+    "mdadm": ("--version",),
+    "lsblk": ("--version",),
+    "lvm": ("version",),
+}
+"""Programs whose versions matter, and what makes them say it."""
+
+
+def versions() -> dict[str, str | None]:
+    """Returns what each program calls its version; None for what is not installed."""
+    return {name: _version(name, arguments) for name, arguments in VERSIONS.items()}
+
+
+def _version(name: str, arguments: Sequence[str]) -> str | None:
+    try:
+        said = ask(find(name, name), *arguments)
+    except EnvironmentLacks:
+        return None
+    # mdadm says it on stderr.
+    match = re.search(r"\d+\.\d[\w.~+-]*", said.out + said.err)
+    return match[0] if match else None

@@ -1,0 +1,67 @@
+"""What the lab's cells are in words: which stacks, of which disks, under which load."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from blklab.runners.host.descriptions import workload
+from blklab.runners.kind import CellDescriptions
+from blklab.spec import stack_tree
+from blklab.spec.cells import ExperimentPlan
+from blklab.spec.documents import LabCellDocument, as_lab
+from blklab.units import format_size
+
+
+def stack(node: Mapping[str, Any] | None, document: LabCellDocument) -> str:
+    """Returns a stack as a formula: `raid1(fast, slow)`."""
+    if node is None:
+        return "missing"
+    ((kind, inner),) = node.items()
+    if kind == "device":
+        return str(document["devices"][inner]["name"])
+    if kind == "md":
+        members = ", ".join(stack(slot["node"], document) for slot in inner["members"])
+        return f"{inner['level']}({members})"
+    below = [
+        ("cache " if key == "cache" else "") + stack(part, document)
+        for key, part in stack_tree.below(inner)
+    ]
+    return f"{kind}({', '.join([*below, *([inner['mode']] if 'mode' in inner else [])])})"
+
+
+def guests(plan: ExperimentPlan) -> list[str]:
+    """Returns what would be booted, and what its disks would be, one line each."""
+    first = plan.cells[0].document
+    kernels = sorted({cell.document["kernel"] for cell in plan.cells})
+    lines = [
+        f"{len(kernels)} guest{'s' * (len(kernels) != 1)} (kernel {', '.join(kernels)}):"
+        f" {first['lab']['cpus']} CPUs, {format_size(first['lab']['memory'])} of memory"
+    ]
+    disks = {device["name"]: device for cell in plan.cells for device in cell.document["devices"]}
+    lines += [f"disk {name}: {disk(device)}" for name, device in disks.items()]
+    return lines
+
+
+def disk(device: Mapping[str, Any]) -> str:
+    """Returns a virtual disk in words: its size, and its limits, before they are scaled."""
+    model = device["model"]
+    size = format_size(device["bytes"])
+    if model["kind"] != "throttled":
+        return f"{size}, throttled to what the {model['kind']} alone would do (simulated)"
+    limits = [
+        f"{key}={value:g}"
+        for key, value in model.items()
+        if key.startswith(("iops", "bps")) and value
+    ]
+    if latency := model.get("latency_ns"):
+        limits.append(f"latency={latency / 1e6:g}ms")
+    return f"{size}, {' '.join(limits) or 'not throttled'}"
+
+
+WORDS: Final = CellDescriptions(
+    {
+        "stack": lambda cell: stack(cell.document["stack"], as_lab(cell.document)),
+        "workload": lambda cell: workload(as_lab(cell.document)),
+        "kernel": lambda cell: str(cell.document["kernel"]),
+    },
+    notes=guests,
+)

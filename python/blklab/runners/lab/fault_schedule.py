@@ -1,0 +1,124 @@
+"""What happens to a stack while its load runs: syncs begin, members fail and come back."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, Self
+
+from blklab.errors import BlklabError
+from blklab.runners.fio.process import FioProgress, Progress
+from blklab.runners.lab.agent import GuestGone
+from blklab.runners.lab.stacks import md
+from blklab.runners.lab.stacks.guest import GuestStack
+from blklab.spec.documents import LabCellDocument
+from blklab.units import format_duration
+
+POLL: Final = 0.05
+"""Seconds between two looks whether the load has begun."""
+
+Event = tuple[int, Callable[[GuestStack, str, str], None], str, str]
+"""When, ns from the load's beginning; what is done, with which array and which member's path."""
+
+
+class FaultSchedule:
+    """Plays a cell's events for as long as the block takes, which is to be fio's whole time.
+
+    They count from the first I/O of the stack's top, or from when fio first tells of I/O: an
+    emulated guest takes seconds to start it. What fails raises BlklabError at the block's end if it
+    is a sync that does not begin, and is one of `problems` otherwise; so is what there was no time
+    for.
+    """
+
+    def __init__(self, guest: GuestStack, document: LabCellDocument) -> None:
+        """Raises BlklabError if a member that is to fail is not there."""
+        self._guest = guest
+        self._events = _events(guest, document)
+        self.problems: list[str] = []
+        """What went wrong, or did not happen; complete after the block."""
+
+        self._error: Exception | None = None
+        self._started = False
+        self._told = threading.Event()
+        self._stop = threading.Event()
+        self._before: str | None = None
+        self._thread = threading.Thread(target=self._run, name="blklab-during", daemon=True)
+
+    def listening(self, progress: Progress) -> Progress:
+        """Returns `progress`, overheard: where all is buffered, devices see no I/O for long."""
+
+        def heard(live: FioProgress) -> None:
+            if (live.read_iops or 0) + (live.write_iops or 0) > 0:
+                self._told.set()
+            progress(live)
+
+        return heard
+
+    def __enter__(self) -> Self:
+        if self._events or self._guest.starting:
+            self._before = self._count()
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._stop.set()
+        if error is not None and not isinstance(error, Exception):
+            return  # blklab is told to end, and the guest with it: nothing is waited for
+        if self._thread.ident is not None:
+            self._thread.join()
+        if error is not None:
+            return
+        if self._error is not None:
+            raise self._error
+        if not self._started:
+            self.problems += [
+                f"{name}: the load had ended before its {sync} began"
+                for name, sync in self._guest.syncing.items()
+            ]
+        for at_ns, act, array, path in self._events:
+            what = "failed" if act is md.fail else "was to come back"
+            member = self._guest.layer(path.removeprefix("/dev/")).name
+            self.problems.append(
+                f"{array}: the load had ended before {member} {what},"
+                f" {format_duration(at_ns)} after its beginning"
+            )
+
+    def _run(self) -> None:
+        try:
+            self._play()
+        except GuestGone:
+            return  # who waits for the load is told as well
+        except Exception as error:  # raised again where it is seen
+            self._error = error
+
+    def _play(self) -> None:
+        while not self._told.is_set() and self._count() == self._before:
+            if self._stop.wait(POLL):
+                return
+        began = time.monotonic()
+        self._started = True
+        for start in self._guest.starting:
+            start()
+        while self._events:
+            at_ns, act, array, path = self._events[0]
+            if self._stop.wait(max(0.0, at_ns / 1e9 - (time.monotonic() - began))):
+                return
+            del self._events[0]
+            try:
+                act(self._guest, array, path)
+            except GuestGone:
+                raise
+            except BlklabError as error:
+                self.problems.append(f"{array}: {error}")
+
+    def _count(self) -> str | None:
+        return self._guest.read(f"/sys/block/{self._guest.layers[-1].kernel}/stat")
+
+
+def _events(guest: GuestStack, document: LabCellDocument) -> list[Event]:
+    events: list[Event] = []
+    for failure in document["failures"]:
+        member = md.member(guest, failure["array"], failure["slot"])
+        events.append((failure["at_ns"], md.fail, failure["array"], member))
+        if failure["re_add_ns"] is not None:
+            events.append((failure["re_add_ns"], md.re_add, failure["array"], member))
+    return sorted(events, key=lambda event: event[0])

@@ -1,0 +1,136 @@
+"""What a cell's load finds: a file that is written throughout, caches in the state that is wanted.
+
+All this is done before the disks are throttled.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from blklab.errors import BlklabError
+from blklab.runners.fio.process import Progress
+from blklab.runners.fio.target_preparation import BLOCK, DEPTH
+from blklab.runners.lab import load
+from blklab.runners.lab.machine.boot import GuestMachine
+from blklab.runners.lab.stacks import bcache, lvm
+from blklab.runners.lab.stacks.filesystem import MOUNT
+from blklab.runners.lab.stacks.guest import GuestStack
+from blklab.spec import stack_tree
+from blklab.spec.documents import FioJobDocument, LabCellDocument, bare_cell
+from blklab.spec.host_cell import extent
+
+WARM_NS: Final = 20 * 10**9
+"""How long the load runs beforehand where a cache is to be warm."""
+
+JUNK: Final = f"{MOUNT}/junk"
+"""The file that fills a cache below a filesystem with what the load does not use."""
+
+READ: Final = 64 << 10
+"""Bytes of a read that fills a bcache; a bucket takes several."""
+
+BUCKETS_A_SECOND: Final = 150
+"""As fast as an emulated guest's allocator was seen to prepare them."""
+
+UNUSED: Final = 5
+"""Per cent of a bcache's buckets that may be left unused."""
+
+PASSES: Final = 5
+"""How often that is tried."""
+
+
+def prepare(
+    machine: GuestMachine,
+    guest: GuestStack,
+    document: LabCellDocument,
+    target: str,
+    progress: Progress,
+) -> None:
+    """Lays a file out, and brings caches into their state. Raises BlklabError."""
+    if document["filesystem"] is not None:
+        _write(machine, document, target, 0, extent(document), progress)
+    for kind, table in stack_tree.built(document["stack"]):
+        state = table.get("state")  # only caches have one
+        if state == "warm":
+            load.play(machine, document, target, progress, runtime_ns=WARM_NS, phase="warm")
+        elif state == "junk":
+            _junk(machine, guest, document, target, kind, table, progress)
+    guest.write("/proc/sys/vm/drop_caches", "3")
+
+
+def _junk(
+    machine: GuestMachine,
+    guest: GuestStack,
+    document: LabCellDocument,
+    target: str,
+    kind: str,
+    table: Mapping[str, Any],
+    progress: Progress,
+) -> None:
+    """Fills a cache with blocks behind those that the jobs use, as many as it has.
+
+    None of it is left dirty. Raises BlklabError if there is nothing behind them.
+    """
+    many = _room(document, table)
+    if not many:
+        raise BlklabError(
+            f"{table['name']}: nothing is left behind the jobs' data to fill its cache with:"
+            " give them a smaller size"
+        )
+    begin = extent(document)
+    if document["filesystem"] is not None:
+        target, begin = JUNK, 0
+        _write(machine, document, target, begin, many, progress)
+    region = {"offset": str(begin), "size": str(many)}
+    if kind == "lvmcache":
+        # dm-cache takes a block in at once when all of it is written, as long as it has free ones,
+        # if its mode is writeback (dm-cache-target.c, `optimisable_bio`).
+        lvm.mode(guest, table["name"], "writeback")
+        options = {"rw": "write", "bs": str(table["chunk"]), **region}
+        _fio(machine, document, target, options, progress)
+        lvm.mode(guest, table["name"], "writethrough")
+        lvm.mode(guest, table["name"], table["mode"])
+        return
+    # bcache takes in what is read and missed, unless it is bypassed (bcache/request.c,
+    # `check_should_bypass`), or its allocator has no bucket ready at that moment.
+    size = min(table["bucket"], READ)
+    pace = {"iodepth": "1", "rate_iops": str(BUCKETS_A_SECOND * table["bucket"] // size)}
+    options = {"rw": "randread", "bs": str(size), **region, **pace}
+    with bcache.unbypassed(guest, table):
+        for _ in range(PASSES):
+            _fio(machine, document, target, options, progress)
+            if bcache.buckets(guest, table["name"]).get("unused_percent", 0) <= UNUSED:
+                break
+
+
+def _room(document: LabCellDocument, table: Mapping[str, Any]) -> int:
+    """Returns how much there is behind the jobs' data, the cache's size at most; bytes."""
+    cache = table["cache"]
+    size = int(document["devices"][cache["device"]]["bytes"]) if "device" in cache else None
+    free = int(document["room"]) - extent(document)
+    many = min(free, size or free)
+    return max(0, many // BLOCK * BLOCK)
+
+
+def _write(
+    machine: GuestMachine,
+    document: LabCellDocument,
+    target: str,
+    begin: int,
+    many: int,
+    progress: Progress,
+) -> None:
+    size = -(-many // BLOCK) * BLOCK
+    options = {"rw": "write", "bs": str(BLOCK), "offset": str(begin), "size": str(size)}
+    _fio(machine, document, target, options, progress)
+
+
+def _fio(
+    machine: GuestMachine,
+    document: LabCellDocument,
+    target: str,
+    options: Mapping[str, str],
+    progress: Progress,
+) -> None:
+    words = {"ioengine": "libaio", "direct": "1", "iodepth": str(DEPTH), "fallocate": "none"}
+    job: FioJobDocument = {"name": "fill", "options": {**words, "end_fsync": "1", **options}}
+    filling = bare_cell(document["seed"], job)
+    load.play(machine, filling, target, progress, phase="fill")

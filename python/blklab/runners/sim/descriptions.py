@@ -1,0 +1,146 @@
+"""What the simulator's cells are, in the words of mdadm and fio."""
+
+from collections.abc import Sequence
+from typing import Final, cast
+
+from blklab.documents.cell import Job, Md, Member, Node
+from blklab.runners.kind import CellDescriptions
+from blklab.spec import stack_tree
+from blklab.spec.cells import Cell
+from blklab.spec.documents import SimCell, as_simulated
+from blklab.units import format_duration, format_size
+
+
+def stack(document: SimCell) -> str:
+    """Returns a cell's stack in one line: `md RAID-10 n2 512K [nvme ssd]`."""
+    return _node(document["stack"], [device["name"] for device in document["devices"]])
+
+
+def _node(node: Node | None, names: Sequence[str]) -> str:
+    if node is None:
+        return "missing"
+    if "device" in node:
+        return str(names[node["device"]])
+    if "md" not in node:
+        return _volume(node, names)
+    md = node["md"]
+    level = str(md["level"])
+    parts = ["md", "linear" if level == "linear" else f"RAID-{level.removeprefix('raid')}"]
+    if level == "raid10":
+        parts.append(_layout(md))
+    if md["chunk"]:
+        parts.append(fio_size(md["chunk"]).upper())
+    if md["bitmap"]:
+        parts.append("bitmap")
+    if md["sync"] != "idle":
+        parts.append(md["sync"])
+    members = " ".join(_member(member, names) for member in md["members"])
+    return f"{' '.join(parts)} [{members}]"
+
+
+def _volume(node: Node, names: Sequence[str]) -> str:
+    """Returns a stack that says its kind: with its times, and what it is made of."""
+    ((kind, table),) = cast(stack_tree.Node, node).items()
+    times = [
+        f"{key.removesuffix('_ns')}={format_duration(value).replace(' ', '')}"
+        for key, value in table.items()
+        if key.endswith("_ns") and value
+    ]
+    below = " ".join(_node(cast(Node, part), names) for _, part in stack_tree.below(table))
+    return f"{' '.join([kind, *times])} [{below}]"
+
+
+def _layout(md: Md) -> str:
+    if md["far"] == 1:
+        return f"n{md['near']}"
+    return f"{'o' if md['offset'] else 'f'}{md['far']}"
+
+
+def _member(member: Member, names: Sequence[str]) -> str:
+    marks = ["write-mostly"] * member["write_mostly"] + ["rebuilding"] * member["rebuilding"]
+    drawn = _node(member["node"], names)
+    return f"{drawn}({','.join(marks)})" if marks else drawn
+
+
+def workload(cell: Cell) -> str:
+    """Returns what a cell's jobs do, in fio's words, or which trace is replayed."""
+    document = cell.document
+    jobs = document["jobs"]
+    parts = [
+        f"[{job['name']}] {simulated_job(job)}" if len(jobs) > 1 else simulated_job(job)
+        for job in jobs
+    ]
+    if cell.replay is not None:
+        replay = document["replay"]
+        how = f"at {replay['speed']:g}× the recorded speed" if replay["timed"] else ""
+        parts = [
+            f"replay of {cell.replay.name}, {cell.replay.ios:,} I/Os,"
+            f" {how or 'iodepth=' + str(replay['iodepth'])}"
+        ]
+    line = " + ".join(parts)
+    if document["runtime_ns"] is not None:
+        line += f" runtime={document['runtime_ns'] / 1e9:g}s"
+    return line
+
+
+def simulated_job(job: Job) -> str:
+    """Returns a simulated job in fio's words, a blank between them."""
+    reads, writes = job["read_share"] > 0, job["read_share"] < 1
+    mixed = "rw" if reads and writes else "read" if reads else "write"
+    parts = [f"rw={'rand' if job['random'] else ''}{mixed}"]
+    if reads and writes:
+        parts.append(f"rwmixread={100 * job['read_share']:g}")
+    parts.append(_sizes(job, reads=reads, writes=writes))
+    if job["iodepth"]:
+        parts.append(f"iodepth={job['iodepth']}")
+    if job["numjobs"] != 1:
+        parts.append(f"numjobs={job['numjobs']}")
+    if (kind := job["distribution"]["kind"]) != "random":
+        parts.append(f"random_distribution={kind}")
+    parts.append(f"size={fio_size(job['size'])}")
+    if job["offset"]:
+        parts.append(f"offset={fio_size(job['offset'])}")
+    if job["fsync"]:
+        parts.append(f"fsync={job['fsync']}")
+    if job["fsync_share"]:
+        parts.append(f"fsync_share={job['fsync_share']:g}")
+    if job["thinktime_ns"]:
+        parts.append(f"thinktime={job['thinktime_ns'] / 1000:g}us")
+    if job["rate_iops"]:
+        parts.append(f"{job['rate_iops']:.6g} I/Os/s at most")
+    return " ".join(parts)
+
+
+def _sizes(job: Job, *, reads: bool, writes: bool) -> str:
+    used = [
+        sizes
+        for sizes, wanted in ((job["read_sizes"], reads), (job["write_sizes"], writes))
+        if wanted
+    ]
+    if len(used) == 2 and used[0] == used[1]:
+        used.pop()
+    if all(len(sizes) == 1 for sizes in used):
+        return "bs=" + ",".join(fio_size(sizes[0][0]) for sizes in used)
+    split = (
+        ":".join(f"{fio_size(size)}/{100 * weight:.4g}" for size, weight in sizes) for sizes in used
+    )
+    return f"bssplit={','.join(split)}"
+
+
+def fio_size(size: int) -> str:
+    """Returns bytes as one types them for fio: `4k`, `8g`, `1000`."""
+    for letter, factor in (("t", 1 << 40), ("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)):
+        if size and size % factor == 0:
+            return f"{size // factor}{letter}"
+    return str(size)
+
+
+WORDS: Final = CellDescriptions(
+    {
+        "stack": lambda cell: stack(as_simulated(cell.document)),
+        "capacity": lambda cell: format_size(cell.capacity),
+        "workload": workload,
+        "kernel": lambda cell: str(cell.document["kernel"]),
+    },
+    figures=("capacity",),
+)

@@ -1,0 +1,213 @@
+"""A cell as a runner with real fio takes it: where, which jobs, which settings.
+
+Sizes are bytes, times ns; jobs have fio's own words (fio(1)).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from blklab.spec import fio_options, load, problems, sim_cell, sweep
+from blklab.spec.cell_form import CellForm, Made
+from blklab.spec.documents import FioCellDocument
+from blklab.spec.experiment import Experiment
+from blklab.spec.target import PLACES, Target
+from blklab.spec.workload import Command, Job, Jobs, Replay
+
+INTERVAL: Final = 10**9
+"""ns between two points of a series, unless `series` says otherwise."""
+
+AS_THEY_ARE: Final = (
+    *("rw", "bs", "bssplit", "blockalign", "iodepth", "iodepth_batch", "iodepth_batch_complete"),
+    *("iodepth_low", "numjobs", "rwmixread", "rwmixwrite", "random_distribution", "fsync"),
+    *("thinktime_blocks", "rate", "rate_iops", "ioengine"),
+)
+"""Words of a job that fio has as well, with the same meaning and units."""
+
+SIZES: Final = frozenset({"bs", "bssplit", "blockalign", "rate"})
+"""Those that are sizes, or have some."""
+
+DEFAULTS: Final = {"blockalign": None, "iodepth_low": 0, "fsync": 0}
+"""Words that are left to fio with this value."""
+
+
+def document(
+    source: load.ExperimentSource,
+    experiment: Experiment,
+    target: str,
+    workload: str,
+    swept: Mapping[str, Any],
+) -> Made:
+    """Returns a cell's document but for the seed and the size of the file (`file_bytes`)."""
+    settings, place = experiment.settings, experiment.targets[target]
+    if settings.max_ios is not None:
+        raise problems.fail("settings.max_ios", "only simulations count I/Os: runtime is allowed")
+    table, path = experiment.workloads[workload], f"workloads.{workload}"
+    tables: dict[str, tuple[str, Job]] = {}
+    command = None
+    match table:
+        case Job():
+            tables = {workload: (path, table)}
+        case Jobs():
+            tables = {name: (f"{path}.jobs.{name}", job) for name, job in table.jobs.items()}
+        case Command():
+            command = _command(table, place, path)
+        case Replay():
+            raise problems.fail(
+                f"{path}.replay",
+                "is simulated only: `blklab trace fio` writes a job of the trace, for job_file",
+            )
+    runtime, ramp = settings.runtime, settings.ramp_time
+    if tables:
+        runtime, ramp = sim_cell.times(list(tables.values()), runtime, ramp)
+    changed = {
+        kernels: sweep.text(value)
+        for kernels, key in sweep.SIMULATED.items()
+        if (value := getattr(settings, key)) is not None
+    }
+    made = {
+        "target": _place(source, target, place),
+        "jobs": [
+            {"name": name, "options": options(job, place, where)}
+            for name, (where, job) in tables.items()
+        ],
+        "command": command,
+        "runtime_ns": runtime,
+        "ramp_ns": ramp,
+        "interval_ns": settings.series or INTERVAL,
+        "host": _host(experiment),
+        "settings": changed | {key: sweep.text(value) for key, value in swept.items()},
+        "destroy": list(experiment.destroy),
+    }
+    return made, 0, None
+
+
+FORM: Final = CellForm("host", document, on_targets=True)
+
+
+READING: Final = frozenset({"read", "randread"})
+"""What a job may do (`rw`) without writing."""
+
+
+def job_writes(options: Mapping[str, str]) -> bool:
+    """Tells whether a job in fio's words may write; fio's default is to read."""
+    said = options.get("rw", options.get("readwrite", "read"))
+    return said.partition(":")[0] not in READING
+
+
+def writes(document: FioCellDocument) -> bool:
+    """Tells whether a cell may write to its target: a job does, or what comes before the jobs.
+
+    This is the one answer: whoever claims a device, or guards it, asks here.
+    """
+    prepared = document.get("host", {}).get("precondition", "none") != "none"
+    return prepared or any(job_writes(job["options"]) for job in document["jobs"])
+
+
+def extent(document: FioCellDocument) -> int:
+    """Returns how large a file the jobs of a cell want, bytes; 0 without one."""
+    ends = [0]
+    for job in document["jobs"]:
+        words = job["options"]
+        if str(words.get("size", "")).isdigit():
+            spread = int(words.get("offset_increment", 0)) * (int(words["numjobs"]) - 1)
+            ends.append(int(words["offset"]) + spread + int(words["size"]))
+    return max(ends)
+
+
+def _place(source: load.ExperimentSource, name: str, target: Target) -> dict[str, Any]:
+    (kind,) = (key for key in PLACES if getattr(target, key) is not None)
+    # Not resolved: what a link leads to is looked at when it is used.
+    where = source.beside(getattr(target, kind)).absolute()
+    return {"name": name, kind: str(where), "cache_bytes": target.cache}
+
+
+def _host(experiment: Experiment) -> dict[str, Any]:
+    host = experiment.host
+    steady = host.steadiness
+    return {
+        "drop_caches": host.drop_caches,
+        "precondition": host.precondition,
+        "steady": None
+        if steady is None
+        else {
+            "round_ns": steady.round,
+            "rounds": steady.rounds,
+            "range": steady.range,
+            "slope": steady.slope,
+            "limit_ns": steady.limit,
+        },
+    }
+
+
+def _command(table: Command, place: Target, path: str) -> dict[str, Any]:
+    if place.device is not None:
+        raise problems.fail(f"{path}.command", "wants a target that is a directory or filesystem")
+    return {"argv": list(table.command), "directory": table.directory, "times": table.times}
+
+
+def options(job: Job, place: Target, path: str) -> dict[str, str]:
+    """Returns a job in fio's words. Raises Problems for what fio has no word for."""
+    if job.fsync_share:
+        raise problems.fail(f"{path}.fsync_share", "fio has no such word: fsync is allowed")
+    words: dict[str, str] = {}
+    for key in AS_THEY_ARE:
+        value = getattr(job, key)
+        if value is not None and DEFAULTS.get(key, ...) != value:
+            words[key] = fio_options.sizes_for_fio(str(value)) if key in SIZES else str(value)
+    if job.bssplit is None:
+        words.setdefault("bs", "4k")
+    words["direct"] = str(int(job.direct))
+    words |= _region(job, place, path)
+    if job.thinktime:
+        words["thinktime"] = str(max(1, job.thinktime // 1000))
+    else:
+        words.pop("thinktime_blocks", None)
+    if job.time_based:
+        words["time_based"] = "1"
+    if job.io_size is not None:
+        words["io_size"] = _io_size(job, words, path)
+    for option, value in job.options.items():
+        words[option] = sweep.text(value)
+    return words
+
+
+def _region(job: Job, place: Target, path: str) -> dict[str, str]:
+    """Returns where on the target a job works: bytes, or percentages of a device."""
+    whole = place.size
+    spread = job.offset_increment * (job.numjobs - 1)
+    words = {"offset": "0", "offset_increment": str(job.offset_increment)}
+    align = min(size for sizes in fio_options.block_sizes(job.bs, job.bssplit) for size, _ in sizes)
+    for key in ("offset", "size"):
+        value = getattr(job, key)
+        if value is None:
+            continue
+        size, share = fio_options.portion(value)
+        if share is None:
+            words[key] = str(size)
+        elif place.device is not None:
+            words[key] = str(value)
+        elif whole is None:
+            raise problems.fail(
+                f"{path}.{key}", f"{value} of a file without a size: give the target one, or bytes"
+            )
+        else:
+            words[key] = str(int(whole * share) // align * align)
+    if "size" not in words and place.device is None:
+        if whole is None:
+            raise problems.fail(f"{path}.size", "is missing, and the target has none either")
+        rest = whole - int(words["offset"]) - spread
+        if rest < align:
+            raise problems.fail(f"{path}.offset", "nothing of the target is left behind it")
+        words["size"] = str(rest // align * align)
+    if whole is not None and int(words["offset"]) + spread + int(words["size"]) > whole:
+        raise problems.fail(f"{path}.size", f"reaches beyond the target, which has {whole} B")
+    return words
+
+
+def _io_size(job: Job, words: Mapping[str, str], path: str) -> str:
+    size, share = fio_options.portion(job.io_size or 0)
+    if share is None:
+        return str(size)
+    if not words.get("size", "").isdigit():
+        raise problems.fail(f"{path}.io_size", f"{job.io_size} of a device: bytes are wanted")
+    return str(int(int(words["size"]) * share))

@@ -1,0 +1,158 @@
+"""A cell as the lab takes it: virtual disks, a tree of what is built of them, jobs in fio's words.
+
+    {kernel, lab: {scale, cpus, memory}, devices: [...], stack: node, failures: [...],
+     filesystem: {type} | None, room, jobs: [{name, options}], alone: [...], runtime_ns, ramp_ns,
+     interval_ns, settings}
+
+Devices, nodes and `failures` are those of `blklab.spec.stack_resolution`; a device also says
+what its virtual disk is like (`virtual`). `room` is what jobs may use, bytes. `alone` are the
+jobs as the simulator takes them, within the smallest device: what a modelled device does with them
+alone is what its disk is throttled to.
+`settings` are those of `blklab.spec.sweep`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from blklab.documents import cell
+from blklab.spec import host_cell, jobs, load, problems, sim_cell, stack_resolution, sweep
+from blklab.spec.cell_form import CellForm, Made
+from blklab.spec.device import DiskTable
+from blklab.spec.documents import FailureDocument, VirtualDiskDocument
+from blklab.spec.experiment import Experiment, Settings
+from blklab.spec.target import Target
+from blklab.spec.workload import Command, Job, Jobs, Replay
+from blklab.units import format_duration
+
+FILE_SHARE: Final = 0.9
+"""Of a filesystem's device, what a file in it may take: the rest is the filesystem's."""
+
+QUEUE: Final = ("scheduler", "max_sectors_kb", "nr_requests", "wbt_lat_usec")
+"""Keys of a device's queue that are changed only if they are given; a scheduler sets those anew
+that come after it (block/elevator.c, `elevator_switch`)."""
+
+
+def document(
+    _source: load.ExperimentSource,
+    experiment: Experiment,
+    stack: str,
+    workload: str,
+    swept: Mapping[str, Any],
+) -> Made:
+    """Returns a cell's document but for the seed, and the bytes that jobs may use."""
+    built = stack_resolution.build(experiment, stack)
+    settings, table = experiment.settings, experiment.workloads[workload]
+    if settings.max_ios is not None:
+        raise problems.fail("settings.max_ios", "only simulations count I/Os: runtime is allowed")
+    path = f"workloads.{workload}"
+    match table:
+        case Job():
+            tables = {workload: (path, table)}
+        case Jobs():
+            tables = {name: (f"{path}.jobs.{name}", job) for name, job in table.jobs.items()}
+        case Command():
+            raise problems.fail(f"{path}.command", "is not in the lab's guest: --on host runs it")
+        case Replay():
+            raise problems.fail(
+                f"{path}.replay",
+                "is simulated only: `blklab trace fio` writes a job of the trace, for job_file",
+            )
+    runtime, ramp = sim_cell.times(list(tables.values()), settings.runtime, settings.ramp_time)
+    _check_failures(built.failures, runtime, ramp)
+    filesystem = settings.filesystem_type
+    if filesystem == "ext3":
+        raise problems.fail("settings.filesystem", "'ext3' is not in the lab: ext4, xfs are")
+    room = built.capacity
+    if filesystem is not None:
+        room = int(room * FILE_SHARE) >> 20 << 20
+    place = Target(directory="/", size=room // 512 * 512)
+    tried = {key: sweep.text(value) for key, value in swept.items()}
+    others = {} if settings.read_ahead is None else {"read_ahead_kb": str(settings.read_ahead)}
+    others |= {key: value for key, value in tried.items() if key not in (*QUEUE, "rotational")}
+    made = {
+        "kernel": settings.kernel,
+        "lab": experiment.lab.model_dump(),
+        "devices": [
+            {**device, "virtual": _virtual(device, disk, settings, tried)}
+            for device, disk in zip(built.devices, built.tables, strict=True)
+        ],
+        "stack": built.node,
+        "failures": built.failures,
+        "filesystem": None if filesystem is None else {"type": filesystem},
+        "room": room,
+        "jobs": [
+            {"name": name, "options": host_cell.options(job, place, where)}
+            for name, (where, job) in tables.items()
+        ],
+        "alone": _alone(tables, stack, built),
+        "runtime_ns": runtime,
+        "ramp_ns": ramp,
+        "interval_ns": settings.series or host_cell.INTERVAL,
+        "settings": others,
+    }
+    return made, room, None
+
+
+FORM: Final = CellForm("lab", document)
+
+
+def _check_failures(
+    failures: Sequence[FailureDocument], runtime_ns: int | None, ramp_ns: int
+) -> None:
+    """Raises Problems for a member that would fail, or come back, when the load is over."""
+    if not runtime_ns:
+        return
+    seen: Counter[str] = Counter()
+    for failure in failures:
+        array = failure["array"]
+        path = f"stacks.{array}.fail[{seen[array]}]"
+        seen[array] += 1
+        for key, at_ns in (("at", failure["at_ns"]), ("re_add", failure["re_add_ns"])):
+            if at_ns is not None and at_ns >= ramp_ns + runtime_ns:
+                raise problems.fail(
+                    f"{path}.{key}",
+                    f"{format_duration(at_ns)} is not within the load, which takes"
+                    f" {format_duration(ramp_ns + runtime_ns)} with its ramp",
+                )
+
+
+def _alone(
+    tables: Mapping[str, tuple[str, Job]], stack: str, built: stack_resolution.ResolvedStack
+) -> list[cell.Job]:
+    """Returns the jobs as the simulator takes them; none if no device is a model."""
+    if all(device["model"]["kind"] == "throttled" for device in built.devices):
+        return []
+    smallest = min(device["bytes"] for device in built.devices)
+    found: list[cell.Job] = []
+    for name, (path, job) in tables.items():
+        bare = job.model_copy(update={"options": {}, "direct": True})
+        document = jobs.job_document(name, bare, path, stack, built.capacity)
+        document["size"] = min(document["size"], smallest) // document["align"] * document["align"]
+        found.append({**document, "offset": 0, "offset_increment": 0, "io_bytes": jobs.ENDLESS})
+    return found
+
+
+def _virtual(
+    device: cell.Device, disk: DiskTable, settings: Settings, tried: Mapping[str, str]
+) -> VirtualDiskDocument:
+    """Returns what a virtual disk says of itself, and what of its queue is changed, in that order.
+
+    What is tried replaces what the device says, and that what all devices have.
+    """
+    queue = {"rotational": str(int(device["queue"]["rotational"]))}
+    for key in QUEUE:
+        given = getattr(disk, key)
+        value = getattr(settings, key, None) if given is None else given
+        if value is not None:
+            queue[key] = sweep.text(value)
+    return {
+        "logical_block_size": disk.logical_block_size,
+        "physical_block_size": max(disk.physical_block_size, disk.logical_block_size),
+        "discard": disk.discard,
+        "queue": {
+            key: tried.get(key, queue.get(key, ""))
+            for key in ("rotational", *QUEUE)
+            if key in tried or key in queue
+        },
+    }

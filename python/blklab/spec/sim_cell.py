@@ -1,0 +1,102 @@
+"""A cell as the simulator takes it (crates/sim/src/cell)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from blklab.documents import cell
+from blklab.errors import BlklabError
+from blklab.spec import jobs, load, problems, replays, stack_resolution
+from blklab.spec.cell_form import CellForm, Made
+from blklab.spec.experiment import Experiment
+from blklab.spec.workload import Command, Job, Jobs, Replay
+from blklab.units import format_size
+
+
+def document(
+    source: load.ExperimentSource,
+    experiment: Experiment,
+    stack: str,
+    workload: str,
+    _swept: Mapping[str, Any],
+) -> Made:
+    """Returns a cell's document but for the seed, its capacity, and the trace to replay."""
+    built = stack_resolution.build(experiment, stack)
+    if built.real is not None:
+        raise problems.fail(built.real, "is not simulated: --on lab builds it on a real kernel")
+    settings = experiment.settings
+    table = experiment.workloads[workload]
+    path = f"workloads.{workload}"
+    tables: dict[str, tuple[str, Job]] = {}
+    replay, source_of = None, None
+    runtime, ramp = settings.runtime, settings.ramp_time
+    match table:
+        case Job():
+            tables = {workload: (path, table)}
+        case Jobs():
+            tables = {name: (f"{path}.jobs.{name}", job) for name, job in table.jobs.items()}
+        case Replay():
+            replay, source_of = _replay(source, table, path, stack, built.capacity)
+            runtime = table.runtime or runtime
+            ramp = ramp if table.ramp_time is None else table.ramp_time
+        case Command():
+            raise problems.fail(f"{path}.command", "is not simulated: --on host runs it")
+    if tables:
+        runtime, ramp = times(list(tables.values()), runtime, ramp)
+    documents = [
+        jobs.job_document(name, job, where, stack, built.capacity)
+        for name, (where, job) in tables.items()
+    ]
+    commit = settings.commit_ns
+    document = {
+        "kernel": settings.kernel,
+        "devices": built.devices,
+        "stack": built.node,
+        "filesystem": None if commit is None else {"commit_ns": commit},
+        "jobs": documents,
+        "replay": replay,
+        "runtime_ns": runtime,
+        "ramp_ns": ramp,
+        "max_ios": settings.max_ios,
+        "series_ns": settings.series,
+    }
+    if host := settings.host.model_dump(exclude_none=True):
+        document["host"] = host
+    return document, built.capacity, source_of
+
+
+FORM: Final = CellForm("sim", document, settings_are_keys=True)
+
+
+def times(
+    tables: Sequence[tuple[str, Job]], runtime: int | None, ramp: int
+) -> tuple[int | None, int]:
+    """Returns the runtime and the ramp time that all jobs of a workload share, ns."""
+    for key in ("runtime", "ramp_time", "time_based"):
+        if len({getattr(job, key) for _, job in tables}) > 1:
+            raise problems.fail(
+                f"{tables[-1][0]}.{key}",
+                "jobs at the same time must have the same one: a cell has one",
+            )
+    where, job = tables[0]
+    runtime = job.runtime or runtime
+    if job.time_based and not runtime:
+        raise problems.fail(f"{where}.time_based", "wants a runtime")
+    ramp = ramp if job.ramp_time is None else job.ramp_time
+    return runtime, ramp
+
+
+def _replay(
+    source: load.ExperimentSource, table: Replay, path: str, stack: str, capacity: int
+) -> tuple[cell.Replay, replays.ReplaySource]:
+    try:
+        found = replays.source(source.beside(table.replay), table.format, table.device)
+    except BlklabError as error:
+        raise problems.fail(f"{path}.replay", str(error)) from error
+    if found.end > capacity:
+        raise problems.fail(
+            f"{path}.replay",
+            f"the trace of {found.name!r} reaches to {format_size(found.end)}, beyond the end of"
+            f" stack {stack!r} at {format_size(capacity)}",
+        )
+    timed = table.timing == "recorded"
+    return {"timed": timed, "iodepth": table.iodepth, "speed": table.speed}, found

@@ -1,0 +1,341 @@
+"""From names to a tree: the devices below a stack, its capacity, and what is wrong with it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from blklab import units
+from blklab.documents import cell
+from blklab.spec import capacity, kernels, problems, stack_tree
+from blklab.spec.capacity import short
+from blklab.spec.device import DiskTable, kind_of, model_document
+from blklab.spec.documents import FailureDocument
+from blklab.spec.experiment import Experiment, Settings
+from blklab.spec.stack import (
+    MISSING,
+    Bare,
+    KeyedError,
+    Md,
+    Volume,
+    parts,
+)
+
+
+@dataclass
+class ResolvedStack:
+    """A stack, resolved: a tree of arrays and volumes over devices."""
+
+    node: stack_tree.Node = field(default_factory=dict)
+    capacity: int = 0
+    devices: list[cell.Device] = field(default_factory=list)
+    tables: list[DiskTable] = field(default_factory=list)
+    """Of each device, its table."""
+
+    failures: list[FailureDocument] = field(default_factory=list)
+    """Members that fail during the load."""
+
+    real: str | None = None
+    """The place of what only a real kernel has, if there is any."""
+
+
+def inner(experiment: Experiment) -> set[str]:
+    """Returns the stacks that are members of others."""
+    found = {
+        member
+        for stack in experiment.stacks.values()
+        if not isinstance(stack, Bare)
+        for member in parts(stack)
+    }
+    return found & experiment.stacks.keys()
+
+
+def build(experiment: Experiment, name: str) -> ResolvedStack:
+    """Puts a stack together. Raises Problems."""
+    built = ResolvedStack()
+    built.node, built.capacity = _StackResolver(experiment, built).stack(name, ())
+    return built
+
+
+class _StackResolver:
+    def __init__(self, experiment: Experiment, built: ResolvedStack) -> None:
+        self.experiment = experiment
+        self.built = built
+        self.disks = dict(_units(experiment))
+        self.used: dict[str, str] = {}
+
+    def stack(self, name: str, above: tuple[str, ...]) -> tuple[stack_tree.Node, int]:
+        """Returns a stack's node and its capacity; `above` are the stacks that it is part of."""
+        table = self.experiment.stacks[name]
+        if isinstance(table, Bare):
+            path = f"stacks.{name}.device"
+            device = self._expanded(table.device, path)
+            if len(device) > 1 or device[0] not in self.disks:
+                raise problems.fail(path, f"{table.device!r} is not one device: {self._known()}")
+            return self.disk(device[0], name, path)
+        if isinstance(table, Md):
+            return self.array(name, table, (*above, name))
+        return self.volume(name, table, (*above, name))
+
+    def disk(self, name: str, of: str, path: str) -> tuple[stack_tree.Node, int]:
+        """Returns a device's node and how much of it there is."""
+        if name in self.used:
+            where = "" if self.used[name] == of else f": in {self.used[name]!r} and in {of!r}"
+            raise problems.fail(path, f"{name!r} is used twice{where}")
+        self.used[name] = of
+        table, disk = self.disks[name]
+        self.built.devices.append(device_document(name, table, disk, self.experiment.settings))
+        self.built.tables.append(disk)
+        return {"device": len(self.built.devices) - 1}, self.built.devices[-1]["bytes"]
+
+    def volume(
+        self, name: str, table: Volume, above: tuple[str, ...]
+    ) -> tuple[stack_tree.Node, int]:
+        """Returns the node of a stack that says its kind, and its capacity."""
+        path = f"stacks.{name}"
+        if not table.SIMULATED:
+            self.built.real = self.built.real or f"{path}.kind"
+        found: dict[str, Any] = {"name": name, **table.model_dump(by_alias=True)}
+        del found["kind"]
+        sizes: dict[str, list[int]] = {}
+        for key in table.PARTS:
+            names = found[key] if key == "members" else [found[key]]
+            every = [one for part in names for one in self._expanded(part, f"{path}.{key}")]
+            if MISSING in every or (key != "members" and len(every) > 1):
+                raise problems.fail(f"{path}.{key}", "one device or stack is wanted")
+            made = [self._member(one, name, above, key) for one in every]
+            found[key] = [node for node, _ in made] if key == "members" else made[0][0]
+            sizes[key] = [size or 0 for _, size in made]
+        try:
+            total = table.capacity(sizes)
+        except KeyedError as error:
+            raise problems.fail(f"{path}.{error.key}", str(error)) from error
+        if total <= 0:
+            raise problems.fail(path, "is too small: nothing is left for data")
+        return {table.kind: found}, total
+
+    def array(self, name: str, md: Md, above: tuple[str, ...]) -> tuple[stack_tree.Node, int]:
+        """Returns an array's node and its capacity."""
+        path = f"stacks.{name}"
+        members = [
+            one for member in md.members for one in self._expanded(member, f"{path}.members")
+        ]
+        mostly = self._subset(md.write_mostly, members, f"{path}.write_mostly")
+        rebuilding = self._subset(md.rebuilding, members, f"{path}.rebuilding")
+        copies = md.copies if md.level == "raid10" else (0, 0, False)
+        if problem := capacity.too_few(md.level, len(members), copies):
+            key = "layout" if "copies" in problem else "members"
+            raise problems.fail(f"{path}.{key}", problem)
+        if problem := capacity.too_many(md.level, len(members)):
+            raise problems.fail(f"{path}.members", problem)
+        slots: list[cell.Member] = []
+        sizes: list[int | None] = []
+        for member in members:
+            node, size = self._member(member, name, above)
+            sizes.append(size)
+            slots.append(
+                {
+                    "node": cast(cell.Node | None, node),
+                    "write_mostly": member in mostly,
+                    "rebuilding": member in rebuilding,
+                }
+            )
+        present = [slot["node"] is not None and not slot["rebuilding"] for slot in slots]
+        if not capacity.can_run(md.level, present, copies):
+            away = len(present) - sum(present)
+            raise problems.fail(
+                f"{path}.members",
+                f"level {short(md.level)} cannot run with {away} of {len(present)} members missing"
+                " or rebuilding",
+            )
+        self._failures(name, md, members)
+        total = capacity.array(md.level, sizes, md.chunk, copies)
+        if total <= 0:
+            raise problems.fail(f"{path}.members", "are too small: nothing is left for the array")
+        return {"md": self._document(name, md, slots, copies)}, total
+
+    def _failures(self, name: str, md: Md, members: list[str]) -> None:
+        path = f"stacks.{name}.fail"
+        for at, failure in enumerate(md.fail):
+            where = f"{path}[{at}].member"
+            (member, *others) = self._expanded(failure.member, where)
+            if others or member not in members or member == MISSING:
+                listed = ", ".join(one for one in members if one != MISSING)
+                raise problems.fail(
+                    where, f"{failure.member!r} is not one member of the array: {listed} are"
+                )
+            self.built.real = self.built.real or path
+            self.built.failures.append(
+                {
+                    "array": name,
+                    "slot": members.index(member),
+                    "at_ns": failure.at,
+                    "re_add_ns": failure.re_add,
+                }
+            )
+
+    def _member(
+        self, member: str, of: str, above: tuple[str, ...], key: str = "members"
+    ) -> tuple[stack_tree.Node | None, int | None]:
+        path = f"stacks.{of}.{key}"
+        if member == MISSING:
+            return None, None
+        if member in self.disks:
+            return self.disk(member, of, path)
+        if member in above:
+            circle = " → ".join([*above[above.index(member) :], member])
+            raise problems.fail(path, f"{member!r} would contain itself: {circle}")
+        if member in self.used:
+            raise problems.fail(path, f"{member!r} is used twice")
+        self.used[member] = of
+        return self.stack(member, above)
+
+    def _expanded(self, name: str, path: str) -> list[str]:
+        """Returns what a member's name stands for: itself, or each of `count` devices."""
+        device = self.experiment.devices.get(name)
+        if device is not None and device.count > 1:
+            return [f"{name}{number}" for number in range(1, device.count + 1)]
+        if name in self.disks or name in self.experiment.stacks or name == MISSING:
+            return [name]
+        known = [*self.disks, *self.experiment.stacks]
+        raise problems.fail(
+            path, f"there is no device or stack {name!r}; {problems.near(name, known)}"
+        )
+
+    def _known(self) -> str:
+        return f"{', '.join(list(self.disks)[:12])} are"
+
+    def _subset(self, names: list[str], members: list[str], path: str) -> set[str]:
+        wanted = {one for name in names for one in self._expanded(name, path)}
+        for name in names:
+            if not set(self._expanded(name, path)) <= set(members) or name == MISSING:
+                listed = ", ".join(member for member in members if member != MISSING)
+                raise problems.fail(path, f"{name!r} is no member of the array: {listed} are")
+        return wanted
+
+    def _document(
+        self, name: str, md: Md, slots: list[cell.Member], copies: tuple[int, int, bool]
+    ) -> cell.Md:
+        rebuilds = any(slot["rebuilding"] for slot in slots)
+        sync = md.sync or ("recover" if rebuilds else "idle")
+        if (sync == "recover") != rebuilds:
+            raise problems.fail(
+                f"stacks.{name}.sync",
+                f"{sync!r} and {'a' if rebuilds else 'no'} member that is rebuilding:"
+                " 'recover' and rebuilding = [\"…\"] go together",
+            )
+        near, far, offset = copies
+        chunked = md.level not in {"linear", "raid1"}
+        return {
+            "name": name,
+            "level": cast(cell.Level, md.level),
+            "chunk": md.chunk if chunked else 0,
+            "near": near,
+            "far": far,
+            "offset": offset,
+            "members": slots,
+            "stripe_cache": md.stripe_cache_size,
+            "bitmap": md.bitmap,
+            "bitmap_chunk": md.bitmap_chunk,
+            "sync": sync,
+            "sync_speed_min": md.sync_speed_min,
+            "sync_speed_max": md.sync_speed_max,
+        }
+
+
+def check_names(experiment: Experiment) -> None:
+    """Raises Problems if a name means two things."""
+    seen: set[str] = set()
+    for name, _ in _units(experiment):
+        if name in seen:
+            raise problems.fail(f"devices.{name}", "is also one of several devices by this name")
+        seen.add(name)
+    for name in experiment.stacks:
+        if name in seen or name in experiment.devices:
+            raise problems.fail(f"stacks.{name}", "is the name of a device as well")
+
+
+def _units(experiment: Experiment) -> Iterator[tuple[str, tuple[str, DiskTable]]]:
+    """Returns every device by its own name, with its table's name."""
+    for table, disk in experiment.devices.items():
+        if disk.count == 1:
+            yield table, (table, disk)
+        else:
+            for number in range(1, disk.count + 1):
+                yield f"{table}{number}", (table, disk)
+
+
+def device_document(name: str, table: str, disk: DiskTable, settings: Settings) -> cell.Device:
+    """Returns a device as the simulator takes it. Raises Problems."""
+    path = f"devices.{table}"
+    size = disk.size
+    if size is None and disk.capacity is not None:
+        size = disk.capacity - disk.start
+    if size is None:
+        raise problems.fail(f"{path}.size", "is missing, and the device states no capacity")
+    if size <= 0:
+        raise problems.fail(f"{path}.size", "nothing is left of the device")
+    if disk.capacity is not None and disk.start + size > disk.capacity:
+        raise problems.fail(
+            f"{path}.size",
+            f"{units.format_size(size)} from {units.format_size(disk.start)} on is beyond the"
+            f" device's end at {units.format_size(disk.capacity)}",
+        )
+    return {
+        "name": name,
+        "bytes": size,
+        "start": disk.start,
+        "model": model_document(disk),
+        "queue": queue_document(path, disk, settings),
+    }
+
+
+def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.QueueSettings:
+    """Returns a device's queue: its own keys, then the settings', then the kernel's defaults."""
+    kind, version = kind_of(disk), kernels.parse(settings.kernel)
+    plain = kernels.defaults(kind, version)
+    scheduler = disk.scheduler or settings.scheduler or plain.scheduler
+    allowed = kernels.schedulers(kind, version)
+    if scheduler not in allowed:
+        where = f"{path}.scheduler" if disk.scheduler else "settings.scheduler"
+        raise problems.fail(
+            where,
+            f"kernel {settings.kernel} has no {scheduler!r} for {kind!r} devices, allowed:"
+            f" {', '.join(allowed)}",
+        )
+    depth = disk.queue_depth or settings.queue_depth or plain.queue_depth
+    requests = disk.nr_requests or settings.nr_requests or kernels.requests(scheduler, depth)
+    rotational = plain.rotational if disk.rotational is None else disk.rotational
+    wbt = disk.wbt_lat_usec
+    if wbt is None:
+        wbt = kernels.wbt_lat_usec(kind, version, scheduler, rotational)
+    elif wbt and version < kernels.WBT:
+        raise problems.fail(
+            f"{path}.wbt_lat_usec",
+            f"kernel {settings.kernel} has no writeback throttling: 0 is"
+            " allowed; 4.10 and later have it",
+        )
+    back = disk.write_back if disk.write_back is not None else kind != "nvme"
+    if disk.write_cache is not None:
+        back = disk.write_cache == "write back"
+    return {
+        "scheduler": scheduler,
+        "nr_requests": requests,
+        "queue_depth": depth,
+        "max_bytes": _max_sectors_kb(path, disk, settings, plain.max_sectors_kb) << 10,
+        "rotational": rotational,
+        "wbt_lat_ns": wbt * 1000,
+        "write_back": back,
+    }
+
+
+def _max_sectors_kb(path: str, disk: DiskTable, settings: Settings, plain: int) -> int:
+    most = disk.max_hw_sectors_kb
+    for given, where in (
+        (disk.max_sectors_kb, f"{path}.max_sectors_kb"),
+        (settings.max_sectors_kb, "settings.max_sectors_kb"),
+    ):
+        if given is not None:
+            if most is not None and given > most:
+                raise problems.fail(where, f"{given} is more than the device takes: {most}")
+            return given
+    return plain if most is None else min(plain, most)

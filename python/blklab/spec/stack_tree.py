@@ -1,0 +1,30 @@
+"""The tree of a cell's stack (`blklab.spec.stack_resolution`), and how it is walked.
+
+A node is `{"device": number}`, or one kind with its table: `{"md": {…}}`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Node = Mapping[str, Any]
+
+
+def below(table: Mapping[str, Any]) -> Iterator[tuple[str, Node]]:
+    """Yields what an array or a volume is made of, and by which key: without missing members."""
+    for one in table.get("members", []):
+        node = one.get("node", one)  # md's are slots
+        if node is not None:
+            yield "members", node
+    for key in ("origin", "backing", "cache"):
+        if key in table:
+            yield key, table[key]
+
+
+def built(node: Node) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields each array and volume of a stack by its kind, what is below before what is above."""
+    if "device" in node:
+        return
+    ((kind, table),) = node.items()
+    for _, one in below(table):
+        yield from built(one)
+    yield kind, table
