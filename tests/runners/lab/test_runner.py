@@ -198,7 +198,7 @@ def test_a_kernel_of_the_users_is_part_of_what_a_cell_is(
     path = tmp_path / "exp.toml"
     path.write_text(EXPERIMENT.replace('kernel = ["6.1", "6.12"]\n', ""))
     planned = plan(path, form=lab_cell.FORM)
-    monkeypatch.setattr(runner, "OwnKernel", lambda *_: SimpleNamespace(key="kernel-1"))
+    monkeypatch.setattr(runner, "UserKernel", lambda *_: SimpleNamespace(key="kernel-1"))
     own = runner.LabRunner(kernel=UserKernelOption(tmp_path / "vmlinuz")).planned(planned)
     assert {cell.document["own_kernel"] for cell in own.cells} == {"kernel-1"}
     assert not {cell.key for cell in own.cells} & {cell.key for cell in planned.cells}
