@@ -105,7 +105,7 @@ class Schemas:
             case {"enum": values}:
                 return ", ".join(f"`{json.dumps(value)}`" for value in values)
             case {"anyOf": choices} | {"oneOf": choices}:
-                return " or ".join(dict.fromkeys(self.type_of(one) for one in choices))
+                return " or ".join(dict.fromkeys(self.type_of(choice) for choice in choices))
             case {"type": list(kinds)}:
                 return " or ".join(kinds) + limits(schema)
             case {"type": "array", "prefixItems": items}:
@@ -120,8 +120,8 @@ class Schemas:
 
     def is_simple(self, schema: Schema) -> bool:
         """Return whether a type is named in a table rather than described by a section."""
-        choices = [self.resolve(one) for one in self.resolve(schema).get("oneOf", [schema])]
-        return not any("properties" in self.resolve(one) for one in choices)
+        choices = [self.resolve(choice) for choice in self.resolve(schema).get("oneOf", [schema])]
+        return not any("properties" in choice for choice in choices)
 
     def section(self, title: str, schema: Schema) -> str:
         """Return the keys of an object, or of each variant of a choice."""

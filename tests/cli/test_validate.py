@@ -72,7 +72,7 @@ def test_every_row_is_predicted(run: Run, tmp_path: Path) -> None:
     for heading in (
         "# Accuracy of the simulator",
         "## Verdict",
-        "## Prediction beside measurement",
+        "## Predictions and measurements",
         "## Calibration of `ssd`",
         "## Calibration of `nvme`",
     ):
@@ -87,7 +87,7 @@ def test_tables_are_drawn(run: Run, copy: Path) -> None:
     outcome = run("validate", "--reference", copy)
     assert outcome.status == 0
     lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
-    assert "Prediction beside measurement" in lines
+    assert "Predictions and measurements" in lines
     assert any(line.startswith("fast-raid1 randread 601,722 ") for line in lines)
     assert any(line.startswith("arrays of flash 2 2 ±15%") for line in lines)
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from blklab.validation.recordings import KnownDisagreement, LabRecording
 
 NOTE = (
-    "IOPS, both directions. Shares, predicted → measured in %, are of reads if a cell only reads,"
-    " of writes if it only writes, else of both; of two members the first one's."
+    "IOPS of both directions. Shares (predicted → measured, %) are of reads if a cell only reads,"
+    " of writes if it only writes, otherwise of both. Of two members, only the first one is shown."
 )
 
 
@@ -21,7 +21,7 @@ def rows(found: "Sequence[AgreementRow]") -> TextTable:
     """Returns predicted beside measured figures of every cell."""
     columns = [text("suite"), text("cell"), *figures("predicted", "measured", "error")]
     columns += [text("share"), TableColumn("")]
-    return TextTable("Prediction beside the lab", columns, [_row(row) for row in found], NOTE)
+    return TextTable("Predictions and the lab", columns, [_row(row) for row in found], NOTE)
 
 
 def _row(row: "AgreementRow") -> list[str]:
@@ -60,8 +60,8 @@ def verdicts(found: "Sequence[AgreementVerdict]") -> TextTable:
         for one in found
     ]
     note = (
-        "Nine of ten cells are to be within ±10 % of the measured IOPS, with every member's share"
-        " of the I/Os within 5 points."
+        "In nine of ten cells, IOPS must be within ±10 % of the measured ones and every member's"
+        " share of the I/Os within 5 points."
     )
     return TextTable("Agreement with the lab", columns, entries, note)
 

@@ -1,5 +1,6 @@
 """Errors of predictions: tables for the terminal and for docs/explanation/accuracy.md."""
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,10 +19,11 @@ def rows(found: "Sequence[PublishedRow]") -> TextTable:
     columns = [text("target"), text("test"), *figures("published", "predicted", "error")]
     columns += [TableColumn("read latency, ms"), text("share")]
     note = (
-        "IOPS, both directions; mean latency and the members' shares as published → predicted."
-        " Shares are of reads if the test reads, else of writes; of two members the first one's."
+        "IOPS of both directions; mean latency and members' shares as published → predicted."
+        " Shares are of reads if the test reads, otherwise of writes. Of two members, only the"
+        " first one is shown."
     )
-    return TextTable("Prediction beside measurement", columns, [_row(row) for row in found], note)
+    return TextTable("Predictions and measurements", columns, [_row(row) for row in found], note)
 
 
 def _row(row: "PublishedRow") -> list[str]:
@@ -74,7 +76,15 @@ def markdown(
 ) -> str:
     """Returns the accuracy report; `more` are the lines of its other sections."""
     lines = [*_markdown(found, judged), *more]
-    return "\n".join(lines).rstrip("\n") + "\n"
+    return "\n".join(map(_wrapped, lines)).rstrip("\n") + "\n"
+
+
+def _wrapped(line: str) -> str:
+    """Return a line of prose as lines of at most 118 characters; tables and headings stay."""
+    if line.startswith(("|", "#")) or len(line) <= 118:
+        return line
+    indent = "  " if line.startswith("- ") else ""
+    return textwrap.fill(line, 118, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def questions(directory: Path) -> list[str]:
