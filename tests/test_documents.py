@@ -24,8 +24,17 @@ def test_the_types_are_as_they_are_generated() -> None:
     assert written == generator.modules(), "`make types` writes them anew"
 
 
-@pytest.mark.parametrize("name", ["Outcome", "Group", "Direction", "Latency", "Counts"])
-def test_what_the_simulator_measures_is_an_outcome(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "simulated_name"),
+    [
+        ("Outcome", "Outcome"),
+        ("GroupResult", "Group"),
+        ("DirectionResult", "Direction"),
+        ("LatencyResult", "Latency"),
+        ("DeviceCounts", "DiskStats"),
+    ],
+)
+def test_what_the_simulator_measures_is_an_outcome(name: str, simulated_name: str) -> None:
     ours = vars(outcome)[name].__annotations__
-    theirs = vars(simulated)[{"Counts": "DiskStats"}.get(name, name)].__annotations__
+    theirs = vars(simulated)[simulated_name].__annotations__
     assert ours.keys() - theirs.keys() <= {"warnings", "queue_ns", "discards"}

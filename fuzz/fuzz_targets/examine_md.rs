@@ -1,11 +1,11 @@
-//! Whatever lies where md's metadata may be.
+//! Fuzzes the positions of md's metadata with any bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let found = blklab_mdmeta::examine(bytes).expect("bytes in memory are readable");
-    for member in found.members {
+    let examined = blklab_mdmeta::examine(bytes).expect("bytes in memory are readable");
+    for member in examined.members {
         assert!(member.bad_blocks.is_none_or(|list| list.entries.len() <= 512));
     }
 });

@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     let Some((&choice, bytes)) = data.split_first() else { return };
     let format = &FORMATS[usize::from(choice) % FORMATS.len()];
-    // Parquet is read from a file by its path; the library that reads it has fuzz targets of its own.
+    // Parquet is read from a file by its path; its library has its own fuzz targets.
     if format.name != "parquet" {
         let input = OpenInput { name: String::new(), files: vec![file("a", bytes)] };
         read(format, vec![input], bytes.len());

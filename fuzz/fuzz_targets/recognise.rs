@@ -1,4 +1,4 @@
-//! Recognition of any bytes, and reading as whatever they were taken for.
+//! Recognition of any bytes, and reading in the recognised format.
 
 #![no_main]
 

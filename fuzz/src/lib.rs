@@ -1,4 +1,4 @@
-//! What the fuzz targets share: reads a trace to its end and checks what must hold for any bytes.
+//! Helpers of the fuzz targets: read a trace to its end and check what must hold for any bytes.
 
 use blklab_trace::blkparse::line::write_line;
 use blklab_trace::event::EventBatch;
@@ -16,7 +16,7 @@ pub fn file(path: &str, bytes: &[u8]) -> OpenFile {
     }
 }
 
-/// Reads to the end. Whatever the bytes, reading ends, and what comes out is bounded by what went in.
+/// Reads to the end. For any bytes, reading ends, and the output is bounded by the input.
 pub fn read(format: &Format, inputs: Vec<OpenInput>, length: usize) {
     let Ok(mut source) = format.open(inputs) else { return };
     let (mut batch, mut processes) = (EventBatch::default(), ProcessTable::default());

@@ -81,8 +81,8 @@ def test_a_cell_that_fails_says_which_it_is(cells: list[Cell]) -> None:
     assert list(ledger.failed) == [2]
     assert not isinstance(caught.value, UsageError)
     assert str(caught.value) == (
-        'cell 2 (stack=one workload=mixed bs=16k repeat=1): kernel: "x" is no kernel version;'
-        ' expected one from 2.6 on, such as "4.19"'
+        'cell 2 (stack=one workload=mixed bs=16k repeat=1): kernel: "x" is not a kernel'
+        ' version: expected 2.6 or later, such as "4.19"'
     )
 
 

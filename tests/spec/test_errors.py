@@ -345,7 +345,7 @@ def test_a_file_that_is_not_there() -> None:
         (
             "nowhere",
             "md127",
-            "FOLDER/nowhere: no such trace: expected a file, a directory, or files"
+            "FOLDER/nowhere: does not exist: expected a file, a directory, or files"
             " FOLDER/nowhere.blktrace.0, .1, …",
         ),
     ],

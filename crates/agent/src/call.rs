@@ -1,4 +1,4 @@
-//! What the host may ask for.
+//! The requests of the host.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use serde_json::Value;
 #[derive(Deserialize)]
 #[serde(tag = "call", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Call {
-    /// Are you alive?
+    /// Answer at once, to show that the agent is alive.
     Ping {},
     /// Run a program to its end.
     Run(Run),
@@ -17,13 +17,13 @@ pub enum Call {
     Read { paths: Vec<String> },
     /// Write a file.
     Write { path: String, text: String },
-    /// Read files over and over, until told to finish.
+    /// Read files at an interval, until `Finish`.
     Sample { interval_ms: u64, paths: Vec<String> },
     /// End a sample, by the id of its request.
     Finish { target: u64 },
-    /// Put files onto a block device.
+    /// Copy files to a block device.
     Export { paths: Vec<String>, device: String },
-    /// Write back what is in memory, and power off.
+    /// Sync the disks and power off.
     Poweroff {},
 }
 
@@ -33,28 +33,28 @@ pub enum Call {
 pub struct Run {
     /// The program, found on PATH, and its arguments.
     pub argv: Vec<String>,
-    /// What it reads; nothing if this is missing.
+    /// Its standard input; empty if this is missing.
     pub stdin: Option<String>,
-    /// Where it runs.
+    /// Its working directory.
     pub cwd: Option<String>,
-    /// When it is killed, in milliseconds.
+    /// The time after which it is killed, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// Whether output is sent as it comes.
+    /// Whether output is sent while the program runs.
     #[serde(default)]
     pub stream: bool,
 }
 
-/// Returns a request's id, if it has one, and its call or what is wrong with it.
+/// Returns a request's id, if it has one, and its call or an error.
 pub fn parse(content: &[u8]) -> (Option<u64>, Result<Call, String>) {
     let mut request = match serde_json::from_slice(content) {
         Ok(Value::Object(request)) => request,
-        Ok(_) => return (None, Err("a request is an object".into())),
-        Err(error) => return (None, Err(format!("a request is JSON: {error}"))),
+        Ok(_) => return (None, Err("expected a request: a JSON object".into())),
+        Err(error) => return (None, Err(format!("expected a request in JSON: {error}"))),
     };
     let Some(id) = request.remove("id").and_then(|id| id.as_u64()) else {
-        return (None, Err("a request has an id, a whole number".into()));
+        return (None, Err("expected a request with an id, a whole number".into()));
     };
-    // serde says of an unknown call what there are, and of an argument what was expected.
+    // serde's message lists the known calls and the expected arguments.
     (Some(id), serde_json::from_value(Value::Object(request)).map_err(|error| error.to_string()))
 }
 
@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_makes_it_panic(content in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn any_content_is_parsed_without_panic(content in prop::collection::vec(any::<u8>(), 0..80)) {
             let _ = parse(&content);
         }
     }

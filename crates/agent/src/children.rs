@@ -1,6 +1,6 @@
-//! Every process that the agent started, and who waits for it; orphans of theirs are reaped too.
+//! The processes that the agent started, and waiting for them; their orphans are reaped too.
 //!
-//! PID 1 must wait for processes that it does not know, and so one thread waits for all of them.
+//! PID 1 must also wait for processes that it does not know, so one thread waits for all of them.
 
 use crate::sync::lock;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, wait, waitid};
@@ -11,7 +11,7 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// Exit statuses, or the negatives of signals, by process; `None` while one runs.
+/// Exit statuses, or negated signal numbers, by process; `None` while the process runs.
 type Statuses = HashMap<Pid, Option<i32>>;
 
 /// The processes; cheap to clone.
@@ -30,7 +30,7 @@ impl Children {
     fn reap(&self) {
         let (statuses, changed) = &*self.0;
         loop {
-            // Only looks: `Command` waits by itself for a child whose exec failed, and must find it.
+            // NOWAIT leaves the child: `Command` itself waits for a child whose exec failed.
             let ended = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             let mut statuses = lock(statuses);
             match ended {
@@ -43,7 +43,7 @@ impl Children {
                     }
                     changed.notify_all();
                 }
-                // No children: then there can be no orphans either.
+                // Without children there are no orphans either.
                 Err(rustix::io::Errno::CHILD) if statuses.values().all(Option::is_some) => {
                     drop(changed.wait(statuses));
                 }
@@ -52,7 +52,7 @@ impl Children {
         }
     }
 
-    /// Starts a command in a process group of its own; end it with `forget`.
+    /// Starts a command in its own process group; call `forget` at the end.
     pub fn spawn(&self, command: &mut Command) -> io::Result<(Child, Pid)> {
         let (statuses, changed) = &*self.0;
         let mut statuses = lock(statuses);
@@ -63,8 +63,7 @@ impl Children {
         Ok((child, pid))
     }
 
-    /// Returns a child's exit status, or the negative of the signal that ended it; `None` if it has
-    /// not ended by then.
+    /// Returns a child's exit status or negated signal number; `None` if it has not ended by `until`.
     pub fn wait(&self, pid: Pid, until: Option<Instant>) -> Option<i32> {
         let (statuses, changed) = &*self.0;
         let mut statuses = lock(statuses);
@@ -87,7 +86,7 @@ impl Children {
 
     /// Signals the process group of a child that is running; false if it has ended.
     pub fn signal(&self, pid: Pid, signal: Signal) -> io::Result<bool> {
-        // Held, so that the number cannot become another's meanwhile.
+        // The lock prevents that another process gets the number meanwhile.
         let statuses = lock(&self.0.0);
         if statuses.get(&pid) != Some(&None) {
             return Ok(false);
@@ -96,7 +95,7 @@ impl Children {
         Ok(true)
     }
 
-    /// Nobody will ask for this child any more.
+    /// Removes a child whose status is not needed any more.
     pub fn forget(&self, pid: Pid) {
         lock(&self.0.0).remove(&pid);
     }

@@ -1,11 +1,11 @@
-//! Output as text, whatever its bytes are, though it comes in pieces.
+//! Decodes output to text: any bytes, in any pieces.
 
-/// Turns pieces of bytes into text; a character may lie across two of them.
+/// Decodes pieces of bytes; a character can be split between two pieces.
 #[derive(Default)]
 pub struct Decoder(Vec<u8>);
 
 impl Decoder {
-    /// Returns the text that is certain by now.
+    /// Returns the text that is complete so far.
     pub fn feed(&mut self, piece: &[u8]) -> String {
         self.0.extend_from_slice(piece);
         let mut whole = 0;
@@ -27,7 +27,7 @@ impl Decoder {
         text
     }
 
-    /// Returns what is left when nothing more comes.
+    /// Returns the remaining text at the end.
     pub fn finish(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.0)).into_owned()
     }
@@ -40,7 +40,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_read_as_the_whole(
+        fn pieces_decode_like_the_whole(
             text in ".{0,20}", noise in prop::collection::vec(any::<u8>(), 0..20), size in 1usize..6,
         ) {
             let bytes = [text.as_bytes(), &noise, text.as_bytes()].concat();

@@ -1,4 +1,4 @@
-//! One request under way: what it is told meanwhile, and how it speaks.
+//! The connection to the host, and the control of a running request by other requests.
 
 use crate::frame;
 use crate::sync::lock;
@@ -9,69 +9,69 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 /// The stream to the host, which every request shares.
-pub struct Outlet(Mutex<File>);
+pub struct HostStream(Mutex<File>);
 
-impl Outlet {
-    /// Speaks on `stream`.
-    pub fn new(stream: File) -> Outlet {
-        Outlet(Mutex::new(stream))
+impl HostStream {
+    /// Wraps the stream to the host.
+    pub fn new(stream: File) -> HostStream {
+        HostStream(Mutex::new(stream))
     }
 
-    /// Sends a message, or in its place what keeps it from being sent.
+    /// Sends a message; if it is too long, an error instead.
     pub fn send(&self, message: &Value) {
         let frame = frame::encode(message).or_else(|bytes| {
-            let error = format!("the answer has {bytes} bytes, at most {} can be sent", frame::LONGEST);
+            let error = format!("the answer has {bytes} bytes: expected at most {}", frame::LONGEST);
             frame::encode(&json!({"id": message["id"], "error": error}))
         });
-        // A host that is gone is noticed by whoever reads from it.
+        // The thread that reads from the host finds out if the host is gone.
         let _ = frame.map(|frame| frame::write(&mut *lock(&self.0), &frame));
     }
 }
 
 #[derive(Default)]
-struct State {
+struct RequestState {
     started: Option<Pid>,
     finish: bool,
-    over: bool,
+    ended: bool,
 }
 
-/// What other requests tell this one, or ask of it.
+/// Lets other requests control a running one.
 #[derive(Default)]
-pub struct Control {
-    state: Mutex<State>,
+pub struct RequestControl {
+    state: Mutex<RequestState>,
     changed: Condvar,
 }
 
-impl Control {
-    /// The program that this runs has been started.
-    pub fn started(&self, pid: Pid) {
+impl RequestControl {
+    /// Records that the request's program has started.
+    pub fn set_started(&self, pid: Pid) {
         lock(&self.state).started = Some(pid);
         self.changed.notify_all();
     }
 
-    /// Nothing more happens here.
-    pub fn over(&self) {
-        lock(&self.state).over = true;
+    /// Records that the request has ended.
+    pub fn end(&self) {
+        lock(&self.state).ended = true;
         self.changed.notify_all();
     }
 
-    /// Returns the program that this runs, once it is started; `None` if it will not be.
-    pub fn program(&self) -> Option<Pid> {
+    /// Waits for the request's program to start; `None` if the request ended without one.
+    pub fn wait_for_program(&self) -> Option<Pid> {
         let mut state = lock(&self.state);
-        while state.started.is_none() && !state.over {
+        while state.started.is_none() && !state.ended {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.started
     }
 
-    /// Asks this to finish.
-    pub fn finish(&self) {
+    /// Asks the request to finish.
+    pub fn request_finish(&self) {
         lock(&self.state).finish = true;
         self.changed.notify_all();
     }
 
-    /// Waits until then, or until asked to finish, which it returns.
-    pub fn finished(&self, until: Instant) -> bool {
+    /// Waits until a time or a request to finish; returns whether there is such a request.
+    pub fn wait_for_finish(&self, until: Instant) -> bool {
         let mut state = lock(&self.state);
         loop {
             let left = until.saturating_duration_since(Instant::now());

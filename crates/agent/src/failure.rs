@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// What the C library says of an error, without its number.
+/// The C library's message for an error, without its number.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_string()

@@ -1,4 +1,4 @@
-//! Files read and written, as /proc and /sys want it: read to their end, written at once.
+//! Reads files to their end and writes them with one write, as /proc and /sys require.
 
 use crate::{failure::reason, glob};
 use rustix::fs::OFlags;
@@ -7,20 +7,20 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// How much of a file is read, in bytes.
+/// The largest number of bytes read from a file.
 const MOST: u64 = 4 << 20;
 
-/// Files by their paths; `None` for one that is not there or cannot be read.
+/// Files by path; `None` for a file that cannot be read.
 pub type Files = BTreeMap<String, Option<String>>;
 
-/// Reads what the paths, which may have `*`, stand for.
-pub fn read(paths: &[String]) -> Files {
-    let found = paths.iter().flat_map(|path| glob::expand(path));
-    found.map(|path| (path.clone(), read_one(&path))).collect()
+/// Reads the files of paths, which can contain `*`.
+pub fn read_files(paths: &[String]) -> Files {
+    let expanded = paths.iter().flat_map(|path| glob::expand(path));
+    expanded.map(|path| (path.clone(), read_file(&path))).collect()
 }
 
-fn read_one(path: &str) -> Option<String> {
-    // A FIFO without a writer must not hold us up.
+fn read_file(path: &str) -> Option<String> {
+    // A FIFO without a writer must not block.
     let nonblock = OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).ok()?;
     if !file.metadata().ok()?.is_file() {
@@ -31,9 +31,9 @@ fn read_one(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&content).into_owned())
 }
 
-/// Writes the whole text with one write(2), which is what sysfs needs.
-pub fn write(path: &str, text: &str) -> Result<(), String> {
-    // In these nothing can be created, and to try would hide that the file is not there.
+/// Writes the text with one write(2), as sysfs requires.
+pub fn write_file(path: &str, text: &str) -> Result<(), String> {
+    // No file can be created here; trying would hide that the file does not exist.
     let fixed = path.starts_with("/sys/") || path.starts_with("/proc/");
     let file = OpenOptions::new().write(true).create(!fixed).truncate(true).open(path);
     let written = file.and_then(|mut file: File| file.write(text.as_bytes()));

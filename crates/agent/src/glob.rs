@@ -1,23 +1,24 @@
-//! Paths with `*`, each within one component; a leading dot is matched by a dot only.
+//! Expands paths with `*`, which matches within one component; only a dot matches a leading dot.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the paths that there are, sorted; a path without `*` as it is, whether it is there or not.
+/// Returns the existing paths that match, sorted; a path without `*` is returned unchanged.
 pub fn expand(pattern: &str) -> Vec<String> {
     if !pattern.contains('*') {
         return vec![pattern.into()];
     }
-    let mut found = vec![PathBuf::from(if pattern.starts_with('/') { "/" } else { "" })];
+    let mut paths = vec![PathBuf::from(if pattern.starts_with('/') { "/" } else { "" })];
     for component in pattern.split('/').filter(|component| !component.is_empty()) {
-        found = if component.contains('*') {
-            found.iter().flat_map(|directory| matching(directory, component)).collect()
+        paths = if component.contains('*') {
+            paths.iter().flat_map(|directory| matching(directory, component)).collect()
         } else {
-            found.into_iter().map(|directory| directory.join(component)).collect()
+            paths.into_iter().map(|directory| directory.join(component)).collect()
         };
     }
-    let there = found.into_iter().filter(|path| path.symlink_metadata().is_ok());
-    let mut names: Vec<String> = there.filter_map(|path| path.into_os_string().into_string().ok()).collect();
+    let existing = paths.into_iter().filter(|path| path.symlink_metadata().is_ok());
+    let mut names: Vec<String> =
+        existing.filter_map(|path| path.into_os_string().into_string().ok()).collect();
     names.sort();
     names
 }
@@ -32,21 +33,21 @@ fn matching(directory: &Path, pattern: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Tells whether a name is as the pattern says.
+/// Whether a name matches a pattern.
 fn matches(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !pattern.starts_with('.') {
         return false;
     }
     let mut parts = pattern.split('*');
-    let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let Some(mut remaining) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };
     let mut parts: Vec<&str> = parts.collect();
-    let Some(last) = parts.pop() else { return rest.is_empty() };
+    let Some(last) = parts.pop() else { return remaining.is_empty() };
     for part in parts {
-        // The leftmost occurrence leaves the most to what follows.
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
+        // The leftmost occurrence leaves the longest remaining text.
+        let Some(at) = remaining.find(part) else { return false };
+        remaining = &remaining[at + part.len()..];
     }
-    rest.ends_with(last)
+    remaining.ends_with(last)
 }
 
 #[cfg(test)]
@@ -54,12 +55,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// By definition, slow: `*` is nothing, or a character and `*`.
-    fn plainly(pattern: &[char], name: &[char]) -> bool {
+    /// Slow, by definition: `*` is nothing, or a character and `*`.
+    fn matches_by_definition(pattern: &[char], name: &[char]) -> bool {
         match pattern.split_first() {
             None => name.is_empty(),
-            Some(('*', rest)) => plainly(rest, name) || (!name.is_empty() && plainly(pattern, &name[1..])),
-            Some((first, rest)) => name.first() == Some(first) && plainly(rest, &name[1..]),
+            Some(('*', remaining)) => {
+                matches_by_definition(remaining, name)
+                    || (!name.is_empty() && matches_by_definition(pattern, &name[1..]))
+            }
+            Some((first, remaining)) => {
+                name.first() == Some(first) && matches_by_definition(remaining, &name[1..])
+            }
         }
     }
 
@@ -67,7 +73,7 @@ mod tests {
         #[test]
         fn matches_as_defined(pattern in "[ab*]{0,7}", name in "[ab]{0,9}") {
             let chars = |text: &str| text.chars().collect::<Vec<_>>();
-            prop_assert_eq!(matches(&pattern, &name), plainly(&chars(&pattern), &chars(&name)));
+            prop_assert_eq!(matches(&pattern, &name), matches_by_definition(&chars(&pattern), &chars(&name)));
         }
     }
 
@@ -78,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_there() {
+    fn only_existing_paths_are_expanded() {
         assert_eq!(expand("/proc/sel*/stat"), ["/proc/self/stat"]);
         assert_eq!(expand("/proc/nothing"), ["/proc/nothing"]);
         assert_eq!(expand("/proc/noth*"), Vec::<String>::new());

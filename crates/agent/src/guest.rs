@@ -1,9 +1,9 @@
-//! PID 1: the guest made ready, its port to the host found, and its end.
+//! PID 1: prepares the guest, finds its port to the host, and powers off.
 
 use crate::children::Children;
 use crate::failure::reason;
 use crate::run::{self, Environment};
-use crate::server::{self, End};
+use crate::server::{self, ServeEnd};
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
 use std::fs::{self, File, OpenOptions};
@@ -11,9 +11,9 @@ use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What QEMU was told to call the port.
+/// QEMU's name of the port.
 const PORT: &str = "org.blklab.agent";
-/// How long it may take to appear.
+/// The longest time until it appears.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const MOUNTS: [(&str, &str); 7] = [
@@ -27,7 +27,7 @@ const MOUNTS: [(&str, &str); 7] = [
 ];
 const MODULES: [&str; 3] = ["virtio_pci", "virtio_blk", "virtio_console"];
 
-/// There is no udev here, and mdadm would wait for it.
+/// The guest has no udev, and mdadm would wait for it.
 const ENVIRONMENT: Environment = Some(&[
     ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
     ("LANG", "C.UTF-8"),
@@ -35,47 +35,48 @@ const ENVIRONMENT: Environment = Some(&[
     ("MDADM_NO_UDEV", "1"),
 ]);
 
-/// Serves until the host goes, then powers off; comes back only if that fails.
-pub fn live() {
+/// Serves until the host disconnects, then powers off; returns only if that fails.
+pub fn run_as_init() {
     if let Err(why) = serve() {
-        say(&why);
+        print_line(&why);
     }
     if let Err(error) = reboot(RebootCommand::PowerOff) {
-        say(&format!("powering off: {}", reason(&error.into())));
+        print_line(&format!("cannot power off: {}", reason(&error.into())));
     }
 }
 
 fn serve() -> Result<(), String> {
     let mut notes = mount_all();
-    let children = Children::new().map_err(|error| format!("no thread to reap with: {}", reason(&error)))?;
+    let children = Children::new()
+        .map_err(|error| format!("cannot start the thread that reaps processes: {}", reason(&error)))?;
     notes.extend(load_modules(&children));
     let path = find_port()?;
     let unusable = |error: io::Error| format!("{path}: {}", reason(&error));
     let port = OpenOptions::new().read(true).write(true).open(&path).map_err(unusable)?;
     let writing = port.try_clone().map_err(unusable)?;
     match server::serve(port, writing, &children, ENVIRONMENT, &notes) {
-        // What the host asked to be kept is on its disks; when it went, nobody wants them.
-        End::Asked => rustix::fs::sync(),
-        End::Closed => {}
-        End::Lost(why) => return Err(why),
+        // The host wants the disks' content only if it asked to power off.
+        ServeEnd::Asked => rustix::fs::sync(),
+        ServeEnd::Closed => {}
+        ServeEnd::Lost(why) => return Err(why),
     }
     Ok(())
 }
 
-/// Returns what could not be mounted, and why.
+/// Mounts the filesystems; returns a note for each failure.
 fn mount_all() -> Vec<String> {
     let mount_one = |(kind, target): &(&str, &str)| {
         let made = fs::create_dir_all(target);
         let mounted = mount(*kind, *target, *kind, MountFlags::empty(), None).map_err(io::Error::from);
         match made.and(mounted) {
-            Err(error) => Some(format!("{target}: {kind} is not mounted: {}", reason(&error))),
+            Err(error) => Some(format!("{target}: cannot mount {kind}: {}", reason(&error))),
             Ok(()) => None,
         }
     };
     MOUNTS.iter().filter_map(mount_one).collect()
 }
 
-/// Returns which modules could not be loaded; a kernel may have them built in.
+/// Loads modules; returns a note for each failure. A kernel can have them built in.
 fn load_modules(children: &Children) -> Vec<String> {
     let load = |module: &&str| {
         let argv = ["modprobe", "-a", "-q", module].map(String::from);
@@ -92,13 +93,13 @@ fn load_modules(children: &Children) -> Vec<String> {
         match status {
             Some(0) => None,
             Some(status) => Some(format!("{module}: modprobe ended with status {status}")),
-            None => Some(format!("{module}: modprobe does not end")),
+            None => Some(format!("{module}: modprobe did not end")),
         }
     };
     MODULES.iter().filter_map(load).collect()
 }
 
-/// Returns the port's device, waiting for it to appear.
+/// Waits for the port and returns its device.
 fn find_port() -> Result<String, String> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -111,20 +112,20 @@ fn find_port() -> Result<String, String> {
             }
         }
         if Instant::now() > until {
-            return Err(format!("no virtio-serial port named {PORT} within {} s", PATIENCE.as_secs()));
+            return Err(format!("no virtio-serial port {PORT} after {} s", PATIENCE.as_secs()));
         }
         thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Prints a line where QEMU writes it down.
-fn say(what: &str) {
-    let line = format!("blklab-agent: {what}\n");
-    // Without a console there is nobody to tell.
+/// Prints a line on the console, which QEMU records.
+fn print_line(text: &str) {
+    let line = format!("blklab-agent: {text}\n");
+    // Without a console the line is lost.
     let console = OpenOptions::new().write(true).open("/dev/console");
     let _ = console.and_then(|mut console: File| {
         console.write_all(line.as_bytes())?;
-        // What is still in the serial port's buffer is lost when the power goes.
+        // At power-off the serial port's buffer is lost.
         Ok(rustix::termios::tcdrain(&console)?)
     });
 }

@@ -1,7 +1,7 @@
-//! The agent in a guest of the lab: it makes the guest ready and does what the host asks.
+//! The agent in a guest of the lab: prepares the guest and does what the host requests.
 //!
-//! As PID 1 it lives on a virtio-serial port; `--stdio` serves the same protocol on standard input
-//! and output, as an ordinary process, and changes nothing of the machine.
+//! As PID 1 it uses a virtio-serial port. With `--stdio` it serves the same protocol on standard input and output, as
+//! an ordinary process, and changes nothing else.
 
 mod call;
 mod children;
@@ -25,17 +25,17 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     if std::process::id() == 1 {
-        guest::live();
+        guest::run_as_init();
         return ExitCode::FAILURE;
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments != ["--stdio"] {
-        eprintln!("usage: blklab-agent --stdio (without it, this is the PID 1 of a guest)");
+        eprintln!("usage: blklab-agent --stdio (without --stdio it must be PID 1 of a guest)");
         return ExitCode::from(2);
     }
     match on_stdio() {
-        Ok(server::End::Closed | server::End::Asked) => ExitCode::SUCCESS,
-        Ok(server::End::Lost(why)) => failed(&why),
+        Ok(server::ServeEnd::Closed | server::ServeEnd::Asked) => ExitCode::SUCCESS,
+        Ok(server::ServeEnd::Lost(why)) => failed(&why),
         Err(error) => failed(&failure::reason(&error)),
     }
 }
@@ -45,7 +45,7 @@ fn failed(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn on_stdio() -> io::Result<server::End> {
+fn on_stdio() -> io::Result<server::ServeEnd> {
     let from = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let to = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     Ok(server::serve(from, to, &children::Children::new()?, None, &[]))

@@ -1,9 +1,9 @@
-//! Programs run to their end.
+//! Runs programs to their end.
 
 use crate::call::Run;
 use crate::children::Children;
 use crate::decode::Decoder;
-use crate::exchange::Control;
+use crate::exchange::RequestControl;
 use crate::failure::reason;
 use crate::sync::lock;
 use rustix::process::{Pid, Signal};
@@ -16,16 +16,16 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How much of each output is kept, in bytes.
+/// The largest number of bytes kept of each output.
 const KEPT: usize = 4 << 20;
-/// How long an output may stay open when its program has ended: a daemon it left may hold it.
+/// How long an output can stay open after its program: a daemon that it started can hold it.
 const LINGER: Duration = Duration::from_millis(500);
-/// How long what was killed may take to end; what waits for a device may never.
+/// How long a killed program can take to end; one that waits for a device might never end.
 const DYING: Duration = Duration::from_secs(5);
 
-/// What a program did.
+/// The result of a program.
 #[derive(Serialize)]
-pub struct Ran {
+pub struct RunResult {
     status: i32,
     stdout: String,
     stderr: String,
@@ -33,13 +33,13 @@ pub struct Ran {
     wall_ns: u64,
 }
 
-/// The variables that programs are given; `None` for those of the agent itself.
+/// The environment of programs; `None`: that of the agent.
 pub type Environment = Option<&'static [(&'static str, &'static str)]>;
 
-/// Is told what comes on `stdout` or `stderr`.
+/// Gets the text of `stdout` and `stderr`.
 pub type Listener = Arc<dyn Fn(&str, String) + Send + Sync>;
 
-/// Returns a command with nothing to read, and these variables.
+/// Returns a command without input, with these variables.
 pub fn command(argv: &[String], environment: Environment) -> Option<Command> {
     let (program, arguments) = argv.split_first()?;
     let mut command = Command::new(program);
@@ -50,46 +50,46 @@ pub fn command(argv: &[String], environment: Environment) -> Option<Command> {
     Some(command)
 }
 
-/// Runs a program; with a listener, its output is also told as it comes.
+/// Runs a program; a listener gets its output while it runs.
 pub fn run(
-    asked: Run,
+    request: Run,
     environment: Environment,
     children: &Children,
-    control: &Control,
+    control: &RequestControl,
     listener: Option<Listener>,
-) -> Result<Ran, String> {
-    let mut command = command(&asked.argv, environment).ok_or("argv: a program was expected")?;
-    let name = &asked.argv[0];
-    if let Some(directory) = &asked.cwd {
+) -> Result<RunResult, String> {
+    let mut command = command(&request.argv, environment).ok_or("argv: expected a program")?;
+    let name = &request.argv[0];
+    if let Some(directory) = &request.cwd {
         if !Path::new(directory).is_dir() {
-            return Err(format!("{directory}: no such directory to run {name} in"));
+            return Err(format!("{directory}: does not exist: expected a directory to run {name} in"));
         }
         command.current_dir(directory);
     }
-    if asked.stdin.is_some() {
+    if request.stdin.is_some() {
         command.stdin(Stdio::piped());
     }
     let begin = Instant::now();
     let (mut child, pid) =
         children.spawn(&mut command).map_err(|error| format!("{name}: {}", reason(&error)))?;
-    control.started(pid);
+    control.set_started(pid);
     let (closed, outputs_closed) = channel();
     let outputs = [
-        Output::follow("stdout", child.stdout.take(), listener.clone(), closed.clone()),
-        Output::follow("stderr", child.stderr.take(), listener, closed),
+        CapturedOutput::follow("stdout", child.stdout.take(), listener.clone(), closed.clone()),
+        CapturedOutput::follow("stderr", child.stderr.take(), listener, closed),
     ];
-    if let Some((mut pipe, text)) = child.stdin.take().zip(asked.stdin) {
-        // A program need not read what it is given.
-        apart("stdin", move || drop(pipe.write_all(text.as_bytes())));
+    if let Some((mut pipe, text)) = child.stdin.take().zip(request.stdin) {
+        // The program can end without reading its input.
+        spawn_thread("stdin", move || drop(pipe.write_all(text.as_bytes())));
     }
-    let ended = await_end(children, pid, begin, asked.timeout_ms);
+    let ended = await_end(children, pid, begin, request.timeout_ms);
     let wall_ns = begin.elapsed().as_nanos() as u64;
     children.forget(pid);
     let status =
-        ended.ok_or_else(|| format!("timed out after {} ms: {name}", asked.timeout_ms.unwrap_or(0)))?;
+        ended.ok_or_else(|| format!("{name}: timed out after {} ms", request.timeout_ms.unwrap_or(0)))?;
     await_close(&outputs_closed, outputs.len());
     let [stdout, stderr] = outputs.map(|output| std::mem::take(&mut *lock(&output)));
-    Ok(Ran {
+    Ok(RunResult {
         status,
         truncated: stdout.truncated || stderr.truncated,
         stdout: String::from_utf8_lossy(&stdout.kept).into_owned(),
@@ -98,7 +98,7 @@ pub fn run(
     })
 }
 
-/// Returns the exit status; `None` if the time was over, and the group is killed then.
+/// Returns the exit status; at the timeout kills the process group and returns `None`.
 fn await_end(children: &Children, pid: Pid, begin: Instant, timeout_ms: Option<u64>) -> Option<i32> {
     let until = timeout_ms.and_then(|ms| begin.checked_add(Duration::from_millis(ms)));
     let ended = children.wait(pid, until);
@@ -109,7 +109,7 @@ fn await_end(children: &Children, pid: Pid, begin: Instant, timeout_ms: Option<u
     ended
 }
 
-/// Waits until so many outputs are closed, though not for ever.
+/// Waits a short time until all outputs are closed.
 fn await_close(closed: &Receiver<()>, outputs: usize) {
     let until = Instant::now() + LINGER;
     for _ in 0..outputs {
@@ -121,30 +121,30 @@ fn await_close(closed: &Receiver<()>, outputs: usize) {
     }
 }
 
-/// Does something beside; what cannot be done for want of a thread is left, and its pipe closed.
-fn apart(name: &str, what: impl FnOnce() + Send + 'static) {
-    let _ = thread::Builder::new().name(name.into()).spawn(what);
+/// Runs work in a thread. If no thread can be started, the work is dropped, which closes its pipe.
+fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) {
+    let _ = thread::Builder::new().name(name.into()).spawn(work);
 }
 
-/// What has come of an output by now.
+/// The output so far.
 #[derive(Default)]
-struct Output {
+struct CapturedOutput {
     kept: Vec<u8>,
     truncated: bool,
 }
 
-impl Output {
+impl CapturedOutput {
     fn follow(
         name: &'static str,
         pipe: Option<impl Read + Send + 'static>,
         listener: Option<Listener>,
         closed: Sender<()>,
-    ) -> Arc<Mutex<Output>> {
-        let output = Arc::new(Mutex::new(Output::default()));
+    ) -> Arc<Mutex<CapturedOutput>> {
+        let output = Arc::new(Mutex::new(CapturedOutput::default()));
         let into = output.clone();
-        apart(name, move || {
+        spawn_thread(name, move || {
             let mut decoder = Decoder::default();
-            let tell = |text: String| {
+            let notify = |text: String| {
                 if let Some(listener) = listener.as_ref().filter(|_| !text.is_empty()) {
                     listener(name, text);
                 }
@@ -154,25 +154,25 @@ impl Output {
             loop {
                 match pipe.read(&mut buffer) {
                     Ok(0) => break,
-                    Ok(some) => {
-                        lock(&into).keep(&buffer[..some]);
+                    Ok(count) => {
+                        lock(&into).keep(&buffer[..count]);
                         if listener.is_some() {
-                            tell(decoder.feed(&buffer[..some]));
+                            notify(decoder.feed(&buffer[..count]));
                         }
                     }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(_) => break,
                 }
             }
-            tell(decoder.finish());
+            notify(decoder.finish());
             let _ = closed.send(());
         });
         output
     }
 
     fn keep(&mut self, piece: &[u8]) {
-        let some = piece.len().min(KEPT - self.kept.len());
-        self.kept.extend_from_slice(&piece[..some]);
-        self.truncated |= some < piece.len();
+        let count = piece.len().min(KEPT - self.kept.len());
+        self.kept.extend_from_slice(&piece[..count]);
+        self.truncated |= count < piece.len();
     }
 }

@@ -1,20 +1,20 @@
-//! Files read at an interval, all in the guest: what the host sees of its clock is of no use.
+//! Reads files at an interval in the guest, because the host cannot measure the guest's time.
 
-use crate::exchange::Control;
+use crate::exchange::RequestControl;
 use crate::files::{self, Files};
 use crate::frame;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// How many samples are kept.
-const MOST: usize = 20_000;
-/// How much text they may hold together, in bytes: the guest has no more memory than it was given.
-const MOST_BYTES: usize = 128 << 20;
-/// How much of it goes into one frame; as JSON it is at most six times as long, and mostly ASCII.
+/// The largest number of samples.
+const MAX_SAMPLES: usize = 20_000;
+/// The largest size of all samples, in bytes: the guest has little memory.
+const MAX_BYTES: usize = 128 << 20;
+/// The text of one frame, in bytes; JSON makes it at most six times as long, and it is mostly ASCII.
 const IN_A_FRAME: usize = frame::LONGEST / 8;
 
-/// Files at an instant.
+/// The files at one time.
 #[derive(Serialize)]
 pub struct Sample {
     /// CLOCK_MONOTONIC, in nanoseconds, before the files were read.
@@ -26,10 +26,10 @@ impl Sample {
     fn take(paths: &[String]) -> Sample {
         let now = clock_gettime(ClockId::Monotonic);
         let t_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-        Sample { t_ns, files: files::read(paths) }
+        Sample { t_ns, files: files::read_files(paths) }
     }
 
-    /// About how long this is, in bytes.
+    /// The approximate size in bytes.
     fn size(&self) -> usize {
         let file =
             |(path, text): (&String, &Option<String>)| path.len() + text.as_ref().map_or(8, String::len);
@@ -37,17 +37,17 @@ impl Sample {
     }
 }
 
-/// Samples at once, then whenever an interval has passed, then when asked to finish.
+/// Takes a sample at once, then after each interval, and when asked to finish.
 ///
-/// An instant that was missed is left out; the ones after it stay where they are.
+/// A missed time is skipped; the following times do not move.
 pub fn sample(
     interval: Duration,
     paths: &[String],
-    control: &Control,
+    control: &RequestControl,
     started: impl FnOnce(),
 ) -> Result<Vec<Sample>, String> {
     if interval.is_zero() {
-        return Err("interval_ms: at least 1 was expected".into());
+        return Err("interval_ms: expected at least 1".into());
     }
     let begin = Instant::now();
     let mut samples = vec![Sample::take(paths)];
@@ -58,20 +58,20 @@ pub fn sample(
         let passed = begin.elapsed().as_nanos() / interval.as_nanos() + 1;
         let due = u32::try_from(passed).ok().and_then(|passed| interval.checked_mul(passed));
         let Some(due) = due.and_then(|due| begin.checked_add(due)) else {
-            return Err("interval_ms: the next sample would be beyond what the clock counts".into());
+            return Err("interval_ms: too large for the clock: expected a shorter interval".into());
         };
-        finished = control.finished(due);
+        finished = control.wait_for_finish(due);
         samples.push(Sample::take(paths));
         bytes += samples[samples.len() - 1].size();
-        if samples.len() > MOST || bytes > MOST_BYTES {
-            return Err(format!("more than {MOST} samples, or {MOST_BYTES} bytes of them"));
+        if samples.len() > MAX_SAMPLES || bytes > MAX_BYTES {
+            return Err(format!("too many samples: expected at most {MAX_SAMPLES} and {MAX_BYTES} bytes"));
         }
     }
     Ok(samples)
 }
 
 /// Splits samples into lists that each fit into a frame.
-pub fn parts(samples: Vec<Sample>) -> Vec<Vec<Sample>> {
+pub fn split_into_frames(samples: Vec<Sample>) -> Vec<Vec<Sample>> {
     let mut parts = vec![Vec::new()];
     let mut bytes = 0;
     for sample in samples {

@@ -1,8 +1,8 @@
-//! Requests taken, and carried out side by side.
+//! Receives requests and runs them in parallel.
 
 use crate::call::{self, Call};
 use crate::children::Children;
-use crate::exchange::{Control, Outlet};
+use crate::exchange::{HostStream, RequestControl};
 use crate::run::{self, Environment, Listener};
 use crate::sync::lock;
 use crate::{export, failure, files, frame, sample};
@@ -14,63 +14,63 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// How many requests may be under way at once.
+/// The largest number of running requests.
 const MOST: usize = 64;
-/// What is spoken; the host refuses another number.
+/// The version of the protocol; the host refuses others.
 const PROTOCOL: u32 = 1;
 
 /// Why serving ended.
-pub enum End {
+pub enum ServeEnd {
     /// The host closed the stream.
     Closed,
-    /// The host asked for it.
+    /// The host asked to power off.
     Asked,
-    /// What the host sends makes no sense any more.
+    /// The frames of the host cannot be read any more.
     Lost(String),
 }
 
-/// What kind of request is under way, as far as others may ask for it.
+/// The kind of a running request, if others can control it.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum RequestKind {
     Run,
     Sample,
     Other,
 }
 
-type UnderWay = Arc<Mutex<HashMap<u64, (Kind, Arc<Control>)>>>;
+type RunningRequests = Arc<Mutex<HashMap<u64, (RequestKind, Arc<RequestControl>)>>>;
 
 /// What a request's thread needs.
 struct Request {
     id: u64,
-    outlet: Arc<Outlet>,
-    control: Arc<Control>,
-    under_way: UnderWay,
+    host: Arc<HostStream>,
+    control: Arc<RequestControl>,
+    running: RunningRequests,
     children: Children,
     environment: Environment,
 }
 
-/// Greets, then does what is asked until the stream ends.
+/// Sends the greeting, then serves requests until the stream ends.
 pub fn serve(
     mut from: File,
     to: File,
     children: &Children,
     environment: Environment,
     notes: &[String],
-) -> End {
-    let outlet = Arc::new(Outlet::new(to));
-    let under_way = UnderWay::default();
-    outlet.send(&hello(notes));
+) -> ServeEnd {
+    let host = Arc::new(HostStream::new(to));
+    let running = RunningRequests::default();
+    host.send(&hello_message(notes));
     loop {
         let content = match frame::read(&mut from) {
             Ok(Some(content)) => content,
-            Ok(None) => return End::Closed,
+            Ok(None) => return ServeEnd::Closed,
             Err(lost) => {
-                outlet.send(&json!({"id": null, "error": lost.to_string()}));
-                return End::Lost(lost.to_string());
+                host.send(&json!({"id": null, "error": lost.to_string()}));
+                return ServeEnd::Lost(lost.to_string());
             }
         };
         let (id, call) = call::parse(&content);
-        let refuse = |error: String| outlet.send(&json!({"id": id, "error": error}));
+        let refuse = |error: String| host.send(&json!({"id": id, "error": error}));
         let (id, call) = match (id, call) {
             (Some(id), Ok(call)) => (id, call),
             (_, call) => {
@@ -79,46 +79,46 @@ pub fn serve(
             }
         };
         match call {
-            // Answered here, so that it tells whether this thread is alive.
-            Call::Ping {} => outlet.send(&json!({"id": id, "ok": {}})),
+            // Answered in this thread, to show that it is alive.
+            Call::Ping {} => host.send(&json!({"id": id, "ok": {}})),
             Call::Poweroff {} => {
-                outlet.send(&json!({"id": id, "ok": {}}));
-                return End::Asked;
+                host.send(&json!({"id": id, "ok": {}}));
+                return ServeEnd::Asked;
             }
             call => {
-                let control = Arc::new(Control::default());
+                let control = Arc::new(RequestControl::default());
                 {
-                    let mut under_way = lock(&under_way);
-                    if under_way.len() >= MOST {
-                        refuse(format!("{MOST} requests are under way, and no more are taken"));
+                    let mut running = lock(&running);
+                    if running.len() >= MOST {
+                        refuse(format!("{MOST} requests are running: wait until one ends"));
                         continue;
                     }
-                    if under_way.contains_key(&id) {
-                        refuse(format!("a request {id} is under way already"));
+                    if running.contains_key(&id) {
+                        refuse(format!("request {id} is already running"));
                         continue;
                     }
-                    under_way.insert(id, (kind(&call), control.clone()));
+                    running.insert(id, (kind_of(&call), control.clone()));
                 }
                 let request = Request {
                     id,
-                    outlet: outlet.clone(),
+                    host: host.clone(),
                     control,
-                    under_way: under_way.clone(),
+                    running: running.clone(),
                     children: children.clone(),
                     environment,
                 };
                 let begun =
                     thread::Builder::new().name(format!("request {id}")).spawn(move || request.answer(call));
                 if let Err(error) = begun {
-                    lock(&under_way).remove(&id);
-                    refuse(format!("no thread for it: {}", failure::reason(&error)));
+                    lock(&running).remove(&id);
+                    refuse(format!("cannot start a thread: {}", failure::reason(&error)));
                 }
             }
         }
     }
 }
 
-fn hello(notes: &[String]) -> Value {
+fn hello_message(notes: &[String]) -> Value {
     let system = rustix::system::uname();
     json!({"hello": {
         "protocol": PROTOCOL,
@@ -129,57 +129,57 @@ fn hello(notes: &[String]) -> Value {
     }})
 }
 
-fn kind(call: &Call) -> Kind {
+fn kind_of(call: &Call) -> RequestKind {
     match call {
-        Call::Run(_) => Kind::Run,
-        Call::Sample { .. } => Kind::Sample,
-        _ => Kind::Other,
+        Call::Run(_) => RequestKind::Run,
+        Call::Sample { .. } => RequestKind::Sample,
+        _ => RequestKind::Other,
     }
 }
 
 impl Request {
     fn answer(self, call: Call) {
         let result = self.carry_out(call);
-        self.control.over();
-        // Before the reply, so that who has it may use the number again.
-        lock(&self.under_way).remove(&self.id);
+        self.control.end();
+        // Before the reply, so that the host can then use the number again.
+        lock(&self.running).remove(&self.id);
         match result {
-            Ok(reply) => self.outlet.send(&json!({"id": self.id, "ok": reply})),
+            Ok(reply) => self.host.send(&json!({"id": self.id, "ok": reply})),
             Err(error) => {
                 let line = error.replace(char::is_control, " ");
-                self.outlet.send(&json!({"id": self.id, "error": line}));
+                self.host.send(&json!({"id": self.id, "error": line}));
             }
         }
     }
 
-    fn event(&self, event: Value) {
-        self.outlet.send(&json!({"id": self.id, "event": event}));
+    fn send_event(&self, event: Value) {
+        self.host.send(&json!({"id": self.id, "event": event}));
     }
 
     fn carry_out(&self, call: Call) -> Result<Value, String> {
         match call {
             Call::Ping {} | Call::Poweroff {} => Ok(json!({})),
-            Call::Run(asked) => {
-                let listener = asked.stream.then(|| self.listener());
-                let ran = run::run(asked, self.environment, &self.children, &self.control, listener)?;
-                Ok(json!(ran))
+            Call::Run(request) => {
+                let listener = request.stream.then(|| self.listener());
+                let result = run::run(request, self.environment, &self.children, &self.control, listener)?;
+                Ok(json!(result))
             }
             Call::Signal { target, signal } => self.signal(target, signal),
-            Call::Read { paths } => Ok(json!({"files": files::read(&paths)})),
-            Call::Write { path, text } => files::write(&path, &text).map(|()| json!({})),
+            Call::Read { paths } => Ok(json!({"files": files::read_files(&paths)})),
+            Call::Write { path, text } => files::write_file(&path, &text).map(|()| json!({})),
             Call::Sample { interval_ms, paths } => {
                 let interval = Duration::from_millis(interval_ms);
-                let started = || self.event(json!({"started": true}));
+                let started = || self.send_event(json!({"started": true}));
                 let samples = sample::sample(interval, &paths, &self.control, started)?;
-                let mut parts = sample::parts(samples);
+                let mut parts = sample::split_into_frames(samples);
                 let last = parts.pop();
                 for part in parts {
-                    self.event(json!({"samples": part}));
+                    self.send_event(json!({"samples": part}));
                 }
                 Ok(json!({"samples": last.unwrap_or_default()}))
             }
             Call::Finish { target } => {
-                self.other(target, Kind::Sample, "sample")?.finish();
+                self.find_control(target, RequestKind::Sample, "sample")?.request_finish();
                 Ok(json!({}))
             }
             Call::Export { paths, device } => export::export(&paths, &device).map(|export| json!(export)),
@@ -187,21 +187,27 @@ impl Request {
     }
 
     fn listener(&self) -> Listener {
-        let (id, outlet) = (self.id, self.outlet.clone());
-        Arc::new(move |name, text| outlet.send(&json!({"id": id, "event": {name: text}})))
+        let (id, host) = (self.id, self.host.clone());
+        Arc::new(move |name, text| host.send(&json!({"id": id, "event": {name: text}})))
     }
 
-    fn other(&self, target: u64, kind: Kind, name: &str) -> Result<Arc<Control>, String> {
-        let under_way = lock(&self.under_way);
-        let found = under_way.get(&target).filter(|(found, _)| *found == kind);
-        found.map(|(_, control)| control.clone()).ok_or_else(|| format!("no {name} {target} is under way"))
+    fn find_control(
+        &self,
+        target: u64,
+        kind: RequestKind,
+        name: &str,
+    ) -> Result<Arc<RequestControl>, String> {
+        let running = lock(&self.running);
+        let request = running.get(&target).filter(|(other_kind, _)| *other_kind == kind);
+        request.map(|(_, control)| control.clone()).ok_or_else(|| format!("no {name} {target} is running"))
     }
 
     fn signal(&self, target: u64, number: i32) -> Result<Value, String> {
-        let signal = Signal::from_named_raw(number).ok_or_else(|| format!("signal: {number} is not one"))?;
-        let control = self.other(target, Kind::Run, "run")?;
-        let ended = || format!("no run {target} is under way");
-        let pid = control.program().ok_or_else(ended)?;
+        let signal =
+            Signal::from_named_raw(number).ok_or_else(|| format!("{number}: not a signal number"))?;
+        let control = self.find_control(target, RequestKind::Run, "run")?;
+        let ended = || format!("no run {target} is running");
+        let pid = control.wait_for_program().ok_or_else(ended)?;
         match self.children.signal(pid, signal) {
             Ok(true) => Ok(json!({})),
             Ok(false) => Err(ended()),

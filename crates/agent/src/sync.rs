@@ -1,8 +1,8 @@
-//! Locks that a panic elsewhere does not spread through.
+//! Locks that ignore panics in other threads.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks: what we keep under locks is whole between any two statements.
+/// Locks a mutex even after a panic: the data under locks are consistent between any two statements.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

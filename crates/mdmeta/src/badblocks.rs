@@ -4,44 +4,44 @@ use serde::Serialize;
 
 use crate::bytes;
 
-/// Sectors that cannot be trusted.
+/// A range of bad sectors.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Range {
-    /// The first sector, of the member: its data offset is included.
+pub struct SectorRange {
+    /// The first sector of the member, including its data offset.
     pub sector: u64,
-    /// How many.
+    /// The number of sectors.
     pub sectors: u64,
 }
 
-/// A list that is configured.
+/// A configured bad-block list.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BadBlocks {
-    /// Where it begins, sectors from the start of the member.
+    /// Its first sector, from the start of the member.
     pub sector: u64,
-    /// How long its area is, sectors.
+    /// The length of its area in sectors.
     pub sectors: u16,
-    /// By which power of two its entries are scaled.
+    /// The power of two that scales its entries.
     pub shift: u8,
-    /// Whether the superblock says that there are entries (feature 8); else the area is not looked at.
+    /// Whether it has entries, according to the superblock (feature 8); otherwise the area is not read.
     pub active: bool,
-    /// The entries in the order of the disk, which is none.
-    pub entries: Vec<Range>,
+    /// The entries in the order on disk, which is not sorted.
+    pub entries: Vec<SectorRange>,
 }
 
 impl BadBlocks {
-    /// How many entries the area has room for.
-    pub fn room(&self) -> usize {
+    /// The number of entries that fit into the area.
+    pub fn capacity(&self) -> usize {
         usize::from(self.sectors) * 64
     }
 }
 
-/// The entries of an area: 64-bit words, `sector << 10 | length`, all ones at the end; both are shifted.
+/// Parses the entries of an area: 64-bit words, `sector << 10 | length`, all ones at the end; both are shifted.
 ///
-/// A problem is told by its words: an entry beyond 2^64 sectors.
-pub(crate) fn entries(area: &[u8], shift: u8) -> (Vec<Range>, Option<String>) {
-    let mut found = Vec::new();
+/// The problem is an entry beyond 2^64 sectors.
+pub(crate) fn parse_entries(area: &[u8], shift: u8) -> (Vec<SectorRange>, Option<String>) {
+    let mut ranges = Vec::new();
     for (at, word) in area.chunks_exact(8).enumerate() {
         let word = bytes::u64(word, 0);
         if word == u64::MAX {
@@ -50,14 +50,16 @@ pub(crate) fn entries(area: &[u8], shift: u8) -> (Vec<Range>, Option<String>) {
         let (sector, sectors) = (word >> 10, word & 0x3ff);
         let shifted = |value: u64| value.checked_mul(1_u64.checked_shl(shift.into())?);
         match (shifted(sector), shifted(sectors)) {
-            (Some(sector), Some(sectors)) => found.push(Range { sector, sectors }),
+            (Some(sector), Some(sectors)) => ranges.push(SectorRange { sector, sectors }),
             _ => {
                 return (
-                    found,
-                    Some(format!("bad-block list: entry {at} ({word:#x}, shift {shift}) is beyond any disk")),
+                    ranges,
+                    Some(format!(
+                        "bad-block list: entry {at} ({word:#x}, shift {shift}) is beyond the end of any disk"
+                    )),
                 );
             }
         }
     }
-    (found, None)
+    (ranges, None)
 }

@@ -1,12 +1,12 @@
-//! Little-endian numbers at fixed places.
+//! Little-endian numbers at fixed offsets.
 
-/// The `N` bytes at a place; zeros beyond the end, which a caller has checked the length against.
+/// The `N` bytes at an offset; zeros beyond the end, so callers check the length.
 pub fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut found = [0; N];
+    let mut value = [0; N];
     if let Some(there) = bytes.get(at..).and_then(|rest| rest.get(..N)) {
-        found.copy_from_slice(there);
+        value.copy_from_slice(there);
     }
-    found
+    value
 }
 
 /// A 16-bit number.
@@ -29,7 +29,7 @@ pub fn u64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array(bytes, at))
 }
 
-/// Text that a zero byte ends.
+/// Text up to a zero byte.
 pub fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

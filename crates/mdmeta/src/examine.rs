@@ -1,56 +1,61 @@
-//! From a source of bytes to all metadata that are found in it.
+//! Finds all metadata in a source of bytes.
 
 use serde::Serialize;
 
-use crate::source::{Error, Source, read};
+use crate::source::{ReadError, Source, read};
 use crate::{
-    BadBlocks, Bitmap, Foreign, Member, SECTOR, Superblock, Superblock1, badblocks, bitmap, foreign, v0, v1,
+    BadBlocks, Bitmap, ForeignMetadata, Member, SECTOR, Superblock, Superblock1, badblocks, bitmap, foreign,
+    v0, v1,
 };
 
-/// Sectors of a bad-block list that the kernel takes: a page (`super_1_load`).
+/// The largest bad-block list that the kernel accepts, in sectors: a page (`super_1_load`).
 const LONGEST: u16 = 8;
 
-/// What was found on a member, or what might be one.
+/// All metadata on a device or image.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Examined {
-    /// md's own superblocks: one on a sound member, none elsewhere. More are leftovers of another life.
+    /// md's own superblocks: one on a correct member. Others are left over from earlier use.
     pub members: Vec<Member>,
-    /// Metadata of others.
-    pub foreign: Vec<Foreign>,
+    /// Metadata in foreign formats.
+    pub foreign: Vec<ForeignMetadata>,
 }
 
-/// Looks at every place where a superblock may be, and reads what belongs to those that are there.
+/// Examines every position where a superblock can be, and reads everything that belongs to the superblocks.
 ///
-/// A superblock whose checksum does not hold is given all the same, and says so. An error is that of the source only.
-pub fn examine(source: &(impl Source + ?Sized)) -> Result<Examined, Error> {
+/// A superblock with a wrong checksum is returned with a problem. An error means that the source cannot be read.
+pub fn examine(source: &(impl Source + ?Sized)) -> Result<Examined, ReadError> {
     let mut members = Vec::new();
     for minor in [1, 2, 0] {
         if let Some(offset) = v1::offset(minor, source.bytes()) {
-            members.extend(version_1(source, minor, offset)?);
+            members.extend(read_version_1(source, minor, offset)?);
         }
     }
     if let Some(offset) = v0::offset(source.bytes()) {
-        members.extend(version_0(source, offset)?);
+        members.extend(read_version_0(source, offset)?);
     }
-    Ok(Examined { members, foreign: foreign::find(source)? })
+    Ok(Examined { members, foreign: foreign::recognise(source)? })
 }
 
-fn version_1(source: &(impl Source + ?Sized), minor: u32, offset: u64) -> Result<Option<Member>, Error> {
-    let room = source.bytes().saturating_sub(offset).min(v1::BYTES as u64) as usize;
-    let Some(found) = read(source, offset, room)? else { return Ok(None) };
-    let Some((superblock, checksum, mut problems)) = v1::parse(&found, minor, offset) else {
+fn read_version_1(
+    source: &(impl Source + ?Sized),
+    minor: u32,
+    offset: u64,
+) -> Result<Option<Member>, ReadError> {
+    let length = source.bytes().saturating_sub(offset).min(v1::BYTES as u64) as usize;
+    let Some(bytes) = read(source, offset, length)? else { return Ok(None) };
+    let Some((superblock, checksum, mut problems)) = v1::parse(&bytes, minor, offset) else {
         return Ok(None);
     };
-    let bad_blocks = list(source, &superblock, offset, &mut problems)?;
+    let bad_blocks = read_bad_blocks(source, &superblock, offset, &mut problems)?;
     let bitmap = if superblock.feature_map & v1::BITMAP != 0 && superblock.bitmap_offset != 0 {
-        bits(source, relative(offset, superblock.bitmap_offset), &mut problems)?
+        read_bitmap(source, offset_by(offset, superblock.bitmap_offset), &mut problems)?
     } else {
         None
     };
     if !checksum.holds() {
         problems.push(format!(
-            "checksum {:08x} is stored, its bytes have {:08x}",
+            "wrong checksum: {:08x} is stored, expected {:08x}",
             checksum.stored, checksum.computed
         ));
     }
@@ -64,16 +69,19 @@ fn version_1(source: &(impl Source + ?Sized), minor: u32, offset: u64) -> Result
     }))
 }
 
-fn version_0(source: &(impl Source + ?Sized), offset: u64) -> Result<Option<Member>, Error> {
-    let Some(found) = read(source, offset, v0::BYTES)? else { return Ok(None) };
-    let Some((superblock, checksum)) = v0::parse(&found) else { return Ok(None) };
+fn read_version_0(source: &(impl Source + ?Sized), offset: u64) -> Result<Option<Member>, ReadError> {
+    let Some(bytes) = read(source, offset, v0::BYTES)? else { return Ok(None) };
+    let Some((superblock, checksum)) = v0::parse(&bytes) else { return Ok(None) };
     let mut problems = Vec::new();
     // `MD_SB_BYTES` behind the superblock (md-bitmap.c and md.c, `default_offset`).
-    let bitmap =
-        if superblock.bitmap { bits(source, Some(offset + v0::BYTES as u64), &mut problems)? } else { None };
+    let bitmap = if superblock.bitmap {
+        read_bitmap(source, Some(offset + v0::BYTES as u64), &mut problems)?
+    } else {
+        None
+    };
     if !checksum.holds() {
         problems.push(format!(
-            "checksum {:08x} is stored, its bytes have {:08x}",
+            "wrong checksum: {:08x} is stored, expected {:08x}",
             checksum.stored, checksum.computed
         ));
     }
@@ -87,23 +95,23 @@ fn version_0(source: &(impl Source + ?Sized), offset: u64) -> Result<Option<Memb
     }))
 }
 
-/// A place so many sectors from another, bytes.
-fn relative(offset: u64, sectors: i32) -> Option<u64> {
+/// An offset in bytes, plus a number of sectors.
+fn offset_by(offset: u64, sectors: i32) -> Option<u64> {
     offset.checked_add_signed(i64::from(sectors) * SECTOR as i64)
 }
 
-fn list(
+fn read_bad_blocks(
     source: &(impl Source + ?Sized),
     superblock: &Superblock1,
     offset: u64,
     problems: &mut Vec<String>,
-) -> Result<Option<BadBlocks>, Error> {
+) -> Result<Option<BadBlocks>, ReadError> {
     if superblock.bblog_size == 0 || superblock.bblog_offset == 0 {
         return Ok(None);
     }
     let active = superblock.feature_map & v1::BAD_BLOCKS != 0;
-    let at = relative(offset, superblock.bblog_offset);
-    let mut found = BadBlocks {
+    let at = offset_by(offset, superblock.bblog_offset);
+    let mut bad_blocks = BadBlocks {
         sector: at.unwrap_or(0) / SECTOR,
         sectors: superblock.bblog_size,
         shift: superblock.bblog_shift,
@@ -113,15 +121,15 @@ fn list(
     if active {
         if superblock.bblog_size > LONGEST {
             problems.push(format!(
-                "bad-block list: {} sectors, {LONGEST} are the most: the kernel refuses this member",
+                "bad-block list: {} sectors, expected at most {LONGEST}: the kernel refuses this member",
                 superblock.bblog_size
             ));
         }
-        let many = usize::from(superblock.bblog_size.min(LONGEST)) * SECTOR as usize;
-        match at.map(|at| read(source, at, many)).transpose()?.flatten() {
+        let length = usize::from(superblock.bblog_size.min(LONGEST)) * SECTOR as usize;
+        match at.map(|at| read(source, at, length)).transpose()?.flatten() {
             Some(area) => {
-                let (entries, problem) = badblocks::entries(&area, superblock.bblog_shift);
-                found.entries = entries;
+                let (entries, problem) = badblocks::parse_entries(&area, superblock.bblog_shift);
+                bad_blocks.entries = entries;
                 problems.extend(problem);
             }
             None => problems.push(format!(
@@ -130,18 +138,18 @@ fn list(
             )),
         }
     }
-    Ok(Some(found))
+    Ok(Some(bad_blocks))
 }
 
-fn bits(
+fn read_bitmap(
     source: &(impl Source + ?Sized),
     at: Option<u64>,
     problems: &mut Vec<String>,
-) -> Result<Option<Bitmap>, Error> {
+) -> Result<Option<Bitmap>, ReadError> {
     let area = at.map(|at| read(source, at, bitmap::BYTES)).transpose()?.flatten();
-    let found = area.and_then(|area| bitmap::parse(&area, at.unwrap_or(0)));
-    if found.is_none() {
-        problems.push("bitmap: the superblock says that there is one, and it is not there".to_owned());
+    let bitmap = area.and_then(|area| bitmap::parse(&area, at.unwrap_or(0)));
+    if bitmap.is_none() {
+        problems.push("bitmap: not found where the superblock says that it is".to_owned());
     }
-    Ok(found)
+    Ok(bitmap)
 }

@@ -1,39 +1,39 @@
-//! Metadata of others that md can assemble, and mdadm keeps: named, not read.
+//! Foreign metadata that md can assemble and mdadm handles: recognised, not read.
 
 use serde::Serialize;
 
 use crate::SECTOR;
-use crate::source::{Error, Source, read};
+use crate::source::{ReadError, Source, read};
 
-/// Metadata that is not md's own.
+/// A foreign metadata format.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Foreign {
+pub enum ForeignMetadata {
     /// SNIA's Disk Data Format (DDF 2.0, 4.1: the anchor is the last sector).
     Ddf,
     /// Intel Matrix Storage Manager (mdadm's super-intel.c: the anchor is the last sector but one).
     Imsm,
 }
 
-/// The anchor's signature, big-endian; mdadm's super-ddf.c takes it in no other order.
+/// The anchor's signature, big-endian; mdadm's super-ddf.c accepts no other byte order.
 const DDF: [u8; 4] = 0xde11_de11_u32.to_be_bytes();
 const IMSM: &[u8] = b"Intel Raid ISM Cfg Sig. ";
 
-pub(crate) fn find(source: &(impl Source + ?Sized)) -> Result<Vec<Foreign>, Error> {
-    let mut found = Vec::new();
+pub(crate) fn recognise(source: &(impl Source + ?Sized)) -> Result<Vec<ForeignMetadata>, ReadError> {
+    let mut recognised = Vec::new();
     let sectors = source.bytes() / SECTOR;
     if sectors < 2 {
-        return Ok(found);
+        return Ok(recognised);
     }
     let Some(last) = read(source, (sectors - 2) * SECTOR, 2 * SECTOR as usize)? else {
-        return Ok(found);
+        return Ok(recognised);
     };
     if last[SECTOR as usize..].starts_with(&DDF) {
-        found.push(Foreign::Ddf);
+        recognised.push(ForeignMetadata::Ddf);
     }
     if last.starts_with(IMSM) {
-        found.push(Foreign::Imsm);
+        recognised.push(ForeignMetadata::Imsm);
     }
-    Ok(found)
+    Ok(recognised)
 }

@@ -1,9 +1,9 @@
 //! md's metadata on disk: superblocks 0.90, 1.0, 1.1 and 1.2, bad-block lists, write-intent bitmaps;
 //! DDF and Intel's are recognised and named.
 //!
-//! Bytes in, values out: nothing here opens, writes, or knows a device. Sectors are 512 bytes. Sources:
+//! Bytes in, values out: this crate opens and writes no file and knows no devices. Sectors are 512 bytes. Sources:
 //! include/uapi/linux/raid/md_p.h (`mdp_super_t`, `mdp_superblock_1`), drivers/md/md.c (`super_90_load`,
-//! `super_1_load`), drivers/md/md-bitmap.h, Linux 6.1; and what mdadm 4.2 said of the same bytes.
+//! `super_1_load`), drivers/md/md-bitmap.h, Linux 6.1; and the output of mdadm 4.2 for the same bytes.
 
 mod badblocks;
 mod bitmap;
@@ -15,11 +15,11 @@ mod uuid;
 mod v0;
 mod v1;
 
-pub use badblocks::{BadBlocks, Range};
+pub use badblocks::{BadBlocks, SectorRange};
 pub use bitmap::Bitmap;
 pub use examine::{Examined, examine};
-pub use foreign::Foreign;
-pub use source::{Error, Region, Source};
+pub use foreign::ForeignMetadata;
+pub use source::{ReadError, Region, Source};
 pub use uuid::Uuid;
 pub use v0::{Descriptor, Superblock0};
 pub use v1::{Reshape, Role, Superblock1};
@@ -27,7 +27,7 @@ pub use v1::{Reshape, Role, Superblock1};
 /// Bytes of a sector.
 pub const SECTOR: u64 = 512;
 
-/// Which superblock it is.
+/// A superblock of either format.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "format", rename_all = "lowercase")]
@@ -40,18 +40,18 @@ pub enum Superblock {
     V1(Box<Superblock1>),
 }
 
-/// A checksum as it is stored, and as the bytes have it.
+/// A checksum: stored and computed.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Checksum {
-    /// What the superblock says.
+    /// The checksum in the superblock.
     pub stored: u32,
-    /// What its bytes sum up to.
+    /// The checksum of its bytes.
     pub computed: u32,
 }
 
 impl Checksum {
-    /// Whether they are the same.
+    /// Whether both are equal.
     pub fn holds(&self) -> bool {
         self.stored == self.computed
     }
@@ -61,16 +61,16 @@ impl Checksum {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Member {
-    /// Where the superblock begins, bytes from the start of the member.
+    /// Offset of the superblock in bytes, from the start of the member.
     pub offset: u64,
     /// Its checksum.
     pub checksum: Checksum,
-    /// What it says.
+    /// Its content.
     pub superblock: Superblock,
     /// The list of bad blocks; `None` if none is configured, or the format has none.
     pub bad_blocks: Option<BadBlocks>,
     /// The internal write-intent bitmap, if there is one.
     pub bitmap: Option<Bitmap>,
-    /// What is wrong with it, a line each.
+    /// Problems, one line each.
     pub problems: Vec<String>,
 }

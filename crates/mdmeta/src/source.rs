@@ -1,28 +1,28 @@
-//! Where bytes come from.
+//! Sources of bytes.
 
 use std::io;
 
-/// What can go wrong.
+/// An error of a source.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Reading failed, at an offset in bytes.
-    #[error("{wanted} B at offset {offset} cannot be read: {reason}")]
+pub enum ReadError {
+    /// A read failed.
+    #[error("cannot read {wanted} bytes at offset {offset}: {reason}")]
     Read {
-        /// Where.
+        /// The offset in bytes.
         offset: u64,
-        /// How much was wanted.
+        /// The number of bytes.
         wanted: usize,
-        /// Why not.
+        /// The system's error.
         reason: io::Error,
     },
 }
 
 /// A member: a device, a partition, an image.
 pub trait Source {
-    /// How long it is, in bytes.
+    /// Its length in bytes.
     fn bytes(&self) -> u64;
 
-    /// Fills `buffer` from `offset` on. Offsets and lengths are multiples of 4096, or of what the end leaves.
+    /// Fills `buffer` from `offset` on. Offsets and lengths are multiples of 4096, except at the end.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 }
 
@@ -33,19 +33,19 @@ impl Source for [u8] {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let from = usize::try_from(offset).ok().and_then(|at| self.get(at..));
-        let there = from.and_then(|rest| rest.get(..buffer.len()));
-        buffer.copy_from_slice(there.ok_or(io::ErrorKind::UnexpectedEof)?);
+        let available = from.and_then(|rest| rest.get(..buffer.len()));
+        buffer.copy_from_slice(available.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 }
 
 /// A part of a source: a partition at an offset.
 pub struct Region<'a, S: Source + ?Sized> {
-    /// What it is a part of.
+    /// The source of which it is a part.
     pub source: &'a S,
-    /// Where it begins there, bytes.
+    /// Its offset in bytes.
     pub offset: u64,
-    /// How long it is, bytes.
+    /// Its length in bytes.
     pub bytes: u64,
 }
 
@@ -61,22 +61,22 @@ impl<S: Source + ?Sized> Source for Region<'_, S> {
     }
 }
 
-/// What pages are: direct I/O wants offsets and lengths that are multiples of a device's block.
+/// The page size: direct I/O requires offsets and lengths that are multiples of a device's block size.
 const PAGE: u64 = 4096;
 
-/// The bytes at a place, read in whole pages; `None` if they are not all there.
+/// Reads bytes in whole pages; `None` if they are beyond the end.
 pub(crate) fn read(
     source: &(impl Source + ?Sized),
     offset: u64,
     many: usize,
-) -> Result<Option<Vec<u8>>, Error> {
+) -> Result<Option<Vec<u8>>, ReadError> {
     let Some(end) = offset.checked_add(many as u64).filter(|&end| end <= source.bytes()) else {
         return Ok(None);
     };
     let from = offset / PAGE * PAGE;
     let to = end.next_multiple_of(PAGE).min(source.bytes());
     let mut buffer = vec![0; (to - from) as usize];
-    source.read_at(from, &mut buffer).map_err(|reason| Error::Read {
+    source.read_at(from, &mut buffer).map_err(|reason| ReadError::Read {
         offset: from,
         wanted: buffer.len(),
         reason,

@@ -1,4 +1,4 @@
-//! An identifier, in the form that mdadm prints.
+//! UUIDs as mdadm prints them.
 
 use std::fmt;
 

@@ -1,13 +1,14 @@
-//! Superblock 0.90 (`mdp_super_t`): 1,024 words of the machine that wrote it; little-endian ones are read.
+//! Superblock 0.90 (`mdp_super_t`): 1,024 words in the byte order of the machine that wrote it; only little-endian
+//! ones are read.
 
 use serde::Serialize;
 
 use crate::{Checksum, Uuid, bytes};
 
-/// Bytes of it.
+/// Its size in bytes.
 pub(crate) const BYTES: usize = 4096;
 
-/// Members that it has room for.
+/// The largest number of members.
 pub(crate) const MOST: usize = 27;
 
 const DISKS: usize = 128 * 4;
@@ -18,21 +19,21 @@ const DISK: usize = 32 * 4;
 const CLEAN: u32 = 1;
 const BITMAP: u32 = 1 << 8;
 
-/// Where it is: the last whole 64 KiB but one, bytes from the start (`calc_dev_sboffset`).
+/// Its offset in bytes: the last but one whole 64 KiB (`calc_dev_sboffset`).
 pub(crate) fn offset(bytes: u64) -> Option<u64> {
     let sectors = bytes / crate::SECTOR;
     Some((sectors & !127).checked_sub(128)? * crate::SECTOR)
 }
 
-/// What one slot says of a member.
+/// One member, as the superblock describes it.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Descriptor {
     /// Its number.
     pub number: u32,
-    /// Its device when this was written.
+    /// Major number of its device when this was written.
     pub major: u32,
-    /// And minor.
+    /// Minor number of that device.
     pub minor: u32,
     /// Its slot in the array.
     pub raid_disk: u32,
@@ -46,59 +47,59 @@ pub struct Descriptor {
 pub struct Superblock0 {
     /// 90, or 91 while the array is reshaped.
     pub minor_version: u32,
-    /// The array's.
+    /// The array's UUID.
     pub uuid: Uuid,
     /// Seconds since 1970.
     pub created: u32,
     /// mdadm's --level.
     pub level: i32,
-    /// KiB that each member gives.
+    /// KiB of each member that the array uses.
     pub size: u32,
     /// Slots.
     pub raid_disks: u32,
-    /// Members, spares and faulty ones included.
+    /// Members, including spares and faulty ones.
     pub nr_disks: u32,
     /// The minor number that the array had.
     pub md_minor: u32,
     /// Seconds since 1970 when this was written.
     pub updated: u32,
-    /// Whether all members agreed when the array was stopped.
+    /// Whether all members were in sync when the array was stopped.
     pub clean: bool,
     /// Whether there is an internal bitmap.
     pub bitmap: bool,
-    /// Writes of the superblock so far.
+    /// The event count.
     pub events: u64,
-    /// Members by what became of them: active, working, failed, spare.
+    /// Numbers of members: active, working, failed, spare.
     pub counts: [u32; 4],
     /// The personality's layout.
     pub layout: u32,
     /// Bytes.
     pub chunk: u32,
-    /// Where a reshape is, sectors, with `minor_version` 91.
+    /// Position of a reshape in sectors, with `minor_version` 91.
     pub reshape_position: Option<u64>,
-    /// Where a resync goes on; `None` if the array is clean.
+    /// Where a resync continues; `None` if the array is clean.
     pub resync: Option<u32>,
-    /// Every slot that was ever used.
+    /// Every slot that has been used.
     pub disks: Vec<Descriptor>,
-    /// The one that this is of.
+    /// The member that this superblock is on.
     pub this: Descriptor,
 }
 
-/// Reads one; `None` if there is none.
-pub(crate) fn parse(found: &[u8]) -> Option<(Superblock0, Checksum)> {
-    let word = |at: usize| bytes::u32(found, at * 4);
-    if found.len() < BYTES || word(0) != crate::v1::MAGIC || word(1) != 0 || !matches!(word(2), 90 | 91) {
+/// Parses a superblock 0.90; `None` if there is none.
+pub(crate) fn parse(bytes: &[u8]) -> Option<(Superblock0, Checksum)> {
+    let word = |at: usize| bytes::u32(bytes, at * 4);
+    if bytes.len() < BYTES || word(0) != crate::v1::MAGIC || word(1) != 0 || !matches!(word(2), 90 | 91) {
         return None;
     }
     let mut uuid = [0; 16];
     for (part, at) in [5, 13, 14, 15].into_iter().enumerate() {
-        // mdadm prints its words as numbers.
+        // mdadm prints the UUID's words as numbers.
         uuid[part * 4..part * 4 + 4].copy_from_slice(&word(at).to_be_bytes());
     }
     let state = word(33);
     let clean = state & CLEAN != 0;
     let disks =
-        (0..MOST).map(|at| descriptor(&found[DISKS + at * DISK..])).filter(|disk| !disk.state.is_empty());
+        (0..MOST).map(|at| descriptor(&bytes[DISKS + at * DISK..])).filter(|disk| !disk.state.is_empty());
     let superblock = Superblock0 {
         minor_version: word(2),
         uuid: Uuid(uuid),
@@ -112,33 +113,33 @@ pub(crate) fn parse(found: &[u8]) -> Option<(Superblock0, Checksum)> {
         clean,
         bitmap: state & BITMAP != 0,
         counts: [word(34), word(35), word(36), word(37)],
-        events: bytes::u64(found, 39 * 4),
+        events: bytes::u64(bytes, 39 * 4),
         resync: (!clean).then(|| word(43)),
-        reshape_position: (word(2) == 91).then(|| bytes::u64(found, 44 * 4)),
+        reshape_position: (word(2) == 91).then(|| bytes::u64(bytes, 44 * 4)),
         layout: word(64),
         chunk: word(65),
         disks: disks.collect(),
-        this: descriptor(&found[THIS..]),
+        this: descriptor(&bytes[THIS..]),
     };
-    Some((superblock, Checksum { stored: word(38), computed: checksum(found) }))
+    Some((superblock, Checksum { stored: word(38), computed: checksum(bytes) }))
 }
 
-fn descriptor(found: &[u8]) -> Descriptor {
+fn descriptor(bytes: &[u8]) -> Descriptor {
     const STATES: [(u32, &str); 6] =
         [(0, "faulty"), (1, "active"), (2, "sync"), (3, "removed"), (9, "write-mostly"), (10, "failfast")];
-    let state = bytes::u32(found, 16);
+    let state = bytes::u32(bytes, 16);
     Descriptor {
-        number: bytes::u32(found, 0),
-        major: bytes::u32(found, 4),
-        minor: bytes::u32(found, 8),
-        raid_disk: bytes::u32(found, 12),
+        number: bytes::u32(bytes, 0),
+        major: bytes::u32(bytes, 4),
+        minor: bytes::u32(bytes, 8),
+        raid_disk: bytes::u32(bytes, 12),
         state: STATES.iter().filter(|(bit, _)| state >> bit & 1 != 0).map(|(_, name)| *name).collect(),
     }
 }
 
-/// `calc_sb_csum`: the sum of all words but its own, 64 bits wide and folded once.
-fn checksum(found: &[u8]) -> u32 {
-    let words = found[..BYTES].chunks_exact(4).enumerate().filter(|(at, _)| *at != 38);
+/// `calc_sb_csum`: the sum of all words except its own, 64 bits wide and folded once.
+fn checksum(bytes: &[u8]) -> u32 {
+    let words = bytes[..BYTES].chunks_exact(4).enumerate().filter(|(at, _)| *at != 38);
     let sum: u64 = words.map(|(_, word)| u64::from(bytes::u32(word, 0))).sum();
     (sum as u32).wrapping_add((sum >> 32) as u32)
 }

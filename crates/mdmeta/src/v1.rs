@@ -1,4 +1,4 @@
-//! Superblocks 1.0, 1.1 and 1.2 (`mdp_superblock_1`): little-endian, 256 bytes and two more for each slot.
+//! Superblocks 1.0, 1.1 and 1.2 (`mdp_superblock_1`): little-endian, 256 bytes plus two for each slot.
 
 use serde::Serialize;
 
@@ -7,12 +7,12 @@ use crate::{Checksum, SECTOR, Uuid, bytes};
 /// `MD_SB_MAGIC`.
 pub(crate) const MAGIC: u32 = 0xa92b_4efc;
 
-/// Bytes of it at most that are read: `MD_SB_BYTES`, of which roles take what is beyond 256.
+/// Bytes that are read: `MD_SB_BYTES`; roles are beyond the first 256.
 pub(crate) const BYTES: usize = 4096;
 
 const HEAD: usize = 256;
 
-/// Slots for which there is room.
+/// The largest number of slots.
 const MOST: u32 = (BYTES - HEAD) as u32 / 2;
 
 /// Features by bit (`MD_FEATURE_*`).
@@ -36,7 +36,7 @@ const FEATURES: [&str; 13] = [
 pub(crate) const BAD_BLOCKS: u32 = 8;
 const RECOVERY: u32 = 2;
 const RESHAPE: u32 = 4;
-/// A bitmap, or the log that takes its place in the superblock.
+/// A bitmap, or the log that uses the same field of the superblock.
 pub(crate) const BITMAP: u32 = 1;
 
 /// What a member is in its array.
@@ -44,7 +44,7 @@ pub(crate) const BITMAP: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "role", content = "slot")]
 pub enum Role {
-    /// In a slot.
+    /// The member of a slot.
     Active(u16),
     /// A spare (0xffff).
     Spare,
@@ -54,21 +54,21 @@ pub enum Role {
     Journal,
 }
 
-/// A change of shape that is under way.
+/// A running reshape.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reshape {
-    /// How far it is, sectors of the array.
+    /// Its position in sectors of the array.
     pub position: u64,
-    /// What the array becomes.
+    /// The new level.
     pub new_level: i32,
-    /// Members more, or fewer.
+    /// The number of members added, or removed if negative.
     pub delta_disks: i32,
-    /// The layout to be.
+    /// The new layout.
     pub new_layout: u32,
-    /// The chunk to be, sectors.
+    /// The new chunk in sectors.
     pub new_chunk: u32,
-    /// By how many sectors the data move.
+    /// The number of sectors by which the data move.
     pub new_offset: i32,
 }
 
@@ -76,15 +76,15 @@ pub struct Reshape {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Superblock1 {
-    /// 0, 1 or 2: at the end, at the start, 4 KiB from the start.
+    /// 0, 1 or 2: the superblock is at the end, at the start, or 4 KiB from the start.
     pub minor_version: u32,
-    /// As it is stored.
+    /// The feature bits.
     pub feature_map: u32,
-    /// The same by name; an unknown bit is `bit-N`.
+    /// The features by name; an unknown bit is `bit-N`.
     pub features: Vec<String>,
-    /// The array's.
+    /// The array's UUID.
     pub uuid: Uuid,
-    /// The array's: usually `host:name`.
+    /// The array's name: usually `host:name`.
     pub name: String,
     /// Seconds since 1970.
     pub created: u64,
@@ -92,53 +92,53 @@ pub struct Superblock1 {
     pub level: i32,
     /// The personality's layout.
     pub layout: u32,
-    /// Sectors that each member gives.
+    /// Sectors of each member that the array uses.
     pub size: u64,
-    /// Sectors.
+    /// The chunk in sectors.
     pub chunk: u32,
     /// Slots.
     pub raid_disks: u32,
-    /// Where the bitmap is, sectors from the superblock; 0 is nowhere.
+    /// Position of the bitmap in sectors from the superblock; 0: none.
     pub bitmap_offset: i32,
     /// A reshape, if there is one.
     pub reshape: Option<Reshape>,
-    /// Where data begin, sectors.
+    /// The first sector of data.
     pub data_offset: u64,
     /// Sectors that can be used.
     pub data_size: u64,
-    /// Where this is, sectors.
+    /// The sector of this superblock.
     pub super_offset: u64,
-    /// Up to where a recovery of this member has come, sectors.
+    /// The sector up to which this member has been recovered.
     pub recovery_offset: Option<u64>,
-    /// The member's number, for good.
+    /// The member's number, which never changes.
     pub dev_number: u32,
-    /// Reads that were mended.
+    /// Corrected read errors.
     pub corrected_reads: u32,
-    /// The member's.
+    /// The member's UUID.
     pub device_uuid: Uuid,
-    /// It is read only if nothing else is left.
+    /// Whether it is read only if no other member can be.
     pub write_mostly: bool,
-    /// Its errors are reported at once.
+    /// Whether I/O to it fails fast.
     pub failfast: bool,
-    /// Power of two of the bad-block list's entries.
+    /// The power of two that scales the bad-block list's entries.
     pub bblog_shift: u8,
-    /// Sectors of the bad-block list; 0 is none.
+    /// Sectors of the bad-block list; 0: none.
     pub bblog_size: u16,
-    /// Where that is, sectors from the superblock.
+    /// Its position in sectors from the superblock.
     pub bblog_offset: i32,
     /// Seconds since 1970 when this was written.
     pub updated: u64,
-    /// Writes of the superblock so far.
+    /// The event count.
     pub events: u64,
-    /// Where a resync goes on, sectors; `None` if the array is clean.
+    /// The sector where a resync continues; `None` if the array is clean.
     pub resync_offset: Option<u64>,
-    /// What this member is.
+    /// The role of this member.
     pub role: Role,
-    /// What every member is, by its number.
+    /// The roles of all members, by number.
     pub roles: Vec<Role>,
 }
 
-/// Where one of a minor version is, bytes from the start (`super_1_load`).
+/// The offset in bytes of a superblock of this minor version (`super_1_load`).
 pub(crate) fn offset(minor: u32, bytes: u64) -> Option<u64> {
     let sectors = bytes / SECTOR;
     match minor {
@@ -148,72 +148,72 @@ pub(crate) fn offset(minor: u32, bytes: u64) -> Option<u64> {
     }
 }
 
-/// Reads one that is at `at` bytes; `None` if there is none. Gives what is wrong with it as well.
-pub(crate) fn parse(found: &[u8], minor: u32, at: u64) -> Option<(Superblock1, Checksum, Vec<String>)> {
-    if found.len() < HEAD || bytes::u32(found, 0) != MAGIC || bytes::u32(found, 4) != 1 {
+/// Parses a superblock at `at` bytes; `None` if there is none. Also returns its problems.
+pub(crate) fn parse(bytes: &[u8], minor: u32, at: u64) -> Option<(Superblock1, Checksum, Vec<String>)> {
+    if bytes.len() < HEAD || bytes::u32(bytes, 0) != MAGIC || bytes::u32(bytes, 4) != 1 {
         return None;
     }
     let mut problems = Vec::new();
-    let super_offset = bytes::u64(found, 144);
+    let super_offset = bytes::u64(bytes, 144);
     if super_offset != at / SECTOR {
-        // A copy of another disk's superblock, or one of a partition that ends where its disk ends.
+        // A copied superblock, or that of a partition which ends where its disk ends.
         return None;
     }
-    let stated = bytes::u32(found, 220);
-    let slots = stated.min(MOST).min((found.len() - HEAD) as u32 / 2);
+    let stated = bytes::u32(bytes, 220);
+    let slots = stated.min(MOST).min((bytes.len() - HEAD) as u32 / 2);
     if slots < stated {
-        problems.push(format!("max_dev is {stated}, {MOST} are the most: the superblock is not sound"));
+        problems.push(format!("max_dev is {stated}, expected at most {MOST}: the superblock is damaged"));
     }
-    let roles: Vec<Role> = (0..slots as usize).map(|slot| role(bytes::u16(found, HEAD + slot * 2))).collect();
-    let dev_number = bytes::u32(found, 160);
-    let own = roles.get(dev_number as usize).copied();
-    if own.is_none() {
-        problems.push(format!("dev_number is {dev_number}, and there are {slots} roles"));
+    let roles: Vec<Role> = (0..slots as usize).map(|slot| role(bytes::u16(bytes, HEAD + slot * 2))).collect();
+    let dev_number = bytes::u32(bytes, 160);
+    let own_role = roles.get(dev_number as usize).copied();
+    if own_role.is_none() {
+        problems.push(format!("dev_number is {dev_number}, but the superblock has only {slots} roles"));
     }
-    let feature_map = bytes::u32(found, 8);
-    let seconds = |at| bytes::u64(found, at) & 0xff_ffff_ffff; // 40 bits; above are µs
-    let resync = bytes::u64(found, 208);
-    let devflags = found[184];
+    let feature_map = bytes::u32(bytes, 8);
+    let seconds = |at| bytes::u64(bytes, at) & 0xff_ffff_ffff; // 40 bits; above are µs
+    let resync = bytes::u64(bytes, 208);
+    let devflags = bytes[184];
     let superblock = Superblock1 {
         minor_version: minor,
         feature_map,
         features: features(feature_map),
-        uuid: Uuid(bytes::array(found, 16)),
-        name: bytes::text(&found[32..64]),
+        uuid: Uuid(bytes::array(bytes, 16)),
+        name: bytes::text(&bytes[32..64]),
         created: seconds(64),
-        level: bytes::i32(found, 72),
-        layout: bytes::u32(found, 76),
-        size: bytes::u64(found, 80),
-        chunk: bytes::u32(found, 88),
-        raid_disks: bytes::u32(found, 92),
-        bitmap_offset: bytes::i32(found, 96),
+        level: bytes::i32(bytes, 72),
+        layout: bytes::u32(bytes, 76),
+        size: bytes::u64(bytes, 80),
+        chunk: bytes::u32(bytes, 88),
+        raid_disks: bytes::u32(bytes, 92),
+        bitmap_offset: bytes::i32(bytes, 96),
         reshape: (feature_map & RESHAPE != 0).then(|| Reshape {
-            new_level: bytes::i32(found, 100),
-            position: bytes::u64(found, 104),
-            delta_disks: bytes::i32(found, 112),
-            new_layout: bytes::u32(found, 116),
-            new_chunk: bytes::u32(found, 120),
-            new_offset: bytes::i32(found, 124),
+            new_level: bytes::i32(bytes, 100),
+            position: bytes::u64(bytes, 104),
+            delta_disks: bytes::i32(bytes, 112),
+            new_layout: bytes::u32(bytes, 116),
+            new_chunk: bytes::u32(bytes, 120),
+            new_offset: bytes::i32(bytes, 124),
         }),
-        data_offset: bytes::u64(found, 128),
-        data_size: bytes::u64(found, 136),
+        data_offset: bytes::u64(bytes, 128),
+        data_size: bytes::u64(bytes, 136),
         super_offset,
-        recovery_offset: (feature_map & RECOVERY != 0).then(|| bytes::u64(found, 152)),
+        recovery_offset: (feature_map & RECOVERY != 0).then(|| bytes::u64(bytes, 152)),
         dev_number,
-        corrected_reads: bytes::u32(found, 164),
-        device_uuid: Uuid(bytes::array(found, 168)),
+        corrected_reads: bytes::u32(bytes, 164),
+        device_uuid: Uuid(bytes::array(bytes, 168)),
         write_mostly: devflags & 1 != 0,
         failfast: devflags & 2 != 0,
-        bblog_shift: found[185],
-        bblog_size: bytes::u16(found, 186),
-        bblog_offset: bytes::i32(found, 188),
+        bblog_shift: bytes[185],
+        bblog_size: bytes::u16(bytes, 186),
+        bblog_offset: bytes::i32(bytes, 188),
         updated: seconds(192),
-        events: bytes::u64(found, 200),
+        events: bytes::u64(bytes, 200),
         resync_offset: (resync != u64::MAX).then_some(resync),
-        role: own.unwrap_or(Role::Spare),
+        role: own_role.unwrap_or(Role::Spare),
         roles,
     };
-    let checksum = Checksum { stored: bytes::u32(found, 216), computed: checksum(found, slots) };
+    let checksum = Checksum { stored: bytes::u32(bytes, 216), computed: checksum(bytes, slots) };
     Some((superblock, checksum, problems))
 }
 
@@ -233,18 +233,18 @@ fn features(map: u32) -> Vec<String> {
         .collect()
 }
 
-/// `calc_sb_1_csum`: the words of head and roles, its own left out, 64 bits wide and folded once; an odd role is added.
-fn checksum(found: &[u8], slots: u32) -> u32 {
-    let end = (HEAD + 2 * slots as usize).min(found.len());
-    let chunks = found[..end].chunks_exact(4);
-    let rest = chunks.remainder();
+/// `calc_sb_1_csum`: the words of head and roles without its own, 64 bits wide and folded once; an odd role is added.
+fn checksum(bytes: &[u8], slots: u32) -> u32 {
+    let end = (HEAD + 2 * slots as usize).min(bytes.len());
+    let chunks = bytes[..end].chunks_exact(4);
+    let odd_role = chunks.remainder();
     let mut sum: u64 = chunks
         .enumerate()
         .filter(|(at, _)| *at != 216 / 4)
         .map(|(_, word)| u64::from(bytes::u32(word, 0)))
         .sum();
-    if rest.len() == 2 {
-        sum += u64::from(bytes::u16(rest, 0));
+    if odd_role.len() == 2 {
+        sum += u64::from(bytes::u16(odd_role, 0));
     }
     (sum as u32).wrapping_add((sum >> 32) as u32)
 }

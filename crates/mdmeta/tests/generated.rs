@@ -1,13 +1,13 @@
-//! Superblocks made up: what is written is read, and nothing that could be on a disk is a panic.
+//! Tests on generated superblocks: they are read back, and no content of a disk causes a panic.
 
 use blklab_mdmeta::{Region, Role, Source, Superblock, examine};
 use proptest::prelude::*;
 
 const DISK: usize = 256 << 10;
 
-/// What a test chooses of a superblock 1.2.
+/// The fields of a superblock 1.2 that a test chooses.
 #[derive(Clone, Debug)]
-struct Chosen {
+struct ChosenSuperblock {
     uuid: [u8; 16],
     level: i32,
     layout: u32,
@@ -21,30 +21,32 @@ struct Chosen {
     entries: Vec<(u64, u64)>,
 }
 
-fn chosen() -> impl Strategy<Value = Chosen> {
+fn chosen() -> impl Strategy<Value = ChosenSuperblock> {
     let entries = prop::collection::vec((0..1_u64 << 40, 1..512_u64), 0..=512);
     let first = (any::<[u8; 16]>(), -4..=10_i32, any::<u32>(), any::<u64>(), any::<u32>());
     let second =
         (1..=1920_u32, any::<u64>(), prop::collection::vec(any::<u16>(), 1..=1920), 0..=3_u8, entries);
     (first, second, any::<prop::sample::Index>()).prop_map(
-        |((uuid, level, layout, size, chunk), (disks, events, roles, shift, entries), index)| Chosen {
-            uuid,
-            level,
-            layout,
-            size,
-            chunk,
-            disks,
-            events,
-            number: index.index(roles.len()) as u16,
-            roles,
-            shift,
-            entries,
+        |((uuid, level, layout, size, chunk), (disks, events, roles, shift, entries), index)| {
+            ChosenSuperblock {
+                uuid,
+                level,
+                layout,
+                size,
+                chunk,
+                disks,
+                events,
+                number: index.index(roles.len()) as u16,
+                roles,
+                shift,
+                entries,
+            }
         },
     )
 }
 
-/// A disk with that superblock, 1.2, and its list 16 sectors behind it.
-fn written(chosen: &Chosen) -> Vec<u8> {
+/// A disk with that superblock 1.2 and its bad-block list 16 sectors behind it.
+fn written(chosen: &ChosenSuperblock) -> Vec<u8> {
     let mut disk = vec![0_u8; DISK];
     let mut put = |at: usize, bytes: &[u8]| disk[4096 + at..4096 + at + bytes.len()].copy_from_slice(bytes);
     put(0, &0xa92b_4efc_u32.to_le_bytes());
@@ -74,7 +76,7 @@ fn written(chosen: &Chosen) -> Vec<u8> {
         put(8192 + 8 * at, &word.to_le_bytes());
     }
     let end = 4096 + 256 + 2 * chosen.roles.len();
-    // As the kernel has it: word by word, an odd one added.
+    // As the kernel does: word by word, with an odd one added.
     let mut sum = 0_u64;
     let words = disk[4096..end].chunks(4);
     for word in words {
@@ -89,10 +91,10 @@ fn written(chosen: &Chosen) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(chosen in chosen()) {
+    fn a_written_superblock_is_read_back(chosen in chosen()) {
         let disk = written(&chosen);
-        let found = examine(&disk[..]).unwrap();
-        let [member] = &found.members[..] else { panic!("{found:?}") };
+        let examined = examine(&disk[..]).unwrap();
+        let [member] = &examined.members[..] else { panic!("{examined:?}") };
         prop_assert!(member.checksum.holds());
         let Superblock::V1(superblock) = &member.superblock else { panic!("{member:?}") };
         prop_assert_eq!(superblock.uuid.0, chosen.uuid);
@@ -114,19 +116,19 @@ proptest! {
     }
 
     #[test]
-    fn a_bit_that_flips_is_told_or_harmless(chosen in chosen(), bit in 0..256_usize * 8) {
+    fn a_flipped_bit_is_reported_or_harmless(chosen in chosen(), bit in 0..256_usize * 8) {
         let mut disk = written(&chosen);
         disk[4096 + bit / 8] ^= 1 << (bit % 8);
-        let found = examine(&disk[..]).unwrap();
-        // Magic, version and its own place decide whether it is one at all; the rest is summed.
-        if let [member] = &found.members[..] {
+        let examined = examine(&disk[..]).unwrap();
+        // Magic, version and its position decide whether it is a superblock; the checksum covers the other bytes.
+        if let [member] = &examined.members[..] {
             prop_assert!(!member.checksum.holds());
             prop_assert!(!member.problems.is_empty());
         }
     }
 
     #[test]
-    fn noise_is_no_panic(noise in prop::collection::vec(any::<u8>(), 0..20_000), at in 0..70_000_usize, length in 0..DISK) {
+    fn noise_causes_no_panic(noise in prop::collection::vec(any::<u8>(), 0..20_000), at in 0..70_000_usize, length in 0..DISK) {
         let mut disk = vec![0_u8; length];
         for (byte, place) in noise.iter().zip(at..) {
             if let Some(there) = disk.get_mut(place) {
@@ -137,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn a_superblock_with_noise_in_it_is_no_panic(chosen in chosen(), noise in prop::collection::vec((0..16_384_usize, any::<u8>()), 0..60)) {
+    fn a_superblock_with_noise_causes_no_panic(chosen in chosen(), noise in prop::collection::vec((0..16_384_usize, any::<u8>()), 0..60)) {
         let mut disk = written(&chosen);
         for (at, byte) in noise {
             disk[at] = byte;
@@ -147,8 +149,8 @@ proptest! {
 }
 
 #[test]
-fn a_partition_is_read_where_it_is() {
-    let chosen = Chosen {
+fn a_partition_is_read_at_its_offset() {
+    let chosen = ChosenSuperblock {
         uuid: [7; 16],
         level: 1,
         layout: 0,
@@ -170,7 +172,7 @@ fn a_partition_is_read_where_it_is() {
 }
 
 #[test]
-fn others_metadata_are_named() {
+fn foreign_metadata_is_recognised() {
     let mut disk = vec![0_u8; DISK];
     disk[DISK - 512..DISK - 508].copy_from_slice(&0xde11_de11_u32.to_be_bytes());
     let json = serde_json::to_value(examine(&disk[..]).unwrap()).unwrap();
@@ -182,8 +184,8 @@ fn others_metadata_are_named() {
 }
 
 #[test]
-fn a_list_that_is_not_on_the_device_is_told() {
-    let chosen = Chosen {
+fn a_list_beyond_the_device_is_reported() {
+    let chosen = ChosenSuperblock {
         uuid: [1; 16],
         level: 1,
         layout: 0,
@@ -198,6 +200,6 @@ fn a_list_that_is_not_on_the_device_is_told() {
     };
     let mut disk = written(&chosen);
     disk[4096 + 188..4096 + 192].copy_from_slice(&i32::MAX.to_le_bytes());
-    let found = examine(&disk[..]).unwrap();
-    assert!(found.members[0].problems.iter().any(|problem| problem.contains("not on the device")));
+    let examined = examine(&disk[..]).unwrap();
+    assert!(examined.members[0].problems.iter().any(|problem| problem.contains("not on the device")));
 }

@@ -1,4 +1,4 @@
-//! Superblocks that real kernels wrote, against what mdadm said of the same members.
+//! Tests on superblocks that real kernels wrote, compared with mdadm's output.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use blklab_mdmeta::{Examined, Member, Role, Source, Superblock, Superblock1, examine};
 use flate2::read::GzDecoder;
 
-/// Bytes of the disks that were recorded.
+/// The size of the recorded disks in bytes.
 const DISK: u64 = 256 << 20;
 
-/// A disk of which only the beginning and the end are known; the rest is zeros.
-struct Recorded {
+/// A disk of which only the beginning and the end were recorded; the rest is zeros.
+struct RecordedDisk {
     head: Vec<u8>,
     tail: Vec<u8>,
 }
 
-impl Source for Recorded {
+impl Source for RecordedDisk {
     fn bytes(&self) -> u64 {
         DISK
     }
@@ -39,23 +39,23 @@ fn data() -> PathBuf {
 }
 
 fn part(name: &str, which: &str) -> Vec<u8> {
-    let mut found = Vec::new();
+    let mut content = Vec::new();
     if let Ok(file) = File::open(data().join("sb").join(format!("{name}.{which}.gz"))) {
-        GzDecoder::new(file).read_to_end(&mut found).unwrap();
+        GzDecoder::new(file).read_to_end(&mut content).unwrap();
     }
-    found
+    content
 }
 
 fn examined(name: &str) -> Examined {
-    let recorded = Recorded { head: part(name, "head64k"), tail: part(name, "tail128k") };
+    let recorded = RecordedDisk { head: part(name, "head64k"), tail: part(name, "tail128k") };
     assert!(!recorded.head.is_empty(), "{name}");
     examine(&recorded).unwrap()
 }
 
 fn member(name: &str) -> Member {
-    let found = examined(name);
-    assert_eq!(found.foreign, []);
-    let [member] = found.members.try_into().unwrap();
+    let examined = examined(name);
+    assert_eq!(examined.foreign, []);
+    let [member] = examined.members.try_into().unwrap();
     member
 }
 
@@ -66,10 +66,10 @@ fn v1(member: &Member) -> &Superblock1 {
     }
 }
 
-/// `Key : value` of each device in what `mdadm --examine` printed.
+/// `Key : value` of a device in the output of `mdadm --examine`.
 fn text(array: &str, device: &str) -> BTreeMap<String, String> {
-    let said = std::fs::read_to_string(data().join(format!("text/{array}.examine.txt"))).unwrap();
-    let (_, rest) = said.split_once(&format!("\n/dev/{device}:\n")).unwrap();
+    let printed = std::fs::read_to_string(data().join(format!("text/{array}.examine.txt"))).unwrap();
+    let (_, rest) = printed.split_once(&format!("\n/dev/{device}:\n")).unwrap();
     let lines = rest.lines().take_while(|line| !line.starts_with("rc="));
     lines
         .filter_map(|line| line.split_once(" : "))
@@ -78,7 +78,7 @@ fn text(array: &str, device: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn every_member_is_what_mdadm_says_that_it_is() {
+fn every_member_is_read_as_mdadm_does() {
     for (array, minor) in [
         ("raid1-10", 0),
         ("raid1-11", 1),
@@ -98,32 +98,32 @@ fn every_member_is_what_mdadm_says_that_it_is() {
             if !data().join(format!("text/{array}.examine.txt")).exists() {
                 continue;
             }
-            let said = text(array, device);
-            assert_eq!(superblock.uuid.to_string(), said["Array UUID"]);
-            assert_eq!(superblock.device_uuid.to_string(), said["Device UUID"]);
-            assert_eq!(said["Raid Devices"], superblock.raid_disks.to_string());
-            assert_eq!(said["Events"], superblock.events.to_string());
-            assert!(said["Name"].starts_with(&superblock.name));
-            assert!(said["Avail Dev Size"].starts_with(&format!("{} sectors", superblock.data_size)));
-            assert_eq!(said["Checksum"], format!("{:x} - correct", member.checksum.stored));
-            assert_eq!(said["Super Offset"], format!("{} sectors", superblock.super_offset));
+            let printed = text(array, device);
+            assert_eq!(superblock.uuid.to_string(), printed["Array UUID"]);
+            assert_eq!(superblock.device_uuid.to_string(), printed["Device UUID"]);
+            assert_eq!(printed["Raid Devices"], superblock.raid_disks.to_string());
+            assert_eq!(printed["Events"], superblock.events.to_string());
+            assert!(printed["Name"].starts_with(&superblock.name));
+            assert!(printed["Avail Dev Size"].starts_with(&format!("{} sectors", superblock.data_size)));
+            assert_eq!(printed["Checksum"], format!("{:x} - correct", member.checksum.stored));
+            assert_eq!(printed["Super Offset"], format!("{} sectors", superblock.super_offset));
             let log = format!("512 entries available at offset {} sectors", superblock.bblog_offset);
-            assert_eq!(said["Bad Block Log"], log);
+            assert_eq!(printed["Bad Block Log"], log);
         }
     }
 }
 
 #[test]
-fn version_0_90() {
+fn version_0_90_is_read() {
     for (slot, device) in ["vda", "vdb"].into_iter().enumerate() {
         let member = member(&format!("raid1-090.{device}"));
         let Superblock::V0(superblock) = &member.superblock else { panic!("{:?}", member.superblock) };
-        let said = text("raid1-090", device);
+        let printed = text("raid1-090", device);
         assert!(member.checksum.holds());
-        assert!(said["UUID"].starts_with(&superblock.uuid.to_string()));
-        assert_eq!(said["Checksum"], format!("{:x} - correct", member.checksum.stored));
-        assert_eq!(said["Events"], superblock.events.to_string());
-        assert!(said["Used Dev Size"].starts_with(&superblock.size.to_string()));
+        assert!(printed["UUID"].starts_with(&superblock.uuid.to_string()));
+        assert_eq!(printed["Checksum"], format!("{:x} - correct", member.checksum.stored));
+        assert_eq!(printed["Events"], superblock.events.to_string());
+        assert!(printed["Used Dev Size"].starts_with(&superblock.size.to_string()));
         assert_eq!((superblock.level, superblock.raid_disks, superblock.clean), (1, 2, true));
         assert_eq!((superblock.this.raid_disk as usize, superblock.this.major), (slot, 254));
         assert_eq!(superblock.disks.len(), 2);
@@ -133,13 +133,13 @@ fn version_0_90() {
 }
 
 #[test]
-fn bad_blocks_none_empty_some_and_full() {
+fn bad_block_lists_of_every_length_are_read() {
     assert_eq!(member("raid1-12-conf-bblno.vda").bad_blocks, None);
     let empty = member("raid1-12.vda").bad_blocks.unwrap();
-    assert_eq!((empty.active, empty.entries.len(), empty.sector, empty.room()), (false, 0, 24, 512));
+    assert_eq!((empty.active, empty.entries.len(), empty.sector, empty.capacity()), (false, 0, 24, 512));
     let some = member("raid1-12-populated.vda").bad_blocks.unwrap();
-    let found: Vec<_> = some.entries.iter().map(|range| (range.sector, range.sectors)).collect();
-    assert_eq!(found, [(4096, 8), (10000, 100), (21024, 476), (20512, 512), (20000, 512)]);
+    let ranges: Vec<_> = some.entries.iter().map(|range| (range.sector, range.sectors)).collect();
+    assert_eq!(ranges, [(4096, 8), (10000, 100), (21024, 476), (20512, 512), (20000, 512)]);
     let full = member("raid1-12-full.vda").bad_blocks.unwrap();
     assert_eq!((full.entries.len(), full.entries[511].sector), (512, 10000 + 511 * 16));
     let twin = member("raid1-12-populated.vdb").bad_blocks.unwrap();
@@ -147,7 +147,7 @@ fn bad_blocks_none_empty_some_and_full() {
 }
 
 #[test]
-fn bitmaps() {
+fn bitmaps_are_read() {
     let member = member("raid1-12-bitmap.vda");
     let bitmap = member.bitmap.clone().unwrap();
     assert_eq!(bitmap.uuid, v1(&member).uuid);

@@ -1,4 +1,5 @@
-//! Rust's errors as the Python exceptions that carry blklab's exit statuses, and Python's signals for Rust.
+//! Converts Rust's errors to the Python exceptions with blklab's exit statuses, and lets Rust handle Python's
+//! signals.
 
 use blklab_trace::error::TraceError;
 use pyo3::exceptions::PyBrokenPipeError;
@@ -9,11 +10,11 @@ use std::sync::{Mutex, PoisonError};
 pyo3::import_exception!(blklab.errors, BlklabError);
 pyo3::import_exception!(blklab.errors, UsageError);
 
-/// What a signal's Python handler raised while Rust was reading.
+/// The exception of a Python signal handler that ran while Rust was reading.
 static RAISED: Mutex<Option<PyErr>> = Mutex::new(None);
 
-/// Lets Python's signal handlers run; true when one raised, and reading is to be given up.
-pub fn ask_python() -> bool {
+/// Runs Python's signal handlers; true if one raised and reading must end.
+pub fn handle_signals() -> bool {
     Python::attach(|py| match py.check_signals() {
         Ok(()) => false,
         Err(error) => {
@@ -23,7 +24,7 @@ pub fn ask_python() -> bool {
     })
 }
 
-/// What was asked for is wrong: status 2. What was read, or could not be written, is wrong: status 1.
+/// An impossible request: status 2. A bad input, or a failed write: status 1.
 pub fn python_error(error: TraceError) -> PyErr {
     if let Some(raised) = RAISED.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return raised;

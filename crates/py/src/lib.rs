@@ -19,10 +19,10 @@ mod _core {
     #[pymodule_export]
     const DEBUG_BUILD: bool = cfg!(debug_assertions);
 
-    /// Waiting reads ask Python's signal handlers whether to go on.
+    /// Interrupted reads run Python's signal handlers.
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-        blklab_trace::interrupt::on_signal(super::failures::ask_python);
+        blklab_trace::interrupt::on_signal(super::failures::handle_signals);
         Ok(())
     }
 

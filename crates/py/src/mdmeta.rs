@@ -17,45 +17,48 @@ const O_DIRECT: i32 = if cfg!(any(target_arch = "aarch64", target_arch = "arm", 
     0o40_000
 };
 
-/// O_NONBLOCK, the same on all that Rust knows but MIPS: a pipe is not waited for.
+/// O_NONBLOCK, the same on all architectures except MIPS: opening a pipe must not block.
 const O_NONBLOCK: i32 = 0o4_000;
 
-/// What direct I/O wants addresses, offsets and lengths to be multiples of, at most.
+/// Direct I/O requires addresses, offsets and lengths that are multiples of at most this.
 const PAGE: usize = 4096;
 
-/// Reads md's metadata of a file or a device, which is only read; returns them as JSON text (crates/mdmeta, `Examined`).
+/// Reads md's metadata from a file or device, without writing; returns it as JSON text (crates/mdmeta, `Examined`).
 ///
-/// `offset` is where the member begins there, and `size` how long it is, both in bytes: of all behind it, unless given.
-/// Devices are read around the page cache, whose copy may be older than what md wrote itself.
+/// The member begins at `offset` and has `size` bytes; the default is everything behind the offset. Devices are read
+/// around the page cache, whose copy can be older than md's own writes.
 #[pyfunction]
 #[pyo3(signature = (path, offset=0, size=None))]
 pub fn examine_md(py: Python<'_>, path: PathBuf, offset: u64, size: Option<u64>) -> PyResult<String> {
     py.detach(|| {
         let name = path.display();
-        let opened = Opened::open(&path).map_err(|error| match error.kind() {
+        let opened = OpenDevice::open(&path).map_err(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::IsADirectory => {
                 UsageError::new_err(format!("{name}: {error}"))
             }
             _ => BlklabError::new_err(format!("{name}: {error}")),
         })?;
-        let rest = opened.bytes.checked_sub(offset).ok_or_else(|| {
-            UsageError::new_err(format!("{name}: offset {offset} is behind its end at {}", opened.bytes))
+        let available = opened.bytes.checked_sub(offset).ok_or_else(|| {
+            UsageError::new_err(format!(
+                "{name}: offset {offset} is beyond the end: expected at most {}",
+                opened.bytes
+            ))
         })?;
-        let region = Region { source: &opened, offset, bytes: size.unwrap_or(rest).min(rest) };
-        let found = examine(&region).map_err(|error| BlklabError::new_err(format!("{name}: {error}")))?;
-        serde_json::to_string(&found).map_err(|error| BlklabError::new_err(error.to_string()))
+        let region = Region { source: &opened, offset, bytes: size.unwrap_or(available).min(available) };
+        let examined = examine(&region).map_err(|error| BlklabError::new_err(format!("{name}: {error}")))?;
+        serde_json::to_string(&examined).map_err(|error| BlklabError::new_err(error.to_string()))
     })
 }
 
 /// A file or a device, open for reading.
-struct Opened {
+struct OpenDevice {
     file: File,
     bytes: u64,
 }
 
-impl Opened {
+impl OpenDevice {
     fn open(path: &PathBuf) -> io::Result<Self> {
-        // Not every filesystem knows direct I/O: images are read as they can be.
+        // Some filesystems have no direct I/O: then images are read without.
         let open = |flags| OpenOptions::new().read(true).custom_flags(O_NONBLOCK | flags).open(path);
         let mut file = match open(O_DIRECT) {
             Err(error) if error.kind() == ErrorKind::InvalidInput => open(0)?,
@@ -69,7 +72,7 @@ impl Opened {
     }
 }
 
-impl Source for Opened {
+impl Source for OpenDevice {
     fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -82,10 +85,10 @@ impl Source for Opened {
         let aligned = &mut pages[begin..begin + wanted];
         let mut filled = 0;
         while filled < skipped + buffer.len() {
-            // A file may end within a page; the kernel then gives what there is.
+            // A file can end within a page; then the kernel returns fewer bytes.
             match self.file.read_at(&mut aligned[filled..], offset - skipped as u64 + filled as u64) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(many) => filled += many,
+                Ok(count) => filled += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }

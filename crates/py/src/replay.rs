@@ -1,11 +1,11 @@
-//! A trace for the simulator: from a reader's events to the I/Os that are replayed.
+//! A trace for the simulator: makes the I/Os to replay of a reader's events.
 
 use crate::failures::python_error;
 use crate::trace::Filter;
 use blklab_sim::{Op, ReplayIo};
 use blklab_trace::error::TraceError;
 use blklab_trace::event::{self, Action, DeviceId, Event, EventBatch, Rwbs};
-use blklab_trace::filter::Filter as Wanted;
+use blklab_trace::filter::Filter as TraceFilter;
 use blklab_trace::open;
 use blklab_trace::process::{ProcessTable, UNNAMED};
 use blklab_trace::source::Source;
@@ -13,34 +13,41 @@ use pyo3::prelude::*;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Which I/Os of a trace: a device's, by number or name, or those that a filter wants.
+/// Which I/Os of a trace are replayed.
 #[derive(FromPyObject)]
-pub enum Chosen {
-    /// Those of this device.
+pub enum TraceSelection {
+    /// I/Os of this device, by number or name.
     Device(String),
-    /// Those that this wants, which must be of one device.
+    /// I/Os that this filter wants; they must be of one device.
     Filter(Py<Filter>),
 }
 
-/// A trace as Python gives it: what to read, its format, and whose I/Os.
-pub type Trace = (Vec<String>, Option<String>, Option<Chosen>);
+/// A trace from Python: paths, format, and which I/Os.
+pub type TraceArguments = (Vec<String>, Option<String>, Option<TraceSelection>);
 
-/// What went wrong while the simulator was taking I/Os; it sees the trace end.
-pub type Failure = Rc<RefCell<Option<TraceError>>>;
+/// An error while the simulator reads I/Os; for the simulator the trace then ends.
+pub type ReplayFailure = Rc<RefCell<Option<TraceError>>>;
 
-/// The filter that a choice stands for.
-pub fn wanted(chosen: Option<&Chosen>) -> Wanted {
+/// The filter for a selection.
+pub fn selected_filter(chosen: Option<&TraceSelection>) -> TraceFilter {
     match chosen {
-        None => Wanted::default(),
-        Some(Chosen::Device(device)) => Wanted { devices: vec![device.clone()], ..Wanted::default() },
-        Some(Chosen::Filter(filter)) => filter.get().0.clone(),
+        None => TraceFilter::default(),
+        Some(TraceSelection::Device(device)) => {
+            TraceFilter { devices: vec![device.clone()], ..TraceFilter::default() }
+        }
+        Some(TraceSelection::Filter(filter)) => filter.get().0.clone(),
     }
 }
 
-/// Opens a trace; what fails later is left in `failure`.
-pub fn replay(paths: &[String], format: Option<&str>, filter: Wanted, failure: &Failure) -> PyResult<Replay> {
+/// Opens a trace; later errors are stored in `failure`.
+pub fn open_replay(
+    paths: &[String],
+    format: Option<&str>,
+    filter: TraceFilter,
+    failure: &ReplayFailure,
+) -> PyResult<DeviceReplay> {
     let source = open::open(paths, format).map_err(python_error)?;
-    Ok(Replay {
+    Ok(DeviceReplay {
         source,
         filter,
         device: None,
@@ -52,46 +59,46 @@ pub fn replay(paths: &[String], format: Option<&str>, filter: Wanted, failure: &
     })
 }
 
-/// The reads, writes and flushes of one device, in the order in which they were queued; read as they are taken.
-pub struct Replay {
+/// The reads, writes and flushes of one device, in the order in which they were queued; read on demand.
+pub struct DeviceReplay {
     source: Box<dyn Source>,
-    filter: Wanted,
-    /// The device of the first I/O; there may be no other.
+    filter: TraceFilter,
+    /// The device of the first I/O; other devices are an error.
     device: Option<DeviceId>,
     processes: ProcessTable,
     batch: EventBatch,
     /// The batch's next event and next name.
     event: usize,
     name: usize,
-    failure: Failure,
+    failure: ReplayFailure,
 }
 
-impl Replay {
+impl DeviceReplay {
     /// The next event, in time order.
-    fn event(&mut self) -> Result<Option<Event>, TraceError> {
+    fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         while self.event == self.batch.events.len() {
-            self.learn(usize::MAX);
+            self.learn_names(usize::MAX);
             self.batch.clear();
             (self.event, self.name) = (0, 0);
             if !self.source.fill(&mut self.batch)? {
                 return Ok(None);
             }
         }
-        self.learn(self.event);
+        self.learn_names(self.event);
         self.event += 1;
         Ok(Some(self.batch.events[self.event - 1]))
     }
 
-    /// Takes note of the processes' names that are known before an event.
-    fn learn(&mut self, event: usize) {
+    /// Learns the names of processes that are known before an event.
+    fn learn_names(&mut self, event: usize) {
         while let Some(name) = self.batch.names.get(self.name).filter(|name| name.before <= event) {
             self.processes.learn(name.pid, &name.name);
             self.name += 1;
         }
     }
 
-    fn io(&mut self) -> Result<Option<ReplayIo>, TraceError> {
-        while let Some(event) = self.event()? {
+    fn next_io(&mut self) -> Result<Option<ReplayIo>, TraceError> {
+        while let Some(event) = self.next_event()? {
             if event.action != Action::QUEUE || event.rwbs.has(Rwbs::PASSTHROUGH) {
                 continue;
             }
@@ -108,7 +115,7 @@ impl Replay {
             let device = *self.device.get_or_insert(event.device);
             if device != event.device {
                 return Err(TraceError::Request(format!(
-                    "trace: I/Os of the devices {device} and {}: name the one to replay",
+                    "trace: I/Os of the devices {device} and {}: choose one of them to replay",
                     event.device
                 )));
             }
@@ -119,11 +126,11 @@ impl Replay {
     }
 }
 
-impl Iterator for Replay {
+impl Iterator for DeviceReplay {
     type Item = ReplayIo;
 
     fn next(&mut self) -> Option<ReplayIo> {
-        self.io().unwrap_or_else(|error| {
+        self.next_io().unwrap_or_else(|error| {
             *self.failure.borrow_mut() = Some(error);
             None
         })

@@ -1,7 +1,7 @@
 //! The simulator for Python.
 
 use crate::failures::{BlklabError, UsageError, python_error};
-use crate::replay::{Failure, Trace, replay, wanted};
+use crate::replay::{ReplayFailure, TraceArguments, open_replay, selected_filter};
 use blklab_sim::ReplayIos;
 use blklab_sim::cell::Cell;
 use pyo3::prelude::*;
@@ -19,34 +19,39 @@ impl Stop {
         Stop(Arc::default())
     }
 
-    /// Ends every simulation that was given this.
+    /// Ends every simulation that uses this.
     fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Builds one cell, given as JSON text, without simulating it: raises `UsageError` for what cannot work.
+/// Checks one cell, given as JSON text, without simulating it: raises `UsageError` for an impossible cell.
 #[pyfunction]
 pub fn check_cell(cell: &str) -> PyResult<()> {
     let cell: Cell = serde_json::from_str(cell).map_err(|e| UsageError::new_err(format!("cell: {e}")))?;
-    blklab_sim::check(&cell).map_err(|e| UsageError::new_err(e.to_string()))
+    blklab_sim::check_cell(&cell).map_err(|e| UsageError::new_err(e.to_string()))
 }
 
 /// Simulates one cell, given as JSON text, and returns the outcome as JSON text.
 ///
-/// `trace` is what a cell with `replay` replays: paths, format and device, or a filter. Its reads, writes and flushes
-/// count from when they were queued; discards and whatever has no sectors are left out. Other Python threads run
+/// `trace` is the trace that a cell with `replay` replays: paths, format, and device or filter. Its reads, writes and
+/// flushes count from when they were queued; discards and I/Os without sectors are skipped. Other Python threads run
 /// meanwhile.
 #[pyfunction]
 #[pyo3(signature = (cell, stop=None, trace=None))]
-pub fn simulate(py: Python<'_>, cell: &str, stop: Option<&Stop>, trace: Option<Trace>) -> PyResult<String> {
+pub fn simulate(
+    py: Python<'_>,
+    cell: &str,
+    stop: Option<&Stop>,
+    trace: Option<TraceArguments>,
+) -> PyResult<String> {
     let stop = stop.map(|s| Arc::clone(&s.0)).unwrap_or_default();
-    let trace = trace.map(|(paths, format, chosen)| (paths, format, wanted(chosen.as_ref())));
+    let trace = trace.map(|(paths, format, chosen)| (paths, format, selected_filter(chosen.as_ref())));
     py.detach(|| {
         let cell: Cell = serde_json::from_str(cell).map_err(|e| UsageError::new_err(format!("cell: {e}")))?;
-        let failure = Failure::default();
+        let failure = ReplayFailure::default();
         let ios = trace
-            .map(|(paths, format, filter)| replay(&paths, format.as_deref(), filter, &failure))
+            .map(|(paths, format, filter)| open_replay(&paths, format.as_deref(), filter, &failure))
             .transpose()?
             .map(|ios| Box::new(ios) as ReplayIos);
         let outcome = blklab_sim::run_until(&cell, ios, &|| stop.load(Ordering::Relaxed));

@@ -1,16 +1,16 @@
 //! Traces for Python.
 
 use crate::failures::{UsageError, python_error};
-use blklab_trace::blkparse::print::{Style, print};
-use blklab_trace::export::target::{TARGETS, target};
+use blklab_trace::blkparse::print::{PrintStyle, print};
+use blklab_trace::export::target::{TARGETS, find_target};
 use blklab_trace::{characterise as characterising, export, filter, formats, open};
 use pyo3::prelude::*;
 use std::io::{self, BufWriter, ErrorKind};
 
-/// Which events and I/Os to look at; everything by default.
+/// Which events and I/Os count; by default all.
 ///
-/// `devices`: `major,minor`, `major:minor` or an input's name. `processes`: names or pids. `ops`: `read`,
-/// `write`, `discard`, `flush`. Times are ns since the trace began; `until_ns` no longer counts.
+/// `devices`: `major,minor`, `major:minor` or an input's name. `processes`: names or pids. `ops`: `read`, `write`,
+/// `discard`, `flush`. Times are ns since the trace began; `until_ns` is the first that does not count.
 #[pyclass(frozen)]
 pub struct Filter(pub(crate) filter::Filter);
 
@@ -35,7 +35,7 @@ pub fn trace_formats() -> Vec<(&'static str, &'static str)> {
     formats::FORMATS.iter().map(|f| (f.name, f.about)).collect()
 }
 
-/// Reads a trace and says what its workload is; returns the profile as JSON text.
+/// Reads a trace and characterises its workload; returns the profile as JSON text.
 ///
 /// `tick` is called now and then with the bytes read so far.
 #[pyfunction]
@@ -65,9 +65,10 @@ pub fn trace_targets() -> Vec<(&'static str, &'static str)> {
     TARGETS.iter().map(|t| (t.name, t.about)).collect()
 }
 
-/// Converts a trace; returns what was written, and the trace's `TraceInfo`, as JSON text.
+/// Converts a trace; returns a report of the written files, and the trace's `TraceInfo`, as JSON text.
 ///
-/// `to` names a target, else the suffix of `output` does. `tick` is called now and then with the bytes read.
+/// `to` names a target; without it the suffix of `output` selects one. `tick` is called now and then with the bytes
+/// read.
 #[pyfunction]
 #[pyo3(signature = (paths, output, filter, *, to=None, format=None, overwrite=false, tick=None))]
 #[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
@@ -83,7 +84,7 @@ pub fn convert(
 ) -> PyResult<String> {
     let filter = &filter.0;
     py.detach(|| {
-        let target = target(to.as_deref(), &output).map_err(python_error)?;
+        let target = find_target(to.as_deref(), &output).map_err(python_error)?;
         let mut source = open::open(&paths, format.as_deref()).map_err(python_error)?;
         let exporter = target.open(output.as_ref(), filter, overwrite).map_err(python_error)?;
         let filter = (!target.filters && !filter.is_open()).then_some(filter);
@@ -96,7 +97,7 @@ pub fn convert(
     })
 }
 
-/// Lets Python in now and then: for signals, and for showing progress.
+/// Calls Python now and then: for signals, and to show progress.
 struct Ticker {
     tick: Option<Py<PyAny>>,
     batches: u32,
@@ -108,7 +109,7 @@ impl Ticker {
         Ticker { tick, batches: 0, failure: None }
     }
 
-    /// Returns false when the work is to be stopped.
+    /// Returns false if the work must stop.
     fn tick(&mut self, bytes: u64) -> bool {
         self.batches = self.batches.wrapping_add(1);
         if self.batches.is_multiple_of(64) {
@@ -126,9 +127,9 @@ impl Ticker {
     }
 }
 
-/// Prints a trace's events as blkparse does, to standard output; with `summary` what blkparse prints after
-/// them. With `as_json`, one JSON object a line instead. Returns false when the reader of standard output has
-/// gone away.
+/// Prints a trace's events as blkparse does, to standard output; with `summary` also blkparse's summary after them.
+/// With `as_json`, one JSON object on each line instead. Returns false if the reader of standard output has closed
+/// it.
 #[pyfunction]
 #[pyo3(signature = (paths, filter, *, format=None, summary=true, as_json=false))]
 pub fn print_events(
@@ -141,9 +142,9 @@ pub fn print_events(
 ) -> PyResult<(bool, Vec<(String, String)>)> {
     let mut source = open::open(&paths, format.as_deref()).map_err(python_error)?;
     let style = match (as_json, summary) {
-        (true, _) => Style::Json,
-        (false, true) => Style::Blkparse,
-        (false, false) => Style::Quiet,
+        (true, _) => PrintStyle::Json,
+        (false, true) => PrintStyle::Blkparse,
+        (false, false) => PrintStyle::Quiet,
     };
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut failure = None;

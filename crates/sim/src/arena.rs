@@ -1,16 +1,17 @@
-//! Numbered things that come and go: bios and requests. A number is given again once its thing is forgotten, so room
-//! does not grow with simulated time.
+//! Storage of bios and requests by number. The number of a removed item is used again, so memory does not grow with
+//! simulated time.
 
 /// No bio, no request, no task: the end of a list.
 pub const NONE: u32 = u32::MAX;
 
-/// A thing that has a number of its own kind in it, which names the next free one while it is free itself.
-pub trait Linked {
-    /// That number.
+/// An item with a `u32` field that links it to another item. While its slot is free, the field names the next free
+/// slot.
+pub trait ArenaItem {
+    /// The link.
     fn link(&mut self) -> &mut u32;
 }
 
-/// All things of a kind that are in use.
+/// All items of a kind that are in use.
 #[derive(Debug)]
 pub struct Arena<T> {
     slots: Vec<T>,
@@ -31,10 +32,10 @@ impl<T> Default for Arena<T> {
     }
 }
 
-impl<T: Linked> Arena<T> {
-    /// Stores a thing and returns its number.
+impl<T: ArenaItem> Arena<T> {
+    /// Stores an item and returns its number.
     #[inline]
-    pub fn add(&mut self, thing: T) -> u32 {
+    pub fn add(&mut self, item: T) -> u32 {
         #[cfg(test)]
         {
             self.used += 1;
@@ -42,14 +43,14 @@ impl<T: Linked> Arena<T> {
         let number = self.free;
         if let Some(slot) = self.slots.get_mut(number as usize) {
             self.free = *slot.link();
-            *slot = thing;
+            *slot = item;
             return number;
         }
-        self.slots.push(thing);
+        self.slots.push(item);
         self.slots.len() as u32 - 1
     }
 
-    /// Forgets a thing.
+    /// Frees an item's slot.
     #[inline]
     pub fn remove(&mut self, number: u32) {
         #[cfg(test)]
@@ -66,9 +67,9 @@ impl<T: Linked> Arena<T> {
         self.used
     }
 
-    /// How many there were at a time at most.
+    /// The largest number of items at a time.
     #[cfg(test)]
-    pub fn room(&self) -> usize {
+    pub fn peak_size(&self) -> usize {
         self.slots.len()
     }
 }

@@ -1,6 +1,6 @@
-//! Block I/Os on their way down: from a task, through targets, into a disk's queue.
+//! Bios: block I/Os on their way from a task, through targets, into a disk's queue.
 
-use crate::arena::{Arena, Linked};
+use crate::arena::{Arena, ArenaItem};
 
 pub use crate::arena::NONE;
 
@@ -29,11 +29,11 @@ impl Flags {
     pub const IDLE: Self = Self(2);
     /// A filesystem's metadata (`REQ_META`).
     pub const METADATA: Self = Self(4);
-    /// Read before anybody has asked for it (`REQ_RAHEAD`).
+    /// A read that no one has asked for yet (`REQ_RAHEAD`).
     pub const READ_AHEAD: Self = Self(8);
     /// It is done, with an error (`bi_status`).
     pub const FAILED: Self = Self(16);
-    /// What direct I/O has.
+    /// The flags of direct I/O.
     pub const DIRECT: Self = Self(3);
 
     /// Whether all of `other` are set.
@@ -48,7 +48,7 @@ impl Flags {
         Self(self.0 | other.0)
     }
 
-    /// Those of these that are in the others too.
+    /// The flags that both have.
     #[inline]
     pub const fn only(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -61,7 +61,7 @@ impl Flags {
     }
 }
 
-/// Who is told when a bio is done (`bi_end_io` and `bi_private`).
+/// Who learns that a bio is done (`bi_end_io` and `bi_private`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The task of this I/O.
@@ -72,9 +72,9 @@ pub enum Owner {
     Target {
         /// The target.
         target: u16,
-        /// The target's own business.
+        /// Only the target knows what it means.
         tag: u8,
-        /// The target's own business.
+        /// Only the target knows what it means.
         number: u32,
     },
 }
@@ -86,19 +86,18 @@ pub struct Bio {
     pub target: u16,
     /// What it asks for.
     pub op: Op,
-    /// What else is known of it.
     pub flags: Flags,
     /// In sectors of its target.
     pub sector: u64,
     /// 0 for a flush.
     pub sectors: u32,
-    /// Who is told when it is done.
+    /// Who learns that it is done.
     pub owner: Owner,
-    /// The task that has submitted it, or for which a target has.
+    /// The task that submitted it, or for which a target did.
     pub task: u32,
     /// Parts not yet done, for a bio that its target has split.
     pub remaining: u32,
-    /// What its target keeps of it (device-mapper's per-bio data).
+    /// Its target's own data (device-mapper's per-bio data).
     pub private: u32,
     /// The next bio of the same request.
     pub next: u32,
@@ -118,7 +117,7 @@ impl Bio {
     }
 }
 
-impl Linked for Bio {
+impl ArenaItem for Bio {
     #[inline]
     fn link(&mut self) -> &mut u32 {
         &mut self.next

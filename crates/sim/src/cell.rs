@@ -1,9 +1,9 @@
-//! What the simulator is asked: one cell of an experiment, everything resolved.
+//! The simulator's input: one cell of an experiment, with every value resolved.
 //!
-//! This is the contract with `python/blklab/spec`, which makes it from a TOML file, and arrives as JSON.
-//! Sizes are bytes, times are nanoseconds, rates are per second. Unknown fields are errors.
+//! `python/blklab/spec` makes it from a TOML file; it arrives as JSON. Sizes are bytes, times are nanoseconds, rates
+//! are per second. Unknown fields are errors.
 
-pub use crate::device::{FlashSpec, HddSpec, Model, Order, ThrottledSpec};
+pub use crate::device::{CommandOrder, FlashSpec, HddSpec, Model, ThrottledSpec};
 pub use crate::load::{Distribution, Filesystem, Host, Job, Replay};
 pub use crate::targets::Node;
 pub use crate::targets::delay::Delay;
@@ -12,29 +12,29 @@ pub use crate::targets::queue::{Device, QueueSettings, Scheduler};
 
 use serde::{Deserialize, Serialize};
 
-/// One cell: devices put together to a stack, and the jobs that use it.
+/// A cell combines devices to a stack, and has the jobs that use it.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
-    /// Everything random follows from this; the same cell and seed give the same result everywhere.
+    /// The seed of all random numbers: the same cell and seed give the same result everywhere.
     pub seed: u64,
-    /// The kernel generation, such as "4.19" or "6.1": decides how md balances and what is throttled.
+    /// The kernel version, such as "4.19" or "6.1". It decides how md balances reads and which writes are throttled.
     pub kernel: String,
-    /// What the host's processor needs for one I/O.
+    /// Processor time that the host needs for an I/O.
     #[serde(default)]
     pub host: Host,
-    /// The disks. The stack names them by their place in this list, each exactly once.
+    /// The disks. The stack names them by their index in this list, each exactly once.
     pub devices: Vec<Device>,
-    /// What the jobs see.
+    /// What the jobs submit I/O to.
     pub stack: Node,
-    /// The filesystem whose journal commits interrupt the jobs; none is a raw device.
+    /// The filesystem whose journal commits interrupt the jobs; without one the load uses the raw device.
     #[serde(default)]
     pub filesystem: Option<Filesystem>,
-    /// What is asked of the stack, all at the same time; empty when a trace is replayed.
+    /// The workload, all jobs at the same time; empty when a trace is replayed.
     #[serde(default)]
     pub jobs: Vec<Job>,
-    /// How to replay a trace, whose I/Os are given beside the cell.
+    /// How to replay a trace. Its I/Os are given separately from the cell.
     #[serde(default)]
     pub replay: Option<Replay>,
     /// Stop after this much simulated time.
@@ -43,7 +43,7 @@ pub struct Cell {
     /// What completes before this does not count, as fio's `ramp_time`.
     #[serde(default)]
     pub ramp_ns: u64,
-    /// Stop after this many I/Os counted, all jobs together; bounds what a long test costs.
+    /// Stop when all jobs together have counted this many I/Os, which bounds the cost of a long test.
     #[serde(default)]
     pub max_ios: Option<u64>,
     /// The interval of the series over time, for runners that measure. The simulator takes the finest power of two of ns

@@ -1,14 +1,14 @@
-//! What can be wrong with a cell.
+//! Errors of cells.
 
 use thiserror::Error;
 
 use crate::bio::Op;
 
-/// Why a cell cannot be simulated: each message is one line that says where, what, and what was expected.
+/// Why a cell cannot be simulated. Each message is one line: where, what, and what was expected.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum SimError {
     /// An unknown kernel.
-    #[error("kernel: {0:?} is no kernel version; expected one from 2.6 on, such as \"4.19\"")]
+    #[error("kernel: {0:?} is not a kernel version: expected 2.6 or later, such as \"4.19\"")]
     Kernel(String),
     /// A stack that cannot be built.
     #[error("stack: {0}")]
@@ -21,18 +21,20 @@ pub enum SimError {
         /// What is wrong.
         why: String,
     },
-    /// A target has failed an I/O of the load, and no layer above it could help.
-    #[error("an I/O failed: {op:?} of {sectors} sectors at sector {sector}")]
+    /// A target failed an I/O of the workload, and no layer above recovered it.
+    #[error("an I/O of the workload failed: {op:?} of {sectors} sectors at sector {sector}")]
     Io {
-        /// What was asked.
+        /// The operation.
         op: Op,
         /// Where, on the stack.
         sector: u64,
         /// How much.
         sectors: u32,
     },
-    /// A bug: nothing happens any more although jobs wait.
-    #[error("the simulation is stuck: jobs wait for what never comes; please report the experiment")]
+    /// A bug: no event is left although jobs wait.
+    #[error(
+        "the simulation is stuck: jobs wait for an event that never comes. This is a bug: please report the experiment"
+    )]
     Stuck,
     /// A replay that cannot run.
     #[error("replay: {0}")]

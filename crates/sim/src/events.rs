@@ -1,8 +1,9 @@
-//! What happens when: the event queue. Events of the same time come in the order in which they were planned,
-//! so a run is the same on every machine.
+//! The event queue. Events of the same time come in the order in which they were planned, so a run is the same on
+//! every machine.
 //!
-//! Nearly all events are planned less than a millisecond ahead, so they lie in a calendar: a list for every half
-//! microsecond, a few events long at most, and a bit that says which lists have any. The rest waits in a heap.
+//! Nearly all events are planned less than a millisecond ahead. They are kept in a calendar: a list for every half
+//! microsecond, a few events long at most, and a bit for each list that is not empty. Later events are kept in a
+//! heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,22 +15,22 @@ pub type Time = u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event(u64);
 
-/// What an event is.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happening {
-    /// A task goes on.
+pub enum EventKind {
+    /// A task runs.
     Task(u32),
-    /// A timer of a target is due: the target gave it the number.
+    /// A timer of a target is due.
     Timer {
         /// The target.
         target: u16,
-        /// What the target calls it.
+        /// The target's own number for it.
         timer: u32,
     },
 }
 
 impl Event {
-    /// A task goes on.
+    /// A task runs.
     #[inline(always)]
     pub fn task(task: u32) -> Self {
         Self(u64::from(task))
@@ -41,57 +42,57 @@ impl Event {
         Self(1 << 48 | u64::from(target) << 32 | u64::from(timer))
     }
 
-    /// What it is.
+    /// Its kind.
     #[inline(always)]
-    pub fn happening(self) -> Happening {
+    pub fn kind(self) -> EventKind {
         let number = self.0 as u32;
         match self.0 >> 48 {
-            0 => Happening::Task(number),
-            _ => Happening::Timer { target: (self.0 >> 32) as u16, timer: number },
+            0 => EventKind::Task(number),
+            _ => EventKind::Timer { target: (self.0 >> 32) as u16, timer: number },
         }
     }
 }
 
-/// A slot of the calendar is two to this power of ns.
+/// The width of a slot: 2 to this power, in ns.
 const WIDTH: u32 = 9;
 /// Slots of the calendar.
 const SLOTS: usize = 2048;
-/// Words with a bit for each.
+/// Words of the bit mask with a bit for each slot.
 const WORDS: usize = SLOTS / 64;
 /// No event: the end of a list.
 const NONE: u32 = u32::MAX;
 
 /// An event in the calendar.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct CalendarEntry {
     time: Time,
-    /// Which one was planned first, and what happens.
+    /// The order of planning, for events of the same time.
     planned: u32,
     event: Event,
-    /// The next one of the same slot, or the next free one.
+    /// The next entry of the same slot, or the next free entry.
     next: u32,
 }
 
 /// The events to come.
 #[derive(Debug)]
-pub struct Events {
-    /// The first event of each slot; a slot is every time that is so many widths from the start, modulo all slots.
+pub struct EventQueue {
+    /// The first event of each slot. A time belongs to slot `(time >> WIDTH) % SLOTS`.
     heads: [u32; SLOTS],
     /// Which slots have events.
     filled: [u64; WORDS],
     /// Which words of `filled` are not zero.
     summary: u32,
     free: u32,
-    entries: Vec<Entry>,
-    /// The width that time has come to: the calendar holds what is less than all slots ahead of it.
+    entries: Vec<CalendarEntry>,
+    /// The present time in widths: the calendar holds events less than `SLOTS` widths ahead.
     now: u64,
     planned: u32,
-    /// What is further away, by time, order of planning and event, and when the first of it is.
+    /// Later events, by time, order of planning and event; and the time of the first one.
     far: BinaryHeap<Reverse<(Time, u32, Event)>>,
     far_from: Time,
 }
 
-impl Default for Events {
+impl Default for EventQueue {
     fn default() -> Self {
         Self {
             heads: [NONE; SLOTS],
@@ -107,14 +108,14 @@ impl Default for Events {
     }
 }
 
-impl Events {
+impl EventQueue {
     /// Plans an event.
     #[inline(always)]
-    pub fn at(&mut self, time: Time, event: Event) {
+    pub fn schedule(&mut self, time: Time, event: Event) {
         self.planned = self.planned.wrapping_add(1);
         let width = (time >> WIDTH).max(self.now);
         if width - self.now >= SLOTS as u64 {
-            return self.plan_far(time, event);
+            return self.schedule_far(time, event);
         }
         let slot = width as usize % SLOTS;
         let head = self.heads[slot];
@@ -122,7 +123,8 @@ impl Events {
             self.grow();
         }
         let number = self.free;
-        // Field by field: a whole entry would be put together elsewhere and copied, and the copy wait for its parts.
+        // Written field by field: a whole entry would be built elsewhere and copied, and the copy would wait for its
+        // parts.
         let entry = &mut self.entries[number as usize];
         self.free = entry.next;
         entry.time = time;
@@ -140,7 +142,7 @@ impl Events {
         }
     }
 
-    /// Puts an event behind whatever of its slot does not come later.
+    /// Inserts an event behind all events of its slot that are not later.
     fn insert(&mut self, head: u32, number: u32, time: Time) {
         let mut before = head as usize;
         loop {
@@ -157,25 +159,25 @@ impl Events {
     #[cold]
     fn grow(&mut self) {
         self.free = self.entries.len() as u32;
-        self.entries.push(Entry { time: 0, planned: 0, event: Event(0), next: NONE });
+        self.entries.push(CalendarEntry { time: 0, planned: 0, event: Event(0), next: NONE });
     }
 
     #[cold]
-    fn plan_far(&mut self, time: Time, event: Event) {
+    fn schedule_far(&mut self, time: Time, event: Event) {
         self.far.push(Reverse((time, self.planned, event)));
         self.far_from = self.far_from.min(time);
     }
 
-    /// The first slot with events, from the present one on, round the calendar.
+    /// The first slot with events, from the present slot on, around the calendar.
     #[inline(always)]
-    fn first(&self) -> Option<usize> {
+    fn first_slot(&self) -> Option<usize> {
         let here = self.now as usize % SLOTS;
         let (word, bit) = (here / 64, here % 64);
-        let rest = self.filled[word] >> bit;
-        if rest != 0 {
-            return Some(here + rest.trailing_zeros() as usize);
+        let later = self.filled[word] >> bit;
+        if later != 0 {
+            return Some(here + later.trailing_zeros() as usize);
         }
-        // The words after this one, then those before it, then this one's first bits.
+        // First the words after this one, then those before it, then this word's first bits.
         let after = self.summary & (u32::MAX - 1) << word;
         let words = if after != 0 { after } else { self.summary };
         if words == 0 {
@@ -185,16 +187,16 @@ impl Events {
         Some(word * 64 + self.filled[word].trailing_zeros() as usize)
     }
 
-    /// How many were planned at a time at most.
+    /// The largest number of planned events.
     #[cfg(test)]
-    pub fn room(&self) -> usize {
+    pub fn peak_size(&self) -> usize {
         self.entries.len() + self.far.capacity()
     }
 
     /// Takes the next event.
     #[inline(always)]
     pub fn next(&mut self) -> Option<(Time, Event)> {
-        let Some(slot) = self.first() else { return self.next_far() };
+        let Some(slot) = self.first_slot() else { return self.next_far() };
         let slot = slot % SLOTS;
         let number = self.heads[slot];
         let entry = &mut self.entries[number as usize];
@@ -213,19 +215,19 @@ impl Events {
                 self.summary &= !(1 << (slot / 64));
             }
         }
-        Some(self.come(time, event))
+        Some(self.advance_to(time, event))
     }
 
     #[cold]
     fn next_far(&mut self) -> Option<(Time, Event)> {
         let Reverse((time, _, event)) = self.far.pop()?;
         self.far_from = self.far.peek().map_or(Time::MAX, |far| far.0.0);
-        Some(self.come(time, event))
+        Some(self.advance_to(time, event))
     }
 
-    /// Time goes on to an event.
+    /// Advances the present time to an event.
     #[inline(always)]
-    fn come(&mut self, time: Time, event: Event) -> (Time, Event) {
+    fn advance_to(&mut self, time: Time, event: Event) -> (Time, Event) {
         self.now = time >> WIDTH;
         (time, event)
     }
@@ -242,28 +244,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn events_come_by_time_and_then_as_planned(
+        fn events_come_by_time_and_then_in_order_of_planning(
             steps in prop::collection::vec((0u32..24, any::<u64>(), prop::bool::weighted(0.6)), 1..400),
         ) {
-            let mut events = Events::default();
-            let mut known: Vec<(Time, u32)> = Vec::new();
+            let mut events = EventQueue::default();
+            let mut expected_events: Vec<(Time, u32)> = Vec::new();
             let mut now = 0;
             for (number, (bits, noise, plan)) in (0u32..).zip(steps) {
                 if plan {
-                    // Far and near alike, many at the same time.
+                    // Near and far times, and many equal ones.
                     let time = now + (noise & ((1 << bits) - 1));
-                    events.at(time, timer(number));
-                    known.push((time, number));
+                    events.schedule(time, timer(number));
+                    expected_events.push((time, number));
                 } else {
-                    known.sort_unstable();
-                    let expected = (!known.is_empty()).then(|| known.remove(0));
-                    let found = events.next();
-                    prop_assert_eq!(found, expected.map(|(time, n)| (time, timer(n))));
-                    now = found.map_or(now, |(time, _)| time);
+                    expected_events.sort_unstable();
+                    let expected = (!expected_events.is_empty()).then(|| expected_events.remove(0));
+                    let event = events.next();
+                    prop_assert_eq!(event, expected.map(|(time, n)| (time, timer(n))));
+                    now = event.map_or(now, |(time, _)| time);
                 }
             }
-            known.sort_unstable();
-            for (time, number) in known {
+            expected_events.sort_unstable();
+            for (time, number) in expected_events {
                 prop_assert_eq!(events.next(), Some((time, timer(number))));
             }
             prop_assert_eq!(events.next(), None);

@@ -1,4 +1,4 @@
-//! Kernel generations: what changed when, in one place. Sources are the commits and files named at each question.
+//! Differences between kernel versions, in one place. Each question names its source: a commit or a file.
 
 use crate::error::SimError;
 
@@ -7,7 +7,7 @@ use crate::error::SimError;
 pub struct Kernel(u32, u32);
 
 impl Kernel {
-    /// Reads "4.19", "4.19.37" or "5.10-generic"; 2.6 and everything later is known.
+    /// Parses "4.19", "4.19.37" or "5.10-generic"; the first known version is 2.6.
     pub fn parse(text: &str) -> Result<Self, SimError> {
         let unknown = || SimError::Kernel(text.to_owned());
         let mut numbers = text.split(['.', '-', '+', '_', ' ']);
@@ -20,29 +20,29 @@ impl Kernel {
     }
 
     /// RAID-10 reads from the idlest copy on a non-rotational member ("md/raid10: read balance chooses idlest disk
-    /// for SSD", 5.3); before, from the nearest.
+    /// for SSD", 5.3); older kernels read from the nearest.
     pub fn raid10_prefers_idle(self) -> bool {
         self >= Self(5, 3)
     }
 
     /// RAID-1 with a non-rotational member reads from the one with the fewest I/Os pending (3.6, drivers/md/raid1.c);
-    /// before, from the nearest.
+    /// older kernels read from the nearest.
     pub fn raid1_prefers_idle(self) -> bool {
         self >= Self(3, 6)
     }
 
-    /// RAID-1 leaves a long sequential run for an idle disk properly (6.9, `read_balance` in four steps).
+    /// RAID-1 moves a long sequential run to an idle disk correctly (6.9, `read_balance` in four steps).
     pub fn raid1_moves_long_runs(self) -> bool {
         self >= Self(6, 9)
     }
 
-    /// RAID-6 reads, modifies and writes (4.1, "md/raid6 algorithms: delta syndrome functions"); before, it always
-    /// reconstructed.
+    /// RAID-6 has read-modify-write (4.1, "md/raid6 algorithms: delta syndrome functions"); older kernels always
+    /// reconstruct.
     pub fn raid6_modifies(self) -> bool {
         self >= Self(4, 1)
     }
 
-    /// Writes that md passes on are subject to writeback throttling (block/blk-wbt.c, 4.10).
+    /// Writeback throttling applies to writes that md submits to members (block/blk-wbt.c, 4.10).
     pub fn throttles_writeback(self) -> bool {
         self >= Self(4, 10)
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_with_whatever_follows() {
+    fn versions_are_read_with_any_suffix() {
         assert_eq!(Kernel::parse("4.19").unwrap(), Kernel(4, 19));
         assert_eq!(Kernel::parse("2.6.24-etchnhalf").unwrap(), Kernel(2, 6));
         assert!(Kernel::parse("5.3.0+").unwrap().raid10_prefers_idle());

@@ -1,6 +1,6 @@
 //! A simulator of block devices, I/O schedulers and md: deterministic from a seed, single-threaded, pure.
 //!
-//! [`cell::Cell`] says what to simulate, [`run`] plays it, [`outcome::Outcome`] says what was measured.
+//! [`cell::Cell`] describes what to simulate, [`run`] simulates it, [`outcome::Outcome`] has the measurements.
 
 mod arena;
 mod bio;
@@ -25,26 +25,26 @@ pub use error::SimError;
 pub use targets::md::map;
 pub use task::replay::{ReplayIo, ReplayIos};
 
-/// Simulates one cell that replays nothing.
+/// Simulates one cell that replays no trace.
 pub fn run(cell: &cell::Cell) -> Result<outcome::Outcome, SimError> {
-    Ok(run_until(cell, None, &|| false)?.expect("nothing stops it"))
+    Ok(run_until(cell, None, &|| false)?.expect("`stop` never returns true"))
 }
 
-/// Builds what a cell describes without simulating it: whatever cannot work is an error.
-pub fn check(cell: &cell::Cell) -> Result<(), SimError> {
+/// Builds a cell's stack and tasks without simulating them, so that an impossible cell is an error.
+pub fn check_cell(cell: &cell::Cell) -> Result<(), SimError> {
     let trace = cell.replay.is_some().then(|| Box::new(std::iter::empty()) as ReplayIos);
-    build::simulation(cell, trace).map(drop)
+    build::build_simulation(cell, trace).map(drop)
 }
 
-/// Simulates one cell, unless `stop` says to give up: then there is no outcome. It is asked every few milliseconds.
+/// Simulates one cell; returns `None` if `stop` returned true. `stop` is called every few milliseconds.
 ///
-/// `trace` has the I/Os of a cell with [`cell::Cell::replay`], and is taken from as simulated time goes on. They count in
-/// a group named `replay`; an I/O that ends beyond the stack is an error.
+/// `trace` has the I/Os of a cell with [`cell::Cell::replay`], and is read as simulated time advances. They count in
+/// a group named `replay`; an I/O beyond the end of the stack is an error.
 pub fn run_until(
     cell: &cell::Cell,
     trace: Option<ReplayIos>,
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<outcome::Outcome>, SimError> {
-    let finished = build::simulation(cell, trace)?.play(stop)?;
+    let finished = build::build_simulation(cell, trace)?.play(stop)?;
     Ok(finished.map(outcome::Outcome::new))
 }

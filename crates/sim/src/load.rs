@@ -1,8 +1,8 @@
-//! What is asked of the stack, jobs, a filesystem's journal, a trace, and the processor that asks.
+//! The load: jobs, a filesystem's journal, a replayed trace, and the processor time of I/Os.
 
 use serde::{Deserialize, Serialize};
 
-/// A journalling filesystem with one file: overwriting changes its time stamps, and the journal commits them.
+/// A journalling filesystem with one file: overwriting it changes its time stamps, which the journal commits.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,7 +40,7 @@ pub struct Job {
     /// Each job's region begins this much after the one before (`offset_increment`).
     #[serde(default)]
     pub offset_increment: u64,
-    /// How much each job does; it goes round its region if that is more (`io_size`).
+    /// Bytes that each job does; it starts again at the beginning of its region if that is more (`io_size`).
     pub io_bytes: u64,
     /// I/Os in flight of each job.
     pub iodepth: u32,
@@ -48,7 +48,7 @@ pub struct Job {
     pub batch_submit: u32,
     /// I/Os to wait for before reaping (`iodepth_batch_complete_min`).
     pub batch_complete_min: u32,
-    /// Submit again only when no more than this are in flight (`iodepth_low`); 0 is at once.
+    /// Submit again only when at most this many are in flight (`iodepth_low`); 0: submit at once.
     #[serde(default)]
     pub iodepth_low: u32,
     /// A flush after every so many writes (`fsync`); 0 is never.
@@ -61,14 +61,14 @@ pub struct Job {
     #[serde(default)]
     pub thinktime_ns: u64,
     /// … after so many I/Os (`thinktime_blocks`).
-    #[serde(default = "one")]
+    #[serde(default = "one_job")]
     pub thinktime_blocks: u32,
     /// I/Os per second of each job at most (`rate_iops`); 0 is unlimited.
     #[serde(default)]
     pub rate_iops: f64,
 }
 
-fn one() -> u32 {
+fn one_job() -> u32 {
     1
 }
 
@@ -77,7 +77,7 @@ fn one() -> u32 {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Distribution {
-    /// Everywhere alike.
+    /// Uniform.
     #[default]
     Random,
     /// Zipf's law, scattered over the region.
@@ -120,18 +120,18 @@ fn unity() -> f64 {
     1.0
 }
 
-/// Processor time spent on I/Os, by the job that issues them.
+/// Processor time of I/Os, spent by the job that issues them.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Host {
-    /// To make and submit one I/O to a device, system call included.
+    /// Time to prepare and submit one I/O to a device, system call included.
     pub submit_ns: u64,
-    /// To reap one completion.
+    /// Time to reap one completion.
     pub reap_ns: u64,
-    /// From a completion until a sleeping job runs.
+    /// Time from a completion until a sleeping job runs.
     pub wake_ns: u64,
-    /// What each array on the way adds to an I/O.
+    /// Time that each array adds to an I/O.
     pub md_ns: u64,
 }
 

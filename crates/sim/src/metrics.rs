@@ -14,8 +14,8 @@ pub struct Direction {
     pub total_ios: u64,
     /// Bytes of all that were completed after the ramp.
     pub io_bytes: u64,
-    /// `total_ios` per second: what was in flight when the ramp ended has its latency counted and its bytes, as in
-    /// fio, but is no I/O (ioengines.c, `td_io_queue`; libfio.c, `reset_all_stats`).
+    /// `total_ios` per second. For I/Os that were in flight when the ramp ended, latency and bytes count but not the
+    /// I/O, as in fio (ioengines.c, `td_io_queue`; libfio.c, `reset_all_stats`).
     pub iops: f64,
     /// Bytes per second.
     pub bw_bytes: f64,
@@ -30,12 +30,12 @@ pub struct Latency {
     /// Their quantiles.
     #[serde(flatten)]
     pub summary: QuantilesSummary,
-    /// Middles of bins and the I/Os in them, as fio's JSON+ has them; not of single groups.
+    /// Middles of histogram bins and the I/Os in them, like fio's JSON+; empty for single groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bins: Vec<(u64, u64)>,
 }
 
-/// Bins to a factor of ten: four to each of a chart's ten.
+/// Bins for each factor of ten: four for each of a chart's ten.
 const BINS: u32 = 40;
 
 /// One job group's figures.
@@ -50,15 +50,15 @@ pub struct Group {
     pub write: Direction,
 }
 
-/// A moment of the run.
+/// One interval of the time series.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// Its beginning.
+    /// Its start.
     pub time_ns: u64,
     /// How long it is.
     pub width_ns: u64,
-    /// I/Os done in it, reads and writes.
+    /// I/Os completed in it: reads, writes.
     pub ios: [u64; 2],
     /// Bytes moved in it.
     pub bytes: [u64; 2],
@@ -68,14 +68,14 @@ pub struct Point {
 
 /// What the jobs of a run measured.
 #[derive(Debug)]
-pub struct Measured {
+pub struct JobMetrics {
     /// The time that counts: without the ramp.
     pub runtime_ns: u64,
     /// All reads.
     pub read: Direction,
     /// All writes.
     pub write: Direction,
-    /// Every job group apart.
+    /// Every job group separately.
     pub groups: Vec<Group>,
     /// Over time.
     pub series: Vec<Point>,
@@ -83,15 +83,15 @@ pub struct Measured {
     pub ios: u64,
 }
 
-/// Counts of one moment.
+/// Counts of one interval.
 #[derive(Clone, Debug, Default)]
-pub struct Moment {
+pub struct SeriesBin {
     ios: [u64; 2],
     bytes: [u64; 2],
     latency: [u64; 2],
 }
 
-impl Merge for Moment {
+impl Merge for SeriesBin {
     fn merge(&mut self, other: &Self) {
         for i in 0..2 {
             self.ios[i] += other.ios[i];
@@ -103,7 +103,7 @@ impl Merge for Moment {
 
 /// One direction's sums.
 #[derive(Clone, Debug, Default)]
-struct Sum {
+struct DirectionSums {
     latencies: Quantiles,
     ios: u64,
     bytes: u64,
@@ -112,15 +112,15 @@ struct Sum {
 /// Counts the jobs' I/Os.
 #[derive(Debug)]
 pub struct MetricsRecorder {
-    groups: Vec<(String, [Sum; 2])>,
-    series: Timeline<Moment>,
+    groups: Vec<(String, [DirectionSums; 2])>,
+    series: Timeline<SeriesBin>,
     ramp: Time,
     /// I/Os counted so far.
     pub ios: u64,
 }
 
 impl MetricsRecorder {
-    /// Nothing yet; what completes before `ramp` is not counted.
+    /// A recorder without I/Os; those completed before `ramp` are not counted.
     pub fn new(groups: impl Iterator<Item = String>, ramp: Time) -> Self {
         let groups = groups.map(|name| (name, Default::default())).collect();
         Self { groups, series: Timeline::new(200), ramp, ios: 0 }
@@ -128,7 +128,7 @@ impl MetricsRecorder {
 
     /// Counts an I/O that took from `start` to `now`.
     #[inline(always)]
-    pub fn count(&mut self, group: usize, op: Op, bytes: u32, start: Time, now: Time) {
+    pub fn record_io(&mut self, group: usize, op: Op, bytes: u32, start: Time, now: Time) {
         if now < self.ramp {
             return;
         }
@@ -138,28 +138,28 @@ impl MetricsRecorder {
         sum.latencies.record(now - start);
         sum.ios += u64::from(start >= self.ramp);
         sum.bytes += u64::from(bytes);
-        let moment = self.series.at(now - self.ramp);
-        moment.ios[index] += 1;
-        moment.bytes[index] += u64::from(bytes);
-        moment.latency[index] += now - start;
+        let bin = self.series.at(now - self.ramp);
+        bin.ios[index] += 1;
+        bin.bytes[index] += u64::from(bytes);
+        bin.latency[index] += now - start;
     }
 
     /// The figures of a run that ended at `end`.
-    pub fn finish(self, end: Time) -> Measured {
+    pub fn finish(self, end: Time) -> JobMetrics {
         let runtime = end.saturating_sub(self.ramp).max(1);
-        let mut all: [Sum; 2] = Default::default();
+        let mut totals: [DirectionSums; 2] = Default::default();
         let mut groups = Vec::new();
         for (name, directions) in &self.groups {
-            for (sum, one) in all.iter_mut().zip(directions) {
-                sum.latencies.merge(&one.latencies);
-                sum.ios += one.ios;
-                sum.bytes += one.bytes;
+            for (sum, group_sum) in totals.iter_mut().zip(directions) {
+                sum.latencies.merge(&group_sum.latencies);
+                sum.ios += group_sum.ios;
+                sum.bytes += group_sum.bytes;
             }
-            let [read, write] = directions.each_ref().map(|d| direction(d, runtime));
+            let [read, write] = directions.each_ref().map(|d| direction_figures(d, runtime));
             groups.push(Group { name: name.clone(), read, write });
         }
         let width = self.series.width_ns();
-        let point = |(time_ns, m): (u64, &Moment)| Point {
+        let point = |(time_ns, m): (u64, &SeriesBin)| Point {
             time_ns,
             width_ns: width.min(runtime.saturating_sub(time_ns)).max(1),
             ios: m.ios,
@@ -167,12 +167,13 @@ impl MetricsRecorder {
             clat_ns: [0, 1].map(|i| (m.ios[i] > 0).then(|| m.latency[i] as f64 / m.ios[i] as f64)),
         };
         let series = self.series.iter().map(point).collect();
-        let [read, write] = all.each_ref().map(|d| binned(&d.latencies, direction(d, runtime)));
-        Measured { runtime_ns: runtime, read, write, groups, series, ios: self.ios }
+        let [read, write] =
+            totals.each_ref().map(|d| add_histogram(&d.latencies, direction_figures(d, runtime)));
+        JobMetrics { runtime_ns: runtime, read, write, groups, series, ios: self.ios }
     }
 }
 
-fn direction(sum: &Sum, runtime: u64) -> Direction {
+fn direction_figures(sum: &DirectionSums, runtime: u64) -> Direction {
     let seconds = runtime as f64 / 1e9;
     Direction {
         total_ios: sum.ios,
@@ -183,8 +184,8 @@ fn direction(sum: &Sum, runtime: u64) -> Direction {
     }
 }
 
-/// Gives a direction the histogram of its latencies.
-fn binned(latencies: &Quantiles, mut direction: Direction) -> Direction {
+/// Adds the histogram of latencies to a direction's figures.
+fn add_histogram(latencies: &Quantiles, mut direction: Direction) -> Direction {
     let bins = latencies.log_buckets(BINS);
     let filled = bins.into_iter().filter(|bin| bin.2 > 0);
     direction.clat_ns.bins = filled.map(|(low, high, ios)| (low + (high - low) / 2, ios)).collect();

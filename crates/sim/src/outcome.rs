@@ -1,8 +1,8 @@
-//! What a simulated run measured: fio's figures, and those of every disk and array beneath.
+//! The measurements of a simulated run: fio's figures, and those of every disk and array.
 
 use serde::Serialize;
 
-use crate::engine::Finished;
+use crate::engine::FinishedRun;
 pub use crate::metrics::{Direction, Group, Latency, Point};
 use crate::targets;
 pub use crate::targets::TargetReport;
@@ -14,15 +14,15 @@ pub use crate::targets::queue::DiskStats;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// Simulated time that counts: without the ramp.
+    /// Simulated time that counts, without the ramp.
     pub runtime_ns: u64,
-    /// Simulated time that devices were watched: all of it, the ramp included.
+    /// Simulated time in which devices were measured: all of it, the ramp included.
     pub watched_ns: u64,
     /// The jobs' reads.
     pub read: Direction,
     /// The jobs' writes.
     pub write: Direction,
-    /// Every job group apart.
+    /// Every job group separately.
     pub groups: Vec<Group>,
     /// What each disk did.
     pub devices: Vec<DiskStats>,
@@ -30,16 +30,16 @@ pub struct Outcome {
     pub targets: Vec<TargetReport>,
     /// The jobs' I/Os over time.
     pub series: Vec<Point>,
-    /// Time that the jobs spent on their processors, all together.
+    /// Processor time of all jobs together.
     pub processor_ns: u64,
     /// Simulated I/Os at the top and at the disks, for benchmarks.
     pub simulated_ios: u64,
 }
 
 impl Outcome {
-    /// What a finished run has measured.
-    pub(crate) fn new(finished: Finished) -> Self {
-        let Finished { measured, now, processor, targets } = finished;
+    /// The measurements of a finished run.
+    pub(crate) fn new(run: FinishedRun) -> Self {
+        let FinishedRun { measured, now, cpu_time, targets } = run;
         let (devices, targets) = targets::reports(targets);
         let disk_ios: u64 = devices.iter().map(|disk| disk.ios[0] + disk.ios[1] + disk.flushes).sum();
         Self {
@@ -51,7 +51,7 @@ impl Outcome {
             devices,
             targets,
             series: measured.series,
-            processor_ns: processor,
+            processor_ns: cpu_time,
             simulated_ios: measured.ios + disk_ios,
         }
     }

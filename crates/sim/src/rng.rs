@@ -1,4 +1,5 @@
-//! The simulator's own random numbers, so that a seed means the same result with every version of every library.
+//! The simulator's own random number generator, so that a seed gives the same result with every version of every
+//! library.
 
 /// xoshiro256++ by Blackman and Vigna (2019), seeded with SplitMix64.
 #[derive(Clone, Debug)]
@@ -29,11 +30,11 @@ impl Rng {
         result
     }
 
-    /// A number in `0..below` (0 if `below` is 0), by Lemire's multiplication without rejection: its bias is
-    /// below 2⁻³² for every region a disk can have.
+    /// A number in `0..limit` (0 if `limit` is 0), by Lemire's multiplication without rejection: its bias is below
+    /// 2⁻³² for every region that a disk can have.
     #[inline]
-    pub fn below(&mut self, below: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(below)) >> 64) as u64
+    pub fn below(&mut self, limit: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 
     /// A number in `0.0..1.0`.
@@ -49,7 +50,7 @@ impl Rng {
     }
 }
 
-/// SplitMix64's finaliser: scatters a number, reversibly.
+/// SplitMix64's finaliser: mixes the bits of a number, reversibly.
 #[inline]
 pub fn mix(value: u64) -> u64 {
     let z = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_means_the_same_numbers_for_ever() {
+    fn a_seed_always_gives_the_same_numbers() {
         let mut rng = Rng::new(1);
         assert_eq!([rng.next(), rng.next()], [0xcfc5_d07f_6f03_c29b, 0xbf42_4132_963f_e08d]);
     }

@@ -1,4 +1,4 @@
-//! What `python/blklab/spec` writes is what the simulator reads.
+//! The simulator reads what `python/blklab/spec` writes.
 
 use blklab_sim::cell::{Cell, Level, Model, Node, Scheduler};
 

@@ -1,7 +1,7 @@
-//! What some cells gave is what they give: whoever makes the simulator faster, or rearranges it, changes no result.
+//! The results of some cells do not change when the simulator becomes faster or is rearranged.
 //!
-//! A change that is meant to change results is seen here too: `BLKLAB_SNAPSHOT=write cargo test -p blklab-sim --test
-//! snapshot` writes them anew, and the difference belongs into the commit.
+//! An intended change of results is visible here as well: `BLKLAB_SNAPSHOT=write cargo test -p blklab-sim --test
+//! snapshot` writes them again, and the difference belongs into the commit.
 
 mod common;
 
@@ -14,7 +14,7 @@ use std::path::Path;
 
 const FILE: &str = "tests/data/outcomes.json";
 
-/// Every name, once.
+/// Cells by a unique name.
 fn cells() -> Vec<(String, Cell)> {
     let mut cells = Vec::new();
     let bounded = || json!({"max_ios": 30_000});
@@ -73,7 +73,7 @@ fn direction(direction: &Direction) -> Value {
     json!([direction.total_ios, direction.io_bytes, clat.mean, clat.stddev, clat.p50, clat.p99, clat.max])
 }
 
-/// The figures that count; not the whole document, which may gain fields.
+/// The figures that matter; not the whole document, which can gain fields.
 fn figures(outcome: &Outcome) -> Value {
     let groups: Vec<Value> =
         outcome.groups.iter().map(|g| json!([direction(&g.read), direction(&g.write)])).collect();
@@ -86,7 +86,7 @@ fn figures(outcome: &Outcome) -> Value {
             md.slots.iter().map(|s| [s.only, s.sequential, s.idlest, s.nearest, s.lowest, s.writes]).collect()
         })
         .collect();
-    // FNV-1a over the series, which would be long.
+    // The series is long, so only its FNV-1a hash is kept.
     let series = serde_json::to_string(&outcome.series).unwrap();
     let hash = series.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -98,34 +98,34 @@ fn figures(outcome: &Outcome) -> Value {
 }
 
 #[test]
-fn results_are_what_they_were() {
-    let mut found = String::from("{\n");
+fn results_have_not_changed() {
+    let mut outcomes = String::from("{\n");
     let cells = cells();
     for (index, (name, cell)) in cells.iter().enumerate() {
         let outcome = blklab_sim::run(cell).unwrap();
         let comma = if index + 1 < cells.len() { "," } else { "" };
-        writeln!(found, "{}: {}{comma}", json!(name), figures(&outcome)).unwrap();
+        writeln!(outcomes, "{}: {}{comma}", json!(name), figures(&outcome)).unwrap();
     }
-    found.push_str("}\n");
+    outcomes.push_str("}\n");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
     if std::env::var_os("BLKLAB_SNAPSHOT").is_some_and(|value| value == "write") {
-        std::fs::write(&path, &found).unwrap();
+        std::fs::write(&path, &outcomes).unwrap();
     }
     let known = std::fs::read_to_string(&path).unwrap();
-    for (found, known) in found.lines().zip(known.lines()) {
-        assert_eq!(found, known);
+    for (outcome, known) in outcomes.lines().zip(known.lines()) {
+        assert_eq!(outcome, known);
     }
-    assert_eq!(found.lines().count(), known.lines().count());
+    assert_eq!(outcomes.lines().count(), known.lines().count());
 }
 
 #[test]
-fn a_seed_means_one_result() {
+fn a_seed_gives_one_result() {
     for (name, mut cell) in cells().into_iter().step_by(3) {
         cell.max_ios = cell.max_ios.map(|ios| ios.min(5_000));
         let run = |cell: &Cell| serde_json::to_string(&blklab_sim::run(cell).unwrap()).unwrap();
         assert_eq!(run(&cell), run(&cell), "{name}");
         let first = run(&cell);
         cell.seed += 1;
-        assert_ne!(first, run(&cell), "{name}: the seed decides");
+        assert_ne!(first, run(&cell), "{name}: another seed must give another result");
     }
 }

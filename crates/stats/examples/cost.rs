@@ -1,4 +1,4 @@
-//! Prints what recording one value or I/O costs, per statistic.
+//! Prints the cost of recording one value or I/O, for each statistic.
 //!
 //! `cargo run --release -p blklab-stats --example cost`
 
@@ -129,7 +129,7 @@ fn hotness(far: &[u64], blocks: &[u64], few: &[u64]) {
     });
 }
 
-/// What one trace is described by; three latencies: queued, at the device, in all.
+/// The statistics of one trace; three latencies: queued, at the device, in total.
 #[derive(Default)]
 struct All {
     arrivals: Arrivals,

@@ -11,15 +11,15 @@ use serde::Serialize;
 
 /// Widths of the windows in ns: 1 ms to 10 s, each ten of the one before.
 pub const WINDOWS_NS: [u64; 5] = [1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000];
-/// Fewer complete windows than this say nothing about dispersion.
+/// The smallest number of complete windows for a dispersion.
 pub const FEWEST_WINDOWS: u64 = 10;
-/// Fewer gaps than this get no verdict.
+/// The smallest number of gaps for a pattern.
 pub const FEWEST_GAPS: u64 = 100;
 const SECOND: usize = 3;
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Scale {
-    /// Index of the open window.
+struct WindowScale {
+    /// Number of the open window.
     index: u64,
     /// Arrivals in the closed windows of the scale below that lie in the open window.
     open: u64,
@@ -39,14 +39,14 @@ pub struct Arrivals {
     span: Option<(u64, u64)>,
     /// When the open 1 ms window ends.
     window_end: u64,
-    scales: [Scale; 5],
+    scales: [WindowScale; 5],
 }
 
 /// How arrivals are spread over time.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Pattern {
+pub enum ArrivalPattern {
     /// More regular than chance: gaps vary by less than half their mean and no window scale with
     /// five arrivals a window or more has a dispersion of 0.5 or above.
     Steady,
@@ -79,7 +79,7 @@ pub struct Dispersion {
 pub struct ArrivalsSummary {
     /// Arrivals recorded.
     pub count: u64,
-    /// Arrivals timed before the one preceding; taken as simultaneous with it.
+    /// Arrivals earlier than the previous one; counted as simultaneous with it.
     pub backwards: u64,
     /// Gaps between arrivals.
     pub inter_arrival_ns: QuantilesSummary,
@@ -87,14 +87,14 @@ pub struct ArrivalsSummary {
     pub coefficient_of_variation: Option<f64>,
     /// Dispersion at each window width, ascending.
     pub dispersion: Vec<Dispersion>,
-    /// Gaps / time they span: arrivals per second.
+    /// Gaps divided by the time they span: arrivals per second.
     pub mean_iops: Option<f64>,
     /// Most arrivals in a window of one second.
     pub peak_iops: u64,
     /// `peak_iops / mean_iops`; `None` for less than one second.
     pub peak_to_mean: Option<f64>,
-    /// Verdict; `None` below a hundred gaps. The rule is at each [`Pattern`].
-    pub pattern: Option<Pattern>,
+    /// Verdict; `None` below a hundred gaps. The rule is at each [`ArrivalPattern`].
+    pub pattern: Option<ArrivalPattern>,
 }
 
 impl Arrivals {
@@ -123,7 +123,7 @@ impl Arrivals {
         self.scales[0].open += 1;
     }
 
-    /// Closes the windows that ended by `time_ns`, the narrow ones first.
+    /// Closes the windows that ended before `time_ns`, narrow ones first.
     fn close(&mut self, first: u64, time_ns: u64) {
         let elapsed = time_ns - first;
         let mut closed = 0;
@@ -181,7 +181,7 @@ impl Arrivals {
         let scale = &self.scales[at];
         let windows = scale.windows as f64;
         let mean = scale.sum as f64 / windows;
-        // The open window may be incomplete, but its peak stands.
+        // The open window can be incomplete, but its peak counts.
         let open: u64 = self.scales[..=at].iter().map(|scale| scale.open).sum();
         let index = (scale.windows >= FEWEST_WINDOWS && scale.sum > 0).then(|| {
             let spread = scale.squares as f64 - mean * mean * windows;
@@ -197,19 +197,19 @@ impl Arrivals {
     }
 }
 
-/// The rule of [`Pattern`].
-fn pattern(variation: f64, dispersion: &[Dispersion]) -> Pattern {
+/// The rule of [`ArrivalPattern`].
+fn pattern(variation: f64, dispersion: &[Dispersion]) -> ArrivalPattern {
     let known = || dispersion.iter().filter_map(|scale| Some((scale, scale.index?)));
     let beyond_chance = |scale: &Dispersion, index: f64| {
         let error = (2.0 / (scale.windows as f64 - 1.0)).sqrt();
         index > 2.0 && index > 1.0 + 4.0 * error
     };
     if variation > 1.5 || known().any(|(scale, index)| beyond_chance(scale, index)) {
-        Pattern::Bursty
+        ArrivalPattern::Bursty
     } else if variation < 0.5 && known().all(|(scale, index)| scale.mean_ios < Some(5.0) || index < 0.5) {
-        Pattern::Steady
+        ArrivalPattern::Steady
     } else {
-        Pattern::Random
+        ArrivalPattern::Random
     }
 }
 
@@ -256,15 +256,15 @@ mod tests {
     }
 
     #[test]
-    fn verdicts() {
+    fn arrivals_get_the_expected_pattern() {
         let steady = of((0..50_000).map(|n| n * 100_000)).summary();
-        assert_eq!(steady.pattern, Some(Pattern::Steady));
+        assert_eq!(steady.pattern, Some(ArrivalPattern::Steady));
         assert!((steady.mean_iops.unwrap() - 10_000.0).abs() < 1e-6);
         assert_eq!(steady.peak_iops, 10_000);
         assert_eq!(steady.dispersion[0].index, Some(0.0));
 
         let random = of(poisson(200_000, 100_000.0)).summary();
-        assert_eq!(random.pattern, Some(Pattern::Random), "{random:?}");
+        assert_eq!(random.pattern, Some(ArrivalPattern::Random), "{random:?}");
         for scale in &random.dispersion[..3] {
             assert!((scale.index.unwrap() - 1.0).abs() < 0.35, "{scale:?}");
         }
@@ -273,10 +273,10 @@ mod tests {
         let bursts = poisson(100_000, 50_000.0)
             .into_iter()
             .map(|time| time / 50_000_000 * 500_000_000 + time % 50_000_000);
-        assert_eq!(of(bursts).summary().pattern, Some(Pattern::Bursty));
-        // Batches of 16, one a millisecond: steady by the window, not by the gap.
+        assert_eq!(of(bursts).summary().pattern, Some(ArrivalPattern::Bursty));
+        // Batches of 16, one for each millisecond: steady windows, but not steady gaps.
         let batches = of((0..20_000).map(|n| n / 16 * 1_000_000));
-        assert_eq!(batches.summary().pattern, Some(Pattern::Bursty));
+        assert_eq!(batches.summary().pattern, Some(ArrivalPattern::Bursty));
     }
 
     #[test]

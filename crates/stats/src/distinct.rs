@@ -1,4 +1,4 @@
-//! How many distinct things: HyperLogLog, exact while few.
+//! The number of distinct values: HyperLogLog, exact for few.
 //!
 //! Flajolet et al., "HyperLogLog: the analysis of a near-optimal cardinality estimation algorithm"
 //! (AofA 2007), with the estimator of Otmar Ertl, "New cardinality estimation algorithms for
@@ -9,7 +9,7 @@
 use crate::Merge;
 use serde::Serialize;
 
-/// Precision unless told otherwise: 16 KiB, standard error 0.81 %.
+/// The default precision: 16 KiB, standard error 0.81 %.
 pub const DEFAULT_PRECISION: u8 = 14;
 
 /// A bijective mixer of 64 bits: the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014;
@@ -23,10 +23,10 @@ pub fn hash64(value: u64) -> u64 {
 }
 
 #[derive(Debug, Clone)]
-enum Store {
+enum DistinctStore {
     /// Open-addressed set of hashes, 0 meaning empty; its length is a power of two, half used.
     Exact { slots: Vec<u64>, used: usize },
-    /// One register a byte.
+    /// One register in each byte.
     Registers(Vec<u8>),
 }
 
@@ -34,7 +34,7 @@ enum Store {
 #[derive(Debug, Clone)]
 pub struct Distinct {
     precision: u8,
-    store: Store,
+    store: DistinctStore,
 }
 
 /// Summary of [`Distinct`].
@@ -56,7 +56,7 @@ impl Default for Distinct {
 impl Distinct {
     /// An empty set; `precision` is clamped to 4..=18.
     pub fn new(precision: u8) -> Self {
-        let store = Store::Exact { slots: Vec::new(), used: 0 };
+        let store = DistinctStore::Exact { slots: Vec::new(), used: 0 };
         Self { precision: precision.clamp(4, 18), store }
     }
 
@@ -64,12 +64,12 @@ impl Distinct {
     #[inline]
     pub fn insert_hash(&mut self, hash: u64) {
         match &mut self.store {
-            Store::Registers(registers) => {
+            DistinctStore::Registers(registers) => {
                 let rank = rank(hash, self.precision);
                 let register = &mut registers[(hash >> (64 - self.precision)) as usize];
                 *register = rank.max(*register);
             }
-            Store::Exact { .. } => self.insert_exact(hash),
+            DistinctStore::Exact { .. } => self.insert_exact(hash),
         }
     }
 
@@ -81,13 +81,13 @@ impl Distinct {
 
     fn insert_exact(&mut self, hash: u64) {
         let limit = 1usize << self.precision >> 4;
-        let Store::Exact { slots, used } = &mut self.store else {
+        let DistinctStore::Exact { slots, used } = &mut self.store else {
             return;
         };
         if slots.is_empty() {
             *slots = vec![0; 16];
         }
-        // The one hash that looks empty shares a name with another: a chance of 2^-64.
+        // Hash 0 would look empty, so it counts as 1: a collision with a chance of 2^-64.
         let key = hash.max(1);
         if !add(slots, key) {
             return;
@@ -95,7 +95,7 @@ impl Distinct {
         *used += 1;
         if *used > limit {
             let slots = std::mem::take(slots);
-            self.store = Store::Registers(vec![0; 1 << self.precision]);
+            self.store = DistinctStore::Registers(vec![0; 1 << self.precision]);
             slots.iter().filter(|&&key| key != 0).for_each(|&key| self.insert_hash(key));
         } else if *used * 2 >= slots.len() {
             let mut larger = vec![0; slots.len() * 2];
@@ -106,16 +106,16 @@ impl Distinct {
         }
     }
 
-    /// Whether the count is exact still.
+    /// Whether the count is still exact.
     pub fn is_exact(&self) -> bool {
-        matches!(self.store, Store::Exact { .. })
+        matches!(self.store, DistinctStore::Exact { .. })
     }
 
     /// Estimated number of distinct values.
     pub fn count(&self) -> u64 {
         match &self.store {
-            Store::Exact { used, .. } => *used as u64,
-            Store::Registers(registers) => estimate(registers, self.precision).round() as u64,
+            DistinctStore::Exact { used, .. } => *used as u64,
+            DistinctStore::Registers(registers) => estimate(registers, self.precision).round() as u64,
         }
     }
 
@@ -136,13 +136,13 @@ impl Distinct {
         let drop = self.precision - precision;
         let mut coarse = Self::new(precision);
         match &self.store {
-            Store::Exact { slots, .. } => {
+            DistinctStore::Exact { slots, .. } => {
                 slots.iter().filter(|&&key| key != 0).for_each(|&key| coarse.insert_hash(key))
             }
-            Store::Registers(fine) => {
+            DistinctStore::Registers(fine) => {
                 let mut registers = vec![0u8; 1 << precision];
                 for (index, &rank) in fine.iter().enumerate().filter(|(_, rank)| **rank > 0) {
-                    // The index bits given up become the head of the string whose zeros we count.
+                    // The removed index bits become the head of the string whose zeros are counted.
                     let given_up = index & ((1 << drop) - 1);
                     let rank = if given_up == 0 {
                         rank + drop
@@ -152,7 +152,7 @@ impl Distinct {
                     let register = &mut registers[index >> drop];
                     *register = rank.max(*register);
                 }
-                coarse.store = Store::Registers(registers);
+                coarse.store = DistinctStore::Registers(registers);
             }
         }
         *self = coarse;
@@ -164,16 +164,16 @@ impl Merge for Distinct {
     fn merge(&mut self, other: &Self) {
         self.coarsen(other.precision);
         match &other.store {
-            Store::Exact { slots, .. } => {
+            DistinctStore::Exact { slots, .. } => {
                 slots.iter().filter(|&&key| key != 0).for_each(|&key| self.insert_hash(key))
             }
-            Store::Registers(_) => {
+            DistinctStore::Registers(_) => {
                 let mut theirs = other.clone();
                 theirs.coarsen(self.precision);
                 if self.is_exact() {
                     std::mem::swap(self, &mut theirs);
                     self.merge(&theirs);
-                } else if let (Store::Registers(mine), Store::Registers(theirs)) =
+                } else if let (DistinctStore::Registers(mine), DistinctStore::Registers(theirs)) =
                     (&mut self.store, &theirs.store)
                 {
                     for (mine, theirs) in mine.iter_mut().zip(theirs) {
@@ -185,7 +185,7 @@ impl Merge for Distinct {
     }
 }
 
-/// Adds `key` to the set; false when it was there.
+/// Adds `key` to the set; false if it was already in it.
 fn add(slots: &mut [u64], key: u64) -> bool {
     let mask = slots.len() - 1;
     let mut at = key as usize & mask;
@@ -218,7 +218,7 @@ fn estimate(registers: &[u8], precision: u8) -> f64 {
         z = 0.5 * (z + f64::from(counts[k]));
     }
     z += m * sigma(f64::from(counts[0]) / m);
-    // Infinite when every register is at its end; the caller's cast saturates.
+    // Infinite if every register is at its maximum; the caller's cast saturates.
     m * m / (2.0 * std::f64::consts::LN_2 * z)
 }
 
@@ -297,16 +297,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merged_is_whole(
+        fn merged_parts_equal_the_whole(
             size in 0u64..6000, cut in 0.0f64..1.0, overlap in 0u64..50,
             left in 8u8..15, right in 8u8..15,
         ) {
             let cut = (size as f64 * cut) as u64;
             let mut merged = of(0..cut, left);
             merged.merge(&of(cut.saturating_sub(overlap)..size, right));
-            let whole = of(0..size, left.min(right));
-            // A part may have left the exact stage only at the lower precision.
-            prop_assert_eq!(merged.count(), whole.count());
+            let expected = of(0..size, left.min(right));
+            // A part can have left the exact stage only at the lower precision.
+            prop_assert_eq!(merged.count(), expected.count());
         }
 
         #[test]

@@ -26,9 +26,9 @@ mod table;
 pub use summary::{HotBlock, HotnessSummary};
 
 use crate::{Merge, hash64};
-use table::{Slot, Table};
+use table::{BlockCount, BlockTable};
 
-/// Distinct blocks counted exactly unless told otherwise; takes 2 MiB.
+/// The default number of distinct blocks counted exactly; takes 2 MiB.
 pub const DEFAULT_CAPACITY: usize = 1 << 16;
 /// Blocks of one I/O beyond this (64 MiB; a discard) are not counted.
 pub const MOST_BLOCKS: u32 = 1 << 14;
@@ -40,7 +40,7 @@ const LEAST_FLOOR: u32 = 32;
 #[derive(Debug, Clone)]
 pub struct Hotness {
     capacity: usize,
-    table: Table,
+    table: BlockTable,
     /// The sample is the blocks whose hash has no bit of this: the topmost k bits.
     mask: u64,
     sampled: usize,
@@ -67,7 +67,7 @@ impl Hotness {
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity: capacity.clamp(1 << 10, 1 << 26),
-            table: Table::with_room(0),
+            table: BlockTable::with_room(0),
             mask: 0,
             sampled: 0,
             held: 0,
@@ -87,7 +87,7 @@ impl Hotness {
         let counted = blocks.min(MOST_BLOCKS);
         self.truncated += u64::from(blocks > counted);
         let (read, write) = (u32::from(!write), u32::from(write));
-        // The two last names of blocks are not representable in the table; no disk is so large.
+        // The table cannot hold the last two block numbers; no disk is so large.
         let first = first_block.min(u64::MAX - 2 - u64::from(MOST_BLOCKS));
         self.reads += u64::from(read * counted);
         self.writes += u64::from(write * counted);
@@ -103,7 +103,7 @@ impl Hotness {
             if hash & self.mask == 0 {
                 self.add_sampled(block, read, write);
             } else if !self.table.add_known(block, read, write) {
-                // Drawn, or a stranger with the bit of a held block; that counts as passed over.
+                // Drawn, or another block with the bit of a held one, which counts as passed over.
                 self.skip -= 1;
                 if self.skip == 0 {
                     self.hold(block, hash, read, write);
@@ -113,7 +113,7 @@ impl Hotness {
         }
     }
 
-    /// The first of the blocks from `block` that is sampled, perhaps held, or drawn; or `end`.
+    /// The first block from `block` on that is sampled, perhaps held, or drawn; or `end`.
     #[inline]
     fn pass_over(&mut self, mut block: u64, end: u64) -> u64 {
         let (mask, filter) = (self.mask, &self.filter[..]);
@@ -171,12 +171,15 @@ impl Hotness {
         }
     }
 
-    /// Fills the table anew at the rate of `mask`, holding the hottest of the blocks outside.
-    fn rebuild(&mut self, slots: Vec<Slot>, mask: u64) {
-        let outside = |slot: &Slot| hash64(slot.block()) & mask != 0;
+    /// Rebuilds the table at the rate of `mask`, holding the hottest of the blocks outside.
+    fn rebuild(&mut self, slots: Vec<BlockCount>, mask: u64) {
+        let outside = |slot: &BlockCount| hash64(slot.block()) & mask != 0;
         let least = u64::from(self.floor);
-        let mut counts: Vec<u64> =
-            slots.iter().filter(|slot| outside(slot) && slot.count() >= least).map(Slot::count).collect();
+        let mut counts: Vec<u64> = slots
+            .iter()
+            .filter(|slot| outside(slot) && slot.count() >= least)
+            .map(BlockCount::count)
+            .collect();
         let room = self.most_held() / 2;
         if counts.len() > room {
             let (_, &mut most, _) = counts.select_nth_unstable_by(room, |a, b| b.cmp(a));
@@ -186,7 +189,7 @@ impl Hotness {
         self.mask = mask;
         (self.sampled, self.held) = (0, 0);
         self.table.clear(self.capacity + self.most_held());
-        // Eight bits a held block.
+        // Eight bits for each held block.
         self.filter = vec![0; (self.most_held() / 8).next_power_of_two()];
         for slot in slots {
             let hash = hash64(slot.block());
@@ -215,8 +218,8 @@ impl Hotness {
 }
 
 impl Merge for Hotness {
-    /// Exact while the union fits `self`'s capacity. A block held by one part only lacks what it
-    /// had in the other, which is below that one's floor on average.
+    /// Exact while the union fits `self`'s capacity. A block held by only one part lacks its accesses in the other,
+    /// which are below that part's floor on average.
     fn merge(&mut self, other: &Self) {
         self.reads = self.reads.saturating_add(other.reads);
         self.writes = self.writes.saturating_add(other.writes);

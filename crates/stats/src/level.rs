@@ -3,9 +3,9 @@
 use crate::Merge;
 use serde::Serialize;
 
-/// Levels above this share one counter, and count as this in means and percentiles.
+/// Levels above this share one counter, and count as this level in means and percentiles.
 pub const HIGHEST_LEVEL: usize = 4096;
-/// The histogram lists each level up to this alone; above, powers of two.
+/// The histogram lists each level up to this separately; above, powers of two.
 const SINGLE_LEVELS: u64 = 64;
 
 /// Time-weighted level: starts at 0 at the first change.
@@ -42,7 +42,7 @@ pub struct LevelSummary {
     pub mean: Option<f64>,
     /// Mean level over the time it was not 0.
     pub mean_when_busy: Option<f64>,
-    /// Highest level reached, however briefly.
+    /// Highest level reached, even for a short time.
     pub max: u64,
     /// Median.
     pub p50: Option<u64>,
@@ -54,7 +54,7 @@ pub struct LevelSummary {
     pub idle_share: Option<f64>,
     /// Time by level: single levels to 64, then powers of two; empty ranges left out.
     pub histogram: Vec<LevelTime>,
-    /// Changes whose time lay before the one preceding; taken as simultaneous with it.
+    /// Changes earlier than the previous one; counted as simultaneous with it.
     pub backwards: u64,
     /// Changes that would have gone below 0 (an end without its beginning); left at 0.
     pub below_zero: u64,
@@ -111,7 +111,7 @@ impl Level {
     pub fn summary(&self) -> LevelSummary {
         let total: u128 = self.spent.iter().map(|&ns| u128::from(ns)).sum();
         let area: f64 = (0u64..).zip(&self.spent).map(|(level, &ns)| level as f64 * ns as f64).sum();
-        let some = total > 0;
+        let has_any = total > 0;
         let idle = self.spent.first().copied().unwrap_or(0);
         let busy = total - u128::from(idle);
         let percentile = |percent: u128| {
@@ -120,17 +120,17 @@ impl Level {
                 seen += u128::from(ns);
                 seen * 100 >= total * percent
             });
-            at.filter(|_| some).map(|level| level as u64)
+            at.filter(|_| has_any).map(|level| level as u64)
         };
         LevelSummary {
             time_ns: u64::try_from(total).unwrap_or(u64::MAX),
-            mean: some.then(|| area / total as f64),
+            mean: has_any.then(|| area / total as f64),
             mean_when_busy: (busy > 0).then(|| area / busy as f64),
             max: self.max,
             p50: percentile(50),
             p95: percentile(95),
             p99: percentile(99),
-            idle_share: some.then(|| idle as f64 / total as f64),
+            idle_share: has_any.then(|| idle as f64 / total as f64),
             histogram: self.histogram(),
             backwards: self.backwards,
             below_zero: self.below_zero,
@@ -181,7 +181,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_known_depth() {
+    fn a_known_depth_has_exact_figures() {
         let mut depth = Level::new();
         depth.advance(0);
         depth.change(100, 1); // idle 100
@@ -234,15 +234,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merging_disjoint_parts_is_whole(
+        fn merged_disjoint_parts_equal_the_whole(
             steps in prop::collection::vec((0u64..1000, -3i64..4), 1..100), cut in 0usize..100,
         ) {
             let cut = cut.min(steps.len());
-            let (mut whole, mut first, mut second) = (Level::new(), Level::new(), Level::new());
+            let (mut expected, mut first, mut second) = (Level::new(), Level::new(), Level::new());
             let mut time = 0;
             for (index, &(step, delta)) in steps.iter().enumerate() {
                 time += step;
-                whole.change(time, delta);
+                expected.change(time, delta);
                 if index < cut {
                     first.change(time, delta);
                 }
@@ -253,11 +253,11 @@ mod tests {
                 }
             }
             first.merge(&second);
-            prop_assert_eq!(first.summary(), whole.summary());
+            prop_assert_eq!(first.summary(), expected.summary());
         }
 
         #[test]
-        fn nothing_panics(steps in prop::collection::vec((any::<u64>(), any::<i64>()), 0..50)) {
+        fn any_changes_are_taken(steps in prop::collection::vec((any::<u64>(), any::<i64>()), 0..50)) {
             let mut depth = Level::new();
             for &(time, delta) in &steps {
                 depth.change(time, delta);

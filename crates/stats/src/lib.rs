@@ -1,10 +1,9 @@
 //! Mergeable statistics for block I/O.
 //!
-//! Every statistic here is *pure* (no files, no clocks, no other crate of blklab), has bounded
-//! memory whatever the input, never panics on any input (traces are hostile), and can be merged:
-//! the statistic of two disjoint parts, merged, describes the whole. Each has a record function
-//! meant for a hot loop (a few ns), and a `summary()` whose struct is serialised verbatim by
-//! `blklab trace stat --json`, so its fields carry their units in their names.
+//! Every statistic here is *pure* (no files, no clocks, no other crate of blklab), has bounded memory for any input,
+//! never panics (traces are hostile), and can be merged: the statistics of two disjoint parts, merged, describe the
+//! whole. Each has a record function meant for a hot loop (a few ns), and a `summary()` whose struct is serialised
+//! verbatim by `blklab trace stat --json`, so its fields carry their units in their names.
 //!
 //! Units everywhere: times are ns (`u64`), sectors are 512 bytes (`u64`), sizes are bytes (`u32`).
 //! Floating-point summary fields are finite, or `None` where the number does not exist.
@@ -22,7 +21,7 @@ pub mod streams;
 pub mod timeline;
 pub mod zipf;
 
-pub use arrivals::{Arrivals, ArrivalsSummary, Dispersion, Pattern};
+pub use arrivals::{ArrivalPattern, Arrivals, ArrivalsSummary, Dispersion};
 pub use distinct::{Distinct, DistinctSummary, hash64};
 pub use hotness::{HotBlock, Hotness, HotnessSummary, MOST_BLOCKS};
 pub use level::{Level, LevelSummary, LevelTime};
@@ -38,7 +37,7 @@ pub use zipf::{ZipfFit, ZipfVerdict};
 #[cfg(test)]
 mod testing;
 
-/// Adds what `other` has seen to `self`.
+/// A statistic that can be merged with another of its kind.
 pub trait Merge {
     /// Merges `other` into `self`, as if `self` had recorded both.
     fn merge(&mut self, other: &Self);

@@ -34,14 +34,14 @@ impl<const BITS: u32> LogLinear<BITS> {
     /// Adds a value `n` times.
     pub fn record_n(&mut self, value: u64, n: u64) {
         let index = Self::index(value);
-        self.make_room(index, index + 1);
+        self.extend_buckets(index, index + 1);
         let count = &mut self.counts[index - self.first];
         *count = count.saturating_add(n);
     }
 
-    /// Covers the buckets from `first` to before `end`.
+    /// Extends the buckets to `first..end`.
     #[cold]
-    fn make_room(&mut self, first: usize, end: usize) {
+    fn extend_buckets(&mut self, first: usize, end: usize) {
         if self.counts.is_empty() {
             self.first = first;
         } else if first < self.first {
@@ -95,7 +95,7 @@ impl<const BITS: u32> Merge for LogLinear<BITS> {
         if other.counts.is_empty() {
             return;
         }
-        self.make_room(other.first, other.first + other.counts.len());
+        self.extend_buckets(other.first, other.first + other.counts.len());
         let offset = other.first - self.first;
         for (mine, theirs) in self.counts[offset..].iter_mut().zip(&other.counts) {
             *mine = mine.saturating_add(*theirs);
@@ -115,11 +115,11 @@ mod tests {
             let (mut fine, mut coarse) = (LogLinear::<7>::default(), LogLinear::<3>::default());
             fine.record(value);
             coarse.record(value);
-            for (found, error) in [
+            for (quantile, error) in [
                 (fine.quantile(0.5).unwrap(), LogLinear::<7>::RELATIVE_ERROR),
                 (coarse.quantile(0.5).unwrap(), LogLinear::<3>::RELATIVE_ERROR),
             ] {
-                prop_assert!(found.abs_diff(value) as f64 <= error * value as f64 + 1e-9, "{value} came back as {found}");
+                prop_assert!(quantile.abs_diff(value) as f64 <= error * value as f64 + 1e-9, "{value} came back as {quantile}");
             }
         }
 
@@ -132,8 +132,8 @@ mod tests {
             };
             let mut merged = fill(&a);
             merged.merge(&fill(&b));
-            let whole: Vec<u64> = a.iter().chain(&b).copied().collect();
-            prop_assert_eq!(merged, fill(&whole));
+            let expected: Vec<u64> = a.iter().chain(&b).copied().collect();
+            prop_assert_eq!(merged, fill(&expected));
         }
     }
 

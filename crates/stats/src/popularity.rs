@@ -1,14 +1,14 @@
-//! How accesses spread over things (blocks, mostly), hottest first: what shares, curves and fits
-//! are computed from, whether every thing was counted or only a sample.
+//! How accesses spread over items (mostly blocks), hottest first: the input of shares, curves and fits, counted
+//! completely or from a sample.
 
 use serde::Serialize;
 
-/// Things of equal access count.
+/// Items with an equal number of accesses.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Class {
+pub struct PopularityClass {
     /// Accesses to each.
     pub count: u64,
-    /// How many things; a fraction when estimated from a sample.
+    /// The number of items; a fraction if estimated from a sample.
     pub blocks: f64,
     /// Accesses to all of them together; `count * blocks` unless estimated otherwise.
     pub accesses: f64,
@@ -17,7 +17,7 @@ pub struct Class {
 /// Popularity: classes of strictly falling count.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Popularity {
-    classes: Vec<Class>,
+    classes: Vec<PopularityClass>,
     blocks: f64,
     accesses: f64,
 }
@@ -34,7 +34,7 @@ pub struct HotShare {
 
 impl Popularity {
     /// From classes in any order; those without blocks or accesses are dropped, equals are joined.
-    pub fn new(mut classes: Vec<Class>) -> Self {
+    pub fn new(mut classes: Vec<PopularityClass>) -> Self {
         classes.retain(|class| class.count > 0 && class.blocks > 0.0 && class.accesses > 0.0);
         classes.sort_unstable_by_key(|class| std::cmp::Reverse(class.count));
         classes.dedup_by(|next, kept| {
@@ -52,11 +52,11 @@ impl Popularity {
         }
     }
 
-    /// From the access count of every thing.
+    /// From the access count of every item.
     pub fn from_counts(counts: impl IntoIterator<Item = u64>) -> Self {
         let mut counts: Vec<u64> = counts.into_iter().filter(|&count| count > 0).collect();
         counts.sort_unstable();
-        let classes = counts.chunk_by(|a, b| a == b).map(|equal| Class {
+        let classes = counts.chunk_by(|a, b| a == b).map(|equal| PopularityClass {
             count: equal[0],
             blocks: equal.len() as f64,
             accesses: equal[0] as f64 * equal.len() as f64,
@@ -65,11 +65,11 @@ impl Popularity {
     }
 
     /// Classes, hottest first.
-    pub fn classes(&self) -> &[Class] {
+    pub fn classes(&self) -> &[PopularityClass] {
         &self.classes
     }
 
-    /// Things touched.
+    /// Items accessed.
     pub fn blocks(&self) -> f64 {
         self.blocks
     }
@@ -79,7 +79,7 @@ impl Popularity {
         self.accesses
     }
 
-    /// Share of the accesses (0..=1) to the hottest `fractions` of the things, which must ascend.
+    /// Share of the accesses (0..=1) to the hottest `fractions` of the items; `fractions` must ascend.
     pub fn shares(&self, fractions: &[f64]) -> Vec<HotShare> {
         let (mut above, mut sum) = (0.0, 0.0);
         let mut classes = self.classes.iter().peekable();
@@ -99,8 +99,8 @@ impl Popularity {
         fractions.iter().map(share).collect()
     }
 
-    /// At most `points` points of the curve of [`Self::shares`], dense at the hot end: fractions
-    /// in geometric steps from one thing to all.
+    /// At most `points` points of the curve of [`Self::shares`], dense at the hot end: fractions in geometric steps
+    /// from one item to all.
     pub fn curve(&self, points: usize) -> Vec<HotShare> {
         let points = points.max(2);
         let lowest = (1.0 / self.blocks.max(1.0)).ln();
@@ -116,13 +116,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_of_a_known_spread() {
+    fn shares_of_a_known_spread_are_exact() {
         // One block of 50 and ten of 5.
         let spread = Popularity::from_counts([50, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 0]);
         assert_eq!((spread.blocks(), spread.accesses()), (11.0, 100.0));
         let shares = spread.shares(&[0.0, 1.0 / 11.0, 6.0 / 11.0, 1.0]);
-        let found: Vec<_> = shares.iter().map(|share| (share.io_share * 1000.0).round()).collect();
-        assert_eq!(found, [0.0, 500.0, 750.0, 1000.0]);
+        let io_shares: Vec<_> = shares.iter().map(|share| (share.io_share * 1000.0).round()).collect();
+        assert_eq!(io_shares, [0.0, 500.0, 750.0, 1000.0]);
         assert_eq!(spread.curve(64).last().unwrap().io_share, 1.0);
         assert!(Popularity::default().curve(64).is_empty());
     }

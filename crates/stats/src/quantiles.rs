@@ -15,7 +15,7 @@ const LONGEST: u64 = 1 << 53;
 pub const RELATIVE_ERROR: f64 = 0.004;
 
 #[derive(Debug, Clone)]
-enum Store {
+enum QuantilesStore {
     Exact(Vec<u64>),
     Binned(LogLinear<7>),
 }
@@ -23,7 +23,7 @@ enum Store {
 /// Quantiles and moments of a stream of `u64`; see the [module](self) for the error.
 #[derive(Debug, Clone)]
 pub struct Quantiles {
-    store: Store,
+    store: QuantilesStore,
     count: u64,
     sum: u128,
     /// Sum of squares modulo 2^128, values above [`LONGEST`] cut to it.
@@ -81,7 +81,7 @@ impl Default for Quantiles {
 impl Quantiles {
     /// An empty set of values.
     pub fn new() -> Self {
-        Self { store: Store::Exact(Vec::new()), count: 0, sum: 0, squares: 0, min: u64::MAX, max: 0 }
+        Self { store: QuantilesStore::Exact(Vec::new()), count: 0, sum: 0, squares: 0, min: u64::MAX, max: 0 }
     }
 
     /// Records one value.
@@ -93,9 +93,9 @@ impl Quantiles {
         self.min = self.min.min(value);
         self.max = self.max.max(value);
         match &mut self.store {
-            Store::Binned(bins) => bins.record(value),
-            Store::Exact(values) if values.len() < EXACT_VALUES => values.push(value),
-            Store::Exact(_) => self.store_n(value, 1),
+            QuantilesStore::Binned(bins) => bins.record(value),
+            QuantilesStore::Exact(values) if values.len() < EXACT_VALUES => values.push(value),
+            QuantilesStore::Exact(_) => self.store_n(value, 1),
         }
     }
 
@@ -114,38 +114,38 @@ impl Quantiles {
 
     #[cold]
     fn store_n(&mut self, value: u64, n: u64) {
-        if let Store::Exact(values) = &mut self.store {
+        if let QuantilesStore::Exact(values) = &mut self.store {
             if n <= (EXACT_VALUES - values.len()) as u64 {
                 values.extend(std::iter::repeat_n(value, n as usize));
                 return;
             }
             self.spill();
         }
-        if let Store::Binned(bins) = &mut self.store {
+        if let QuantilesStore::Binned(bins) = &mut self.store {
             bins.record_n(value, n);
         }
     }
 
     /// Replaces the list of values by a histogram.
     fn spill(&mut self) {
-        if let Store::Exact(values) = &self.store {
+        if let QuantilesStore::Exact(values) = &self.store {
             let mut bins = LogLinear::default();
             for &value in values {
                 bins.record(value);
             }
-            self.store = Store::Binned(bins);
+            self.store = QuantilesStore::Binned(bins);
         }
     }
 
-    /// Calls `see(value, count)` in ascending order of value; a bucket is named by its middle.
+    /// Calls `see(value, count)` in ascending order of value; a bucket's value is its middle.
     fn for_each(&self, mut see: impl FnMut(u64, u64)) {
         match &self.store {
-            Store::Exact(values) => {
+            QuantilesStore::Exact(values) => {
                 let mut values = values.clone();
                 values.sort_unstable();
                 values.iter().for_each(|&value| see(value, 1));
             }
-            Store::Binned(bins) => {
+            QuantilesStore::Binned(bins) => {
                 for (middle, count) in bins.iter() {
                     see(middle.clamp(self.min, self.max), count);
                 }
@@ -155,28 +155,28 @@ impl Quantiles {
 
     /// The value of nearest rank at each of `fractions`, which must ascend; `None` when empty.
     pub fn quantiles<const N: usize>(&self, fractions: [f64; N]) -> [Option<u64>; N] {
-        let mut found = [None; N];
+        let mut values = [None; N];
         if self.count == 0 {
-            return found;
+            return values;
         }
         let ranks = fractions.map(|fraction| nearest_rank(fraction, self.count));
         let (mut seen, mut next) = (0u64, 0usize);
         self.for_each(|value, count| {
             seen = seen.saturating_add(count);
             while next < N && ranks[next] <= seen {
-                found[next] = Some(value);
+                values[next] = Some(value);
                 next += 1;
             }
         });
-        found[next..].fill(Some(self.max));
-        for (value, rank) in found.iter_mut().zip(ranks) {
+        values[next..].fill(Some(self.max));
+        for (value, rank) in values.iter_mut().zip(ranks) {
             if rank == self.count {
                 *value = Some(self.max);
             } else if rank <= 1 {
                 *value = Some(self.min);
             }
         }
-        found
+        values
     }
 
     /// The value of nearest rank at `fraction` (0..=1); `None` when empty.
@@ -268,9 +268,9 @@ impl Quantiles {
         Some((spread.max(0.0) / self.count as f64).sqrt())
     }
 
-    /// Whether quantiles are exact still.
+    /// Whether quantiles are still exact.
     pub fn is_exact(&self) -> bool {
-        matches!(self.store, Store::Exact(_))
+        matches!(self.store, QuantilesStore::Exact(_))
     }
 
     /// The figures; see [`QuantilesSummary`].
@@ -307,10 +307,10 @@ impl Merge for Quantiles {
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         match &other.store {
-            Store::Exact(values) => values.iter().for_each(|&value| self.store_n(value, 1)),
-            Store::Binned(theirs) => {
+            QuantilesStore::Exact(values) => values.iter().for_each(|&value| self.store_n(value, 1)),
+            QuantilesStore::Binned(theirs) => {
                 self.spill();
-                if let Store::Binned(bins) = &mut self.store {
+                if let QuantilesStore::Binned(bins) = &mut self.store {
                     bins.merge(theirs);
                 }
             }

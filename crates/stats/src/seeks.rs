@@ -60,7 +60,7 @@ impl Seeks {
         Self { end: None, zero: 0, forward: [0; 64], backward: [0; 64], distance: Quantiles::new() }
     }
 
-    /// Records an I/O at `sector` of `sectors`; one of no sectors (a flush) is passed over.
+    /// Records an I/O at `sector` of `sectors`; one without sectors (a flush) is ignored.
     #[inline]
     pub fn record(&mut self, sector: u64, sectors: u64) {
         if sectors == 0 {
@@ -106,7 +106,7 @@ impl Seeks {
 }
 
 impl Merge for Seeks {
-    /// The distance across the seam of the two parts is not counted.
+    /// The distance between the two parts is not counted.
     fn merge(&mut self, other: &Self) {
         self.zero += other.zero;
         for power in 0..64 {
@@ -123,7 +123,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn known_distances() {
+    fn known_distances_are_counted() {
         let mut seeks = Seeks::new();
         seeks.record(0, 8);
         seeks.record(8, 8); // 0

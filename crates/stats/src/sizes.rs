@@ -1,15 +1,15 @@
 //! I/O sizes: exact counts of every distinct size, within bounded memory.
 //!
-//! Multiples of 512 bytes up to 1 MiB have a counter each; other sizes share a map of at most
-//! [`MOST_OTHER_SIZES`] entries. Should a trace carry more, the sizes that find no room are counted
-//! at the middle of their 4 KiB bin (up to 1 MiB) or at the nearest MiB (above), and the summary
-//! says how many I/Os that befell. Count, total, mean, minimum and maximum stay exact.
+//! Multiples of 512 bytes up to 1 MiB have a counter each; other sizes share a map of at most [`MOST_OTHER_SIZES`]
+//! entries. If a trace has more sizes, further ones are counted at the middle of their 4 KiB bin (up to 1 MiB) or at
+//! the nearest MiB (above), and the summary has the number of those I/Os. Count, total, mean, minimum and maximum
+//! stay exact.
 
 use crate::{Merge, quantiles::nearest_rank};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Distinct sizes remembered beside the multiples of 512 bytes up to 1 MiB.
+/// The largest number of distinct sizes that are not multiples of 512 bytes up to 1 MiB.
 pub const MOST_OTHER_SIZES: usize = 4096;
 const DENSE_LIMIT: u32 = 1 << 20;
 const DENSE_SLOTS: usize = (DENSE_LIMIT / 512) as usize + 1;
@@ -57,7 +57,7 @@ pub struct SizeSummary {
     pub total_bytes: u64,
     /// Mean size.
     pub mean_bytes: Option<f64>,
-    /// Most frequent size; the smallest of them if several are.
+    /// Most frequent size; the smallest one if there are several.
     pub mode_bytes: Option<u32>,
     /// Median size.
     pub median_bytes: Option<u32>,
@@ -79,9 +79,9 @@ pub struct SizeSummary {
     pub exact: Vec<SizeCount>,
     /// Bins of 4 KiB centred on multiples of 4 KiB, ascending, empty ones left out.
     pub bins_4k: Vec<SizeBin>,
-    /// Whether `exact` is (no size was folded).
+    /// Whether `exact` is exact: no size was folded.
     pub is_exact: bool,
-    /// I/Os counted at the middle of their bin, for want of room.
+    /// I/Os counted at the middle of their bin, because the map was full.
     pub folded_ios: u64,
 }
 
@@ -162,7 +162,7 @@ impl SizeHistogram {
     /// The figures; see [`SizeSummary`].
     pub fn summary(&self) -> SizeSummary {
         let exact = self.exact();
-        let some = self.count > 0;
+        let has_any = self.count > 0;
         let mode = exact.iter().max_by_key(|size| (size.count, std::cmp::Reverse(size.bytes)));
         let rank = |fraction| {
             let rank = nearest_rank(fraction, self.count);
@@ -186,11 +186,11 @@ impl SizeHistogram {
         SizeSummary {
             count: self.count,
             total_bytes: self.total,
-            mean_bytes: some.then(|| self.total as f64 / self.count as f64),
+            mean_bytes: has_any.then(|| self.total as f64 / self.count as f64),
             mode_bytes: mode.map(|size| size.bytes),
             median_bytes: rank(0.5),
-            min_bytes: some.then_some(self.min),
-            max_bytes: some.then_some(self.max),
+            min_bytes: has_any.then_some(self.min),
+            max_bytes: has_any.then_some(self.max),
             p5_bytes: rank(0.05),
             p25_bytes: rank(0.25),
             p75_bytes: rank(0.75),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_a_known_mix() {
+    fn figures_of_a_known_mix_are_exact() {
         let summary = of(&[4096, 4096, 4096, 8192, 65536]).summary();
         assert_eq!(summary.mode_bytes, Some(4096));
         assert_eq!(summary.median_bytes, Some(4096));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_odd_sizes_fold_and_say_so() {
+    fn too_many_odd_sizes_are_folded_and_counted() {
         let sizes: Vec<u32> = (0..20_000u32).map(|i| i * 214_741 + 1).collect();
         let all = of(&sizes);
         let summary = all.summary();
@@ -262,7 +262,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merged_is_whole(sizes in prop::collection::vec(any::<u32>(), 0..300), cut in 0.0f64..1.0) {
+        fn merged_parts_equal_the_whole(sizes in prop::collection::vec(any::<u32>(), 0..300), cut in 0.0f64..1.0) {
             let cut = (sizes.len() as f64 * cut) as usize;
             let mut merged = of(&sizes[..cut]);
             merged.merge(&of(&sizes[cut..]));

@@ -1,11 +1,10 @@
 //! Sequential streams among interleaved I/O.
 //!
-//! An I/O that starts where one of the recently active streams ended continues that stream, as the
-//! kernel's readahead and bcache's `sequential_cutoff` see it. The table holds 1024 streams in 256
-//! sets of 4, found by a hash of the sector they expect next: O(1) an I/O, 24 KiB. A stream is
-//! forgotten when its set is full (the longest idle goes first; streams of 4 I/Os and more are
-//! held eight times as long) or after [`IDLE_LIMIT`] I/Os without it. Feed reads and writes to
-//! instances of their own.
+//! An I/O that starts where one of the recently active streams ended continues that stream, as in the kernel's
+//! readahead and bcache's `sequential_cutoff`. The table holds 1024 streams in 256 sets of 4, found by a hash of the
+//! sector that they expect next: O(1) for each I/O, 24 KiB. A stream is forgotten when its set is full (the longest
+//! idle first; streams of 4 I/Os and more stay eight times as long) or after [`IDLE_LIMIT`] I/Os without it. Use
+//! separate instances for reads and writes.
 
 use crate::{Merge, Quantiles};
 use serde::Serialize;
@@ -16,13 +15,13 @@ pub const IDLE_LIMIT: u32 = 8192;
 pub const LIVE_IOS: u32 = 4;
 const WAYS: usize = 4;
 const SETS: usize = 256;
-/// I/Os between two looks at how many streams are live.
+/// I/Os between two counts of live streams.
 const LOOK_EVERY: u32 = 128;
-/// Looks remembered: must cover `IDLE_LIMIT`.
+/// Counts that are kept: they must cover `IDLE_LIMIT`.
 const LOOKS: usize = 2 * (IDLE_LIMIT / LOOK_EVERY) as usize;
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Set {
+struct StreamSet {
     next: [u64; WAYS],
     bytes: [u64; WAYS],
     /// I/Os of the run; 0 marks a free slot.
@@ -34,7 +33,7 @@ struct Set {
 /// Recognises sequential streams; see the [module](self).
 #[derive(Debug, Clone)]
 pub struct Streams {
-    sets: Vec<Set>,
+    sets: Vec<StreamSet>,
     /// Number of this I/O; wraps, and only differences are used.
     tick: u32,
     previous: Option<(u64, u64)>,
@@ -42,11 +41,11 @@ pub struct Streams {
     sequential: u64,
     strict: u64,
     backward: u64,
-    /// Runs of a single I/O, kept out of `run_ios` because random I/O is all of these.
+    /// Runs of a single I/O, counted outside of `run_ios` because random I/O consists of them.
     singles: u64,
     run_ios: Quantiles,
     run_bytes: Quantiles,
-    /// Live streams at each of the latest looks.
+    /// Live streams at each of the latest counts.
     looks: Vec<u32>,
     peak: u32,
 }
@@ -86,8 +85,8 @@ pub struct StreamsSummary {
     pub run_ios: RunLengths,
     /// Run lengths in bytes.
     pub run_bytes: RunLengths,
-    /// Most streams (runs of four I/Os or more) alive at one moment. An estimate: looked at every
-    /// 128 I/Os, a stream being alive from its fourth I/O to its last; at most 1024.
+    /// The largest number of live streams (runs of four I/Os or more) at a time. An estimate: counted every 128 I/Os;
+    /// a stream is alive from its fourth I/O to its last; at most 1024.
     pub peak_concurrent_streams: u32,
 }
 
@@ -101,7 +100,7 @@ impl Streams {
     /// No streams yet.
     pub fn new() -> Self {
         Self {
-            sets: vec![Set::default(); SETS],
+            sets: vec![StreamSet::default(); SETS],
             tick: 0,
             previous: None,
             ios: 0,
@@ -116,7 +115,7 @@ impl Streams {
         }
     }
 
-    /// Records an I/O at `sector` of `sectors`.
+    /// Records an I/O of `sectors` at `sector`.
     #[inline]
     pub fn record(&mut self, sector: u64, sectors: u64) {
         if sectors == 0 {
@@ -126,7 +125,7 @@ impl Streams {
         self.ios += 1;
         self.tick = self.tick.wrapping_add(1);
         if self.tick.is_multiple_of(LOOK_EVERY) {
-            // This look takes over the place of the oldest.
+            // This count replaces the oldest one.
             let place = (self.tick / LOOK_EVERY) as usize % LOOKS;
             self.peak = self.peak.max(self.looks[place]);
             self.looks[place] = 0;
@@ -139,12 +138,12 @@ impl Streams {
 
         let bytes = sectors.saturating_mul(512);
         let set = &mut self.sets[set_of(sector)];
-        let found = (0..WAYS).find(|&way| set.ios[way] > 0 && set.next[way] == sector);
-        let (ios, bytes) = match found {
-            Some(way) if self.tick.wrapping_sub(set.last[way]) <= IDLE_LIMIT => {
-                let (last, ios) = (set.last[way], set.ios[way].saturating_add(1));
-                let bytes = set.bytes[way].saturating_add(bytes);
-                set.ios[way] = 0;
+        let continued = (0..WAYS).find(|&slot| set.ios[slot] > 0 && set.next[slot] == sector);
+        let (ios, bytes) = match continued {
+            Some(slot) if self.tick.wrapping_sub(set.last[slot]) <= IDLE_LIMIT => {
+                let (last, ios) = (set.last[slot], set.ios[slot].saturating_add(1));
+                let bytes = set.bytes[slot].saturating_add(bytes);
+                set.ios[slot] = 0;
                 self.sequential += 1;
                 if ios > LIVE_IOS {
                     for look in last / LOOK_EVERY + 1..=self.tick / LOOK_EVERY {
@@ -165,20 +164,20 @@ impl Streams {
     fn place(&mut self, next: u64, ios: u32, bytes: u64) {
         let set = &mut self.sets[set_of(next)];
         let (mut chosen, mut worst) = (0, 0);
-        for way in 0..WAYS {
-            // A stream that expects the same sector is superseded; a free slot comes next.
-            let idle = self.tick.wrapping_sub(set.last[way]);
-            let badness = if set.ios[way] == 0 {
+        for slot in 0..WAYS {
+            // Prefers a stream that expects the same sector, then a free slot.
+            let idle = self.tick.wrapping_sub(set.last[slot]);
+            let badness = if set.ios[slot] == 0 {
                 u32::MAX - 1
-            } else if set.next[way] == next {
+            } else if set.next[slot] == next {
                 u32::MAX
-            } else if set.ios[way] >= LIVE_IOS {
+            } else if set.ios[slot] >= LIVE_IOS {
                 idle / 8 + 1
             } else {
                 idle.min(u32::MAX - 3) + 1
             };
             if badness > worst {
-                (chosen, worst) = (way, badness);
+                (chosen, worst) = (slot, badness);
             }
         }
         let (old_ios, old_bytes) = (set.ios[chosen], set.bytes[chosen]);
@@ -203,9 +202,9 @@ impl Streams {
 
     /// Ends every run, as at the end of a trace.
     pub fn finish(&mut self) {
-        for set in std::mem::replace(&mut self.sets, vec![Set::default(); SETS]) {
-            for way in (0..WAYS).filter(|&way| set.ios[way] > 0) {
-                self.end_run(set.ios[way], set.bytes[way]);
+        for set in std::mem::replace(&mut self.sets, vec![StreamSet::default(); SETS]) {
+            for slot in (0..WAYS).filter(|&slot| set.ios[slot] > 0) {
+                self.end_run(set.ios[slot], set.bytes[slot]);
             }
         }
         self.peak = self.looks.iter().copied().fold(self.peak, u32::max);
@@ -233,7 +232,7 @@ impl Streams {
 }
 
 impl Merge for Streams {
-    /// Ends the runs of `other`: a stream across the seam of two parts counts as two runs.
+    /// Ends the runs of `other`: a stream across two parts counts as two runs.
     fn merge(&mut self, other: &Self) {
         let mut other = other.clone();
         other.finish();
@@ -265,7 +264,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn one_stream() {
+    fn one_stream_is_one_run() {
         let mut streams = Streams::new();
         (0..1000).for_each(|io| streams.record(io * 8, 8));
         let summary = streams.summary();
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaved_streams_among_noise() {
+    fn interleaved_streams_are_found_among_noise() {
         let (mut streams, mut noise) = (Streams::new(), 0u64);
         for io in 0..500u64 {
             for stream in 0..40u64 {
@@ -304,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn random_and_backward() {
+    fn random_and_backward_ios_are_counted() {
         let mut random = Streams::new();
         (0..50_000u64).for_each(|io| random.record(hash64(io) >> 24 << 3, 8));
         let summary = random.summary();

@@ -6,9 +6,9 @@
 
 use crate::Merge;
 
-/// Buckets unless told otherwise.
+/// The default number of buckets.
 pub const DEFAULT_BUCKETS: usize = 512;
-/// Width of a bucket at first is two to this power of ns.
+/// The first width of a bucket is 2 to this power, in ns.
 const FIRST_SHIFT: u32 = 20;
 
 /// A time series of `T` in at most a fixed number of buckets.
@@ -55,7 +55,7 @@ impl<T: Merge + Default + Clone> Timeline<T> {
         index
     }
 
-    /// Widens the buckets to 2^shift ns: one pass whatever the distance.
+    /// Widens the buckets to 2^shift ns, in one pass for any distance.
     fn coarsen(&mut self, shift: u32) {
         let by = shift.saturating_sub(self.shift);
         if by == 0 {
@@ -116,16 +116,16 @@ mod tests {
     use proptest::prelude::*;
 
     #[derive(Debug, Clone, Default, PartialEq)]
-    struct Sum(u64);
+    struct EventSum(u64);
 
-    impl Merge for Sum {
+    impl Merge for EventSum {
         fn merge(&mut self, other: &Self) {
             self.0 += other.0;
         }
     }
 
-    fn of(times: &[u64], most: usize) -> Timeline<Sum> {
-        let mut line = Timeline::<Sum>::new(most);
+    fn of(times: &[u64], most: usize) -> Timeline<EventSum> {
+        let mut line = Timeline::<EventSum>::new(most);
         times.iter().for_each(|&time| line.at(time).0 += 1);
         line
     }
@@ -145,12 +145,12 @@ mod tests {
     fn the_end_of_time_is_reached_at_once() {
         let line = of(&[5, u64::MAX, 7], 512);
         assert_eq!((line.len(), line.width_ns()), (512, 1 << 55));
-        assert_eq!(line.iter().next(), Some((0, &Sum(2))));
+        assert_eq!(line.iter().next(), Some((0, &EventSum(2))));
     }
 
     proptest! {
         #[test]
-        fn merged_is_whole(
+        fn merged_parts_equal_the_whole(
             times in prop::collection::vec((any::<u64>(), 0u32..64), 0..60),
             cut in 0usize..60, left in 2usize..40, right in 2usize..40,
         ) {
@@ -158,11 +158,11 @@ mod tests {
             let cut = cut.min(times.len());
             let mut merged = of(&times[..cut], left);
             merged.merge(&of(&times[cut..], right));
-            let whole = of(&times, left.min(right));
-            prop_assert_eq!(merged.width_ns(), whole.width_ns());
+            let expected = of(&times, left.min(right));
+            prop_assert_eq!(merged.width_ns(), expected.width_ns());
             prop_assert_eq!(
                 merged.iter().collect::<Vec<_>>(),
-                whole.iter().collect::<Vec<_>>()
+                expected.iter().collect::<Vec<_>>()
             );
         }
     }

@@ -17,7 +17,7 @@
 
 mod expected;
 
-use crate::popularity::{Class, Popularity};
+use crate::popularity::{Popularity, PopularityClass};
 use serde::Serialize;
 
 /// Verdict on a popularity.
@@ -30,7 +30,7 @@ pub enum ZipfVerdict {
     /// Blocks are accessed alike: counts vary no more than chance makes them.
     #[serde(rename = "uniform")]
     Uniform,
-    /// Neither, or too little to tell.
+    /// Neither, or too few accesses to decide.
     #[serde(rename = "not zipf")]
     NotZipf,
 }
@@ -41,9 +41,9 @@ pub enum ZipfVerdict {
 pub struct ZipfFit {
     /// Verdict.
     pub verdict: ZipfVerdict,
-    /// Why, in a sentence.
+    /// The reason, in one sentence.
     pub reason: String,
-    /// Best exponent, whatever the verdict; `None` where none could be fitted.
+    /// Best exponent for any verdict; `None` if none could be fitted.
     pub exponent: Option<f64>,
     /// Largest difference between the observed and fitted shares of the accesses, 0..=1.
     pub ks_distance: Option<f64>,
@@ -55,7 +55,7 @@ pub struct ZipfFit {
     pub fitted_from_accesses: u64,
 }
 
-/// Fewer blocks than this get no fit.
+/// The smallest number of blocks for a fit.
 pub const FEWEST_BLOCKS: f64 = 50.0;
 /// Least exponent called Zipf.
 pub const LEAST_EXPONENT: f64 = 0.2;
@@ -68,7 +68,7 @@ const FEWEST_FITTED: f64 = 200.0;
 
 /// Fits Zipf's law.
 pub fn fit(popularity: &Popularity) -> ZipfFit {
-    let mut found = ZipfFit {
+    let mut fit_result = ZipfFit {
         verdict: ZipfVerdict::NotZipf,
         reason: String::new(),
         exponent: None,
@@ -79,27 +79,27 @@ pub fn fit(popularity: &Popularity) -> ZipfFit {
     };
     let (blocks, classes) = (popularity.blocks(), popularity.classes());
     if blocks < FEWEST_BLOCKS {
-        found.reason = format!("only {blocks:.0} distinct blocks were accessed: too few to tell");
-        return found;
+        fit_result.reason = format!("only {blocks:.0} distinct blocks were accessed: too few to tell");
+        return fit_result;
     }
     let mean = popularity.accesses() / blocks;
-    let square = |class: &Class| class.count as f64 * class.accesses / blocks;
+    let square = |class: &PopularityClass| class.count as f64 * class.accesses / blocks;
     let variance = classes.iter().map(square).sum::<f64>() - mean * mean;
     let spread = (variance - mean) / (mean * mean);
     let head = head(classes);
     let (s, ranks) = exponent(head);
-    let law = Power::new(s);
+    let law = PowerSums::new(s);
     let (sum, _) = law.sums(ranks);
     let top = head.iter().map(|class| class.accesses).sum::<f64>() / sum;
     let ks = expected::distance(popularity, &law, top);
-    found.exponent = Some(s).filter(|s| s.is_finite());
-    found.ks_distance = Some(ks).filter(|ks| ks.is_finite());
-    found.gain_over_uniform_nats =
+    fit_result.exponent = Some(s).filter(|s| s.is_finite());
+    fit_result.ks_distance = Some(ks).filter(|ks| ks.is_finite());
+    fit_result.gain_over_uniform_nats =
         Some(ranks.ln() - sum.ln() - s * mean_rank_log(head)).filter(|gain| gain.is_finite());
-    found.fitted_blocks = ranks.round() as u64;
-    found.fitted_from_accesses = head.last().map_or(0, |class| class.count);
-    (found.verdict, found.reason) = verdict(mean, spread, s, ks);
-    found
+    fit_result.fitted_blocks = ranks.round() as u64;
+    fit_result.fitted_from_accesses = head.last().map_or(0, |class| class.count);
+    (fit_result.verdict, fit_result.reason) = verdict(mean, spread, s, ks);
+    fit_result
 }
 
 fn verdict(mean: f64, spread: f64, s: f64, ks: f64) -> (ZipfVerdict, String) {
@@ -122,8 +122,8 @@ fn verdict(mean: f64, spread: f64, s: f64, ks: f64) -> (ZipfVerdict, String) {
     }
 }
 
-/// The hottest classes, as far down as rank tells.
-fn head(classes: &[Class]) -> &[Class] {
+/// The hottest classes, as far as ranks are reliable.
+fn head(classes: &[PopularityClass]) -> &[PopularityClass] {
     for least in [16, 8, 4] {
         let head = &classes[..classes.partition_point(|class| class.count >= least)];
         if head.iter().map(|class| class.blocks).sum::<f64>() >= FEWEST_FITTED {
@@ -134,7 +134,7 @@ fn head(classes: &[Class]) -> &[Class] {
 }
 
 /// Mean of ln rank over the accesses.
-fn mean_rank_log(classes: &[Class]) -> f64 {
+fn mean_rank_log(classes: &[PopularityClass]) -> f64 {
     let (mut above, mut logs, mut accesses) = (0.0, 0.0, 0.0);
     for class in classes {
         logs += mean_log(above, class.blocks) * class.accesses;
@@ -145,13 +145,13 @@ fn mean_rank_log(classes: &[Class]) -> f64 {
 }
 
 /// The exponent of maximum likelihood, 0..=4, and the number of ranks.
-fn exponent(classes: &[Class]) -> (f64, f64) {
+fn exponent(classes: &[PopularityClass]) -> (f64, f64) {
     let ranks = classes.iter().map(|class| class.blocks).sum();
     let observed = mean_rank_log(classes);
     let (mut low, mut high) = (0.0, 4.0);
     for _ in 0..30 {
         let s = (low + high) / 2.0;
-        let (sum, logs) = Power::new(s).sums(ranks);
+        let (sum, logs) = PowerSums::new(s).sums(ranks);
         if logs / sum > observed {
             low = s;
         } else {
@@ -165,13 +165,13 @@ fn exponent(classes: &[Class]) -> (f64, f64) {
 const HEAD: usize = 512;
 
 /// Sums of r^-s and of r^-s ln r over the ranks 1..=n.
-struct Power {
+struct PowerSums {
     s: f64,
     /// Sums up to each rank of the head.
     head: Vec<(f64, f64)>,
 }
 
-impl Power {
+impl PowerSums {
     fn new(s: f64) -> Self {
         let (mut sum, mut logs) = (0.0, 0.0);
         let head = (0..=HEAD)
@@ -243,10 +243,10 @@ mod tests {
         for s in [0.6, 0.8, 1.0, 1.2, 1.5] {
             for (blocks, each) in [(1000, 10), (1000, 30), (1000, 100), (100_000, 10), (100_000, 30)] {
                 let zipf = Zipf::new(blocks, s);
-                let found = of(blocks, blocks * each, |random| zipf.draw(random));
-                let error = found.exponent.unwrap() - s;
-                assert!(error.abs() < 0.03, "{s} {blocks} {each}: {found:?}");
-                assert_eq!(found.verdict, ZipfVerdict::Zipf, "{s} {blocks} {each}: {found:?}");
+                let fit_result = of(blocks, blocks * each, |random| zipf.draw(random));
+                let error = fit_result.exponent.unwrap() - s;
+                assert!(error.abs() < 0.03, "{s} {blocks} {each}: {fit_result:?}");
+                assert_eq!(fit_result.verdict, ZipfVerdict::Zipf, "{s} {blocks} {each}: {fit_result:?}");
             }
         }
     }
@@ -256,10 +256,10 @@ mod tests {
         for s in [0.8, 1.0, 1.2] {
             for accesses in [50_000, 200_000, 2_000_000] {
                 let zipf = Zipf::new(1_000_000, s);
-                let found = of(1_000_000, accesses, |random| zipf.draw(random));
-                let error = found.exponent.unwrap() - s;
-                assert!(error.abs() < 0.03, "{s} {accesses}: {found:?}");
-                assert_eq!(found.verdict, ZipfVerdict::Zipf, "{s} {accesses}: {found:?}");
+                let fit_result = of(1_000_000, accesses, |random| zipf.draw(random));
+                let error = fit_result.exponent.unwrap() - s;
+                assert!(error.abs() < 0.03, "{s} {accesses}: {fit_result:?}");
+                assert_eq!(fit_result.verdict, ZipfVerdict::Zipf, "{s} {accesses}: {fit_result:?}");
             }
         }
     }
@@ -272,10 +272,10 @@ mod tests {
             for _ in 0..2_000_000 {
                 hotness.record(zipf.draw(&mut random), 1, false);
             }
-            let found = fit(&hotness.popularity());
-            let error = found.exponent.unwrap() - s;
-            assert!(error.abs() < 0.03, "{s}: {found:?}");
-            assert_eq!(found.verdict, ZipfVerdict::Zipf, "{s}: {found:?}");
+            let fit_result = fit(&hotness.popularity());
+            let error = fit_result.exponent.unwrap() - s;
+            assert!(error.abs() < 0.03, "{s}: {fit_result:?}");
+            assert_eq!(fit_result.verdict, ZipfVerdict::Zipf, "{s}: {fit_result:?}");
         }
     }
 
@@ -308,7 +308,7 @@ mod tests {
     fn sums_agree_with_adding() {
         for s in [0.0, 0.5, 1.0, 1.000_000_1, 2.5] {
             let exact: f64 = (1..=5000).map(|rank| f64::from(rank).powf(-s)).sum();
-            assert!((Power::new(s).sums(5000.0).0 / exact - 1.0).abs() < 1e-6);
+            assert!((PowerSums::new(s).sums(5000.0).0 / exact - 1.0).abs() < 1e-6);
         }
     }
 
@@ -319,10 +319,10 @@ mod tests {
         ) {
             let counts = counts.iter().map(|&(count, shift)| count >> shift);
             let all = std::iter::repeat_n(counts.collect::<Vec<_>>(), times).flatten();
-            let found = fit(&Popularity::from_counts(all));
-            prop_assert!(found.exponent.is_none_or(f64::is_finite));
-            prop_assert!(found.ks_distance.is_none_or(|ks| (0.0..=1.0).contains(&ks)), "{found:?}");
-            prop_assert!(found.gain_over_uniform_nats.is_none_or(f64::is_finite));
+            let fit_result = fit(&Popularity::from_counts(all));
+            prop_assert!(fit_result.exponent.is_none_or(f64::is_finite));
+            prop_assert!(fit_result.ks_distance.is_none_or(|ks| (0.0..=1.0).contains(&ks)), "{fit_result:?}");
+            prop_assert!(fit_result.gain_over_uniform_nats.is_none_or(f64::is_finite));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The kernel's codes: what happened to an I/O, and what kind of I/O it is.
 
-/// What happened (the low byte of `blk_io_trace.action`). Codes the kernel may add later stay readable,
-/// hence a newtype and not an enum.
+/// What happened (the low byte of `blk_io_trace.action`). A newtype and not an enum, so that codes of later kernels
+/// can be read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Action(pub u8);
 
@@ -34,7 +34,7 @@ impl Action {
     pub const SPLIT: Action = Action(13);
     /// Bounced to low memory (old kernels).
     pub const BOUNCE: Action = Action(14);
-    /// Remapped from another device; `arg_device` and `arg_sector` tell from where.
+    /// Remapped from another device: `arg_device` and `arg_sector` are the source.
     pub const REMAP: Action = Action(15);
     /// Driver data: opaque bytes for a driver's own tools.
     pub const DRIVER_DATA: Action = Action(17);
@@ -81,7 +81,7 @@ impl Rwbs {
     pub const WRITE: Rwbs = Rwbs(1 << 1);
     /// Carries a cache flush before it, or is one.
     pub const FLUSH: Rwbs = Rwbs(1 << 2);
-    /// Somebody waits for it.
+    /// A process waits for it.
     pub const SYNC: Rwbs = Rwbs(1 << 3);
     /// Category of queueing events.
     pub const QUEUE: Rwbs = Rwbs(1 << 4);
@@ -144,7 +144,7 @@ impl Rwbs {
         text
     }
 
-    /// The inverse of [`Rwbs::letters`]; `None` when a letter is unknown or stands in the wrong place.
+    /// The inverse of [`Rwbs::letters`]; `None` if a letter is unknown or in the wrong place.
     pub fn from_letters(letters: &str) -> Option<Rwbs> {
         let mut rest = letters.bytes().peekable();
         let mut bits = Rwbs::default();

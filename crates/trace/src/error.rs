@@ -1,8 +1,8 @@
-//! What can go wrong while reading or writing a trace, each with the place and what was expected.
+//! Errors of reading and writing traces: where, what, and what was expected.
 
 use std::io;
 
-/// A failure that stops the work. What can be survived is a [`crate::source::Warning`] instead.
+/// An error that stops the work. A problem that does not is a [`crate::source::Warning`].
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The operating system refused.
@@ -13,29 +13,29 @@ pub enum TraceError {
         /// The system's own error.
         source: io::Error,
     },
-    /// There is nothing in it.
-    #[error("{path}: empty: expected a block trace, found 0 bytes")]
+    /// It is empty.
+    #[error("{path}: empty: expected a block trace")]
     Empty {
         /// The file, or the set's name.
         path: String,
     },
     /// No reader recognises it.
-    #[error("{path}: {found}; formats known: {known} (name one with --format)")]
+    #[error("{path}: {content}: expected one of these formats, or choose one with --format: {known}")]
     UnknownFormat {
         /// The file.
         path: String,
-        /// What its beginning looks like.
-        found: String,
+        /// A description of its content.
+        content: String,
         /// The registered formats' names.
         known: String,
     },
     /// A trace name matches no file.
-    #[error("{path}: no such trace: expected a file, a directory, or files {path}.blktrace.0, .1, …")]
+    #[error("{path}: does not exist: expected a file, a directory, or files {path}.blktrace.0, .1, …")]
     NotFound {
         /// The name as given.
         path: String,
     },
-    /// Not what the format says.
+    /// It does not follow its format.
     #[error("{path}: {place}: {problem}")]
     Malformed {
         /// The file.
@@ -45,7 +45,7 @@ pub enum TraceError {
         /// What was found, what was expected.
         problem: String,
     },
-    /// The request itself makes no sense for this trace.
+    /// The request is not possible for this trace.
     #[error("{0}")]
     Request(String),
 }

@@ -1,15 +1,15 @@
 //! One block-layer event, in the form every reader produces and every consumer reads.
 //!
-//! The layout follows the kernel's `struct blk_io_trace` (include/uapi/linux/blktrace_api.h) so that
-//! blktrace binary passes through without loss; other formats fill in what they know.
+//! The layout follows the kernel's `struct blk_io_trace` (include/uapi/linux/blktrace_api.h), so that blktrace binary
+//! passes through without loss; readers of other formats fill in what those contain.
 
 pub use crate::codes::{Action, Rwbs};
 use std::fmt;
 
-/// Bytes in a sector: always 512, whatever the device's block size.
+/// Bytes in a sector: always 512, independent of the device's block size.
 pub const SECTOR: u64 = 512;
 
-/// What an I/O asks for.
+/// The operation of an I/O.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Op {
@@ -17,7 +17,7 @@ pub enum Op {
     Read = 0,
     /// Data to the device.
     Write = 1,
-    /// Blocks given back (TRIM).
+    /// Blocks that are not needed any more (TRIM).
     Discard = 2,
     /// No data: make earlier writes stable.
     Flush = 3,
@@ -38,7 +38,7 @@ impl Op {
     }
 }
 
-/// A device number as Linux holds it: `major << 20 | minor`.
+/// A device number in Linux's form: `major << 20 | minor`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct DeviceId(pub u32);
 
@@ -58,7 +58,7 @@ impl DeviceId {
         self.0 & 0xf_ffff
     }
 
-    /// The file name that stands for a device in formats that have no numbers: `dev-8-16`.
+    /// The file name of a device in formats without numbers: `dev-8-16`.
     pub fn file_name(self) -> String {
         format!("dev-{}-{}", self.major(), self.minor())
     }
@@ -95,7 +95,7 @@ pub struct Event {
     pub device: DeviceId,
     /// Sequence number within its CPU's stream.
     pub sequence: u32,
-    /// Process (thread) id that was running; for completions, whoever was interrupted.
+    /// Process (thread) id that was running; for completions, the process that was interrupted.
     pub pid: u32,
     /// Remap: the source's device.
     pub arg_device: DeviceId,
@@ -118,7 +118,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// What the event's I/O asks for.
+    /// The operation of the event's I/O.
     #[inline]
     pub fn op(&self) -> Op {
         op_of(self.rwbs, self.bytes)
@@ -137,7 +137,7 @@ impl Event {
     }
 }
 
-/// What an I/O with these category bits and this length asks for.
+/// The operation of an I/O with these category bits and this length.
 #[inline]
 pub fn op_of(rwbs: Rwbs, bytes: u32) -> Op {
     if rwbs.has(Rwbs::DISCARD) {
@@ -151,10 +151,10 @@ pub fn op_of(rwbs: Rwbs, bytes: u32) -> Op {
     }
 }
 
-/// A process's name, learnt while reading.
+/// A process's name that appeared while reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessName {
-    /// The name is known from this event of the batch onwards.
+    /// The first event of the batch at which the name is known.
     pub before: usize,
     /// Process id.
     pub pid: u32,
@@ -162,22 +162,22 @@ pub struct ProcessName {
     pub name: String,
 }
 
-/// Some events in time order, with what they point to.
+/// Some events in time order, with their extra bytes and new process names.
 #[derive(Clone, Debug, Default)]
 pub struct EventBatch {
     /// The events.
     pub events: Vec<Event>,
     /// Extra bytes of passthrough commands and messages.
     pub pdu: Vec<u8>,
-    /// Names learnt, in order of `before`.
+    /// New names, in order of `before`.
     pub names: Vec<ProcessName>,
 }
 
 impl EventBatch {
-    /// Events a reader puts into one batch, about: enough to amortise, few enough to stay in cache.
+    /// The approximate number of events in a batch: enough to amortise, few enough to stay in cache.
     pub const TARGET: usize = 2048;
 
-    /// Forgets the content, keeps the memory.
+    /// Empties the batch, keeps the memory.
     pub fn clear(&mut self) {
         self.events.clear();
         self.pdu.clear();

@@ -26,7 +26,7 @@ impl Filter {
         *self == Filter::default()
     }
 
-    /// Whether this moment counts. I/Os without a time of queueing count by their dispatch.
+    /// Whether this time counts. I/Os without a queueing time count by their dispatch.
     #[inline]
     pub fn wants_time(&self, time: u64) -> bool {
         self.since_ns.is_none_or(|since| time >= since) && self.until_ns.is_none_or(|until| time < until)
@@ -56,7 +56,7 @@ impl Filter {
         })
     }
 
-    /// Whether an event passes by itself; `name` is its process's, `input` its input's.
+    /// Whether an event passes; `name` is its process's name, `input` its input's.
     pub fn wants_event(&self, event: &Event, name: &str, input: &str) -> bool {
         self.is_open()
             || (self.wants_time(event.time)
@@ -65,14 +65,14 @@ impl Filter {
                 && self.wants_device(event.device, input))
     }
 
-    /// Whether an I/O passes but for its process and device.
+    /// Whether an I/O passes, apart from its process and device.
     #[inline]
     pub fn wants_io(&self, io: &Io) -> bool {
         let time = if io.t_queue == NEVER { io.t_dispatch } else { io.t_queue };
         self.wants_time(time) && self.wants_op(io.op())
     }
 
-    /// Plugs and messages ask for nothing: they pass only when every operation does.
+    /// Plugs and messages have no operation: they pass only if all operations do.
     pub fn wants_op_of(&self, event: &Event) -> bool {
         use crate::event::Action;
         if self.ops.is_empty() {

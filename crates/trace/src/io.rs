@@ -2,16 +2,16 @@
 
 use crate::event::{DeviceId, Op, Rwbs, op_of};
 
-/// A time that was not seen.
+/// A time that the trace does not show.
 pub const NEVER: u64 = u64::MAX;
 
-/// What was learnt of one bio. Times are ns since the trace began, [`NEVER`] where the trace shows none.
+/// One bio. Times are ns since the trace began, or [`NEVER`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Io {
-    /// The device it was queued on.
+    /// The device that it was queued on.
     pub device: DeviceId,
-    /// Where it came from through a remap (a logical volume, a partition, the array above a member);
-    /// the null device when it came from above directly.
+    /// The source of its remap (a logical volume, a partition, the array above a member); the null device if it was
+    /// not remapped.
     pub source: DeviceId,
     /// First sector.
     pub sector: u64,
@@ -21,30 +21,30 @@ pub struct Io {
     pub rwbs: Rwbs,
     /// Process that queued it.
     pub pid: u32,
-    /// Index of that process's name with whoever follows the I/Os; 0 is nobody's.
+    /// Index of that process's name in the caller's list; 0 is unknown.
     pub process: u32,
-    /// CPU it was queued on.
+    /// The CPU that queued it.
     pub cpu: u16,
-    /// Kernel's error of its completion, as recorded (0: fine).
+    /// The kernel's error of its completion, as recorded (0: none).
     pub error: u16,
-    /// How often its request was put back after dispatch.
+    /// How often its request was requeued after dispatch.
     pub requeues: u16,
     /// Queued (Q).
     pub t_queue: u64,
-    /// Got a request of its own (G).
+    /// Got its own request (G).
     pub t_get: u64,
-    /// Merged into another's request (M, F).
+    /// Merged into another bio's request (M, F).
     pub t_merge: u64,
     /// Its request entered the scheduler (I).
     pub t_insert: u64,
-    /// Its request was dispatched to the driver (D), the last time.
+    /// Its request was last dispatched to the driver (D).
     pub t_dispatch: u64,
     /// All of it was complete (C).
     pub t_complete: u64,
 }
 
 impl Io {
-    /// What it asked for.
+    /// Its operation.
     #[inline]
     pub fn op(&self) -> Op {
         op_of(self.rwbs, self.bytes)
@@ -56,7 +56,7 @@ impl Io {
         self.sector.saturating_add(u64::from(self.bytes >> 9))
     }
 
-    /// Time between two moments of its life; `None` when one was not seen or they are in the wrong order.
+    /// The time between two of its events; `None` if one is missing or they are in the wrong order.
     #[inline]
     pub fn between(from: u64, to: u64) -> Option<u64> {
         if from == NEVER || to == NEVER { None } else { to.checked_sub(from) }

@@ -1,7 +1,7 @@
-//! Block traces: formats in, [`event::Event`]s through, I/Os and their statistics out.
+//! Block traces: reads formats into [`event::Event`]s and makes I/Os and statistics of them.
 //!
-//! `open` finds the reader ([`formats`]), a reader is a [`source::Source`] of events; [`blkparse`] prints
-//! them, [`pair`] makes I/Os of them, [`characterise`] says what the workload is, [`export`] writes them.
+//! `open` finds the reader ([`formats`]); a reader is a [`source::Source`] of events. [`blkparse`] prints them,
+//! [`pair`] makes I/Os of them, [`characterise`] describes the workload, [`export`] writes them.
 
 pub mod blkparse;
 pub mod blktrace;
@@ -11,12 +11,12 @@ pub mod error;
 pub mod event;
 pub mod export;
 pub mod filter;
-mod find;
 pub mod formats;
+mod input_files;
 pub mod interrupt;
 pub mod io;
 pub mod open;
-mod opening;
+mod opened_source;
 pub mod pair;
 mod parquet_file;
 pub mod process;

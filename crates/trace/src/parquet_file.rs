@@ -1,4 +1,4 @@
-//! What the writer and the reader of Parquet share: what a file says of its trace besides the rows, and errors.
+//! The common part of the writer and the reader of Parquet: metadata about the trace, and errors.
 
 use crate::error::{Result, TraceError};
 use crate::event::{DeviceId, Event};
@@ -9,15 +9,15 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// Devices whose input is remembered.
+/// The largest number of devices with an input.
 const MOST_DEVICES: usize = 65_536;
 
-/// The input that each device's events came from: rows do not tell it.
+/// The input of each device's events, which rows do not contain.
 #[derive(Debug, Default, PartialEq)]
-pub struct InputOf(HashMap<DeviceId, u16>);
+pub struct InputByDevice(HashMap<DeviceId, u16>);
 
-impl InputOf {
-    /// Takes in an event's device; its first input stays.
+impl InputByDevice {
+    /// Adds an event's device; its first input stays.
     pub fn learn(&mut self, event: &Event) {
         if self.0.len() < MOST_DEVICES {
             self.0.entry(event.device).or_insert(event.input);
@@ -30,72 +30,72 @@ impl InputOf {
     }
 }
 
-/// An input, as metadata has it.
+/// An input in the metadata.
 #[derive(Serialize, Deserialize)]
 struct NamedInput {
     name: String,
     devices: Vec<u32>,
 }
 
-/// What a file's metadata says besides what goes into [`TraceInfo`].
+/// A file's metadata that [`TraceInfo`] does not hold.
 #[derive(Debug, Default, PartialEq)]
-pub struct Origin {
+pub struct ParquetOrigin {
     /// Name of the format that was converted.
     pub format: Option<String>,
-    /// What that trace could tell; `None` in files of blklab 0.1.0.
+    /// The capabilities of that trace; `None` in files of blklab 0.1.0.
     pub capabilities: Option<Capabilities>,
-    /// Which input each device's events came from.
-    pub input_of: InputOf,
+    /// The input of each device's events.
+    pub input_of: InputByDevice,
 }
 
-/// A file's metadata: what is known of the trace that its rows are of.
-pub fn describe(info: &TraceInfo, input_of: &InputOf) -> Vec<KeyValue> {
+/// Makes a file's metadata about the trace.
+pub fn write_metadata(info: &TraceInfo, input_of: &InputByDevice) -> Vec<KeyValue> {
     let mut pairs = Vec::new();
-    let mut tell = |key: &str, value: String| pairs.push(KeyValue::new(key.to_owned(), value));
-    tell("format", info.format.clone());
-    tell("version", env!("CARGO_PKG_VERSION").into());
-    tell("capabilities", json(&info.capabilities));
+    let mut add_pair = |key: &str, value: String| pairs.push(KeyValue::new(key.to_owned(), value));
+    add_pair("format", info.format.clone());
+    add_pair("version", env!("CARGO_PKG_VERSION").into());
+    add_pair("capabilities", to_json(&info.capabilities));
     let inputs = info.inputs.iter().enumerate().map(|(number, input)| {
         let from_here = input_of.0.iter().filter(|(_, from)| usize::from(**from) == number);
         let mut devices: Vec<u32> = from_here.map(|(device, _)| device.0).collect();
         devices.sort_unstable();
         NamedInput { name: input.name.clone(), devices }
     });
-    tell("inputs", json(&inputs.collect::<Vec<_>>()));
+    add_pair("inputs", to_json(&inputs.collect::<Vec<_>>()));
     if let Some(start) = info.start_unix_ns {
-        tell("start_unix_ns", start.to_string());
+        add_pair("start_unix_ns", start.to_string());
     }
     if let Some(dropped) = info.dropped {
-        tell("dropped", dropped.to_string());
+        add_pair("dropped", dropped.to_string());
     }
     for (key, count) in [
         ("messages", info.messages),
         ("out_of_order", info.out_of_order),
         ("sequence_gaps", info.sequence_gaps),
     ] {
-        tell(key, count.to_string());
+        add_pair(key, count.to_string());
     }
     if !info.warnings.is_empty() {
-        tell("warnings", json(&info.warnings));
+        add_pair("warnings", to_json(&info.warnings));
     }
     if !info.device_names.is_empty() {
-        let line = |(number, name): &(u32, String)| format!("{number} {}", harmless(name));
-        tell("device_names", info.device_names.iter().map(line).collect::<Vec<_>>().join("\n"));
+        let line = |(number, name): &(u32, String)| format!("{number} {}", without_control_characters(name));
+        add_pair("device_names", info.device_names.iter().map(line).collect::<Vec<_>>().join("\n"));
     }
     pairs
 }
 
-/// The inverse of [`describe`]: puts what a file's metadata says into `info`, whose only input is the file.
-/// What is absent or makes no sense leaves `info` as it is.
-pub fn recall(pairs: &[KeyValue], info: &mut TraceInfo) -> Origin {
-    let mut origin = Origin::default();
+/// The inverse of [`write_metadata`]: stores a file's metadata in `info`, whose only input is the file. Missing and
+/// invalid values leave `info` unchanged.
+pub fn read_metadata(pairs: &[KeyValue], info: &mut TraceInfo) -> ParquetOrigin {
+    let mut origin = ParquetOrigin::default();
     let count = |value: &str, old: u64| value.parse().unwrap_or(old);
     for pair in pairs {
         let value = pair.value.as_deref().unwrap_or("");
         match pair.key.as_str() {
             "format" => origin.format = Some(value.to_owned()),
             "capabilities" => origin.capabilities = from_json(value),
-            "inputs" => recall_inputs(value, info, &mut origin.input_of),
+            "inputs" => read_inputs(value, info, &mut origin.input_of),
             "start_unix_ns" => info.start_unix_ns = value.parse().ok(),
             "dropped" => info.dropped = value.parse().ok(),
             "messages" => info.messages = count(value, info.messages),
@@ -113,8 +113,8 @@ pub fn recall(pairs: &[KeyValue], info: &mut TraceInfo) -> Origin {
     origin
 }
 
-/// Puts the inputs that were converted in the place of the file, which each is now read from.
-fn recall_inputs(value: &str, info: &mut TraceInfo, input_of: &mut InputOf) {
+/// Replaces the file by the original inputs, which all are now read from it.
+fn read_inputs(value: &str, info: &mut TraceInfo, input_of: &mut InputByDevice) {
     let Some(named) = from_json::<Vec<NamedInput>>(value) else { return };
     let files = info.inputs.first().map(|input| input.files.clone()).unwrap_or_default();
     if named.is_empty() || named.len() > usize::from(u16::MAX) + 1 {
@@ -122,15 +122,15 @@ fn recall_inputs(value: &str, info: &mut TraceInfo, input_of: &mut InputOf) {
     }
     info.inputs.clear();
     for (number, NamedInput { name, devices }) in named.into_iter().enumerate() {
-        info.inputs.push(Input { name: harmless(&name), files: files.clone() });
+        info.inputs.push(Input { name: without_control_characters(&name), files: files.clone() });
         for device in devices.into_iter().map(DeviceId) {
             input_of.learn(&Event { device, input: number as u16, ..Event::default() });
         }
     }
 }
 
-fn json(value: &impl Serialize) -> String {
-    // Of strings, numbers and truth values: cannot fail.
+fn to_json(value: &impl Serialize) -> String {
+    // Cannot fail: the values are strings, numbers and booleans.
     serde_json::to_string(value).unwrap_or_default()
 }
 
@@ -144,13 +144,13 @@ fn numbered_name(line: &str) -> Option<(u32, String)> {
     Some((number.parse().ok()?, name.to_owned()))
 }
 
-/// A name that is one line, and does nothing in a terminal.
-fn harmless(name: &str) -> String {
+/// A name without control characters: one line, harmless in a terminal.
+fn without_control_characters(name: &str) -> String {
     name.replace(char::is_control, "\u{fffd}")
 }
 
 /// Turns the library's errors into this crate's.
-pub fn named<T>(path: &str, result: ParquetResult<T>) -> Result<T> {
+pub fn convert_error<T>(path: &str, result: ParquetResult<T>) -> Result<T> {
     result.map_err(|e| {
         let e = match e {
             ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
@@ -194,7 +194,7 @@ mod tests {
         })
     }
 
-    /// A file about which nothing is known yet.
+    /// Information about a file that has not been read.
     fn unknown() -> TraceInfo {
         let file = Input { name: String::new(), files: vec!["x.parquet".into()] };
         TraceInfo { format: "parquet".into(), inputs: vec![file], ..TraceInfo::default() }
@@ -202,41 +202,41 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_described_is_recalled(
+        fn written_metadata_is_read_back(
             info in info(),
             inputs in btree_map(any::<u32>(), any::<prop::sample::Index>(), 0..20),
         ) {
-            let mut input_of = InputOf::default();
+            let mut input_of = InputByDevice::default();
             for (device, index) in inputs {
                 let input = index.index(info.inputs.len()) as u16;
                 input_of.learn(&Event { device: DeviceId(device), input, ..Event::default() });
             }
-            let mut found = unknown();
-            let origin = recall(&describe(&info, &input_of), &mut found);
+            let mut restored = unknown();
+            let origin = read_metadata(&write_metadata(&info, &input_of), &mut restored);
             prop_assert_eq!(origin.format.as_deref(), Some("blktrace"));
             prop_assert_eq!(origin.capabilities, Some(info.capabilities));
             prop_assert_eq!(origin.input_of, input_of);
             let expected = TraceInfo {
-                format: found.format.clone(),
-                capabilities: found.capabilities,
+                format: restored.format.clone(),
+                capabilities: restored.capabilities,
                 ..info
             };
-            prop_assert_eq!(found, expected);
+            prop_assert_eq!(restored, expected);
         }
 
         #[test]
-        fn any_metadata_is_survived(key in "[a-z_]*|inputs|capabilities|warnings", value in ".*") {
-            let mut found = unknown();
-            recall(&[KeyValue::new(key, value)], &mut found);
-            prop_assert!(!found.inputs.is_empty());
+        fn any_metadata_is_accepted(key in "[a-z_]*|inputs|capabilities|warnings", value in ".*") {
+            let mut restored = unknown();
+            read_metadata(&[KeyValue::new(key, value)], &mut restored);
+            prop_assert!(!restored.inputs.is_empty());
         }
     }
 
     #[test]
-    fn names_from_a_file_do_nothing_in_a_terminal() {
-        let mut found = unknown();
+    fn control_characters_in_names_are_removed() {
+        let mut restored = unknown();
         let inputs = r#"[{"name": "a\u001b[31m", "devices": [7]}]"#.to_owned();
-        recall(&[KeyValue::new("inputs".to_owned(), inputs)], &mut found);
-        assert_eq!(found.inputs[0].name, "a\u{fffd}[31m");
+        read_metadata(&[KeyValue::new("inputs".to_owned(), inputs)], &mut restored);
+        assert_eq!(restored.inputs[0].name, "a\u{fffd}[31m");
     }
 }

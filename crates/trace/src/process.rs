@@ -1,9 +1,9 @@
-//! Names of processes, as a trace's notes tell them.
+//! Names of processes from a trace's notes.
 
 use crate::event::{Event, EventBatch};
 use std::collections::HashMap;
 
-/// What blkparse prints for a process it has no name for (glibc's `printf` of a null pointer).
+/// What blkparse prints for unnamed processes (glibc's `printf` of a null pointer).
 pub const UNNAMED: &str = "(null)";
 
 /// Names by process id. The first name of an id stays, as in blkparse: a later note repeats the name
@@ -14,18 +14,18 @@ pub struct ProcessTable {
 }
 
 impl ProcessTable {
-    /// At most so many ids are remembered: Linux has at most 4,194,304 at a time.
+    /// The largest number of ids: Linux has at most 4,194,304 at a time.
     const MAX: usize = 1 << 20;
 
-    /// Takes in a name.
+    /// Adds a name.
     pub fn learn(&mut self, pid: u32, name: &str) {
         if self.names.len() < Self::MAX {
             self.names.entry(pid).or_insert_with(|| name.chars().take(64).collect());
         }
     }
 
-    /// Calls `act` with every event of a batch and the names that are known by then.
-    pub fn follow<E>(
+    /// Calls `act` with every event of a batch and the names that are known at that event.
+    pub fn for_each_event<E>(
         &mut self,
         batch: &EventBatch,
         mut act: impl FnMut(&Event, &ProcessTable) -> Result<(), E>,

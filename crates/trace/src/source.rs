@@ -1,5 +1,5 @@
-//! What every reader is given, opened files, and what it is: a source of events in time order, with what it
-//! knows about itself.
+//! The interface of readers: their input is opened files; they are sources of events in time order, with information
+//! about the trace.
 
 use crate::error::{Result, TraceError};
 use crate::event::{Event, EventBatch};
@@ -8,9 +8,9 @@ use std::io::Read;
 
 /// One file, opened and decompressed.
 pub struct OpenFile {
-    /// Path as shown in messages, without a compression suffix; `standard input` for `-`.
+    /// Path for messages, without a compression suffix; `standard input` for `-`.
     pub path: String,
-    /// The file's first bytes, at most 64 KiB; `reader` gives them again.
+    /// The file's first bytes, at most 64 KiB; `reader` returns them again.
     pub head: Vec<u8>,
     /// All bytes, from the first.
     pub reader: Box<dyn Read + Send>,
@@ -25,13 +25,13 @@ pub struct OpenInput {
 }
 
 impl OpenInput {
-    /// Its record, for [`TraceInfo::inputs`].
+    /// The input for [`TraceInfo::inputs`].
     pub fn describe(&self) -> Input {
         Input { name: self.name.clone(), files: self.files.iter().map(|f| f.path.clone()).collect() }
     }
 }
 
-/// For formats that are one file: takes it out of `inputs`.
+/// Takes the only file out of `inputs`, for formats with a single file.
 pub fn single_file(inputs: Vec<OpenInput>, format: &str) -> Result<OpenFile> {
     let count: usize = inputs.iter().map(|i| i.files.len()).sum();
     match inputs.into_iter().flat_map(|i| i.files).next() {
@@ -42,24 +42,24 @@ pub fn single_file(inputs: Vec<OpenInput>, format: &str) -> Result<OpenFile> {
     }
 }
 
-/// What the records of a format tell. What they do not tell is unknown, which is not the same as absent.
+/// What the records of a format contain. Other properties are unknown, which is not the same as absent.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
-    /// The way through the block layer: remaps from one device to another, merges, dispatches.
+    /// The path through the block layer: remaps from one device to another, merges, dispatches.
     pub layers: bool,
-    /// Which process asked.
+    /// The process.
     pub processes: bool,
     /// Whether an I/O is a read or a write.
     pub directions: bool,
     /// When an I/O completed.
     pub completions: bool,
-    /// Resolution of the times, ns; null when there are none.
+    /// Resolution of the times, ns; null without times.
     pub clock_ns: Option<u64>,
 }
 
 impl Capabilities {
-    /// What blktrace records.
+    /// The capabilities of blktrace.
     pub const BLKTRACE: Capabilities = Capabilities {
         layers: true,
         processes: true,
@@ -68,7 +68,7 @@ impl Capabilities {
         clock_ns: Some(1),
     };
 
-    /// A table of reads and writes with the times at which they were issued, and no more.
+    /// The capabilities of a table of reads and writes with only their start times.
     pub const fn requests(clock_ns: u64) -> Capabilities {
         Capabilities {
             layers: false,
@@ -80,13 +80,13 @@ impl Capabilities {
     }
 }
 
-/// Something survivable that the user should know of.
+/// A problem that does not stop reading.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
     /// The file, or the set's name.
     pub path: String,
-    /// What, where, and what was done about it.
+    /// What happened, where, and what was done about it.
     pub message: String,
 }
 
@@ -94,37 +94,37 @@ pub struct Warning {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Input {
-    /// As blkparse would name it, e.g. `md127`; empty when events name their devices themselves.
+    /// blkparse's name for it, e.g. `md127`; empty if events name their devices themselves.
     pub name: String,
     /// The files read.
     pub files: Vec<String>,
 }
 
-/// What is known of a trace besides its events. Grows while reading; final once the source is exhausted.
+/// Information about a trace. It changes while reading, and is final at the end of the source.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TraceInfo {
     /// Name of the format, as `--format` takes it.
     pub format: String,
-    /// What the trace can tell.
+    /// What the trace contains.
     pub capabilities: Capabilities,
-    /// What was read.
+    /// The inputs.
     pub inputs: Vec<Input>,
     /// Wall-clock time of the trace's time zero, ns since 1970, when the format records it.
     pub start_unix_ns: Option<u64>,
-    /// Bytes read, before decompression is undone.
+    /// Bytes read, after decompression.
     pub bytes_read: u64,
     /// Notes that are not events (cgroup-tagged messages), which blkparse leaves out of its text.
     pub messages: u64,
-    /// Events whose time lay before their predecessor's in one stream.
+    /// Events earlier than their predecessors in one stream.
     pub out_of_order: u64,
     /// Events missing by their sequence numbers.
     pub sequence_gaps: u64,
-    /// Names of devices that the trace does not number: the number given to each (`DeviceId`), and its name.
+    /// Devices that the trace names without numbers: the number given to each (`DeviceId`), and its name.
     pub device_names: Vec<(u32, String)>,
-    /// Events the kernel dropped while recording, when a record of that lies beside the trace.
+    /// Events that the kernel dropped while recording, if a record next to the trace has the number.
     pub dropped: Option<u64>,
-    /// Survivable problems, at most [`TraceInfo::MAX_WARNINGS`].
+    /// Problems that did not stop reading, at most [`TraceInfo::MAX_WARNINGS`].
     pub warnings: Vec<Warning>,
 }
 
@@ -137,7 +137,7 @@ impl TraceInfo {
         self.inputs.get(usize::from(event.input)).map_or("", |input| input.name.as_str())
     }
 
-    /// Notes a warning unless there are too many already.
+    /// Adds a warning, unless there are too many.
     pub fn warn(&mut self, path: &str, message: impl Into<String>) {
         if self.warnings.len() < Self::MAX_WARNINGS {
             self.warnings.push(Warning { path: path.to_owned(), message: message.into() });
@@ -147,10 +147,10 @@ impl TraceInfo {
 
 /// A reader of one format.
 pub trait Source: Send {
-    /// Appends the next events to `batch` (about [`EventBatch::TARGET`] of them), in time order.
-    /// Returns false when the trace has ended and nothing was added.
+    /// Appends about [`EventBatch::TARGET`] events to `batch`, in time order. Returns false if the trace has ended
+    /// and nothing was added.
     fn fill(&mut self, batch: &mut EventBatch) -> Result<bool>;
 
-    /// What is known so far.
+    /// The information so far.
     fn info(&self) -> &TraceInfo;
 }

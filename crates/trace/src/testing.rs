@@ -1,4 +1,4 @@
-//! What tests of readers and writers share.
+//! Helpers for tests of readers and writers.
 
 use crate::blkparse::line::write_line;
 use crate::error::Result;
@@ -10,30 +10,30 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Exists until dropped.
-pub struct Directory(PathBuf);
+/// A directory that is removed when it is dropped.
+pub struct TestDirectory(PathBuf);
 
-impl Directory {
+impl TestDirectory {
     /// A new, empty directory.
-    pub fn new() -> Directory {
+    pub fn new() -> TestDirectory {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("blklab-test-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
+        TestDirectory(path)
     }
 
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// A path in it, as the user would give it.
+    /// A path in it, as text.
     pub fn file(&self, name: &str) -> String {
         self.0.join(name).to_string_lossy().into_owned()
     }
 }
 
-impl Drop for Directory {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -41,7 +41,7 @@ impl Drop for Directory {
 
 /// A trace read to its end.
 #[derive(Debug, Default)]
-pub struct Trace {
+pub struct ReadTrace {
     /// The events, `pdu_start` and `input` set to 0.
     pub events: Vec<Event>,
     /// Each event's extra bytes.
@@ -51,8 +51,8 @@ pub struct Trace {
     pub info: TraceInfo,
 }
 
-pub fn read(source: &mut dyn Source) -> Result<Trace> {
-    let mut trace = Trace::default();
+pub fn read(source: &mut dyn Source) -> Result<ReadTrace> {
+    let mut trace = ReadTrace::default();
     let (mut batch, mut processes, mut text) = (EventBatch::default(), ProcessTable::default(), Vec::new());
     while source.fill(&mut batch)? {
         take(&batch, &mut processes, &mut trace, &mut text);
@@ -63,7 +63,7 @@ pub fn read(source: &mut dyn Source) -> Result<Trace> {
     Ok(trace)
 }
 
-fn take(batch: &EventBatch, processes: &mut ProcessTable, trace: &mut Trace, text: &mut Vec<u8>) {
+fn take(batch: &EventBatch, processes: &mut ProcessTable, trace: &mut ReadTrace, text: &mut Vec<u8>) {
     let mut names = batch.names.iter().peekable();
     for (index, event) in batch.events.iter().enumerate() {
         while let Some(name) = names.next_if(|name| name.before <= index) {
@@ -78,9 +78,9 @@ fn take(batch: &EventBatch, processes: &mut ProcessTable, trace: &mut Trace, tex
     }
 }
 
-/// The trace that a batch is.
-pub fn trace_of(batch: &EventBatch) -> Trace {
-    let (mut trace, mut text) = (Trace::default(), Vec::new());
+/// The trace that a batch contains.
+pub fn trace_of(batch: &EventBatch) -> ReadTrace {
+    let (mut trace, mut text) = (ReadTrace::default(), Vec::new());
     take(batch, &mut ProcessTable::default(), &mut trace, &mut text);
     trace.text = String::from_utf8_lossy(&text).into_owned();
     trace
@@ -96,7 +96,7 @@ pub fn file(path: &str, bytes: &[u8]) -> OpenFile {
 }
 
 /// Reads `bytes` as one file of a format.
-pub fn read_bytes(format: &Format, bytes: &[u8]) -> Result<Trace> {
+pub fn read_bytes(format: &Format, bytes: &[u8]) -> Result<ReadTrace> {
     let input = OpenInput { name: String::new(), files: vec![file("trace.x", bytes)] };
     read(&mut *format.open(vec![input])?)
 }

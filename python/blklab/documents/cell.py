@@ -146,7 +146,7 @@ class HddModel(TypedDict):
     heads: int
     inner_track_bytes: int
     kind: Literal["hdd"]
-    order: NotRequired[Order]
+    order: NotRequired[CommandOrder]
     outer_track_bytes: int
     read_ahead_bytes: int
     read_streams: int
@@ -206,6 +206,8 @@ class Cell(TypedDict):
     stack: Node
 
 
+CommandOrder = Literal["rotation", "seek", "arrival"]
+
 Distribution = (
     RandomDistribution
     | ZipfDistribution
@@ -217,8 +219,6 @@ Distribution = (
 Level = Literal["linear", "raid0", "raid1", "raid10", "raid4", "raid5", "raid6"]
 
 Model = SsdModel | NvmeModel | HddModel | ThrottledModel
-
-Order = Literal["rotation", "seek", "arrival"]
 
 Scheduler = Literal["none", "noop", "mq-deadline", "deadline", "cfq"]
 

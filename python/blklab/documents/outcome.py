@@ -29,7 +29,13 @@ class DiskStats(TypedDict):
     tag_waits: int
     throttle_waits: int
     ticks_ns: list[int]
-    work: Work
+    work: DiskWork
+
+
+class DiskWork(TypedDict):
+    cache_hits: int
+    interface_ns: int
+    media_ns: int
 
 
 class Group(TypedDict):
@@ -81,12 +87,6 @@ class SlotStats(TypedDict):
     only: int
     sequential: int
     writes: int
-
-
-class Work(TypedDict):
-    cache_hits: int
-    interface_ns: int
-    media_ns: int
 
 
 class Outcome(TypedDict):

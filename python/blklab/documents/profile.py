@@ -22,22 +22,9 @@ class ArrivalsSummary(TypedDict):
     dispersion: list[Dispersion]
     inter_arrival_ns: QuantilesSummary
     mean_iops: float | None
-    pattern: Pattern | None
+    pattern: ArrivalPattern | None
     peak_iops: int
     peak_to_mean: float | None
-
-
-class AskedProfile(TypedDict):
-    ahead: int
-    bytes: int
-    fua: int
-    ios: int
-    meta: int
-    preflush: int
-    share_of_bytes: float
-    share_of_ios: float
-    sizes: SizeSummary
-    sync: int
 
 
 class Capabilities(TypedDict):
@@ -160,9 +147,22 @@ class LoadProfile(TypedDict):
     cpus: list[GroupProfile]
     end_sector: int | None
     first_sector: int | None
-    ops: dict[str, AskedProfile]
+    ops: dict[str, OpLoadProfile]
     processes: list[GroupProfile]
     sources: list[GroupProfile]
+
+
+class OpLoadProfile(TypedDict):
+    ahead: int
+    bytes: int
+    fua: int
+    ios: int
+    meta: int
+    preflush: int
+    share_of_bytes: float
+    share_of_ios: float
+    sizes: SizeSummary
+    sync: int
 
 
 class OverTimeProfile(TypedDict):
@@ -341,6 +341,6 @@ class Profile(TypedDict):
     trace: TraceInfo
 
 
-Pattern = Literal["steady", "random", "bursty"]
+ArrivalPattern = Literal["steady", "random", "bursty"]
 
 ZipfVerdict = Literal["zipf", "uniform", "not zipf"]

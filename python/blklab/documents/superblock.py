@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 
 class BadBlocks(TypedDict):
     active: bool
-    entries: list[Range]
+    entries: list[SectorRange]
     sector: int
     sectors: int
     shift: int
@@ -48,11 +48,6 @@ class Member(TypedDict):
     superblock: Superblock
 
 
-class Range(TypedDict):
-    sector: int
-    sectors: int
-
-
 class Reshape(TypedDict):
     delta_disks: int
     new_chunk: int
@@ -77,6 +72,11 @@ class FaultyRole(TypedDict):
 
 class JournalRole(TypedDict):
     role: Literal["journal"]
+
+
+class SectorRange(TypedDict):
+    sector: int
+    sectors: int
 
 
 class Superblock0(TypedDict):
@@ -135,7 +135,7 @@ class Superblock1(TypedDict):
 
 
 class Examined(TypedDict):
-    foreign: list[Foreign]
+    foreign: list[ForeignMetadata]
     members: list[Member]
 
 
@@ -147,7 +147,7 @@ class SuperblockV1(Superblock1):
     format: Literal["1"]
 
 
-Foreign = Literal["ddf", "imsm"]
+ForeignMetadata = Literal["ddf", "imsm"]
 
 Role = ActiveRole | SpareRole | FaultyRole | JournalRole
 

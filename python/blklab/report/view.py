@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import Final, cast
 
 from blklab.documents.profile import (
-    AskedProfile,
     Capabilities,
     DeviceProfile,
     GroupProfile,
     LifeProfile,
+    OpLoadProfile,
     Profile,
     QuantilesSummary,
     SliceProfile,
@@ -121,7 +121,7 @@ class DeviceView:
         """Operations seen, in the usual order."""
         return [op for op in OPS if self.op(op)["ios"] or self.life(op)["without_queue"]]
 
-    def op(self, name: str) -> AskedProfile:
+    def op(self, name: str) -> OpLoadProfile:
         """What was asked for of one operation."""
         return self.data["load"]["ops"][name]
 

@@ -1,20 +1,21 @@
-//! A flash disk: an interface and a controller that take one command after the other, then many dies that work
-//! side by side.
+//! A flash disk: an interface and a controller that take one command after the other, then many dies that work in
+//! parallel.
 //!
-//! - A read passes the interface and waits for its die; the dies' pages are greater than a request, and requests for
-//!   a page that is being read are served with it.
-//! - A write passes the interface into the disk's memory and is acknowledged there. The memory is programmed die
-//!   by die, in units that fill all pages of a cell's three bits at once; when it is full, writes wait.
-//! - What was written in sequence lies on the dies in turn, one programmed unit on each, so few sequential streams
-//!   keep few dies busy.
-//! - A read interrupts a program after a while, and delays its end.
+//! - A read passes the interface and waits for its die. The dies' pages are larger than a request; requests for a
+//!   page that is being read are served with it.
+//! - A write passes the interface into the disk's memory and is acknowledged there. The memory is programmed die by
+//!   die, in units that fill all pages of a cell's three bits at once. When it is full, writes wait.
+//! - Data written in sequence are spread over the dies in turn, one programmed unit on each, so few sequential
+//!   streams keep few dies busy.
+//! - A read suspends a program after a while, and delays its end.
 //!
-//! Every completion can be told at submission, for each stage serves in the order of arrival: one event an I/O.
+//! Each stage serves in the order of arrival, so every completion time is known at submission: one event for each
+//! I/O.
 
 use std::collections::VecDeque;
 
 use crate::bio::Op;
-use crate::device::{Command, DiskModel, Plan, Work};
+use crate::device::{DiskCommand, DiskEvents, DiskModel, DiskWork};
 use crate::events::Time;
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +24,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlashSpec {
-    /// What the interface and the controller need for a read command, whatever its size.
+    /// Time of the interface and the controller for a read command of any size.
     pub read_command_ns: u64,
     /// The same for a write.
     pub write_command_ns: u64,
@@ -31,36 +32,36 @@ pub struct FlashSpec {
     pub read_bandwidth: u64,
     /// Bytes per second to the disk.
     pub write_bandwidth: u64,
-    /// The part of a read's latency in which nothing is occupied.
+    /// The part of a read's latency that occupies no component.
     pub read_latency_ns: u64,
     /// The same of a write, into the disk's memory.
     pub write_latency_ns: u64,
-    /// Flash dies that work side by side.
+    /// Flash dies that work in parallel.
     pub units: u32,
-    /// What a die reads at once: requests within it are served together.
+    /// Bytes that a die reads at once: requests within a page are served together.
     pub page_bytes: u32,
-    /// To read a page from flash.
+    /// Time to read a page from flash.
     pub page_read_ns: u64,
-    /// What a die programs at once, and therefore how much of what was written in sequence lies on one die:
-    /// three pages on each plane, for three bits a cell.
+    /// Bytes that a die programs at once, so also how many bytes written in sequence lie on one die: three pages on
+    /// each plane, for three bits in each cell.
     pub program_bytes: u32,
-    /// To program that much.
+    /// Time to program that much.
     pub program_ns: u64,
-    /// What may be acknowledged before it is programmed.
+    /// Bytes that can be acknowledged before they are programmed.
     pub buffer_bytes: u64,
-    /// What a read waits when it interrupts a program.
+    /// Time that a read waits when it suspends a program.
     pub suspend_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Die {
-    /// When it has read what it was asked.
+    /// When its queued reads end.
     read_until: Time,
-    /// When it has programmed what it was asked.
+    /// When its queued programs end.
     program_until: Time,
     /// The page it read last, or is reading.
     page: u64,
-    /// When that page is there.
+    /// When that page has been read.
     page_ready: Time,
 }
 
@@ -78,13 +79,13 @@ pub struct Flash {
     /// Divides bytes into pages, and pages among the dies.
     page: Divisor,
     die: Divisor,
-    /// The die that is programmed next, and what has been gathered for it.
+    /// The die that is programmed next, and the bytes collected for it.
     next_die: usize,
     gathered: u64,
-    /// Acknowledged and not yet programmed, in bytes, and when units of it will be.
+    /// Bytes acknowledged and not yet programmed, and when units of them will be programmed.
     buffered: u64,
     programs: VecDeque<Time>,
-    streams: Streams,
+    streams: SequentialStreams,
     busy: u64,
     busy_until: Time,
     interface_ns: f64,
@@ -110,7 +111,7 @@ impl DiskModel for Flash {
             gathered: 0,
             buffered: 0,
             programs: VecDeque::new(),
-            streams: Streams::default(),
+            streams: SequentialStreams::default(),
             busy: 0,
             busy_until: 0,
             interface_ns: 0.0,
@@ -120,9 +121,9 @@ impl DiskModel for Flash {
         }
     }
 
-    fn work(&self) -> Work {
+    fn work(&self) -> DiskWork {
         let media_ns = self.die_ns / self.dies.len() as u64;
-        Work { interface_ns: self.interface_ns as u64, media_ns, cache_hits: self.page_hits }
+        DiskWork { interface_ns: self.interface_ns as u64, media_ns, cache_hits: self.page_hits }
     }
 
     fn busy_ns(&self) -> u64 {
@@ -130,19 +131,20 @@ impl DiskModel for Flash {
     }
 
     #[inline(always)]
-    fn start(&mut self, now: Time, command: Command, plan: &mut Plan) {
-        plan.done(self.completion(now, &command), command.request);
+    fn start(&mut self, now: Time, command: DiskCommand, events: &mut DiskEvents) {
+        events.plan_completion(self.completion_time(now, &command), command.request);
     }
 }
 
 impl Flash {
     /// When a command that comes now is done.
     #[inline]
-    fn completion(&mut self, now: Time, command: &Command) -> Time {
+    fn completion_time(&mut self, now: Time, command: &DiskCommand) -> Time {
         let done = match command.op {
             Op::Read => self.read(now, command),
             Op::Write => self.write(now, command),
-            // What is acknowledged survives a power cut, or is written to spare single-bit cells: nothing waits.
+            // Acknowledged data survive a power cut, or are written to spare single-bit cells: a flush waits for
+            // nothing.
             Op::Flush => now + self.model.write_latency_ns,
             Op::Discard => unreachable!("queues answer discards"),
         };
@@ -159,16 +161,16 @@ impl Flash {
     }
 
     #[inline]
-    fn read(&mut self, now: Time, command: &Command) -> Time {
+    fn read(&mut self, now: Time, command: &DiskCommand) -> Time {
         let interface = self.read_command_ns + f64::from(command.bytes) * self.read_byte_ns;
-        let there = self.pass_interface(now, interface);
-        let sequential = self.streams.follow(command.byte, command.bytes);
-        let first = self.page.of(command.byte);
-        let last = self.page.of(command.byte + u64::from(command.bytes).max(1) - 1);
-        let mut done = there;
+        let arrived = self.pass_interface(now, interface);
+        let sequential = self.streams.record_read(command.byte, command.bytes);
+        let first = self.page.divide(command.byte);
+        let last = self.page.divide(command.byte + u64::from(command.bytes).max(1) - 1);
+        let mut done = arrived;
         let mut page = first;
         while page <= last {
-            done = done.max(self.read_page(there, page, sequential));
+            done = done.max(self.read_page(arrived, page, sequential));
             page += 1;
         }
         done + self.model.read_latency_ns
@@ -176,18 +178,18 @@ impl Flash {
 
     /// Reads from a page on its die. For a sequential stream the disk keeps the page, and the next commands find it.
     #[inline]
-    fn read_page(&mut self, there: Time, page: u64, sequential: bool) -> Time {
+    fn read_page(&mut self, arrived: Time, page: u64, sequential: bool) -> Time {
         let model = &self.model;
-        // Three bits a cell are three pages, read with one, two and four reference voltages: a quarter faster or slower
-        // than the middle one. Which of them a page is follows from its place.
+        // Three bits in a cell are three pages, read with one, two and four reference voltages: a quarter faster or
+        // slower than the middle page. The page number decides which of them it is.
         let page_read_ns = model.page_read_ns * (3 + page % 3) / 4;
-        let die = self.die.rest(page) as usize;
+        let die = self.die.remainder(page) as usize;
         let die = &mut self.dies[die];
         if sequential && die.page == page {
             self.page_hits += 1;
-            return die.page_ready.max(there);
+            return die.page_ready.max(arrived);
         }
-        let mut start = die.read_until.max(there);
+        let mut start = die.read_until.max(arrived);
         if start < die.program_until {
             // The program ends that much later.
             start += model.suspend_ns.min(die.program_until - start);
@@ -201,35 +203,35 @@ impl Flash {
     }
 
     #[inline]
-    fn write(&mut self, now: Time, command: &Command) -> Time {
+    fn write(&mut self, now: Time, command: &DiskCommand) -> Time {
         let bytes = u64::from(command.bytes);
         let interface = self.write_command_ns + bytes as f64 * self.write_byte_ns;
-        let mut there = self.pass_interface(now, interface);
+        let mut arrived = self.pass_interface(now, interface);
         let unit = u64::from(self.model.program_bytes.max(1));
-        while self.programs.front().is_some_and(|&end| end <= there) {
+        while self.programs.front().is_some_and(|&end| end <= arrived) {
             self.programs.pop_front();
             self.buffered -= unit;
         }
         while self.buffered + bytes > self.model.buffer_bytes.max(unit) {
             let Some(end) = self.programs.pop_front() else { break };
-            there = there.max(end);
+            arrived = arrived.max(end);
             self.buffered -= unit;
         }
         self.buffered += bytes;
         self.gathered += bytes;
         while self.gathered >= unit {
             self.gathered -= unit;
-            self.program(there);
+            self.program(arrived);
         }
-        there + self.model.write_latency_ns
+        arrived + self.model.write_latency_ns
     }
 
-    fn program(&mut self, there: Time) {
+    fn program(&mut self, arrived: Time) {
         let dies = self.dies.len();
         self.die_ns += self.model.program_ns;
         let die = &mut self.dies[self.next_die];
         self.next_die = (self.next_die + 1) % dies;
-        die.program_until = die.program_until.max(die.read_until).max(there) + self.model.program_ns;
+        die.program_until = die.program_until.max(die.read_until).max(arrived) + self.model.program_ns;
         let end = die.program_until;
         // Nearly sorted already: the dies are programmed in turn.
         let place = self.programs.iter().rposition(|&other| other <= end).map_or(0, |i| i + 1);
@@ -237,7 +239,7 @@ impl Flash {
     }
 }
 
-/// A number that much is divided by: by shifting where it is a power of two, as it nearly always is.
+/// A divisor. If it is a power of two, as nearly always, dividing is shifting.
 #[derive(Clone, Copy, Debug)]
 struct Divisor {
     by: u64,
@@ -250,43 +252,44 @@ impl Divisor {
     }
 
     #[inline]
-    fn of(self, number: u64) -> u64 {
+    fn divide(self, number: u64) -> u64 {
         self.shift.map_or_else(|| number / self.by, |shift| number >> shift)
     }
 
     #[inline]
-    fn rest(self, number: u64) -> u64 {
+    fn remainder(self, number: u64) -> u64 {
         self.shift.map_or_else(|| number % self.by, |_| number & (self.by - 1))
     }
 }
 
-/// Sequential streams that are detected at a time.
+/// Sequential streams that are detected at the same time.
 const STREAMS: usize = 16;
-/// How long a run is before it counts as sequential.
+/// Bytes after which a run counts as sequential.
 const RUN: u64 = 128 << 10;
 
-/// Detects sequential reads among others: for each stream, where it goes on, and how long it is.
+/// Detects sequential reads among others: for each stream, its next byte and its length.
 #[derive(Debug)]
-struct Streams {
+struct SequentialStreams {
     runs: [(u64, u64); STREAMS],
-    /// A byte of each run's place: most reads go on nowhere, and this says so at once.
+    /// A hash of each run's next byte. Most reads continue no run, and this shows it at once.
     marks: [u8; STREAMS],
-    /// The run to be given up next.
+    /// The run that is replaced next.
     oldest: usize,
 }
 
-impl Default for Streams {
+impl Default for SequentialStreams {
     fn default() -> Self {
         Self { runs: [(u64::MAX, 0); STREAMS], marks: [0; STREAMS], oldest: 0 }
     }
 }
 
-impl Streams {
-    /// Takes note of a read, and says whether it belongs to a sequential stream.
+impl SequentialStreams {
+    /// Records a read. True if it belongs to a sequential stream.
     #[inline]
-    fn follow(&mut self, byte: u64, bytes: u32) -> bool {
+    fn record_read(&mut self, byte: u64, bytes: u32) -> bool {
         let end = byte + u64::from(bytes);
-        let known = if self.may_go_on(byte) { self.runs.iter().position(|run| run.0 == byte) } else { None };
+        let known =
+            if self.may_continue(byte) { self.runs.iter().position(|run| run.0 == byte) } else { None };
         let place = known.unwrap_or(self.oldest);
         let run = &mut self.runs[place];
         let mut sequential = false;
@@ -297,15 +300,15 @@ impl Streams {
             *run = (end, u64::from(bytes));
             self.oldest = (self.oldest + 1) % STREAMS;
         }
-        self.marks[place] = mark(end);
+        self.marks[place] = mark_of(end);
         sequential
     }
 
-    /// Whether some run's mark is this place's: finds a byte that is zero in the difference to all.
+    /// Whether a run has the mark of this byte: finds a zero byte in the difference to all marks.
     #[inline]
-    fn may_go_on(&self, byte: u64) -> bool {
+    fn may_continue(&self, byte: u64) -> bool {
         const ONES: u64 = u64::MAX / 0xff;
-        let wanted = u64::from(mark(byte)) * ONES;
+        let wanted = u64::from(mark_of(byte)) * ONES;
         let zero = |difference: u64| difference.wrapping_sub(ONES) & !difference & (ONES << 7);
         let marks = u128::from_ne_bytes(self.marks);
         zero(marks as u64 ^ wanted) | zero((marks >> 64) as u64 ^ wanted) != 0
@@ -313,6 +316,6 @@ impl Streams {
 }
 
 #[inline]
-fn mark(byte: u64) -> u8 {
+fn mark_of(byte: u64) -> u8 {
     ((byte >> 9).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }

@@ -1,14 +1,14 @@
-//! Where a byte lies on a rotating disk, and how long it takes to get there.
+//! The position of a byte on a rotating disk, and the time to reach it.
 
 use super::hdd::HddSpec;
 use crate::events::Time;
 
-/// A place on the disk.
+/// A position on the disk.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct DiskPosition {
     /// In bytes from the beginning of the disk.
     pub byte: u64,
-    /// Tracks before it, with the fraction of its own.
+    /// Tracks before it, plus the fraction of the track it is on.
     revolution: f64,
     /// The cylinder.
     cylinder: f64,
@@ -41,9 +41,9 @@ impl Geometry {
         let heads = f64::from(model.heads.max(1));
         let rotation = 60e9 / f64::from(model.rpm.max(1));
         let cylinders = (tracks / heads).max(3.0);
-        // A square root up to a third of the disk and a line from there to the end, so that the mean over pairs of random
-        // places is the data sheet's average: distances d as fractions of the disk have the density 2(1 − d), so
-        // E[√min(d, ⅓)] = 0.4619 and E[max(d − ⅓, 0)] / ⅔ = 0.1481.
+        // A square root up to a third of the disk and a line from there to the end, so that the mean over pairs of
+        // random positions is the data sheet's average: distances d as fractions of the disk have the density 2(1 −
+        // d), so E[√min(d, ⅓)] = 0.4619 and E[max(d − ⅓, 0)] / ⅔ = 0.1481.
         let knee = cylinders / 3.0;
         let (track, full) = (model.seek_track_ns as f64, model.seek_full_ns as f64);
         let average = model.seek_average_ns as f64;
@@ -63,14 +63,14 @@ impl Geometry {
         }
     }
 
-    /// Where a byte lies.
-    pub fn place(&self, byte: u64) -> Place {
+    /// The position of a byte.
+    pub fn locate(&self, byte: u64) -> DiskPosition {
         // Bytes before track t: outer·t − shrink·t²/2. The smaller root, in the form that loses no digits.
         let bytes = byte as f64;
         let root = (self.outer * self.outer - 2.0 * self.shrink * bytes).max(0.0).sqrt();
         let revolution = (2.0 * bytes / (self.outer + root)).min(self.tracks);
         let track = revolution.floor();
-        Place {
+        DiskPosition {
             byte,
             revolution,
             cylinder: (track / self.heads).floor(),
@@ -78,25 +78,25 @@ impl Geometry {
         }
     }
 
-    /// From one place, at a time, until the head is at another: seek and rotation.
-    pub fn reach(&self, now: Time, from: &Place, to: &Place) -> Time {
+    /// The time until the head is at `to`, if it leaves `from` at `now`: seek and rotation.
+    pub fn reach_time(&self, now: Time, from: &DiskPosition, to: &DiskPosition) -> Time {
         if from.byte == to.byte {
             return 0;
         }
-        let seek =
-            self.seek((to.cylinder - from.cylinder).abs(), from.revolution.floor() != to.revolution.floor());
+        let seek = self
+            .seek_time((to.cylinder - from.cylinder).abs(), from.revolution.floor() != to.revolution.floor());
         let arrival = now as f64 + seek;
         let angle = (arrival / self.rotation).fract();
         let wait = (to.angle - angle).rem_euclid(1.0) * self.rotation;
         (seek + wait) as Time
     }
 
-    /// How far apart two places are, in cylinders.
-    pub fn distance(&self, from: &Place, to: &Place) -> f64 {
+    /// The distance between two positions, in cylinders.
+    pub fn distance(&self, from: &DiskPosition, to: &DiskPosition) -> f64 {
         (to.cylinder - from.cylinder).abs()
     }
 
-    fn seek(&self, cylinders: f64, other_track: bool) -> f64 {
+    fn seek_time(&self, cylinders: f64, other_track: bool) -> f64 {
         if cylinders < 0.5 {
             // Another head of the same cylinder settles as after the shortest seek.
             return if other_track { self.track_seek } else { 0.0 };
@@ -106,14 +106,14 @@ impl Geometry {
             + self.slope * (cylinders - self.knee).max(0.0)
     }
 
-    /// The time in which the head passes from one place to a later one.
-    pub fn pass(&self, from: &Place, to: &Place) -> Time {
+    /// The time in which the head passes from one position to a later one.
+    pub fn pass_time(&self, from: &DiskPosition, to: &DiskPosition) -> Time {
         let tracks = to.revolution.floor() - from.revolution.floor();
         ((to.revolution - from.revolution + tracks * self.skew) * self.rotation) as Time
     }
 
     /// The bytes that pass under the head in a time.
-    pub fn bytes_in(&self, from: &Place, time: Time) -> u64 {
+    pub fn bytes_in(&self, from: &DiskPosition, time: Time) -> u64 {
         let track = self.outer - self.shrink * from.revolution;
         (time as f64 / self.rotation / (1.0 + self.skew) * track) as u64
     }
@@ -122,7 +122,7 @@ impl Geometry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Order;
+    use crate::device::CommandOrder;
 
     fn disk() -> HddSpec {
         HddSpec {
@@ -136,7 +136,7 @@ mod tests {
             seek_full_ns: 16_000_000,
             command_ns: 100_000,
             controller_ns: 0,
-            order: Order::Rotation,
+            order: CommandOrder::Rotation,
             bandwidth: 200_000_000,
             cache_bytes: 16 << 20,
             read_streams: 8,
@@ -151,29 +151,29 @@ mod tests {
     #[test]
     fn tracks_fill_the_disk() {
         let geometry = Geometry::new(&disk());
-        let end = geometry.place(500_000_000_000);
+        let end = geometry.locate(500_000_000_000);
         assert!((end.revolution / geometry.tracks - 1.0).abs() < 1e-6);
-        let one = geometry.place(600_000).revolution;
-        assert!((one - 1.0).abs() < 1e-4, "the first track is as long as said: {one}");
+        let revolution = geometry.locate(600_000).revolution;
+        assert!((revolution - 1.0).abs() < 1e-4, "the first track has the given length: {revolution}");
     }
 
     #[test]
-    fn seeks_take_what_the_data_sheet_says() {
+    fn seek_times_match_the_data_sheet() {
         let geometry = Geometry::new(&disk());
         let cylinders = geometry.tracks / 6.0;
-        assert!((geometry.seek(cylinders, true) / 16e6 - 1.0).abs() < 0.01);
+        assert!((geometry.seek_time(cylinders, true) / 16e6 - 1.0).abs() < 0.01);
         let mut rng = crate::rng::Rng::new(1);
         let pairs = 100_000;
         let distance = |rng: &mut crate::rng::Rng| ((rng.unit() - rng.unit()) * cylinders).abs();
         let mean =
-            (0..pairs).map(|_| geometry.seek(distance(&mut rng), true)).sum::<f64>() / f64::from(pairs);
+            (0..pairs).map(|_| geometry.seek_time(distance(&mut rng), true)).sum::<f64>() / f64::from(pairs);
         assert!((mean / 8.2e6 - 1.0).abs() < 0.01, "{mean}");
     }
 
     #[test]
     fn a_sequential_pass_costs_a_revolution_a_track_and_the_skew() {
         let geometry = Geometry::new(&disk());
-        let pass = geometry.pass(&geometry.place(0), &geometry.place(6_000_000)) as f64;
+        let pass = geometry.pass_time(&geometry.locate(0), &geometry.locate(6_000_000)) as f64;
         let expected = 10.0 * (60e9 / 7200.0 + 1e6);
         assert!((pass / expected - 1.0).abs() < 0.01, "{pass} {expected}");
     }
@@ -181,9 +181,9 @@ mod tests {
     #[test]
     fn the_wait_for_rotation_is_half_a_revolution_on_average() {
         let geometry = Geometry::new(&disk());
-        let (from, to) = (geometry.place(0), geometry.place(1_000_000_000));
-        let mean = (0..1000).map(|i| geometry.reach(i * 8_333, &from, &to) as f64).sum::<f64>() / 1000.0;
-        let seek = geometry.seek((to.cylinder - from.cylinder).abs(), true);
+        let (from, to) = (geometry.locate(0), geometry.locate(1_000_000_000));
+        let mean = (0..1000).map(|i| geometry.reach_time(i * 8_333, &from, &to) as f64).sum::<f64>() / 1000.0;
+        let seek = geometry.seek_time((to.cylinder - from.cylinder).abs(), true);
         assert!(((mean - seek) / (30e9 / 7200.0) - 1.0).abs() < 0.02, "{mean}");
     }
 }

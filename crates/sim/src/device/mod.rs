@@ -1,7 +1,7 @@
-//! Models of disks. A disk takes commands, and says when each is done.
+//! Models of disks. A disk takes commands and decides when each is done.
 //!
-//! A new model is one file with its `Spec` (the fields of the experiment's device) and its [`DiskModel`], and one line
-//! in the registry below.
+//! A new model needs one file with its `Spec` (the fields of the experiment's device) and its [`DiskModel`], and one
+//! line in the registry below.
 
 mod flash;
 mod geometry;
@@ -11,19 +11,19 @@ mod throttled;
 use std::fmt::Debug;
 
 use crate::bio::Op;
-use crate::events::{Event, Events, Time};
+use crate::events::{Event, EventQueue, Time};
 use serde::{Deserialize, Serialize};
 
 pub use flash::FlashSpec;
-pub use hdd::{HddSpec, Order};
+pub use hdd::{CommandOrder, HddSpec};
 pub use throttled::ThrottledSpec;
 
 /// A command as a disk gets it.
 #[derive(Clone, Copy, Debug)]
-pub struct Command {
-    /// The request's number, which the disk's answer names.
+pub struct DiskCommand {
+    /// The request's number, which the completion event names.
     pub request: u32,
-    /// What is asked: a read, a write or a flush.
+    /// A read, a write or a flush.
     pub op: Op,
     /// In bytes from the beginning of the disk.
     pub byte: u64,
@@ -31,59 +31,59 @@ pub struct Command {
     pub bytes: u32,
 }
 
-/// Where a disk plans what happens to it.
-pub struct Plan<'a> {
-    events: &'a mut Events,
+/// A disk's access to the event queue.
+pub struct DiskEvents<'a> {
+    events: &'a mut EventQueue,
     target: u16,
 }
 
-impl<'a> Plan<'a> {
-    /// The timer of the disk itself; every other timer is a request.
+impl<'a> DiskEvents<'a> {
+    /// The number of the disk's own timer; every other timer number is a request.
     pub const OWN_TIMER: u32 = u32::MAX;
 
     /// For the disk below this target.
     #[inline]
-    pub fn new(events: &'a mut Events, target: u16) -> Self {
+    pub fn new(events: &'a mut EventQueue, target: u16) -> Self {
         Self { events, target }
     }
 
-    /// A command will be done at a time.
+    /// Plans the completion of a command.
     #[inline]
-    pub fn done(&mut self, time: Time, request: u32) {
-        self.events.at(time, Event::timer(self.target, request));
+    pub fn plan_completion(&mut self, time: Time, request: u32) {
+        self.events.schedule(time, Event::timer(self.target, request));
     }
 
-    /// The disk's own timer is due at a time.
-    pub fn timer(&mut self, time: Time) {
-        self.done(time, Self::OWN_TIMER);
+    /// Sets the disk's own timer.
+    pub fn plan_timer(&mut self, time: Time) {
+        self.plan_completion(time, Self::OWN_TIMER);
     }
 }
 
 /// How a disk behaves.
 pub trait DiskModel: Debug {
-    /// What an experiment says of such a disk.
+    /// The parameters of such a disk in an experiment.
     type Spec;
 
-    /// A disk at rest.
+    /// An idle disk.
     fn new(spec: &Self::Spec) -> Self;
 
     /// Takes a command, and plans its completion now or later.
-    fn start(&mut self, now: Time, command: Command, plan: &mut Plan);
+    fn start(&mut self, now: Time, command: DiskCommand, events: &mut DiskEvents);
 
     /// The disk's own timer is due.
-    fn timer(&mut self, _now: Time, _plan: &mut Plan) {}
+    fn timer(&mut self, _now: Time, _events: &mut DiskEvents) {}
 
-    /// What the disk's parts did.
-    fn work(&self) -> Work;
+    /// The work of the disk's parts.
+    fn work(&self) -> DiskWork;
 
     /// Time in which the disk worked on something.
     fn busy_ns(&self) -> u64;
 }
 
-/// What a disk's parts did. Times of parts that work side by side are their mean.
+/// The work of a disk's parts. Times of parallel parts are their mean.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Work {
+pub struct DiskWork {
     /// The interface and the controller.
     pub interface_ns: u64,
     /// Flash dies, or a rotating disk's mechanism.
@@ -119,21 +119,21 @@ macro_rules! models {
 
             /// As [`DiskModel::start`].
             #[inline(always)]
-            pub fn start(&mut self, now: Time, command: Command, plan: &mut Plan) {
+            pub fn start(&mut self, now: Time, command: DiskCommand, events: &mut DiskEvents) {
                 match self {
-                    $(Self::$kind(disk) => disk.start(now, command, plan),)+
+                    $(Self::$kind(disk) => disk.start(now, command, events),)+
                 }
             }
 
             /// As [`DiskModel::timer`].
-            pub fn timer(&mut self, now: Time, plan: &mut Plan) {
+            pub fn timer(&mut self, now: Time, events: &mut DiskEvents) {
                 match self {
-                    $(Self::$kind(disk) => disk.timer(now, plan),)+
+                    $(Self::$kind(disk) => disk.timer(now, events),)+
                 }
             }
 
             /// As [`DiskModel::work`] and [`DiskModel::busy_ns`].
-            pub fn counts(&self) -> (Work, u64) {
+            pub fn counts(&self) -> (DiskWork, u64) {
                 match self {
                     $(Self::$kind(disk) => (disk.work(), disk.busy_ns()),)+
                 }

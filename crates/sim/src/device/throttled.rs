@@ -1,20 +1,20 @@
 //! QEMU's throttled virtual disk: leaky buckets, a queue for each direction, and nothing else.
 //!
 //! Sources: util/throttle.c (`throttle_compute_wait`, `throttle_account`) and block/throttle-groups.c
-//! (`throttle_group_co_io_limits_intercept`, `schedule_next_request`), QEMU 7.2 to 10. An I/O goes while none of its
-//! buckets is over the brim, and then raises them by one, or by its bytes; they leak at the limits' rates. Without a
-//! burst (`max` = 0) a bucket holds a tenth of a second's worth, which a disk that was idle gives at once. Reads and
-//! writes wait apart, each with a timer of its own that lets one go: while both wait, they go by turns, however many
-//! of either there are.
+//! (`throttle_group_co_io_limits_intercept`, `schedule_next_request`), QEMU 7.2 to 10. An I/O starts when none of its
+//! buckets is over its limit. It then raises them by one, or by its bytes; they leak at the configured rates. Without
+//! a burst (`max` = 0) a bucket holds a tenth of a second's worth, which an idle disk serves at once. Reads and
+//! writes wait in separate queues, each with its own timer, which starts one I/O: while both wait, they alternate,
+//! regardless of how many wait in each.
 
 use std::collections::VecDeque;
 
 use crate::bio::Op;
-use crate::device::{Command, DiskModel, Plan, Work};
+use crate::device::{DiskCommand, DiskEvents, DiskModel, DiskWork};
 use crate::events::Time;
 use serde::{Deserialize, Serialize};
 
-/// QEMU's throttling: leaky buckets without bursts of their own; 0 is unlimited.
+/// QEMU's throttling: leaky buckets without configured bursts; 0 is unlimited.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -31,31 +31,32 @@ pub struct ThrottledSpec {
     pub bps_read: f64,
     /// Bytes written per second.
     pub bps_write: f64,
-    /// What an I/O takes besides.
+    /// Latency of every I/O, in addition to throttling.
     pub latency_ns: u64,
 }
 
-/// What a bucket without a burst holds, as the time in which it leaks: a tenth of a second (`throttle_compute_wait`).
-const HOLDS: f64 = 1e8;
+/// The size of a bucket without a burst, as the time in which it leaks: a tenth of a second
+/// (`throttle_compute_wait`).
+const BUCKET_NS: f64 = 1e8;
 
-/// One bucket, as the time at which it will be empty.
+/// One bucket, represented by the time at which it will be empty.
 #[derive(Clone, Copy, Debug, Default)]
-struct Bucket {
+struct LeakyBucket {
     ns_per_unit: f64,
     empty_at: f64,
 }
 
-impl Bucket {
+impl LeakyBucket {
     fn new(rate: f64) -> Self {
         Self { ns_per_unit: if rate > 0.0 { 1e9 / rate } else { 0.0 }, empty_at: 0.0 }
     }
 
-    /// How long an I/O that would go now must wait.
-    fn wait(&self, now: f64) -> f64 {
-        self.empty_at - now - HOLDS
+    /// How long an I/O must wait if it is to start now.
+    fn wait_time(&self, now: f64) -> f64 {
+        self.empty_at - now - BUCKET_NS
     }
 
-    /// Counts `units` that go now.
+    /// Counts `units` that start now.
     fn count(&mut self, now: f64, units: f64) {
         self.empty_at = self.empty_at.max(now) + units * self.ns_per_unit;
     }
@@ -64,15 +65,15 @@ impl Bucket {
 /// A throttled disk.
 #[derive(Debug)]
 pub struct Throttled {
-    total: [Bucket; 2],
-    /// Of reads and of writes.
-    own: [[Bucket; 2]; 2],
+    total: [LeakyBucket; 2],
+    /// Limits of reads and of writes.
+    by_direction: [[LeakyBucket; 2]; 2],
     latency: Time,
-    waiting: [VecDeque<Command>; 2],
-    /// When the next read or write that waits goes.
+    waiting: [VecDeque<DiskCommand>; 2],
+    /// When the next waiting read or write starts.
     due: [Option<Time>; 2],
     busy: u64,
-    /// Until when `busy` is counted, and when the last that went is done.
+    /// Up to when `busy` is counted, and when the last started I/O is done.
     counted: Time,
     done: Time,
 }
@@ -81,10 +82,13 @@ impl DiskModel for Throttled {
     type Spec = ThrottledSpec;
 
     fn new(limits: &ThrottledSpec) -> Self {
-        let pair = |iops, bps| [Bucket::new(iops), Bucket::new(bps)];
+        let pair = |iops, bps| [LeakyBucket::new(iops), LeakyBucket::new(bps)];
         Self {
             total: pair(limits.iops_total, limits.bps_total),
-            own: [pair(limits.iops_read, limits.bps_read), pair(limits.iops_write, limits.bps_write)],
+            by_direction: [
+                pair(limits.iops_read, limits.bps_read),
+                pair(limits.iops_write, limits.bps_write),
+            ],
             latency: limits.latency_ns,
             waiting: Default::default(),
             due: [None; 2],
@@ -94,38 +98,38 @@ impl DiskModel for Throttled {
         }
     }
 
-    fn start(&mut self, now: Time, command: Command, plan: &mut Plan) {
+    fn start(&mut self, now: Time, command: DiskCommand, events: &mut DiskEvents) {
         if command.op == Op::Flush {
-            plan.done(now + self.latency, command.request);
+            events.plan_completion(now + self.latency, command.request);
             return;
         }
-        self.watch(now);
-        let way = command.op as usize;
-        if self.must_wait(now, way, plan) || !self.waiting[way].is_empty() {
-            self.waiting[way].push_back(command);
+        self.count_busy_time(now);
+        let direction = command.op as usize;
+        if self.must_wait(now, direction, events) || !self.waiting[direction].is_empty() {
+            self.waiting[direction].push_back(command);
         } else {
-            self.go(now, &command, plan);
+            self.start_io(now, &command, events);
         }
     }
 
-    fn timer(&mut self, now: Time, plan: &mut Plan) {
-        self.watch(now);
-        for way in [0, 1] {
-            if self.due[way].is_none_or(|due| due > now) {
+    fn timer(&mut self, now: Time, events: &mut DiskEvents) {
+        self.count_busy_time(now);
+        for direction in [0, 1] {
+            if self.due[direction].is_none_or(|due| due > now) {
                 continue;
             }
-            self.due[way] = None;
-            while let Some(command) = self.waiting[way].pop_front() {
-                self.go(now, &command, plan);
-                if self.waiting[way].is_empty() || self.must_wait(now, way, plan) {
+            self.due[direction] = None;
+            while let Some(command) = self.waiting[direction].pop_front() {
+                self.start_io(now, &command, events);
+                if self.waiting[direction].is_empty() || self.must_wait(now, direction, events) {
                     break;
                 }
             }
         }
     }
 
-    fn work(&self) -> Work {
-        Work { media_ns: self.busy_ns(), ..Work::default() }
+    fn work(&self) -> DiskWork {
+        DiskWork { media_ns: self.busy_ns(), ..DiskWork::default() }
     }
 
     fn busy_ns(&self) -> u64 {
@@ -134,34 +138,34 @@ impl DiskModel for Throttled {
 }
 
 impl Throttled {
-    /// Whether one of this direction must wait; if nobody of it does, the timer is set.
-    fn must_wait(&mut self, now: Time, way: usize, plan: &mut Plan) -> bool {
-        if self.due[way].is_some() {
+    /// Whether an I/O of this direction must wait. Sets the direction's timer if it is not set.
+    fn must_wait(&mut self, now: Time, direction: usize, events: &mut DiskEvents) -> bool {
+        if self.due[direction].is_some() {
             return true;
         }
-        let buckets = self.total.iter().chain(&self.own[way]);
-        let wait = buckets.map(|bucket| bucket.wait(now as f64)).fold(0.0, f64::max);
+        let buckets = self.total.iter().chain(&self.by_direction[direction]);
+        let wait = buckets.map(|bucket| bucket.wait_time(now as f64)).fold(0.0, f64::max);
         if wait > 0.0 {
             let due = now.saturating_add((wait.ceil() as Time).max(1));
-            self.due[way] = Some(due);
-            plan.timer(due);
+            self.due[direction] = Some(due);
+            events.plan_timer(due);
         }
         wait > 0.0
     }
 
-    fn go(&mut self, now: Time, command: &Command, plan: &mut Plan) {
+    fn start_io(&mut self, now: Time, command: &DiskCommand, events: &mut DiskEvents) {
         let units = [1.0, f64::from(command.bytes)];
-        for buckets in [&mut self.total, &mut self.own[command.op as usize]] {
+        for buckets in [&mut self.total, &mut self.by_direction[command.op as usize]] {
             for (bucket, units) in buckets.iter_mut().zip(units) {
                 bucket.count(now as f64, units);
             }
         }
         self.done = now.saturating_add(self.latency);
-        plan.done(self.done, command.request);
+        events.plan_completion(self.done, command.request);
     }
 
-    /// Counts the time since it was called last, as far as something was in the disk.
-    fn watch(&mut self, now: Time) {
+    /// Counts the busy time since the last call.
+    fn count_busy_time(&mut self, now: Time) {
         let idle = self.waiting.iter().all(VecDeque::is_empty);
         let until = if idle { self.done.min(now) } else { now };
         self.busy += until.saturating_sub(self.counted);
@@ -172,19 +176,23 @@ impl Throttled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::{Events, Happening};
+    use crate::events::{EventKind, EventQueue};
 
     /// When each of the commands that come at time 0 is done.
     fn played(limits: &ThrottledSpec, ops: &[Op]) -> (Vec<(u32, Time)>, Throttled) {
-        let (mut disk, mut events) = (Throttled::new(limits), Events::default());
+        let (mut disk, mut events) = (Throttled::new(limits), EventQueue::default());
         for (request, &op) in (0..).zip(ops) {
-            disk.start(0, Command { request, op, byte: 0, bytes: 4096 }, &mut Plan::new(&mut events, 0));
+            disk.start(
+                0,
+                DiskCommand { request, op, byte: 0, bytes: 4096 },
+                &mut DiskEvents::new(&mut events, 0),
+            );
         }
         let mut done = Vec::new();
         while let Some((now, event)) = events.next() {
-            match event.happening() {
-                Happening::Timer { timer, .. } if timer != Plan::OWN_TIMER => done.push((timer, now)),
-                _ => disk.timer(now, &mut Plan::new(&mut events, 0)),
+            match event.kind() {
+                EventKind::Timer { timer, .. } if timer != DiskEvents::OWN_TIMER => done.push((timer, now)),
+                _ => disk.timer(now, &mut DiskEvents::new(&mut events, 0)),
             }
         }
         (done, disk)
@@ -195,10 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_of_a_second_goes_at_once_and_the_rest_evenly() {
+    fn a_tenth_of_a_second_starts_at_once_and_the_others_evenly() {
         let (done, disk) = played(&iops(100.0), &[Op::Read; 14]);
-        let times: Vec<Time> = done.iter().map(|one| one.1).collect();
-        assert_eq!(times[..11], [0; 11], "ten fill the bucket, and one finds it full but not over the brim");
+        let times: Vec<Time> = done.iter().map(|(_, time)| *time).collect();
+        assert_eq!(
+            times[..11],
+            [0; 11],
+            "ten fill the bucket, and one more starts because it is full but not over its limit"
+        );
         assert_eq!(times[11..], [10_000_000, 20_000_000, 30_000_000]);
         assert_eq!(disk.busy_ns(), 30_000_000);
     }
@@ -208,15 +220,19 @@ mod tests {
         let mut ops = [Op::Read; 40];
         ops[38..].fill(Op::Write);
         let (done, _) = played(&iops(100.0), &ops);
-        let places: Vec<usize> =
-            done.iter().enumerate().filter(|(_, one)| one.0 >= 38).map(|(place, _)| place).collect();
+        let places: Vec<usize> = done
+            .iter()
+            .enumerate()
+            .filter(|(_, (request, _))| *request >= 38)
+            .map(|(place, _)| place)
+            .collect();
         assert!(places[1] < 16, "{places:?}: two writes do not wait for the 29 reads before them");
         let last = done.last().unwrap().1;
-        assert_eq!(last, 290_000_000, "together they are as fast as the limit");
+        assert_eq!(last, 290_000_000, "together they reach the limit");
     }
 
     #[test]
-    fn a_direction_may_have_a_limit_of_its_own() {
+    fn each_direction_can_have_its_own_limit() {
         let limits = ThrottledSpec { bps_write: 4096.0 * 10.0, ..iops(1000.0) };
         let (done, _) = played(&limits, &[Op::Write, Op::Write, Op::Write, Op::Read]);
         assert_eq!(done, [(0, 0), (1, 0), (3, 0), (2, 100_000_000)]);

@@ -1,4 +1,4 @@
-//! The engine: it plays the events of one run, and holds everything that is in it.
+//! The engine: plays the events of one run and holds all its state.
 //!
 //! A bio goes down through the targets to a disk's queue (`submit`), becomes or joins a request, and comes back up
 //! when the disk is done (`complete`). Tasks submit bios one by one at their own pace, and sleep where the kernel
@@ -14,19 +14,19 @@ mod wait;
 
 use crate::bio::{Bio, Bios, Flags, NONE, Op, Owner};
 use crate::error::SimError;
-use crate::events::{Event, Events, Time};
+use crate::events::{Event, EventQueue, Time};
 use crate::load::Host;
 use crate::metrics::MetricsRecorder;
 use crate::rng::Rng;
 
-pub use play::Finished;
-pub use target::{Child, Limits, Mapped, Next, PlugAfter, Target};
+pub use play::FinishedRun;
+pub use target::{Child, Limits, Mapped, PlugAfter, Target, WorkerNext};
 pub use task::{Plugged, Role, Task};
 pub use wait::WaitList;
 
 /// A task's I/O in flight.
 #[derive(Clone, Copy, Debug)]
-struct Io {
+struct TaskIo {
     task: u32,
     op: Op,
     bytes: u32,
@@ -35,57 +35,57 @@ struct Io {
 
 /// When a run ends.
 #[derive(Clone, Copy, Debug)]
-pub struct End {
+pub struct StopCondition {
     /// After this much simulated time.
     pub runtime: Time,
     /// After this many I/Os.
     pub max_ios: u64,
-    /// At that time even if I/Os are waiting: a trace is replayed.
+    /// Whether it ends at that time even if I/Os are in flight: when a trace is replayed.
     pub at_once: bool,
 }
 
-/// One run. To targets it is the context in which they are called: the time, bios, other tasks, random numbers.
+/// One run. Targets get it in every call: the time, bios, other tasks, random numbers.
 #[derive(Debug)]
 pub struct Simulation {
     /// The simulated time.
     pub now: Time,
-    /// What happens when.
-    pub events: Events,
+    /// Events to come.
+    pub events: EventQueue,
     /// All bios in flight.
     pub bios: Bios,
-    /// What the processor needs for an I/O.
+    /// Processor time for an I/O.
     pub host: Host,
     /// Random numbers, the same for the same seed.
     pub rng: Rng,
-    /// A target is taken out while it is called, since it is given the rest.
+    /// A target is taken out while it is called, because it gets the simulation as well.
     targets: Vec<Option<Box<dyn Target>>>,
     top: Child,
     tasks: Vec<Task>,
-    ios: Vec<Io>,
+    ios: Vec<TaskIo>,
     free_ios: Vec<u32>,
-    end: End,
+    stop_condition: StopCondition,
     metrics: MetricsRecorder,
     /// The journal's task, if there is a filesystem.
     journal: Option<u32>,
     /// Tasks that wait until the journal lets them write.
-    held: WaitList,
+    journal_waiters: WaitList,
     /// Jobs and replays that are not finished.
     running: usize,
     /// Time that jobs have spent on their processors.
-    processor: Time,
-    /// What ends the run before its time.
+    cpu_time: Time,
+    /// The error that ends the run early.
     failure: Option<SimError>,
 }
 
 impl Simulation {
-    /// A run of these tasks on these targets, of which they see the one on top.
+    /// A run of `tasks` on `targets`; tasks submit to `top`.
     pub fn new(
         mut targets: Vec<Box<dyn Target>>,
         top: Child,
         mut tasks: Vec<Task>,
         host: Host,
         seed: u64,
-        end: End,
+        stop_condition: StopCondition,
         metrics: MetricsRecorder,
     ) -> Self {
         let running = tasks.iter().filter(|task| !matches!(task.role, Role::Journal(_))).count();
@@ -98,7 +98,7 @@ impl Simulation {
         }
         Self {
             now: 0,
-            events: Events::default(),
+            events: EventQueue::default(),
             bios: Bios::default(),
             host,
             rng: Rng::new(seed),
@@ -107,25 +107,25 @@ impl Simulation {
             tasks,
             ios: Vec::new(),
             free_ios: Vec::new(),
-            end,
+            stop_condition,
             metrics,
             journal: journal.map(|task| task as u32),
-            held: WaitList::default(),
+            journal_waiters: WaitList::default(),
             running,
-            processor: 0,
+            cpu_time: 0,
             failure: None,
         }
     }
 
     // What targets call.
 
-    /// Submits a bio to its target, after those that the task has submitted since it was called.
+    /// Submits a bio to its target, behind the bios that the task has already submitted in this call.
     #[inline]
     pub fn submit(&mut self, task: u32, number: u32) {
         self.tasks[task as usize].work.push_back(number);
     }
 
-    /// A bio is done: its owner is told.
+    /// Completes a bio: calls its owner.
     #[inline]
     pub fn complete(&mut self, number: u32) {
         let bio = &self.bios[number];
@@ -133,16 +133,16 @@ impl Simulation {
             Owner::Target { target, .. } => {
                 let bio = *bio;
                 self.bios.remove(number);
-                let mut owner = self.take(target);
+                let mut owner = self.take_target(target);
                 owner.end_io(self, &bio);
-                self.put(target, owner);
+                self.put_target(target, owner);
             }
             Owner::Task(io) => {
                 if bio.flags.has(Flags::FAILED) {
-                    self.fail(SimError::Io { op: bio.op, sector: bio.sector, sectors: bio.sectors });
+                    self.fail_run(SimError::Io { op: bio.op, sector: bio.sector, sectors: bio.sectors });
                 }
                 self.bios.remove(number);
-                self.io_done(io);
+                self.complete_io(io);
             }
             Owner::Bio(parent) => {
                 let bio = *bio;
@@ -154,7 +154,7 @@ impl Simulation {
         }
     }
 
-    /// A bio is done, with an error.
+    /// Completes a bio with an error.
     pub fn fail_bio(&mut self, number: u32) {
         let flags = &mut self.bios[number].flags;
         *flags = flags.with(Flags::FAILED);
@@ -179,64 +179,64 @@ impl Simulation {
         bio.remaining == 0
     }
 
-    /// A task that waits for something other than its completions runs after the time that waking takes.
+    /// Lets a task run after the time that waking takes; it waits for something other than its completions.
     #[inline]
     pub fn wake_up(&mut self, task: u32) {
-        self.events.at(self.now + self.host.wake_ns, Event::task(task));
+        self.events.schedule(self.now + self.host.wake_ns, Event::task(task));
     }
 
-    /// A worker runs, if it sleeps.
+    /// Wakes a worker if it sleeps.
     pub fn wake_worker(&mut self, task: u32) {
         if std::mem::take(&mut self.tasks[task as usize].sleeping) {
             self.wake_up(task);
         }
     }
 
-    /// A worker runs at a time, whether it sleeps or not.
+    /// Lets a worker run at a time, even if it does not sleep.
     pub fn run_worker_at(&mut self, time: Time, task: u32) {
-        self.events.at(time, Event::task(task));
+        self.events.schedule(time, Event::task(task));
     }
 
-    /// Sets a timer of a target, which gives it a number.
+    /// Sets a timer of a target; `timer` is the target's own number for it.
     pub fn set_timer(&mut self, time: Time, target: u16, timer: u32) {
-        self.events.at(time, Event::timer(target, timer));
+        self.events.schedule(time, Event::timer(target, timer));
     }
 
-    /// What a task's plug holds back of disk queues.
+    /// The requests that a task's plug holds back.
     #[inline]
     pub fn plug(&self, task: u32) -> &[Plugged] {
         &self.tasks[task as usize].plug
     }
 
-    /// A disk queue holds a request back until the task's plug ends.
+    /// Holds a disk queue's request back until the task's plug ends.
     #[inline]
     pub fn plug_request(&mut self, task: u32, target: u16, token: u32) {
         self.tasks[task as usize].plug.push(Plugged { target, token });
     }
 
-    /// A target holds something back until the task's plug ends (`blk_check_plugged`).
+    /// Calls [`Target::unplug`] with `token` when the task's plug ends (`blk_check_plugged`).
     #[inline]
     pub fn plug_callback(&mut self, task: u32, target: u16, token: u32) {
         self.tasks[task as usize].callbacks.push(Plugged { target, token });
     }
 
-    // The way down.
+    // The path of a bio down to the disks.
 
     #[inline(always)]
-    fn take(&mut self, target: u16) -> Box<dyn Target> {
-        self.targets[target as usize].take().expect("a target is not called while it is at work")
+    fn take_target(&mut self, target: u16) -> Box<dyn Target> {
+        self.targets[target as usize].take().expect("a target is not called while it is being called")
     }
 
     #[inline(always)]
-    fn put(&mut self, target: u16, callee: Box<dyn Target>) {
-        // Nothing is in its place, and nothing need be dropped.
+    fn put_target(&mut self, target: u16, callee: Box<dyn Target>) {
+        // The slot is empty, so there is nothing to drop.
         std::mem::forget(self.targets[target as usize].replace(callee));
     }
 
-    /// Sends a task's queued bios down, until all are in queues or one must wait.
-    fn send_work(&mut self, task: u32) -> bool {
+    /// Maps a task's queued bios until all are in queues (true) or one must wait (false).
+    fn send_queued_bios(&mut self, task: u32) -> bool {
         while let Some(number) = self.tasks[task as usize].work.pop_front() {
-            if !self.map(task, number) {
+            if !self.map_bio(task, number) {
                 self.tasks[task as usize].blocked = true;
                 self.unplug(task);
                 return false;
@@ -247,23 +247,23 @@ impl Simulation {
 
     /// Sends a bio one level down. False if the task must sleep.
     #[inline(always)]
-    fn map(&mut self, task: u32, number: u32) -> bool {
+    fn map_bio(&mut self, task: u32, number: u32) -> bool {
         let target = self.bios[number].target;
         let before = self.tasks[task as usize].work.len();
-        let mut callee = self.take(target);
+        let mut callee = self.take_target(target);
         let mapped = callee.map(self, task, number);
-        self.put(target, callee);
+        self.put_target(target, callee);
         if mapped != Mapped::Taken {
             self.tasks[task as usize].work.push_front(number);
         } else if before > 0 {
-            // What a target makes goes before what came after the bio.
+            // Bios that a target creates are sent before those submitted after the bio.
             let work = &mut self.tasks[task as usize].work;
             work.rotate_right(work.len() - before);
         }
         mapped != Mapped::Wait
     }
 
-    /// The system call ends: what was held back goes into the elevators.
+    /// Ends the plug, as at the end of a system call: its requests go into the elevators.
     #[inline(always)]
     fn unplug(&mut self, task: u32) {
         let Task { plug, callbacks, .. } = &self.tasks[task as usize];
@@ -276,7 +276,7 @@ impl Simulation {
         if !self.tasks[task as usize].plug.is_empty() {
             self.unplug_requests(task);
         }
-        // Both may be held: a plug may have reads of members beside rows of a stripe cache.
+        // A plug can hold both: reads of members, and rows of a stripe cache.
         if !self.tasks[task as usize].callbacks.is_empty() {
             self.unplug_callbacks(task);
         }
@@ -284,7 +284,7 @@ impl Simulation {
 
     #[inline(always)]
     fn unplug_requests(&mut self, task: u32) {
-        // Nearly always there is one.
+        // There is nearly always only one.
         let plug = &mut self.tasks[task as usize].plug;
         if let [only] = plug[..] {
             plug.clear();
@@ -309,15 +309,15 @@ impl Simulation {
 
     #[inline(always)]
     fn call_unplug(&mut self, Plugged { target, token }: Plugged) {
-        let mut callee = self.take(target);
+        let mut callee = self.take_target(target);
         callee.unplug(self, token);
-        self.put(target, callee);
+        self.put_target(target, callee);
     }
 
     /// Makes an I/O of a task and queues its bio at the top of the stack.
     #[inline]
     fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, flags: Flags) {
-        let io = Io { task, op, bytes, start: self.now };
+        let io = TaskIo { task, op, bytes, start: self.now };
         let number = match self.free_ios.pop() {
             Some(number) => {
                 self.ios[number as usize] = io;

@@ -1,32 +1,32 @@
-//! The run itself: events one after the other, and what tasks do when it is their turn.
+//! The event loop, and what each kind of task does when it runs.
 
-use super::{Next, PlugAfter, Role, Simulation, Target};
+use super::{PlugAfter, Role, Simulation, Target, WorkerNext};
 use crate::bio::{Flags, Op};
 use crate::error::SimError;
-use crate::events::{Event, Happening, Time};
-use crate::metrics::Measured;
+use crate::events::{Event, EventKind, Time};
+use crate::metrics::JobMetrics;
 use crate::task::job::NextAction;
-use crate::task::journal::Step;
+use crate::task::journal::CommitStep;
 
 /// Requests that a plug holds at most (block/blk-mq.c, `BLK_MAX_REQUEST_COUNT` of several queues).
 const PLUG: usize = 32;
 
-/// What is left of a run.
+/// The state at the end of a run.
 #[derive(Debug)]
-pub struct Finished {
+pub struct FinishedRun {
     /// What the jobs measured.
-    pub measured: Measured,
+    pub measured: JobMetrics,
     /// Simulated time, the ramp included.
     pub now: Time,
     /// Time that jobs have spent on their processors.
-    pub processor: Time,
+    pub cpu_time: Time,
     /// The targets, the lowest first.
     pub targets: Vec<Box<dyn Target>>,
 }
 
 impl Simulation {
-    /// Plays everything; nothing is left if it was told to stop.
-    pub fn play(mut self, stop: &dyn Fn() -> bool) -> Result<Option<Finished>, SimError> {
+    /// Plays the whole run; `None` if `stop` ended it.
+    pub fn play(mut self, stop: &dyn Fn() -> bool) -> Result<Option<FinishedRun>, SimError> {
         let ended = self.run_from_start(stop);
         match self.failure.take() {
             Some(error) => Err(error),
@@ -34,24 +34,24 @@ impl Simulation {
         }
     }
 
-    fn finish(self) -> Finished {
-        Finished {
+    fn finish(self) -> FinishedRun {
+        FinishedRun {
             measured: self.metrics.finish(self.now),
             now: self.now,
-            processor: self.processor,
+            cpu_time: self.cpu_time,
             targets: self.targets.into_iter().flatten().collect(),
         }
     }
 
-    /// Plays until the jobs end, or the time is over. False if it was told to stop.
+    /// Plays until the jobs end or the time is over. False if `stop` ended it.
     pub(super) fn run_from_start(&mut self, stop: &dyn Fn() -> bool) -> bool {
         for task in 0..self.tasks.len() as u32 {
-            self.events.at(0, Event::task(task));
+            self.events.schedule(0, Event::task(task));
         }
         self.run(stop)
     }
 
-    /// Plays on.
+    /// Plays events from the present state on.
     fn run(&mut self, stop: &dyn Fn() -> bool) -> bool {
         let mut events = 0u32;
         while self.running > 0 {
@@ -59,8 +59,8 @@ impl Simulation {
                 self.failure = self.failure.take().or(Some(SimError::Stuck));
                 break;
             };
-            if time > self.end.runtime && self.end.at_once {
-                self.now = self.end.runtime;
+            if time > self.stop_condition.runtime && self.stop_condition.at_once {
+                self.now = self.stop_condition.runtime;
                 break;
             }
             self.now = time;
@@ -68,27 +68,27 @@ impl Simulation {
             if events & 0xffff == 0 && stop() {
                 return false;
             }
-            match event.happening() {
-                Happening::Task(task) => self.run_task(task),
-                Happening::Timer { target, timer } => {
-                    let mut callee = self.take(target);
+            match event.kind() {
+                EventKind::Task(task) => self.run_task(task),
+                EventKind::Timer { target, timer } => {
+                    let mut callee = self.take_target(target);
                     callee.timer(self, timer);
-                    self.put(target, callee);
+                    self.put_target(target, callee);
                 }
             }
-            if self.metrics.ios >= self.end.max_ios {
+            if self.metrics.ios >= self.stop_condition.max_ios {
                 break;
             }
         }
         true
     }
 
-    /// As [`play`](Self::play), and sees that nothing is left behind when everything has come to rest.
+    /// Like [`play`](Self::play), and checks that nothing is left behind when all tasks are idle.
     #[cfg(test)]
-    pub fn play_out(mut self) -> Finished {
+    pub fn play_and_check_idle(mut self) -> FinishedRun {
         self.run_from_start(&|| false);
         let end = self.now;
-        assert_eq!(self.running, 0, "jobs that wait for ever");
+        assert_eq!(self.running, 0, "jobs must not wait for ever");
         self.running = usize::MAX;
         self.run(&|| false);
         assert_eq!(self.bios.in_use(), 0, "bios");
@@ -98,7 +98,7 @@ impl Simulation {
         self.finish()
     }
 
-    /// A task runs.
+    /// Runs a task.
     #[inline(always)]
     fn run_task(&mut self, number: u32) {
         let task = &mut self.tasks[number as usize];
@@ -110,13 +110,13 @@ impl Simulation {
                 return self.run_replay(number);
             }
             task.blocked = false;
-            if !self.send_work(number) {
+            if !self.send_queued_bios(number) {
                 return;
             }
             match self.tasks[number as usize].role {
                 Role::Job(_) => self.end_submission(number),
                 Role::Journal(_) | Role::Replay(_) => self.unplug(number),
-                Role::Worker { .. } => self.events.at(self.now, Event::task(number)),
+                Role::Worker { .. } => self.events.schedule(self.now, Event::task(number)),
             }
             return;
         }
@@ -132,20 +132,20 @@ impl Simulation {
     #[inline(never)]
     fn run_worker(&mut self, number: u32, target: u16, worker: u32) {
         let task = &mut self.tasks[number as usize];
-        // Of what wakes it at other times than it has planned itself, only what finds it asleep counts.
+        // Wake-ups at times that it has not planned itself count only if it sleeps.
         if self.now < task.busy_until {
             return;
         }
         task.sleeping = false;
-        let mut callee = self.take(target);
+        let mut callee = self.take_target(target);
         let next = callee.work(self, number, worker);
-        self.put(target, callee);
-        // If a bio must wait, the worker is called again when it goes on; this answer is void.
-        if !self.send_work(number) {
+        self.put_target(target, callee);
+        // If a bio must wait, the worker runs again when the bio can continue; `next` does not apply then.
+        if !self.send_queued_bios(number) {
             return;
         }
         match next {
-            Next::Again { after, plug, undisturbed } => {
+            WorkerNext::Again { after, plug, undisturbed } => {
                 let task = &mut self.tasks[number as usize];
                 let full = task.plug.len() >= PLUG;
                 let time = self.now + after;
@@ -155,27 +155,27 @@ impl Simulation {
                 if plug == PlugAfter::Ends || (plug == PlugAfter::EndsIfFull && full) {
                     self.unplug(number);
                 }
-                self.events.at(time, Event::task(number));
+                self.events.schedule(time, Event::task(number));
             }
-            Next::Sleep | Next::Until(_) => {
+            WorkerNext::Sleep | WorkerNext::Until(_) => {
                 self.tasks[number as usize].sleeping = true;
                 self.unplug(number);
-                if let Next::Until(time) = next {
-                    self.events.at(time, Event::task(number));
+                if let WorkerNext::Until(time) = next {
+                    self.events.schedule(time, Event::task(number));
                 }
             }
-            Next::Finished => {
+            WorkerNext::Finished => {
                 self.tasks[number as usize].finished = true;
                 self.unplug(number);
             }
         }
     }
 
-    /// A job reaps what it can, and submits one I/O, or sleeps.
+    /// A job reaps completions, and submits one I/O or sleeps.
     #[inline(always)]
     fn run_job(&mut self, number: u32) {
         let now = self.now;
-        let holds = self.journal.is_some_and(|j| self.holds_writers(j));
+        let journal_holds = self.journal.is_some_and(|j| self.holds_writers(j));
         let task = &mut self.tasks[number as usize];
         if task.flushing {
             return;
@@ -188,14 +188,14 @@ impl Simulation {
             job.in_flight -= 1;
             let done = self.ios[io as usize];
             self.free_ios.push(io);
-            self.metrics.count(task.group, done.op, done.bytes, done.start, now);
+            self.metrics.record_io(task.group, done.op, done.bytes, done.start, now);
         }
-        if holds {
-            // The inode's lock is held by whoever waits for the journal, so everyone waits.
-            self.held.add(number);
+        if journal_holds {
+            // The task that waits for the journal holds the inode's lock, so every task waits.
+            self.journal_waiters.add(number);
             return;
         }
-        if now >= self.end.runtime {
+        if now >= self.stop_condition.runtime {
             job.stop();
         }
         let action = job.next_action(now);
@@ -204,32 +204,32 @@ impl Simulation {
                 task.batched += 1;
                 self.make_io(number, op, byte / 512, bytes, Flags::DIRECT);
                 if op == Op::Write {
-                    self.changed();
+                    self.mark_file_changed();
                 }
-                if self.send_work(number) {
+                if self.send_queued_bios(number) {
                     self.end_submission(number);
                 }
             }
             NextAction::Flush => {
                 task.flushing = true;
                 self.make_io(number, Op::Flush, 0, 0, Flags::DIRECT);
-                if self.send_work(number) {
+                if self.send_queued_bios(number) {
                     self.unplug(number);
                 }
             }
             NextAction::Wait => {
                 task.batched = 0;
-                let more = job.completed.len() as u32 >= job.wakes_at();
+                let more = job.completed.len() as u32 >= job.wake_threshold();
                 task.sleeping = !more;
                 self.unplug(number);
                 if more {
-                    self.events.at(now + self.host.reap_ns, Event::task(number));
+                    self.events.schedule(now + self.host.reap_ns, Event::task(number));
                 }
             }
             NextAction::Until(time) => {
                 task.batched = 0;
                 self.unplug(number);
-                self.events.at(time.min(self.end.runtime), Event::task(number));
+                self.events.schedule(time.min(self.stop_condition.runtime), Event::task(number));
             }
             NextAction::Finish => {
                 task.finished = true;
@@ -238,7 +238,7 @@ impl Simulation {
         }
     }
 
-    /// A job has sent an I/O down: the system call ends, or takes the next one of its batch.
+    /// A job has submitted an I/O: ends the system call, or submits the next I/O of its batch.
     #[inline]
     fn end_submission(&mut self, number: u32) {
         let task = &mut self.tasks[number as usize];
@@ -247,30 +247,30 @@ impl Simulation {
             task.batched = 0;
             self.unplug(number);
         }
-        let cost = self.submission();
-        self.events.at(self.now + cost, Event::task(number));
+        let cost = self.charge_submission_cost();
+        self.events.schedule(self.now + cost, Event::task(number));
     }
 
-    /// The processor's time for one I/O.
+    /// Draws and counts the processor time of one I/O.
     #[inline]
-    pub(super) fn submission(&mut self) -> Time {
+    pub(super) fn charge_submission_cost(&mut self) -> Time {
         let cost = self.host.submit_ns + self.host.reap_ns + self.top.limits.cpu_ns;
-        // Caches, interrupts and neighbours make it vary; without that, jobs would fall into step for ever.
+        // Caches, interrupts and other processes make it vary; without that, jobs would stay in lockstep for ever.
         let cost = cost / 2 + self.rng.below(cost);
-        self.processor += cost;
-        // Time must go on, whatever a host is said to cost.
+        self.cpu_time += cost;
+        // Time must advance even if the host's costs are 0.
         cost.max(1)
     }
 
-    /// Ends the run: it cannot go on.
-    pub(super) fn fail(&mut self, error: SimError) {
+    /// Ends the run with an error.
+    pub(super) fn fail_run(&mut self, error: SimError) {
         self.failure = Some(error);
         self.running = 0;
     }
 
     /// A task's I/O is done.
     #[inline]
-    pub(super) fn io_done(&mut self, io: u32) {
+    pub(super) fn complete_io(&mut self, io: u32) {
         let number = self.ios[io as usize].task;
         let task = &mut self.tasks[number as usize];
         match &mut task.role {
@@ -278,21 +278,21 @@ impl Simulation {
                 if self.ios[io as usize].op == Op::Flush {
                     task.flushing = false;
                     self.free_ios.push(io);
-                    self.events.at(self.now + self.host.wake_ns, Event::task(number));
+                    self.events.schedule(self.now + self.host.wake_ns, Event::task(number));
                     return;
                 }
                 job.completed.push_back(io);
-                if task.sleeping && job.completed.len() as u32 >= job.wakes_at() {
+                if task.sleeping && job.completed.len() as u32 >= job.wake_threshold() {
                     task.sleeping = false;
-                    self.events.at(self.now + self.host.wake_ns, Event::task(number));
+                    self.events.schedule(self.now + self.host.wake_ns, Event::task(number));
                 }
             }
             Role::Journal(_) => {
                 self.free_ios.push(io);
-                self.events.at(self.now, Event::task(number));
+                self.events.schedule(self.now, Event::task(number));
             }
             Role::Replay(_) => self.end_replay_io(number, io),
-            // What targets submit has an owner of its own.
+            // Bios of workers are owned by their targets.
             Role::Worker { .. } => unreachable!("workers own no I/O"),
         }
     }
@@ -301,51 +301,51 @@ impl Simulation {
         matches!(&self.tasks[journal as usize].role, Role::Journal(journal) if journal.holds_writers())
     }
 
-    /// A job has changed the file: the journal has something to commit.
-    fn changed(&mut self) {
+    /// A job has changed the file, so the journal has something to commit.
+    fn mark_file_changed(&mut self) {
         let Some(number) = self.journal else { return };
         let Role::Journal(journal) = &mut self.tasks[number as usize].role else { return };
         match journal.step {
-            Step::Idle => {
+            CommitStep::Idle => {
                 let due = self.now + journal.interval;
-                journal.step = Step::Due(due);
-                self.events.at(due, Event::task(number));
+                journal.step = CommitStep::Due(due);
+                self.events.schedule(due, Event::task(number));
             }
-            Step::Due(_) | Step::Metadata => {}
-            _ => journal.changed = journal.changed.or(Some(self.now)),
+            CommitStep::Due(_) | CommitStep::Metadata => {}
+            _ => journal.changed_at = journal.changed_at.or(Some(self.now)),
         }
     }
 
-    /// The journal's next step: each begins when the one before is done.
+    /// The journal's next step; each begins when the previous one is done.
     #[inline(never)]
     fn run_journal(&mut self, number: u32) {
         let now = self.now;
         let Role::Journal(journal) = &mut self.tasks[number as usize].role else { return };
         let (step, io) = match journal.step {
-            Step::Idle => return,
-            Step::Due(time) if now < time => return,
-            Step::Due(_) => (Step::Metadata, Some((Op::Write, 8192))),
-            Step::Metadata => (Step::Before, Some((Op::Flush, 0))),
-            Step::Before => (Step::Commit, Some((Op::Write, 4096))),
-            Step::Commit => (Step::After, Some((Op::Flush, 0))),
-            Step::After => (Step::Idle, None),
+            CommitStep::Idle => return,
+            CommitStep::Due(time) if now < time => return,
+            CommitStep::Due(_) => (CommitStep::Metadata, Some((Op::Write, 8192))),
+            CommitStep::Metadata => (CommitStep::PreFlush, Some((Op::Flush, 0))),
+            CommitStep::PreFlush => (CommitStep::Commit, Some((Op::Write, 4096))),
+            CommitStep::Commit => (CommitStep::PostFlush, Some((Op::Flush, 0))),
+            CommitStep::PostFlush => (CommitStep::Idle, None),
         };
         journal.step = step;
         if let Some((op, bytes)) = io {
-            let sector = if op == Op::Write { journal.advance(u64::from(bytes) / 512) } else { 0 };
+            let sector = if op == Op::Write { journal.allocate_log(u64::from(bytes) / 512) } else { 0 };
             self.make_io(number, op, sector, bytes, Flags::SYNC.with(Flags::METADATA));
-            if self.send_work(number) {
+            if self.send_queued_bios(number) {
                 self.unplug(number);
             }
-        } else if let Some(since) = journal.changed.take() {
+        } else if let Some(since) = journal.changed_at.take() {
             let due = (since + journal.interval).max(now);
-            journal.step = Step::Due(due);
-            self.events.at(due, Event::task(number));
+            journal.step = CommitStep::Due(due);
+            self.events.schedule(due, Event::task(number));
         }
-        if step == Step::Before {
-            let mut held = std::mem::take(&mut self.held);
-            held.wake_all(self);
-            self.held = held;
+        if step == CommitStep::PreFlush {
+            let mut waiters = std::mem::take(&mut self.journal_waiters);
+            waiters.wake_all(self);
+            self.journal_waiters = waiters;
         }
     }
 }

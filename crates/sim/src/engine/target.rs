@@ -1,5 +1,5 @@
-//! What everything is that bios pass through: arrays, caches, delays, disk queues. The kernel's device-mapper has
-//! the same interface (`struct target_type`: `map`, `end_io`, `io_hints`).
+//! The interface of everything that bios pass through: arrays, caches, delays, disk queues. The kernel's
+//! device-mapper has the same interface (`struct target_type`: `map`, `end_io`, `io_hints`).
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -13,70 +13,70 @@ use crate::events::Time;
 /// A target may call [`Simulation::submit`] in [`map`](Self::map) and [`work`](Self::work), where a task runs.
 /// Elsewhere, as in the kernel's interrupt context, it completes bios and wakes tasks and its own workers.
 pub trait Target: Any + Debug {
-    /// What users of the target must know of it.
+    /// The target's size and properties.
     fn limits(&self) -> Limits;
 
-    /// Creates background workers: `worker` takes the target's number for one and returns its task.
+    /// Creates background workers: `worker` takes the target's own number for a worker and returns its task.
     fn start(&mut self, _worker: &mut dyn FnMut(u32) -> u32) {}
 
     /// A task submits a bio to this target.
     fn map(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Mapped;
 
-    /// A bio whose owner is this target is done. The number of the bio is free already.
+    /// A bio that this target owns is done. The bio's number is already free.
     fn end_io(&mut self, _sim: &mut Simulation, bio: &Bio) {
         unreachable!("no owner of {bio:?}")
     }
 
-    /// A background worker runs: once when the run begins, and each time it is woken.
-    fn work(&mut self, _sim: &mut Simulation, _task: u32, _worker: u32) -> Next {
-        Next::Sleep
+    /// A background worker runs: when the run begins, and each time something wakes it.
+    fn work(&mut self, _sim: &mut Simulation, _task: u32, _worker: u32) -> WorkerNext {
+        WorkerNext::Sleep
     }
 
     /// A timer of this target is due ([`Simulation::set_timer`]).
     fn timer(&mut self, _sim: &mut Simulation, _timer: u32) {}
 
-    /// A task's plug ends which holds this back ([`Simulation::plug_request`], [`Simulation::plug_callback`]).
+    /// The plug of a task ends that holds this back ([`Simulation::plug_request`], [`Simulation::plug_callback`]).
     fn unplug(&mut self, _sim: &mut Simulation, _token: u32) {}
 
-    /// Fails unless nothing is under way.
+    /// Panics if anything is in flight.
     #[cfg(test)]
     fn assert_idle(&self) {}
 
-    /// How much room the target has needed for what was under way.
+    /// The size of the target's collections.
     #[cfg(test)]
-    fn room(&self) -> usize {
+    fn peak_size(&self) -> usize {
         0
     }
 }
 
-/// What becomes of a bio that was submitted to a target.
+/// The result of [`Target::map`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapped {
-    /// The target has it: it is held or done, or its children are submitted (`DM_MAPIO_SUBMITTED`).
+    /// The target has taken the bio: it holds it, has completed it, or has submitted children (`DM_MAPIO_SUBMITTED`).
     Taken,
-    /// The target has changed it into a bio for a child, and hears no more of it (`DM_MAPIO_REMAPPED`).
+    /// The target has changed it into a bio for a child, and is not called when it is done (`DM_MAPIO_REMAPPED`).
     Remapped,
-    /// The task must sleep, and the bio comes again when it wakes.
+    /// The task must sleep. The bio is mapped again when the task wakes.
     Wait,
 }
 
-/// What a background worker does next, when what it has submitted is sent down.
+/// What a background worker does after the bios that it submitted have been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum WorkerNext {
     /// It runs again after this time.
     Again {
-        /// What the step costs its processor.
+        /// Processor time of the step.
         after: Time,
         /// What happens to its plug.
         plug: PlugAfter,
-        /// Nothing wakes it before.
+        /// Whether nothing can wake it earlier.
         undisturbed: bool,
     },
     /// The worker ends its plug and sleeps. Something must wake it.
     Sleep,
     /// The worker ends its plug and sleeps. It runs again at this time, or earlier if something wakes it.
     Until(Time),
-    /// It ends its plug, and never runs again.
+    /// The worker ends its plug and never runs again.
     Finished,
 }
 
@@ -91,7 +91,8 @@ pub enum PlugAfter {
     Stays,
 }
 
-/// What a target tells those above it: the kernel's `struct queue_limits`, and what the simulator needs besides.
+/// What targets above must know of a target: the kernel's `struct queue_limits`, and what the simulator needs in
+/// addition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// How much it holds.
@@ -104,11 +105,11 @@ pub struct Limits {
     pub cpu_ns: Time,
 }
 
-/// A target as those above it know it.
+/// A target as its parent sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Child {
-    /// Its number, to address bios.
+    /// Its number: the `target` of bios for it.
     pub target: u16,
-    /// What must be known of it.
+    /// Its size and properties.
     pub limits: Limits,
 }

@@ -1,63 +1,63 @@
-//! Tasks: whoever submits I/Os. A job of the workload, a filesystem's journal, a replayed trace, a target's worker.
+//! Tasks, which submit I/Os: a job of the workload, a filesystem's journal, a replayed trace, a target's worker.
 
 use std::collections::VecDeque;
 
 use crate::events::Time;
-use crate::task::job::Job;
+use crate::task::job::JobState;
 use crate::task::journal::Journal;
-use crate::task::replay::Replay;
+use crate::task::replay::ReplayState;
 
-/// Who a task is.
+/// What a task does.
 #[derive(Debug)]
 pub enum Role {
     /// A fio job.
-    Job(Box<Job>),
+    Job(Box<JobState>),
     /// A journalling filesystem's commits.
     Journal(Box<Journal>),
     /// A recorded load.
-    Replay(Box<Replay>),
+    Replay(Box<ReplayState>),
     /// A background worker of a target.
     Worker {
         /// The target.
         target: u16,
-        /// What the target calls it.
+        /// The target's own number for it.
         worker: u32,
     },
 }
 
-/// What a plug holds back.
+/// One entry of a plug.
 #[derive(Clone, Copy, Debug)]
 pub struct Plugged {
-    /// The target that has it.
+    /// The target that is called when the plug ends.
     pub target: u16,
-    /// What the target calls it.
+    /// The target's own number for it.
     pub token: u32,
 }
 
 /// A thread that submits I/Os and sleeps.
 #[derive(Debug)]
 pub struct Task {
-    /// Who it is.
+    /// What it does.
     pub role: Role,
     /// The job group that its I/Os count for.
     pub group: usize,
-    /// Bios on their way down, to be submitted in this order (`current->bio_list`).
+    /// Bios that wait to be mapped, in this order (`current->bio_list`).
     pub work: VecDeque<u32>,
     /// Requests held back until the system call ends, so that neighbours merge (`plug->mq_list`).
     pub plug: Vec<Plugged>,
-    /// What other targets hold back as long (`plug->cb_list`).
+    /// Callbacks of other targets when the plug ends (`plug->cb_list`).
     pub callbacks: Vec<Plugged>,
     /// I/Os made in this system call.
     pub batched: u32,
-    /// Whether it sleeps in a queue, with work.
+    /// Whether it sleeps in a wait list with bios left in `work`.
     pub blocked: bool,
     /// Whether it waits for completions.
     pub sleeping: bool,
     /// Whether it waits for its own flush.
     pub flushing: bool,
-    /// Whoever wakes it before this time wakes it in vain.
+    /// Until this time wake-ups have no effect.
     pub busy_until: Time,
-    /// No more to do.
+    /// Whether it never runs again.
     pub finished: bool,
 }
 

@@ -1,11 +1,11 @@
-//! What a run keeps.
+//! Memory that a run uses.
 
-use crate::build::simulation;
+use crate::build::build_simulation;
 use serde_json::json;
 
-/// Plays a mixed load on a mirror for so many simulated ms, and says how much room its I/Os, bios, requests, events and
-/// queues took.
-fn room(milliseconds: u64) -> Vec<usize> {
+/// Plays a mixed load on a mirror for some simulated ms, and returns the sizes of its lists of I/Os, bios, requests,
+/// events and queues.
+fn peak_sizes(milliseconds: u64) -> Vec<usize> {
     let disk = |name: &str| {
         json!({
             "name": name, "bytes": 1 << 30, "model": {"kind": "throttled", "iops_total": 20_000.0},
@@ -26,20 +26,27 @@ fn room(milliseconds: u64) -> Vec<usize> {
         "runtime_ns": milliseconds * 1_000_000,
     }))
     .unwrap();
-    let mut sim = simulation(&cell, None).unwrap();
+    let mut sim = build_simulation(&cell, None).unwrap();
     assert!(sim.run_from_start(&|| false));
     assert!(sim.metrics.ios > milliseconds);
     let lines: usize = sim.tasks.iter().map(|task| task.work.capacity() + task.plug.capacity()).sum();
-    let targets = sim.targets.iter().flatten().map(|target| target.room()).sum();
-    vec![sim.ios.len(), sim.bios.room(), targets, sim.events.room(), lines, sim.held.room()]
+    let targets = sim.targets.iter().flatten().map(|target| target.peak_size()).sum();
+    vec![
+        sim.ios.len(),
+        sim.bios.peak_size(),
+        targets,
+        sim.events.peak_size(),
+        lines,
+        sim.journal_waiters.peak_size(),
+    ]
 }
 
 #[test]
 fn memory_does_not_grow_with_simulated_time() {
-    let (short, long) = (room(500), room(10_000));
-    // Twenty times as long; a burst may have been a little higher.
+    let (short, long) = (peak_sizes(500), peak_sizes(10_000));
+    // Twenty times as long; a burst can be slightly higher.
     for (short, long) in short.iter().zip(&long) {
-        assert!(*long <= 2 * short, "{short} has become {long}");
-        assert!(*long < 4096, "{long} for 128 I/Os in flight");
+        assert!(*long <= 2 * short, "the size grew from {short} to {long}");
+        assert!(*long < 4096, "{long} items for 128 I/Os in flight");
     }
 }

@@ -1,4 +1,4 @@
-//! Where tasks wait: the kernel's `wait_queue_head_t`.
+//! Lists of waiting tasks: the kernel's `wait_queue_head_t`.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::Simulation;
 pub struct WaitList(VecDeque<u32>);
 
 impl WaitList {
-    /// A task waits here.
+    /// Adds a task.
     #[inline]
     pub fn add(&mut self, task: u32) {
         self.0.push_back(task);
@@ -26,7 +26,7 @@ impl WaitList {
         self.0.len()
     }
 
-    /// Moves all tasks of another list to the end of this one.
+    /// Moves all tasks of another list to the end of this list.
     pub fn append(&mut self, other: &mut Self) {
         self.0.append(&mut other.0);
     }
@@ -47,7 +47,7 @@ impl WaitList {
 
     /// The capacity.
     #[cfg(test)]
-    pub fn room(&self) -> usize {
+    pub fn peak_size(&self) -> usize {
         self.0.capacity()
     }
 }

@@ -1,31 +1,32 @@
 //! dm-delay: reads and writes are held before they go on (drivers/md/dm-delay.c, Linux 6.1).
 //!
-//! A bio expires after whole ticks of the kernel's clock, counted from the last one (`msecs_to_jiffies`). The timer that
-//! releases it fires at the tick after (kernel/time/timer.c, `calc_index`); from 6.8 on, a thread that polls releases
-//! what is held for 50 ms at most ("dm delay: for short delays, use kthread instead of timers and wq").
+//! A bio expires after whole ticks of the kernel's clock, counted from the last tick (`msecs_to_jiffies`). The timer
+//! that releases it fires at the tick after (kernel/time/timer.c, `calc_index`). From 6.8 on, a polling thread
+//! releases bios that are held for 50 ms at most ("dm delay: for short delays, use kthread instead of timers and
+//! wq").
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Environment, Node, Reported, TargetSpec};
+use super::{BuildContext, Node, Reported, TargetSpec};
 use crate::bio::Op;
-use crate::engine::{Child, Limits, Mapped, Next, Simulation, Target};
+use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
 use crate::events::Time;
 
 /// A tick: Debian's kernels have 250 a second (`CONFIG_HZ`).
 const TICK: Time = 4_000_000;
-/// Delays up to this one are polled for.
+/// Delays up to this are polled.
 const POLLED: Time = 50_000_000;
 
-/// What an experiment says of a delay.
+/// A delay in an experiment.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delay {
     /// The name in results.
     pub name: String,
-    /// What is delayed.
+    /// The target or disk whose I/Os are delayed.
     pub origin: Box<Node>,
     /// How long a read is held.
     pub read_ns: u64,
@@ -33,7 +34,7 @@ pub struct Delay {
     pub write_ns: u64,
 }
 
-/// What a delay did.
+/// What a delay counted.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct DelayReport {
@@ -43,21 +44,21 @@ pub struct DelayReport {
     pub held: [u64; 2],
 }
 
-/// A delay in use.
+/// A delay in a running simulation.
 #[derive(Debug)]
-pub struct Delayed {
+pub struct DelayTarget {
     origin: Child,
     limits: Limits,
     delays: [Time; 2],
-    /// Ticks that the release is late.
-    late: u64,
-    /// Bios by the time of their release.
+    /// Ticks by which the release is late.
+    late_ticks: u64,
+    /// Held bios by the time of their release.
     held: BTreeMap<Time, Vec<u32>>,
     worker: u32,
     report: DelayReport,
 }
 
-impl Target for Delayed {
+impl Target for DelayTarget {
     fn limits(&self) -> Limits {
         self.limits
     }
@@ -74,7 +75,7 @@ impl Target for Delayed {
             return Mapped::Remapped;
         }
         self.report.held[index] += 1;
-        let ticks = sim.now / TICK + self.delays[index].div_ceil(TICK) + self.late;
+        let ticks = sim.now / TICK + self.delays[index].div_ceil(TICK) + self.late_ticks;
         let bios = self.held.entry(ticks * TICK).or_default();
         if bios.is_empty() {
             sim.run_worker_at(ticks * TICK + sim.host.wake_ns, self.worker);
@@ -83,13 +84,13 @@ impl Target for Delayed {
         Mapped::Taken
     }
 
-    fn work(&mut self, sim: &mut Simulation, task: u32, _worker: u32) -> Next {
+    fn work(&mut self, sim: &mut Simulation, task: u32, _worker: u32) -> WorkerNext {
         while let Some(first) = self.held.first_entry()
             && *first.key() <= sim.now
         {
             first.remove().into_iter().for_each(|number| sim.submit(task, number));
         }
-        Next::Sleep
+        WorkerNext::Sleep
     }
 
     #[cfg(test)]
@@ -98,7 +99,7 @@ impl Target for Delayed {
     }
 }
 
-impl Reported for Delayed {
+impl Reported for DelayTarget {
     type Report = DelayReport;
 
     fn report(&self) -> DelayReport {
@@ -107,7 +108,7 @@ impl Reported for Delayed {
 }
 
 impl TargetSpec for Delay {
-    type Target = Delayed;
+    type Target = DelayTarget;
 
     fn children(&self) -> Vec<Option<&Node>> {
         vec![Some(&self.origin)]
@@ -117,18 +118,17 @@ impl TargetSpec for Delay {
         &self,
         _id: u16,
         children: &[Option<Child>],
-        environment: &Environment,
-    ) -> Result<Delayed, String> {
-        let origin = children[0].ok_or_else(|| format!("{}: there is nothing to delay", self.name))?;
-        let cpu_ns = origin.limits.cpu_ns + environment.host.md_ns;
+        context: &BuildContext,
+    ) -> Result<DelayTarget, String> {
+        let origin = children[0].ok_or_else(|| format!("{}: a delay needs an origin", self.name))?;
+        let cpu_ns = origin.limits.cpu_ns + context.host.md_ns;
         let delays = [self.read_ns, self.write_ns];
-        let polls =
-            environment.kernel.polls_short_delays() && delays.into_iter().all(|delay| delay <= POLLED);
-        Ok(Delayed {
+        let polls = context.kernel.polls_short_delays() && delays.into_iter().all(|delay| delay <= POLLED);
+        Ok(DelayTarget {
             origin,
             limits: Limits { cpu_ns, ..origin.limits },
             delays,
-            late: u64::from(!polls),
+            late_ticks: u64::from(!polls),
             held: BTreeMap::new(),
             worker: 0,
             report: DelayReport { name: self.name.clone(), held: [0; 2] },

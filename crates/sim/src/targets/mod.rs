@@ -1,7 +1,7 @@
-//! What stacks are made of: the registry of targets, and how a stack is built from its description.
+//! The registry of targets, and how a stack is built from its description.
 //!
-//! A new kind of target is one file with its description ([`TargetSpec`]), the target itself
-//! ([`Target`](crate::engine::Target)) and what it reports ([`Reported`]), and one line in the registry below.
+//! A new kind of target needs one file with its description ([`TargetSpec`]), the target itself
+//! ([`Target`](crate::engine::Target)) and its report ([`Reported`]), and one line in the registry below.
 
 pub mod delay;
 pub mod md;
@@ -17,59 +17,59 @@ use crate::engine::{Child, Target};
 use crate::error::SimError;
 use crate::kernel::Kernel;
 use crate::load::Host;
-use queue::{Device, DiskStats, Queue};
+use queue::{Device, DiskQueue, DiskStats};
 
-/// What an experiment says of a target.
+/// The description of a target in an experiment.
 pub trait TargetSpec {
-    /// What is built from it.
+    /// The target that is built from it.
     type Target: Target + Reported;
 
-    /// What lies beneath it, by slot; none is a missing member.
+    /// The nodes below it, by slot; `None` is a missing member.
     fn children(&self) -> Vec<Option<&Node>>;
 
-    /// Builds the target, whose number is `id`. The error is one line.
+    /// Builds the target with the number `id`. An error is one line.
     fn build(
         &self,
         id: u16,
         children: &[Option<Child>],
-        environment: &Environment,
+        context: &BuildContext,
     ) -> Result<Self::Target, String>;
 }
 
-/// What a target has to say when a run is over.
+/// A target that reports at the end of a run.
 pub trait Reported {
-    /// What it says.
+    /// The report.
     type Report;
 
-    /// Says it.
+    /// Makes the report.
     fn report(&self) -> Self::Report;
 }
 
-/// What a target is built in.
+/// What targets must know when they are built.
 #[derive(Debug)]
-pub struct Environment<'a> {
+pub struct BuildContext<'a> {
     /// The kernel generation.
     pub kernel: Kernel,
-    /// What the processor needs for an I/O.
+    /// Processor time for an I/O.
     pub host: &'a Host,
-    /// Whether the load is a filesystem's.
+    /// Whether the load uses a filesystem.
     pub filesystem: bool,
 }
 
-/// The registry of targets: the name (in documents in lower case), and what describes one.
+/// The registry of targets: the name (lower case in documents) and the description.
 macro_rules! targets {
     ($($(#[doc = $doc:literal])* $(#[cfg($cfg:meta)])? $kind:ident($spec:ty);)+) => {
-        /// A disk, or a target over others.
+        /// A disk, or a target above others.
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[derive(Clone, Debug, Serialize, Deserialize)]
         #[serde(rename_all = "lowercase", deny_unknown_fields)]
         pub enum Node {
-            /// The disk at this place of the cell's list.
+            /// The disk with this index in the cell's list.
             Device(usize),
             $($(#[doc = $doc])* $(#[cfg($cfg)])? $kind($spec),)+
         }
 
-        /// What a target did.
+        /// The report of a target.
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[derive(Clone, Debug, Serialize)]
         #[serde(tag = "kind", rename_all = "lowercase")]
@@ -77,16 +77,16 @@ macro_rules! targets {
             $($(#[doc = $doc])* $(#[cfg($cfg)])? $kind(<<$spec as TargetSpec>::Target as Reported>::Report),)+
         }
 
-        impl Builder<'_> {
-            fn node(&mut self, node: &Node) -> Result<Child, SimError> {
+        impl StackBuilder<'_> {
+            fn build_node(&mut self, node: &Node) -> Result<Child, SimError> {
                 match node {
-                    Node::Device(index) => self.device(*index),
-                    $($(#[cfg($cfg)])? Node::$kind(spec) => self.target(spec),)+
+                    Node::Device(index) => self.build_disk(*index),
+                    $($(#[cfg($cfg)])? Node::$kind(spec) => self.build_target(spec),)+
                 }
             }
         }
 
-        fn report(target: &dyn Any) -> Option<TargetReport> {
+        fn target_report(target: &dyn Any) -> Option<TargetReport> {
             $($(#[cfg($cfg)])? if let Some(target) = target.downcast_ref::<<$spec as TargetSpec>::Target>() {
                 return Some(TargetReport::$kind(target.report()));
             })+
@@ -105,64 +105,72 @@ targets! {
     Faulty(tests::Faulty);
 }
 
-struct Builder<'a> {
+struct StackBuilder<'a> {
     devices: &'a [Device],
     used: Vec<bool>,
-    environment: &'a Environment<'a>,
+    context: &'a BuildContext<'a>,
     targets: Vec<Box<dyn Target>>,
 }
 
-impl Builder<'_> {
-    fn device(&mut self, index: usize) -> Result<Child, SimError> {
-        let device = self.devices.get(index).ok_or_else(|| SimError::Stack(format!("no device {index}")))?;
+impl StackBuilder<'_> {
+    fn build_disk(&mut self, index: usize) -> Result<Child, SimError> {
+        let device = self.devices.get(index).ok_or_else(|| {
+            SimError::Stack(format!(
+                "device {index} does not exist: only {} devices are given",
+                self.devices.len()
+            ))
+        })?;
         if std::mem::replace(&mut self.used[index], true) {
-            return Err(SimError::Stack(format!("device {} is used twice", device.name)));
+            return Err(SimError::Stack(format!(
+                "device {} is used twice: use each device once",
+                device.name
+            )));
         }
         let id = self.next_id()?;
-        Ok(self.add(id, Queue::new(device, id, self.environment.kernel)))
+        Ok(self.add_target(id, DiskQueue::new(device, id, self.context.kernel)))
     }
 
-    fn target<S: TargetSpec>(&mut self, spec: &S) -> Result<Child, SimError> {
+    fn build_target<S: TargetSpec>(&mut self, spec: &S) -> Result<Child, SimError> {
         let children: Vec<Option<Child>> = (spec.children().into_iter())
-            .map(|child| child.map(|node| self.node(node)).transpose())
+            .map(|child| child.map(|node| self.build_node(node)).transpose())
             .collect::<Result<_, _>>()?;
         let id = self.next_id()?;
-        let target = spec.build(id, &children, self.environment).map_err(SimError::Stack)?;
-        Ok(self.add(id, target))
+        let target = spec.build(id, &children, self.context).map_err(SimError::Stack)?;
+        Ok(self.add_target(id, target))
     }
 
     fn next_id(&self) -> Result<u16, SimError> {
         u16::try_from(self.targets.len())
-            .map_err(|_| SimError::Stack("more than 65,536 devices and arrays".into()))
+            .map_err(|_| SimError::Stack("too many devices and targets: expected at most 65,536".into()))
     }
 
-    fn add(&mut self, id: u16, target: impl Target) -> Child {
+    fn add_target(&mut self, id: u16, target: impl Target) -> Child {
         let limits = target.limits();
         self.targets.push(Box::new(target));
         Child { target: id, limits }
     }
 }
 
-/// Builds a stack: its targets, those beneath first, and the one on top.
+/// Builds a stack: its targets, the lowest first, and the one on top.
 pub fn build(
     stack: &Node,
     devices: &[Device],
-    environment: &Environment,
+    context: &BuildContext,
 ) -> Result<(Vec<Box<dyn Target>>, Child), SimError> {
     let used = vec![false; devices.len()];
-    let mut builder = Builder { devices, used, environment, targets: Vec::new() };
-    let top = builder.node(stack)?;
+    let mut builder = StackBuilder { devices, used, context, targets: Vec::new() };
+    let top = builder.build_node(stack)?;
     Ok((builder.targets, top))
 }
 
-/// What disks and other targets did.
+/// The reports of disks and of other targets.
 pub fn reports(targets: Vec<Box<dyn Target>>) -> (Vec<DiskStats>, Vec<TargetReport>) {
     let (mut disks, mut others) = (Vec::new(), Vec::new());
     for target in targets {
         let target: Box<dyn Any> = target;
-        match target.downcast_ref::<Queue>() {
+        match target.downcast_ref::<DiskQueue>() {
             Some(queue) => disks.push(queue.report()),
-            None => others.extend(report(&*target)),
+            None => others.extend(target_report(&*target)),
         }
     }
     (disks, others)

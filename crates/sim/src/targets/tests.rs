@@ -1,16 +1,16 @@
-//! A target for tests: it fails I/Os from a sector on, a little later than they are done, and turns writes into discards.
-//! It proves that a target is one file and one line, and that timers, errors and discards work.
+//! A target for tests: it fails I/Os from a sector on, slightly after they are done, and turns writes into discards.
+//! It proves that a target needs one file and one line, and that timers, errors and discards work.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Environment, Node, Reported, TargetSpec};
+use super::{BuildContext, Node, Reported, TargetSpec};
 use crate::SimError;
 use crate::bio::{Bio, Op, Owner};
 use crate::cell::{Level, Md, SyncAction};
 use crate::engine::{Child, Limits, Mapped, Simulation, Target};
 use crate::tests::{MEMBER, cell, iops, job, md, play};
 
-/// What is faulty.
+/// The description of the faulty target.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Faulty {
@@ -76,7 +76,7 @@ impl TargetSpec for Faulty {
         vec![Some(&self.origin)]
     }
 
-    fn build(&self, id: u16, children: &[Option<Child>], _: &Environment) -> Result<FaultyTarget, String> {
+    fn build(&self, id: u16, children: &[Option<Child>], _: &BuildContext) -> Result<FaultyTarget, String> {
         let origin = children[0].ok_or("nothing is faulty")?;
         Ok(FaultyTarget { id, origin, spec: self.clone(), failed: 0 })
     }
@@ -94,13 +94,13 @@ fn errors_go_up_through_arrays() {
     for level in [Level::Linear, Level::Raid0, Level::Raid1, Level::Raid10] {
         let error = crate::run(&cell(with_faulty_member(md(level, 2)), &iops(0.0), &[job(MEMBER, 500)]));
         match (level, error) {
-            // The first member is never left.
+            // All I/O stays on the first member.
             (Level::Linear, Ok(outcome)) => assert_eq!(outcome.write.total_ios, 500),
             (_, Err(SimError::Io { op: Op::Write, sectors: 8, .. })) => {}
             (_, other) => panic!("{level:?}: {other:?}"),
         }
     }
-    // Where the fault lies is served.
+    // The sectors before the fault are served.
     let kept = cell(with_faulty_member(md(Level::Raid1, 2)), &iops(0.0), &[job(4096, 500)]);
     assert_eq!(play(&kept).write.total_ios, 500);
 }

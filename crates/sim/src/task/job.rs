@@ -11,7 +11,7 @@ use crate::task::offsets::{Offsets, Sizes};
 /// What a job does next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NextAction {
-    /// Submit this: operation, byte, bytes.
+    /// Submit an I/O: operation, byte, bytes.
     Submit(Op, u64, u32),
     /// Flush, and wait for it.
     Flush,
@@ -19,17 +19,17 @@ pub enum NextAction {
     Wait,
     /// Wait until a time.
     Until(Time),
-    /// No more.
+    /// The job has ended.
     Finish,
 }
 
-/// One job.
+/// The state of one job.
 #[derive(Debug)]
-pub struct Job {
+pub struct JobState {
     spec: load::Job,
     offset: u64,
     blocks: u64,
-    /// Where sequential reads and writes go on: each direction has its own place, as in fio.
+    /// The next sequential read and write: each direction has its own position, as in fio.
     cursor: [u64; 2],
     bytes_left: u64,
     offsets: Offsets,
@@ -39,7 +39,7 @@ pub struct Job {
     pub in_flight: u32,
     /// Completed I/Os to be reaped.
     pub completed: VecDeque<u32>,
-    /// Reaps until so few are in flight, once the depth was reached.
+    /// Whether it only reaps until `iodepth_low` are in flight, because the depth was reached.
     draining: bool,
     batch: u32,
     since_flush: u32,
@@ -50,7 +50,7 @@ pub struct Job {
     next_by_rate: f64,
 }
 
-impl Job {
+impl JobState {
     /// The `index`th of a group's jobs.
     pub fn new(spec: &load::Job, index: u32, seed: u64) -> Self {
         let align = u64::from(spec.align.max(512));
@@ -77,36 +77,37 @@ impl Job {
         }
     }
 
-    /// How many may be submitted in one system call.
+    /// How many I/Os can be submitted in one system call.
     #[inline]
     pub fn batch(&self) -> u32 {
         self.batch
     }
 
-    /// How many completions the job wakes up for.
+    /// The number of completions that wakes the job.
     #[inline]
-    pub fn wakes_at(&self) -> u32 {
+    pub fn wake_threshold(&self) -> u32 {
         self.spec.batch_complete_min.max(1).min(self.in_flight.max(1))
     }
 
-    /// How many completions it may reap now; it reaps as many as it waited for, or all that a drain needs.
+    /// Starts reaping; returns how many completions it reaps now: as many as it waited for, or all that a drain
+    /// needs.
     #[inline]
     pub fn reap(&mut self) -> u32 {
-        let there = self.completed.len() as u32;
+        let completions = self.completed.len() as u32;
         let full = self.in_flight >= self.spec.iodepth || self.bytes_left == 0 || self.think_due;
         if !full && !self.draining {
             return 0;
         }
         let low = if self.spec.iodepth_low == 0 { self.spec.iodepth } else { self.spec.iodepth_low };
-        let reaped = self.wakes_at();
-        if there < reaped {
+        let reaped = self.wake_threshold();
+        if completions < reaped {
             return 0;
         }
         self.draining = self.in_flight - reaped > low;
         reaped
     }
 
-    /// The runtime is over: nothing new is submitted; as in fio, what is in flight still counts.
+    /// Ends the job at the end of the runtime: it submits no more; as in fio, I/Os in flight still count.
     pub fn stop(&mut self) {
         (self.bytes_left, self.flush_due) = (0, false);
     }
@@ -115,7 +116,7 @@ impl Job {
     #[inline]
     pub fn next_action(&mut self, now: Time) -> NextAction {
         if self.flush_due {
-            // With a depth of one the write comes first; otherwise fio does not wait for what is in flight.
+            // With a depth of one the write is first completed; otherwise fio does not wait for I/Os in flight.
             if self.in_flight >= self.spec.iodepth {
                 return NextAction::Wait;
             }
@@ -129,7 +130,7 @@ impl Job {
             return NextAction::Wait;
         }
         if self.think_due {
-            // fio's pause begins when nothing is in flight any more (`handle_thinktime`: `io_u_quiesce`).
+            // fio's pause begins when no I/O is in flight (`handle_thinktime`: `io_u_quiesce`).
             if self.in_flight > 0 {
                 return NextAction::Wait;
             }
@@ -145,23 +146,23 @@ impl Job {
             }
             self.next_by_rate = self.next_by_rate.max(now as f64 - 1e8) + 1e9 / self.spec.rate_iops;
         }
-        self.make()
+        self.make_io()
     }
 
     #[inline]
-    fn make(&mut self) -> NextAction {
+    fn make_io(&mut self) -> NextAction {
         let share = self.spec.read_share;
         let read = share >= 1.0 || (share > 0.0 && self.rng.unit() < share);
         let align = u64::from(self.spec.align.max(512));
         let wanted = self.sizes[usize::from(!read)].next(&mut self.rng);
-        let room = self.blocks * align;
-        let bytes = u64::from(wanted).min(self.bytes_left).min(room).max(512);
+        let region_bytes = self.blocks * align;
+        let bytes = u64::from(wanted).min(self.bytes_left).min(region_bytes).max(512);
         let byte = if self.spec.random {
             let block = self.offsets.next(self.blocks, &mut self.rng);
-            (block * align).min(room - bytes)
+            (block * align).min(region_bytes - bytes)
         } else {
             let cursor = &mut self.cursor[usize::from(!read)];
-            if *cursor + bytes > room {
+            if *cursor + bytes > region_bytes {
                 *cursor = 0;
             }
             *cursor += bytes;
@@ -171,9 +172,9 @@ impl Job {
         self.in_flight += 1;
         if !read {
             self.since_flush += 1;
-            let every = self.spec.fsync;
+            let interval = self.spec.fsync;
             let by_chance = self.spec.fsync_share > 0.0 && self.rng.unit() < self.spec.fsync_share;
-            if (every > 0 && self.since_flush >= every) || by_chance {
+            if (interval > 0 && self.since_flush >= interval) || by_chance {
                 (self.since_flush, self.flush_due) = (0, true);
             }
         }

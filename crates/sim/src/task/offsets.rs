@@ -1,4 +1,4 @@
-//! Where a job's next I/O goes, and how large it is.
+//! Offsets and sizes of a job's I/Os.
 
 use crate::load::Distribution;
 use crate::rng::{Rng, mix};
@@ -6,10 +6,10 @@ use crate::rng::{Rng, mix};
 /// Draws block numbers of a region of `blocks`.
 #[derive(Clone, Debug)]
 pub enum Offsets {
-    /// Everywhere alike.
+    /// Uniform.
     Uniform,
-    /// Zipf's law over ranks, which are scattered.
-    Zipf(Zipf),
+    /// Zipf's law over ranks; the ranks are scattered over the region.
+    Zipf(ZipfRanks),
     /// fio's Pareto: `blocks · u^(ln h / ln (1 − h))` (fio, lib/zipf.c, `pareto_init`).
     Pareto(f64),
     /// Gaussian about the middle; the deviation as a fraction of the region.
@@ -23,14 +23,14 @@ impl Offsets {
     pub fn new(distribution: &Distribution, blocks: u64) -> Self {
         match distribution {
             Distribution::Random => Self::Uniform,
-            Distribution::Zipf { theta } => Self::Zipf(Zipf::new(blocks.max(1), *theta)),
+            Distribution::Zipf { theta } => Self::Zipf(ZipfRanks::new(blocks.max(1), *theta)),
             Distribution::Pareto { h } => Self::Pareto(h.ln() / (1.0 - h).ln()),
             Distribution::Normal { deviation } => Self::Normal(deviation / 100.0),
             Distribution::Zoned { zones } => {
                 let (mut accesses, mut start) = (0.0, 0.0);
-                let all: f64 = zones.iter().map(|z| z.0).sum::<f64>().max(f64::MIN_POSITIVE);
+                let total: f64 = zones.iter().map(|z| z.0).sum::<f64>().max(f64::MIN_POSITIVE);
                 let zone = |&(share, width): &(f64, f64)| {
-                    accesses += share / all;
+                    accesses += share / total;
                     start += width / 100.0;
                     (accesses, start - width / 100.0, width / 100.0)
                 };
@@ -67,7 +67,7 @@ impl Offsets {
 /// Source: Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
 /// distributions", ACM TOMACS 6 (1996).
 #[derive(Clone, Debug)]
-pub struct Zipf {
+pub struct ZipfRanks {
     n: f64,
     theta: f64,
     first: f64,
@@ -75,7 +75,7 @@ pub struct Zipf {
     squeeze: f64,
 }
 
-impl Zipf {
+impl ZipfRanks {
     fn new(blocks: u64, theta: f64) -> Self {
         let mut zipf = Self { n: blocks as f64, theta, first: 0.0, last: 0.0, squeeze: 0.0 };
         zipf.first = zipf.integral(1.5) - 1.0;
@@ -114,10 +114,10 @@ pub struct Sizes(Vec<(f64, u32)>);
 impl Sizes {
     /// From (bytes, weight) pairs.
     pub fn new(sizes: &[(u32, f64)]) -> Self {
-        let all: f64 = sizes.iter().map(|s| s.1).sum::<f64>().max(f64::MIN_POSITIVE);
+        let total: f64 = sizes.iter().map(|s| s.1).sum::<f64>().max(f64::MIN_POSITIVE);
         let mut sum = 0.0;
         let cumulated = |&(bytes, weight): &(u32, f64)| {
-            sum += weight / all;
+            sum += weight / total;
             (sum, bytes)
         };
         Self(sizes.iter().map(cumulated).collect())
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn zipf_gives_each_rank_its_share() {
         for theta in [0.8, 1.0, 1.2] {
-            let zipf = Zipf::new(1000, theta);
+            let zipf = ZipfRanks::new(1000, theta);
             let mut rng = Rng::new(3);
             let mut counts = [0u32; 1000];
             for _ in 0..200_000 {
@@ -150,10 +150,10 @@ mod tests {
             let all: f64 = (1..=1000).map(|k| f64::from(k).powf(-theta)).sum();
             for rank in [1u32, 2, 10] {
                 let expected = 200_000.0 * f64::from(rank).powf(-theta) / all;
-                let found = f64::from(counts[rank as usize - 1]);
+                let count = f64::from(counts[rank as usize - 1]);
                 assert!(
-                    (found / expected - 1.0).abs() < 0.1,
-                    "theta {theta} rank {rank}: {found} {expected}"
+                    (count / expected - 1.0).abs() < 0.1,
+                    "theta {theta} rank {rank}: {count} {expected}"
                 );
             }
         }

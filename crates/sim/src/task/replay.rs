@@ -1,7 +1,7 @@
-//! A trace as the load: each I/O at the time at which it was recorded, or as fast as a number in flight allows.
+//! A trace as the load: each I/O at its recorded time, or as fast as the queue depth allows.
 //!
-//! As fio does with `read_iolog`, one thread submits everything in order. What finds no tag waits, and what comes
-//! after it waits behind it; waiting counts as part of the I/O.
+//! As fio does with `read_iolog`, one thread submits all I/Os in order. An I/O that finds no tag waits, and later
+//! ones wait behind it; the waiting is part of the latency.
 
 use std::fmt;
 
@@ -13,42 +13,42 @@ use crate::load;
 /// One recorded I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayIo {
-    /// When it was queued, in ns on any clock: the first I/O's time is the beginning.
+    /// When it was queued, in ns on any clock; the first I/O's time is the start.
     pub time_ns: u64,
-    /// What it asked for.
+    /// The operation.
     pub op: Op,
-    /// Where, in sectors of the stack.
+    /// Its first sector on the stack.
     pub sector: u64,
-    /// How much; 0 for a flush.
+    /// Its size; 0 for a flush.
     pub bytes: u32,
 }
 
-/// Recorded I/Os in the order in which they were queued, taken one by one as the simulation goes on.
+/// Recorded I/Os in the order in which they were queued, read one by one as the simulation advances.
 pub type ReplayIos = Box<dyn Iterator<Item = ReplayIo>>;
 
-/// Replays a trace.
-pub struct Replay {
+/// The state of a replay.
+pub struct ReplayState {
     ios: ReplayIos,
     timed: bool,
     iodepth: u32,
     speed: f64,
-    /// How much the stack holds.
+    /// The size of the stack.
     sectors: u64,
     /// The recorded time of the first I/O.
     first: Option<u64>,
     /// The next I/O, and when it is due: at once in the closed loop.
     next: Option<(Time, ReplayIo)>,
-    /// When the task runs for the I/O that is due next, if that is planned.
+    /// When the task is planned to run for the next I/O.
     pub planned: Option<Time>,
     /// I/Os submitted and not done.
     pub in_flight: u32,
 }
 
-impl Replay {
+impl ReplayState {
     /// A replay on a stack of `sectors`.
     pub fn new(spec: &load::Replay, ios: ReplayIos, sectors: u64) -> Result<Self, SimError> {
         if !(spec.speed > 0.0 && spec.speed.is_finite()) {
-            return Err(SimError::Replay(format!("speed {}: it must be above 0", spec.speed)));
+            return Err(SimError::Replay(format!("speed {}: expected a number above 0", spec.speed)));
         }
         if spec.iodepth == 0 && !spec.timed {
             return Err(SimError::Replay("iodepth must be at least 1".into()));
@@ -64,11 +64,11 @@ impl Replay {
             planned: None,
             in_flight: 0,
         };
-        replay.pull()?;
+        replay.pull_next()?;
         Ok(replay)
     }
 
-    /// Whether I/Os come at their recorded times.
+    /// Whether I/Os are submitted at their recorded times.
     pub fn is_timed(&self) -> bool {
         self.timed
     }
@@ -78,31 +78,31 @@ impl Replay {
         self.next.map(|(time, _)| time)
     }
 
-    /// Whether everything was submitted and is done.
-    pub fn is_over(&self) -> bool {
+    /// Whether all I/Os have been submitted and completed.
+    pub fn is_finished(&self) -> bool {
         self.next.is_none() && self.in_flight == 0
     }
 
-    /// Takes the next I/O, if it may be submitted now.
-    pub fn take(&mut self, now: Time) -> Result<Option<ReplayIo>, SimError> {
+    /// Takes the next I/O, if it can be submitted now.
+    pub fn take_due(&mut self, now: Time) -> Result<Option<ReplayIo>, SimError> {
         let Some((due, io)) = self.next else { return Ok(None) };
         let early = if self.timed { due > now } else { self.in_flight >= self.iodepth };
         if early {
             return Ok(None);
         }
         self.in_flight += 1;
-        self.pull()?;
+        self.pull_next()?;
         Ok(Some(io))
     }
 
-    fn pull(&mut self) -> Result<(), SimError> {
+    fn pull_next(&mut self) -> Result<(), SimError> {
         self.next = None;
         let Some(io) = self.ios.next() else { return Ok(()) };
         let sectors = u64::from(io.bytes / 512);
         if io.op != Op::Flush && io.sector.checked_add(sectors).is_none_or(|end| end > self.sectors) {
             let op = if io.op == Op::Read { "read" } else { "write" };
             return Err(SimError::Replay(format!(
-                "the {op} of {} bytes at {}.{:09} s, sector {}, ends beyond the stack, which has {} sectors",
+                "the {op} of {} bytes at {}.{:09} s, sector {}, ends beyond the stack, which has {} sectors: use a larger stack or another part of the trace",
                 io.bytes,
                 io.time_ns / 1_000_000_000,
                 io.time_ns % 1_000_000_000,
@@ -111,7 +111,7 @@ impl Replay {
             )));
         }
         let first = *self.first.get_or_insert(io.time_ns);
-        // What was recorded out of order is late, and goes at once.
+        // An I/O that was recorded out of order is late, and is submitted at once.
         let since = io.time_ns.saturating_sub(first);
         let due = if self.speed == 1.0 { since } else { (since as f64 / self.speed).round() as Time };
         self.next = Some((due, io));
@@ -119,8 +119,8 @@ impl Replay {
     }
 }
 
-impl fmt::Debug for Replay {
+impl fmt::Debug for ReplayState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Replay").field("next", &self.next).field("in_flight", &self.in_flight).finish()
+        f.debug_struct("ReplayState").field("next", &self.next).field("in_flight", &self.in_flight).finish()
     }
 }

@@ -1,8 +1,8 @@
-//! Whatever the array and the load, everything completes, nothing is left behind, and runs can be repeated.
+//! For any array and load, all I/O completes, nothing is left behind, and a run gives the same result again.
 
 use proptest::prelude::*;
 
-use crate::build::simulation;
+use crate::build::build_simulation;
 use crate::cell::{Cell, Delay, Job, Level, Md, Member, Node, Scheduler, SyncAction};
 use crate::tests::{MEMBER, array, cell, disk, iops, job, md, play};
 
@@ -12,7 +12,7 @@ const LEVELS: [Level; 7] =
 const SIZES: &[&[u32]] = &[&[512], &[4096], &[512, 4096, 65536], &[8192, 300 << 10]];
 
 prop_compose! {
-    /// Any array; not all can be built.
+    /// Any array; some cannot be built.
     fn arrays()(
         level in prop::sample::select(&LEVELS),
         disks in 2usize..7,
@@ -97,7 +97,7 @@ prop_compose! {
     }
 }
 
-/// How many members have each of the array's bytes, if it is a mirror and no member is missing.
+/// The number of copies of each byte, if the array is a mirror without missing members.
 fn copies(md: &Md) -> Option<u64> {
     let whole = md.members.iter().all(|member| member.node.is_some());
     match md.level {
@@ -112,9 +112,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn everything_completes(cell in cells()) {
-        // What cannot be built says so.
-        if simulation(&cell, None).is_err() {
+    fn every_cell_completes_and_leaves_nothing_behind(cell in cells()) {
+        // An impossible cell is an error.
+        if build_simulation(&cell, None).is_err() {
             return Ok(());
         }
         let outcome = play(&cell);
@@ -152,7 +152,7 @@ fn nested(outer: Level, inner: &[Md]) -> Cell {
 }
 
 #[test]
-fn arrays_of_arrays() {
+fn arrays_of_arrays_complete() {
     let bitmap = |md| Md { bitmap: true, bitmap_chunk: 1 << 20, ..md };
     let sync = |md| Md { sync: SyncAction::Resync, ..md };
     let raid5 = || md(Level::Raid5, 3);

@@ -2,7 +2,7 @@
 
 mod any_stack;
 
-use crate::build::simulation;
+use crate::build::build_simulation;
 use crate::cell::{Cell, Job, Level, Md, Node, ThrottledSpec};
 use crate::outcome::Outcome;
 use crate::targets::TargetReport;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// A member's size.
 pub const MEMBER: u64 = 64 << 20;
 
-/// A disk that does nothing but throttle.
+/// A disk that only throttles.
 pub fn disk(index: usize, limits: &ThrottledSpec) -> Value {
     let mut model = serde_json::to_value(limits).unwrap();
     model["kind"] = json!("throttled");
@@ -25,7 +25,7 @@ pub fn disk(index: usize, limits: &ThrottledSpec) -> Value {
     })
 }
 
-/// Disks with so many I/Os per second.
+/// Disks with `iops_total` I/Os per second.
 pub fn iops(iops_total: f64) -> ThrottledSpec {
     ThrottledSpec { iops_total, latency_ns: 20_000, ..ThrottledSpec::default() }
 }
@@ -38,7 +38,7 @@ pub fn md(level: Level, disks: usize) -> Md {
     serde_json::from_value(md).unwrap()
 }
 
-/// Takes a member away.
+/// Removes a member.
 pub fn without(mut md: Md, slot: usize) -> Md {
     md.members[slot].node = None;
     md
@@ -54,7 +54,7 @@ pub fn job(size: u64, ios: u64) -> Job {
     serde_json::from_value(job).unwrap()
 }
 
-/// A job that reads instead.
+/// The same job with reads.
 pub fn reads(job: Job) -> Job {
     Job { read_share: 1.0, ..job }
 }
@@ -87,14 +87,14 @@ pub fn cell(md: Md, limits: &ThrottledSpec, jobs: &[Job]) -> Cell {
     cell
 }
 
-/// Plays a cell, and sees that nothing is left behind.
+/// Plays a cell, and checks that nothing is left behind.
 pub fn play(cell: &Cell) -> Outcome {
-    Outcome::new(simulation(cell, None).unwrap().play_out())
+    Outcome::new(build_simulation(cell, None).unwrap().play_and_check_idle())
 }
 
-/// Why a cell is refused.
+/// The error of an impossible cell.
 pub fn refusal(cell: &Cell) -> String {
-    simulation(cell, None).expect_err("it must be refused").to_string()
+    build_simulation(cell, None).expect_err("it must be refused").to_string()
 }
 
 /// Requests and sectors at all the disks: (reads, writes).
@@ -107,7 +107,7 @@ pub fn pages(outcome: &Outcome) -> (u64, u64) {
     outcome.devices.iter().fold((0, 0), |(r, w), d| (r + d.sectors[0] / 8, w + d.sectors[1] / 8))
 }
 
-/// What the array did that is the top of the stack.
+/// The report of the array on top of the stack.
 pub fn array(outcome: &Outcome) -> &MdReport {
     match outcome.targets.last() {
         Some(TargetReport::Md(report)) => report,

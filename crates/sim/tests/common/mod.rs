@@ -67,7 +67,7 @@ pub fn job(read_share: f64, random: bool, more: Value) -> Value {
     job
 }
 
-/// The whole of it.
+/// A complete cell.
 pub fn cell(kernel: &str, devices: &[Value], stack: Value, jobs: &[Value], more: Value) -> Cell {
     let mut cell = json!({"seed": 1, "kernel": kernel, "devices": devices, "stack": stack, "jobs": jobs});
     cell.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -1,7 +1,7 @@
-//! From the table to figures: what stands for itself, what is scaled.
+//! From the table to figures: known blocks count for themselves, sampled blocks are scaled.
 
-use super::{BLOCK_BYTES, Hotness, table::Slot};
-use crate::popularity::{Class, HotShare, Popularity};
+use super::{BLOCK_BYTES, Hotness, table::BlockCount};
+use crate::popularity::{HotShare, Popularity, PopularityClass};
 use crate::zipf::{self, ZipfFit};
 use serde::Serialize;
 
@@ -54,7 +54,7 @@ pub struct HotnessSummary {
 }
 
 impl Hotness {
-    /// The count from which on every block is known, sampled or held; see the module.
+    /// The count above which every block is known, sampled or held; see the module.
     fn complete_from(&self) -> u64 {
         let mut sampled = [0f64; 64];
         let mut held = [0f64; 64];
@@ -70,11 +70,11 @@ impl Hotness {
         let lowest = (2 * floor).next_power_of_two().ilog2() as usize;
         let mut from = u64::MAX;
         for band in (lowest..=40).rev() {
-            // Were every block of the band known, the sampled would be a binomial share of them.
+            // If every block of the band were known, the sampled ones would be a binomial share of them.
             let known = sampled[band] + held[band];
             let excess = sampled[band] - known * rate;
             let error = (known * rate * (1.0 - rate)).sqrt();
-            // Too few held: some were missed. Too many, near the floor: credited for nothing.
+            // Too few held: some were missed. Too many, near the floor: credited with too many accesses.
             let missed = excess > 2.5 * error;
             let credited = 1u64 << band < 8 * floor && excess < -2.5 * error;
             if missed || credited {
@@ -85,13 +85,13 @@ impl Hotness {
         from
     }
 
-    /// Blocks that stand for themselves, and those that stand for `one_in()` each.
-    fn parts(&self) -> (Vec<&Slot>, Vec<&Slot>) {
+    /// Blocks that count for themselves, and those that count for `one_in()` blocks each.
+    fn parts(&self) -> (Vec<&BlockCount>, Vec<&BlockCount>) {
         if self.mask == 0 {
             return (self.table.iter().collect(), Vec::new());
         }
         let from = self.complete_from();
-        let (known, mut rest): (Vec<&Slot>, Vec<&Slot>) =
+        let (known, mut rest): (Vec<&BlockCount>, Vec<&BlockCount>) =
             self.table.iter().partition(|slot| slot.count() >= from);
         rest.retain(|slot| crate::hash64(slot.block()) & self.mask == 0);
         (known, rest)
@@ -103,11 +103,11 @@ impl Hotness {
         self.popularity_of(&known, &rest)
     }
 
-    fn popularity_of(&self, known: &[&Slot], rest: &[&Slot]) -> Popularity {
-        let sum = |slots: &[&Slot]| slots.iter().map(|slot| slot.count() as f64).sum::<f64>();
+    fn popularity_of(&self, known: &[&BlockCount], rest: &[&BlockCount]) -> Popularity {
+        let sum = |slots: &[&BlockCount]| slots.iter().map(|slot| slot.count() as f64).sum::<f64>();
         let left = (self.accesses() as f64 - sum(known)).max(0.0);
         let scale = if rest.is_empty() { 0.0 } else { left / sum(rest).max(1.0) };
-        let class = |slot: &&Slot, blocks: f64, scale: f64| Class {
+        let class = |slot: &&BlockCount, blocks: f64, scale: f64| PopularityClass {
             count: slot.count(),
             blocks,
             accesses: slot.count() as f64 * scale,
@@ -121,13 +121,13 @@ impl Hotness {
     pub fn summary(&self) -> HotnessSummary {
         let (known, rest) = self.parts();
         let popularity = self.popularity_of(&known, &rest);
-        let number = |which: fn(&Slot) -> bool| {
-            let count = |slots: &[&Slot]| slots.iter().filter(|slot| which(slot)).count() as f64;
+        let number = |which: fn(&BlockCount) -> bool| {
+            let count = |slots: &[&BlockCount]| slots.iter().filter(|slot| which(slot)).count() as f64;
             (count(&known) + count(&rest) * self.one_in()).round() as u64
         };
         let unique = number(|_| true);
         let accesses = self.accesses();
-        let some = accesses > 0 && unique > 0;
+        let has_any = accesses > 0 && unique > 0;
         let spread = (rest.len() as f64 * (1.0 - 1.0 / self.one_in())).sqrt() * self.one_in();
         HotnessSummary {
             accesses,
@@ -137,12 +137,12 @@ impl Hotness {
             unique_written_blocks: number(|slot| slot.writes > 0),
             sampled: self.mask != 0,
             sample_rate: 1.0 / self.one_in(),
-            relative_error: if some { spread / unique as f64 } else { 0.0 },
+            relative_error: if has_any { spread / unique as f64 } else { 0.0 },
             hottest: popularity.shares(&[0.01, 0.05, 0.10, 0.20]),
             top: self.top(20),
             rank_curve: popularity.curve(64),
-            accesses_per_block: some.then(|| accesses as f64 / unique as f64),
-            first_touch_share: some.then(|| (unique as f64 / accesses as f64).min(1.0)),
+            accesses_per_block: has_any.then(|| accesses as f64 / unique as f64),
+            first_touch_share: has_any.then(|| (unique as f64 / accesses as f64).min(1.0)),
             zipf: zipf::fit(&popularity),
             truncated_ios: self.truncated,
         }
@@ -150,14 +150,14 @@ impl Hotness {
 
     /// The hottest blocks known.
     fn top(&self, most: usize) -> Vec<HotBlock> {
-        let mut slots: Vec<&Slot> = self.table.iter().collect();
-        let key = |slot: &&Slot| (std::cmp::Reverse(slot.count()), slot.block());
+        let mut slots: Vec<&BlockCount> = self.table.iter().collect();
+        let key = |slot: &&BlockCount| (std::cmp::Reverse(slot.count()), slot.block());
         if slots.len() > most {
             slots.select_nth_unstable_by_key(most, key);
             slots.truncate(most);
         }
         slots.sort_unstable_by_key(key);
-        let block = |slot: &&Slot| HotBlock {
+        let block = |slot: &&BlockCount| HotBlock {
             block: slot.block(),
             reads: slot.reads.into(),
             writes: slot.writes.into(),

@@ -2,14 +2,14 @@
 
 /// One block; 16 bytes, four to a cache line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Slot {
+pub(crate) struct BlockCount {
     /// Block + 1; 0 marks a free slot.
     key: u64,
     pub reads: u32,
     pub writes: u32,
 }
 
-impl Slot {
+impl BlockCount {
     pub fn new(block: u64, reads: u32, writes: u32) -> Self {
         Self { key: block.saturating_add(1), reads, writes }
     }
@@ -31,24 +31,24 @@ impl Slot {
 
 /// Linear probing; grows by doubling when five eighths full.
 #[derive(Debug, Clone)]
-pub(crate) struct Table {
-    slots: Vec<Slot>,
+pub(crate) struct BlockTable {
+    slots: Vec<BlockCount>,
     used: usize,
     shift: u32,
 }
 
-impl Table {
-    /// Takes `blocks` without growing.
+impl BlockTable {
+    /// A table that holds `blocks` without growing.
     pub fn with_room(blocks: usize) -> Self {
         let slots = (blocks.max(512) * 8 / 5 + 1).next_power_of_two();
         Self::sized(slots.ilog2())
     }
 
-    /// Empties it, and gives it room for `blocks`.
+    /// Empties it and sizes it for `blocks`.
     pub fn clear(&mut self, blocks: usize) {
         let fresh = (blocks.max(512) * 8 / 5 + 1).next_power_of_two();
         if fresh == self.slots.len() {
-            self.slots.fill(Slot::default());
+            self.slots.fill(BlockCount::default());
             self.used = 0;
         } else {
             *self = Self::with_room(blocks);
@@ -56,7 +56,7 @@ impl Table {
     }
 
     fn sized(bits: u32) -> Self {
-        Self { slots: vec![Slot::default(); 1 << bits], used: 0, shift: 64 - bits + 2 }
+        Self { slots: vec![BlockCount::default(); 1 << bits], used: 0, shift: 64 - bits + 2 }
     }
 
     /// Four neighbours share a cache line, so that a large I/O touches few lines.
@@ -66,7 +66,7 @@ impl Table {
         ((group << 2) | (key & 3)) as usize
     }
 
-    /// Where `key` is, or the free slot where it belongs.
+    /// The slot of `key`, or the free slot for it.
     #[inline]
     fn find(&self, key: u64) -> usize {
         let mask = self.slots.len() - 1;
@@ -92,7 +92,7 @@ impl Table {
         true
     }
 
-    /// Adds to a block, which is put in if need be: then true.
+    /// Adds to a block; true if the block is new.
     #[inline]
     pub fn add(&mut self, block: u64, reads: u32, writes: u32) -> bool {
         let at = self.find(block.saturating_add(1));
@@ -101,7 +101,7 @@ impl Table {
             slot.add(reads, writes);
             return false;
         }
-        *slot = Slot::new(block, reads, writes);
+        *slot = BlockCount::new(block, reads, writes);
         self.used += 1;
         if self.used * 8 > self.slots.len() * 5 {
             self.grow();
@@ -120,8 +120,8 @@ impl Table {
         *self = larger;
     }
 
-    /// Every block, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = &Slot> {
+    /// Every block, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &BlockCount> {
         self.slots.iter().filter(|slot| slot.key != 0)
     }
 }

@@ -49,8 +49,8 @@ fn uniform_shares_are_close() {
 
 #[test]
 fn a_hot_set_that_appears_late_is_found() {
-    // A scan of everything, then a skewed load over it, then ten blocks that get a fifth of all
-    // I/O beside another scan, far away.
+    // A scan of everything, then a skewed load over it, then ten blocks that get a fifth of all I/O together with
+    // another scan, far away.
     let (zipf, mut random) = (Zipf::new(BLOCKS, 1.1), Random(9));
     let accesses = (0..ACCESSES as u64).map(|n| match n / 2_000_000 {
         0 => n,

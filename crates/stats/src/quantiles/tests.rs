@@ -44,7 +44,7 @@ fn a_small_spread_about_a_large_mean_is_exact() {
 
 proptest! {
     #[test]
-    fn merged_is_whole_and_error_is_bounded(
+    fn merged_parts_equal_the_whole_and_the_error_is_bounded(
         seeds in prop::collection::vec((any::<u64>(), 0u32..64), 1..200),
         times in 1usize..60,
         cut in 0.0f64..1.0,
@@ -53,24 +53,24 @@ proptest! {
             .flat_map(|t| seeds.iter().map(move |&(seed, shift)| (seed >> shift).wrapping_add(t as u64)))
             .collect();
         let cut = (values.len() as f64 * cut) as usize;
-        let whole = of(&values);
+        let expected = of(&values);
         let mut merged = of(&values[..cut]);
         merged.merge(&of(&values[cut..]));
-        prop_assert_eq!(whole.summary(), merged.summary());
-        prop_assert_eq!(whole.sum(), values.iter().map(|&v| u128::from(v)).sum::<u128>());
+        prop_assert_eq!(expected.summary(), merged.summary());
+        prop_assert_eq!(expected.sum(), values.iter().map(|&v| u128::from(v)).sum::<u128>());
         let mut sorted = values.clone();
         sorted.sort_unstable();
         for fraction in [0.0, 0.01, 0.5, 0.9, 0.999, 1.0] {
             let truth = sorted[nearest_rank(fraction, sorted.len() as u64) as usize - 1];
-            let found = whole.quantile(fraction).unwrap();
-            let error = if whole.is_exact() { 0.0 } else { RELATIVE_ERROR };
-            prop_assert!(found.abs_diff(truth) as f64 <= error * truth as f64, "{found} {truth}");
+            let quantile = expected.quantile(fraction).unwrap();
+            let error = if expected.is_exact() { 0.0 } else { RELATIVE_ERROR };
+            prop_assert!(quantile.abs_diff(truth) as f64 <= error * truth as f64, "{quantile} {truth}");
         }
-        let summary = whole.summary();
+        let summary = expected.summary();
         prop_assert!(summary.mean.unwrap().is_finite() && summary.stddev.unwrap().is_finite());
         prop_assert_eq!(
-            whole.log_buckets(5).iter().map(|bucket| bucket.2).sum::<u64>(),
-            whole.count()
+            expected.log_buckets(5).iter().map(|bucket| bucket.2).sum::<u64>(),
+            expected.count()
         );
     }
 }

@@ -1,11 +1,11 @@
 //! The curve of accesses by rank that a law is expected to show, chance included.
 //!
-//! Each block of true rank r has a Poisson number of accesses of mean top * r^-s. Ranked by count,
-//! the lucky come first, and blocks without an access are not seen at all; a short trace of a large
-//! disk is mostly that. Hence the number of blocks with c accesses or more, and the accesses to
-//! them, are summed over ranks for the small c where chance matters.
+//! Each block of true rank r has a Poisson number of accesses of mean top * r^-s. Ranked by count, the lucky blocks
+//! come first, and blocks without an access are not seen; a short trace of a large disk consists mostly of those. So
+//! the number of blocks with c accesses or more, and the accesses to them, are summed over ranks for the small c
+//! where chance matters.
 
-use super::Power;
+use super::PowerSums;
 use crate::popularity::Popularity;
 
 /// Counts above this rank by popularity, not by chance.
@@ -34,7 +34,7 @@ fn seen(s: f64, top: f64, n: f64) -> f64 {
     sum
 }
 
-/// How many blocks there must be for `blocks` to be seen.
+/// The number of blocks that are needed so that `blocks` are seen.
 fn population(s: f64, top: f64, blocks: f64) -> f64 {
     let (mut low, mut high) = (blocks.ln(), MOST_BLOCKS.ln());
     for _ in 0..24 {
@@ -50,11 +50,11 @@ fn population(s: f64, top: f64, blocks: f64) -> f64 {
 
 /// Blocks of at least c accesses, and the accesses to them, at index c.
 fn by_count(s: f64, top: f64, n: f64) -> [(f64, f64); CHANCE + 1] {
-    let mut found = [(0.0, 0.0); CHANCE + 1];
+    let mut total = [(0.0, 0.0); CHANCE + 1];
     over_ranks(s, top, n, |blocks, mean| {
         // P(X >= c) for c = 0, 1, ...; the accesses to X >= c sum to mean * P(X >= c - 1).
         let (mut equal, mut least) = ((-mean).exp(), 1.0f64);
-        for (c, (at_least, accesses)) in found.iter_mut().enumerate().skip(1) {
+        for (c, (at_least, accesses)) in total.iter_mut().enumerate().skip(1) {
             let before = least.max(0.0);
             least -= equal;
             equal *= mean / c as f64;
@@ -62,12 +62,12 @@ fn by_count(s: f64, top: f64, n: f64) -> [(f64, f64); CHANCE + 1] {
             *accesses += blocks * mean * before;
         }
     });
-    found
+    total
 }
 
 /// Kolmogorov-Smirnov distance of the accesses by rank from a law of `top` mean accesses to the
 /// hottest block.
-pub(super) fn distance(popularity: &Popularity, law: &Power, top: f64) -> f64 {
+pub(super) fn distance(popularity: &Popularity, law: &PowerSums, top: f64) -> f64 {
     let accesses = popularity.accesses();
     let n = population(law.s, top, popularity.blocks());
     let expected = by_count(law.s, top, n);

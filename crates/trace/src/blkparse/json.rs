@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::io::{self, Write};
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct JsonEvent<'a> {
     time_ns: u64,
     device: String,
     cpu: u16,
@@ -40,7 +40,7 @@ pub fn write_line(
     let is = |action| event.action == action;
     let letters = event.rwbs.letters(event.bytes);
     let unplug = is(Action::UNPLUG) || is(Action::UNPLUG_TIMER);
-    let line = Line {
+    let line = JsonEvent {
         time_ns: event.time,
         device: event.device.to_string(),
         cpu: event.cpu,

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 /// How events are printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Style {
+pub enum PrintStyle {
     /// As blkparse does, with its summary at the end.
     Blkparse,
     /// As blkparse does, without the summary.
@@ -20,13 +20,13 @@ pub enum Style {
     Json,
 }
 
-/// Prints a source to its end. The outer error is of reading, the inner one of writing.
+/// Prints a source to its end. The outer error is a failure to read, the inner one a failure to write.
 ///
 /// `tick` is called after every batch with the bytes read so far; when it returns false printing stops there.
 pub fn print(
     source: &mut dyn Source,
     filter: &Filter,
-    style: Style,
+    style: PrintStyle,
     out: &mut impl Write,
     tick: &mut dyn FnMut(u64) -> bool,
 ) -> Result<io::Result<()>> {
@@ -35,15 +35,15 @@ pub fn print(
     let mut batch = EventBatch::default();
     while source.fill(&mut batch)? {
         let info = source.info();
-        let printed = processes.follow(&batch, |event, processes| {
+        let printed = processes.for_each_event(&batch, |event, processes| {
             let name = processes.name(event.pid).unwrap_or(UNNAMED);
             if !filter.wants_event(event, name, info.input_of(event)) {
                 return Ok(());
             }
             summary.add(event);
             match style {
-                Style::Json => json::write_line(out, event, batch.pdu_of(event), processes),
-                Style::Blkparse | Style::Quiet => {
+                PrintStyle::Json => json::write_line(out, event, batch.pdu_of(event), processes),
+                PrintStyle::Blkparse | PrintStyle::Quiet => {
                     line::write_line(out, event, batch.pdu_of(event), processes)
                 }
             }
@@ -54,7 +54,7 @@ pub fn print(
         batch.clear();
     }
     let mut end = || {
-        if style == Style::Blkparse {
+        if style == PrintStyle::Blkparse {
             summary.write(out)?;
             for input in source.info().inputs.iter().filter(|input| !input.name.is_empty()) {
                 for file in &input.files {

@@ -1,6 +1,6 @@
 //! blkparse's closing summary: counts for each CPU and the total, per input or device.
 
-use super::tally::{Amount, Cells, Pair, Tally};
+use super::tally::{ActionCounts, Amount, AmountPair, Tally};
 use crate::event::{Action, DeviceId, Event, Rwbs};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ pub struct DeviceSummary {
     pub name: String,
     /// Counts by CPU.
     #[serde(skip)]
-    cpus: Vec<(u16, Cells)>,
-    /// By CPU: one more than its index in `cpus`, 0 where it has none.
+    cpus: Vec<(u16, ActionCounts)>,
+    /// By CPU: its index in `cpus` plus one, or 0 if it has none.
     #[serde(skip)]
     place: Vec<u16>,
     /// Events counted.
@@ -24,18 +24,18 @@ pub struct DeviceSummary {
     pub first_ns: u64,
     /// See `first_ns`.
     pub last_ns: u64,
-    /// Most requests dispatched and not completed: reads, writes.
+    /// The most requests in flight: reads, writes.
     pub max_depth: [u64; 2],
     #[serde(skip)]
     depth: [u64; 2],
-    /// Ranges of sequence numbers missing, and numbers missing.
+    /// Missing ranges of sequence numbers, and missing numbers.
     pub skips: [u64; 2],
     #[serde(skip)]
     last_sequence: BTreeMap<u16, u32>,
 }
 
 impl DeviceSummary {
-    /// Counts an event; `count_skips` where sequence numbers of one CPU should follow each other.
+    /// Counts an event; with `count_skips` also gaps in the sequence numbers of a CPU.
     #[inline]
     pub fn add(&mut self, event: &Event, count_skips: bool) {
         if self.events == 0 {
@@ -64,9 +64,9 @@ impl DeviceSummary {
         }
     }
 
-    /// The counts of a CPU, which the last event's CPU most often is.
+    /// The counts of a CPU; most often it is the last event's CPU.
     #[inline]
-    fn cpu(&mut self, cpu: u16) -> &mut Cells {
+    fn cpu(&mut self, cpu: u16) -> &mut ActionCounts {
         let at = match self.place.get(usize::from(cpu)) {
             Some(&at) if at > 0 => at,
             _ => self.add_cpu(cpu),
@@ -79,8 +79,8 @@ impl DeviceSummary {
         if self.place.len() <= usize::from(cpu) {
             self.place.resize(usize::from(cpu) + 1, 0);
         }
-        self.cpus.push((cpu, Cells::default()));
-        // CPU 65,535 of a damaged record may share the last place; no machine has it.
+        self.cpus.push((cpu, ActionCounts::default()));
+        // CPU 65,535 of a damaged record can share the last index; no machine has that CPU.
         let at = self.cpus.len().min(usize::from(u16::MAX)) as u16;
         self.place[usize::from(cpu)] = at;
         at
@@ -97,14 +97,14 @@ impl DeviceSummary {
         counts
     }
 
-    /// Takes in what was counted of another device of the same input. Depths of different devices do not add up.
+    /// Adds the counts of another device of the same input. Depths of different devices are not added.
     pub fn absorb(&mut self, other: &DeviceSummary) {
         self.first_ns = if self.events == 0 { other.first_ns } else { self.first_ns.min(other.first_ns) };
         self.last_ns = self.last_ns.max(other.last_ns);
         self.events += other.events;
         for (cpu, theirs) in &other.cpus {
             for (mine, amount) in self.cpu(*cpu).0.iter_mut().zip(theirs.0) {
-                mine.plus(amount);
+                mine.add_other(amount);
             }
         }
         for direction in 0..2 {
@@ -124,7 +124,7 @@ impl DeviceSummary {
     pub fn total(&self) -> Tally {
         let mut total = Tally::default();
         for (_, tally) in self.tallies() {
-            total.plus(&tally);
+            total.add_other(&tally);
         }
         total
     }
@@ -180,7 +180,7 @@ impl Summary {
         &self.devices
     }
 
-    /// Writes what blkparse prints after the events.
+    /// Writes the summary as blkparse prints it after the events.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         for (i, device) in self.devices.iter().enumerate() {
             if i > 0 {
@@ -239,7 +239,7 @@ fn write_tally(out: &mut impl Write, tally: &Tally, depth: Option<[u64; 2]>) -> 
 }
 
 /// One line of the table; `sized` adds the bytes.
-fn write_row(out: &mut impl Write, read: &str, write: &str, pair: Pair, sized: bool) -> io::Result<()> {
+fn write_row(out: &mut impl Write, read: &str, write: &str, pair: AmountPair, sized: bool) -> io::Result<()> {
     let cell = |amount: Amount| {
         let count = sized_number(amount.count, 0);
         if sized { format!("{count}, {}iB", sized_number(amount.kib(), 1)) } else { count }
@@ -248,7 +248,7 @@ fn write_row(out: &mut impl Write, read: &str, write: &str, pair: Pair, sized: b
     writeln!(out, " {read:<16} {}{tabs} {write:<17} {}", cell(pair[0]), cell(pair[1]))
 }
 
-/// blkparse's `size_cnv`: eight wide, above a million in the next thousand's unit.
+/// blkparse's `size_cnv`: eight characters wide; above a million in the next unit.
 fn sized_number(number: u64, unit: usize) -> String {
     const UNITS: [&str; 5] = ["", "K", "M", "G", "P"];
     let (mut number, mut unit) = (number, unit);

@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct Amount {
     /// Requests.
     pub count: u64,
-    /// Their bytes. Signed: requeues are taken back from dispatches that a filter may have left out.
+    /// Their bytes. Signed: requeues are subtracted from dispatches that a filter can have left out.
     pub bytes: i64,
 }
 
@@ -20,7 +20,7 @@ impl Amount {
         self.bytes = self.bytes.wrapping_add(i64::from(bytes));
     }
 
-    pub(super) fn plus(&mut self, other: Amount) {
+    pub(super) fn add_other(&mut self, other: Amount) {
         self.count += other.count;
         self.bytes = self.bytes.wrapping_add(other.bytes);
     }
@@ -32,30 +32,30 @@ impl Amount {
 }
 
 /// Read and write sides of a count: index 0 is "not a write".
-pub type Pair = [Amount; 2];
+pub type AmountPair = [Amount; 2];
 
 /// One block of the summary.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Bios queued.
-    pub queued: Pair,
-    /// Requests dispatched; bytes are less those of requeues.
-    pub dispatched: Pair,
+    pub queued: AmountPair,
+    /// Requests dispatched; the bytes of requeues are subtracted.
+    pub dispatched: AmountPair,
     /// Requests requeued.
-    pub requeued: Pair,
+    pub requeued: AmountPair,
     /// Completions.
-    pub completed: Pair,
+    pub completed: AmountPair,
     /// Bios merged into requests, back and front.
-    pub merged: Pair,
+    pub merged: AmountPair,
     /// The same for passthrough commands.
-    pub passthrough_queued: Pair,
+    pub passthrough_queued: AmountPair,
     /// Passthrough commands dispatched.
-    pub passthrough_dispatched: Pair,
+    pub passthrough_dispatched: AmountPair,
     /// Passthrough commands requeued.
-    pub passthrough_requeued: Pair,
+    pub passthrough_requeued: AmountPair,
     /// Passthrough commands completed.
-    pub passthrough_completed: Pair,
+    pub passthrough_completed: AmountPair,
     /// Explicit unplugs.
     pub unplugs: u64,
     /// Unplugs by timer or scheduler.
@@ -66,9 +66,9 @@ pub struct Tally {
 
 impl Tally {
     /// The tally of counts by cell.
-    pub(super) fn of(cells: &Cells) -> Tally {
+    pub(super) fn of(cells: &ActionCounts) -> Tally {
         let pair = |action: Action, passthrough| {
-            [cells.at(action, false, passthrough), cells.at(action, true, passthrough)]
+            [cells.count(action, false, passthrough), cells.count(action, true, passthrough)]
         };
         let queues = |passthrough| {
             let [mut dispatched, requeued] =
@@ -83,7 +83,7 @@ impl Tally {
             queues(true);
         let mut merged = pair(Action::BACK_MERGE, false);
         for (all, front) in merged.iter_mut().zip(pair(Action::FRONT_MERGE, false)) {
-            all.plus(front);
+            all.add_other(front);
         }
         let count = |action| pair(action, false).iter().map(|a| a.count).sum();
         Tally {
@@ -102,7 +102,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn plus(&mut self, other: &Tally) {
+    pub(super) fn add_other(&mut self, other: &Tally) {
         for (mine, theirs) in [
             (&mut self.queued, &other.queued),
             (&mut self.dispatched, &other.dispatched),
@@ -114,8 +114,8 @@ impl Tally {
             (&mut self.passthrough_requeued, &other.passthrough_requeued),
             (&mut self.passthrough_completed, &other.passthrough_completed),
         ] {
-            mine[0].plus(theirs[0]);
-            mine[1].plus(theirs[1]);
+            mine[0].add_other(theirs[0]);
+            mine[1].add_other(theirs[1]);
         }
         self.unplugs += other.unplugs;
         self.timer_unplugs += other.timer_unplugs;
@@ -134,18 +134,18 @@ impl Tally {
     }
 }
 
-/// Counts of one CPU by action, direction and kind of request: one increment an event.
+/// Counts of one CPU by action, direction and kind of request: one increment for each event.
 #[derive(Clone, Debug)]
-pub(super) struct Cells(pub(super) [Amount; 32 * 4]);
+pub(super) struct ActionCounts(pub(super) [Amount; 32 * 4]);
 
-impl Default for Cells {
+impl Default for ActionCounts {
     fn default() -> Self {
-        Cells([Amount::default(); 32 * 4])
+        ActionCounts([Amount::default(); 32 * 4])
     }
 }
 
-impl Cells {
-    /// Actions above 31, messages among them, share a cell that no figure but the events' number comes from.
+impl ActionCounts {
+    /// Actions above 31, such as messages, share a cell that counts only in the number of events.
     #[inline]
     fn index(action: Action, write: bool, passthrough: bool) -> usize {
         let action = if action.0 < 32 { usize::from(action.0) } else { 0 };
@@ -158,7 +158,7 @@ impl Cells {
         self.0[index].add(event.bytes);
     }
 
-    fn at(&self, action: Action, write: bool, passthrough: bool) -> Amount {
+    fn count(&self, action: Action, write: bool, passthrough: bool) -> Amount {
         self.0[Self::index(action, write, passthrough)]
     }
 }

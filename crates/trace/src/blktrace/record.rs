@@ -20,7 +20,7 @@ pub const MAGIC: u32 = 0x6561_7407;
 /// The part of the magic that does not change with the version.
 pub const MAGIC_MASK: u32 = 0xffff_ff00;
 
-/// `BLK_TN_*`: what a note tells.
+/// `BLK_TN_*`: the kinds of notes.
 pub const NOTE_PROCESS: u32 = 0;
 /// `BLK_TN_TIMESTAMP`.
 pub const NOTE_TIMESTAMP: u32 = 1;
@@ -31,21 +31,21 @@ pub const CGROUP_BIT: u32 = 0x100;
 
 /// Byte order of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum ByteOrder {
     /// Least significant byte first (x86, ARM).
     Little,
     /// Most significant byte first (s390x, old POWER).
     Big,
 }
 
-impl Order {
+impl ByteOrder {
     /// Recognises the byte order from a file's first four bytes.
-    pub fn of(bytes: &[u8]) -> Option<Order> {
+    pub fn of(bytes: &[u8]) -> Option<ByteOrder> {
         let first: [u8; 4] = bytes.get(..4)?.try_into().ok()?;
         if u32::from_le_bytes(first) & MAGIC_MASK == MAGIC & MAGIC_MASK {
-            Some(Order::Little)
+            Some(ByteOrder::Little)
         } else if u32::from_be_bytes(first) & MAGIC_MASK == MAGIC & MAGIC_MASK {
-            Some(Order::Big)
+            Some(ByteOrder::Big)
         } else {
             None
         }
@@ -111,13 +111,13 @@ impl Record {
     }
 
     /// Encodes in the given byte order.
-    pub fn encode(&self, order: Order) -> [u8; RECORD] {
+    pub fn encode(&self, order: ByteOrder) -> [u8; RECORD] {
         let mut out = [0u8; RECORD];
         let mut at = 0;
         let mut put = |little: &[u8]| {
             let field = &mut out[at..at + little.len()];
             field.copy_from_slice(little);
-            if order == Order::Big {
+            if order == ByteOrder::Big {
                 field.reverse();
             }
             at += little.len();
@@ -148,7 +148,7 @@ impl Record {
         self.rwbs().has(Rwbs::NOTIFY)
     }
 
-    /// The event this record is, its payload decoded but not kept. Notes other than messages are not events.
+    /// The record as an event, its payload decoded but not kept. Notes other than messages are not events.
     #[inline(always)]
     pub fn event(&self, pdu: &[u8]) -> Event {
         let code = (self.action & 0xffff & !CGROUP_BIT) as u8;
@@ -193,7 +193,7 @@ impl Event {
         }
     }
 
-    /// The payload a blktrace record of this event carries, when it is derived from the event's fields.
+    /// The payload of this event's blktrace record, if it can be derived from the event's fields.
     pub fn payload(&self) -> Vec<u8> {
         match self.action {
             Action::REMAP => {
@@ -216,7 +216,7 @@ fn be64(b: &[u8]) -> u64 {
     u64::from(be32(b)) << 32 | u64::from(be32(&b[4..]))
 }
 
-/// The text in a fixed, NUL-padded field; control characters and bytes that are not UTF-8 stay visible as such.
+/// The text in a fixed, NUL-padded field; control characters and invalid UTF-8 stay visible.
 pub fn text_of(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
@@ -234,9 +234,9 @@ mod tests {
             raw[..32].copy_from_slice(&bytes);
             raw[32..].copy_from_slice(&tail);
             let little = Record::decode::<false>(&raw);
-            prop_assert_eq!(little.encode(Order::Little), raw);
+            prop_assert_eq!(little.encode(ByteOrder::Little), raw);
             let big = Record::decode::<true>(&raw);
-            prop_assert_eq!(big.encode(Order::Big), raw);
+            prop_assert_eq!(big.encode(ByteOrder::Big), raw);
         }
     }
 

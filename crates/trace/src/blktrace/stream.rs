@@ -6,21 +6,21 @@ use crate::event::{Event, Rwbs};
 use crate::interrupt;
 use std::io::{ErrorKind, Read};
 
-/// How much is read at once; fits the L2 cache together with what is decoded from it.
+/// Bytes that are read at once; they fit into the L2 cache together with the events decoded from them.
 const BUFFER: usize = 128 << 10;
 
 /// Some decoded events of one stream, in file order.
 #[derive(Default)]
-pub struct Block {
-    /// The events; `time` is still the recording machine's.
+pub struct EventBlock {
+    /// The events; `time` is that of the recording machine.
     pub events: Vec<Event>,
     /// Payloads kept, pointed to by the events.
     pub pdu: Vec<u8>,
-    /// Process names noted among them: (pid, name).
+    /// Process names in notes among them: (pid, name).
     pub names: Vec<(u32, String)>,
 }
 
-impl Block {
+impl EventBlock {
     fn clear(&mut self) {
         self.events.clear();
         self.pdu.clear();
@@ -28,82 +28,88 @@ impl Block {
     }
 }
 
-/// What a stream met that the user should know.
+/// How a stream ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum StreamEnding {
     /// A clean end of file.
     Clean,
-    /// The file was cut off in mid-record; so many bytes are left over.
+    /// The file ends within a record.
     Cut {
         /// Where the record began.
         offset: u64,
-        /// Bytes there are of it.
+        /// Bytes of it in the file.
         left: usize,
     },
     /// Something that is not a record.
     Damaged {
-        /// Where it stands.
+        /// Its offset.
         offset: u64,
-        /// What stands where the magic should.
-        found: u32,
+        /// The bytes in place of the magic.
+        magic: u32,
     },
 }
 
-/// What is compared with the next event.
+/// The previous record, for comparison with the next one.
 #[derive(Clone, Copy, Default)]
-struct Last {
+struct PreviousRecord {
     time: u64,
     sequence: u32,
     cpu: u32,
     device: u32,
 }
 
-/// What is wrong with some events.
+/// Counts of irregular records.
 #[derive(Clone, Copy, Default)]
-struct Odd {
+struct Irregularities {
     backwards: u64,
     leaps: u64,
     missing: u64,
 }
 
-impl Odd {
-    fn add(&mut self, other: Odd) {
+impl Irregularities {
+    fn add(&mut self, other: Irregularities) {
         self.backwards += other.backwards;
         self.leaps += other.leaps;
         self.missing += other.missing;
     }
 }
 
-/// No disk is idle that long while it is traced.
+/// No traced disk is idle for this long.
 const DAY: u64 = 86_400_000_000_000;
 
-impl Last {
-    fn of(record: &Record) -> Last {
-        Last { time: record.time, sequence: record.sequence, cpu: record.cpu, device: record.device }
+impl PreviousRecord {
+    fn of(record: &Record) -> PreviousRecord {
+        PreviousRecord {
+            time: record.time,
+            sequence: record.sequence,
+            cpu: record.cpu,
+            device: record.device,
+        }
     }
 
-    /// Whether the next event needs a closer look: nearly never within one CPU's file.
+    /// Whether the next record must be checked: nearly never within one CPU's file.
     #[inline]
-    fn is_odd(&self, record: &Record) -> bool {
+    fn needs_check(&self, record: &Record) -> bool {
         record.time.wrapping_sub(self.time) > DAY || record.sequence != self.sequence.wrapping_add(1)
     }
 
-    /// Goes on to the next event, and says what is odd about it.
+    /// Replaces the previous record and returns the irregularities between the two.
     #[cold]
-    fn step(&mut self, record: &Record) -> Odd {
-        let last = std::mem::replace(self, Last::of(record));
-        let same_source = (last.cpu, last.device) == (record.cpu, record.device) && last.sequence != 0;
-        let missing = record.sequence.wrapping_sub(last.sequence).wrapping_sub(1);
-        Odd {
-            backwards: u64::from(record.time < last.time),
-            leaps: u64::from(last.time != 0 && record.time.saturating_sub(last.time) > DAY),
+    fn check(&mut self, record: &Record) -> Irregularities {
+        let previous = std::mem::replace(self, PreviousRecord::of(record));
+        let same_source =
+            (previous.cpu, previous.device) == (record.cpu, record.device) && previous.sequence != 0;
+        let missing = record.sequence.wrapping_sub(previous.sequence).wrapping_sub(1);
+        Irregularities {
+            backwards: u64::from(record.time < previous.time),
+            leaps: u64::from(previous.time != 0 && record.time.saturating_sub(previous.time) > DAY),
             missing: if same_source && missing < 1 << 31 { u64::from(missing) } else { 0 },
         }
     }
 }
 
 /// A reader of blktrace records.
-pub struct Stream {
+pub struct RecordStream {
     /// Shown in messages.
     pub path: String,
     source: Box<dyn Read + Send>,
@@ -112,26 +118,26 @@ pub struct Stream {
     end: usize,
     offset: u64,
     at_eof: bool,
-    order: Option<Order>,
-    last: Last,
+    order: Option<ByteOrder>,
+    previous: PreviousRecord,
     /// How the stream ended, once it has.
-    pub ending: Option<Ending>,
+    pub ending: Option<StreamEnding>,
     /// (record time, unix ns) of the first time stamp note.
     pub timestamp: Option<(u64, u64)>,
-    /// Events whose time lay before their predecessor's.
+    /// Events earlier than their predecessors.
     pub out_of_order: u64,
-    /// Events more than a day after their predecessor.
+    /// Events more than a day later than their predecessors.
     pub leaps: u64,
-    /// Sequence numbers missing between neighbours of one device and CPU.
+    /// Missing sequence numbers between neighbours of one device and CPU.
     pub sequence_gaps: u64,
     /// Cgroup-tagged messages, which are not kept.
     pub messages: u64,
 }
 
-impl Stream {
+impl RecordStream {
     /// A stream over decompressed bytes.
-    pub fn new(path: String, source: Box<dyn Read + Send>) -> Stream {
-        Stream {
+    pub fn new(path: String, source: Box<dyn Read + Send>) -> RecordStream {
+        RecordStream {
             path,
             source,
             buffer: vec![0; BUFFER],
@@ -140,7 +146,7 @@ impl Stream {
             offset: 0,
             at_eof: false,
             order: None,
-            last: Last::default(),
+            previous: PreviousRecord::default(),
             ending: None,
             timestamp: None,
             out_of_order: 0,
@@ -155,31 +161,31 @@ impl Stream {
         self.offset
     }
 
-    /// Replaces `block` by the next `limit` events or fewer at the end; notes are taken in on the way.
-    /// An empty block means the stream has ended; `ending` says how.
-    pub fn next_block(&mut self, block: &mut Block, limit: usize) -> Result<()> {
+    /// Replaces `block` by the next `limit` events, or fewer at the end; handles notes among them. An empty block
+    /// means that the stream has ended; `ending` says how.
+    pub fn next_block(&mut self, block: &mut EventBlock, limit: usize) -> Result<()> {
         block.clear();
         if self.ending.is_some() {
             return Ok(());
         }
         if self.order.is_none() {
             self.require(4)?;
-            self.order = Order::of(&self.buffer[self.start..self.end]);
+            self.order = ByteOrder::of(&self.buffer[self.start..self.end]);
         }
         match self.order {
-            Some(Order::Big) => self.decode::<true>(block, limit),
-            // An unknown order fails on the first magic, with its value in the message.
+            Some(ByteOrder::Big) => self.decode::<true>(block, limit),
+            // An unknown byte order fails at the first magic, which the message then shows.
             _ => self.decode::<false>(block, limit),
         }
     }
 
-    fn decode<const BIG: bool>(&mut self, block: &mut Block, limit: usize) -> Result<()> {
+    fn decode<const BIG: bool>(&mut self, block: &mut EventBlock, limit: usize) -> Result<()> {
         while block.events.len() < limit {
-            self.take_plain::<BIG>(block, limit);
+            self.decode_plain::<BIG>(block, limit);
             if block.events.len() == limit {
                 break;
             }
-            // What is not a plain event in the buffer: a payload, a note, a magic that is none, the buffer's end.
+            // Here the buffer has a payload, a note, a wrong magic, or too few bytes.
             if self.end - self.start < RECORD && !self.require(RECORD)? {
                 return self.finish();
             }
@@ -188,74 +194,74 @@ impl Stream {
             };
             let record = Record::decode::<BIG>(raw);
             if record.magic != MAGIC {
-                self.ending = Some(Ending::Damaged { offset: self.offset, found: record.magic });
+                self.ending = Some(StreamEnding::Damaged { offset: self.offset, magic: record.magic });
                 return Ok(());
             }
-            let whole = RECORD + usize::from(record.pdu_len);
-            if self.end - self.start < whole && !self.require(whole)? {
+            let record_bytes = RECORD + usize::from(record.pdu_len);
+            if self.end - self.start < record_bytes && !self.require(record_bytes)? {
                 return self.finish();
             }
-            let (from, to) = (self.start + RECORD, self.start + whole);
+            let (from, to) = (self.start + RECORD, self.start + record_bytes);
             self.start = to;
-            self.offset += whole as u64;
+            self.offset += record_bytes as u64;
             if record.is_note() {
-                self.take_note::<BIG>(&record, from..to, block);
+                self.handle_note::<BIG>(&record, from..to, block);
                 continue;
             }
-            let last = self.last.step(&record);
-            self.note(last);
+            let irregularities = self.previous.check(&record);
+            self.count_irregularities(irregularities);
             let pdu = &self.buffer[from..to];
             let mut event = record.event(pdu);
             if event.rwbs.has(Rwbs::PASSTHROUGH) && !pdu.is_empty() {
-                keep(&mut event, pdu, &mut block.pdu);
+                keep_payload(&mut event, pdu, &mut block.pdu);
             }
             block.events.push(event);
         }
         Ok(())
     }
 
-    /// Takes the events at the front of the buffer that have no payload, which most have not.
-    fn take_plain<const BIG: bool>(&mut self, block: &mut Block, limit: usize) {
+    /// Decodes events without payloads at the front of the buffer; most events have none.
+    fn decode_plain<const BIG: bool>(&mut self, block: &mut EventBlock, limit: usize) {
         let buffered = &self.buffer[self.start..self.end];
-        let mut rest = buffered;
-        let mut last = self.last;
-        let mut odd = Odd::default();
+        let mut remaining = buffered;
+        let mut previous = self.previous;
+        let mut irregularities = Irregularities::default();
         let room = limit - block.events.len();
         block.events.extend(
             std::iter::from_fn(|| {
-                let (raw, behind) = rest.split_first_chunk::<RECORD>()?;
+                let (raw, behind) = remaining.split_first_chunk::<RECORD>()?;
                 let record = Record::decode::<BIG>(raw);
                 if record.magic != MAGIC || record.pdu_len != 0 || record.is_note() {
                     return None;
                 }
-                rest = behind;
-                if last.is_odd(&record) {
-                    odd.add(last.step(&record));
+                remaining = behind;
+                if previous.needs_check(&record) {
+                    irregularities.add(previous.check(&record));
                 } else {
-                    last = Last::of(&record);
+                    previous = PreviousRecord::of(&record);
                 }
                 Some(record.event(&[]))
             })
             .take(room),
         );
-        let taken = buffered.len() - rest.len();
+        let taken = buffered.len() - remaining.len();
         self.start += taken;
         self.offset += taken as u64;
-        self.last = last;
-        self.note(odd);
+        self.previous = previous;
+        self.count_irregularities(irregularities);
     }
 
-    fn note(&mut self, odd: Odd) {
-        self.out_of_order += odd.backwards;
-        self.leaps += odd.leaps;
-        self.sequence_gaps += odd.missing;
+    fn count_irregularities(&mut self, irregularities: Irregularities) {
+        self.out_of_order += irregularities.backwards;
+        self.leaps += irregularities.leaps;
+        self.sequence_gaps += irregularities.missing;
     }
 
-    fn take_note<const BIG: bool>(
+    fn handle_note<const BIG: bool>(
         &mut self,
         record: &Record,
         pdu: std::ops::Range<usize>,
-        block: &mut Block,
+        block: &mut EventBlock,
     ) {
         let pdu = &self.buffer[pdu];
         match record.action & 0xffff {
@@ -269,7 +275,7 @@ impl Stream {
             }
             NOTE_MESSAGE => {
                 let mut event = record.event(&[]);
-                keep(&mut event, pdu, &mut block.pdu);
+                keep_payload(&mut event, pdu, &mut block.pdu);
                 block.events.push(event);
             }
             _ => self.messages += 1,
@@ -278,7 +284,11 @@ impl Stream {
 
     fn finish(&mut self) -> Result<()> {
         let left = self.end - self.start;
-        self.ending = Some(if left == 0 { Ending::Clean } else { Ending::Cut { offset: self.offset, left } });
+        self.ending = Some(if left == 0 {
+            StreamEnding::Clean
+        } else {
+            StreamEnding::Cut { offset: self.offset, left }
+        });
         Ok(())
     }
 
@@ -302,7 +312,7 @@ impl Stream {
     }
 }
 
-fn keep(event: &mut Event, pdu: &[u8], all: &mut Vec<u8>) {
+fn keep_payload(event: &mut Event, pdu: &[u8], all: &mut Vec<u8>) {
     event.pdu_start = all.len() as u32;
     event.pdu_len = pdu.len() as u16;
     all.extend_from_slice(pdu);

@@ -1,11 +1,16 @@
 //! Writing blktrace binary: events and notes as records.
 
-use super::record::{MAGIC, NOTE_MESSAGE, NOTE_PROCESS, NOTE_TIMESTAMP, Order, Record};
+use super::record::{ByteOrder, MAGIC, NOTE_MESSAGE, NOTE_PROCESS, NOTE_TIMESTAMP, Record};
 use crate::event::{Action, DeviceId, Event, EventBatch, Rwbs};
 use std::io::{self, Write};
 
 /// Writes an event's record with its payload: derived from its fields, or as kept in the batch.
-pub fn write_event(out: &mut impl Write, order: Order, event: &Event, batch: &EventBatch) -> io::Result<()> {
+pub fn write_event(
+    out: &mut impl Write,
+    order: ByteOrder,
+    event: &Event,
+    batch: &EventBatch,
+) -> io::Result<()> {
     let derived;
     let pdu = match event.action {
         Action::REMAP | Action::SPLIT | Action::UNPLUG | Action::UNPLUG_TIMER => {
@@ -34,7 +39,13 @@ pub fn write_event(out: &mut impl Write, order: Order, event: &Event, batch: &Ev
 }
 
 /// Writes the note that names a process; the name is cut to the kernel's 15 bytes.
-pub fn write_process(out: &mut impl Write, order: Order, at: &Event, pid: u32, name: &str) -> io::Result<()> {
+pub fn write_process(
+    out: &mut impl Write,
+    order: ByteOrder,
+    at: &Event,
+    pid: u32,
+    name: &str,
+) -> io::Result<()> {
     let mut pdu = [0; 16];
     let mut len = name.len().min(15);
     while !name.is_char_boundary(len) {
@@ -45,10 +56,10 @@ pub fn write_process(out: &mut impl Write, order: Order, at: &Event, pid: u32, n
 }
 
 /// Writes the note that ties the record time `time` to the wall clock.
-pub fn write_timestamp(out: &mut impl Write, order: Order, at: &Event, unix_ns: u64) -> io::Result<()> {
+pub fn write_timestamp(out: &mut impl Write, order: ByteOrder, at: &Event, unix_ns: u64) -> io::Result<()> {
     let words = [unix_ns / 1_000_000_000, unix_ns % 1_000_000_000].map(|word| match order {
-        Order::Little => (word as u32).to_le_bytes(),
-        Order::Big => (word as u32).to_be_bytes(),
+        ByteOrder::Little => (word as u32).to_le_bytes(),
+        ByteOrder::Big => (word as u32).to_be_bytes(),
     });
     write_note(out, order, NOTE_TIMESTAMP, 0, 0, at.device, at.cpu, words.as_flattened())
 }
@@ -56,7 +67,7 @@ pub fn write_timestamp(out: &mut impl Write, order: Order, at: &Event, unix_ns: 
 #[expect(clippy::too_many_arguments, reason = "they are the record's fields")]
 fn write_note(
     out: &mut impl Write,
-    order: Order,
+    order: ByteOrder,
     code: u32,
     time: u64,
     pid: u32,

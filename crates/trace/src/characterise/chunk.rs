@@ -1,4 +1,4 @@
-//! What the statistics look at: rows of one device, some thousands at a time.
+//! The input of the statistics: rows of one device, some thousands at a time.
 
 use crate::event::{DeviceId, Op, Rwbs, op_of};
 use crate::io::Io;
@@ -6,7 +6,7 @@ use blklab_stats::Merge;
 
 /// One arrival: a Q event with its process and source resolved.
 #[derive(Clone, Copy, Debug)]
-pub struct Queued {
+pub struct QueuedIo {
     /// Nanoseconds since the trace began.
     pub time: u64,
     /// First sector.
@@ -15,7 +15,7 @@ pub struct Queued {
     pub bytes: u32,
     /// Index of the process's name.
     pub process: u32,
-    /// Where it was remapped from; the null device if it was not.
+    /// The device that it was remapped from; the null device if it was not remapped.
     pub source: DeviceId,
     /// Category bits.
     pub rwbs: Rwbs,
@@ -23,8 +23,8 @@ pub struct Queued {
     pub cpu: u16,
 }
 
-impl Queued {
-    /// What it asks for.
+impl QueuedIo {
+    /// Its operation.
     #[inline]
     pub fn op(&self) -> Op {
         op_of(self.rwbs, self.bytes)
@@ -37,19 +37,19 @@ impl Queued {
     }
 }
 
-/// Rows of one device, arrivals in order of time, ended I/Os in order of their end.
+/// Rows of one device: arrivals in order of time, ended I/Os in order of their end.
 #[derive(Clone, Debug, Default)]
 pub struct Chunk {
     /// Index of the device.
     pub device: usize,
     /// Arrivals.
-    pub queued: Vec<Queued>,
+    pub queued: Vec<QueuedIo>,
     /// Ended I/Os.
     pub ended: Vec<Io>,
 }
 
 impl Chunk {
-    /// Rows after which a chunk is handed on: its two lists fit the L2 cache.
+    /// Rows after which a chunk is sent on: its two lists fit into the L2 cache.
     pub const ROWS: usize = 1024;
 
     /// An empty chunk of a device.
@@ -58,18 +58,18 @@ impl Chunk {
         Chunk { device, queued: Vec::with_capacity(rows), ended: Vec::with_capacity(rows) }
     }
 
-    /// The many devices of a large trace share the memory of few.
+    /// If a trace has many devices, their chunks are smaller.
     fn rows(device: usize) -> usize {
         if device < 16 { Self::ROWS } else { Self::ROWS / 16 }
     }
 
-    /// Whether it is time to hand it on.
+    /// Whether it must be sent on.
     pub fn is_full(&self) -> bool {
         let rows = Self::rows(self.device);
         self.queued.len() >= rows || self.ended.len() >= rows
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.queued.is_empty() && self.ended.is_empty()
     }
@@ -77,23 +77,23 @@ impl Chunk {
 
 /// One kind of statistic of one device.
 pub trait Panel: Default + Merge + Send {
-    /// An empty panel for the device of this index: the many devices of a large trace get smaller ones.
+    /// An empty panel for the device with this index; it is smaller for the many devices of a large trace.
     fn for_device(_index: usize) -> Self {
         Self::default()
     }
 
-    /// Takes in rows of the device.
+    /// Counts rows of the device.
     fn observe(&mut self, chunk: &Chunk);
 }
 
 /// A panel for every device of a trace.
 ///
-/// It sees every chunk in order; panels do not see each other, so that each may run on a thread of its own.
+/// It gets every chunk in order. Panels do not depend on each other, so each can run on its own thread.
 #[derive(Clone, Debug, Default)]
 pub struct PerDevice<P>(Vec<P>);
 
 impl<P: Panel> PerDevice<P> {
-    /// Takes in the rows of one device.
+    /// Counts the rows of one device.
     pub fn observe(&mut self, chunk: &Chunk) {
         while self.0.len() <= chunk.device {
             self.0.push(P::for_device(self.0.len()));
@@ -101,7 +101,7 @@ impl<P: Panel> PerDevice<P> {
         self.0[chunk.device].observe(chunk);
     }
 
-    /// Takes the panel of a device; an empty one if it saw nothing.
+    /// Takes the panel of a device; an empty one if it had no rows.
     pub fn take(&mut self, device: usize) -> P {
         self.0.get_mut(device).map(std::mem::take).unwrap_or_default()
     }

@@ -3,9 +3,9 @@
 use crate::filter::Filter;
 use blklab_stats::{Level, LevelSummary};
 
-/// A number of I/Os under way, followed from the trace's beginning but accounted for in the window only.
+/// The number of I/Os in flight, followed from the start of the trace but counted only in the window.
 #[derive(Clone)]
-pub struct Depth {
+pub struct QueueDepth {
     level: Level,
     now: u64,
     since: u64,
@@ -13,20 +13,20 @@ pub struct Depth {
     begun: bool,
 }
 
-impl Depth {
-    /// Nothing under way.
-    pub fn new(filter: &Filter) -> Depth {
+impl QueueDepth {
+    /// No I/O in flight.
+    pub fn new(filter: &Filter) -> QueueDepth {
         let (since, until) = (filter.since_ns.unwrap_or(0), filter.until_ns.unwrap_or(u64::MAX));
-        Depth { level: Level::new(), now: 0, since, until, begun: false }
+        QueueDepth { level: Level::new(), now: 0, since, until, begun: false }
     }
 
-    /// How many there are.
+    /// The present number.
     #[inline]
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// There are so many from this time on.
+    /// Sets the number from a time on.
     #[inline]
     pub fn set(&mut self, time: u64, depth: u64) {
         if time >= self.since {
@@ -40,7 +40,7 @@ impl Depth {
         self.now = depth;
     }
 
-    /// What was under way when the window opened counts from there.
+    /// I/Os that were in flight when the window opened count from there.
     #[inline]
     fn begin(&mut self) {
         if !self.begun && self.since > 0 {
@@ -49,7 +49,7 @@ impl Depth {
         self.begun = true;
     }
 
-    /// The figures, of a trace that ends at this time.
+    /// The figures of a trace that ends at time `end`.
     pub fn summary(&self, end: u64) -> LevelSummary {
         let mut ended = self.clone();
         if end >= self.since && (self.begun || self.now > 0) {
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn only_the_window_counts() {
         let filter = Filter { since_ns: Some(100), until_ns: Some(200), ..Filter::default() };
-        let mut depth = Depth::new(&filter);
+        let mut depth = QueueDepth::new(&filter);
         depth.set(10, 3);
         depth.set(150, 1);
         depth.set(300, 9);
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_window_without_changes_has_the_depth_it_opened_with() {
         let filter = Filter { since_ns: Some(100), until_ns: Some(200), ..Filter::default() };
-        let mut depth = Depth::new(&filter);
+        let mut depth = QueueDepth::new(&filter);
         depth.set(10, 2);
         assert_eq!(depth.summary(1000).mean, Some(2.0));
     }

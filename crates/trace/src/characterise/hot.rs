@@ -9,18 +9,18 @@ const BLOCK_SHIFT: u32 = 3;
 
 /// Accesses by block on a device.
 #[derive(Clone, Debug, Default)]
-pub struct Hot(Hotness);
+pub struct HotBlocks(Hotness);
 
-impl Hot {
+impl HotBlocks {
     /// The profile.
     pub fn profile(&self) -> HotnessSummary {
         self.0.summary()
     }
 }
 
-impl Panel for Hot {
-    fn for_device(index: usize) -> Hot {
-        Hot(match index {
+impl Panel for HotBlocks {
+    fn for_device(index: usize) -> HotBlocks {
+        HotBlocks(match index {
             0..16 => Hotness::default(),
             16..128 => Hotness::new(1 << 13),
             _ => Hotness::new(1 << 10),
@@ -42,7 +42,7 @@ impl Panel for Hot {
     }
 }
 
-impl Merge for Hot {
+impl Merge for HotBlocks {
     fn merge(&mut self, other: &Self) {
         self.0.merge(&other.0);
     }

@@ -1,26 +1,26 @@
-//! From events to chunks: counts, pairs, filters, and sorts what is left by device.
+//! From events to chunks: counts, pairs and filters events, and sorts them by device.
 
-use super::chunk::{Chunk, Queued};
-use super::depth::Depth;
+use super::chunk::{Chunk, QueuedIo};
+use super::depth::QueueDepth;
 use super::profile::{DeviceFlow, EventCounts};
 use super::remaps::Remaps;
 use crate::blkparse::summary::DeviceSummary;
 use crate::event::{Action, DeviceId, Event, EventBatch};
 use crate::filter::Filter;
 use crate::io::NEVER;
-use crate::pair::{Origin, Pairer};
+use crate::pair::{BioOrigin, Pairer};
 use crate::process::ProcessTable;
 use crate::source::TraceInfo;
 use std::collections::{BTreeMap, HashMap};
 
-/// Devices told apart; events of further ones are counted and left out.
+/// The largest number of devices; events of further ones are only counted.
 const MAX_DEVICES: usize = 1024;
-/// Process names told apart; the rest share the last index.
+/// The largest number of process names; further ones share index 0.
 const MAX_NAMES: usize = 1 << 16;
-/// Shown for processes without a name.
+/// The name of unnamed processes.
 const UNKNOWN: &str = "(unknown)";
 
-/// Processes remembered without looking their names up.
+/// Processes whose names are cached.
 const RECENT: usize = 256;
 
 #[derive(Clone, Copy, Default)]
@@ -31,34 +31,35 @@ struct KnownProcess {
     wanted: bool,
 }
 
-/// What is kept of a device while events come in.
-struct Lane {
+/// The state of a device while events are read.
+struct DeviceState {
     device: DeviceId,
     input: u16,
     wanted: bool,
     pairer: Pairer,
     summary: DeviceSummary,
-    in_flight: Depth,
-    dispatched: Depth,
+    in_flight: QueueDepth,
+    dispatched: QueueDepth,
     chunk: Chunk,
 }
 
 /// The first stage of characterisation.
 pub struct Intake {
     filter: Filter,
-    /// The filter lets everything pass.
-    open: bool,
+    /// Whether the filter lets everything pass.
+    unfiltered: bool,
     inputs: Vec<String>,
-    lanes: Vec<Lane>,
-    lane_of: HashMap<DeviceId, usize>,
-    last_lane: usize,
+    states: Vec<DeviceState>,
+    index_by_device: HashMap<DeviceId, usize>,
+    last_index: usize,
     remaps: Remaps,
     processes: ProcessTable,
     names: Vec<String>,
     name_index: HashMap<String, u32>,
-    /// Processes met of late, by the low bits of their pid.
+    /// Recent processes, by the low bits of their pid.
     recent: Vec<KnownProcess>,
-    /// One merged stream: each device is summed up by itself, and sequence numbers may have gaps.
+    /// Whether the input is one merged stream: then each device has its own summary, and sequence numbers can have
+    /// gaps.
     merged: bool,
     total: u64,
     beyond_devices: u64,
@@ -67,17 +68,17 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// For a trace whose source tells `info` before its first event.
+    /// An intake for a trace with this `info` before its first event.
     pub fn new(filter: Filter, info: &TraceInfo) -> Intake {
         let inputs: Vec<String> = info.inputs.iter().map(|i| i.name.clone()).collect();
         Intake {
             merged: inputs.iter().all(String::is_empty),
-            open: filter.is_open(),
+            unfiltered: filter.is_open(),
             filter,
             inputs,
-            lanes: Vec::new(),
-            lane_of: HashMap::new(),
-            last_lane: 0,
+            states: Vec::new(),
+            index_by_device: HashMap::new(),
+            last_index: 0,
             remaps: Remaps::default(),
             processes: ProcessTable::default(),
             names: vec![UNKNOWN.into()],
@@ -90,79 +91,79 @@ impl Intake {
         }
     }
 
-    /// Takes in a batch; chunks that are full are given to `hand_on`, which gives back an empty one.
-    pub fn batch(&mut self, batch: &EventBatch, hand_on: &mut dyn FnMut(Chunk)) {
+    /// Adds a batch. Full chunks are given to `send_chunk`.
+    pub fn add_batch(&mut self, batch: &EventBatch, send_chunk: &mut dyn FnMut(Chunk)) {
         let mut from = 0;
         for name in &batch.names {
             let before = name.before.min(batch.events.len());
-            self.events(&batch.events[from..before.max(from)], hand_on);
+            self.add_events(&batch.events[from..before.max(from)], send_chunk);
             from = before.max(from);
             self.processes.learn(name.pid, &name.name);
             self.recent[name.pid as usize % RECENT].known = false;
         }
-        self.events(&batch.events[from..], hand_on);
+        self.add_events(&batch.events[from..], send_chunk);
     }
 
-    fn events(&mut self, events: &[Event], hand_on: &mut dyn FnMut(Chunk)) {
+    fn add_events(&mut self, events: &[Event], send_chunk: &mut dyn FnMut(Chunk)) {
         self.total += events.len() as u64;
         self.first_time = self.first_time.or(events.first().map(|event| event.time));
         self.last_time = events.iter().fold(self.last_time, |last, event| last.max(event.time));
-        let mut rest = events;
-        while let Some(first) = rest.first() {
+        let mut remaining = events;
+        while let Some(first) = remaining.first() {
             let same = |e: &&Event| e.device == first.device && e.input == first.input;
-            let (run, behind) = rest.split_at(rest.iter().take_while(same).count());
-            rest = behind;
-            let Some(at) = self.lane(first) else {
+            let (run, behind) = remaining.split_at(remaining.iter().take_while(same).count());
+            remaining = behind;
+            let Some(at) = self.state_index(first) else {
                 self.beyond_devices += run.len() as u64;
                 continue;
             };
-            // Short enough that a chunk cannot outgrow its size by much.
+            // Short parts, so that a chunk exceeds its size only slightly.
             for part in run.chunks(Chunk::ROWS / 4) {
-                self.run(at, part);
-                if self.lanes[at].chunk.is_full() {
-                    hand_on(self.lanes[at].renew_chunk());
+                self.add_device_events(at, part);
+                if self.states[at].chunk.is_full() {
+                    send_chunk(self.states[at].renew_chunk());
                 }
             }
         }
     }
 
-    /// Events of one device.
-    fn run(&mut self, at: usize, events: &[Event]) {
-        let (open, merged) = (self.open, self.merged);
-        let lane = &mut self.lanes[at];
-        if lane.wanted {
-            for event in events.iter().filter(|e| open || self.filter.wants_time(e.time)) {
-                lane.summary.add(event, merged);
+    /// Adds events of one device.
+    fn add_device_events(&mut self, at: usize, events: &[Event]) {
+        let (unfiltered, merged) = (self.unfiltered, self.merged);
+        let state = &mut self.states[at];
+        if state.wanted {
+            for event in events.iter().filter(|e| unfiltered || self.filter.wants_time(e.time)) {
+                state.summary.add(event, merged);
             }
         }
         for event in events {
-            let lane = &mut self.lanes[at];
+            let state = &mut self.states[at];
             match event.action {
-                Action::QUEUE => self.queue(at, event),
+                Action::QUEUE => self.add_queued(at, event),
                 Action::REMAP => self.remaps.remap(event),
                 Action::DISPATCH | Action::REQUEUE | Action::COMPLETE => {
-                    // Whose process asked for a request is not known here: then no depth is better than a wrong one.
-                    if open || (self.filter.processes.is_empty() && self.filter.wants_op(event.op())) {
-                        lane.dispatch(event);
+                    // The process of a request is not known here; no depth is better than a wrong one.
+                    if unfiltered || (self.filter.processes.is_empty() && self.filter.wants_op(event.op())) {
+                        state.dispatch(event);
                     }
-                    self.pair(at, event, Origin::default());
+                    self.pair(at, event, BioOrigin::default());
                 }
-                _ => lane.pairer.event(event, Origin::default(), &mut lane.chunk.ended),
+                _ => state.pairer.add_event(event, BioOrigin::default(), &mut state.chunk.ended),
             }
         }
     }
 
     #[inline]
-    fn queue(&mut self, at: usize, event: &Event) {
+    fn add_queued(&mut self, at: usize, event: &Event) {
         let source = self.remaps.source_of(event);
-        let (process, wanted) = self.process(event.pid);
-        if !self.open && wanted && self.filter.wants_op(event.op()) {
-            let lane = &mut self.lanes[at];
-            lane.in_flight.set(event.time, lane.in_flight.now() + 1);
+        let (process, wanted) = self.look_up_process(event.pid);
+        if !self.unfiltered && wanted && self.filter.wants_op(event.op()) {
+            let state = &mut self.states[at];
+            state.in_flight.set(event.time, state.in_flight.now() + 1);
         }
-        self.pair(at, event, Origin { source, process });
-        if self.open || (wanted && self.lanes[at].wanted && self.wants(event)) {
-            self.lanes[at].chunk.queued.push(Queued {
+        self.pair(at, event, BioOrigin { source, process });
+        if self.unfiltered || (wanted && self.states[at].wanted && self.wants(event)) {
+            self.states[at].chunk.queued.push(QueuedIo {
                 time: event.time,
                 sector: event.sector,
                 bytes: event.bytes,
@@ -178,68 +179,68 @@ impl Intake {
         self.filter.wants_time(event.time) && self.filter.wants_op(event.op())
     }
 
-    /// Gives the event to the device's pairer, which puts the I/Os that it ended into the chunk.
+    /// Gives the event to the device's pairer, which adds the I/Os that it ends to the chunk.
     #[inline]
-    fn pair(&mut self, at: usize, event: &Event, origin: Origin) {
-        let lane = &mut self.lanes[at];
-        let ended = lane.chunk.ended.len();
-        let before = lane.pairer.in_flight();
-        lane.pairer.event(event, origin, &mut lane.chunk.ended);
-        let after = lane.pairer.in_flight();
-        if self.open && before != after {
-            lane.in_flight.set(event.time, after as u64);
+    fn pair(&mut self, at: usize, event: &Event, origin: BioOrigin) {
+        let state = &mut self.states[at];
+        let ended = state.chunk.ended.len();
+        let before = state.pairer.in_flight();
+        state.pairer.add_event(event, origin, &mut state.chunk.ended);
+        let after = state.pairer.in_flight();
+        if self.unfiltered && before != after {
+            state.in_flight.set(event.time, after as u64);
         }
-        if !self.open && lane.chunk.ended.len() > ended {
-            self.end_wanted(at, ended, event.time);
+        if !self.unfiltered && state.chunk.ended.len() > ended {
+            self.count_ended(at, ended, event.time);
             self.keep_wanted(at, ended);
         }
     }
 
-    /// Counts down the depth by the wanted I/Os among those that ended, from the chunk's `first` on.
-    fn end_wanted(&mut self, at: usize, first: usize, time: u64) {
-        for index in first..self.lanes[at].chunk.ended.len() {
-            let io = self.lanes[at].chunk.ended[index];
-            if io.t_queue != NEVER && self.filter.wants_op(io.op()) && self.process(io.pid).1 {
-                let lane = &mut self.lanes[at];
-                lane.in_flight.set(time, lane.in_flight.now().saturating_sub(1));
+    /// Reduces the depth by the wanted I/Os that ended, from the chunk's `first` on.
+    fn count_ended(&mut self, at: usize, first: usize, time: u64) {
+        for index in first..self.states[at].chunk.ended.len() {
+            let io = self.states[at].chunk.ended[index];
+            if io.t_queue != NEVER && self.filter.wants_op(io.op()) && self.look_up_process(io.pid).1 {
+                let state = &mut self.states[at];
+                state.in_flight.set(time, state.in_flight.now().saturating_sub(1));
             }
         }
     }
 
-    /// Takes out of a chunk, from its `first` ended I/O on, those that the filter does not want.
+    /// Removes ended I/Os that the filter does not want from a chunk, from `first` on.
     fn keep_wanted(&mut self, at: usize, first: usize) {
-        let mut ended = std::mem::take(&mut self.lanes[at].chunk.ended);
+        let mut ended = std::mem::take(&mut self.states[at].chunk.ended);
         let mut kept = first;
         for index in first..ended.len() {
             let io = ended[index];
-            if self.lanes[at].wanted && self.filter.wants_io(&io) && self.process(io.pid).1 {
+            if self.states[at].wanted && self.filter.wants_io(&io) && self.look_up_process(io.pid).1 {
                 ended[kept] = io;
                 kept += 1;
             }
         }
         ended.truncate(kept);
-        self.lanes[at].chunk.ended = ended;
+        self.states[at].chunk.ended = ended;
     }
 
-    fn lane(&mut self, event: &Event) -> Option<usize> {
-        if let Some(lane) = self.lanes.get(self.last_lane)
-            && lane.device == event.device
+    fn state_index(&mut self, event: &Event) -> Option<usize> {
+        if let Some(state) = self.states.get(self.last_index)
+            && state.device == event.device
         {
-            return Some(self.last_lane);
+            return Some(self.last_index);
         }
-        let at = match self.lane_of.get(&event.device) {
+        let at = match self.index_by_device.get(&event.device) {
             Some(&at) => at,
-            None if self.has_room_for(event) => self.add_lane(event),
+            None if self.has_room_for(event) => self.add_state(event),
             None => return None,
         };
-        self.last_lane = at;
+        self.last_index = at;
         Some(at)
     }
 
-    /// Devices that the user asked for by name have room whatever else there is.
+    /// Devices that the user named are always accepted.
     fn has_room_for(&self, event: &Event) -> bool {
-        let asked_for = !self.filter.devices.is_empty() && self.wants_device(event);
-        self.lanes.len() < if asked_for { 2 * MAX_DEVICES } else { MAX_DEVICES }
+        let requested = !self.filter.devices.is_empty() && self.wants_device(event);
+        self.states.len() < if requested { 2 * MAX_DEVICES } else { MAX_DEVICES }
     }
 
     fn wants_device(&self, event: &Event) -> bool {
@@ -247,36 +248,36 @@ impl Intake {
         self.filter.wants_device(event.device, input)
     }
 
-    fn add_lane(&mut self, event: &Event) -> usize {
+    fn add_state(&mut self, event: &Event) -> usize {
         let wanted = self.wants_device(event);
-        self.lane_of.insert(event.device, self.lanes.len());
-        self.lanes.push(Lane {
+        self.index_by_device.insert(event.device, self.states.len());
+        self.states.push(DeviceState {
             device: event.device,
             input: event.input,
             wanted,
             pairer: Pairer::default(),
             summary: DeviceSummary::default(),
-            in_flight: Depth::new(&self.filter),
-            dispatched: Depth::new(&self.filter),
-            chunk: Chunk::new(self.lanes.len()),
+            in_flight: QueueDepth::new(&self.filter),
+            dispatched: QueueDepth::new(&self.filter),
+            chunk: Chunk::new(self.states.len()),
         });
-        self.lanes.len() - 1
+        self.states.len() - 1
     }
 
     /// The index of a process's name, and whether the filter wants it.
     #[inline]
-    fn process(&mut self, pid: u32) -> (u32, bool) {
+    fn look_up_process(&mut self, pid: u32) -> (u32, bool) {
         let recent = &self.recent[pid as usize % RECENT];
         if recent.known && recent.pid == pid {
             return (recent.index, recent.wanted);
         }
-        let (index, wanted) = self.resolve(pid);
+        let (index, wanted) = self.resolve_process(pid);
         self.recent[pid as usize % RECENT] = KnownProcess { known: true, pid, index, wanted };
         (index, wanted)
     }
 
     #[cold]
-    fn resolve(&mut self, pid: u32) -> (u32, bool) {
+    fn resolve_process(&mut self, pid: u32) -> (u32, bool) {
         let name = self.processes.name(pid).unwrap_or(UNKNOWN);
         let wanted = self.filter.wants_process(pid, name);
         let index = match self.name_index.get(name) {
@@ -292,43 +293,43 @@ impl Intake {
         (index, wanted)
     }
 
-    /// Ends the trace: the last chunks are handed on.
-    pub fn finish(&mut self, hand_on: &mut dyn FnMut(Chunk)) {
-        for at in 0..self.lanes.len() {
-            let lane = &mut self.lanes[at];
-            let ended = lane.chunk.ended.len();
-            lane.pairer.finish(&mut lane.chunk.ended);
-            if !self.open {
+    /// Ends the trace: sends the last chunks.
+    pub fn finish(&mut self, send_chunk: &mut dyn FnMut(Chunk)) {
+        for at in 0..self.states.len() {
+            let state = &mut self.states[at];
+            let ended = state.chunk.ended.len();
+            state.pairer.finish(&mut state.chunk.ended);
+            if !self.unfiltered {
                 self.keep_wanted(at, ended);
             }
-            let lane = &mut self.lanes[at];
-            if !lane.chunk.is_empty() {
-                hand_on(lane.renew_chunk());
+            let state = &mut self.states[at];
+            if !state.chunk.is_empty() {
+                send_chunk(state.renew_chunk());
             }
         }
     }
 
-    /// What was counted for each wanted device: its index in chunks, and its flow.
+    /// The counts of each wanted device: its index in chunks, and its flow.
     pub fn flows(&self) -> Vec<(usize, DeviceFlow)> {
         let end = self.last_time;
-        let flow = |lane: &Lane| DeviceFlow {
-            device: lane.device.to_string(),
-            name: self.name(lane),
-            first_ns: lane.summary.first_ns,
-            last_ns: lane.summary.last_ns,
-            events: EventCounts(lane.summary.by_action()),
-            in_flight: lane.in_flight.summary(end),
-            dispatched: lane.dispatched.summary(end),
-            unmatched_completions: lane.pairer.unmatched_completions,
-            given_up: lane.pairer.given_up,
+        let flow = |state: &DeviceState| DeviceFlow {
+            device: state.device.to_string(),
+            name: self.name(state),
+            first_ns: state.summary.first_ns,
+            last_ns: state.summary.last_ns,
+            events: EventCounts(state.summary.by_action()),
+            in_flight: state.in_flight.summary(end),
+            dispatched: state.dispatched.summary(end),
+            unmatched_completions: state.pairer.unmatched_completions,
+            given_up: state.pairer.given_up,
         };
-        let wanted = self.lanes.iter().enumerate().filter(|(_, l)| l.wanted && l.summary.events > 0);
-        wanted.map(|(at, lane)| (at, flow(lane))).collect()
+        let wanted = self.states.iter().enumerate().filter(|(_, l)| l.wanted && l.summary.events > 0);
+        wanted.map(|(at, state)| (at, flow(state))).collect()
     }
 
     /// The name of a device's input, if it has one.
-    fn name(&self, lane: &Lane) -> Option<String> {
-        self.inputs.get(usize::from(lane.input)).filter(|name| !name.is_empty()).cloned()
+    fn name(&self, state: &DeviceState) -> Option<String> {
+        self.inputs.get(usize::from(state.input)).filter(|name| !name.is_empty()).cloned()
     }
 
     /// The name of a process by its index.
@@ -336,20 +337,20 @@ impl Intake {
         self.names.get(index as usize).cloned().unwrap_or_else(|| UNKNOWN.into())
     }
 
-    /// blkparse's summary of what the filter's devices and times let pass: by input, or by device where the
+    /// blkparse's summary of the events that the filter's devices and times let pass: by input, or by device if the
     /// inputs have no names.
     pub fn summary(&self) -> Vec<DeviceSummary> {
-        let named = |lane: &Lane| match self.inputs.get(usize::from(lane.input)) {
+        let named = |state: &DeviceState| match self.inputs.get(usize::from(state.input)) {
             Some(name) if !self.merged => name.clone(),
-            _ => lane.device.to_string(),
+            _ => state.device.to_string(),
         };
         let mut all: Vec<DeviceSummary> = Vec::new();
-        for lane in self.lanes.iter().filter(|lane| lane.summary.events > 0) {
-            let name = named(lane);
+        for state in self.states.iter().filter(|state| state.summary.events > 0) {
+            let name = named(state);
             match all.iter_mut().find(|summary| summary.name == name) {
-                Some(summary) => summary.absorb(&lane.summary),
+                Some(summary) => summary.absorb(&state.summary),
                 None => {
-                    let mut summary = lane.summary.clone();
+                    let mut summary = state.summary.clone();
                     summary.name = name;
                     all.push(summary);
                 }
@@ -360,14 +361,15 @@ impl Intake {
         all
     }
 
-    /// Times of the first and the last event of all.
+    /// Times of the first and the last event.
     pub fn span(&self) -> (u64, u64) {
         (self.first_time.unwrap_or(0), self.last_time)
     }
 
-    /// Names of all devices that have one, by number.
+    /// Names of all named devices, by number.
     pub fn device_names(&self) -> BTreeMap<String, String> {
-        let named = self.lanes.iter().filter_map(|lane| Some((lane.device.to_string(), self.name(lane)?)));
+        let named =
+            self.states.iter().filter_map(|state| Some((state.device.to_string(), self.name(state)?)));
         named.collect()
     }
 
@@ -377,12 +379,12 @@ impl Intake {
     }
 }
 
-impl Lane {
-    /// Counts a request at the driver.
+impl DeviceState {
+    /// Counts a request in the driver.
     #[inline]
     fn dispatch(&mut self, event: &Event) {
         let now = self.dispatched.now();
-        // What was dispatched before the trace began completes without ever having been counted.
+        // Requests dispatched before the trace began complete without having been counted.
         let after = if event.action == Action::DISPATCH { now + 1 } else { now.saturating_sub(1) };
         if after != now {
             self.dispatched.set(event.time, after);

@@ -1,4 +1,4 @@
-//! The life of an I/O: how long it spent between its events, by operation.
+//! The life of an I/O: the time between its events, by operation.
 
 use super::chunk::{Chunk, Panel};
 use crate::event::Op;
@@ -7,14 +7,14 @@ use blklab_stats::{Merge, Quantiles, QuantilesSummary};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The stretches of an I/O's life that are measured, by blkparse's and btt's letters.
+/// The stages of an I/O's life that are measured, named after blkparse's and btt's letters.
 const STAGES: [&str; 8] = ["q2c", "q2d", "d2c", "q2g", "g2i", "i2d", "q2m", "m2d"];
 
-/// How long each of [`STAGES`] took; [`NEVER`] where the trace does not show it.
+/// The time of each of [`STAGES`]; [`NEVER`] if the trace does not show it.
 #[inline]
-fn stretches(io: &Io) -> [u64; STAGES.len()] {
+fn stage_times(io: &Io) -> [u64; STAGES.len()] {
     let between = |from, to| Io::between(from, to).unwrap_or(NEVER);
-    // Only the bio that got the request: those merged into it have Q2M and M2D instead.
+    // Only for the bio that got the request: those merged into it have Q2M and M2D instead.
     let got = io.t_get != NEVER;
     [
         between(io.t_queue, io.t_complete),
@@ -65,23 +65,23 @@ pub struct Life([OpLife; 4]);
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LifeProfile {
-    /// I/Os that completed, and were seen queued.
+    /// I/Os that were queued and completed in the trace.
     pub completed: u64,
     /// Their bytes.
     pub completed_bytes: u64,
-    /// Bios merged into another's request.
+    /// Bios merged into another bio's request.
     pub merged: u64,
-    /// Times a request was put back after dispatch, counted per bio.
+    /// Requeues after dispatch, counted for each bio.
     pub requeued: u64,
     /// Completions with an error, by errno name or number.
     pub errors: BTreeMap<String, u64>,
-    /// Queued but not complete when the trace ended.
+    /// Queued, but not completed when the trace ended.
     pub never_completed: u64,
-    /// Dispatched without having been queued as a bio (passthrough, driver's flushes, already under way).
+    /// Dispatched without a queued bio (passthrough, driver's flushes, already in flight when the trace began).
     pub without_queue: u64,
-    /// Time in each stretch: q2c, q2d, d2c, q2g, g2i, i2d, q2m, m2d; stretches never seen have count 0.
+    /// Time in each stage: q2c, q2d, d2c, q2g, g2i, i2d, q2m, m2d; stages that the trace does not show have count 0.
     pub latency_ns: BTreeMap<&'static str, QuantilesSummary>,
-    /// Q2C (D2C when nothing was seen queued) in logarithmic buckets: (low, high, count).
+    /// Q2C (D2C if the trace has no queue events) in logarithmic buckets: (low, high, count).
     pub histogram: Vec<(u64, u64, u64)>,
 }
 
@@ -103,7 +103,7 @@ impl OpLife {
 }
 
 impl Life {
-    /// The profile: by operation, and `all` that moved data, that is all but flushes.
+    /// The profile: by operation, and `all`, which includes all operations except flushes.
     pub fn profile(&self) -> BTreeMap<&'static str, LifeProfile> {
         let mut all = OpLife::default();
         Op::ALL.iter().filter(|op| **op != Op::Flush).for_each(|&op| all.merge(&self.0[op as usize]));
@@ -118,7 +118,7 @@ impl Panel for Life {
     fn observe(&mut self, chunk: &Chunk) {
         for io in &chunk.ended {
             let op = &mut self.0[io.op() as usize];
-            for (quantiles, time) in op.stages.iter_mut().zip(stretches(io)) {
+            for (quantiles, time) in op.stages.iter_mut().zip(stage_times(io)) {
                 if time != NEVER {
                     quantiles.record(time);
                 }
@@ -148,7 +148,7 @@ impl Merge for Life {
     }
 }
 
-/// The name of a completion's error (asm-generic/errno-base.h, errno.h); block-layer completions use few.
+/// The name of a completion's error (asm-generic/errno-base.h, errno.h); the block layer uses only a few.
 fn errno_name(recorded: u16) -> String {
     let number = i32::from(recorded as i16).unsigned_abs();
     let name = match number {

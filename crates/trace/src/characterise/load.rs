@@ -1,38 +1,38 @@
-//! What was asked for: operations, bytes, flags, request sizes; by CPU, by process and by source device.
+//! The load: operations, bytes, flags and request sizes; by CPU, by process and by source device.
 
-use super::chunk::{Chunk, Panel, Queued};
+use super::chunk::{Chunk, Panel, QueuedIo};
 use crate::event::{DeviceId, Op, Rwbs};
 use crate::io::NEVER;
 use blklab_stats::{Merge, Quantiles, QuantilesSummary, SizeHistogram, SizeSummary};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
-/// Distinct processes told apart on one device; the others are counted together.
+/// The largest number of groups on one device; further ones are counted together.
 const MAX_GROUPS: usize = 512;
 
 /// Counts of one operation's arrivals.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Asked {
+pub struct OpCounts {
     /// I/Os queued.
     pub ios: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Of them synchronous.
+    /// Of them, synchronous ones.
     pub sync: u64,
-    /// Of them file-system metadata.
+    /// Of them, file-system metadata.
     pub meta: u64,
-    /// Of them read-ahead.
+    /// Of them, read-ahead.
     pub ahead: u64,
-    /// Of them forced unit access.
+    /// Of them, with forced unit access.
     pub fua: u64,
-    /// Of them with a cache flush before them.
+    /// Of them, with a cache flush before.
     pub preflush: u64,
 }
 
-impl Asked {
+impl OpCounts {
     #[inline]
-    fn add(&mut self, row: &Queued) {
+    fn add(&mut self, row: &QueuedIo) {
         self.ios += 1;
         self.bytes += u64::from(row.bytes);
         self.sync += u64::from(row.rwbs.has(Rwbs::SYNC));
@@ -42,7 +42,7 @@ impl Asked {
         self.preflush += u64::from(row.rwbs.has(Rwbs::FLUSH));
     }
 
-    fn merge(&mut self, other: &Asked) {
+    fn merge(&mut self, other: &OpCounts) {
         self.ios += other.ios;
         self.bytes += other.bytes;
         self.sync += other.sync;
@@ -55,13 +55,13 @@ impl Asked {
 
 /// Arrivals and response times of one group (a CPU, a process, a source).
 #[derive(Clone, Debug, Default)]
-pub struct Group {
+pub struct GroupLoad {
     ops: [(u64, u64); 4],
     q2c: [Quantiles; 2],
     errors: u64,
 }
 
-impl Merge for Group {
+impl Merge for GroupLoad {
     fn merge(&mut self, other: &Self) {
         for (a, b) in self.ops.iter_mut().zip(other.ops) {
             a.0 += b.0;
@@ -91,7 +91,7 @@ pub struct GroupProfile {
     pub errors: u64,
 }
 
-impl Group {
+impl GroupLoad {
     #[inline]
     fn add(&mut self, op: Op, bytes: u32) {
         let cell = &mut self.ops[op as usize];
@@ -114,23 +114,23 @@ impl Group {
     }
 }
 
-/// Groups by number, found fast where numbers are small or repeat.
+/// Groups by number; look-ups are fast for small or repeated numbers.
 #[derive(Clone, Debug, Default)]
-struct Groups {
-    /// By the low bits of a number: the group it had when last looked up.
+struct GroupTable {
+    /// By the low bits of a number: the number that was looked up last, and its group.
     recent: Vec<(u32, u32)>,
     index: HashMap<u32, u32>,
-    groups: Vec<(u32, Group)>,
+    groups: Vec<(u32, GroupLoad)>,
 }
 
-impl Groups {
-    /// The key under which what is beyond [`MAX_GROUPS`] is counted.
+impl GroupTable {
+    /// The key of all groups beyond [`MAX_GROUPS`].
     const OTHERS: u32 = u32::MAX;
     /// Entries of `recent`.
     const RECENT: usize = 64;
 
     #[inline]
-    fn at(&mut self, key: u32) -> &mut Group {
+    fn at(&mut self, key: u32) -> &mut GroupLoad {
         let place = key as usize % Self::RECENT;
         let at = match self.recent.get(place) {
             Some(&(recent, at)) if recent == key => at,
@@ -141,14 +141,14 @@ impl Groups {
 
     #[cold]
     fn find(&mut self, key: u32) -> u32 {
-        // Nothing is known at first: a key that belongs elsewhere marks an empty place.
+        // An empty entry has a key that belongs elsewhere.
         self.recent.resize(Self::RECENT, (u32::MAX - 1, 0));
         let at = match self.index.get(&key) {
             Some(&at) => at,
             None => {
                 let kept = if self.groups.len() >= MAX_GROUPS { Self::OTHERS } else { key };
                 *self.index.entry(kept).or_insert_with(|| {
-                    self.groups.push((kept, Group::default()));
+                    self.groups.push((kept, GroupLoad::default()));
                     (self.groups.len() - 1) as u32
                 })
             }
@@ -173,22 +173,22 @@ impl Groups {
 /// The load on a device.
 #[derive(Clone, Debug, Default)]
 pub struct Load {
-    asked: [Asked; 4],
+    counts: [OpCounts; 4],
     /// First sector read or written, and one past the last.
     span: Option<(u64, u64)>,
     sizes: [SizeHistogram; 3],
-    cpus: Groups,
-    processes: Groups,
-    sources: Groups,
+    cpus: GroupTable,
+    processes: GroupTable,
+    sources: GroupTable,
 }
 
 /// Arrivals of one operation in the profile.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct AskedProfile {
+pub struct OpLoadProfile {
     /// Counts.
     #[serde(flatten)]
-    pub asked: Asked,
+    pub counts: OpCounts,
     /// Share of all I/Os queued on the device, 0..=1.
     pub share_of_ios: f64,
     /// Share of all bytes, 0..=1.
@@ -202,16 +202,16 @@ pub struct AskedProfile {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadProfile {
     /// By operation: read, write, discard, flush.
-    pub ops: BTreeMap<&'static str, AskedProfile>,
-    /// First sector read or written; none when none was.
+    pub ops: BTreeMap<&'static str, OpLoadProfile>,
+    /// First sector read or written, if any.
     pub first_sector: Option<u64>,
     /// One past the last sector read or written.
     pub end_sector: Option<u64>,
-    /// By CPU that queued it.
+    /// By the CPU that queued.
     pub cpus: Vec<GroupProfile>,
-    /// By process that queued it.
+    /// By the process that queued.
     pub processes: Vec<GroupProfile>,
-    /// By device it was remapped from; `direct` was queued on this device itself.
+    /// By the device that I/Os were remapped from; `direct`: queued on this device itself.
     pub sources: Vec<GroupProfile>,
 }
 
@@ -223,18 +223,18 @@ impl Load {
         *high = end.max(*high);
     }
 
-    /// The profile; `process` names a process by its index.
+    /// The profile; `process` gives the name of a process by its index.
     pub fn profile(&self, process: impl Fn(u32) -> String) -> LoadProfile {
-        let total_ios: u64 = self.asked.iter().map(|a| a.ios).sum();
-        let total_bytes: u64 = self.asked.iter().map(|a| a.bytes).sum();
+        let total_ios: u64 = self.counts.iter().map(|a| a.ios).sum();
+        let total_bytes: u64 = self.counts.iter().map(|a| a.bytes).sum();
         let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         let none = SizeHistogram::default();
         let ops = Op::ALL.iter().map(|&op| {
-            let asked = self.asked[op as usize];
-            let profile = AskedProfile {
-                asked,
-                share_of_ios: share(asked.ios, total_ios),
-                share_of_bytes: share(asked.bytes, total_bytes),
+            let counts = self.counts[op as usize];
+            let profile = OpLoadProfile {
+                counts,
+                share_of_ios: share(counts.ios, total_ios),
+                share_of_bytes: share(counts.bytes, total_bytes),
                 sizes: self.sizes.get(op as usize).unwrap_or(&none).summary(),
             };
             (op.name(), profile)
@@ -257,7 +257,7 @@ impl Panel for Load {
     fn observe(&mut self, chunk: &Chunk) {
         for row in &chunk.queued {
             let op = row.op();
-            self.asked[op as usize].add(row);
+            self.counts[op as usize].add(row);
             if let Some(sizes) = self.sizes.get_mut(op as usize) {
                 sizes.record(row.bytes);
             }
@@ -288,7 +288,7 @@ impl Merge for Load {
         if let Some((first, end)) = other.span {
             self.widen(first, end);
         }
-        for (mine, theirs) in self.asked.iter_mut().zip(&other.asked) {
+        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             mine.merge(theirs);
         }
         for (mine, theirs) in self.sizes.iter_mut().zip(&other.sizes) {

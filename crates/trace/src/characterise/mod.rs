@@ -1,9 +1,9 @@
-//! Says what the workload is.
+//! Characterises the workload of a trace.
 //!
-//! Two stages: [`intake`] takes events in order (counts, pairs, filters) and hands on chunks of rows; panels
-//! ([`load`], [`life`], [`pattern`], [`hot`], [`over_time`]) turn rows into statistics. Memory is bounded
-//! whatever the trace's length. With more than one thread the panels run beside the intake, each panel
-//! on one thread, so that results do not depend on the number of threads.
+//! Two stages: [`intake`] takes events in order (counts, pairs, filters) and sends chunks of rows on; panels
+//! ([`load`], [`life`], [`pattern`], [`hot`], [`over_time`]) turn rows into statistics. Memory is bounded for traces
+//! of any length. With more than one thread the panels run in parallel to the intake, each panel on one thread, so
+//! results do not depend on the number of threads.
 
 pub mod chunk;
 mod depth;
@@ -21,36 +21,36 @@ use crate::event::EventBatch;
 use crate::filter::Filter;
 use crate::source::Source;
 use chunk::{Chunk, PerDevice};
-use hot::Hot;
+use hot::HotBlocks;
 use intake::Intake;
 use life::Life;
 use load::Load;
 use over_time::OverTime;
-use pattern::Pattern;
+use pattern::AccessPattern;
 use profile::{DeviceProfile, FORMAT_VERSION, Profile, SummaryProfile, focus};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Chunks that may wait between two threads.
+/// Chunks that can wait between two threads.
 const QUEUE: usize = 64;
 
 /// One panel's work on a chunk.
-type Job<'a> = Box<dyn FnMut(&Chunk) + Send + 'a>;
+type PanelJob<'a> = Box<dyn FnMut(&Chunk) + Send + 'a>;
 
 /// Every panel of every device.
 #[derive(Default)]
 struct Panels {
     load: PerDevice<Load>,
     life: PerDevice<Life>,
-    pattern: PerDevice<Pattern>,
-    hot: PerDevice<Hot>,
+    pattern: PerDevice<AccessPattern>,
+    hot: PerDevice<HotBlocks>,
     over_time: PerDevice<OverTime>,
 }
 
 /// Reads a source to its end and characterises it.
 ///
-/// `threads` is how many may be used, at least 1. `tick` is called after every batch with the bytes read so
-/// far, for showing progress; when it returns false reading stops there, and the profile is of what was read.
+/// `threads` is the largest number of threads, at least 1. `tick` is called after every batch with the bytes read so
+/// far, to show progress; if it returns false, reading stops, and the profile covers what was read.
 pub fn characterise(
     source: &mut dyn Source,
     filter: Filter,
@@ -60,20 +60,20 @@ pub fn characterise(
     let mut batch = EventBatch::default();
     let mut more = source.fill(&mut batch)?;
     let mut intake = Intake::new(filter.clone(), source.info());
-    let mut read = |intake: &mut Intake, hand_on: &mut dyn FnMut(Chunk)| -> Result<()> {
+    let mut read = |intake: &mut Intake, send_chunk: &mut dyn FnMut(Chunk)| -> Result<()> {
         while more {
-            intake.batch(&batch, hand_on);
+            intake.add_batch(&batch, send_chunk);
             batch.clear();
             more = tick(source.info().bytes_read) && source.fill(&mut batch)?;
         }
-        intake.finish(hand_on);
+        intake.finish(send_chunk);
         Ok(())
     };
     let mut panels = Panels::default();
     if threads <= 1 {
         read(&mut intake, &mut |chunk| panels.observe(&chunk))?;
     } else {
-        panels.observe_beside(threads - 1, |hand_on| read(&mut intake, hand_on))?;
+        panels.observe_in_threads(threads - 1, |send_chunk| read(&mut intake, send_chunk))?;
     }
     let devices: Vec<DeviceProfile> = intake
         .flows()
@@ -114,12 +114,12 @@ impl Panels {
     }
 
     /// Runs `read` on this thread and the panels on up to `workers` others.
-    fn observe_beside(
+    fn observe_in_threads(
         &mut self,
         workers: usize,
         read: impl FnOnce(&mut dyn FnMut(Chunk)) -> Result<()>,
     ) -> Result<()> {
-        let mut jobs: [Job<'_>; 5] = [
+        let mut jobs: [PanelJob<'_>; 5] = [
             Box::new(|c| self.life.observe(c)),
             Box::new(|c| self.hot.observe(c)),
             Box::new(|c| self.load.observe(c)),
@@ -128,20 +128,20 @@ impl Panels {
         ];
         let per_worker = jobs.len().div_ceil(workers.max(1));
         std::thread::scope(|scope| {
-            let mut lines: Vec<SyncSender<Arc<Chunk>>> = Vec::new();
+            let mut senders: Vec<SyncSender<Arc<Chunk>>> = Vec::new();
             for share in jobs.chunks_mut(per_worker) {
                 let (sender, receiver): (_, Receiver<Arc<Chunk>>) = sync_channel(QUEUE);
-                lines.push(sender);
+                senders.push(sender);
                 scope.spawn(move || {
                     for chunk in receiver {
                         share.iter_mut().for_each(|job| job(&chunk));
                     }
                 });
             }
-            // A worker that is gone has panicked; the scope passes its panic on.
+            // A send fails only if a worker has panicked; the scope passes the panic on.
             read(&mut |chunk| {
                 let chunk = Arc::new(chunk);
-                lines.iter().for_each(|line| drop(line.send(Arc::clone(&chunk))));
+                senders.iter().for_each(|sender| drop(sender.send(Arc::clone(&chunk))));
             })
         })
     }

@@ -8,20 +8,20 @@ use serde::Serialize;
 
 /// Registers of the distinct-block count of one slice: 2^10, standard error 3.25 %.
 const PRECISION: u8 = 10;
-/// At most so many slices for a trace of any length; fewer for the many devices of a large one.
+/// The largest number of slices for a trace of any length; fewer for the many devices of a large one.
 const SLICES: usize = 512;
 /// Blocks of one I/O that count for the working set: 64 MiB, as for hotness.
 const MAX_BLOCKS: u64 = blklab_stats::MOST_BLOCKS as u64;
 
 #[derive(Clone, Debug, Default)]
-struct Slice {
+struct TimeSlice {
     asked: [(u64, u64); 4],
     completed: [u64; 2],
     q2c: [LogLinear<3>; 2],
     unique: Option<Distinct>,
 }
 
-impl Merge for Slice {
+impl Merge for TimeSlice {
     fn merge(&mut self, other: &Self) {
         for (a, b) in self.asked.iter_mut().zip(other.asked) {
             a.0 += b.0;
@@ -41,7 +41,7 @@ impl Merge for Slice {
 
 /// A device over time.
 #[derive(Clone, Debug)]
-pub struct OverTime(Timeline<Slice>);
+pub struct OverTime(Timeline<TimeSlice>);
 
 impl Default for OverTime {
     fn default() -> Self {

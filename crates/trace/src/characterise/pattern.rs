@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// The access pattern on a device.
 #[derive(Clone, Debug, Default)]
-pub struct Pattern {
+pub struct AccessPattern {
     reads: Streams,
     writes: Streams,
     seeks: Seeks,
@@ -28,8 +28,8 @@ pub struct PatternProfile {
     pub arrivals: ArrivalsSummary,
 }
 
-impl Pattern {
-    /// The profile; the trace has ended, so every run has.
+impl AccessPattern {
+    /// The profile at the end of the trace; all runs have ended.
     pub fn profile(mut self) -> PatternProfile {
         self.reads.finish();
         self.writes.finish();
@@ -42,7 +42,7 @@ impl Pattern {
     }
 }
 
-impl Panel for Pattern {
+impl Panel for AccessPattern {
     fn observe(&mut self, chunk: &Chunk) {
         for row in &chunk.queued {
             self.arrivals.record(row.time);
@@ -59,7 +59,7 @@ impl Panel for Pattern {
     }
 }
 
-impl Merge for Pattern {
+impl Merge for AccessPattern {
     fn merge(&mut self, other: &Self) {
         self.reads.merge(&other.reads);
         self.writes.merge(&other.writes);

@@ -1,4 +1,4 @@
-//! What characterisation says: the document of `blklab trace stat --json`.
+//! The result of characterisation: the document of `blklab trace stat --json`.
 
 use super::life::LifeProfile;
 use super::load::LoadProfile;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Version of the document's shape.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Events by action code; written with blkparse's letters. Messages, and codes no kernel uses, are at 0.
+/// Events by action code, serialised with blkparse's letters. Messages, and codes that no kernel uses, are at 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventCounts(pub [u64; 32]);
 
@@ -35,7 +35,7 @@ impl Serialize for EventCounts {
     }
 }
 
-/// What was counted of a device's events.
+/// The counts of a device's events.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceFlow {
@@ -56,22 +56,22 @@ pub struct DeviceFlow {
     pub dispatched: LevelSummary,
     /// Completions of I/Os that were never seen queued or dispatched.
     pub unmatched_completions: u64,
-    /// Bios given up for being too many in flight at once.
+    /// Bios given up because too many were in flight.
     pub given_up: u64,
 }
 
-/// All that is known of one device.
+/// The profile of one device.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceProfile {
     /// Events and queue depth.
     #[serde(flatten)]
     pub flow: DeviceFlow,
-    /// What was asked for.
+    /// Operations, sizes, processes.
     pub load: LoadProfile,
-    /// How long it took: `read`, `write`, `discard`, `flush`, `all`.
+    /// Latencies of `read`, `write`, `discard`, `flush`, `all`.
     pub life: BTreeMap<&'static str, LifeProfile>,
-    /// Where and when.
+    /// Streams, seeks, arrivals.
     pub pattern: PatternProfile,
     /// Hot and cold blocks of 4 KiB.
     pub hotness: HotnessSummary,
@@ -104,21 +104,21 @@ impl From<DeviceSummary> for SummaryProfile {
 pub struct Profile {
     /// See [`FORMAT_VERSION`].
     pub format_version: u32,
-    /// The trace's files, format, clock and troubles.
+    /// The trace's files, format, clock and warnings.
     pub trace: TraceInfo,
-    /// What was looked at.
+    /// The filter.
     pub filter: Filter,
     /// Events read, before filtering.
     pub events: u64,
-    /// Events of devices beyond the 1,024 told apart; they are in no figure.
+    /// Events of devices beyond the first 1,024; no figure includes them.
     pub events_left_out: u64,
-    /// Number (`major,minor`) of the device that the whole workload passes through: the one to look at first.
+    /// Number (`major,minor`) of the device that the whole workload passes through: look at this one first.
     pub focus: Option<String>,
     /// Times of the first and the last event, ns since the trace began, before filtering.
     pub first_ns: u64,
     /// See `first_ns`.
     pub last_ns: u64,
-    /// Names of all devices that have one, by number (`major,minor`), before filtering.
+    /// Names of all named devices by number (`major,minor`), before filtering.
     pub device_names: BTreeMap<String, String>,
     /// Every device seen, in order of appearance.
     pub devices: Vec<DeviceProfile>,
@@ -126,13 +126,13 @@ pub struct Profile {
     pub summary: Vec<SummaryProfile>,
 }
 
-/// The device to look at first: the one that feeds most others of the trace (an array above its members, a disk
-/// above nothing), for the whole workload passes through it; among equals the one with most I/Os.
+/// The device to look at first: the one that most others of the trace receive I/O from (an array above its members, a
+/// disk without remaps), because the whole workload passes through it; among equals the one with most I/Os.
 pub fn focus(devices: &[DeviceProfile]) -> Option<String> {
     let feeds = |d: &DeviceProfile| {
         let fed = |other: &&DeviceProfile| other.load.sources.iter().any(|s| s.name == d.flow.device);
         devices.iter().filter(fed).count()
     };
-    let ios = |d: &DeviceProfile| d.load.ops.values().map(|op| op.asked.ios).sum::<u64>();
+    let ios = |d: &DeviceProfile| d.load.ops.values().map(|op| op.counts.ios).sum::<u64>();
     devices.iter().max_by_key(|d| (feeds(d), ios(d))).map(|d| d.flow.device.clone())
 }

@@ -1,30 +1,30 @@
-//! Where a queued bio came from: the remap that was traced shortly before its Q.
+//! The source of a queued bio: the remap that was traced shortly before its Q.
 
 use crate::event::{DeviceId, Event};
 use std::collections::{HashMap, VecDeque};
 
-/// Remaps that may wait for their Q: a plug holds many bios, and a task can be preempted, and moved to
-/// another CPU, between the two.
+/// Remaps that can wait for their Q: a plug holds many bios, and between the two events a task can be preempted and
+/// moved to another CPU.
 const WAITING: usize = 1 << 15;
 
-/// Where a bio goes: device, sector, bytes.
-type Target = (DeviceId, u64, u32);
+/// The target of a bio: device, sector, bytes.
+type RemapTarget = (DeviceId, u64, u32);
 
 /// Remaps not yet matched to a Q.
 #[derive(Default)]
 pub struct Remaps {
-    /// The latest and its source, which nearly always is the one asked for.
-    latest: Option<(Target, DeviceId)>,
-    /// The others' sources, the latest last.
-    waiting: HashMap<Target, Vec<DeviceId>>,
-    /// The others in order; some may have been matched since.
-    order: VecDeque<Target>,
+    /// The latest remap and its source; nearly always the one that is needed.
+    latest: Option<(RemapTarget, DeviceId)>,
+    /// The sources of earlier remaps, the latest last.
+    waiting: HashMap<RemapTarget, Vec<DeviceId>>,
+    /// The earlier remaps in order; some can have been matched since.
+    order: VecDeque<RemapTarget>,
 }
 
 impl Remaps {
-    /// Takes in a remap (A).
+    /// Adds a remap (A).
     pub fn remap(&mut self, event: &Event) {
-        // The remap of a partition to its disk follows the one that led to the partition: that tells the source.
+        // The remap of a partition to its disk follows the one to the partition, which has the source.
         let within_disk = event.target_device == event.device;
         let led_here = (event.arg_device, event.arg_sector, event.bytes);
         let earlier = if within_disk { self.take(led_here) } else { None };
@@ -34,14 +34,14 @@ impl Remaps {
         }
     }
 
-    /// The source of a queued bio (Q); the null device when nothing was remapped to it.
+    /// The source of a queued bio (Q); the null device if nothing was remapped to it.
     #[inline]
     pub fn source_of(&mut self, event: &Event) -> DeviceId {
         self.take((event.device, event.sector, event.bytes)).unwrap_or_default()
     }
 
     #[inline]
-    fn take(&mut self, target: Target) -> Option<DeviceId> {
+    fn take(&mut self, target: RemapTarget) -> Option<DeviceId> {
         match self.latest {
             Some((latest, source)) if latest == target => {
                 self.latest = None;
@@ -52,7 +52,7 @@ impl Remaps {
         }
     }
 
-    fn take_waiting(&mut self, target: Target) -> Option<DeviceId> {
+    fn take_waiting(&mut self, target: RemapTarget) -> Option<DeviceId> {
         let sources = self.waiting.get_mut(&target)?;
         let source = sources.pop();
         if sources.is_empty() {
@@ -61,7 +61,7 @@ impl Remaps {
         source
     }
 
-    fn keep(&mut self, target: Target, source: DeviceId) {
+    fn keep(&mut self, target: RemapTarget, source: DeviceId) {
         self.waiting.entry(target).or_default().push(source);
         self.order.push_back(target);
         if self.order.len() > WAITING
@@ -114,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn what_never_comes_is_forgotten() {
+    fn unmatched_remaps_are_forgotten() {
         let mut remaps = Remaps::default();
         (0..100_000).for_each(|n| remaps.remap(&remap((9, n * 8), (253, n))));
         assert!(remaps.waiting.len() <= WAITING);
     }
 
     #[test]
-    fn through_a_partition_the_source_is_what_lies_above_it() {
+    fn the_source_of_a_remap_through_a_partition_is_the_volume_above_it() {
         let mut remaps = Remaps::default();
         remaps.remap(&remap((81, 100), (253, 0)));
         remaps.remap(&remap((80, 2148), (81, 100)));

@@ -1,8 +1,8 @@
 //! Events as blktrace binary: a set of per-CPU files, or one merged file as `blkparse -d` writes it.
 
 use super::output::OutputFile;
-use super::{Exporter, Report};
-use crate::blktrace::record::Order;
+use super::{ExportReport, Exporter};
+use crate::blktrace::record::ByteOrder;
 use crate::blktrace::write::{write_event, write_process, write_timestamp};
 use crate::error::{Result, TraceError};
 use crate::event::EventBatch;
@@ -20,18 +20,18 @@ pub enum BlktraceLayout {
     Merged,
 }
 
-/// More CPUs than this are written merged: every CPU's file stays open.
+/// The largest number of CPUs with their own files: every CPU's file stays open.
 const MOST_CPUS: u16 = 512;
 
-/// An exporter to blktrace binary at `path` (the set's name, or the file). Fails when a set of that name exists,
-/// unless it may `replace` it.
+/// An exporter to blktrace binary at `path` (the set's name, or the file). Fails if a set of that name exists, unless
+/// `replace` is set.
 pub fn blktrace(
     path: &Path,
     layout: BlktraceLayout,
-    order: Order,
+    order: ByteOrder,
     replace: bool,
 ) -> Result<Box<dyn Exporter>> {
-    let mut blktrace = Blktrace {
+    let mut blktrace = BlktraceExporter {
         path: path.to_path_buf(),
         layout,
         order,
@@ -50,20 +50,20 @@ pub fn blktrace(
     Ok(Box::new(blktrace))
 }
 
-struct Blktrace {
+struct BlktraceExporter {
     path: PathBuf,
     layout: BlktraceLayout,
-    order: Order,
+    order: ByteOrder,
     files: BTreeMap<u16, OutputFile>,
-    /// Names learnt for which no event has come yet.
+    /// New names that no event has followed yet.
     names: Vec<(u32, String)>,
     started: bool,
     taken: u64,
-    /// An existing set of the name may be replaced.
+    /// Whether an existing set of the name can be replaced.
     replace: bool,
 }
 
-impl Blktrace {
+impl BlktraceExporter {
     fn file(&mut self, cpu: u16) -> Result<&mut OutputFile> {
         let slot = match self.layout {
             BlktraceLayout::PerCpu => cpu,
@@ -96,8 +96,8 @@ impl Blktrace {
     }
 }
 
-impl Blktrace {
-    /// The replaced set may have had more CPUs: its further files would be read with the new ones.
+impl BlktraceExporter {
+    /// Removes further files of a replaced set that had more CPUs: they would be read with the new ones.
     fn remove_other_cpus(&self, written: usize) {
         if self.layout == BlktraceLayout::PerCpu {
             let others = (written as u16..).map(|cpu| per_cpu(&self.path, cpu));
@@ -112,7 +112,7 @@ fn per_cpu(base: &Path, cpu: u16) -> PathBuf {
     name.into()
 }
 
-impl Exporter for Blktrace {
+impl Exporter for BlktraceExporter {
     fn write(&mut self, batch: &EventBatch, info: &TraceInfo) -> Result<()> {
         let order = self.order;
         let mut names = batch.names.iter().peekable();
@@ -120,14 +120,14 @@ impl Exporter for Blktrace {
             while let Some(name) = names.next_if(|name| name.before <= index) {
                 self.names.push((name.pid, name.name.clone()));
             }
-            let told = std::mem::take(&mut self.names);
+            let new_names = std::mem::take(&mut self.names);
             let is_first = !std::mem::replace(&mut self.started, true);
             let file = self.file(event.cpu)?;
             let mut write = || {
                 if let (true, Some(unix)) = (is_first, info.start_unix_ns) {
                     write_timestamp(file, order, event, unix)?;
                 }
-                for (pid, name) in &told {
+                for (pid, name) in &new_names {
                     write_process(file, order, event, *pid, name)?;
                 }
                 write_event(file, order, event, batch)
@@ -139,15 +139,15 @@ impl Exporter for Blktrace {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, _info: &TraceInfo) -> Result<Report> {
-        let mut report = Report { taken: self.taken, written: self.taken, ..Report::default() };
+    fn finish(mut self: Box<Self>, _info: &TraceInfo) -> Result<ExportReport> {
+        let mut report = ExportReport { taken: self.taken, written: self.taken, ..ExportReport::default() };
         if let Some(&last) = self.files.keys().next_back() {
-            // CPUs that saw nothing have an empty file, as with blktrace.
+            // CPUs without events get an empty file, as with blktrace.
             for cpu in 0..last {
                 self.file(cpu)?;
             }
         }
-        // All or none: what can fail for want of room fails before the first gets its name.
+        // All files or none: if the disk is full, this fails before the first file gets its name.
         self.files.values_mut().try_for_each(OutputFile::sync)?;
         for file in std::mem::take(&mut self.files).into_values() {
             let committed = file.commit();

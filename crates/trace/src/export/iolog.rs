@@ -1,10 +1,10 @@
 //! Queued requests as a fio iolog, for `fio --read_iolog`.
 //!
-//! Devices appear as relative file names (`dev-8-16`, or the trace's own name for it), never as device nodes:
-//! whoever replays the log says with fio's `replay_redirect` what it may overwrite.
+//! Devices appear as relative file names (`dev-8-16`, or the trace's own name for it), never as device nodes: with
+//! fio's `replay_redirect` users choose what fio can overwrite.
 
 use super::output::OutputFile;
-use super::{Exporter, Report};
+use super::{ExportReport, Exporter};
 use crate::error::Result;
 use crate::event::{Action, DeviceId, Event, EventBatch, Op, Rwbs, SECTOR};
 use crate::source::TraceInfo;
@@ -15,7 +15,7 @@ use std::path::Path;
 /// Version of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IologVersion {
-    /// Without times: replayed as fast as it goes.
+    /// Without times: replayed as fast as possible.
     V2,
     /// With times in microseconds (fio 3.33 and later).
     V3,
@@ -28,7 +28,7 @@ pub fn iolog(path: &Path, version: IologVersion) -> Result<Box<dyn Exporter>> {
         IologVersion::V2 => b"fio version 2 iolog\n",
         IologVersion::V3 => b"fio version 3 iolog\n",
     })?;
-    Ok(Box::new(Iolog {
+    Ok(Box::new(IologExporter {
         file,
         version,
         names: BTreeMap::new(),
@@ -40,21 +40,21 @@ pub fn iolog(path: &Path, version: IologVersion) -> Result<Box<dyn Exporter>> {
     }))
 }
 
-struct Iolog {
+struct IologExporter {
     file: OutputFile,
     version: IologVersion,
     names: BTreeMap<u32, String>,
-    /// The device written last, with its name.
+    /// The selected device and its name.
     last: (DeviceId, String),
     line: Vec<u8>,
-    /// Time of the line written last, µs. From 1, because fio takes no pause after a line at time 0.
+    /// Time of the last written line, µs. It begins at 1, because fio does not pause after a line at time 0.
     time: u64,
     taken: u64,
     written: u64,
 }
 
-impl Iolog {
-    fn put(&mut self, event: &Event, info: &TraceInfo) -> Result<()> {
+impl IologExporter {
+    fn put_event(&mut self, event: &Event, info: &TraceInfo) -> Result<()> {
         let (action, sector, bytes) = match event.op() {
             Op::Flush => ("sync", 0, 0),
             _ if event.bytes == 0 => return Ok(()),
@@ -65,17 +65,17 @@ impl Iolog {
         let Some(offset) = sector.checked_mul(SECTOR) else { return Ok(()) };
         self.time = self.time.max((event.time / 1000).saturating_add(1));
         if self.last.0 != event.device || self.last.1.is_empty() {
-            self.name(event.device, info)?;
+            self.select_device(event.device, info)?;
         }
         self.written += 1;
-        self.begin();
-        // A vector takes every write.
+        self.begin_line();
+        // Writing to a vector cannot fail.
         let _ = write!(self.line, " {action} {offset} {bytes}");
-        self.end()
+        self.end_line()
     }
 
-    /// The line's time and file name.
-    fn begin(&mut self) {
+    /// Begins a line with its time and file name.
+    fn begin_line(&mut self) {
         self.line.clear();
         if self.version == IologVersion::V3 {
             let _ = write!(self.line, "{} ", self.time);
@@ -83,13 +83,13 @@ impl Iolog {
         self.line.extend_from_slice(self.last.1.as_bytes());
     }
 
-    fn end(&mut self) -> Result<()> {
+    fn end_line(&mut self) -> Result<()> {
         self.line.push(b'\n');
         self.file.put(&self.line)
     }
 
-    /// Makes `device` the last; adds and opens its file the first time.
-    fn name(&mut self, device: DeviceId, info: &TraceInfo) -> Result<()> {
+    /// Selects the device of the next lines; adds and opens its file the first time.
+    fn select_device(&mut self, device: DeviceId, info: &TraceInfo) -> Result<()> {
         self.last.0 = device;
         if let Some(known) = self.names.get(&device.0) {
             self.last.1.clone_from(known);
@@ -103,15 +103,15 @@ impl Iolog {
         self.names.insert(device.0, name.clone());
         self.last.1 = name;
         for action in [" add", " open"] {
-            self.begin();
+            self.begin_line();
             self.line.extend_from_slice(action.as_bytes());
-            self.end()?;
+            self.end_line()?;
         }
         Ok(())
     }
 }
 
-/// A name that fio takes for one word and that stays in the directory where fio runs.
+/// A name that fio reads as one word, and that stays in the directory where fio runs.
 fn file_name(name: &str) -> String {
     let name: String = (name.chars())
         .map(|c| if c.is_whitespace() || c.is_control() || "/\\:".contains(c) { '_' } else { c })
@@ -121,25 +121,25 @@ fn file_name(name: &str) -> String {
     if name.is_empty() { "device".into() } else { name.into() }
 }
 
-impl Exporter for Iolog {
+impl Exporter for IologExporter {
     fn write(&mut self, batch: &EventBatch, info: &TraceInfo) -> Result<()> {
         self.taken += batch.events.len() as u64;
         for event in &batch.events {
             if event.action == Action::QUEUE && !event.rwbs.has(Rwbs::PASSTHROUGH) {
-                self.put(event, info)?;
+                self.put_event(event, info)?;
             }
         }
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, _info: &TraceInfo) -> Result<Report> {
+    fn finish(mut self: Box<Self>, _info: &TraceInfo) -> Result<ExportReport> {
         for name in std::mem::take(&mut self.names).into_values() {
             self.last.1 = name;
-            self.begin();
+            self.begin_line();
             self.line.extend_from_slice(b" close");
-            self.end()?;
+            self.end_line()?;
         }
         let (name, bytes) = self.file.commit()?;
-        Ok(Report { files: vec![name], bytes, taken: self.taken, written: self.written })
+        Ok(ExportReport { files: vec![name], bytes, taken: self.taken, written: self.written })
     }
 }

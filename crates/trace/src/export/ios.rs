@@ -1,12 +1,12 @@
-//! Events in, I/Os out: pairs on the way to Parquet.
+//! Exports I/Os: pairs events and writes the I/Os to Parquet.
 
-use super::{Exporter, ParquetIos, Report};
+use super::{ExportReport, Exporter, ParquetIos};
 use crate::characterise::remaps::Remaps;
 use crate::error::Result;
 use crate::event::{Action, DeviceId, EventBatch};
 use crate::filter::Filter;
 use crate::io::Io;
-use crate::pair::{Origin, Pairer};
+use crate::pair::{BioOrigin, Pairer};
 use crate::process::{ProcessTable, UNNAMED};
 use crate::source::TraceInfo;
 use std::path::Path;
@@ -16,14 +16,14 @@ pub fn parquet_ios(path: &Path, filter: Filter) -> Result<Box<dyn Exporter>> {
     Ok(Box::new(IoExporter {
         out: ParquetIos::create(path)?,
         filter,
-        lanes: Vec::new(),
+        pairers: Vec::new(),
         remaps: Remaps::default(),
         processes: ProcessTable::default(),
         done: Vec::new(),
     }))
 }
 
-struct Lane {
+struct DevicePairer {
     device: DeviceId,
     wanted: bool,
     pairer: Pairer,
@@ -32,27 +32,27 @@ struct Lane {
 struct IoExporter {
     out: ParquetIos,
     filter: Filter,
-    lanes: Vec<Lane>,
+    pairers: Vec<DevicePairer>,
     remaps: Remaps,
     processes: ProcessTable,
     done: Vec<Io>,
 }
 
 impl IoExporter {
-    fn lane(&mut self, device: DeviceId, input: &str) -> usize {
-        match self.lanes.iter().position(|lane| lane.device == device) {
+    fn pairer_index(&mut self, device: DeviceId, input: &str) -> usize {
+        match self.pairers.iter().position(|pairer| pairer.device == device) {
             Some(at) => at,
             None => {
                 let wanted = self.filter.wants_device(device, input);
-                self.lanes.push(Lane { device, wanted, pairer: Pairer::default() });
-                self.lanes.len() - 1
+                self.pairers.push(DevicePairer { device, wanted, pairer: Pairer::default() });
+                self.pairers.len() - 1
             }
         }
     }
 
-    /// Writes the I/Os that have ended on a device.
-    fn hand_on(&mut self, at: usize) -> Result<()> {
-        let (filter, processes, wanted) = (&self.filter, &self.processes, self.lanes[at].wanted);
+    /// Writes the I/Os of a device that have ended.
+    fn write_done(&mut self, at: usize) -> Result<()> {
+        let (filter, processes, wanted) = (&self.filter, &self.processes, self.pairers[at].wanted);
         self.done.retain(|io| {
             wanted
                 && filter.wants_io(io)
@@ -70,7 +70,7 @@ impl Exporter for IoExporter {
         batch.names.iter().for_each(|name| self.processes.learn(name.pid, &name.name));
         for event in &batch.events {
             let input = info.input_of(event);
-            let at = self.lane(event.device, input);
+            let at = self.pairer_index(event.device, input);
             let source = match event.action {
                 Action::REMAP => {
                     self.remaps.remap(event);
@@ -79,18 +79,18 @@ impl Exporter for IoExporter {
                 Action::QUEUE => self.remaps.source_of(event),
                 _ => DeviceId(0),
             };
-            self.lanes[at].pairer.event(event, Origin { source, process: 0 }, &mut self.done);
+            self.pairers[at].pairer.add_event(event, BioOrigin { source, process: 0 }, &mut self.done);
             if !self.done.is_empty() {
-                self.hand_on(at)?;
+                self.write_done(at)?;
             }
         }
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, info: &TraceInfo) -> Result<Report> {
-        for at in 0..self.lanes.len() {
-            self.lanes[at].pairer.finish(&mut self.done);
-            self.hand_on(at)?;
+    fn finish(mut self: Box<Self>, info: &TraceInfo) -> Result<ExportReport> {
+        for at in 0..self.pairers.len() {
+            self.pairers[at].pairer.finish(&mut self.done);
+            self.write_done(at)?;
         }
         self.out.finish(info)
     }

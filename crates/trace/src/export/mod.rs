@@ -23,37 +23,37 @@ use serde::Serialize;
 
 /// What was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct ExportReport {
     /// Files that now exist, in order; `standard output` for `-`.
     pub files: Vec<String>,
     /// Their bytes together.
     pub bytes: u64,
-    /// Events or I/Os taken in.
+    /// Events or I/Os read.
     pub taken: u64,
-    /// How many of them were written; the others have no place in the format.
+    /// How many of them were written; the format cannot hold the others.
     pub written: u64,
 }
 
-/// A writer of one format. Nothing is visible under the files' names before [`Exporter::finish`]; an exporter
-/// dropped before that leaves nothing behind.
+/// A writer of one format. The files appear under their names only in [`Exporter::finish`]; an exporter that is
+/// dropped before leaves nothing behind.
 pub trait Exporter: Send {
-    /// Writes the next events. `info` is the source's, as known so far.
+    /// Writes the next events. `info` is the source's information so far.
     fn write(&mut self, batch: &EventBatch, info: &TraceInfo) -> Result<()>;
 
-    /// Completes the files. `info` is the exhausted source's.
-    fn finish(self: Box<Self>, info: &TraceInfo) -> Result<Report>;
+    /// Completes the files. `info` is the source's information at its end.
+    fn finish(self: Box<Self>, info: &TraceInfo) -> Result<ExportReport>;
 }
 
-/// Passes what `filter` wants of a trace through; `None` where the exporter filters, or all is wanted.
+/// Copies the events that `filter` wants to the exporter; `None` if the exporter filters, or everything is wanted.
 ///
-/// `tick` is called after every batch with the bytes read so far; when it returns false the conversion is
-/// abandoned, nothing is left behind, and the result is `None`.
+/// `tick` is called after every batch with the bytes read so far. If it returns false, the conversion ends, leaves
+/// nothing behind, and returns `None`.
 pub fn convert(
     source: &mut dyn Source,
     filter: Option<&Filter>,
     mut exporter: Box<dyn Exporter>,
     tick: &mut dyn FnMut(u64) -> bool,
-) -> Result<Option<Report>> {
+) -> Result<Option<ExportReport>> {
     let mut batch = EventBatch::default();
     let mut processes = ProcessTable::default();
     loop {
@@ -71,7 +71,7 @@ pub fn convert(
     }
 }
 
-/// Takes the events out that a filter does not want.
+/// Removes the events that a filter does not want.
 fn keep_wanted(batch: &mut EventBatch, filter: &Filter, processes: &mut ProcessTable, info: &TraceInfo) {
     let mut names = batch.names.iter_mut().peekable();
     let (mut index, mut kept) = (0, 0);

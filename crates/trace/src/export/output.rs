@@ -8,19 +8,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const BUFFER: usize = 256 << 10;
 
-/// Output under a temporary name in the destination's directory; fsynced and renamed by
-/// [`OutputFile::commit`], removed when dropped before that.
+/// Output under a temporary name in the destination's directory: [`OutputFile::commit`] syncs and renames it;
+/// dropping it before removes it.
 ///
 /// `-` is standard output, and pipes and character devices are written directly; block devices are refused.
 pub struct OutputFile {
     shown: String,
-    place: Place,
-    /// Present until committed or dropped.
+    target: Destination,
+    /// Present until the file is committed or dropped.
     sink: Option<BufWriter<Box<dyn Sink>>>,
     bytes: u64,
 }
 
-enum Place {
+enum Destination {
     Stream,
     File { temporary: PathBuf, destination: PathBuf },
 }
@@ -35,9 +35,9 @@ impl Sink for File {
     }
 }
 
-struct Unsynced<W>(W);
+struct StreamSink<W>(W);
 
-impl<W: Write> Write for Unsynced<W> {
+impl<W: Write> Write for StreamSink<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
     }
@@ -47,7 +47,7 @@ impl<W: Write> Write for Unsynced<W> {
     }
 }
 
-impl<W: Write + Send> Sink for Unsynced<W> {
+impl<W: Write + Send> Sink for StreamSink<W> {
     fn sync(&mut self) -> io::Result<()> {
         self.0.flush()
     }
@@ -70,7 +70,7 @@ impl OutputFile {
             }
             Ok(_) => {
                 return Err(TraceError::Request(format!(
-                    "{shown}: not a file: traces are not written onto devices or sockets"
+                    "{shown}: not a file: expected a file or a pipe; traces are not written to devices or sockets"
                 )));
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => path.to_path_buf(),
@@ -80,56 +80,56 @@ impl OutputFile {
         let file = File::options().write(true).create_new(true).open(&temporary).map_err(fail)?;
         Ok(OutputFile {
             shown,
-            place: Place::File { temporary, destination },
+            target: Destination::File { temporary, destination },
             sink: Some(BufWriter::with_capacity(BUFFER, Box::new(file))),
             bytes: 0,
         })
     }
 
     fn stream(shown: String, sink: impl Write + Send + 'static) -> OutputFile {
-        let sink: Box<dyn Sink> = Box::new(Unsynced(sink));
+        let sink: Box<dyn Sink> = Box::new(StreamSink(sink));
         OutputFile {
             shown,
-            place: Place::Stream,
+            target: Destination::Stream,
             sink: Some(BufWriter::with_capacity(BUFFER, sink)),
             bytes: 0,
         }
     }
 
-    /// The path as messages show it.
+    /// The path for messages.
     pub fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// Writes, naming the file in the error.
+    /// Writes bytes; an error names the file.
     pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.write_all(bytes).map_err(|e| TraceError::io(&self.shown, e))
     }
 
-    /// Makes the content durable and gives it its name. Returns the name and the number of bytes.
+    /// Syncs the content and gives it its name. Returns the name and the number of bytes.
     pub fn commit(mut self) -> Result<(String, u64)> {
         self.sync()?;
-        let result = self.settle();
+        let result = self.rename_into_place();
         result.map_err(|e| TraceError::io(&self.shown, e))?;
         Ok((self.shown.clone(), self.bytes))
     }
 
-    /// Makes the content durable, still under the temporary name: then [`OutputFile::commit`] only renames.
+    /// Syncs the content under the temporary name, so that [`OutputFile::commit`] only renames.
     pub fn sync(&mut self) -> Result<()> {
         let Some(sink) = &mut self.sink else { return Ok(()) };
         let written = sink.flush().and_then(|()| sink.get_mut().sync());
         written.map_err(|e| TraceError::io(&self.shown, e))
     }
 
-    fn settle(&mut self) -> io::Result<()> {
+    fn rename_into_place(&mut self) -> io::Result<()> {
         drop(self.sink.take());
-        if let Place::File { temporary, destination } = &self.place {
+        if let Destination::File { temporary, destination } = &self.target {
             if let Err(e) = fs::rename(temporary, destination) {
                 let _ = fs::remove_file(temporary);
                 return Err(e);
             }
             let directory = destination.parent().filter(|d| !d.as_os_str().is_empty());
-            // Some file systems cannot sync a directory; the file itself is safe.
+            // Some filesystems cannot sync a directory; the file itself is safe.
             let _ = File::open(directory.unwrap_or(Path::new("."))).and_then(|d| d.sync_all());
         }
         Ok(())
@@ -152,7 +152,7 @@ impl Write for OutputFile {
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
-        if let (Some(sink), Place::File { temporary, .. }) = (self.sink.take(), &self.place) {
+        if let (Some(sink), Destination::File { temporary, .. }) = (self.sink.take(), &self.target) {
             drop(sink.into_parts());
             let _ = fs::remove_file(temporary);
         }
@@ -168,7 +168,7 @@ fn temporary_name(destination: &Path) -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = destination.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    // Short, so that the longest names that a file system takes still work.
+    // Shortened, so that it works for the longest names that a filesystem allows.
     let name: String = name.chars().take(100).collect();
     destination.with_file_name(format!(".{name}.{}-{number}.tmp", std::process::id()))
 }
@@ -178,8 +178,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_appears_whole_or_not_at_all() {
-        let directory = crate::testing::Directory::new();
+    fn a_file_appears_only_when_it_is_complete() {
+        let directory = crate::testing::TestDirectory::new();
         let path = directory.path().join("out");
         let mut output = OutputFile::create(&path).unwrap();
         output.put(b"half").unwrap();
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn directories_are_refused_and_devices_not_replaced() {
-        let directory = crate::testing::Directory::new();
+        let directory = crate::testing::TestDirectory::new();
         let refused = OutputFile::create(directory.path()).err().unwrap();
         assert!(refused.to_string().contains("directory"), "{refused}");
         let mut null = OutputFile::create(Path::new("/dev/null")).unwrap();

@@ -1,79 +1,79 @@
-//! What a trace can be converted to: one line each.
+//! The registry of formats that a trace can be converted to.
 
 use super::{BlktraceLayout, Exporter, IologVersion, blktrace, iolog, parquet_events, parquet_ios};
-use crate::blktrace::record::Order;
+use crate::blktrace::record::ByteOrder;
 use crate::error::{Result, TraceError};
 use crate::filter::Filter;
 use std::path::Path;
 
-/// A form that a trace can be written in.
-pub struct Target {
+/// A format that a trace can be written in.
+pub struct ExportTarget {
     /// Name for `--to`.
     pub name: &'static str,
     /// One line for `--help`.
     pub about: &'static str,
-    /// File suffixes that stand for it.
+    /// File suffixes that select it.
     pub suffixes: &'static [&'static str],
     /// Whether the exporter itself applies the filter, because it sees I/Os and not events.
     pub filters: bool,
     open: fn(&Path, &Filter, bool) -> Result<Box<dyn Exporter>>,
 }
 
-/// Every form; the last is what a name without a known suffix stands for.
-pub static TARGETS: &[Target] = &[
-    Target {
+/// Every target; names without a known suffix select the last one.
+pub static TARGETS: &[ExportTarget] = &[
+    ExportTarget {
         name: "parquet",
         about: "events, one row each, as Parquet",
         suffixes: &[".parquet"],
         filters: false,
         open: |path, _, _| parquet_events(path),
     },
-    Target {
+    ExportTarget {
         name: "ios",
         about: "I/Os (queued, dispatched, completed), one row each, as Parquet",
         suffixes: &[".ios.parquet"],
         filters: true,
         open: |path, filter, _| parquet_ios(path, filter.clone()),
     },
-    Target {
+    ExportTarget {
         name: "iolog",
         about: "fio's iolog, version 3 (with times), for fio --read_iolog",
         suffixes: &[".iolog"],
         filters: false,
         open: |path, _, _| iolog(path, IologVersion::V3),
     },
-    Target {
+    ExportTarget {
         name: "iolog2",
         about: "fio's iolog, version 2, for fio before 3.28",
         suffixes: &[],
         filters: false,
         open: |path, _, _| iolog(path, IologVersion::V2),
     },
-    Target {
+    ExportTarget {
         name: "blktrace-merged",
         about: "blktrace binary in one file, as blkparse -d writes and btt reads",
         suffixes: &[".bin"],
         filters: false,
-        open: |path, _, replace| blktrace(path, BlktraceLayout::Merged, Order::Little, replace),
+        open: |path, _, replace| blktrace(path, BlktraceLayout::Merged, ByteOrder::Little, replace),
     },
-    Target {
+    ExportTarget {
         name: "blktrace",
-        about: "blktrace binary, one file a CPU: NAME.blktrace.0, .1, …",
+        about: "blktrace binary, one file for each CPU: NAME.blktrace.0, .1, …",
         suffixes: &[],
         filters: false,
-        open: |path, _, replace| blktrace(path, BlktraceLayout::PerCpu, Order::Little, replace),
+        open: |path, _, replace| blktrace(path, BlktraceLayout::PerCpu, ByteOrder::Little, replace),
     },
 ];
 
-/// The form of this name; without a name, the one that the path's longest known suffix stands for.
-pub fn target(name: Option<&str>, path: &str) -> Result<&'static Target> {
+/// The target with this name; without a name, the one that the path's longest known suffix selects.
+pub fn find_target(name: Option<&str>, path: &str) -> Result<&'static ExportTarget> {
     if let Some(name) = name {
         return TARGETS.iter().find(|t| t.name == name).ok_or_else(|| {
             let known: Vec<_> = TARGETS.iter().map(|t| t.name).collect();
-            TraceError::Request(format!("cannot convert to {name:?}; known: {}", known.join(", ")))
+            TraceError::Request(format!("cannot convert to {name:?}: expected one of {}", known.join(", ")))
         });
     }
-    let longest = |target: &&Target| {
+    let longest = |target: &&ExportTarget| {
         let fitting = target.suffixes.iter().filter(|suffix| path.ends_with(*suffix));
         fitting.map(|suffix| suffix.len()).max().unwrap_or(0)
     };
@@ -81,8 +81,8 @@ pub fn target(name: Option<&str>, path: &str) -> Result<&'static Target> {
     Ok(best.unwrap_or(&TARGETS[TARGETS.len() - 1]))
 }
 
-impl Target {
-    /// An exporter in this form; a per-CPU set that exists is replaced only with `replace`.
+impl ExportTarget {
+    /// An exporter to this target; an existing per-CPU set is replaced only with `replace`.
     pub fn open(&self, path: &Path, filter: &Filter, replace: bool) -> Result<Box<dyn Exporter>> {
         (self.open)(path, filter, replace)
     }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_suffix_says_what_is_meant() {
+    fn the_suffix_selects_the_target() {
         for (path, name) in [
             ("a.parquet", "parquet"),
             ("a.ios.parquet", "ios"),
@@ -101,9 +101,9 @@ mod tests {
             ("a.bin", "blktrace-merged"),
             ("elephant", "blktrace"),
         ] {
-            assert_eq!(target(None, path).unwrap().name, name);
+            assert_eq!(find_target(None, path).unwrap().name, name);
         }
-        assert_eq!(target(Some("iolog2"), "x.parquet").unwrap().name, "iolog2");
-        assert!(target(Some("csv"), "x").is_err());
+        assert_eq!(find_target(Some("iolog2"), "x.parquet").unwrap().name, "iolog2");
+        assert!(find_target(Some("csv"), "x").is_err());
     }
 }

@@ -1,10 +1,10 @@
-//! Alibaba Cloud block traces (2020): one line a request, times in microseconds since 1970.
+//! Alibaba Cloud block traces (2020): one line for each request, times in microseconds since 1970.
 
 use super::Format;
 use super::fields::Fields;
 use super::msr::read_or_write;
-use super::table::{Context, NO_RESPONSE, Row};
-use super::text::{Expected, Parsed, Rows, end, need, open, sniff};
+use super::row_source::{NO_RESPONSE, ReadContext, RequestRow};
+use super::text::{Expected, ParsedLine, RowParser, end, open, require, sniff};
 use crate::event::SECTOR;
 use crate::source::Capabilities;
 
@@ -19,23 +19,23 @@ pub const FORMAT: Format = Format {
 #[derive(Default)]
 struct Alibaba;
 
-impl Rows for Alibaba {
+impl RowParser for Alibaba {
     const COLUMNS: &'static str = "device_id,opcode,offset,length,timestamp";
     const EPOCH: Option<u64> = Some(0);
 
-    fn parse(&mut self, line: &[u8], context: &mut Context) -> Result<Parsed, Expected> {
+    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
         let mut fields = Fields::new(line);
-        need(fields.number(), "column 1: device_id, a whole number")?;
-        let volume = &line[..line.len() - fields.rest().len()];
-        need(fields.byte(b','), "column 1: device_id, a whole number")?;
-        let rwbs = need(read_or_write(fields.until(b',')), "column 2: opcode, R or W")?;
-        let offset = need(fields.number().zip(fields.byte(b',')), "column 3: offset in bytes")?.0;
+        require(fields.number(), "column 1: device_id, a whole number")?;
+        let volume = &line[..line.len() - fields.remaining().len()];
+        require(fields.byte(b','), "column 1: device_id, a whole number")?;
+        let rwbs = require(read_or_write(fields.until(b',')), "column 2: opcode, R or W")?;
+        let offset = require(fields.number().zip(fields.byte(b',')), "column 3: offset in bytes")?.0;
         let bytes = fields.number32().zip(fields.byte(b','));
-        let bytes = need(bytes, "column 4: length in bytes, below 4 GiB")?.0;
+        let bytes = require(bytes, "column 4: length in bytes, below 4 GiB")?.0;
         let time = fields.number().and_then(|t| t.checked_mul(1000));
-        let time = need(time, "column 5: timestamp in microseconds")?;
+        let time = require(time, "column 5: timestamp in microseconds")?;
         end(&fields)?;
-        Ok(Parsed::Row(Row {
+        Ok(ParsedLine::Row(RequestRow {
             time,
             response: NO_RESPONSE,
             sector: offset / SECTOR,

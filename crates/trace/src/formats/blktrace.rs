@@ -1,9 +1,9 @@
 //! blktrace binary as a registered format.
 
 use super::Format;
-use crate::blktrace::record::Order;
+use crate::blktrace::record::ByteOrder;
 use crate::blktrace::set::BlktraceSet;
-use crate::blktrace::stream::Stream;
+use crate::blktrace::stream::RecordStream;
 use crate::error::Result;
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
 
@@ -11,11 +11,12 @@ pub const FORMAT: Format = Format {
     name: "blktrace",
     about: "blktrace binary: per-CPU files of one or more devices, or a dump of blkparse -d",
     capabilities: Capabilities::BLKTRACE,
-    sniff: |head| Order::of(head).is_some(),
+    sniff: |head| ByteOrder::of(head).is_some(),
     reader: open,
 };
 
 fn open(info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
-    let streams = |input: OpenInput| input.files.into_iter().map(|f| Stream::new(f.path, f.reader)).collect();
+    let streams =
+        |input: OpenInput| input.files.into_iter().map(|f| RecordStream::new(f.path, f.reader)).collect();
     Ok(Box::new(BlktraceSet::new(info, inputs.into_iter().map(streams).collect())?))
 }

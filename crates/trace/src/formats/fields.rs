@@ -1,39 +1,39 @@
 //! Numbers and words out of a line's bytes, without allocation.
 
-/// What is left of a line.
+/// The unread part of a line.
 #[derive(Clone, Copy)]
 pub struct Fields<'a> {
-    rest: &'a [u8],
+    remaining: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
     /// Starts at the beginning of `line`.
     pub fn new(line: &'a [u8]) -> Fields<'a> {
-        Fields { rest: line }
+        Fields { remaining: line }
     }
 
-    /// Bytes not yet taken.
-    pub fn rest(&self) -> &'a [u8] {
-        self.rest
+    /// The unread bytes.
+    pub fn remaining(&self) -> &'a [u8] {
+        self.remaining
     }
 
-    /// True when nothing is left but white space.
+    /// True if only white space is left.
     pub fn is_done(&self) -> bool {
-        self.rest.trim_ascii_start().is_empty()
+        self.remaining.trim_ascii_start().is_empty()
     }
 
     /// Takes one expected byte.
     #[inline]
     pub fn byte(&mut self, wanted: u8) -> Option<()> {
-        let (&first, rest) = self.rest.split_first()?;
-        (first == wanted).then(|| self.rest = rest)
+        let (&first, remaining) = self.remaining.split_first()?;
+        (first == wanted).then(|| self.remaining = remaining)
     }
 
     /// Takes spaces and tabs.
     #[inline]
     pub fn spaces(&mut self) {
-        while let [b' ' | b'\t', rest @ ..] = self.rest {
-            self.rest = rest;
+        while let [b' ' | b'\t', remaining @ ..] = self.remaining {
+            self.remaining = remaining;
         }
     }
 
@@ -42,7 +42,7 @@ impl<'a> Fields<'a> {
     pub fn number(&mut self) -> Option<u64> {
         let mut value = 0u64;
         let mut len = 0;
-        while let Some(digit) = self.rest.get(len).map(|b| b.wrapping_sub(b'0'))
+        while let Some(digit) = self.remaining.get(len).map(|b| b.wrapping_sub(b'0'))
             && digit < 10
         {
             value = if len < 18 {
@@ -52,7 +52,7 @@ impl<'a> Fields<'a> {
             };
             len += 1;
         }
-        self.rest = &self.rest[len..];
+        self.remaining = &self.remaining[len..];
         (len > 0).then_some(value)
     }
 
@@ -67,27 +67,27 @@ impl<'a> Fields<'a> {
     pub fn decimal(&mut self, digits: u32) -> Option<u64> {
         let mut value = self.number()?;
         let mut have = 0;
-        if let [b'.', rest @ ..] = self.rest {
-            self.rest = rest;
-            while let Some(digit) = self.rest.first().map(|b| b.wrapping_sub(b'0'))
+        if let [b'.', remaining @ ..] = self.remaining {
+            self.remaining = remaining;
+            while let Some(digit) = self.remaining.first().map(|b| b.wrapping_sub(b'0'))
                 && digit < 10
             {
                 if have < digits {
                     value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
                     have += 1;
                 }
-                self.rest = &self.rest[1..];
+                self.remaining = &self.remaining[1..];
             }
         }
         value.checked_mul(10u64.checked_pow(digits - have)?)
     }
 
-    /// Takes what stands before the next `end`, and `end` itself where there is one.
+    /// Takes everything before the next `end`, and `end` itself if there is one.
     #[inline]
     pub fn until(&mut self, end: u8) -> &'a [u8] {
-        let at = self.rest.iter().position(|&b| b == end);
-        let word = &self.rest[..at.unwrap_or(self.rest.len())];
-        self.rest = at.map_or(&[], |at| &self.rest[at + 1..]);
+        let at = self.remaining.iter().position(|&b| b == end);
+        let word = &self.remaining[..at.unwrap_or(self.remaining.len())];
+        self.remaining = at.map_or(&[], |at| &self.remaining[at + 1..]);
         word
     }
 
@@ -95,18 +95,18 @@ impl<'a> Fields<'a> {
     #[inline]
     pub fn word(&mut self) -> &'a [u8] {
         self.spaces();
-        let at = self.rest.iter().position(|&b| b == b' ' || b == b'\t');
-        let (word, rest) = self.rest.split_at(at.unwrap_or(self.rest.len()));
-        self.rest = rest;
+        let at = self.remaining.iter().position(|&b| b == b' ' || b == b'\t');
+        let (word, remaining) = self.remaining.split_at(at.unwrap_or(self.remaining.len()));
+        self.remaining = remaining;
         word
     }
 }
 
-/// A number that is the whole of `text`.
+/// The number that `text` consists of.
 pub fn whole_number(text: &[u8]) -> Option<u64> {
     let mut fields = Fields::new(text);
     let value = fields.number()?;
-    fields.rest().is_empty().then_some(value)
+    fields.remaining().is_empty().then_some(value)
 }
 
 #[cfg(test)]
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stop_at_what_is_no_digit_and_refuse_what_does_not_fit() {
+    fn numbers_end_at_other_characters_and_must_fit() {
         let mut fields = Fields::new(b"18446744073709551615,x");
         assert_eq!(fields.number(), Some(u64::MAX));
         assert_eq!(fields.byte(b','), Some(()));

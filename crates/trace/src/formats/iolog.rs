@@ -1,13 +1,13 @@
 //! fio iolog, versions 2 and 3 (fio's iolog.c, `read_iolog`; HOWTO, "Trace file format").
 //!
 //! Version 3 puts a time before each line: microseconds since the job began (fio 3.33 and later; documented as
-//! milliseconds before). Version 2 has no times, but `wait` lines: fio's code sleeps until so many
-//! **milliseconds** after its start, whatever its documentation says. Measured with fio 3.33.
+//! milliseconds before). Version 2 has no times, but `wait` lines: fio's code sleeps until that many **milliseconds**
+//! after its start, in contrast to its documentation. Measured with fio 3.33.
 
 use super::Format;
 use super::fields::{Fields, whole_number};
-use super::table::{Context, NO_RESPONSE, Row};
-use super::text::{Expected, Parsed, Rows, need, open};
+use super::row_source::{NO_RESPONSE, ReadContext, RequestRow};
+use super::text::{Expected, ParsedLine, RowParser, open, require};
 use crate::event::{Rwbs, SECTOR};
 use crate::source::Capabilities;
 
@@ -23,7 +23,7 @@ pub const FORMAT: Format = Format {
 #[derive(Default)]
 struct IoLog {
     version: u8,
-    /// Version 2: time reached by waiting, ns.
+    /// Version 2: the time after all waits, ns.
     waited: u64,
 }
 
@@ -35,18 +35,18 @@ fn version_of(line: &[u8]) -> Option<u8> {
     }
 }
 
-impl Rows for IoLog {
+impl RowParser for IoLog {
     const COLUMNS: &'static str = "filename action offset length, after the line \"fio version 2 iolog\"";
     const EPOCH: Option<u64> = None;
 
-    fn parse(&mut self, line: &[u8], context: &mut Context) -> Result<Parsed, Expected> {
+    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
         if self.version == 0 {
             let version = version_of(line);
-            self.version = need(version, "\"fio version 2 iolog\" or \"fio version 3 iolog\"")?;
+            self.version = require(version, "\"fio version 2 iolog\" or \"fio version 3 iolog\"")?;
             if self.version == 2 {
                 context.info.capabilities.clock_ns = None;
             }
-            return Ok(Parsed::Other);
+            return Ok(ParsedLine::Other);
         }
         let mut fields = Fields::new(line);
         fields.spaces();
@@ -67,27 +67,27 @@ impl Rows for IoLog {
             b"write" => Rwbs::WRITE,
             b"trim" => Rwbs::DISCARD.with(Rwbs::WRITE),
             b"sync" | b"datasync" => Rwbs::FLUSH.with(Rwbs::WRITE).with(Rwbs::SYNC),
-            b"wait" if self.version == 3 => return Ok(Parsed::Other), // fio ignores it
+            b"wait" if self.version == 3 => return Ok(ParsedLine::Other), // fio ignores it
             b"wait" => {
                 let until = whole_number(fields.word()).and_then(|ms| ms.checked_mul(1_000_000));
-                self.waited = self.waited.max(need(until, "a time to wait for, in ms")?);
-                return Ok(Parsed::Other);
+                self.waited = self.waited.max(require(until, "a time to wait for, in ms")?);
+                return Ok(ParsedLine::Other);
             }
             b"add" | b"open" | b"close" if fields.is_done() => {
                 context.devices.number(name, str::to_owned);
-                return Ok(Parsed::Other);
+                return Ok(ParsedLine::Other);
             }
             _ => return Err("an action: read, write, sync, datasync, trim, wait, add, open or close"),
         };
         let device = context.devices.number(name, str::to_owned);
         let is_sync = rwbs.has(Rwbs::FLUSH);
-        let offset = need(whole_number(fields.word()), "an offset in bytes after the action")?;
+        let offset = require(whole_number(fields.word()), "an offset in bytes after the action")?;
         let bytes = whole_number(fields.word()).and_then(|bytes| u32::try_from(bytes).ok());
-        let bytes = need(bytes, "a length in bytes, below 4 GiB, after the offset")?;
+        let bytes = require(bytes, "a length in bytes, below 4 GiB, after the offset")?;
         if !fields.is_done() {
             return Err("the end of the line after the length");
         }
-        Ok(Parsed::Row(Row {
+        Ok(ParsedLine::Row(RequestRow {
             time,
             response: NO_RESPONSE,
             sector: if is_sync { 0 } else { offset / SECTOR },

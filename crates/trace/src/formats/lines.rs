@@ -5,7 +5,7 @@ use crate::interrupt;
 use std::io::{ErrorKind, Read};
 
 const BUFFER: usize = 256 << 10;
-/// Longer lines are cut: no format has any, and damaged files must not fill the memory.
+/// Longer lines are cut: no format has them, and damaged files must not fill the memory.
 const LONGEST: usize = 64 << 10;
 
 /// Lines of a file.
@@ -17,14 +17,14 @@ pub struct Lines {
     start: usize,
     end: usize,
     at_eof: bool,
-    /// Number of the line last given, from 1.
+    /// Number of the last returned line, from 1.
     pub number: u64,
     /// Bytes consumed.
     pub bytes: u64,
 }
 
 impl Lines {
-    /// Lines of decompressed bytes.
+    /// A reader of lines of decompressed bytes.
     pub fn new(path: String, source: Box<dyn Read + Send>) -> Lines {
         Lines { path, source, buffer: vec![0; BUFFER], start: 0, end: 0, at_eof: false, number: 0, bytes: 0 }
     }
@@ -85,18 +85,18 @@ impl Lines {
         }
     }
 
-    /// Moves an overlong line's beginning to the buffer's and skips to its end.
+    /// Moves the beginning of an overlong line to the beginning of the buffer, and skips to its end.
     fn skip_line(&mut self) -> Result<()> {
         self.buffer.copy_within(self.start..self.start + LONGEST, 0);
         self.bytes += (self.end - self.start) as u64;
         loop {
             let count = self.read_at(LONGEST)?;
             self.end = LONGEST + count;
-            let found = memchr::memchr(b'\n', &self.buffer[LONGEST..self.end]);
-            let used = found.map_or(count, |at| at + 1);
+            let line_end = memchr::memchr(b'\n', &self.buffer[LONGEST..self.end]);
+            let used = line_end.map_or(count, |at| at + 1);
             self.start = LONGEST + used;
             self.bytes += used as u64;
-            if found.is_some() || self.at_eof {
+            if line_end.is_some() || self.at_eof {
                 return Ok(());
             }
         }

@@ -1,4 +1,4 @@
-//! The registry of trace formats: one file each, one line here.
+//! The registry of trace formats: one file and one line for each.
 
 mod alibaba;
 mod blkparse;
@@ -6,14 +6,14 @@ mod blktrace;
 mod fields;
 mod fiu;
 mod iolog;
-mod known;
 mod lines;
 mod msr;
+mod names;
 mod oracle;
 mod parquet;
 mod records;
+mod row_source;
 mod systor;
-mod table;
 mod tencent;
 #[cfg(test)]
 mod tests;
@@ -29,11 +29,11 @@ pub struct Format {
     pub name: &'static str,
     /// One line for `--help` and the documentation.
     pub about: &'static str,
-    /// What its records tell; a reader takes back what its file does not.
+    /// What its records contain; a reader removes what its file does not.
     pub capabilities: Capabilities,
     /// Recognises the format from a decompressed file's first bytes (up to 64 KiB).
     pub sniff: fn(&[u8]) -> bool,
-    /// Makes a source from opened files and from what is known of them: [`Format::open`].
+    /// Makes a source from opened files and their information: [`Format::open`].
     reader: fn(TraceInfo, Vec<OpenInput>) -> Result<Box<dyn Source>>,
 }
 
@@ -50,7 +50,7 @@ impl Format {
     }
 }
 
-/// Every format, in the order in which recognition tries them: the unmistakable first.
+/// Every format, in the order in which recognition tries them: unmistakable ones first.
 pub static FORMATS: &[Format] = &[
     blktrace::FORMAT,
     parquet::FORMAT,

@@ -1,9 +1,9 @@
-//! MSR Cambridge (SNIA, 2008): one line a request, times in 100 ns since 1601 (Windows file time).
+//! MSR Cambridge (SNIA, 2008): one line for each request, times in 100 ns since 1601 (Windows file time).
 
 use super::fields::Fields;
-use super::table::{Context, Row};
-use super::text::{Expected, Parsed, Rows, end, need, open, sniff};
-use super::{Format, table::NO_RESPONSE};
+use super::row_source::{ReadContext, RequestRow};
+use super::text::{Expected, ParsedLine, RowParser, end, open, require, sniff};
+use super::{Format, row_source::NO_RESPONSE};
 use crate::event::{Rwbs, SECTOR};
 use crate::source::Capabilities;
 
@@ -18,29 +18,30 @@ pub const FORMAT: Format = Format {
 #[derive(Default)]
 struct Msr;
 
-impl Rows for Msr {
+impl RowParser for Msr {
     const COLUMNS: &'static str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
     const EPOCH: Option<u64> = Some(11_644_473_600 * 1_000_000_000);
 
-    fn parse(&mut self, line: &[u8], context: &mut Context) -> Result<Parsed, Expected> {
+    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
         let mut fields = Fields::new(line);
         let time = fields.number().and_then(|t| t.checked_mul(100)).zip(fields.byte(b','));
-        let (time, ()) = need(time, "column 1: Timestamp in 100 ns since 1601")?;
-        let from = fields.rest();
+        let (time, ()) = require(time, "column 1: Timestamp in 100 ns since 1601")?;
+        let from = fields.remaining();
         let host = fields.until(b',').len();
-        need(fields.number(), "column 3: DiskNumber, a whole number")?;
-        let disk = &from[..from.len() - fields.rest().len()];
+        require(fields.number(), "column 3: DiskNumber, a whole number")?;
+        let disk = &from[..from.len() - fields.remaining().len()];
         if host == 0 || host > 255 {
             return Err("column 2: Hostname");
         }
-        need(fields.byte(b','), "column 3: DiskNumber, a whole number")?;
+        require(fields.byte(b','), "column 3: DiskNumber, a whole number")?;
         let rwbs = read_or_write(fields.until(b',')).ok_or("column 4: Type, Read or Write")?;
-        let offset = need(fields.number().zip(fields.byte(b',')), "column 5: Offset in bytes")?.0;
-        let bytes = need(fields.number32().zip(fields.byte(b',')), "column 6: Size in bytes, below 4 GiB")?.0;
+        let offset = require(fields.number().zip(fields.byte(b',')), "column 5: Offset in bytes")?.0;
+        let bytes =
+            require(fields.number32().zip(fields.byte(b',')), "column 6: Size in bytes, below 4 GiB")?.0;
         let response =
-            need(fields.number().and_then(|t| t.checked_mul(100)), "column 7: ResponseTime in 100 ns")?;
+            require(fields.number().and_then(|t| t.checked_mul(100)), "column 7: ResponseTime in 100 ns")?;
         end(&fields)?;
-        Ok(Parsed::Row(Row {
+        Ok(ParsedLine::Row(RequestRow {
             time,
             response: response.min(NO_RESPONSE - 1),
             sector: offset / SECTOR,
@@ -52,7 +53,7 @@ impl Rows for Msr {
     }
 }
 
-/// `Read`, `W`, … in any case.
+/// `Read`, `W`, … in upper or lower case.
 pub fn read_or_write(word: &[u8]) -> Option<Rwbs> {
     match word {
         b"R" | b"r" => Some(Rwbs::READ),

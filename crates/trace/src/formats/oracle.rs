@@ -1,13 +1,13 @@
 //! libCacheSim's oracleGeneral: little-endian records of 24 bytes, u32 time (s), u64 object, u32 size (bytes),
 //! i64 next access (number of the request that next touches the object, -1 or the largest number for none).
 //!
-//! Of a block trace converted to it, the object is the block's number; it is read as the first sector.
-//! The format does not tell reads from writes: every request is given as a read.
+//! In a block trace converted to it, the object is the block's number, which is read as the first sector. The format
+//! does not distinguish reads from writes: every request is a read.
 
 use super::Format;
-use super::records::{Decoded, Records, u32_at, u64_at};
-use super::table::{NO_RESPONSE, Row, Table};
-use super::text::one_by_one;
+use super::records::{DecodedRecord, RecordFeed, u32_at, u64_at};
+use super::row_source::{NO_RESPONSE, RequestRow, RowSource};
+use super::text::one_input_per_file;
 use crate::error::Result;
 use crate::event::{DeviceId, Rwbs};
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
@@ -22,8 +22,8 @@ pub const FORMAT: Format = Format {
 
 const SIZE: usize = 24;
 
-fn decode(record: &[u8], device: DeviceId) -> Decoded {
-    Decoded::Row(Row {
+fn decode(record: &[u8], device: DeviceId) -> DecodedRecord {
+    DecodedRecord::Row(RequestRow {
         time: u64::from(u32_at(record, 0)) * 1_000_000_000,
         response: NO_RESPONSE,
         sector: u64_at(record, 4),
@@ -34,7 +34,7 @@ fn decode(record: &[u8], device: DeviceId) -> Decoded {
     })
 }
 
-/// Times never fall, sizes are sane, and every next access lies ahead of its record.
+/// Whether times never fall, sizes are plausible, and every next access is later than its record.
 fn sniff(head: &[u8]) -> bool {
     let mut last = 0;
     let mut count = 0;
@@ -52,9 +52,9 @@ fn sniff(head: &[u8]) -> bool {
 }
 
 fn open(info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
-    let files = one_by_one(inputs)
+    let files = one_input_per_file(inputs)
         .into_iter()
-        .map(|(described, file)| (described, Records::new(file.path, file.reader, SIZE, decode)))
+        .map(|(described, file)| (described, RecordFeed::new(file.path, file.reader, SIZE, decode)))
         .collect();
-    Ok(Box::new(Table::new(info, Some(0), files)))
+    Ok(Box::new(RowSource::new(info, Some(0), files)))
 }

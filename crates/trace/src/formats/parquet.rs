@@ -1,10 +1,10 @@
 //! Events from Parquet, as [`crate::export`] writes them: a round trip through data-frame tools.
 
-use super::known::Processes;
+use super::names::NewProcessNames;
 use super::{FORMATS, Format};
 use crate::error::{Result, TraceError};
 use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
-use crate::parquet_file::{InputOf, named, recall};
+use crate::parquet_file::{InputByDevice, convert_error, read_metadata};
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo, single_file};
 use parquet::basic::Type;
 use parquet::column::reader::get_typed_column_reader;
@@ -18,56 +18,54 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub const FORMAT: Format = Format {
     name: "parquet",
     about: "Parquet with the columns of blklab's events, as trace convert writes it",
-    // Of a file that does not say what was converted.
+    // Capabilities of a file that does not name its original format.
     capabilities: Capabilities { layers: false, ..Capabilities::BLKTRACE },
     sniff: |head| head.starts_with(MAGIC),
     reader: open,
 };
 
 const MAGIC: &[u8] = b"PAR1";
-/// The columns read, in the order of [`Group`]'s arrays; the last two lists may be absent from a file.
+/// The columns in the order of [`RowGroup`]'s arrays; other columns are optional.
 const WORDS: [&str; 8] = ["device", "cpu", "seq", "pid", "action", "rwbs", "bytes", "error"];
 const LONGS: [&str; 2] = ["time_ns", "sector"];
 
 fn open(mut info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
     let path = single_file(inputs, &info.format)?.path;
     let file = File::open(&path).map_err(|e| {
-        TraceError::Request(format!(
-            "{path}: Parquet is read from a file that is not compressed, not from a stream ({e})"
-        ))
+        TraceError::Request(format!("{path}: Parquet must be an uncompressed file, not a stream ({e})"))
     })?;
     info.bytes_read = file.metadata().map(|m| m.len()).unwrap_or(0);
-    let reader = guarded(&path, || SerializedFileReader::new(file))?;
+    let reader = catch_panics(&path, || SerializedFileReader::new(file))?;
     let pairs = reader.metadata().file_metadata().key_value_metadata();
-    let origin = recall(pairs.map_or(&[], Vec::as_slice), &mut info);
-    // Files of blklab 0.1.0 name the format only.
+    let origin = read_metadata(pairs.map_or(&[], Vec::as_slice), &mut info);
+    // Files of blklab 0.1.0 have only the name of the format.
     let known = |name: String| FORMATS.iter().find(|f| f.name == name).map(|f| f.capabilities);
     let capabilities = origin.capabilities.or_else(|| origin.format.and_then(known));
     info.capabilities = capabilities.unwrap_or(info.capabilities);
-    let columns = Columns::find(&path, &reader)?;
-    Ok(Box::new(Parquet {
+    let columns = ColumnIndexes::find(&path, &reader)?;
+    Ok(Box::new(ParquetSource {
         path,
         reader,
         columns,
         input_of: origin.input_of,
         next_group: 0,
         group: None,
-        processes: Processes::default(),
+        processes: NewProcessNames::default(),
         last_time: 0,
         backwards: 0,
         info,
     }))
 }
 
-/// Runs the library on bytes that nobody vouches for: its panics become errors too.
-fn guarded<T>(path: &str, work: impl FnOnce() -> ParquetResult<T>) -> Result<T> {
+/// Runs the library on untrusted bytes: turns its panics into errors.
+fn catch_panics<T>(path: &str, work: impl FnOnce() -> ParquetResult<T>) -> Result<T> {
     let done = catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(ParquetError::General("damaged beyond what can be read".into())));
-    named(path, done)
+    convert_error(path, done)
 }
 
-/// Where the columns are in the file.
-struct Columns {
+/// The indexes of the columns in the file.
+struct ColumnIndexes {
     words: [usize; WORDS.len()],
     longs: [usize; LONGS.len()],
     remap_device: Option<usize>,
@@ -77,8 +75,8 @@ struct Columns {
     payload: Option<usize>,
 }
 
-impl Columns {
-    fn find(path: &str, reader: &SerializedFileReader<File>) -> Result<Columns> {
+impl ColumnIndexes {
+    fn find(path: &str, reader: &SerializedFileReader<File>) -> Result<ColumnIndexes> {
         let schema = reader.metadata().file_metadata().schema_descr();
         let malformed = |problem: String| TraceError::Malformed {
             path: path.to_owned(),
@@ -102,7 +100,7 @@ impl Columns {
             };
             find(name, kind)?.ok_or_else(|| malformed(format!("no column {name:?}{hint}")))
         };
-        let mut columns = Columns {
+        let mut columns = ColumnIndexes {
             words: [0; WORDS.len()],
             longs: [0; LONGS.len()],
             remap_device: find("remap_device", Type::INT32)?,
@@ -122,7 +120,7 @@ impl Columns {
 }
 
 /// One column of a row group, read in steps.
-struct Steps<T: DataType> {
+struct ColumnCursor<T: DataType> {
     reader: ColumnReaderImpl<T>,
     optional: bool,
     values: Vec<T::T>,
@@ -130,14 +128,14 @@ struct Steps<T: DataType> {
     rows: Vec<Option<T::T>>,
 }
 
-impl<T: DataType> Steps<T> {
-    fn new(reader: ColumnReader, optional: bool) -> Steps<T> {
+impl<T: DataType> ColumnCursor<T> {
+    fn new(reader: ColumnReader, optional: bool) -> ColumnCursor<T> {
         let reader = get_typed_column_reader::<T>(reader);
-        Steps { reader, optional, values: Vec::new(), levels: Vec::new(), rows: Vec::new() }
+        ColumnCursor { reader, optional, values: Vec::new(), levels: Vec::new(), rows: Vec::new() }
     }
 
-    /// Reads the next `count` rows, fewer at the group's end.
-    fn step(&mut self, count: usize) -> ParquetResult<()> {
+    /// Reads the next `count` rows, or fewer at the end of the group.
+    fn read_rows(&mut self, count: usize) -> ParquetResult<()> {
         self.values.clear();
         self.levels.clear();
         self.rows.clear();
@@ -156,27 +154,31 @@ impl<T: DataType> Steps<T> {
     }
 }
 
-struct Group {
-    words: [Steps<Int32Type>; WORDS.len()],
-    longs: [Steps<Int64Type>; LONGS.len()],
-    remap_device: Option<Steps<Int32Type>>,
-    remap_sector: Option<Steps<Int64Type>>,
-    process: Option<Steps<ByteArrayType>>,
-    remap_target: Option<Steps<Int32Type>>,
-    payload: Option<Steps<ByteArrayType>>,
+struct RowGroup {
+    words: [ColumnCursor<Int32Type>; WORDS.len()],
+    longs: [ColumnCursor<Int64Type>; LONGS.len()],
+    remap_device: Option<ColumnCursor<Int32Type>>,
+    remap_sector: Option<ColumnCursor<Int64Type>>,
+    process: Option<ColumnCursor<ByteArrayType>>,
+    remap_target: Option<ColumnCursor<Int32Type>>,
+    payload: Option<ColumnCursor<ByteArrayType>>,
 }
 
-impl Group {
-    fn open(reader: &SerializedFileReader<File>, number: usize, columns: &Columns) -> ParquetResult<Group> {
+impl RowGroup {
+    fn open(
+        reader: &SerializedFileReader<File>,
+        number: usize,
+        columns: &ColumnIndexes,
+    ) -> ParquetResult<RowGroup> {
         let group = reader.get_row_group(number)?;
         let schema = reader.metadata().file_metadata().schema_descr();
         let optional = |column: usize| schema.column(column).max_def_level() > 0;
         let column = |column: usize| group.get_column_reader(column).map(|r| (r, optional(column)));
-        let words = |at: usize| column(at).map(|(r, optional)| Steps::new(r, optional));
-        let longs = |at: usize| column(at).map(|(r, optional)| Steps::new(r, optional));
-        let texts = |at: usize| column(at).map(|(r, optional)| Steps::new(r, optional));
+        let words = |at: usize| column(at).map(|(r, optional)| ColumnCursor::new(r, optional));
+        let longs = |at: usize| column(at).map(|(r, optional)| ColumnCursor::new(r, optional));
+        let texts = |at: usize| column(at).map(|(r, optional)| ColumnCursor::new(r, optional));
         let [device, cpu, seq, pid, action, rwbs, bytes, error] = columns.words;
-        Ok(Group {
+        Ok(RowGroup {
             words: [
                 words(device)?,
                 words(cpu)?,
@@ -196,25 +198,28 @@ impl Group {
         })
     }
 
-    /// Reads the next rows of every column; gives their number.
-    fn step(&mut self, count: usize) -> ParquetResult<usize> {
+    /// Reads the next rows of every column; returns their number.
+    fn read_rows(&mut self, count: usize) -> ParquetResult<usize> {
         let mut lengths = Vec::new();
         for column in &mut self.words {
-            column.step(count)?;
+            column.read_rows(count)?;
             lengths.push(column.rows.len());
         }
         for column in &mut self.longs {
-            column.step(count)?;
+            column.read_rows(count)?;
             lengths.push(column.rows.len());
         }
-        fn also<T: DataType>(column: &mut Option<Steps<T>>, count: usize) -> ParquetResult<Option<usize>> {
-            column.as_mut().map(|column| column.step(count).map(|()| column.rows.len())).transpose()
+        fn read_optional<T: DataType>(
+            column: &mut Option<ColumnCursor<T>>,
+            count: usize,
+        ) -> ParquetResult<Option<usize>> {
+            column.as_mut().map(|column| column.read_rows(count).map(|()| column.rows.len())).transpose()
         }
-        lengths.extend(also(&mut self.remap_device, count)?);
-        lengths.extend(also(&mut self.remap_sector, count)?);
-        lengths.extend(also(&mut self.process, count)?);
-        lengths.extend(also(&mut self.remap_target, count)?);
-        lengths.extend(also(&mut self.payload, count)?);
+        lengths.extend(read_optional(&mut self.remap_device, count)?);
+        lengths.extend(read_optional(&mut self.remap_sector, count)?);
+        lengths.extend(read_optional(&mut self.process, count)?);
+        lengths.extend(read_optional(&mut self.remap_target, count)?);
+        lengths.extend(read_optional(&mut self.payload, count)?);
         let rows = lengths[0];
         if lengths.iter().any(|&length| length != rows) {
             return Err(ParquetError::General("columns of different lengths".into()));
@@ -260,21 +265,21 @@ impl Group {
     }
 }
 
-struct Parquet {
+struct ParquetSource {
     path: String,
     reader: SerializedFileReader<File>,
-    columns: Columns,
-    input_of: InputOf,
+    columns: ColumnIndexes,
+    input_of: InputByDevice,
     next_group: usize,
-    group: Option<Group>,
-    processes: Processes,
+    group: Option<RowGroup>,
+    processes: NewProcessNames,
     last_time: u64,
-    /// Rows timed before the row above.
+    /// Rows that are earlier than the previous row.
     backwards: u64,
     info: TraceInfo,
 }
 
-impl Source for Parquet {
+impl Source for ParquetSource {
     fn fill(&mut self, batch: &mut EventBatch) -> Result<bool> {
         loop {
             if self.group.is_none() {
@@ -283,18 +288,19 @@ impl Source for Parquet {
                 }
                 let (reader, number) = (&self.reader, self.next_group);
                 self.next_group += 1;
-                self.group = Some(guarded(&self.path, || Group::open(reader, number, &self.columns))?);
+                self.group =
+                    Some(catch_panics(&self.path, || RowGroup::open(reader, number, &self.columns))?);
             }
             let Some(group) = &mut self.group else { return Ok(false) };
-            let rows = guarded(&self.path, || group.step(EventBatch::TARGET))?;
+            let rows = catch_panics(&self.path, || group.read_rows(EventBatch::TARGET))?;
             for row in 0..rows {
                 let mut event = group.event(row);
                 event.input = self.input_of.get(event.device);
                 if let Some(name) = group.name(row) {
                     self.processes.learn(event.pid, name.data());
                     let before = batch.events.len();
-                    let fresh = self.processes.fresh.drain(..);
-                    batch.names.extend(fresh.map(|(pid, name)| ProcessName { before, pid, name }));
+                    let unreported = self.processes.unreported.drain(..);
+                    batch.names.extend(unreported.map(|(pid, name)| ProcessName { before, pid, name }));
                 }
                 self.backwards += u64::from(event.time < self.last_time);
                 self.last_time = event.time;

@@ -1,6 +1,6 @@
 //! Files of binary records of one size, without a header.
 
-use super::table::{Context, Feed, Row};
+use super::row_source::{ReadContext, RequestRow, RowFeed};
 use crate::error::{Result, TraceError};
 use crate::event::DeviceId;
 use crate::interrupt;
@@ -8,21 +8,21 @@ use std::io::{ErrorKind, Read};
 
 const BUFFER: usize = 256 << 10;
 
-/// What a record is.
-pub enum Decoded {
+/// A decoded record.
+pub enum DecodedRecord {
     /// A request.
-    Row(Row),
-    /// A command that is neither read, write, discard nor flush.
+    Row(RequestRow),
+    /// Another command: not a read, write, discard or flush.
     Other,
     /// Not a record of this format.
     Nonsense,
 }
 
-/// Decodes one record; gets exactly the record's bytes and the device to put it on.
-pub type Decode = fn(&[u8], DeviceId) -> Decoded;
+/// Decodes one record; gets exactly the record's bytes and the device of the row.
+pub type DecodeRecord = fn(&[u8], DeviceId) -> DecodedRecord;
 
 /// A binary file's rows.
-pub struct Records {
+pub struct RecordFeed {
     path: String,
     source: Box<dyn Read + Send>,
     buffer: Vec<u8>,
@@ -30,17 +30,17 @@ pub struct Records {
     end: usize,
     bytes: u64,
     size: usize,
-    decode: Decode,
+    decode: DecodeRecord,
     device: Option<DeviceId>,
     rows: u64,
     other: u64,
     nonsense: u64,
 }
 
-impl Records {
+impl RecordFeed {
     /// Records of `size` bytes.
-    pub fn new(path: String, source: Box<dyn Read + Send>, size: usize, decode: Decode) -> Records {
-        Records {
+    pub fn new(path: String, source: Box<dyn Read + Send>, size: usize, decode: DecodeRecord) -> RecordFeed {
+        RecordFeed {
             path,
             source,
             buffer: vec![0; BUFFER],
@@ -56,8 +56,8 @@ impl Records {
         }
     }
 
-    /// Reads until a record is whole; false at the end of the file.
-    fn require(&mut self) -> Result<bool> {
+    /// Reads until the buffer has a complete record; false at the end of the file.
+    fn fill_record(&mut self) -> Result<bool> {
         while self.end - self.start < self.size {
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -72,13 +72,13 @@ impl Records {
         Ok(true)
     }
 
-    fn finish(&self, context: &mut Context) -> Result<()> {
+    fn finish(&self, context: &mut ReadContext) -> Result<()> {
         if self.rows + self.other == 0 {
             return Err(TraceError::Malformed {
                 path: self.path.clone(),
                 place: "offset 0".into(),
                 problem: format!(
-                    "no record that makes sense among {} bytes, expected records of {} bytes",
+                    "no valid record in {} bytes: expected records of {} bytes",
                     self.bytes + (self.end - self.start) as u64,
                     self.size
                 ),
@@ -86,15 +86,15 @@ impl Records {
         }
         let mut warn = |message: String| context.info.warn(&self.path, message);
         if self.other > 0 {
-            warn(format!("{} commands are neither read, write, discard nor flush; left out", self.other));
+            warn(format!("{} commands are not reads, writes, discards or flushes; skipped", self.other));
         }
         if self.nonsense > 0 {
-            warn(format!("{} records make no sense; left out", self.nonsense));
+            warn(format!("{} records are not valid; skipped", self.nonsense));
         }
         let left = self.end - self.start;
         if left > 0 {
             warn(format!(
-                "cut off in mid-record at offset {}: {left} bytes left over, expected {}; read up to there",
+                "cut off at offset {}: {left} bytes left, expected {}; read up to there",
                 self.bytes, self.size
             ));
         }
@@ -102,26 +102,26 @@ impl Records {
     }
 }
 
-impl Feed for Records {
-    fn read(&mut self, rows: &mut Vec<Row>, limit: usize, context: &mut Context) -> Result<()> {
+impl RowFeed for RecordFeed {
+    fn read(&mut self, rows: &mut Vec<RequestRow>, limit: usize, context: &mut ReadContext) -> Result<()> {
         let device = match self.device {
             Some(device) => device,
             None => *self.device.insert(device_of_file(&self.path, context)),
         };
         while rows.len() < limit {
-            if self.end - self.start < self.size && !self.require()? {
+            if self.end - self.start < self.size && !self.fill_record()? {
                 return self.finish(context);
             }
             let record = &self.buffer[self.start..self.start + self.size];
             self.start += self.size;
             self.bytes += self.size as u64;
             match (self.decode)(record, device) {
-                Decoded::Row(row) => {
+                DecodedRecord::Row(row) => {
                     self.rows += 1;
                     rows.push(row);
                 }
-                Decoded::Other => self.other += 1,
-                Decoded::Nonsense => self.nonsense += 1,
+                DecodedRecord::Other => self.other += 1,
+                DecodedRecord::Nonsense => self.nonsense += 1,
             }
         }
         Ok(())
@@ -132,14 +132,14 @@ impl Feed for Records {
     }
 }
 
-/// The device that a whole file stands for, under the file's name without directories and suffix.
-fn device_of_file(path: &str, context: &mut Context) -> DeviceId {
+/// The device of a file, named after the file without directories and suffix.
+fn device_of_file(path: &str, context: &mut ReadContext) -> DeviceId {
     let file = path.rsplit('/').next().unwrap_or(path);
     let stem = file.split('.').next().unwrap_or(file).to_owned();
     context.devices.number(path.as_bytes(), |_| stem)
 }
 
-/// Little-endian numbers of a record; `at` is within it.
+/// A little-endian number of a record; `at` must be within it.
 pub fn u16_at(record: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([record[at], record[at + 1]])
 }

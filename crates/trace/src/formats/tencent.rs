@@ -1,9 +1,9 @@
-//! Tencent CBS block traces (2018): one line a request, times in seconds since 1970, sectors of 512 bytes.
+//! Tencent CBS block traces (2018): one line for each request, times in seconds since 1970, sectors of 512 bytes.
 
 use super::Format;
 use super::fields::Fields;
-use super::table::{Context, NO_RESPONSE, Row};
-use super::text::{Expected, Parsed, Rows, end, need, open, sniff};
+use super::row_source::{NO_RESPONSE, ReadContext, RequestRow};
+use super::text::{Expected, ParsedLine, RowParser, end, open, require, sniff};
 use crate::event::{Rwbs, SECTOR};
 use crate::source::Capabilities;
 
@@ -18,31 +18,31 @@ pub const FORMAT: Format = Format {
 #[derive(Default)]
 struct Tencent;
 
-impl Rows for Tencent {
+impl RowParser for Tencent {
     const COLUMNS: &'static str = "Timestamp,Offset,Size,IOType,VolumeID";
     const EPOCH: Option<u64> = Some(0);
 
-    fn parse(&mut self, line: &[u8], context: &mut Context) -> Result<Parsed, Expected> {
+    fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
         let mut fields = Fields::new(line);
         let time = fields.decimal(9).zip(fields.byte(b','));
-        let time = need(time, "column 1: Timestamp in seconds")?.0;
+        let time = require(time, "column 1: Timestamp in seconds")?.0;
         let sector = fields.number().zip(fields.byte(b','));
-        let sector = need(sector, "column 2: Offset in sectors")?.0;
+        let sector = require(sector, "column 2: Offset in sectors")?.0;
         let bytes = fields
             .number()
             .and_then(|sectors| u32::try_from(sectors.checked_mul(SECTOR)?).ok())
             .zip(fields.byte(b','));
-        let bytes = need(bytes, "column 3: Size in sectors, below 4 GiB")?.0;
+        let bytes = require(bytes, "column 3: Size in sectors, below 4 GiB")?.0;
         let rwbs = match fields.until(b',') {
             b"0" => Rwbs::READ,
             b"1" => Rwbs::WRITE,
             _ => return Err("column 4: IOType, 0 (read) or 1 (write)"),
         };
-        let from = fields.rest();
-        need(fields.number(), "column 5: VolumeID, a whole number")?;
-        let volume = &from[..from.len() - fields.rest().len()];
+        let from = fields.remaining();
+        require(fields.number(), "column 5: VolumeID, a whole number")?;
+        let volume = &from[..from.len() - fields.remaining().len()];
         end(&fields)?;
-        Ok(Parsed::Row(Row {
+        Ok(ParsedLine::Row(RequestRow {
             time,
             response: NO_RESPONSE,
             sector,

@@ -9,9 +9,9 @@
 //! high byte of `ver` is the version (libCacheSim, `traceReader/customizedReader/vscsi.h`).
 
 use super::Format;
-use super::records::{Decoded, Records, u16_at, u32_at, u64_at};
-use super::table::{NO_RESPONSE, Row, Table};
-use super::text::one_by_one;
+use super::records::{DecodedRecord, RecordFeed, u16_at, u32_at, u64_at};
+use super::row_source::{NO_RESPONSE, RequestRow, RowSource};
+use super::text::one_input_per_file;
 use crate::error::{Result, TraceError};
 use crate::event::{DeviceId, Rwbs};
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
@@ -24,7 +24,7 @@ pub const FORMAT: Format = Format {
     reader: open,
 };
 
-struct Version {
+struct VscsiVersion {
     number: u16,
     size: usize,
     len: usize,
@@ -33,30 +33,30 @@ struct Version {
     ts: usize,
 }
 
-static VERSIONS: [Version; 2] = [
-    Version { number: 1, size: 32, len: 4, cmd: 12, lbn: 16, ts: 24 },
-    Version { number: 2, size: 40, len: 8, cmd: 0, lbn: 16, ts: 24 },
+static VERSIONS: [VscsiVersion; 2] = [
+    VscsiVersion { number: 1, size: 32, len: 4, cmd: 12, lbn: 16, ts: 24 },
+    VscsiVersion { number: 2, size: 40, len: 8, cmd: 0, lbn: 16, ts: 24 },
 ];
 
-impl Version {
-    fn decode(&self, record: &[u8], device: DeviceId) -> Decoded {
+impl VscsiVersion {
+    fn decode(&self, record: &[u8], device: DeviceId) -> DecodedRecord {
         if u16_at(record, self.cmd + 2) >> 8 != self.number {
-            return Decoded::Nonsense;
+            return DecodedRecord::Nonsense;
         }
         let Some(time) = u64_at(record, self.ts).checked_mul(1000) else {
-            return Decoded::Nonsense;
+            return DecodedRecord::Nonsense;
         };
         let Some(rwbs) = rwbs_of(u16_at(record, self.cmd)) else {
-            return Decoded::Other;
+            return DecodedRecord::Other;
         };
         let response = if self.number == 2 {
-            // A request that never completed has no sensible response time.
+            // The response time of a request that never completed is not valid.
             u64_at(record, 32).checked_mul(1000).unwrap_or(NO_RESPONSE)
         } else {
             NO_RESPONSE
         };
         let is_flush = rwbs.has(Rwbs::FLUSH);
-        Decoded::Row(Row {
+        DecodedRecord::Row(RequestRow {
             time,
             response,
             sector: u64_at(record, self.lbn),
@@ -67,7 +67,7 @@ impl Version {
         })
     }
 
-    /// The first records are this version's, with known commands, sane lengths and times that do not jump back.
+    /// Whether the first records are of this version, with known commands, plausible lengths and rising times.
     fn fits(&self, head: &[u8]) -> bool {
         let mut last = 0;
         let mut known = 0;
@@ -90,15 +90,15 @@ impl Version {
     }
 }
 
-fn decode_1(record: &[u8], device: DeviceId) -> Decoded {
+fn decode_1(record: &[u8], device: DeviceId) -> DecodedRecord {
     VERSIONS[0].decode(record, device)
 }
 
-fn decode_2(record: &[u8], device: DeviceId) -> Decoded {
+fn decode_2(record: &[u8], device: DeviceId) -> DecodedRecord {
     VERSIONS[1].decode(record, device)
 }
 
-fn version_of(head: &[u8]) -> Option<&'static Version> {
+fn version_of(head: &[u8]) -> Option<&'static VscsiVersion> {
     VERSIONS.iter().find(|version| version.fits(head))
 }
 
@@ -117,7 +117,7 @@ fn rwbs_of(cmd: u16) -> Option<Rwbs> {
 fn open(mut info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
     let mut files = Vec::new();
     info.capabilities.completions = false;
-    for (described, file) in one_by_one(inputs) {
+    for (described, file) in one_input_per_file(inputs) {
         let version = version_of(&file.head).ok_or_else(|| TraceError::Malformed {
             path: file.path.clone(),
             place: "offset 0".into(),
@@ -128,7 +128,7 @@ fn open(mut info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> 
         // Only version 2 has response times.
         info.capabilities.completions |= version.number == 2;
         let decode = if version.number == 1 { decode_1 } else { decode_2 };
-        files.push((described, Records::new(file.path, file.reader, version.size, decode)));
+        files.push((described, RecordFeed::new(file.path, file.reader, version.size, decode)));
     }
-    Ok(Box::new(Table::new(info, Some(0), files)))
+    Ok(Box::new(RowSource::new(info, Some(0), files)))
 }

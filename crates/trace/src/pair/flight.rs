@@ -1,34 +1,34 @@
 //! The bios of one device that are in flight, found by the sectors they cover.
 
-use super::starts::{NONE, Starts};
+use super::starts::{NONE, StartTable};
 use crate::event::{Event, Rwbs};
 use crate::io::{Io, NEVER};
 use std::collections::BTreeSet;
 
-/// How many twins or neighbours are looked at before the search is given up.
+/// Twins or neighbours that are checked before a search ends.
 const MAX_STEPS: usize = 64;
 
 /// One bio in flight.
 #[derive(Clone, Copy)]
-pub struct Slot {
-    /// What is known of it.
+pub struct InFlightBio {
+    /// The bio.
     pub io: Io,
     /// Sectors not yet complete.
     pub left: u64,
-    /// The next younger bio on the same start sector.
+    /// The next younger bio with the same start sector.
     next: u32,
     /// The next older one.
     prev: u32,
-    /// In the oldest of them: the youngest.
+    /// In the oldest bio of a start sector: the youngest.
     tail: u32,
 }
 
-/// What an event needs of the bio it speaks of.
+/// The state that an event requires of its bio.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Want {
+pub enum BioState {
     /// Without a request yet.
     NoRequest,
-    /// Not merged and not dispatched. A request may be merged as a whole, after its bio got it.
+    /// Not merged and not dispatched. A complete request can be merged after its bio got it.
     NotMerged,
     /// Not yet in the scheduler.
     NotInserted,
@@ -36,52 +36,52 @@ pub enum Want {
     NotDispatched,
     /// Dispatched.
     Dispatched,
-    /// Anything.
+    /// Any state.
     Any,
 }
 
-impl Want {
+impl BioState {
     /// Whether a bio is in this state.
     #[inline]
-    pub fn fits(self, io: &Io) -> bool {
+    pub fn matches(self, io: &Io) -> bool {
         match self {
-            Want::NoRequest => io.t_get == NEVER && io.t_merge == NEVER && io.t_dispatch == NEVER,
-            Want::NotMerged => io.t_merge == NEVER && io.t_dispatch == NEVER,
-            Want::NotInserted => io.t_insert == NEVER && io.t_dispatch == NEVER,
-            Want::NotDispatched => io.t_dispatch == NEVER,
-            Want::Dispatched => io.t_dispatch != NEVER,
-            Want::Any => true,
+            BioState::NoRequest => io.t_get == NEVER && io.t_merge == NEVER && io.t_dispatch == NEVER,
+            BioState::NotMerged => io.t_merge == NEVER && io.t_dispatch == NEVER,
+            BioState::NotInserted => io.t_insert == NEVER && io.t_dispatch == NEVER,
+            BioState::NotDispatched => io.t_dispatch == NEVER,
+            BioState::Dispatched => io.t_dispatch != NEVER,
+            BioState::Any => true,
         }
     }
 }
 
 /// Bios in flight.
 #[derive(Default)]
-pub struct Flight {
-    slots: Vec<Slot>,
+pub struct BiosInFlight {
+    slots: Vec<InFlightBio>,
     free: Vec<u32>,
-    /// Start sector → oldest bio on it.
-    starts: Starts,
-    /// (start sector, slot) of all of them, kept from the first event that hits the middle of one.
+    /// Start sector → its oldest bio.
+    starts: StartTable,
+    /// (start sector, slot) of all bios; kept from the first event that hits the middle of a bio.
     by_range: Option<BTreeSet<(u64, u32)>>,
     longest: u64,
     len: usize,
 }
 
-impl Flight {
-    /// How many there are.
+impl BiosInFlight {
+    /// The number of bios.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The bio in a slot that [`Flight::find`] named.
+    /// The bio in a slot that [`BiosInFlight::find`] returned.
     #[inline]
-    pub fn slot(&mut self, index: u32) -> &mut Slot {
+    pub fn slot(&mut self, index: u32) -> &mut InFlightBio {
         &mut self.slots[index as usize]
     }
 
-    /// Takes all out, in no order.
+    /// Takes all bios, in no order.
     pub fn drain_into(&mut self, out: &mut Vec<Io>) {
         for (_, head) in self.starts.iter() {
             let mut at = head;
@@ -90,20 +90,21 @@ impl Flight {
                 at = self.slots[at as usize].next;
             }
         }
-        *self = Flight::default();
+        *self = BiosInFlight::default();
     }
 
     /// The bio that starts at a sector, if it is the only one.
     #[inline]
-    pub fn alone_at(&mut self, sector: u64) -> Option<&mut Slot> {
+    pub fn single_at(&mut self, sector: u64) -> Option<&mut InFlightBio> {
         let head = self.starts.get(sector)?;
         let slot = self.slots.get_mut(head as usize)?;
         (slot.next == NONE).then_some(slot)
     }
 
-    /// Takes out the bio that covers exactly an event's range, if it is the only one on its sector and whole.
+    /// Takes the bio that covers exactly an event's range, if it is the only one on its sector and not partly
+    /// complete.
     #[inline]
-    pub fn take_alone(&mut self, event: &Event) -> Option<Io> {
+    pub fn take_single(&mut self, event: &Event) -> Option<Io> {
         let index = self.starts.get(event.sector)?;
         let slot = self.slots.get(index as usize)?;
         let exact = slot.io.bytes == event.bytes && slot.left == event.sectors();
@@ -115,23 +116,24 @@ impl Flight {
         Some(io)
     }
 
-    /// The bio in flight that sector `at` of a range with `sectors` left belongs to.
+    /// The bio in flight that owns sector `at` of a range with `sectors` left.
     #[inline]
-    pub fn find(&mut self, at: u64, sectors: u64, write: bool, want: Want) -> Option<u32> {
+    pub fn find(&mut self, at: u64, sectors: u64, write: bool, want: BioState) -> Option<u32> {
         if let Some(head) = self.starts.get(at) {
             let slot = &self.slots[head as usize];
             if slot.next == NONE && is_write(slot.io.rwbs) == write {
                 return Some(head);
             }
-            if let Some(found) = self.choose(head, sectors, write, want) {
-                return Some(found);
+            if let Some(index) = self.choose_twin(head, sectors, write, want) {
+                return Some(index);
             }
         }
         self.find_by_range(at, write, want)
     }
 
-    /// Among twins: the oldest in the right state and of the right length, else in the right state, else any.
-    fn choose(&self, head: u32, sectors: u64, write: bool, want: Want) -> Option<u32> {
+    /// Chooses among twins: the oldest in the right state and of the right length, otherwise in the right state,
+    /// otherwise any.
+    fn choose_twin(&self, head: u32, sectors: u64, write: bool, want: BioState) -> Option<u32> {
         let mut best: Option<(u8, u32)> = None;
         let mut at = head;
         for _ in 0..MAX_STEPS {
@@ -141,7 +143,7 @@ impl Flight {
             let slot = &self.slots[at as usize];
             if is_write(slot.io.rwbs) == write {
                 let exact = u64::from(slot.io.bytes >> 9) == sectors;
-                let rank = 2 * u8::from(want.fits(&slot.io)) + u8::from(exact);
+                let rank = 2 * u8::from(want.matches(&slot.io)) + u8::from(exact);
                 if rank == 3 {
                     return Some(at);
                 }
@@ -151,10 +153,10 @@ impl Flight {
             }
             at = slot.next;
         }
-        best.map(|(_, found)| found)
+        best.map(|(_, index)| index)
     }
 
-    fn find_by_range(&mut self, at: u64, write: bool, want: Want) -> Option<u32> {
+    fn find_by_range(&mut self, at: u64, write: bool, want: BioState) -> Option<u32> {
         if self.starts.is_empty() {
             return None;
         }
@@ -175,7 +177,7 @@ impl Flight {
         for &(_, slot) in index.range((lowest, 0)..(at, 0)).rev().take(MAX_STEPS) {
             let io = &slots[slot as usize].io;
             if io.end() > at && is_write(io.rwbs) == write {
-                if want.fits(io) {
+                if want.matches(io) {
                     return Some(slot);
                 }
                 second = second.or(Some(slot));
@@ -184,13 +186,13 @@ impl Flight {
         second
     }
 
-    /// Puts one in; it is the youngest on its sector.
+    /// Adds a bio as the youngest on its sector.
     #[inline]
     pub fn add(&mut self, io: Io) {
         let left = u64::from(io.bytes >> 9);
         self.longest = self.longest.max(left);
         let sector = io.sector;
-        let slot = Slot { io, left, next: NONE, prev: NONE, tail: NONE };
+        let slot = InFlightBio { io, left, next: NONE, prev: NONE, tail: NONE };
         let index = match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = slot;
@@ -215,10 +217,10 @@ impl Flight {
         self.len += 1;
     }
 
-    /// Takes a bio out.
+    /// Removes a bio.
     #[inline]
     pub fn remove(&mut self, index: u32) {
-        let Slot { io, next, prev, tail, .. } = self.slots[index as usize];
+        let InFlightBio { io, next, prev, tail, .. } = self.slots[index as usize];
         let sector = io.sector;
         if next != NONE {
             self.slots[next as usize].prev = prev;
@@ -244,7 +246,7 @@ impl Flight {
     }
 }
 
-/// Whether it moves data to the device, or gives blocks back: what tells twins of one sector apart first.
+/// Whether it is a write or a discard: the first criterion that distinguishes twins on one sector.
 #[inline]
 pub fn is_write(rwbs: Rwbs) -> bool {
     rwbs.has(Rwbs::WRITE.with(Rwbs::DISCARD))

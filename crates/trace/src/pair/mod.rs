@@ -2,31 +2,31 @@
 //!
 //! Events name sectors, not bios, so an event is matched to the bios whose sectors it covers:
 //!
-//! - a request made of merged bios is dispatched and completed as one range: every bio inside it is meant;
+//! - a request made of merged bios is dispatched and completed as one range: the event applies to every bio in it;
 //! - a bio that md or the block layer split completes in pieces: it is complete when all its sectors are;
-//! - several bios in flight on one start sector are told apart by direction, state and length, then by age:
-//!   the oldest first. (btt keeps one per start sector and mispairs the rest.) Where such twins are alike in
-//!   all of these the trace does not say which one a completion is for; first in, first out keeps the mean exact.
-//! - requests without a queued bio (passthrough commands, the flushes that a flush bio causes, I/O that was
-//!   under way when tracing began) have a dispatch and a completion only.
+//! - several bios in flight on one start sector are distinguished by direction, state and length, then by age: the
+//!   oldest first. (btt keeps one for each start sector and pairs the others wrongly.) If such twins are alike in all
+//!   of these, the trace does not show which one a completion belongs to; first in, first out keeps the mean exact.
+//! - requests without a queued bio (passthrough commands, the flushes that a flush bio causes, I/O that was in flight
+//!   when tracing began) have only a dispatch and a completion.
 
 mod flight;
 mod starts;
 
 use crate::event::{Action, DeviceId, Event, Rwbs};
 use crate::io::{Io, NEVER};
-use flight::{Flight, Want, is_write};
+use flight::{BioState, BiosInFlight, is_write};
 use std::collections::VecDeque;
 
-/// Bios in flight that are remembered per device; beyond it the older half is given up as never completed.
+/// The largest number of bios in flight for each device; beyond it the older half is given up as never completed.
 const MAX_IN_FLIGHT: usize = 1 << 15;
-/// Flushes and commands that are looked at before the search is given up.
+/// Flushes and commands that are checked before a search ends.
 const MAX_STEPS: usize = 64;
 
-/// What is known of a bio beside its Q.
+/// The origin of a bio, which its Q does not contain.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Origin {
-    /// Where it was remapped from.
+pub struct BioOrigin {
+    /// The device that it was remapped from.
     pub source: DeviceId,
     /// Index of its process's name.
     pub process: u32,
@@ -35,31 +35,31 @@ pub struct Origin {
 /// Follows the I/Os of one device.
 #[derive(Default)]
 pub struct Pairer {
-    bios: Flight,
-    /// Queued without data (flushes), oldest first.
+    bios: BiosInFlight,
+    /// Queued bios without data (flushes), oldest first.
     empty: VecDeque<Io>,
     /// Dispatched without a bio and without data, or passthrough; oldest first.
     commands: VecDeque<Io>,
     saw_dispatch: bool,
-    /// Completions of what was never seen queued or dispatched.
+    /// Completions without a Q or D in the trace.
     pub unmatched_completions: u64,
     /// Bios given up because too many were in flight.
     pub given_up: u64,
 }
 
 impl Pairer {
-    /// Takes in an event of the device; I/Os that it ends are added to `done`. `origin` matters for Q only.
+    /// Adds an event of the device; appends the I/Os that it ends to `done`. `origin` matters only for Q.
     #[inline]
-    pub fn event(&mut self, event: &Event, origin: Origin, done: &mut Vec<Io>) {
+    pub fn add_event(&mut self, event: &Event, origin: BioOrigin, done: &mut Vec<Io>) {
         match event.action {
             Action::QUEUE => self.queue(event, origin, done),
-            Action::GET_REQUEST => self.set(event, Want::NoRequest, |io, t| io.t_get = t),
+            Action::GET_REQUEST => self.set_time(event, BioState::NoRequest, |io, t| io.t_get = t),
             Action::BACK_MERGE | Action::FRONT_MERGE => {
-                self.set(event, Want::NotMerged, |io, t| io.t_merge = t)
+                self.set_time(event, BioState::NotMerged, |io, t| io.t_merge = t)
             }
-            Action::INSERT => self.set(event, Want::NotInserted, |io, t| io.t_insert = t),
+            Action::INSERT => self.set_time(event, BioState::NotInserted, |io, t| io.t_insert = t),
             Action::DISPATCH => self.dispatch(event, done),
-            Action::REQUEUE => self.set(event, Want::Dispatched, |io, _| {
+            Action::REQUEUE => self.set_time(event, BioState::Dispatched, |io, _| {
                 io.t_dispatch = NEVER;
                 io.requeues = io.requeues.saturating_add(1);
             }),
@@ -73,7 +73,7 @@ impl Pairer {
         self.bios.len() + self.empty.len()
     }
 
-    /// Ends the trace: gives out what never completed, in order of queueing.
+    /// Ends the trace: appends the I/Os that never completed, in order of queueing.
     pub fn finish(&mut self, done: &mut Vec<Io>) {
         let first = done.len();
         done.extend(self.empty.drain(..));
@@ -83,7 +83,7 @@ impl Pairer {
     }
 
     #[inline]
-    fn queue(&mut self, event: &Event, origin: Origin, done: &mut Vec<Io>) {
+    fn queue(&mut self, event: &Event, origin: BioOrigin, done: &mut Vec<Io>) {
         let mut io = new_io(event);
         io.source = origin.source;
         io.process = origin.process;
@@ -116,7 +116,7 @@ impl Pairer {
             return;
         }
         let time = event.time;
-        let known = self.cover(event, Want::NotDispatched, |io| {
+        let known = self.for_each_bio(event, BioState::NotDispatched, |io| {
             if io.t_dispatch == NEVER {
                 io.t_dispatch = time;
             }
@@ -128,7 +128,7 @@ impl Pairer {
         }
     }
 
-    /// The driver's one flush request serves every flush bio that waits (block/blk-flush.c).
+    /// The driver's flush request serves every waiting flush bio (block/blk-flush.c).
     fn dispatch_flushes(&mut self, time: u64) -> bool {
         let mut any = false;
         for io in self.empty.iter_mut().rev().take_while(|io| io.t_dispatch == NEVER) {
@@ -144,14 +144,14 @@ impl Pairer {
         if event.sectors() == 0 || passthrough {
             return self.complete_empty(event, passthrough, done);
         }
-        // Nearly always one bio, of exactly this range.
-        if let Some(mut io) = self.bios.take_alone(event) {
+        // Nearly always one bio with exactly this range.
+        if let Some(mut io) = self.bios.take_single(event) {
             io.t_complete = event.time;
             io.error = event.error;
             done.push(io);
             return;
         }
-        let want = if self.saw_dispatch { Want::Dispatched } else { Want::Any };
+        let want = if self.saw_dispatch { BioState::Dispatched } else { BioState::Any };
         let (end, write) = (event.end(), is_write(event.rwbs));
         let mut at = event.sector;
         while at < end {
@@ -204,26 +204,26 @@ impl Pairer {
         }
     }
 
-    /// Sets a moment on every bio that the event's range covers.
+    /// Sets a time in every bio that the event's range covers.
     #[inline]
-    fn set(&mut self, event: &Event, want: Want, set: impl Fn(&mut Io, u64)) {
+    fn set_time(&mut self, event: &Event, want: BioState, set: impl Fn(&mut Io, u64)) {
         let time = event.time;
         if event.sectors() > 0 {
-            self.cover(event, want, |io| {
-                if want.fits(io) {
+            self.for_each_bio(event, want, |io| {
+                if want.matches(io) {
                     set(io, time);
                 }
             });
         }
     }
 
-    /// Calls `act` with every bio in the event's range. False when the range's first sector belongs to no bio
-    /// in flight.
+    /// Calls `act` with every bio in the event's range. False if the range's first sector belongs to no bio in
+    /// flight.
     #[inline]
-    fn cover(&mut self, event: &Event, want: Want, mut act: impl FnMut(&mut Io)) -> bool {
+    fn for_each_bio(&mut self, event: &Event, want: BioState, mut act: impl FnMut(&mut Io)) -> bool {
         let write = is_write(event.rwbs);
-        // Nearly always one bio, of exactly this range.
-        if let Some(slot) = self.bios.alone_at(event.sector)
+        // Nearly always one bio with exactly this range.
+        if let Some(slot) = self.bios.single_at(event.sector)
             && slot.io.bytes == event.bytes
             && is_write(slot.io.rwbs) == write
         {

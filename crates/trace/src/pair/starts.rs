@@ -1,38 +1,38 @@
-//! Which bio in flight starts at a sector: a small open-addressed table, for the hottest loop of all.
+//! Which bio in flight starts at a sector: a small open-addressed table for the most frequent loop.
 
 /// No bio.
 pub const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
-struct Cell {
+struct StartCell {
     sector: u64,
     slot: u32,
 }
 
-const FREE: Cell = Cell { sector: 0, slot: NONE };
+const FREE: StartCell = StartCell { sector: 0, slot: NONE };
 
 /// Start sector → slot of the oldest bio on it. Linear probing, at most half full, freed by shifting back.
-pub struct Starts {
-    cells: Vec<Cell>,
+pub struct StartTable {
+    cells: Vec<StartCell>,
     used: usize,
-    /// 64 less the bits of an index.
+    /// 64 minus the bits of an index.
     shift: u32,
 }
 
-impl Default for Starts {
+impl Default for StartTable {
     fn default() -> Self {
-        Starts { cells: vec![FREE; 64], used: 0, shift: 64 - 6 }
+        StartTable { cells: vec![FREE; 64], used: 0, shift: 64 - 6 }
     }
 }
 
-impl Starts {
-    /// Multiplies by 2^64/φ: the table is bounded, so a keyed hash is not needed against hostile sectors.
+impl StartTable {
+    /// Multiplies by 2^64/φ: the table is bounded, so no keyed hash is needed against hostile sectors.
     #[inline]
     fn home(&self, sector: u64) -> usize {
         (sector.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// The cell of `sector`, or the free one where it would be.
+    /// The index of the sector's cell, or of the free cell for it.
     #[inline]
     fn at(&self, sector: u64) -> usize {
         let mask = self.cells.len() - 1;
@@ -50,7 +50,7 @@ impl Starts {
         (slot != NONE).then_some(slot)
     }
 
-    /// Sets the slot of a sector that has none; returns the slot it has then.
+    /// Sets the slot of a sector that has none; returns the sector's slot.
     #[inline]
     pub fn put_if_free(&mut self, sector: u64, slot: u32) -> u32 {
         let at = self.at(sector);
@@ -68,7 +68,7 @@ impl Starts {
         if self.cells[at].slot == NONE {
             self.used += 1;
         }
-        self.cells[at] = Cell { sector, slot };
+        self.cells[at] = StartCell { sector, slot };
         if self.used * 2 > self.cells.len() {
             self.grow();
         }
@@ -86,7 +86,7 @@ impl Starts {
         let mut next = (hole + 1) & mask;
         while self.cells[next].slot != NONE {
             let home = self.home(self.cells[next].sector) & mask;
-            // It may move back if its home does not lie between the hole and it.
+            // It can move back if its home does not lie between the hole and it.
             if (next.wrapping_sub(home) & mask) >= (next.wrapping_sub(hole) & mask) {
                 self.cells[hole] = self.cells[next];
                 hole = next;
@@ -127,8 +127,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(steps in proptest::collection::vec((0u64..200, 0u32..100, any::<bool>()), 0..400)) {
-            let (mut starts, mut map) = (Starts::default(), HashMap::new());
+        fn set_and_remove_match_a_hash_map(steps in proptest::collection::vec((0u64..200, 0u32..100, any::<bool>()), 0..400)) {
+            let (mut starts, mut map) = (StartTable::default(), HashMap::new());
             for (sector, slot, put) in steps {
                 if put {
                     starts.set(sector * 8, slot);

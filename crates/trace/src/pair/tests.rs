@@ -9,7 +9,7 @@ fn event(time: u64, action: Action, rwbs: Rwbs, sector: u64, sectors: u32) -> Ev
 fn run(events: &[Event]) -> (Vec<Io>, Pairer) {
     let (mut pairer, mut done) = (Pairer::default(), Vec::new());
     for event in events {
-        pairer.event(event, Origin::default(), &mut done);
+        pairer.add_event(event, BioOrigin::default(), &mut done);
     }
     pairer.finish(&mut done);
     (done, pairer)
@@ -49,7 +49,7 @@ fn a_bio_that_completes_in_pieces_is_complete_with_the_last() {
 }
 
 #[test]
-fn twins_on_one_sector_are_told_apart_by_direction_and_length() {
+fn twins_on_one_sector_are_distinguished_by_direction_and_length() {
     let (r, w) = (Rwbs::READ, Rwbs::WRITE);
     let (ios, _) = run(&[
         event(0, Action::QUEUE, r, 8, 8),
@@ -110,7 +110,11 @@ fn a_requeued_request_counts_from_its_last_dispatch() {
 fn memory_is_bounded_when_nothing_completes() {
     let (mut pairer, mut done) = (Pairer::default(), Vec::new());
     for number in 0..100_000 {
-        pairer.event(&event(number, Action::QUEUE, Rwbs::READ, number * 8, 8), Origin::default(), &mut done);
+        pairer.add_event(
+            &event(number, Action::QUEUE, Rwbs::READ, number * 8, 8),
+            BioOrigin::default(),
+            &mut done,
+        );
         assert!(pairer.in_flight() <= MAX_IN_FLIGHT);
     }
     pairer.finish(&mut done);
@@ -118,9 +122,9 @@ fn memory_is_bounded_when_nothing_completes() {
     assert!(done.iter().all(|io| io.t_complete == NEVER));
 }
 
-/// One I/O of a generated trace, with its whole life known.
+/// One I/O of a generated trace, with all its times.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownLife {
     sector: u64,
     sectors: u32,
     write: bool,
@@ -130,12 +134,12 @@ struct Known {
     complete: u64,
 }
 
-/// I/Os that crowd on few start sectors: up to 40 in flight, a third of them twins.
-fn known_lives() -> impl Strategy<Value = Vec<Known>> {
-    let one = (0u64..12, 1u32..4, any::<bool>(), 1u64..50, 1u64..20, 1u64..500);
-    proptest::collection::vec(one, 1..120).prop_map(|raw| {
+/// I/Os on few start sectors: up to 40 in flight, a third of them twins.
+fn known_lives() -> impl Strategy<Value = Vec<KnownLife>> {
+    let life = (0u64..12, 1u32..4, any::<bool>(), 1u64..50, 1u64..20, 1u64..500);
+    proptest::collection::vec(life, 1..120).prop_map(|raw| {
         let mut now = 0;
-        // Twins alike in sector, length and direction cannot be told apart by any trace: they finish in turn.
+        // No trace distinguishes twins with the same sector, length and direction: they end in order.
         let mut last_alike: BTreeMap<(u64, u32, bool), (u64, u64)> = BTreeMap::new();
         raw.into_iter()
             .map(|(place, length, write, gap, wait, service)| {
@@ -146,7 +150,7 @@ fn known_lives() -> impl Strategy<Value = Vec<Known>> {
                 let dispatch = (get + wait).max(last.0 + 1);
                 let complete = (dispatch + service).max(last.1 + 1);
                 *last = (dispatch, complete);
-                Known { sector, sectors, write, queue, get, dispatch, complete }
+                KnownLife { sector, sectors, write, queue, get, dispatch, complete }
             })
             .collect()
     })
@@ -170,13 +174,13 @@ proptest! {
         events.sort_by_key(|e| (e.time, e.action.0));
         let (mut ios, _) = run(&events);
         ios.sort_by_key(|io| io.t_queue);
-        let found: Vec<_> = ios.iter().map(|io| (io.t_queue, io.t_get, io.t_dispatch, io.t_complete)).collect();
+        let times: Vec<_> = ios.iter().map(|io| (io.t_queue, io.t_get, io.t_dispatch, io.t_complete)).collect();
         let truth: Vec<_> = known.iter().map(|k| (k.queue, k.get, k.dispatch, k.complete)).collect();
-        prop_assert_eq!(found, truth);
+        prop_assert_eq!(times, truth);
     }
 
     #[test]
-    fn no_events_whatever_upset_it(raw in proptest::collection::vec((0u64..50, 1u8..18, any::<u16>(), 0u64..64, 0u32..20_000), 0..300)) {
+    fn any_events_are_taken(raw in proptest::collection::vec((0u64..50, 1u8..18, any::<u16>(), 0u64..64, 0u32..20_000), 0..300)) {
         let events: Vec<_> = raw
             .into_iter()
             .map(|(time, action, rwbs, sector, bytes)| Event { bytes, ..event(time, Action(action), Rwbs(rwbs), sector, 0) })

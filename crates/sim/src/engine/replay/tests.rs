@@ -38,15 +38,16 @@ fn play(cell: &Cell, ios: impl Iterator<Item = ReplayIo> + 'static) -> Result<Ou
 }
 
 #[test]
-fn recorded_times_are_kept_and_what_a_slow_disk_cannot_do_waits() {
+fn recorded_times_are_kept_and_a_slow_disk_delays_ios() {
     let timed = json!({"timed": true, "iodepth": 1});
-    // A thousand a second for two seconds, on disks that do ten thousand: nothing waits.
+    // A thousand I/Os per second for two seconds, on disks that do ten thousand: none waits.
     let fast = play(&cell(10_000.0, timed.clone()), writes(2_000, 1_000_000)).unwrap();
     assert_eq!(fast.groups.last().unwrap().name, "replay");
     assert_eq!((fast.write.total_ios, fast.read.total_ios), (2_000, 0));
     assert!((1.999e9..2.001e9).contains(&(fast.runtime_ns as f64)), "{}", fast.runtime_ns);
     assert!(fast.write.clat_ns.summary.max.unwrap() < 1_000_000, "{:?}", fast.write.clat_ns);
-    // On disks that do five hundred, and a tenth of a second's at once, it takes 3.9, and the last one waits for 1.9.
+    // On disks that do five hundred per second, plus a tenth of a second's worth at once, it takes 3.9 s, and the
+    // last I/O waits for 1.9 s.
     let slow = play(&cell(500.0, timed), writes(2_000, 1_000_000)).unwrap();
     assert_eq!(slow.write.total_ios, 2_000);
     assert!((3.85e9..3.95e9).contains(&(slow.runtime_ns as f64)), "{}", slow.runtime_ns);
@@ -74,7 +75,7 @@ fn the_closed_loop_keeps_its_depth_in_order() {
         let cell = cell(1_000.0, json!({"timed": false, "iodepth": depth}));
         let outcome = play(&cell, writes(2_000, 1)).unwrap();
         assert_eq!(outcome.write.total_ios, 2_000);
-        // By Little's law: what was in flight on average is the rate times the time each took.
+        // By Little's law: the mean number in flight is the rate times the latency.
         let mean = outcome.write.clat_ns.summary.mean.unwrap() * outcome.write.iops / 1e9;
         let depth = f64::from(depth);
         assert!((0.97 * depth..=depth * 1.001).contains(&mean), "{mean} of {depth}");
@@ -92,7 +93,7 @@ fn flushes_reach_the_disks_and_are_no_writes() {
 }
 
 #[test]
-fn no_more_is_taken_of_a_trace_than_is_needed() {
+fn a_trace_is_read_only_as_far_as_needed() {
     for timed in [true, false] {
         let mut cell = cell(10_000.0, json!({"timed": timed, "iodepth": 4}));
         cell.max_ios = Some(1_000);
@@ -102,26 +103,26 @@ fn no_more_is_taken_of_a_trace_than_is_needed() {
 }
 
 #[test]
-fn an_empty_trace_is_no_time_at_all() {
+fn an_empty_trace_takes_no_time() {
     let outcome = play(&cell(1_000.0, json!({"timed": true, "iodepth": 1})), std::iter::empty()).unwrap();
     assert_eq!((outcome.write.total_ios, outcome.read.total_ios), (0, 0));
 }
 
 #[test]
-fn what_cannot_be_replayed_is_said_in_one_line() {
+fn impossible_replays_are_refused_with_one_line() {
     let timed = || json!({"timed": true, "iodepth": 1});
     let beyond = ReplayIo { time_ns: 3_600_000_000_042, op: Op::Read, sector: (2 << 20) - 7, bytes: 4096 };
     let error = play(&cell(1_000.0, timed()), writes(3, 10).chain([beyond])).unwrap_err();
     assert_eq!(
         error.to_string(),
         "replay: the read of 4096 bytes at 3600.000000042 s, sector 2097145, ends beyond the stack, which has \
-         2097152 sectors"
+         2097152 sectors: use a larger stack or another part of the trace"
     );
     let error = crate::run(&cell(1_000.0, timed())).unwrap_err();
-    assert_eq!(error.to_string(), "replay: there is no trace to replay");
+    assert_eq!(error.to_string(), "replay: the cell has `replay`, but no trace was given");
     for (replay, expected) in [
-        (json!(null), "replay: the cell does not say how to replay a trace"),
-        (json!({"timed": true, "iodepth": 1, "speed": 0.0}), "replay: speed 0: it must be above 0"),
+        (json!(null), "replay: a trace was given, but the cell has no `replay`"),
+        (json!({"timed": true, "iodepth": 1, "speed": 0.0}), "replay: speed 0: expected a number above 0"),
         (json!({"timed": false, "iodepth": 0}), "replay: iodepth must be at least 1"),
     ] {
         assert_eq!(play(&cell(1_000.0, replay), writes(1, 1)).unwrap_err().to_string(), expected);

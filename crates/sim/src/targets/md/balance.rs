@@ -1,17 +1,17 @@
-//! Read balancing: which copy serves a read. Faithful to `read_balance` of drivers/md/raid1.c and raid10.c by kernel
-//! generation, for it decides more than anything else how an array of unlike members performs.
+//! Read balancing: which copy serves a read. Follows `read_balance` of drivers/md/raid1.c and raid10.c by kernel
+//! version, because it is the most important factor in the performance of arrays with unlike members.
 
 use crate::kernel::Kernel;
-use crate::targets::md::map::Place;
-use crate::targets::md::member::Slot;
+use crate::targets::md::map::MemberSector;
+use crate::targets::md::member::MemberSlot;
 
-/// Why a copy was chosen: counted for `--explain`.
+/// Why a copy was chosen; counted for `--explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Reason {
-    /// There was no other, or a resync forbade the others.
+pub enum BalanceReason {
+    /// There was no other copy, or a resync did not allow others.
     Only,
-    /// It continues where the member's last read or head is.
+    /// It continues the member's last read, or starts at its head.
     Sequential,
     /// Fewest I/Os pending.
     Idlest,
@@ -21,16 +21,16 @@ pub enum Reason {
     Lowest,
 }
 
-/// RAID-1's choice among `slots` for a read of `sectors` at `sector`.
+/// RAID-1: the slot that serves a read of `sectors` at `sector`.
 #[inline(always)]
-pub fn raid1(
+pub fn read_balance_raid1(
     kernel: Kernel,
-    slots: &mut [Slot],
+    slots: &mut [MemberSlot],
     sector: u64,
     sectors: u32,
     choose_first: bool,
-) -> (usize, Reason) {
-    let (best, reason) = raid1_choice(kernel, slots, sector, choose_first);
+) -> (usize, BalanceReason) {
+    let (best, reason) = choose_raid1_slot(kernel, slots, sector, choose_first);
     let slot = &mut slots[best];
     if slot.next_seq != sector {
         slot.seq_start = sector;
@@ -40,7 +40,12 @@ pub fn raid1(
 }
 
 #[inline(always)]
-fn raid1_choice(kernel: Kernel, slots: &[Slot], sector: u64, choose_first: bool) -> (usize, Reason) {
+fn choose_raid1_slot(
+    kernel: Kernel,
+    slots: &[MemberSlot],
+    sector: u64,
+    choose_first: bool,
+) -> (usize, BalanceReason) {
     let mut idlest = (u32::MAX, usize::MAX);
     let mut nearest = (u64::MAX, usize::MAX);
     let mut write_mostly = usize::MAX;
@@ -55,20 +60,20 @@ fn raid1_choice(kernel: Kernel, slots: &[Slot], sector: u64, choose_first: bool)
             continue;
         }
         if choose_first {
-            return (index, Reason::Only);
+            return (index, BalanceReason::Only);
         }
         candidates += 1;
         flash |= !slot.rotational;
         let distance = slot.distance(sector);
         if slot.next_seq == sector || distance == 0 {
-            if !leaves_run(slot) {
-                return (index, Reason::Sequential);
+            if !may_leave_run(slot) {
+                return (index, BalanceReason::Sequential);
             }
             if kernel.raid1_moves_long_runs() {
-                // 6.9 on: the run goes on here only if no disk is idle.
+                // From 6.9 on: the run stays here unless a disk is idle.
                 stay = if stay == usize::MAX { index } else { stay };
             } else {
-                // Before, the later disks were not looked at any more, so the run stayed.
+                // Older kernels do not look at the later disks, so the run stays.
                 (idlest, nearest, move_on) = ((slot.pending, index), (distance, index), true);
             }
             continue;
@@ -84,18 +89,18 @@ fn raid1_choice(kernel: Kernel, slots: &[Slot], sector: u64, choose_first: bool)
     }
     if stay != usize::MAX {
         let idle = idlest.1 != usize::MAX && idlest.0 == 0;
-        return if idle { (idlest.1, Reason::Idlest) } else { (stay, Reason::Sequential) };
+        return if idle { (idlest.1, BalanceReason::Idlest) } else { (stay, BalanceReason::Sequential) };
     }
     match candidates {
-        0 => (if write_mostly == usize::MAX { 0 } else { write_mostly }, Reason::Only),
-        1 => (idlest.1, Reason::Only),
-        _ if (flash && kernel.raid1_prefers_idle()) || idlest.0 == 0 => (idlest.1, Reason::Idlest),
-        _ => (nearest.1, Reason::Nearest),
+        0 => (if write_mostly == usize::MAX { 0 } else { write_mostly }, BalanceReason::Only),
+        1 => (idlest.1, BalanceReason::Only),
+        _ if (flash && kernel.raid1_prefers_idle()) || idlest.0 == 0 => (idlest.1, BalanceReason::Idlest),
+        _ => (nearest.1, BalanceReason::Nearest),
     }
 }
 
-/// Whether a sequential run on flash has exceeded the optimal I/O size, so that an idle disk may go on with it.
-fn leaves_run(slot: &Slot) -> bool {
+/// Whether a sequential run on flash has exceeded the optimal I/O size, so that an idle disk can continue it.
+fn may_leave_run(slot: &MemberSlot) -> bool {
     !slot.rotational
         && slot.optimal > 0
         && slot.seq_start != u64::MAX
@@ -103,16 +108,16 @@ fn leaves_run(slot: &Slot) -> bool {
         && slot.next_seq - slot.optimal >= slot.seq_start
 }
 
-/// RAID-10's choice among the copies of a read, as an index of `copies`.
+/// RAID-10: the index in `copies` of the copy that serves a read.
 #[inline]
-pub fn raid10(
+pub fn read_balance_raid10(
     kernel: Kernel,
-    slots: &[Slot],
-    copies: &[Place],
+    slots: &[MemberSlot],
+    copies: &[MemberSector],
     near: u32,
     far: u32,
     choose_first: bool,
-) -> (usize, Reason) {
+) -> (usize, BalanceReason) {
     let mut best = (u64::MAX, usize::MAX);
     let mut idlest = (u32::MAX, usize::MAX);
     let (mut candidates, mut nearest_is_idle) = (0, false);
@@ -122,7 +127,7 @@ pub fn raid10(
             continue;
         }
         if choose_first {
-            return (index, Reason::Only);
+            return (index, BalanceReason::Only);
         }
         candidates += 1;
         if kernel.raid10_prefers_idle() && !slot.rotational && slot.pending < idlest.0 {
@@ -140,11 +145,11 @@ pub fn raid10(
         }
     }
     match candidates {
-        0 => (0, Reason::Only),
-        1 => (best.1, Reason::Only),
-        _ if idlest.1 != usize::MAX => (idlest.1, Reason::Idlest),
-        _ if far > 1 => (best.1, Reason::Lowest),
-        _ if nearest_is_idle => (best.1, Reason::Idlest),
-        _ => (best.1, Reason::Nearest),
+        0 => (0, BalanceReason::Only),
+        1 => (best.1, BalanceReason::Only),
+        _ if idlest.1 != usize::MAX => (idlest.1, BalanceReason::Idlest),
+        _ if far > 1 => (best.1, BalanceReason::Lowest),
+        _ if nearest_is_idle => (best.1, BalanceReason::Idlest),
+        _ => (best.1, BalanceReason::Nearest),
     }
 }

@@ -1,11 +1,12 @@
-//! The barrier between a mirror's sync and everybody else: `raise_barrier` and `wait_barrier` of drivers/md/raid1.c and
-//! raid10.c, Linux 6.1. RAID-1 has one for every 64 MiB, and reads pass it; RAID-10 has a single one, for reads too.
+//! The barrier between a mirror's sync and all other bios: `raise_barrier` and `wait_barrier` of drivers/md/raid1.c
+//! and raid10.c, Linux 6.1. RAID-1 has a barrier for every 64 MiB, and reads pass it; RAID-10 has one barrier, which
+//! holds reads too.
 
 use crate::engine::WaitList;
 
 /// Sectors under one barrier of RAID-1 (`BARRIER_UNIT_SECTOR_BITS`).
 const UNIT_BITS: u32 = 17;
-/// `BARRIER_BUCKETS_NR`: further units share them.
+/// `BARRIER_BUCKETS_NR`: units share the buckets.
 const BUCKETS: usize = 1024;
 /// `RESYNC_DEPTH`: pieces under one barrier.
 const DEPTH: u32 = 32;
@@ -14,18 +15,18 @@ const DEPTH: u32 = 32;
 #[derive(Debug)]
 pub struct Barrier {
     single: bool,
-    /// Pieces of the sync under way, and everybody else's bios.
+    /// By bucket: pieces of the sync in flight, and other bios in flight.
     raised: Vec<u32>,
     pending: Vec<u32>,
-    /// Tasks that wait, and those that have been let in and are on their way.
+    /// Waiting tasks by bucket, and tasks that have been released and have not entered yet.
     waiting: Vec<(usize, u32)>,
     entering: Vec<u32>,
-    /// Tasks that may enter but are not woken yet.
+    /// Released tasks that the array must still wake.
     pub woken: WaitList,
 }
 
 impl Barrier {
-    /// RAID-10's, or RAID-1's.
+    /// RAID-10's single barrier, or RAID-1's barriers.
     pub fn new(single: bool) -> Self {
         let count = if single { 1 } else { BUCKETS };
         Self {
@@ -42,7 +43,7 @@ impl Barrier {
         (sector >> UNIT_BITS) as usize % self.raised.len()
     }
 
-    /// A task comes with a bio. False if it must wait.
+    /// A task wants to submit a bio. False if it must wait.
     pub fn enter(&mut self, task: u32, sector: u64, write: bool) -> bool {
         let bucket = self.bucket(sector);
         if let Some(place) = self.entering.iter().position(|&other| other == task) {
@@ -57,39 +58,39 @@ impl Barrier {
         true
     }
 
-    /// A bio is done.
+    /// Counts a completed bio.
     pub fn leave(&mut self, sector: u64) {
         let bucket = self.bucket(sector);
         self.pending[bucket] -= 1;
     }
 
-    /// Whether somebody's bios are under way.
+    /// Whether other bios are in flight.
     pub fn is_pending(&self, sector: u64) -> bool {
         self.pending[self.bucket(sector)] > 0
     }
 
-    /// Whether nobody is on the way in.
-    pub fn is_free(&self) -> bool {
+    /// Whether no released task still has to enter.
+    pub fn has_no_entering_task(&self) -> bool {
         self.entering.is_empty()
     }
 
-    /// Whether tasks wait here, or are on their way in (`nr_waiting`).
-    pub fn is_awaited(&self, sector: u64) -> bool {
+    /// Whether tasks wait here, or have been released and must enter (`nr_waiting`).
+    pub fn has_waiters(&self, sector: u64) -> bool {
         let bucket = self.bucket(sector);
         !self.entering.is_empty() || self.waiting.iter().any(|waiting| waiting.0 == bucket)
     }
 
-    /// The sync wants to go on here. False if others are to go first, or enough is under way.
+    /// Raises the barrier for the sync. False if tasks must enter first, or enough pieces are in flight.
     pub fn raise(&mut self, sector: u64) -> bool {
         let bucket = self.bucket(sector);
-        if self.is_awaited(sector) || self.raised[bucket] >= DEPTH {
+        if self.has_waiters(sector) || self.raised[bucket] >= DEPTH {
             return false;
         }
         self.raised[bucket] += 1;
         true
     }
 
-    /// A piece of the sync is done.
+    /// Lowers the barrier after a piece of the sync; the last piece releases the waiting tasks.
     pub fn lower(&mut self, sector: u64) {
         let bucket = self.bucket(sector);
         self.raised[bucket] -= 1;
@@ -111,10 +112,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sync_and_the_others_take_turns() {
+    fn syncs_and_bios_take_turns() {
         let mut barrier = Barrier::new(true);
         assert!(barrier.enter(1, 0, true) && barrier.raise(1 << 30) && barrier.is_pending(0));
-        // The barrier is up: who comes now waits, and the sync begins nothing else.
+        // The barrier is raised: new tasks wait, and the sync begins no other piece.
         assert!(!barrier.enter(2, 8, false) && !barrier.raise(0));
         barrier.leave(0);
         assert!(!barrier.is_pending(0) && barrier.woken.is_empty());
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn mirrors_have_many_and_read_on() {
+    fn raid1_has_many_barriers_and_reads_pass_them() {
         let mut barrier = Barrier::new(false);
         assert!((0..DEPTH).all(|_| barrier.raise(0)) && !barrier.raise(0) && barrier.raise(1 << UNIT_BITS));
         assert!(barrier.enter(1, 0, false) && barrier.enter(1, 3 << UNIT_BITS, true));

@@ -1,11 +1,11 @@
 //! The write-intent bitmap: a bit is on every member's disk before its chunk is written, and is cleared lazily.
 //!
 //! drivers/md/md-bitmap.c, Linux 6.1: `md_bitmap_startwrite`, `md_bitmap_endwrite`, `md_bitmap_unplug` and
-//! `md_bitmap_daemon_work`. The array's thread writes the pages and then passes the writes on that had to wait
-//! (`flush_pending_writes`, raid5.c's `bitmap_list`); here that is a task of its own, and the task that made the
-//! writes never waits with them. Pages are written with `REQ_PREFLUSH | REQ_FUA`; forced unit access is taken to
-//! be a flush afterwards, as SATA disks have it in Linux. The bitmap lies at the beginning of the member's data,
-//! not before it.
+//! `md_bitmap_daemon_work`. The kernel's array thread writes the pages and then submits the writes that had to wait
+//! (`flush_pending_writes`, raid5.c's `bitmap_list`). Here a separate task does that, and the task that made the
+//! writes never waits with them. Pages are written with `REQ_PREFLUSH | REQ_FUA`; forced unit access is simulated as
+//! a flush afterwards, as Linux does for SATA disks. The bitmap lies at the beginning of the member's data, not
+//! before it.
 
 mod flush;
 #[cfg(test)]
@@ -25,83 +25,83 @@ const SUPERBLOCK_BITS: u64 = 256 * 8;
 
 /// A chunk whose bit is set: `bitmap_counter_t`.
 #[derive(Clone, Copy, Debug)]
-struct Counter {
-    /// Writes under way.
+struct ChunkCounter {
+    /// Writes in flight.
     writes: u32,
-    /// The daemon has found it idle once.
+    /// Whether the daemon has seen it idle once.
     idle: bool,
-    /// Its bit has been written.
+    /// Whether its bit has been written.
     on_disk: bool,
 }
 
 /// What the bitmap's task is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Rest,
-    Before,
+enum BitmapStep {
+    Idle,
+    PreFlush,
     Write,
-    After,
+    PostFlush,
 }
 
 /// An array's bitmap.
 #[derive(Debug)]
 pub struct Bitmap {
-    /// Sectors of a bit.
+    /// Sectors of a chunk: one bit.
     chunk: u64,
-    /// Its task.
+    /// The worker's task.
     pub task: u32,
-    counters: BTreeMap<u64, Counter>,
-    /// Chunks whose bits were set since the last write, and bios that wait for them.
-    set: Vec<u64>,
-    held: Vec<u32>,
-    /// Whether the plug of one of them has ended.
-    asked: bool,
-    /// The same of the write under way, and its pages.
-    setting: Vec<u64>,
-    releasing: Vec<u32>,
+    counters: BTreeMap<u64, ChunkCounter>,
+    /// Chunks whose bits were set since the last write of the bitmap, and bios that wait for them.
+    new_chunks: Vec<u64>,
+    held_bios: Vec<u32>,
+    /// Whether the plug of a waiting bio has ended.
+    write_requested: bool,
+    /// The same for the write in progress, and its pages.
+    writing_chunks: Vec<u64>,
+    released_bios: Vec<u32>,
     pages: Vec<u64>,
-    step: Step,
-    /// Bios of the bitmap under way.
+    step: BitmapStep,
+    /// Bios of the bitmap in flight.
     in_flight: u32,
-    /// Pages with bits cleared, which the daemon writes when it runs next.
+    /// Pages with cleared bits, which the daemon writes when it runs next.
     cleared: BTreeSet<u64>,
-    /// When the daemon has run, and runs next.
-    ran: Time,
+    /// When the daemon ran last, and when it runs next.
+    ran_at: Time,
     due: Option<Time>,
 }
 
 impl Bitmap {
-    /// An array's bitmap, if it has one, with nothing set.
-    pub fn of(md: &Md) -> Result<Option<Box<Self>>, String> {
+    /// An array's bitmap without set bits, if the array has one.
+    pub fn for_array(md: &Md) -> Result<Option<Box<Self>>, String> {
         // `md_bitmap_read_sb`.
         let chunk = md.bitmap_chunk;
         if md.bitmap && (chunk < 4096 || !chunk.is_power_of_two()) {
-            return Err(format!("a bitmap chunk of {chunk} bytes: a power of two from 4096 on can be"));
+            return Err(format!("bitmap_chunk {chunk}: expected a power of two, at least 4096 bytes"));
         }
         Ok(md.bitmap.then(|| Box::new(Self::new(chunk / 512))))
     }
 
-    /// A bit for so many sectors.
+    /// An empty bitmap with chunks of `chunk` sectors.
     fn new(chunk: u64) -> Self {
         Self {
             chunk,
             task: NONE,
             counters: BTreeMap::new(),
-            set: Vec::new(),
-            held: Vec::new(),
-            asked: false,
-            setting: Vec::new(),
-            releasing: Vec::new(),
+            new_chunks: Vec::new(),
+            held_bios: Vec::new(),
+            write_requested: false,
+            writing_chunks: Vec::new(),
+            released_bios: Vec::new(),
             pages: Vec::new(),
-            step: Step::Rest,
+            step: BitmapStep::Idle,
             in_flight: 0,
             cleared: BTreeSet::new(),
-            ran: 0,
+            ran_at: 0,
             due: None,
         }
     }
 
-    fn page(chunk: u64) -> u64 {
+    fn page_of(chunk: u64) -> u64 {
         (chunk + SUPERBLOCK_BITS) / PAGE_BITS
     }
 
@@ -109,26 +109,26 @@ impl Bitmap {
         first / self.chunk..=last / self.chunk
     }
 
-    /// A write from the first sector to the last begins. False if it was kept until its bits are on disk.
-    pub fn begin(&mut self, number: u32, sectors: (u64, u64)) -> bool {
+    /// Starts a write from the first to the last sector. False if the bio must wait until its bits are on disk.
+    pub fn start_write(&mut self, number: u32, sectors: (u64, u64)) -> bool {
         let mut on_disk = true;
         for chunk in self.chunks(sectors) {
             let counter = self.counters.entry(chunk).or_insert_with(|| {
-                self.set.push(chunk);
-                Counter { writes: 0, idle: false, on_disk: false }
+                self.new_chunks.push(chunk);
+                ChunkCounter { writes: 0, idle: false, on_disk: false }
             });
             counter.writes += 1;
             counter.idle = false;
             on_disk &= counter.on_disk;
         }
         if !on_disk {
-            self.held.push(number);
+            self.held_bios.push(number);
         }
         on_disk
     }
 
-    /// A write is done. True if the daemon has something to do now and had not before.
-    pub fn end(&mut self, sectors: (u64, u64), now: Time) -> bool {
+    /// Ends a write. True if the daemon now has something to do and had nothing before.
+    pub fn end_write(&mut self, sectors: (u64, u64), now: Time) -> bool {
         let mut idle = false;
         for chunk in self.chunks(sectors) {
             let Some(counter) = self.counters.get_mut(&chunk) else { continue };
@@ -138,7 +138,7 @@ impl Bitmap {
         if !idle || self.due.is_some() {
             return false;
         }
-        let next = self.ran + DAEMON_SLEEP;
+        let next = self.ran_at + DAEMON_SLEEP;
         self.due = Some(if next > now { next } else { now + DAEMON_SLEEP });
         true
     }
@@ -148,10 +148,10 @@ impl Bitmap {
         self.due
     }
 
-    /// The daemon looks for chunks that have not been written for a while, and says which pages to write now;
-    /// an array that lacks a member keeps its bits.
-    fn daemon(&mut self, now: Time, keep: bool) -> Vec<u64> {
-        self.ran = now;
+    /// Looks for chunks without recent writes, and returns the pages to write now. With `keep` (an array that lacks a
+    /// member) bits stay set.
+    fn run_daemon(&mut self, now: Time, keep: bool) -> Vec<u64> {
+        self.ran_at = now;
         let pages = std::mem::take(&mut self.cleared);
         let (cleared, mut again) = (&mut self.cleared, false);
         self.counters.retain(|&chunk, counter| {
@@ -160,8 +160,8 @@ impl Bitmap {
             }
             let stays = !std::mem::replace(&mut counter.idle, true);
             again |= stays;
-            if !stays && !pages.contains(&Self::page(chunk)) {
-                cleared.insert(Self::page(chunk));
+            if !stays && !pages.contains(&Self::page_of(chunk)) {
+                cleared.insert(Self::page_of(chunk));
             }
             stays
         });

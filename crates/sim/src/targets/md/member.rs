@@ -1,21 +1,21 @@
-//! What md knows of its members, and how it submits bios to them.
+//! The members of an array, and how md submits bios to them.
 
-use super::map::Place;
+use super::map::MemberSector;
 use super::report::MdReport;
 use crate::bio::{Bio, Flags, Op, Owner};
 use crate::engine::Simulation;
 use crate::kernel::Kernel;
 
-/// A slot of an array, as `struct raid1_info` and `struct md_rdev` keep it.
+/// A slot of an array: `struct raid1_info` and `struct md_rdev`.
 #[derive(Clone, Debug)]
-pub struct Slot {
+pub struct MemberSlot {
     /// The member's target.
     pub target: u16,
     /// Whether there is a member.
     pub present: bool,
-    /// Whether there is a member that reads may go to: not while it is being rebuilt.
+    /// Whether reads can use it: a member that is not being rebuilt.
     pub readable: bool,
-    /// Read only if there is nothing else.
+    /// Read only if no other member can be read.
     pub write_mostly: bool,
     /// What md sees in `queue/rotational`.
     pub rotational: bool,
@@ -25,17 +25,17 @@ pub struct Slot {
     pub pending: u32,
     /// The end of the last I/O completed, read or write (`head_position`).
     pub head: u64,
-    /// Sectors that were moved.
+    /// Sectors read and written.
     pub moved: u64,
-    /// Those of them that a sync began to move.
+    /// Those of them that belong to a sync.
     pub synced: u64,
-    /// Where a sequential reader would go on (`next_seq_sect`).
+    /// The sector behind the last read (`next_seq_sect`).
     pub next_seq: u64,
     /// Where the sequential run began (`seq_start`).
     pub seq_start: u64,
 }
 
-impl Slot {
+impl MemberSlot {
     /// The distance from the member's head.
     #[inline]
     pub fn distance(&self, sector: u64) -> u64 {
@@ -48,7 +48,7 @@ impl Slot {
     }
 
     /// Whether there is a member that is being rebuilt.
-    pub fn is_rebuilt(&self) -> bool {
+    pub fn is_rebuilding(&self) -> bool {
         self.present && !self.readable
     }
 }
@@ -61,20 +61,27 @@ pub struct Members {
     /// The kernel generation.
     pub kernel: Kernel,
     /// The members, by slot.
-    pub slots: Vec<Slot>,
-    /// Reads beyond this go to the first copy: a resync has not passed yet (`recovery_cp`).
+    pub slots: Vec<MemberSlot>,
+    /// Reads beyond this go to the first copy, because a resync has not passed yet (`recovery_cp`).
     pub synced: u64,
-    /// Linear and RAID-0 pass bios on as they are. The others' clones keep REQ_SYNC but not REQ_IDLE, so that
-    /// writeback throttling applies to them.
+    /// Whether the level remaps bios unchanged: linear and RAID-0. The other levels clone them with REQ_SYNC but
+    /// without REQ_IDLE, so writeback throttling applies.
     pub passes_on: bool,
-    /// What was counted.
+    /// The counters.
     pub report: MdReport,
 }
 
 impl Members {
     /// Submits a part of a bio to a member.
     #[inline(always)]
-    pub fn submit(&mut self, sim: &mut Simulation, task: u32, parent: u32, place: Place, sectors: u32) {
+    pub fn submit_part(
+        &mut self,
+        sim: &mut Simulation,
+        task: u32,
+        parent: u32,
+        place: MemberSector,
+        sectors: u32,
+    ) {
         let slot = &mut self.slots[place.slot as usize];
         slot.pending += 1;
         let bio = &mut sim.bios[parent];
@@ -90,20 +97,34 @@ impl Members {
 
     /// Submits a part of a write to a member, if there is one.
     #[inline]
-    pub fn submit_write(&mut self, sim: &mut Simulation, task: u32, parent: u32, place: Place, sectors: u32) {
+    pub fn submit_write(
+        &mut self,
+        sim: &mut Simulation,
+        task: u32,
+        parent: u32,
+        place: MemberSector,
+        sectors: u32,
+    ) {
         let slot = place.slot as usize;
         if self.slots[slot].present {
             self.report.slots[slot].writes += u64::from(sim.bios[parent].op == Op::Write);
-            self.submit(sim, task, parent, place, sectors);
+            self.submit_part(sim, task, parent, place, sectors);
         }
     }
 
     /// Submits a part of a bio to the one member that has its sectors.
     #[inline]
-    pub fn submit_only(&mut self, sim: &mut Simulation, task: u32, parent: u32, place: Place, sectors: u32) {
+    pub fn submit_single_copy(
+        &mut self,
+        sim: &mut Simulation,
+        task: u32,
+        parent: u32,
+        place: MemberSector,
+        sectors: u32,
+    ) {
         if sim.bios[parent].op == Op::Read {
             self.report.slots[place.slot as usize].only += 1;
-            self.submit(sim, task, parent, place, sectors);
+            self.submit_part(sim, task, parent, place, sectors);
         } else {
             self.submit_write(sim, task, parent, place, sectors);
         }
@@ -113,13 +134,13 @@ impl Members {
     pub fn submit_to_all(&mut self, sim: &mut Simulation, task: u32, parent: u32, sector: u64) {
         let sectors = sim.bios[parent].sectors;
         for slot in 0..self.slots.len() as u32 {
-            self.submit_write(sim, task, parent, Place { slot, sector }, sectors);
+            self.submit_write(sim, task, parent, MemberSector { slot, sector }, sectors);
         }
     }
 
-    /// A member has done its part.
+    /// Counts a part that a member has done.
     #[inline]
-    pub fn part_done(&mut self, slot: u8, part: &Bio) {
+    pub fn end_part(&mut self, slot: u8, part: &Bio) {
         let slot = &mut self.slots[slot as usize];
         slot.pending -= 1;
         slot.moved += u64::from(part.sectors);
@@ -128,7 +149,7 @@ impl Members {
         }
     }
 
-    /// Whether a member is missing or is being rebuilt.
+    /// Whether a member is missing or being rebuilt.
     pub fn are_degraded(&self) -> bool {
         self.slots.iter().any(|slot| !slot.has_data())
     }

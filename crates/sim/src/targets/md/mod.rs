@@ -1,7 +1,7 @@
-//! md: how an array's sectors lie on its members, which member serves a read, and what a write costs.
+//! md: where an array's sectors lie on its members, which member serves a read, and what a write costs.
 //!
-//! A new level is one file in [`level`] and one line in its registry; how its sectors lie, if that is more than a few
-//! lines, a pure map in [`map`].
+//! A new level needs one file in [`level`] and one line in its registry; if its layout needs more than a few lines,
+//! also a pure map in [`map`].
 
 mod admission;
 mod balance;
@@ -17,23 +17,23 @@ mod stripes;
 mod sync;
 
 use crate::bio::{Bio, NONE, Op, Owner};
-use crate::engine::{Child, Limits, Mapped, Next, Simulation, Target};
+use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
 use crate::events::Time;
-use crate::targets::{Environment, Node, Reported, TargetSpec};
+use crate::targets::{BuildContext, Node, Reported, TargetSpec};
 use admission::Admission;
 use barrier::Barrier;
 use bitmap::Bitmap;
 use level::{Personality, Redundancy};
-use map::Place;
-use member::{Members, Slot};
-use stripes::Stripes;
-use sync::Sync;
+use map::MemberSector;
+use member::{MemberSlot, Members};
+use stripes::StripeCache;
+use sync::RunningSync;
 
 pub use level::Level;
 pub use report::{MdReport, SlotStats};
 pub use spec::{Md, Member, SyncAction};
 
-/// Members of an array: their slots are kept in a byte.
+/// The largest number of members: their slots are kept in a byte.
 const MOST_MEMBERS: usize = 255;
 
 /// The array's workers.
@@ -46,33 +46,33 @@ mod worker {
     pub const SYNC: u32 = 2;
 }
 
-/// What a bio of the array's own is for; bios for members have their slot here.
+/// The purpose of a bio that the array owns itself; bios for members have their slot here.
 mod tag {
-    /// A row of the stripe cache has read or written: the number is its entry.
+    /// I/O of a row of the stripe cache: the number is its entry.
     pub const ROW: u8 = 0;
-    /// A piece of a sync has been read or written: the number is the piece's.
+    /// I/O of a piece of a sync: the number is the piece's.
     pub const SYNC: u8 = 1;
 }
 
-/// What the array keeps of a bio for it.
-mod state {
+/// The array's private data of a bio.
+mod bio_state {
     /// The barrier and the bitmap have counted it.
     pub const COUNTED: u32 = 1;
 }
 
-/// An md array in use.
+/// An md array in a running simulation.
 #[derive(Debug)]
 pub struct Array {
     members: Members,
     level: Box<dyn Personality>,
     limits: Limits,
-    /// Whether bios may have to wait before they are mapped.
-    gated: bool,
+    /// Whether bios can be held back before they are mapped.
+    may_hold_bios: bool,
     /// The tasks of the workers.
     thread: u32,
     bitmap: Option<Box<Bitmap>>,
-    /// The sync that runs, and what keeps others away from it.
-    sync: Option<Box<Sync>>,
+    /// The running sync, and the barrier between it and other bios.
+    sync: Option<Box<RunningSync>>,
     barrier: Option<Barrier>,
 }
 
@@ -94,11 +94,11 @@ impl Target for Array {
     }
 
     fn map(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Mapped {
-        if self.gated {
+        if self.may_hold_bios {
             let admission = self.admit(sim, task, number);
             self.wake_sync_at_barrier(sim);
             match admission {
-                Admission::Through => {}
+                Admission::Pass => {}
                 Admission::Taken => return Mapped::Taken,
                 Admission::Done => {
                     self.end_bio(sim, number);
@@ -124,13 +124,13 @@ impl Target for Array {
         if parent == NONE {
             return self.end_bitmap_io(sim);
         }
-        self.members.part_done(slot, part);
+        self.members.end_part(slot, part);
         if sim.count_part(parent, part) {
             self.end_bio(sim, parent);
         }
     }
 
-    fn work(&mut self, sim: &mut Simulation, task: u32, worker: u32) -> Next {
+    fn work(&mut self, sim: &mut Simulation, task: u32, worker: u32) -> WorkerNext {
         match worker {
             worker::THREAD => self.handle_row(sim, task),
             worker::BITMAP => self.write_bitmap(sim, task),
@@ -138,11 +138,11 @@ impl Target for Array {
         }
     }
 
-    /// A plug lets go of a row of the stripe cache, or of writes that wait for the bitmap.
+    /// The plug of a row of the stripe cache ends, or that of writes that wait for the bitmap.
     fn unplug(&mut self, sim: &mut Simulation, token: u32) {
         if token == admission::HELD_FOR_BITMAP {
-            self.ask_for_bitmap(sim);
-        } else if self.stripes().is_some_and(|stripes| stripes.release(token)) {
+            self.request_bitmap_write(sim);
+        } else if self.stripes().is_some_and(|stripes| stripes.unplug_row(token)) {
             sim.wake_worker(self.thread);
         }
     }
@@ -150,7 +150,7 @@ impl Target for Array {
     #[cfg(test)]
     fn assert_idle(&self) {
         assert!(self.members.slots.iter().all(|slot| slot.pending == 0));
-        assert!(self.sync.is_none() && self.barrier.is_none(), "a sync that waits for ever");
+        assert!(self.sync.is_none() && self.barrier.is_none(), "the sync waits for ever");
         self.level.assert_idle();
         if let Some(bitmap) = &self.bitmap {
             bitmap.assert_idle();
@@ -160,68 +160,68 @@ impl Target for Array {
 
 impl Array {
     /// The stripe cache, if there is one.
-    fn stripes(&mut self) -> Option<&mut Stripes> {
+    fn stripes(&mut self) -> Option<&mut StripeCache> {
         match self.level.redundancy() {
             Redundancy::Parity(stripes) => Some(stripes),
             _ => None,
         }
     }
 
-    /// A bio for the array is done, or one of its own.
+    /// Ends a bio for the array, or one that the array owns.
     #[inline]
     fn end_bio(&mut self, sim: &mut Simulation, number: u32) {
         let bio = &sim.bios[number];
-        if let Owner::Target { target, tag, number: own } = bio.owner
+        if let Owner::Target { target, tag, number: own_number } = bio.owner
             && target == self.members.id
         {
             sim.bios.remove(number);
-            return self.end_own_bio(sim, tag, own);
+            return self.end_own_bio(sim, tag, own_number);
         }
-        if bio.private & state::COUNTED != 0 {
+        if bio.private & bio_state::COUNTED != 0 {
             let bio = *bio;
             self.leave(sim, &bio);
         }
         sim.complete(number);
     }
 
-    fn end_own_bio(&mut self, sim: &mut Simulation, tag: u8, own: u32) {
+    fn end_own_bio(&mut self, sim: &mut Simulation, tag: u8, own_number: u32) {
         if tag == tag::ROW {
-            if self.stripes().is_some_and(|stripes| stripes.io_done(own)) {
+            if self.stripes().is_some_and(|stripes| stripes.end_row_io(own_number)) {
                 sim.wake_worker(self.thread);
             }
         } else {
-            self.sync_io_done(own);
+            self.end_sync_io(own_number);
             self.wake_sync(sim);
         }
     }
 
-    /// The array's thread handles one row, or sleeps (`raid5d`). Its plug stays until there is nothing left to do.
-    fn handle_row(&mut self, sim: &mut Simulation, task: u32) -> Next {
-        let Some(stripes) = self.stripes() else { return Next::Sleep };
-        let Some(entry) = stripes.pop() else { return Next::Sleep };
-        let mut handled = stripes.handle(entry, &mut sim.bios);
+    /// The array's thread handles one row, or sleeps (`raid5d`). Its plug stays until no row is left.
+    fn handle_row(&mut self, sim: &mut Simulation, task: u32) -> WorkerNext {
+        let Some(stripes) = self.stripes() else { return WorkerNext::Sleep };
+        let Some(entry) = stripes.pop_row() else { return WorkerNext::Sleep };
+        let mut handled = stripes.handle_stripe(entry, &mut sim.bios);
         let synced_rows = std::mem::take(&mut stripes.synced_rows);
         let pages = handled.issue.map_or(0, |issue| issue.slots.count_ones());
         if let Some(issue) = handled.issue {
-            self.issue_row(sim, task, entry, issue);
+            self.submit_row_io(sim, task, entry, issue);
         }
         handled.woken.wake_all(sim);
         if synced_rows > 0 {
-            self.rows_synced(synced_rows);
+            self.end_synced_rows(synced_rows);
             self.wake_sync(sim);
         }
         for bio in handled.done {
             self.end_bio(sim, bio);
         }
-        // An estimate: each page costs as much as a bio through two arrays, parity included. One thread then makes
-        // some 150,000 small writes a second, and 2 to 3 GB/s of full stripes.
+        // An estimate: each page costs as much as a bio through two arrays, parity included. One thread then does
+        // about 150,000 small writes per second, and 2 to 3 GB/s of full stripes.
         let after = sim.host.md_ns * (1 + 2 * u64::from(pages));
-        Next::Again { after, plug: crate::engine::PlugAfter::EndsIfFull, undisturbed: false }
+        WorkerNext::Again { after, plug: crate::engine::PlugAfter::EndsIfFull, undisturbed: false }
     }
 
     /// Submits a row's I/O.
-    fn issue_row(&mut self, sim: &mut Simulation, task: u32, entry: u32, issue: stripes::Issue) {
-        let parent = self.own_bio(sim, task, issue.op, stripes::ROW_SECTORS as u32, tag::ROW, entry);
+    fn submit_row_io(&mut self, sim: &mut Simulation, task: u32, entry: u32, issue: stripes::MemberIo) {
+        let parent = self.add_own_bio(sim, task, issue.op, stripes::ROW_SECTORS as u32, tag::ROW, entry);
         let syncing = self.stripes().is_some_and(|stripes| stripes.is_syncing(entry));
         let mut slots = issue.slots;
         while slots != 0 {
@@ -230,13 +230,21 @@ impl Array {
             self.members.slots[slot as usize].synced += if syncing { stripes::ROW_SECTORS } else { 0 };
             let stats = &mut self.members.report.slots[slot as usize];
             *(if issue.op == Op::Read { &mut stats.only } else { &mut stats.writes }) += 1;
-            let place = Place { slot, sector: issue.sector };
-            self.members.submit(sim, task, parent, place, stripes::ROW_SECTORS as u32);
+            let place = MemberSector { slot, sector: issue.sector };
+            self.members.submit_part(sim, task, parent, place, stripes::ROW_SECTORS as u32);
         }
     }
 
-    /// A bio that the array owns itself, whose parts go to members.
-    fn own_bio(&self, sim: &mut Simulation, task: u32, op: Op, sectors: u32, tag: u8, number: u32) -> u32 {
+    /// Adds a bio that the array owns itself, whose parts go to members.
+    fn add_own_bio(
+        &self,
+        sim: &mut Simulation,
+        task: u32,
+        op: Op,
+        sectors: u32,
+        tag: u8,
+        number: u32,
+    ) -> u32 {
         let target = self.members.id;
         sim.bios.add(Bio {
             target,
@@ -268,45 +276,47 @@ impl TargetSpec for Md {
         self.members.iter().map(|member| member.node.as_ref()).collect()
     }
 
-    fn build(&self, id: u16, children: &[Option<Child>], environment: &Environment) -> Result<Array, String> {
-        let array = Array::new(self, id, children, environment);
+    fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<Array, String> {
+        let array = Array::new(self, id, children, context);
         array.map_err(|why| format!("{}: {why}", self.name))
     }
 }
 
 impl Array {
-    fn new(md: &Md, id: u16, children: &[Option<Child>], environment: &Environment) -> Result<Self, String> {
-        let kernel = environment.kernel;
+    fn new(md: &Md, id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<Self, String> {
+        let kernel = context.kernel;
         let smallest = children.iter().flatten().map(|child| child.limits.sectors).min();
-        let smallest = smallest.ok_or("has no members")?;
+        let smallest = smallest.ok_or("no members: expected at least one")?;
         if children.len() > MOST_MEMBERS {
-            return Err(format!("{} members: {MOST_MEMBERS} are the most", children.len()));
+            return Err(format!("{} members: expected at most {MOST_MEMBERS}", children.len()));
         }
-        let mut level = level::build(&level::Plan { md, level: md.level, children, smallest, kernel })?;
-        let members = Self::members(md, id, children, environment, &mut *level);
-        let (sync, barrier) = Self::sync(md, &mut *level);
-        let bitmap = if members.passes_on { None } else { Bitmap::of(md)? };
+        let mut level =
+            level::build(&level::LevelConfig { md, level: md.level, children, smallest, kernel })?;
+        let members = Self::new_members(md, id, children, context, &mut *level);
+        let (sync, barrier) = Self::new_sync(md, &mut *level);
+        let bitmap = if members.passes_on { None } else { Bitmap::for_array(md)? };
         let lost: Vec<u32> =
             (0..).zip(&members.slots).filter(|(_, s)| !s.has_data()).map(|(n, _)| n).collect();
         level.check_lost(&lost)?;
-        let limits = Self::limits_of(&*level, children, environment.host.md_ns);
-        let mut array = Self { members, level, limits, gated: false, thread: NONE, bitmap, sync, barrier };
-        array.gated = array.needs_gate();
-        // With a filesystem, heads are anywhere: it was made, mounted, and its file written.
-        if !environment.filesystem && md.level == Level::Raid1 {
-            array.look_for_partitions();
+        let limits = Self::stack_limits(&*level, children, context.host.md_ns);
+        let mut array =
+            Self { members, level, limits, may_hold_bios: false, thread: NONE, bitmap, sync, barrier };
+        array.may_hold_bios = array.can_hold_bios();
+        // With a filesystem, the heads are anywhere: it was created and mounted, and its file was written.
+        if !context.filesystem && md.level == Level::Raid1 {
+            array.read_partition_table();
         }
         Ok(array)
     }
 
-    fn members(
+    fn new_members(
         md: &Md,
         id: u16,
         children: &[Option<Child>],
-        environment: &Environment,
+        context: &BuildContext,
         level: &mut dyn Personality,
     ) -> Members {
-        let slots = children.iter().zip(&md.members).map(|(child, member)| Slot {
+        let slots = children.iter().zip(&md.members).map(|(child, member)| MemberSlot {
             target: child.map_or(0, |child| child.target),
             present: child.is_some(),
             readable: child.is_some() && !member.rebuilding,
@@ -322,7 +332,7 @@ impl Array {
         });
         Members {
             id,
-            kernel: environment.kernel,
+            kernel: context.kernel,
             slots: slots.collect(),
             synced: if md.sync == SyncAction::Resync { 0 } else { u64::MAX },
             passes_on: matches!(level.redundancy(), Redundancy::None),
@@ -334,20 +344,20 @@ impl Array {
         }
     }
 
-    /// The sync that runs beside the load, if it is asked for and the level has one.
-    fn sync(md: &Md, level: &mut dyn Personality) -> (Option<Box<Sync>>, Option<Barrier>) {
+    /// The sync that runs with the load, if one is configured and the level can sync.
+    fn new_sync(md: &Md, level: &mut dyn Personality) -> (Option<Box<RunningSync>>, Option<Barrier>) {
         if md.sync == SyncAction::Idle {
             return (None, None);
         }
         let (end, barrier) = match level.redundancy() {
             Redundancy::None => return (None, None),
-            Redundancy::Copies(mirror) => (mirror.sync_end(md.sync), Some(mirror.barrier())),
+            Redundancy::Copies(mirror) => (mirror.sync_end(md.sync), Some(mirror.new_barrier())),
             Redundancy::Parity(stripes) => (stripes.map.used(), None),
         };
-        (Some(Box::new(Sync::new(md, end))), barrier)
+        (Some(Box::new(RunningSync::new(md, end))), barrier)
     }
 
-    fn limits_of(level: &dyn Personality, children: &[Option<Child>], md_ns: Time) -> Limits {
+    fn stack_limits(level: &dyn Personality, children: &[Option<Child>], md_ns: Time) -> Limits {
         let limits = || children.iter().flatten().map(|child| child.limits);
         Limits {
             sectors: level.sectors(),
@@ -358,13 +368,14 @@ impl Array {
         }
     }
 
-    /// The kernel has looked for partitions when the array was first opened: its first page was read, so a RAID-1's
-    /// first member has moved on, and a stream from sector 0 finds the next one's head there (block/partitions/core.c,
-    /// `read_balance` of raid1.c). RAID-10 has no such memory: of idle copies, it takes the first or the lowest.
-    fn look_for_partitions(&mut self) {
+    /// Sets the heads as after the kernel's look for partitions when the array was first opened. Its first page was
+    /// read, so a RAID-1's first member has moved on, and a stream from sector 0 finds the next member's head there
+    /// (block/partitions/core.c, `read_balance` of raid1.c). RAID-10 needs no such state: of idle copies it takes the
+    /// first or the lowest.
+    fn read_partition_table(&mut self) {
         let page = self.limits.sectors.min(8) as u32;
         let Members { kernel, slots, synced, .. } = &mut self.members;
-        let (slot, _) = balance::raid1(*kernel, slots, 0, page, *synced == 0);
+        let (slot, _) = balance::read_balance_raid1(*kernel, slots, 0, page, *synced == 0);
         slots[slot].head = u64::from(page);
     }
 }

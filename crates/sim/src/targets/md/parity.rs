@@ -1,16 +1,16 @@
-//! What RAID-4, 5 and 6 read and write of a stripe, to write to it or to read from it.
+//! What RAID-4, 5 and 6 read and write of a stripe.
 //!
-//! drivers/md/raid5.c (Linux 6.1): `need_this_block` and `fetch_block` on what is read at once,
-//! `handle_stripe_dirtying` on the choice between the ways to new parity, and `handle_stripe`, which goes
-//! round both until nothing is missing. A stripe here is what the cache holds: a page of each member.
+//! drivers/md/raid5.c (Linux 6.1): `need_this_block` and `fetch_block` decide what is read at once,
+//! `handle_stripe_dirtying` chooses the method for new parity, and `handle_stripe` repeats both until no page is
+//! missing. A stripe here is what the cache holds: one page of each member.
 //!
 //! Sets of members are bit masks, slot 0 in the lowest bit.
 
-use super::map::Parity;
+use super::map::ParitySlots;
 
-/// How new parity is had.
+/// How new parity is calculated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum ParityMethod {
     /// From all the data, with nothing to read.
     Full,
     /// Read-modify-write: from the old parity, the old data and the new.
@@ -19,116 +19,116 @@ pub enum Method {
     Reconstruct,
 }
 
-/// `rmw_level` in sysfs: when to read, modify and write.
+/// `rmw_level` in sysfs: when to use read-modify-write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Preference {
-    /// 0: never. All that RAID-6 had before 4.1, and has where the processor knows no `xor_syndrome`.
+pub enum RmwLevel {
+    /// 0: never. RAID-6 before 4.1, and where the processor has no `xor_syndrome`.
     Reconstruct,
-    /// 1: when it reads less.
+    /// 1: if it reads less.
     #[default]
     Fewer,
-    /// 2: when it does not read more.
+    /// 2: if it does not read more.
     Modify,
 }
 
-/// What a write to a stripe needs.
+/// The I/O of a write to a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct WritePlan {
     /// Members to read first.
     pub read: u64,
-    /// Members to write afterwards, parity with them.
+    /// Members to write afterwards, parity included.
     pub write: u64,
-    /// How parity is had.
-    pub method: Method,
+    /// How parity is calculated.
+    pub method: ParityMethod,
 }
 
-/// A stripe's members as the cache finds them.
+/// The state of a stripe's members.
 #[derive(Clone, Copy, Debug)]
 pub struct Stripe {
     /// How many there are, 64 at most.
     pub disks: u32,
-    /// Which of them have parity.
-    pub parity: Parity,
-    /// Members that are not there.
+    /// The slots of parity.
+    pub parity: ParitySlots,
+    /// Missing members.
     pub missing: u64,
-    /// Members that are being rebuilt and do not have this stripe yet: written, not read.
+    /// Members being rebuilt that do not have this stripe yet: written, not read.
     pub rebuilding: u64,
-    /// Pages that the cache has already.
+    /// Pages that are in the cache.
     pub cached: u64,
-    /// Whether parity is not to be trusted, because a resync has not come this far.
+    /// Whether parity is not valid, because a resync has not reached it.
     pub dirty: bool,
-    /// When to read, modify and write.
-    pub preference: Preference,
+    /// When to use read-modify-write.
+    pub rmw_level: RmwLevel,
 }
 
 impl Stripe {
-    /// A healthy stripe of which nothing is cached.
+    /// A healthy stripe without cached pages.
     #[cfg(test)]
-    pub fn new(disks: u32, parity: Parity) -> Self {
-        let preference = Preference::default();
-        Self { disks, parity, missing: 0, rebuilding: 0, cached: 0, dirty: false, preference }
+    pub fn new(disks: u32, parity: ParitySlots) -> Self {
+        let rmw_level = RmwLevel::default();
+        Self { disks, parity, missing: 0, rebuilding: 0, cached: 0, dirty: false, rmw_level }
     }
 
-    /// What to read to have these members' pages; none if too many are lost.
+    /// The members to read so that the pages `wanted` are available; none if too many are lost.
     ///
-    /// A lost one needs all the others, in RAID-6 both parities even if one would do. An array that is whole
-    /// does not come here: its reads go around the cache.
-    pub fn read(&self, wanted: u64) -> Option<u64> {
-        if self.lost().count_ones() > self.parities().count_ones() {
+    /// A lost page needs all other members, in RAID-6 both parities even if one would do. Healthy arrays do not come
+    /// here: their reads bypass the cache.
+    pub fn plan_read(&self, wanted: u64) -> Option<u64> {
+        if self.lost_slots().count_ones() > self.parity_slots().count_ones() {
             return None;
         }
-        let all = if wanted & self.lost() & !self.cached != 0 { self.all() } else { wanted };
-        Some(all & !self.lost() & !self.cached)
+        let all = if wanted & self.lost_slots() & !self.cached != 0 { self.all_slots() } else { wanted };
+        Some(all & !self.lost_slots() & !self.cached)
     }
 
-    /// What to read and write when the pages `whole` are overwritten, and something of the pages `part`; none
-    /// if too many members are lost.
-    pub fn write(&self, whole: u64, part: u64) -> Option<Plan> {
-        let (lost, parities) = (self.lost(), self.parities());
+    /// The members to read and write if the pages `whole` are overwritten completely and the pages `part` partly;
+    /// none if too many members are lost.
+    pub fn plan_write(&self, whole: u64, part: u64) -> Option<WritePlan> {
+        let (lost, parities) = (self.lost_slots(), self.parity_slots());
         if lost.count_ones() > parities.count_ones() {
             return None;
         }
-        let mut round = Round { stripe: self, whole, part, have: self.cached, read: 0 };
-        // Each round has more pages than the one before, and the last one needs none.
+        let mut write = StripeWrite { stripe: self, whole, part, have: self.cached, read: 0 };
+        // Each round reads more pages than the one before, so the last one needs none.
         for _ in 0..=self.disks {
             if part != 0 || lost != 0 {
-                round.fetch();
+                write.fetch_old_pages();
             }
-            let (modify, reconstruct) = round.ways();
+            let (modify, reconstruct) = write.method_costs();
             if modify.cost == 0 || reconstruct.cost == 0 {
-                let method = match (reconstruct.cost, round.read) {
-                    (0, 0) => Method::Full,
-                    (0, _) => Method::Reconstruct,
-                    _ => Method::Modify,
+                let method = match (reconstruct.cost, write.read) {
+                    (0, 0) => ParityMethod::Full,
+                    (0, _) => ParityMethod::Reconstruct,
+                    _ => ParityMethod::Modify,
                 };
-                let write = (whole | part | parities) & !self.missing;
-                return Some(Plan { read: round.read, write, method });
+                let written = (whole | part | parities) & !self.missing;
+                return Some(WritePlan { read: write.read, write: written, method });
             }
-            let prefers = self.preference == Preference::Modify && modify.cost == reconstruct.cost;
-            let way = if modify.cost < reconstruct.cost || prefers { modify } else { reconstruct };
-            round.get(way.missing & !lost);
+            let prefers = self.rmw_level == RmwLevel::Modify && modify.cost == reconstruct.cost;
+            let cheaper = if modify.cost < reconstruct.cost || prefers { modify } else { reconstruct };
+            write.read_pages(cheaper.missing & !lost);
         }
-        unreachable!("a stripe that waits for ever: {self:?}, {whole:#x} and {part:#x} written")
+        unreachable!("the stripe waits for ever: {self:?}, {whole:#x} and {part:#x} written")
     }
 
     /// All the slots.
-    fn all(&self) -> u64 {
+    fn all_slots(&self) -> u64 {
         u64::MAX >> (64 - self.disks)
     }
 
     /// The slots of parity.
-    fn parities(&self) -> u64 {
+    fn parity_slots(&self) -> u64 {
         1 << self.parity.p | self.parity.q.map_or(0, |q| 1 << q)
     }
 
-    /// What cannot be read.
-    fn lost(&self) -> u64 {
+    /// The slots that cannot be read.
+    fn lost_slots(&self) -> u64 {
         self.missing | self.rebuilding
     }
 }
 
-/// A write under way.
-struct Round<'a> {
+/// A write that is being planned.
+struct StripeWrite<'a> {
     stripe: &'a Stripe,
     whole: u64,
     part: u64,
@@ -138,41 +138,42 @@ struct Round<'a> {
     read: u64,
 }
 
-/// A way to new parity.
-struct Way {
-    /// The pages that it lacks.
+/// What one method for new parity still needs.
+struct MethodCost {
+    /// The pages that are missing.
     missing: u64,
-    /// How many these are to read.
+    /// How many of them must be read.
     cost: u32,
 }
 
-impl Round<'_> {
-    /// Reads these, as far as they are not there.
-    fn get(&mut self, slots: u64) {
+impl StripeWrite<'_> {
+    /// Reads those of these pages that are not in the cache.
+    fn read_pages(&mut self, slots: u64) {
         let slots = slots & !self.have;
         self.read |= slots;
         self.have |= slots;
     }
 
-    /// `handle_stripe_fill`: old pages that are needed whatever the method.
-    fn fetch(&mut self) {
-        let (all, lost) = (self.stripe.all(), self.stripe.lost());
-        let needed = self.needed() & !self.have;
+    /// `handle_stripe_fill`: reads old pages that every method needs.
+    fn fetch_old_pages(&mut self) {
+        let (all, lost) = (self.stripe.all_slots(), self.stripe.lost_slots());
+        let needed = self.needed_slots() & !self.have;
         if needed == 0 {
             return;
         }
-        // The pages of the lost members can be calculated once all the others are there.
+        // The lost members' pages can be calculated if all others are in the cache.
         if needed & lost != 0 && (all & !lost & !self.have) == 0 {
             self.have |= lost;
         } else {
-            self.get(needed & !lost);
+            self.read_pages(needed & !lost);
         }
     }
 
     /// `need_this_block` of every slot.
-    fn needed(&self) -> u64 {
-        let Stripe { preference, dirty, .. } = *self.stripe;
-        let (all, lost, parities) = (self.stripe.all(), self.stripe.lost(), self.stripe.parities());
+    fn needed_slots(&self) -> u64 {
+        let Stripe { rmw_level, dirty, .. } = *self.stripe;
+        let (all, lost, parities) =
+            (self.stripe.all_slots(), self.stripe.lost_slots(), self.stripe.parity_slots());
         let absent = lost & !self.have;
         if lost == 0 {
             return self.part;
@@ -181,25 +182,26 @@ impl Round<'_> {
             return all;
         }
         let two = lost.count_ones() >= 2 && absent & (self.whole | parities) != 0;
-        let force = two || preference == Preference::Reconstruct || dirty;
+        let force = two || rmw_level == RmwLevel::Reconstruct || dirty;
         if force && absent & !parities & !self.whole != 0 {
             return all;
         }
         self.part
     }
 
-    /// `handle_stripe_dirtying`: to read, modify and write, and to reconstruct and write.
-    fn ways(&self) -> (Way, Way) {
-        let Stripe { disks, preference, dirty, .. } = *self.stripe;
-        let (all, lost, parities) = (self.stripe.all(), self.stripe.lost(), self.stripe.parities());
-        // What cannot be read costs more than everything.
+    /// `handle_stripe_dirtying`: the costs of read-modify-write and of reconstruct-write.
+    fn method_costs(&self) -> (MethodCost, MethodCost) {
+        let Stripe { disks, rmw_level, dirty, .. } = *self.stripe;
+        let (all, lost, parities) =
+            (self.stripe.all_slots(), self.stripe.lost_slots(), self.stripe.parity_slots());
+        // A page that cannot be read costs more than all others.
         let cost = |slots: u64| (slots & !lost).count_ones() + 2 * disks * (slots & lost).count_ones();
-        let way = |missing| Way { missing, cost: cost(missing) };
-        let mut modify = way((self.whole | self.part | parities) & !self.have);
-        if preference == Preference::Reconstruct || dirty && lost == 0 {
+        let method_cost = |missing| MethodCost { missing, cost: cost(missing) };
+        let mut modify = method_cost((self.whole | self.part | parities) & !self.have);
+        if rmw_level == RmwLevel::Reconstruct || dirty && lost == 0 {
             modify.cost = u32::MAX;
         }
-        (modify, way(all & !self.whole & !parities & !self.have))
+        (modify, method_cost(all & !self.whole & !parities & !self.have))
     }
 }
 

@@ -1,10 +1,10 @@
-//! What an array counts.
+//! The counters of an array.
 
 use serde::Serialize;
 
-use super::balance::Reason;
+use super::balance::BalanceReason;
 
-/// What an array did.
+/// What an array counted.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MdReport {
@@ -18,13 +18,13 @@ pub struct MdReport {
     pub bitmap_writes: u64,
 }
 
-/// What the balancer gave a slot.
+/// I/Os of a slot.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SlotStats {
-    /// Reads for which there was no choice.
+    /// Reads with no other copy to choose.
     pub only: u64,
-    /// Reads that continued a run or the head's position.
+    /// Reads that continued a run or started at the head's position.
     pub sequential: u64,
     /// Reads for which it had the fewest I/Os pending, or none.
     pub idlest: u64,
@@ -32,20 +32,20 @@ pub struct SlotStats {
     pub nearest: u64,
     /// Reads for which its copy has the lowest address.
     pub lowest: u64,
-    /// Writes, all copies counted.
+    /// Writes, including every copy.
     pub writes: u64,
 }
 
 impl SlotStats {
     /// Counts a read that the balancer gave to the slot.
     #[inline]
-    pub fn count(&mut self, reason: Reason) {
+    pub fn count(&mut self, reason: BalanceReason) {
         match reason {
-            Reason::Only => self.only += 1,
-            Reason::Sequential => self.sequential += 1,
-            Reason::Idlest => self.idlest += 1,
-            Reason::Nearest => self.nearest += 1,
-            Reason::Lowest => self.lowest += 1,
+            BalanceReason::Only => self.only += 1,
+            BalanceReason::Sequential => self.sequential += 1,
+            BalanceReason::Idlest => self.idlest += 1,
+            BalanceReason::Nearest => self.nearest += 1,
+            BalanceReason::Lowest => self.lowest += 1,
         }
     }
 }

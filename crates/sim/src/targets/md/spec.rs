@@ -1,4 +1,4 @@
-//! What an experiment says of an array.
+//! An array in an experiment.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,18 +12,18 @@ use crate::targets::Node;
 pub struct Md {
     /// The name in results, such as `md4`.
     pub name: String,
-    /// How members are put together.
+    /// The RAID level.
     pub level: Level,
     /// The chunk; levels 1 and linear have none.
     #[serde(default)]
     pub chunk: u64,
-    /// RAID-10's layout word's three parts; ignored elsewhere.
+    /// Near copies of RAID-10's layout; ignored by other levels.
     #[serde(default)]
     pub near: u32,
-    /// Far copies; with `offset`, the offset ones.
+    /// Far copies, or offset copies with `offset`.
     #[serde(default)]
     pub far: u32,
-    /// Whether the far copies are at the next chunk's place.
+    /// Whether the far copies follow in the next row of chunks.
     #[serde(default)]
     pub offset: bool,
     /// The members, by slot.
@@ -34,16 +34,16 @@ pub struct Md {
     /// Whether there is a write-intent bitmap.
     #[serde(default)]
     pub bitmap: bool,
-    /// Bytes that one bit stands for: of the array, or with parity of each member.
+    /// Bytes of one bit: of the array, or with parity of each member.
     #[serde(default = "bitmap_chunk")]
     pub bitmap_chunk: u64,
-    /// What runs beside the load.
+    /// The sync action that runs with the load.
     #[serde(default)]
     pub sync: SyncAction,
-    /// KiB/s per member that a resync makes whatever the load (`sync_speed_min`).
+    /// KiB/s for each member that a resync reaches under any load (`sync_speed_min`).
     #[serde(default = "sync_min")]
     pub sync_speed_min: u64,
-    /// KiB/s per member that it never exceeds (`sync_speed_max`).
+    /// KiB/s for each member that a resync never exceeds (`sync_speed_max`).
     #[serde(default = "sync_max")]
     pub sync_speed_max: u64,
 }
@@ -66,9 +66,9 @@ fn sync_max() -> u64 {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// What is in the slot; none is a missing member.
+    /// The member; null if it is missing.
     pub node: Option<Node>,
-    /// Read from it only if nothing else is left.
+    /// Read from it only if no other member can be read.
     #[serde(default)]
     pub write_mostly: bool,
     /// Being rebuilt: written, not read.
@@ -76,7 +76,7 @@ pub struct Member {
     pub rebuilding: bool,
 }
 
-/// What md does to an array beside serving it.
+/// md's sync action.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

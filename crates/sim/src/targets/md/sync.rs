@@ -1,112 +1,112 @@
-//! Resync, recovery and check: what is read and written, and how fast.
+//! Resync, recovery and check: their I/O and their speed.
 //!
-//! drivers/md/md.c, Linux 6.1: `md_do_sync` for the pace, `is_mddev_idle` for whether others use the members;
-//! `raid1_sync_request`, `raid10_sync_request` and raid5.c's `raid5_sync_request` for what is read and written.
-//! A resync finds the copies of RAID-10 and the parity of RAID-4, 5 and 6 right, as after a crash, when nearly all are:
-//! these levels read everything and write only what differs. RAID-1 writes all but the copy that it reads.
-//! A bitmap does not spare a resync anything, and a member that is being rebuilt is not read before the end,
-//! except by rows of the stripe cache.
+//! drivers/md/md.c, Linux 6.1: `md_do_sync` for the speed, `is_mddev_idle` for whether other I/O uses the members;
+//! `raid1_sync_request`, `raid10_sync_request` and raid5.c's `raid5_sync_request` for the reads and writes. A resync
+//! of RAID-10 finds nearly all copies equal, and one of RAID-4, 5 and 6 nearly all parity correct, as after a crash:
+//! these levels read everything and write only differences. RAID-1 writes all copies except the one that it reads. A
+//! bitmap does not shorten a resync, and a member that is being rebuilt is not read before the end, except by rows of
+//! the stripe cache.
 
 use std::collections::VecDeque;
 
-use super::map::Place;
-use super::member::Slot;
+use super::map::MemberSector;
+use super::member::MemberSlot;
 use super::spec::{Md, SyncAction};
 use super::stripes::ROW_SECTORS;
 use super::{Array, Redundancy, tag};
 use crate::bio::{NONE, Op};
-use crate::engine::{Next, PlugAfter, Simulation};
+use crate::engine::{PlugAfter, Simulation, WorkerNext};
 use crate::events::Time;
 
 /// `RESYNC_BLOCK_SIZE`, in sectors.
 pub const BLOCK: u64 = 128;
 
-/// How often the pace is looked at: `window` of `md_do_sync`, in sectors.
+/// The interval of checking the speed: `window` of `md_do_sync`, in sectors.
 const WINDOW: u64 = 256;
 /// `SYNC_MARK_STEP`.
 const MARK_STEP: Time = 3_000_000_000;
 /// `SYNC_MARKS`.
 const MARKS: usize = 10;
-/// How long it sleeps so that others who wait are let through: a tick of 250 Hz.
+/// How long it sleeps so that waiting tasks can enter: a tick at 250 Hz.
 const TICK: Time = 4_000_000;
-/// How long a sync that is too fast sleeps.
+/// How long it sleeps if it is too fast.
 const NAP: Time = 500_000_000;
 
-/// What is read and then written of one piece.
+/// The reads and then the writes of one piece.
 #[derive(Clone, Debug, Default)]
-pub struct Piece {
-    /// Where it begins: in the array, or with a recovery of RAID-10 on each member.
+pub struct SyncPiece {
+    /// Its first sector: of the array, or in a recovery of RAID-10 of each member.
     pub start: u64,
-    /// How much it is.
+    /// Its sectors.
     pub sectors: u64,
-    /// What is read.
-    pub reads: Vec<Place>,
-    /// What is written then.
-    pub writes: Vec<Place>,
+    /// The member sectors that are read.
+    pub reads: Vec<MemberSector>,
+    /// The member sectors that are then written.
+    pub writes: Vec<MemberSector>,
 }
 
-/// A sync under way.
+/// A running sync.
 #[derive(Debug)]
-pub struct Sync {
+pub struct RunningSync {
     action: SyncAction,
     /// Its task.
     pub task: u32,
-    /// KiB/s per member, from and to.
-    speed: (u64, u64),
+    /// Minimum and maximum in KiB/s for each member.
+    speed_limits: (u64, u64),
     /// The next sector, and the end.
     position: u64,
     end: u64,
-    /// Sectors begun and not done (`recovery_active`).
+    /// Sectors in flight (`recovery_active`).
     active: u64,
-    pieces: Vec<Piece>,
+    pieces: Vec<SyncPiece>,
     free: Vec<u32>,
-    /// Pieces that have been read and are to be written.
+    /// Pieces that have been read and must be written.
     ready: VecDeque<u32>,
-    /// A piece whose barrier is up, before what is pending has gone.
-    raised: Option<Piece>,
-    checked: u64,
-    /// Times, and what was done then.
+    /// A piece with its barrier raised, while other bios are still pending.
+    raised_piece: Option<SyncPiece>,
+    checked_position: u64,
+    /// Times, and the sectors done at each.
     marks: VecDeque<(Time, u64)>,
-    /// The pace must be looked at before anything else is begun.
-    look: bool,
-    /// Nothing is begun until everything is done.
+    /// Whether the speed must be checked before another piece begins.
+    pace_due: bool,
+    /// Whether no piece begins until all are done.
     draining: bool,
     nap: Time,
-    /// It has slept a tick for those who wait at the barrier.
-    gave_way: bool,
-    /// It sleeps because of the barrier.
+    /// Whether it has slept a tick for the tasks that wait at the barrier.
+    yielded: bool,
+    /// Whether it sleeps because of the barrier.
     at_barrier: bool,
-    /// What others had moved on each member when last looked.
+    /// Sectors of other I/O on each member at the last check.
     others: Vec<i64>,
 }
 
-impl Sync {
-    /// A sync of a cell's array that ends at a sector.
+impl RunningSync {
+    /// The sync of a cell's array, which ends at sector `end`.
     pub fn new(md: &Md, end: u64) -> Self {
         Self {
             action: md.sync,
             task: NONE,
-            speed: (md.sync_speed_min, md.sync_speed_max),
+            speed_limits: (md.sync_speed_min, md.sync_speed_max),
             position: 0,
             end,
             active: 0,
             pieces: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
-            raised: None,
-            checked: 0,
+            raised_piece: None,
+            checked_position: 0,
             marks: VecDeque::from([(0, 0)]),
-            look: false,
+            pace_due: false,
             draining: false,
             nap: 0,
-            gave_way: false,
+            yielded: false,
             at_barrier: false,
             others: vec![0; md.members.len()],
         }
     }
 
-    /// KiB/s since the oldest mark, as `md_do_sync` reckons it.
-    fn speed(&mut self, now: Time) -> u64 {
+    /// KiB/s since the oldest mark, as `md_do_sync` calculates it.
+    fn measure_speed(&mut self, now: Time) -> u64 {
         let done = self.position - self.active;
         if now >= self.marks.back().map_or(0, |mark| mark.0) + MARK_STEP {
             self.marks.push_back((now, done));
@@ -118,8 +118,8 @@ impl Sync {
         (done - before) / 2 / ((now - since) / 1_000_000_000 + 1) + 1
     }
 
-    /// Whether others have left the members alone since last looked.
-    fn is_idle(&mut self, slots: &[Slot]) -> bool {
+    /// Whether the members had no other I/O since the last check.
+    fn is_idle(&mut self, slots: &[MemberSlot]) -> bool {
         let mut idle = true;
         for (last, slot) in self.others.iter_mut().zip(slots) {
             let others = slot.moved as i64 - slot.synced as i64;
@@ -131,105 +131,111 @@ impl Sync {
         idle
     }
 
-    /// Whether something may be begun; otherwise what to do instead.
-    fn pace(&mut self, now: Time, slots: &[Slot]) -> Option<Next> {
+    /// `None` if a piece can begin; otherwise what to do instead.
+    fn check_pace(&mut self, now: Time, slots: &[MemberSlot]) -> Option<WorkerNext> {
         if self.draining && self.active > 0 {
-            return Some(Next::Sleep);
+            return Some(WorkerNext::Sleep);
         }
         self.draining = false;
         if now < self.nap {
-            return Some(Next::Until(self.nap));
+            return Some(WorkerNext::Until(self.nap));
         }
-        if !std::mem::take(&mut self.look) {
+        if !std::mem::take(&mut self.pace_due) {
             return None;
         }
-        let speed = self.speed(now);
-        if speed > self.speed.1 {
-            (self.nap, self.look) = (now + NAP, true);
-            return Some(Next::Until(self.nap));
+        let speed = self.measure_speed(now);
+        if speed > self.speed_limits.1 {
+            (self.nap, self.pace_due) = (now + NAP, true);
+            return Some(WorkerNext::Until(self.nap));
         }
-        self.draining = speed > self.speed.0 && !self.is_idle(slots) && self.active > 0;
-        self.draining.then_some(Next::Sleep)
+        self.draining = speed > self.speed_limits.0 && !self.is_idle(slots) && self.active > 0;
+        self.draining.then_some(WorkerNext::Sleep)
     }
 
-    /// Some sectors were begun. True if it is time to look at the pace.
-    fn begun(&mut self, sectors: u64) -> bool {
+    /// Counts sectors that have begun. True if the speed must be checked.
+    fn count_begun(&mut self, sectors: u64) -> bool {
         self.position += sectors;
         self.active += sectors;
-        if self.checked + WINDOW <= self.position && self.position < self.end {
-            (self.checked, self.look) = (self.position, true);
+        if self.checked_position + WINDOW <= self.position && self.position < self.end {
+            (self.checked_position, self.pace_due) = (self.position, true);
         }
-        self.look
+        self.pace_due
     }
 }
 
 impl Array {
-    /// The sync does one step (`md_do_sync`).
-    pub fn sync_step(&mut self, sim: &mut Simulation, task: u32) -> Next {
-        let Some(mut sync) = self.sync.take() else { return Next::Finished };
-        let next = self.step(&mut sync, sim, task);
-        if next == Next::Finished {
+    /// One step of the sync (`md_do_sync`).
+    pub fn sync_step(&mut self, sim: &mut Simulation, task: u32) -> WorkerNext {
+        let Some(mut sync) = self.sync.take() else { return WorkerNext::Finished };
+        let next = self.next_sync_step(&mut sync, sim, task);
+        if next == WorkerNext::Finished {
             self.finish_sync(sync.action);
         } else {
             self.sync = Some(sync);
         }
         self.wake_sync(sim);
-        if matches!(next, Next::Again { .. }) && self.stripes().is_some() {
+        if matches!(next, WorkerNext::Again { .. }) && self.stripes().is_some() {
             sim.wake_worker(self.thread);
         }
         next
     }
 
-    fn step(&mut self, sync: &mut Sync, sim: &mut Simulation, task: u32) -> Next {
+    fn next_sync_step(&mut self, sync: &mut RunningSync, sim: &mut Simulation, task: u32) -> WorkerNext {
         sync.at_barrier = false;
         if let Some(number) = sync.ready.pop_front() {
             let writes = std::mem::take(&mut sync.pieces[number as usize].writes);
             let sectors = sync.pieces[number as usize].sectors;
-            self.issue_piece(sim, task, number, Op::Write, &writes, sectors);
-            return go_on(sim, sync.ready.is_empty());
+            self.submit_piece(sim, task, number, Op::Write, &writes, sectors);
+            return run_again(sim, sync.ready.is_empty());
         }
-        if let Some(piece) = sync.raised.take() {
+        if let Some(piece) = sync.raised_piece.take() {
             if self.barrier.as_ref().is_some_and(|barrier| barrier.is_pending(piece.start)) {
-                (sync.raised, sync.at_barrier) = (Some(piece), true);
-                return Next::Sleep;
+                (sync.raised_piece, sync.at_barrier) = (Some(piece), true);
+                return WorkerNext::Sleep;
             }
-            return self.begin(sync, piece, sim, task);
+            return self.begin_piece(sync, piece, sim, task);
         }
         if sync.position >= sync.end {
-            return if sync.active == 0 { Next::Finished } else { Next::Sleep };
+            return if sync.active == 0 { WorkerNext::Finished } else { WorkerNext::Sleep };
         }
-        if let Some(next) = sync.pace(sim.now, &self.members.slots) {
+        if let Some(next) = sync.check_pace(sim.now, &self.members.slots) {
             return next;
         }
         if let Some(stripes) = self.stripes() {
-            if !stripes.sync(task, sync.position / ROW_SECTORS) {
-                return Next::Sleep;
+            if !stripes.request_row_sync(task, sync.position / ROW_SECTORS) {
+                return WorkerNext::Sleep;
             }
-            return go_on(sim, sync.begun(ROW_SECTORS));
+            return run_again(sim, sync.count_begun(ROW_SECTORS));
         }
-        let barrier = self.barrier.as_mut().expect("a mirror that syncs has one");
-        if barrier.is_awaited(sync.position) && !std::mem::replace(&mut sync.gave_way, true) {
+        let barrier = self.barrier.as_mut().expect("a syncing mirror has a barrier");
+        if barrier.has_waiters(sync.position) && !std::mem::replace(&mut sync.yielded, true) {
             sync.nap = sim.now + TICK;
-            return Next::Until(sync.nap);
+            return WorkerNext::Until(sync.nap);
         }
         if !barrier.raise(sync.position) {
             sync.at_barrier = true;
-            return Next::Sleep;
+            return WorkerNext::Sleep;
         }
-        sync.gave_way = false;
+        sync.yielded = false;
         let is_pending = barrier.is_pending(sync.position);
         let Redundancy::Copies(mirror) = self.level.redundancy() else {
             unreachable!("only mirrors have barriers")
         };
-        let piece = mirror.piece(&self.members.slots, sync.action, sync.position, sync.end);
+        let piece = mirror.plan_piece(&self.members.slots, sync.action, sync.position, sync.end);
         if is_pending {
-            (sync.raised, sync.at_barrier) = (Some(piece), true);
-            return Next::Sleep;
+            (sync.raised_piece, sync.at_barrier) = (Some(piece), true);
+            return WorkerNext::Sleep;
         }
-        self.begin(sync, piece, sim, task)
+        self.begin_piece(sync, piece, sim, task)
     }
 
-    fn begin(&mut self, sync: &mut Sync, piece: Piece, sim: &mut Simulation, task: u32) -> Next {
+    fn begin_piece(
+        &mut self,
+        sync: &mut RunningSync,
+        piece: SyncPiece,
+        sim: &mut Simulation,
+        task: u32,
+    ) -> WorkerNext {
         let (reads, sectors) = (piece.reads.clone(), piece.sectors);
         let number = match sync.free.pop() {
             Some(number) => {
@@ -241,33 +247,33 @@ impl Array {
                 sync.pieces.len() as u32 - 1
             }
         };
-        let look = sync.begun(sectors);
+        let look = sync.count_begun(sectors);
         if reads.is_empty() {
-            // Nothing of these members needs it (`raid10_sync_request` skips).
-            self.piece_done(sync, number);
+            // This piece needs no I/O (`raid10_sync_request` skips it).
+            self.end_piece(sync, number);
         } else {
-            self.issue_piece(sim, task, number, Op::Read, &reads, sectors);
+            self.submit_piece(sim, task, number, Op::Read, &reads, sectors);
         }
-        go_on(sim, look)
+        run_again(sim, look)
     }
 
-    fn issue_piece(
+    fn submit_piece(
         &mut self,
         sim: &mut Simulation,
         task: u32,
         number: u32,
         op: Op,
-        places: &[Place],
+        places: &[MemberSector],
         sectors: u64,
     ) {
-        let parent = self.own_bio(sim, task, op, sectors as u32, tag::SYNC, number);
+        let parent = self.add_own_bio(sim, task, op, sectors as u32, tag::SYNC, number);
         for &place in places {
             self.members.slots[place.slot as usize].synced += sectors;
-            self.members.submit(sim, task, parent, place, sectors as u32);
+            self.members.submit_part(sim, task, parent, place, sectors as u32);
         }
     }
 
-    /// Something is done that the sync may wait for; and tasks that it kept waiting go on.
+    /// Wakes the sync and the tasks that its barrier has released.
     pub fn wake_sync(&mut self, sim: &mut Simulation) {
         if let Some(sync) = &self.sync {
             sim.wake_worker(sync.task);
@@ -277,46 +283,49 @@ impl Array {
         }
     }
 
-    /// Wakes the sync if what it waits for at the barrier has happened.
+    /// Wakes the sync if it can pass the barrier.
     pub fn wake_sync_at_barrier(&self, sim: &mut Simulation) {
         let (Some(sync), Some(barrier)) = (&self.sync, &self.barrier) else { return };
-        let free = sync.raised.as_ref().map_or(barrier.is_free(), |piece| !barrier.is_pending(piece.start));
+        let free = sync
+            .raised_piece
+            .as_ref()
+            .map_or(barrier.has_no_entering_task(), |piece| !barrier.is_pending(piece.start));
         if sync.at_barrier && free {
             sim.wake_worker(sync.task);
         }
     }
 
-    /// A piece's reads or writes are done.
-    pub fn sync_io_done(&mut self, number: u32) {
+    /// Ends a piece's reads or writes.
+    pub fn end_sync_io(&mut self, number: u32) {
         let Some(mut sync) = self.sync.take() else { return };
         if sync.pieces[number as usize].writes.is_empty() {
-            self.piece_done(&mut sync, number);
+            self.end_piece(&mut sync, number);
         } else {
             sync.ready.push_back(number);
         }
         self.sync = Some(sync);
     }
 
-    fn piece_done(&mut self, sync: &mut Sync, number: u32) {
+    fn end_piece(&mut self, sync: &mut RunningSync, number: u32) {
         sync.free.push(number);
         let piece = std::mem::take(&mut sync.pieces[number as usize]);
         if let Some(barrier) = &mut self.barrier {
             barrier.lower(piece.start);
         }
-        self.sync_done(sync, piece.sectors);
+        self.count_synced(sync, piece.sectors);
     }
 
-    /// Rows of the stripe cache have been synced.
-    pub fn rows_synced(&mut self, rows: u64) {
+    /// Counts rows of the stripe cache that have been synced.
+    pub fn end_synced_rows(&mut self, rows: u64) {
         let Some(mut sync) = self.sync.take() else { return };
-        self.sync_done(&mut sync, rows * ROW_SECTORS);
+        self.count_synced(&mut sync, rows * ROW_SECTORS);
         self.sync = Some(sync);
     }
 
-    fn sync_done(&mut self, sync: &mut Sync, sectors: u64) {
+    fn count_synced(&mut self, sync: &mut RunningSync, sectors: u64) {
         sync.active -= sectors;
         self.members.report.sync_bytes += sectors * 512;
-        // Pieces are done nearly in their order.
+        // Pieces are done nearly in order.
         let passed = sync.position - sync.active;
         if sync.action == SyncAction::Resync {
             self.members.synced = passed;
@@ -336,20 +345,20 @@ impl Array {
         if let Some(stripes) = self.stripes() {
             stripes.dirty_from = u64::MAX;
             if action == SyncAction::Recover {
-                stripes.rebuilt();
+                stripes.finish_rebuild();
             }
         }
         if action == SyncAction::Recover {
             self.members.slots.iter_mut().filter(|slot| slot.present).for_each(|slot| slot.readable = true);
         }
-        self.gated = self.needs_gate();
+        self.may_hold_bios = self.can_hold_bios();
     }
 }
 
-/// The sync submits what it has made, and goes on; its plug ends if `ends`.
-fn go_on(sim: &Simulation, ends: bool) -> Next {
+/// The sync runs again after submitting its bios; `ends` says whether its plug ends.
+fn run_again(sim: &Simulation, ends: bool) -> WorkerNext {
     let plug = if ends { PlugAfter::Ends } else { PlugAfter::Stays };
-    Next::Again { after: sim.host.submit_ns + sim.host.md_ns, plug, undisturbed: true }
+    WorkerNext::Again { after: sim.host.submit_ns + sim.host.md_ns, plug, undisturbed: true }
 }
 
 #[cfg(test)]

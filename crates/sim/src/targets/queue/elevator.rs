@@ -1,47 +1,47 @@
-//! I/O schedulers: which of the waiting requests goes to the disk next, and which bios join one that waits.
+//! I/O schedulers: which waiting request the disk gets next, and which waiting request a bio is merged into.
 
 use std::collections::VecDeque;
 
 use super::request::{Request, Requests};
-use super::sorted::{Sorted, Waiting};
+use super::sorted::{SortedRequest, SortedRequests};
 use super::spec::Scheduler;
 use crate::bio::{NONE, Op};
 use crate::events::Time;
 
-/// block/mq-deadline.c and block/deadline-iosched.c: how long a read may wait.
+/// block/mq-deadline.c and block/deadline-iosched.c: how long a read can wait.
 const READ_EXPIRE: Time = 500_000_000;
 /// The same for a write.
 const WRITE_EXPIRE: Time = 5_000_000_000;
 /// Requests of one direction in a row, in the order of sectors.
 const FIFO_BATCH: u32 = 16;
-/// How often reads go first while writes wait.
+/// How often reads are served before waiting writes.
 const WRITES_STARVED: u32 = 2;
 /// block/cfq-iosched.c: requests of one process in a row.
 const CFQ_QUANTUM: u32 = 4;
 
-/// The requests that wait for one disk.
+/// The requests of a disk that wait.
 #[derive(Debug)]
 pub struct Elevator {
     kind: Scheduler,
-    /// By sector, reads and writes apart, for merging and for sorted dispatch.
-    sorted: [Sorted; 2],
+    /// By sector, reads and writes separately, for merging and for sorted dispatch.
+    sorted: [SortedRequests; 2],
     /// deadline: in order of arrival.
-    arrival: [Arrival; 2],
+    arrival: [ArrivalQueue; 2],
     /// Requests for first-come dispatch, and per process for CFQ.
     fifo: VecDeque<u32>,
-    /// deadline: the direction, the position and the length of the running batch, and how often writes waited.
+    /// deadline: the direction, the position and the length of the current batch, and how often writes waited.
     direction: usize,
     position: u64,
-    /// How many of that direction lie before the position.
+    /// How many requests of that direction lie before the position.
     cursor: usize,
-    /// Where a bio was last looked for.
+    /// The index where the last bio was searched.
     hint: usize,
     batch: u32,
     starved: u32,
     /// CFQ: the processes that have requests, in turn.
     turns: VecDeque<(u32, VecDeque<u32>)>,
     served: u32,
-    /// CFQ: asynchronous writes, which come last.
+    /// Requests that wait.
     waiting: u32,
 }
 
@@ -71,38 +71,43 @@ impl Elevator {
         self.waiting
     }
 
-    /// The waiting request that a bio at `sector` to `end` continues (`true`) or precedes.
+    /// The waiting request that a bio from `sector` to `end` can be merged into, at its back (`true`) or front.
     #[inline]
-    pub fn neighbour(&mut self, op: Op, sector: u64, end: u64, requests: &Requests) -> Option<(u32, bool)> {
+    pub fn find_merge(&mut self, op: Op, sector: u64, end: u64, requests: &Requests) -> Option<(u32, bool)> {
         if self.waiting == 0 {
             return None;
         }
         if self.kind == Scheduler::None {
-            // Without an elevator only the newest eight are looked at (`blk_mq_attempt_merge`).
-            return self.fifo.iter().rev().take(8).find_map(|&n| join(&requests[n], n, op, sector, end));
+            // Without an elevator only the newest eight are checked (`blk_mq_attempt_merge`).
+            return self
+                .fifo
+                .iter()
+                .rev()
+                .take(8)
+                .find_map(|&n| merge_side(&requests[n], n, op, sector, end));
         }
         let sorted = &self.sorted[op as usize];
-        let place = sorted.before(sector);
+        let place = sorted.count_before(sector);
         self.hint = place;
         if let Some(before) = place.checked_sub(1) {
             let number = sorted.get(before)?.number;
-            if let Some(joined) = join(&requests[number], number, op, sector, end) {
+            if let Some(joined) = merge_side(&requests[number], number, op, sector, end) {
                 return Some(joined);
             }
         }
         let after = sorted.get(place).filter(|waiting| waiting.sector == end)?;
-        join(&requests[after.number], after.number, op, sector, end)
+        merge_side(&requests[after.number], after.number, op, sector, end)
     }
 
-    /// A waiting request now begins at another sector, because a bio was put before it.
-    pub fn moved(&mut self, number: u32, from: u64, request: &Request) {
+    /// Moves a waiting request whose first sector changed in a front merge.
+    pub fn reposition(&mut self, number: u32, from: u64, request: &Request) {
         if self.kind != Scheduler::None {
-            let ticket = self.unsort(request.op, from, number);
-            self.sort(number, ticket, request);
+            let ticket = self.remove_sorted(request.op, from, number);
+            self.add_sorted(number, ticket, request);
         }
     }
 
-    /// A request begins to wait.
+    /// Adds a request.
     #[inline]
     pub fn insert(&mut self, now: Time, number: u32, request: &Request) {
         self.waiting += 1;
@@ -110,12 +115,12 @@ impl Elevator {
             Scheduler::None => self.fifo.push_back(number),
             Scheduler::Noop => {
                 self.fifo.push_back(number);
-                self.sort(number, 0, request);
+                self.add_sorted(number, 0, request);
             }
             Scheduler::MqDeadline | Scheduler::Deadline => {
                 let limit = if request.op == Op::Read { READ_EXPIRE } else { WRITE_EXPIRE };
                 let ticket = self.arrival[request.op as usize].add(number, now + limit);
-                self.sort(number, ticket, request);
+                self.add_sorted(number, ticket, request);
             }
             Scheduler::Cfq => {
                 let task = request.task;
@@ -123,14 +128,14 @@ impl Elevator {
                     Some((_, queue)) => queue.push_back(number),
                     None => self.turns.push_back((task, VecDeque::from([number]))),
                 }
-                self.sort(number, 0, request);
+                self.add_sorted(number, 0, request);
             }
         }
     }
 
-    /// Takes the request that goes to the disk next.
+    /// Takes the request that the disk gets next.
     #[inline]
-    pub fn next(&mut self, now: Time, requests: &Requests) -> Option<u32> {
+    pub fn next_request(&mut self, now: Time, requests: &Requests) -> Option<u32> {
         if self.waiting == 0 {
             return None;
         }
@@ -139,26 +144,26 @@ impl Elevator {
             Scheduler::Noop => self.fifo.pop_front()?,
             Scheduler::MqDeadline | Scheduler::Deadline => {
                 self.waiting -= 1;
-                return Some(self.next_by_deadline(now));
+                return Some(self.next_deadline_request(now));
             }
-            Scheduler::Cfq => self.next_in_turn()?,
+            Scheduler::Cfq => self.next_cfq_request()?,
         };
         let request = &requests[number];
-        self.unsort(request.op, request.sector, number);
+        self.remove_sorted(request.op, request.sector, number);
         self.waiting -= 1;
         Some(number)
     }
 
-    /// `dd_dispatch_request`: batches in the order of sectors; reads first, unless writes starve. A new batch goes on
-    /// where the last one ended, but begins with the oldest request if that has expired, if the direction changes, or if
-    /// nothing lies further on.
+    /// `dd_dispatch_request`: batches in the order of sectors; reads first, unless writes starve. A new batch
+    /// continues where the last one ended. It begins with the oldest request instead if that has expired, if the
+    /// direction changes, or if no request lies further on.
     #[inline]
-    fn next_by_deadline(&mut self, now: Time) -> u32 {
+    fn next_deadline_request(&mut self, now: Time) -> u32 {
         const READ: usize = Op::Read as usize;
         const WRITE: usize = Op::Write as usize;
         if self.batch < FIFO_BATCH && self.batch > 0 && self.cursor < self.sorted[self.direction].len() {
             self.batch += 1;
-            return self.leave(self.cursor);
+            return self.take_at(self.cursor);
         }
         let writes = !self.sorted[WRITE].is_empty();
         let direction = if self.sorted[READ].is_empty() || (writes && self.starved >= WRITES_STARVED) {
@@ -168,34 +173,34 @@ impl Elevator {
             self.starved += u32::from(writes);
             READ
         };
-        let goes_on = direction == self.direction && self.cursor < self.sorted[direction].len();
+        let continues = direction == self.direction && self.cursor < self.sorted[direction].len();
         self.direction = direction;
         self.batch = 1;
         let (oldest, expired) = self.arrival[direction].oldest(now);
-        if goes_on && !expired {
-            return self.leave(self.cursor);
+        if continues && !expired {
+            return self.take_at(self.cursor);
         }
         let index = self.sorted[direction].iter().position(|waiting| waiting.number == oldest);
-        self.leave(index.unwrap_or(0))
+        self.take_at(index.unwrap_or(0))
     }
 
-    /// The request at this place of the running direction goes to the disk.
+    /// Takes the request with this index in the current direction.
     #[inline]
-    fn leave(&mut self, index: usize) -> u32 {
+    fn take_at(&mut self, index: usize) -> u32 {
         let sorted = &mut self.sorted[self.direction];
-        let gone = sorted.remove(index);
-        self.position = gone.sector + 1;
+        let taken = sorted.remove(index);
+        self.position = taken.sector + 1;
         self.cursor = index;
         while sorted.get(self.cursor).is_some_and(|waiting| waiting.sector < self.position) {
             self.cursor += 1;
         }
-        self.arrival[self.direction].remove(gone.ticket);
-        gone.number
+        self.arrival[self.direction].remove(taken.ticket);
+        taken.number
     }
 
-    /// Processes in turn, a few requests each. Waiting for a process's next request (`slice_idle`) is left out:
+    /// Processes in turn, a few requests each. Waiting for a process's next request (`slice_idle`) is not simulated:
     /// CFQ does not wait for processes that seek on a disk that queues (`cfq_update_idle_window`: `hw_tag`).
-    fn next_in_turn(&mut self) -> Option<u32> {
+    fn next_cfq_request(&mut self) -> Option<u32> {
         let (_, queue) = self.turns.front_mut()?;
         let number = queue.pop_front()?;
         self.served += 1;
@@ -210,49 +215,49 @@ impl Elevator {
     }
 
     #[inline]
-    fn sort(&mut self, number: u32, ticket: u32, request: &Request) {
+    fn add_sorted(&mut self, number: u32, ticket: u32, request: &Request) {
         let direction = request.op as usize;
         let sorted = &mut self.sorted[direction];
-        // Nearly always where its bio was looked for.
-        sorted.insert(self.hint, Waiting { sector: request.sector, number, ticket });
+        // Nearly always the index where its bio was searched.
+        sorted.insert(self.hint, SortedRequest { sector: request.sector, number, ticket });
         self.cursor += usize::from(direction == self.direction && request.sector < self.position);
     }
 
     /// Takes a request out, and returns its ticket.
-    fn unsort(&mut self, op: Op, sector: u64, number: u32) -> u32 {
+    fn remove_sorted(&mut self, op: Op, sector: u64, number: u32) -> u32 {
         let direction = op as usize;
         let sorted = &mut self.sorted[direction];
-        let first = sorted.before(sector);
+        let first = sorted.count_before(sector);
         let Some(index) = sorted.iter().skip(first).position(|w| w.number == number) else { return 0 };
         self.cursor -= usize::from(direction == self.direction && first + index < self.cursor);
         sorted.remove(first + index).ticket
     }
 }
 
-/// Requests in order of arrival, from which any may be taken.
+/// Requests in order of arrival; any can be removed.
 #[derive(Debug, Default)]
-struct Arrival {
-    /// Requests and their deadlines; `NONE` is a request that has gone. The first has not.
+struct ArrivalQueue {
+    /// Requests and their deadlines; `NONE` is a removed request. The first one has not been removed.
     queue: VecDeque<(u32, Time)>,
-    /// The first one's ticket.
+    /// The first request's ticket.
     first: u32,
 }
 
-impl Arrival {
-    /// A request comes; returns its ticket.
+impl ArrivalQueue {
+    /// Adds a request; returns its ticket.
     #[inline]
     fn add(&mut self, number: u32, deadline: Time) -> u32 {
         self.queue.push_back((number, deadline));
         self.first.wrapping_add(self.queue.len() as u32 - 1)
     }
 
-    /// The oldest request, and whether its time is up.
+    /// The oldest request, and whether it has expired.
     #[inline]
     fn oldest(&self, now: Time) -> (u32, bool) {
         self.queue.front().map_or((NONE, false), |&(number, deadline)| (number, deadline <= now))
     }
 
-    /// A request goes.
+    /// Removes a request.
     #[inline]
     fn remove(&mut self, ticket: u32) {
         if let Some(place) = self.queue.get_mut(ticket.wrapping_sub(self.first) as usize) {
@@ -266,7 +271,7 @@ impl Arrival {
 }
 
 #[inline]
-fn join(request: &Request, number: u32, op: Op, sector: u64, end: u64) -> Option<(u32, bool)> {
+fn merge_side(request: &Request, number: u32, op: Op, sector: u64, end: u64) -> Option<(u32, bool)> {
     if request.op != op {
         None
     } else if request.end() == sector {

@@ -10,23 +10,23 @@ mod wbt;
 use std::collections::VecDeque;
 
 use crate::bio::{Bio, Flags, NONE, Op};
-use crate::device::{Command, Disk, Plan};
+use crate::device::{Disk, DiskCommand, DiskEvents};
 use crate::engine::{Limits, Mapped, Simulation, Target, WaitList};
 use crate::events::Time;
 use crate::kernel::Kernel;
 use elevator::Elevator;
 use request::{Request, Requests};
-use wbt::Throttle;
+use wbt::WritebackThrottle;
 
 pub use spec::{Device, QueueSettings, Scheduler};
 pub use stats::DiskStats;
 
-/// Whether a bio went into a queue.
+/// Whether a bio was accepted by a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Admission {
-    /// It is part of a request that waits already.
+enum QueueAdmission {
+    /// It was merged into a waiting request.
     Merged,
-    /// It is a request of its own, which the task's plug holds.
+    /// It is a new request, which the task's plug holds.
     Request(u32),
     /// No tag, or the throttle is full: the task sleeps in this queue.
     Full,
@@ -34,7 +34,7 @@ enum Admission {
 
 /// One disk with its queue.
 #[derive(Debug)]
-pub struct Queue {
+pub struct DiskQueue {
     id: u16,
     sectors: u64,
     rotational: bool,
@@ -48,7 +48,7 @@ pub struct Queue {
     write_back: bool,
     requests: Requests,
     elevator: Elevator,
-    throttle: Throttle,
+    throttle: WritebackThrottle,
     disk: Disk,
     /// Free tags. Single-queue kernels have as many for reads as for writes (`struct request_list`); multi-queue
     /// kernels have one pool, the first.
@@ -57,14 +57,14 @@ pub struct Queue {
     /// Flushes that wait for the disk to be empty, and whether one is running.
     flushes: VecDeque<u32>,
     flushing: bool,
-    /// Tags freed since tasks were last woken.
+    /// Tags that became free since tasks were last woken.
     freed: u32,
     tag_waiters: WaitList,
     throttle_waiters: WaitList,
     stats: DiskStats,
 }
 
-impl Target for Queue {
+impl Target for DiskQueue {
     fn limits(&self) -> Limits {
         Limits { sectors: self.sectors, rotational: self.rotational, ..Limits::default() }
     }
@@ -76,31 +76,31 @@ impl Target for Queue {
             return self.map_special(sim, task, number, &bio);
         }
         match self.admit(sim, task, number, &bio) {
-            Admission::Full => return Mapped::Wait,
-            Admission::Merged => {}
-            Admission::Request(request) => sim.plug_request(task, self.id, request),
+            QueueAdmission::Full => return Mapped::Wait,
+            QueueAdmission::Merged => {}
+            QueueAdmission::Request(request) => sim.plug_request(task, self.id, request),
         }
         Mapped::Taken
     }
 
-    /// The disk is done with a request, or has a timer of its own.
+    /// The disk has finished a request, or its own timer is due.
     fn timer(&mut self, sim: &mut Simulation, timer: u32) {
-        if timer == Plan::OWN_TIMER {
-            self.disk.timer(sim.now, &mut Plan::new(&mut sim.events, self.id));
+        if timer == DiskEvents::OWN_TIMER {
+            self.disk.timer(sim.now, &mut DiskEvents::new(&mut sim.events, self.id));
         } else {
             self.end_request(sim, timer);
         }
     }
 
-    /// Puts a new request into the elevator, or straight into the disk if nothing waits.
+    /// Puts a new request into the elevator, or sends it directly to the disk if none waits.
     #[inline]
     fn unplug(&mut self, sim: &mut Simulation, number: u32) {
         let request = &self.requests[number];
         if request.op == Op::Flush {
             self.flushes.push_back(number);
             self.dispatch(sim);
-        } else if self.elevator.len() == 0 && self.has_room() {
-            self.send(sim, number);
+        } else if self.elevator.len() == 0 && self.can_dispatch() {
+            self.send_to_disk(sim, number);
         } else {
             self.elevator.insert(sim.now, number, request);
             self.dispatch(sim);
@@ -113,12 +113,12 @@ impl Target for Queue {
     }
 
     #[cfg(test)]
-    fn room(&self) -> usize {
-        self.requests.room() + self.tag_waiters.room() + self.throttle_waiters.room()
+    fn peak_size(&self) -> usize {
+        self.requests.peak_size() + self.tag_waiters.peak_size() + self.throttle_waiters.peak_size()
     }
 }
 
-impl Queue {
+impl DiskQueue {
     /// The queue of a device, which is target `id` of the stack.
     pub fn new(device: &Device, id: u16, kernel: Kernel) -> Self {
         let queue = &device.queue;
@@ -131,12 +131,12 @@ impl Queue {
             max_sectors: (queue.max_bytes / 512).max(8),
             depth: queue.queue_depth.max(1),
             nr_requests: queue.nr_requests.max(1),
-            // The elevators of single-queue kernels say which kind of queue it is.
+            // Single-queue kernels are recognised by their elevators.
             multi_queue: matches!(queue.scheduler, Scheduler::None | Scheduler::MqDeadline),
             write_back: queue.write_back,
             requests: Requests::default(),
             elevator: Elevator::new(queue.scheduler),
-            throttle: Throttle::new(target, queue.queue_depth.max(1), queue.write_back),
+            throttle: WritebackThrottle::new(target, queue.queue_depth.max(1), queue.write_back),
             disk: Disk::new(&device.model),
             tags: [queue.nr_requests.max(1); 2],
             in_disk: 0,
@@ -149,15 +149,15 @@ impl Queue {
         }
     }
 
-    /// Bios that make no request of their own.
+    /// Maps discards, and bios that are larger than a request.
     #[cold]
     fn map_special(&self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> Mapped {
         if bio.op == Op::Discard {
-            // No model knows what a trim costs.
+            // No model has a cost for discards.
             sim.complete(number);
             return Mapped::Taken;
         }
-        // It is larger than a request may be: it goes as several (`blk_bio_segment_split`).
+        // It is larger than a request can be, so it is split (`blk_bio_segment_split`).
         let mut sector = bio.sector;
         while sector < bio.end() {
             let sectors = u64::from(self.max_sectors).min(bio.end() - sector) as u32;
@@ -168,33 +168,33 @@ impl Queue {
     }
 
     #[inline]
-    fn admit(&mut self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> Admission {
+    fn admit(&mut self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> QueueAdmission {
         let now = sim.now;
         if bio.op == Op::Flush {
-            return Admission::Request(self.request(now, task, number, bio, false));
+            return QueueAdmission::Request(self.new_request(now, task, number, bio, false));
         }
-        if self.merge(sim, task, number, bio) {
-            return Admission::Merged;
+        if self.try_merge(sim, task, number, bio) {
+            return QueueAdmission::Merged;
         }
-        let pool = self.pool(bio.op);
+        let pool = self.tag_pool(bio.op);
         if self.tags[pool] == 0 {
             self.stats.tag_waits += 1;
             self.tag_waiters.add(task);
-            return Admission::Full;
+            return QueueAdmission::Full;
         }
         let throttled = bio.op == Op::Write && !bio.flags.has(Flags::DIRECT) && self.throttle.is_on();
-        // Whoever comes while others sleep lines up behind them (`rq_qos_wait`: `has_sleeper`).
+        // A task that comes while others sleep sleeps behind them (`rq_qos_wait`: `has_sleeper`).
         if throttled && (!self.throttle_waiters.is_empty() || !self.throttle.admit(now)) {
             self.stats.throttle_waits += 1;
             self.throttle_waiters.add(task);
-            return Admission::Full;
+            return QueueAdmission::Full;
         }
         self.tags[pool] -= 1;
-        Admission::Request(self.request(now, task, number, bio, throttled))
+        QueueAdmission::Request(self.new_request(now, task, number, bio, throttled))
     }
 
     #[inline]
-    fn request(&mut self, now: Time, task: u32, bio_number: u32, bio: &Bio, throttled: bool) -> u32 {
+    fn new_request(&mut self, now: Time, task: u32, bio_number: u32, bio: &Bio, throttled: bool) -> u32 {
         self.requests.add(Request {
             op: bio.op,
             throttled,
@@ -209,7 +209,7 @@ impl Queue {
     }
 
     #[inline]
-    fn merge(&mut self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> bool {
+    fn try_merge(&mut self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> bool {
         let (sector, end) = (bio.sector, bio.end());
         let plugged = sim.plug(task).iter().rev().find_map(|plugged| {
             if plugged.target != self.id {
@@ -219,10 +219,10 @@ impl Queue {
             let back = r.end() == sector;
             (r.op == bio.op && (back || r.sector == end)).then_some((plugged.token, back, false))
         });
-        let found = plugged.or_else(|| {
-            self.elevator.neighbour(bio.op, sector, end, &self.requests).map(|(n, back)| (n, back, true))
+        let candidate = plugged.or_else(|| {
+            self.elevator.find_merge(bio.op, sector, end, &self.requests).map(|(n, back)| (n, back, true))
         });
-        let Some((request_number, back, waiting)) = found else { return false };
+        let Some((request_number, back, waiting)) = candidate else { return false };
         let request = &mut self.requests[request_number];
         if request.sectors + bio.sectors > self.max_sectors {
             return false;
@@ -237,7 +237,7 @@ impl Queue {
             request.first = number;
             request.sector = bio.sector;
             if waiting {
-                self.elevator.moved(request_number, from, request);
+                self.elevator.reposition(request_number, from, request);
             }
         }
         self.stats.merges[bio.op as usize] += 1;
@@ -245,11 +245,11 @@ impl Queue {
     }
 
     #[inline]
-    fn has_room(&self) -> bool {
+    fn can_dispatch(&self) -> bool {
         self.in_disk < self.depth && self.flushes.is_empty() && !self.flushing
     }
 
-    /// Gives the disk what it has room for.
+    /// Sends waiting requests to the disk while it has free slots.
     #[inline(always)]
     fn dispatch(&mut self, sim: &mut Simulation) {
         if (self.elevator.len() > 0 && self.in_disk < self.depth) || !self.flushes.is_empty() {
@@ -262,43 +262,43 @@ impl Queue {
         if !self.flushes.is_empty() {
             self.dispatch_flush(sim);
         }
-        while self.elevator.len() > 0 && self.has_room() {
-            let Some(number) = self.elevator.next(sim.now, &self.requests) else { break };
-            self.send(sim, number);
+        while self.elevator.len() > 0 && self.can_dispatch() {
+            let Some(number) = self.elevator.next_request(sim.now, &self.requests) else { break };
+            self.send_to_disk(sim, number);
         }
     }
 
-    /// SATA's FLUSH CACHE is no queued command: the disk must be empty, and nothing else runs with it. Without a
-    /// volatile cache the block layer answers itself (`blk_insert_flush`).
+    /// SATA's FLUSH CACHE is not a queued command: the disk must be empty, and runs nothing else with it. Without a
+    /// volatile cache the block layer completes flushes itself (`blk_insert_flush`).
     fn dispatch_flush(&mut self, sim: &mut Simulation) {
-        let mut plan = Plan::new(&mut sim.events, self.id);
+        let mut events = DiskEvents::new(&mut sim.events, self.id);
         if !self.write_back {
             while let Some(number) = self.flushes.pop_front() {
-                plan.done(sim.now, number);
+                events.plan_completion(sim.now, number);
             }
         } else if self.in_disk == 0 && !self.flushing {
             self.flushing = true;
             let number = self.flushes[0];
             self.requests[number].dispatched = sim.now;
-            let command = Command { request: number, op: Op::Flush, byte: 0, bytes: 0 };
-            self.disk.start(sim.now, command, &mut plan);
+            let command = DiskCommand { request: number, op: Op::Flush, byte: 0, bytes: 0 };
+            self.disk.start(sim.now, command, &mut events);
         }
     }
 
     #[inline(always)]
-    fn send(&mut self, sim: &mut Simulation, number: u32) {
+    fn send_to_disk(&mut self, sim: &mut Simulation, number: u32) {
         let request = &mut self.requests[number];
         request.dispatched = sim.now;
         self.in_disk += 1;
         let byte = self.start + request.sector * 512;
-        let command = Command { request: number, op: request.op, byte, bytes: request.sectors * 512 };
-        self.disk.start(sim.now, command, &mut Plan::new(&mut sim.events, self.id));
+        let command = DiskCommand { request: number, op: request.op, byte, bytes: request.sectors * 512 };
+        self.disk.start(sim.now, command, &mut DiskEvents::new(&mut sim.events, self.id));
     }
 
-    /// A request is done, and so are its bios; others may go to the disk, and tasks that slept go on.
+    /// Ends a request and its bios, sends others to the disk, and wakes tasks.
     #[inline]
     fn end_request(&mut self, sim: &mut Simulation, number: u32) {
-        let (throttle, tags) = self.count(sim.now, number);
+        let (throttle, tags) = self.count_ended_request(sim.now, number);
         let mut next = self.requests[number].first;
         self.requests.remove(number);
         while next != NONE {
@@ -315,9 +315,9 @@ impl Queue {
         }
     }
 
-    /// Counts a request that is done: how many tasks are woken that wait in the throttle, and for tags.
+    /// Counts a completed request. Returns how many tasks to wake that wait in the throttle, and for tags.
     #[inline]
-    fn count(&mut self, now: Time, number: u32) -> (usize, usize) {
+    fn count_ended_request(&mut self, now: Time, number: u32) -> (usize, usize) {
         let request = &self.requests[number];
         if request.op == Op::Flush {
             self.stats.flushes += 1;
@@ -329,21 +329,21 @@ impl Queue {
             return (0, 0);
         }
         self.in_disk -= 1;
-        let pool = self.pool(request.op);
+        let pool = self.tag_pool(request.op);
         self.tags[pool] += 1;
         self.stats.count(now, request);
         if request.op == Op::Read {
-            self.throttle.read_took(now - request.dispatched);
+            self.throttle.record_read_latency(now - request.dispatched);
         }
         let (mut throttle, mut tags) = (0, 0);
-        if request.throttled && self.throttle.done(now) {
+        if request.throttled && self.throttle.release(now) {
             throttle = self.throttle_waiters.len();
         }
         if !self.tag_waiters.is_empty() {
             self.freed += 1;
             if self.freed >= self.wake_batch() || self.tags[pool] >= self.nr_requests {
                 self.freed = 0;
-                // As many as there are tags for; the others sleep on (`sbitmap_queue_wake_up`).
+                // Only as many as there are free tags; the others sleep on (`sbitmap_queue_wake_up`).
                 tags = self.wake_batch() as usize;
             }
         }
@@ -351,16 +351,16 @@ impl Queue {
     }
 
     #[inline]
-    fn pool(&self, op: Op) -> usize {
+    fn tag_pool(&self, op: Op) -> usize {
         if self.multi_queue { 0 } else { op as usize }
     }
 
-    /// lib/sbitmap.c: waiters are woken when this many tags have become free.
+    /// lib/sbitmap.c: the kernel wakes waiting tasks when this many tags are free.
     fn wake_batch(&self) -> u32 {
         if self.multi_queue { (self.nr_requests / 8).clamp(1, 8) } else { 1 }
     }
 
-    /// What the disk did.
+    /// The disk's statistics.
     pub fn report(&self) -> DiskStats {
         let (work, busy_ns) = self.disk.counts();
         DiskStats { work, busy_ns, ..self.stats.clone() }

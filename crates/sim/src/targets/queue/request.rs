@@ -1,13 +1,13 @@
-//! Requests: what a disk is given, made of one bio or of several that lie next to each other.
+//! Requests: what a disk gets, made of one bio or of several neighbouring ones.
 
-use crate::arena::{Arena, Linked};
+use crate::arena::{Arena, ArenaItem};
 use crate::bio::Op;
 use crate::events::Time;
 
 /// A request in a disk's queue or in the disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// What is asked.
+    /// The operation.
     pub op: Op,
     /// Whether it counts against the writeback throttle.
     pub throttled: bool,
@@ -21,9 +21,9 @@ pub struct Request {
     pub last: u32,
     /// The task that made it: CFQ is fair among tasks.
     pub task: u32,
-    /// When it got its tag: what /proc/diskstats counts from.
+    /// When it got its tag; /proc/diskstats counts from then.
     pub start: Time,
-    /// When the disk got it.
+    /// When it was sent to the disk.
     pub dispatched: Time,
 }
 
@@ -35,7 +35,7 @@ impl Request {
     }
 }
 
-impl Linked for Request {
+impl ArenaItem for Request {
     #[inline]
     fn link(&mut self) -> &mut u32 {
         &mut self.first

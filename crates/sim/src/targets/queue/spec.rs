@@ -1,24 +1,24 @@
-//! What an experiment says of a disk and its queue.
+//! A disk and its queue in an experiment.
 
 use serde::{Deserialize, Serialize};
 
 use crate::device::Model;
 
-/// One disk: what it is, and how the kernel queues for it.
+/// One disk: its model, and how the kernel queues for it.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
     /// The name in results.
     pub name: String,
-    /// How much of it the stack may use: the size of the partition, say.
+    /// The bytes that the stack can use, such as the size of a partition.
     pub bytes: u64,
-    /// Where on the disk that begins.
+    /// The first of them on the disk.
     #[serde(default)]
     pub start: u64,
-    /// How it behaves.
+    /// The model of the disk.
     pub model: Model,
-    /// The block layer above it.
+    /// The block layer's queue.
     pub queue: QueueSettings,
 }
 
@@ -31,15 +31,15 @@ pub struct QueueSettings {
     pub scheduler: Scheduler,
     /// Requests that the elevator holds, those in the device included (`nr_requests`).
     pub nr_requests: u32,
-    /// Requests that the device holds: NCQ's 32, or an NVMe queue's length.
+    /// Requests that the device holds: 32 with NCQ, or the length of an NVMe queue.
     pub queue_depth: u32,
     /// The largest request (`max_sectors_kb`, in bytes).
     pub max_bytes: u32,
-    /// What md sees in `queue/rotational`.
+    /// `queue/rotational`, which md reads.
     pub rotational: bool,
     /// The read latency that writeback throttling guards (`wbt_lat_usec`); 0 is off.
     pub wbt_lat_ns: u64,
-    /// Whether the kernel believes that the device has a volatile write cache (`queue/write_cache`).
+    /// Whether the kernel assumes a volatile write cache (`queue/write_cache`).
     pub write_back: bool,
 }
 
@@ -52,10 +52,10 @@ pub enum Scheduler {
     None,
     /// As `none`, with merging: the old kernels' `noop`.
     Noop,
-    /// Sorted batches with deadlines, of multi-queue kernels.
+    /// Sorted batches with deadlines, in multi-queue kernels.
     MqDeadline,
-    /// The same of single-queue kernels.
+    /// The same in single-queue kernels.
     Deadline,
-    /// Fair queueing among processes, of single-queue kernels.
+    /// Fair queueing among processes, in single-queue kernels.
     Cfq,
 }

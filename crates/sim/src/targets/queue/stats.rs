@@ -1,12 +1,12 @@
-//! What a disk's queue counts.
+//! The statistics of a disk's queue.
 
 use serde::Serialize;
 
 use super::request::Request;
-use crate::device::Work;
+use crate::device::DiskWork;
 use crate::events::Time;
 
-/// What a disk did, in the words of /proc/diskstats; indexed by read and write.
+/// The statistics of a disk, in the words of /proc/diskstats; indexed by read and write.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DiskStats {
@@ -14,20 +14,20 @@ pub struct DiskStats {
     pub name: String,
     /// Requests completed.
     pub ios: [u64; 2],
-    /// Bios that were put to a waiting request.
+    /// Bios that were merged into a waiting request.
     pub merges: [u64; 2],
     /// Sectors moved.
     pub sectors: [u64; 2],
     /// Time from tag to completion, all requests together.
     pub ticks_ns: [u64; 2],
-    /// Flushes, and the time they took.
+    /// Flushes completed.
     pub flushes: u64,
     /// Time spent flushing.
     pub flush_ns: u64,
-    /// Time in which something was in the disk: what utilisation counts.
+    /// Time in which requests were in the disk, as utilisation counts it.
     pub busy_ns: u64,
-    /// What kept it busy.
-    pub work: Work,
+    /// The work of the disk's parts.
+    pub work: DiskWork,
     /// Tasks that slept because all tags were taken.
     pub tag_waits: u64,
     /// Tasks that slept in the writeback throttle.
@@ -35,7 +35,7 @@ pub struct DiskStats {
 }
 
 impl DiskStats {
-    /// Nothing yet.
+    /// Empty statistics.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }

@@ -1,8 +1,8 @@
-//! Writeback throttling, which keeps buffered writes from drowning reads.
+//! Writeback throttling, which protects reads from buffered writes.
 //!
-//! It matters far beyond buffered writes: direct writes are exempt because they carry `REQ_SYNC | REQ_IDLE`, but md's
-//! clones keep only `REQ_SYNC` (`raid1_write_request`, `raid10_write_one_disk`), so below a redundant array every
-//! write is throttled. Source: block/blk-wbt.c and block/blk-rq-qos.c, Linux 4.19.
+//! It affects more than buffered writes. Direct writes are exempt because they carry `REQ_SYNC | REQ_IDLE`, but md's
+//! clones keep only `REQ_SYNC` (`raid1_write_request`, `raid10_write_one_disk`), so every write to the members of a
+//! redundant array is throttled. Source: block/blk-wbt.c and block/blk-rq-qos.c, Linux 4.19.
 
 use crate::events::Time;
 
@@ -13,7 +13,7 @@ const WINDOW: Time = 100_000_000;
 
 /// One disk's throttle.
 #[derive(Clone, Debug)]
-pub struct Throttle {
+pub struct WritebackThrottle {
     target: Time,
     queue_depth: u32,
     write_back: bool,
@@ -26,8 +26,8 @@ pub struct Throttle {
     writes: u32,
 }
 
-impl Throttle {
-    /// A throttle that guards a read latency of `target` ns, over a disk of this depth; 0 is none.
+impl WritebackThrottle {
+    /// A throttle that protects a read latency of `target` ns on a disk of this queue depth; 0 disables it.
     pub fn new(target: Time, queue_depth: u32, write_back: bool) -> Self {
         let mut throttle = Self {
             target,
@@ -45,26 +45,26 @@ impl Throttle {
         throttle
     }
 
-    /// Whether there is one.
+    /// Whether it is enabled.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.target > 0
     }
 
-    /// Takes a place for a write, if there is one. md's writes and the journal's are synchronous, so the limit is the
+    /// Takes a slot for a write, if one is free. md's writes and the journal's are synchronous, so the limit is the
     /// full depth (`get_limit`: `REQ_HIPRIO`).
     pub fn admit(&mut self, now: Time) -> bool {
-        self.look(now);
+        self.adjust_depth(now);
         let fits = self.inflight < self.max_depth;
         self.inflight += u32::from(fits);
         fits
     }
 
-    /// Gives a place back. Returns whether waiting tasks are woken: with a write cache only when all are back
+    /// Frees a slot. Returns whether waiting tasks must be woken: with a write cache only when all slots are free
     /// (`wbt_rqw_done`).
-    pub fn done(&mut self, now: Time) -> bool {
+    pub fn release(&mut self, now: Time) -> bool {
         self.writes += 1;
-        self.look(now);
+        self.adjust_depth(now);
         self.inflight -= 1;
         let normal = self.max_depth.div_ceil(2);
         let limit = if self.write_back { 0 } else { normal };
@@ -72,14 +72,14 @@ impl Throttle {
         self.inflight == 0 || (self.inflight < limit && limit - self.inflight >= background / 2)
     }
 
-    /// Takes note of a read's latency in the disk.
+    /// Records a read's latency in the disk.
     #[inline]
-    pub fn read_took(&mut self, latency: Time) {
+    pub fn record_read_latency(&mut self, latency: Time) {
         self.fastest_read = self.fastest_read.min(latency);
     }
 
-    /// At the end of a window, makes the depth greater or smaller (`wb_timer_fn`).
-    fn look(&mut self, now: Time) {
+    /// At the end of a window, raises or lowers the depth (`wb_timer_fn`).
+    fn adjust_depth(&mut self, now: Time) {
         if now < self.window_end {
             return;
         }
@@ -92,7 +92,7 @@ impl Throttle {
         }
         self.fastest_read = Time::MAX;
         self.writes = 0;
-        // A busier throttle looks more often: window / sqrt(step + 1) (`rwb_arm_timer`).
+        // A stricter throttle checks more often: window / sqrt(step + 1) (`rwb_arm_timer`).
         let divisor = if self.step > 0 { f64::from(self.step + 1).sqrt() } else { 1.0 };
         self.window_end = now + (WINDOW as f64 / divisor) as Time;
     }
@@ -123,23 +123,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_alone_widen_it_to_three_quarters_of_the_disk() {
-        let mut throttle = Throttle::new(2_000_000, 32, true);
+    fn writes_alone_raise_the_depth_to_three_quarters_of_the_disk() {
+        let mut throttle = WritebackThrottle::new(2_000_000, 32, true);
         assert_eq!(throttle.max_depth, 16);
         for window in 1..5 {
             assert!(throttle.admit(window * WINDOW));
-            throttle.done(window * WINDOW + 1);
+            throttle.release(window * WINDOW + 1);
         }
         assert_eq!(throttle.max_depth, 24);
     }
 
     #[test]
-    fn slow_reads_narrow_it_to_one() {
-        let mut throttle = Throttle::new(2_000_000, 32, true);
+    fn slow_reads_lower_the_depth_to_one() {
+        let mut throttle = WritebackThrottle::new(2_000_000, 32, true);
         for window in 1..12 {
-            throttle.read_took(3_000_000);
+            throttle.record_read_latency(3_000_000);
             if throttle.admit(window * WINDOW * 2) {
-                throttle.done(window * WINDOW * 2 + 1);
+                throttle.release(window * WINDOW * 2 + 1);
             }
         }
         assert_eq!(throttle.max_depth, 1);
@@ -147,9 +147,9 @@ mod tests {
 
     #[test]
     fn with_a_write_cache_tasks_wait_until_all_writes_are_back() {
-        let mut throttle = Throttle::new(2_000_000, 32, true);
+        let mut throttle = WritebackThrottle::new(2_000_000, 32, true);
         while throttle.admit(0) {}
-        let woken: Vec<bool> = (0..16).map(|_| throttle.done(0)).collect();
+        let woken: Vec<bool> = (0..16).map(|_| throttle.release(0)).collect();
         assert_eq!(woken.iter().position(|&w| w), Some(15));
     }
 }

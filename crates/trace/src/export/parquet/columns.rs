@@ -1,24 +1,24 @@
-//! Columns gathered until they fill a row group.
+//! Columns of a row group that is being filled.
 
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::Result as ParquetResult;
 use parquet::file::writer::SerializedColumnWriter;
 use std::collections::HashMap;
 
-/// A column's values for one row group.
+/// A column's values in a row group.
 pub trait Column {
-    /// Hands the values to the file's column.
+    /// Writes the values to the file's column.
     fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> ParquetResult<()>;
 
-    /// Forgets the values, keeps the memory.
+    /// Empties the column, keeps the memory.
     fn clear(&mut self);
 }
 
-/// 32-bit numbers (and narrower ones), always there.
+/// Required 32-bit (and narrower) numbers.
 #[derive(Default)]
-pub struct Words(Vec<i32>);
+pub struct Int32Column(Vec<i32>);
 
-impl Words {
+impl Int32Column {
     #[inline]
     pub fn push(&mut self, value: u32) {
         self.0.push(value as i32);
@@ -30,7 +30,7 @@ impl Words {
     }
 }
 
-impl Column for Words {
+impl Column for Int32Column {
     fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> ParquetResult<()> {
         writer.typed::<Int32Type>().write_batch(&self.0, None, None).map(drop)
     }
@@ -40,18 +40,18 @@ impl Column for Words {
     }
 }
 
-/// 64-bit numbers, always there.
+/// Required 64-bit numbers.
 #[derive(Default)]
-pub struct Longs(Vec<i64>);
+pub struct Int64Column(Vec<i64>);
 
-impl Longs {
+impl Int64Column {
     #[inline]
     pub fn push(&mut self, value: u64) {
         self.0.push(value as i64);
     }
 }
 
-impl Column for Longs {
+impl Column for Int64Column {
     fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> ParquetResult<()> {
         writer.typed::<Int64Type>().write_batch(&self.0, None, None).map(drop)
     }
@@ -61,14 +61,14 @@ impl Column for Longs {
     }
 }
 
-/// 32-bit numbers that may be missing.
+/// Optional 32-bit numbers.
 #[derive(Default)]
-pub struct MaybeWords {
+pub struct OptionalInt32Column {
     values: Vec<i32>,
     levels: Vec<i16>,
 }
 
-impl MaybeWords {
+impl OptionalInt32Column {
     #[inline]
     pub fn push(&mut self, value: Option<u32>) {
         self.levels.push(i16::from(value.is_some()));
@@ -78,7 +78,7 @@ impl MaybeWords {
     }
 }
 
-impl Column for MaybeWords {
+impl Column for OptionalInt32Column {
     fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> ParquetResult<()> {
         let typed = writer.typed::<Int32Type>();
         typed.write_batch(&self.values, Some(&self.levels), None).map(drop)
@@ -90,14 +90,14 @@ impl Column for MaybeWords {
     }
 }
 
-/// 64-bit numbers that may be missing.
+/// Optional 64-bit numbers.
 #[derive(Default)]
-pub struct MaybeLongs {
+pub struct OptionalInt64Column {
     values: Vec<i64>,
     levels: Vec<i16>,
 }
 
-impl MaybeLongs {
+impl OptionalInt64Column {
     #[inline]
     pub fn push(&mut self, value: Option<u64>) {
         self.levels.push(i16::from(value.is_some()));
@@ -107,7 +107,7 @@ impl MaybeLongs {
     }
 }
 
-impl Column for MaybeLongs {
+impl Column for OptionalInt64Column {
     fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> ParquetResult<()> {
         let typed = writer.typed::<Int64Type>();
         typed.write_batch(&self.values, Some(&self.levels), None).map(drop)
@@ -119,15 +119,15 @@ impl Column for MaybeLongs {
     }
 }
 
-/// Bytes that may be missing.
+/// Optional bytes.
 #[derive(Default)]
-pub struct MaybeBytes {
+pub struct OptionalBytesColumn {
     values: Vec<ByteArray>,
     levels: Vec<i16>,
 }
 
-impl MaybeBytes {
-    /// Adds a row's bytes; none are missing.
+impl OptionalBytesColumn {
+    /// Adds a row's bytes; an empty slice is a missing value.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
         self.levels.push(i16::from(!bytes.is_empty()));
@@ -137,7 +137,7 @@ impl MaybeBytes {
     }
 }
 
-impl Column for MaybeBytes {
+impl Column for OptionalBytesColumn {
     fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> ParquetResult<()> {
         let typed = writer.typed::<ByteArrayType>();
         typed.write_batch(&self.values, Some(&self.levels), None).map(drop)
@@ -151,21 +151,21 @@ impl Column for MaybeBytes {
 
 /// Process names by process id; written through a dictionary.
 #[derive(Default)]
-pub struct Names {
+pub struct ProcessNameColumn {
     /// Each distinct name.
     texts: Vec<ByteArray>,
     numbers: HashMap<String, u32>,
     by_pid: HashMap<u32, u32>,
     last: Option<(u32, u32)>,
-    /// One plus the name's number, or 0 for none, for each row.
+    /// For each row, the name's number plus one, or 0 without a name.
     rows: Vec<u32>,
 }
 
-/// Processes whose names are remembered, and names told apart.
+/// The largest number of processes with names, and of distinct names.
 const MOST: usize = 1 << 20;
 
-impl Names {
-    /// Takes in a process's name; the first stays, as in [`crate::process::ProcessTable`].
+impl ProcessNameColumn {
+    /// Adds a process's name; the first one stays, as in [`crate::process::ProcessTable`].
     pub fn learn(&mut self, pid: u32, name: &str) {
         if self.by_pid.len() >= MOST {
             return;
@@ -196,7 +196,7 @@ impl Names {
     }
 }
 
-impl Column for Names {
+impl Column for ProcessNameColumn {
     fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> ParquetResult<()> {
         let typed = writer.typed::<ByteArrayType>();
         let (mut values, mut levels) = (Vec::new(), Vec::new());

@@ -1,10 +1,13 @@
 //! Events as Parquet.
 
-use super::columns::{Column, Longs, MaybeBytes, MaybeLongs, MaybeWords, Names, Words};
+use super::columns::{
+    Column, Int32Column, Int64Column, OptionalBytesColumn, OptionalInt32Column, OptionalInt64Column,
+    ProcessNameColumn,
+};
 use super::{GROUP, ParquetFile};
 use crate::error::Result;
 use crate::event::{Action, Event, EventBatch};
-use crate::export::{Exporter, Report};
+use crate::export::{ExportReport, Exporter};
 use crate::source::TraceInfo;
 use std::path::Path;
 
@@ -31,45 +34,45 @@ const PACKED: [&str; 2] = ["time_ns", "seq"];
 
 /// An exporter of events to a Parquet file at `path`.
 ///
-/// `remap_device` and `remap_sector` are where a remapped request came from; of a split, `remap_sector` is
-/// where the second part starts, of an unplug how many requests went. `remap_target` is the disk, where the
-/// device is a partition of it. `payload` is a passthrough command or a message's text.
+/// `remap_device` and `remap_sector` are the source of a remapped request. `remap_sector` of a split is the start of
+/// its second part, of an unplug the number of requests. `remap_target` is the disk, if the device is a partition of
+/// it. `payload` is a passthrough command or a message's text.
 pub fn parquet_events(path: &Path) -> Result<Box<dyn Exporter>> {
-    Ok(Box::new(Events {
+    Ok(Box::new(EventExporter {
         file: ParquetFile::create(path, SCHEMA, &PACKED)?,
-        columns: Columns::default(),
+        columns: EventColumns::default(),
         rows: 0,
         taken: 0,
     }))
 }
 
-struct Events {
+struct EventExporter {
     file: ParquetFile,
-    columns: Columns,
+    columns: EventColumns,
     rows: usize,
     taken: u64,
 }
 
 #[derive(Default)]
-struct Columns {
-    time: Longs,
-    device: Words,
-    cpu: Words,
-    seq: Words,
-    pid: Words,
-    action: Words,
-    rwbs: Words,
-    sector: Longs,
-    bytes: Words,
-    error: Words,
-    remap_device: MaybeWords,
-    remap_sector: MaybeLongs,
-    process: Names,
-    remap_target: MaybeWords,
-    payload: MaybeBytes,
+struct EventColumns {
+    time: Int64Column,
+    device: Int32Column,
+    cpu: Int32Column,
+    seq: Int32Column,
+    pid: Int32Column,
+    action: Int32Column,
+    rwbs: Int32Column,
+    sector: Int64Column,
+    bytes: Int32Column,
+    error: Int32Column,
+    remap_device: OptionalInt32Column,
+    remap_sector: OptionalInt64Column,
+    process: ProcessNameColumn,
+    remap_target: OptionalInt32Column,
+    payload: OptionalBytesColumn,
 }
 
-impl Columns {
+impl EventColumns {
     /// In the schema's order.
     fn all(&mut self) -> [&mut dyn Column; 15] {
         [
@@ -115,7 +118,7 @@ impl Columns {
     }
 }
 
-impl Exporter for Events {
+impl Exporter for EventExporter {
     fn write(&mut self, batch: &EventBatch, _info: &TraceInfo) -> Result<()> {
         let mut names = batch.names.iter().peekable();
         for (index, event) in batch.events.iter().enumerate() {
@@ -137,11 +140,11 @@ impl Exporter for Events {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, info: &TraceInfo) -> Result<Report> {
+    fn finish(mut self: Box<Self>, info: &TraceInfo) -> Result<ExportReport> {
         if self.rows > 0 {
             self.file.write_group(&mut self.columns.all())?;
         }
         let (name, bytes) = self.file.finish(info)?;
-        Ok(Report { files: vec![name], bytes, taken: self.taken, written: self.taken })
+        Ok(ExportReport { files: vec![name], bytes, taken: self.taken, written: self.taken })
     }
 }

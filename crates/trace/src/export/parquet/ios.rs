@@ -1,10 +1,10 @@
 //! I/Os as Parquet.
 
-use super::columns::{Column, Longs, MaybeLongs, Names, Words};
+use super::columns::{Column, Int32Column, Int64Column, OptionalInt64Column, ProcessNameColumn};
 use super::{GROUP, ParquetFile};
 use crate::error::Result;
 use crate::event::EventBatch;
-use crate::export::Report;
+use crate::export::ExportReport;
 use crate::io::{Io, NEVER};
 use crate::source::TraceInfo;
 use std::path::Path;
@@ -25,29 +25,29 @@ const SCHEMA: &str = "message ios {
 
 const PACKED: [&str; 4] = ["t_queue", "t_insert", "t_dispatch", "t_complete"];
 
-/// A Parquet file of I/Os. Dropped before [`ParquetIos::finish`] it leaves nothing behind.
+/// A Parquet file of I/Os. Dropping it before [`ParquetIos::finish`] leaves nothing behind.
 pub struct ParquetIos {
     file: ParquetFile,
-    columns: Columns,
+    columns: IoColumns,
     rows: usize,
     taken: u64,
 }
 
 #[derive(Default)]
-struct Columns {
-    device: Words,
-    sector: Longs,
-    bytes: Words,
-    rwbs: Words,
-    process: Names,
-    t_queue: MaybeLongs,
-    t_insert: MaybeLongs,
-    t_dispatch: MaybeLongs,
-    t_complete: MaybeLongs,
-    error: Words,
+struct IoColumns {
+    device: Int32Column,
+    sector: Int64Column,
+    bytes: Int32Column,
+    rwbs: Int32Column,
+    process: ProcessNameColumn,
+    t_queue: OptionalInt64Column,
+    t_insert: OptionalInt64Column,
+    t_dispatch: OptionalInt64Column,
+    t_complete: OptionalInt64Column,
+    error: Int32Column,
 }
 
-impl Columns {
+impl IoColumns {
     /// In the schema's order.
     fn all(&mut self) -> [&mut dyn Column; 10] {
         [
@@ -70,13 +70,13 @@ impl ParquetIos {
     pub fn create(path: &Path) -> Result<ParquetIos> {
         Ok(ParquetIos {
             file: ParquetFile::create(path, SCHEMA, &PACKED)?,
-            columns: Columns::default(),
+            columns: IoColumns::default(),
             rows: 0,
             taken: 0,
         })
     }
 
-    /// Takes in the process names and devices of a batch; to be called before its I/Os are written.
+    /// Adds the process names and devices of a batch; must be called before its I/Os are written.
     pub fn learn(&mut self, batch: &EventBatch) {
         batch.events.iter().for_each(|event| self.file.input_of.learn(event));
         for name in &batch.names {
@@ -108,12 +108,12 @@ impl ParquetIos {
         Ok(())
     }
 
-    /// Completes the file. `info` is the exhausted source's.
-    pub fn finish(mut self, info: &TraceInfo) -> Result<Report> {
+    /// Completes the file. `info` is the source's information at its end.
+    pub fn finish(mut self, info: &TraceInfo) -> Result<ExportReport> {
         if self.rows > 0 {
             self.file.write_group(&mut self.columns.all())?;
         }
         let (name, bytes) = self.file.finish(info)?;
-        Ok(Report { files: vec![name], bytes, taken: self.taken, written: self.taken })
+        Ok(ExportReport { files: vec![name], bytes, taken: self.taken, written: self.taken })
     }
 }

@@ -1,7 +1,7 @@
 //! Events and I/Os as Parquet, in the columns of the data contract.
 //!
-//! Columns are gathered for a row group and written one after the other. Encodings are the cheap ones: what
-//! changes little from row to row is stored as packed differences, only process names as a dictionary.
+//! Columns are collected for a row group and written one after the other. The encodings are cheap ones: slowly
+//! changing columns are stored as packed differences; only process names use a dictionary.
 
 mod columns;
 mod events;
@@ -12,7 +12,7 @@ pub use ios::ParquetIos;
 
 use super::output::OutputFile;
 use crate::error::{Result, TraceError};
-use crate::parquet_file::{InputOf, describe, named};
+use crate::parquet_file::{InputByDevice, convert_error, write_metadata};
 use crate::source::TraceInfo;
 use columns::Column;
 use parquet::basic::{Compression, Encoding};
@@ -30,19 +30,21 @@ pub const GROUP: usize = 1 << 20;
 struct ParquetFile {
     shown: String,
     writer: SerializedFileWriter<OutputFile>,
-    /// Of every event that was seen, whether or not it has a row.
-    input_of: InputOf,
+    /// The inputs of all events, also of those without a row.
+    input_of: InputByDevice,
 }
 
 impl ParquetFile {
-    /// `packed` are columns stored as differences, the others plain.
+    /// Columns in `packed` are stored as differences, the others plain.
     fn create(path: &Path, schema: &str, packed: &[&str]) -> Result<ParquetFile> {
         if path.as_os_str() == "-" {
-            return Err(TraceError::Request("Parquet is not written to standard output; name a file".into()));
+            return Err(TraceError::Request(
+                "Parquet cannot be written to standard output: give a file name".into(),
+            ));
         }
         let file = OutputFile::create(path)?;
         let shown = file.shown().to_owned();
-        let schema = named(&shown, parse_message_type(schema))?;
+        let schema = convert_error(&shown, parse_message_type(schema))?;
         let mut properties = WriterProperties::builder()
             .set_writer_version(WriterVersion::PARQUET_2_0)
             .set_compression(Compression::SNAPPY)
@@ -62,7 +64,7 @@ impl ParquetFile {
             properties = properties.set_column_statistics_enabled(time.into(), EnabledStatistics::Chunk);
         }
         let writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties.build()));
-        Ok(ParquetFile { writer: named(&shown, writer)?, shown, input_of: InputOf::default() })
+        Ok(ParquetFile { writer: convert_error(&shown, writer)?, shown, input_of: InputByDevice::default() })
     }
 
     /// Writes a row group and empties the columns.
@@ -78,15 +80,15 @@ impl ParquetFile {
             }
             group.close().map(drop)
         })();
-        named(&self.shown, written)
+        convert_error(&self.shown, written)
     }
 
-    /// Adds what is known of the trace, completes the file. Returns its name and size.
+    /// Adds the trace's metadata and completes the file. Returns its name and size.
     fn finish(mut self, info: &TraceInfo) -> Result<(String, u64)> {
-        for pair in describe(info, &self.input_of) {
+        for pair in write_metadata(info, &self.input_of) {
             self.writer.append_key_value_metadata(pair);
         }
-        let file = named(&self.shown, self.writer.into_inner())?;
+        let file = convert_error(&self.shown, self.writer.into_inner())?;
         file.commit()
     }
 }

@@ -1,4 +1,4 @@
-//! Any events that a trace may hold.
+//! Any events that a trace can contain.
 
 use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
 use crate::testing::trace_of;
@@ -31,11 +31,11 @@ fn device() -> impl Strategy<Value = DeviceId> {
 fn event() -> impl Strategy<Value = (Event, Vec<u8>)> {
     let place = (0..1u64 << 50, prop_oneof![Just(0u32), Just(4096), 0..1u32 << 31], device());
     let who = (0u16..4, any::<u32>(), 0u32..6, any::<u16>());
-    let what = (0usize..17, any::<u16>(), any::<u64>(), device(), vec(any::<u8>(), 0..20));
+    let numbers = (0usize..17, any::<u16>(), any::<u64>(), device(), vec(any::<u8>(), 0..20));
     let text = "[ -~]{0,30}\n?";
-    (1u64..2_000_000_000, place, who, what, text).prop_map(|(time, place, who, what, text)| {
+    (1u64..2_000_000_000, place, who, numbers, text).prop_map(|(time, place, who, numbers, text)| {
         let ((sector, bytes, device), (cpu, sequence, pid, error)) = (place, who);
-        let (kind, bits, arg_sector, arg_device, pdu) = what;
+        let (kind, bits, arg_sector, arg_device, pdu) = numbers;
         let mut event = Event { time, sector, bytes, device, cpu, sequence, pid, ..Event::default() };
         // Letters of the direction, and FUA, read-ahead, sync, meta, flush, discard.
         let direction = if bits & 1 == 0 { Rwbs::READ } else { Rwbs::WRITE };

@@ -1,22 +1,22 @@
-//! What is written and read again is the same.
+//! Tests that written traces are read back unchanged.
 
 mod events;
 
 use super::{BlktraceLayout, Exporter, IologVersion, ParquetIos, blktrace, iolog, parquet_events};
-use crate::blktrace::record::Order;
+use crate::blktrace::record::ByteOrder;
 use crate::event::{Action, DeviceId, Event, EventBatch, Op, Rwbs};
 use crate::io::{Io, NEVER};
 use crate::open::open;
 use crate::source::TraceInfo;
-use crate::testing::{Directory, Trace, read, trace_of};
+use crate::testing::{ReadTrace, TestDirectory, read, trace_of};
 use proptest::prelude::*;
 
-fn write(mut exporter: Box<dyn Exporter>, batch: &EventBatch, info: &TraceInfo) -> super::Report {
+fn write(mut exporter: Box<dyn Exporter>, batch: &EventBatch, info: &TraceInfo) -> super::ExportReport {
     exporter.write(batch, info).unwrap();
     exporter.finish(info).unwrap()
 }
 
-fn read_path(path: &str) -> Trace {
+fn read_path(path: &str) -> ReadTrace {
     read(&mut *open(&[path.to_owned()], None).unwrap()).unwrap()
 }
 
@@ -24,67 +24,67 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn blktrace_binary(batch in events::batch(), order in prop_oneof![Just(Order::Little), Just(Order::Big)]) {
-        let directory = Directory::new();
+    fn blktrace_binary_round_trips(batch in events::batch(), order in prop_oneof![Just(ByteOrder::Little), Just(ByteOrder::Big)]) {
+        let directory = TestDirectory::new();
         let info = TraceInfo { start_unix_ns: Some(1_600_000_000_123_456_789), ..TraceInfo::default() };
         let written = trace_of(&batch);
         for (name, layout) in [("set", BlktraceLayout::PerCpu), ("one", BlktraceLayout::Merged)] {
             let path = directory.file(name);
             let report = write(blktrace(path.as_ref(), layout, order, false).unwrap(), &batch, &info);
             prop_assert_eq!(report.written, batch.events.len() as u64);
-            let found = read_path(&path);
-            prop_assert_eq!(&found.events, &written.events);
-            prop_assert_eq!(&found.pdus, &written.pdus);
-            prop_assert_eq!(found.info.start_unix_ns, info.start_unix_ns);
-            prop_assert_eq!(&found.info.warnings, &[]);
+            let read_back = read_path(&path);
+            prop_assert_eq!(&read_back.events, &written.events);
+            prop_assert_eq!(&read_back.pdus, &written.pdus);
+            prop_assert_eq!(read_back.info.start_unix_ns, info.start_unix_ns);
+            prop_assert_eq!(&read_back.info.warnings, &[]);
             if layout == BlktraceLayout::Merged {
-                prop_assert_eq!(&found.text, &events::text_with_all_names(&batch));
+                prop_assert_eq!(&read_back.text, &events::text_with_all_names(&batch));
             }
         }
     }
 
     #[test]
-    fn blkparse_text(batch in events::batch()) {
+    fn blkparse_text_round_trips(batch in events::batch()) {
         let written = trace_of(&batch);
         prop_assume!(!written.text.is_empty());
-        let directory = Directory::new();
+        let directory = TestDirectory::new();
         let path = directory.file("text");
         std::fs::write(&path, &written.text).unwrap();
-        let found = read(&mut *open(&[path], Some("blkparse")).unwrap()).unwrap();
-        prop_assert_eq!(&found.text, &written.text);
-        prop_assert_eq!(&found.info.warnings, &[]);
+        let read_back = read(&mut *open(&[path], Some("blkparse")).unwrap()).unwrap();
+        prop_assert_eq!(&read_back.text, &written.text);
+        prop_assert_eq!(&read_back.info.warnings, &[]);
     }
 
     #[test]
-    fn iologs(batch in events::batch()) {
+    fn iologs_round_trip(batch in events::batch()) {
         let queued = |e: &&Event| e.action == Action::QUEUE
             && !e.rwbs.has(Rwbs::PASSTHROUGH)
             && (e.bytes > 0 || e.op() == Op::Flush);
         let expected: Vec<Event> = batch.events.iter().filter(queued).copied().collect();
         prop_assume!(!expected.is_empty());
-        let directory = Directory::new();
+        let directory = TestDirectory::new();
         for version in [IologVersion::V2, IologVersion::V3] {
             let path = directory.file("log");
             let report = write(iolog(path.as_ref(), version).unwrap(), &batch, &TraceInfo::default());
             prop_assert_eq!(report.written, expected.len() as u64);
-            let found = read_path(&path).events;
-            prop_assert_eq!(found.len(), expected.len());
+            let read_back = read_path(&path).events;
+            prop_assert_eq!(read_back.len(), expected.len());
             let start = expected[0].time / 1000;
-            for (found, expected) in found.iter().zip(&expected) {
+            for (read_back, expected) in read_back.iter().zip(&expected) {
                 let time = if version == IologVersion::V3 { (expected.time / 1000 - start) * 1000 } else { 0 };
-                prop_assert_eq!(found.time, time);
-                prop_assert_eq!((found.op(), found.bytes), (expected.op(), expected.bytes));
-                prop_assert_eq!(found.device, expected.device);
+                prop_assert_eq!(read_back.time, time);
+                prop_assert_eq!((read_back.op(), read_back.bytes), (expected.op(), expected.bytes));
+                prop_assert_eq!(read_back.device, expected.device);
                 if expected.op() != Op::Flush {
-                    prop_assert_eq!(found.sector, expected.sector);
+                    prop_assert_eq!(read_back.sector, expected.sector);
                 }
             }
         }
     }
 
     #[test]
-    fn parquet(batch in events::batch()) {
-        let directory = Directory::new();
+    fn parquet_round_trips(batch in events::batch()) {
+        let directory = TestDirectory::new();
         let path = directory.file("events.parquet");
         let info = TraceInfo {
             format: "blktrace".into(),
@@ -93,22 +93,22 @@ proptest! {
             ..TraceInfo::default()
         };
         write(parquet_events(path.as_ref()).unwrap(), &batch, &info);
-        let found = read_path(&path);
+        let read_back = read_path(&path);
         let written = trace_of(&batch);
-        prop_assert_eq!(found.events, written.events);
-        prop_assert_eq!(found.pdus, written.pdus);
-        prop_assert_eq!(found.text, written.text);
-        prop_assert_eq!(found.info.start_unix_ns, info.start_unix_ns);
-        prop_assert_eq!(found.info.device_names, info.device_names);
+        prop_assert_eq!(read_back.events, written.events);
+        prop_assert_eq!(read_back.pdus, written.pdus);
+        prop_assert_eq!(read_back.text, written.text);
+        prop_assert_eq!(read_back.info.start_unix_ns, info.start_unix_ns);
+        prop_assert_eq!(read_back.info.device_names, info.device_names);
     }
 }
 
 #[test]
 fn a_set_is_not_mixed_with_an_older_one() {
-    let directory = Directory::new();
+    let directory = TestDirectory::new();
     let path = directory.file("x");
     let batch = EventBatch { events: vec![Event { cpu: 1, ..Event::default() }], ..EventBatch::default() };
-    let export = || blktrace(path.as_ref(), BlktraceLayout::PerCpu, Order::Little, false);
+    let export = || blktrace(path.as_ref(), BlktraceLayout::PerCpu, ByteOrder::Little, false);
     write(export().unwrap(), &batch, &TraceInfo::default());
     assert_eq!(std::fs::metadata(format!("{path}.blktrace.0")).unwrap().len(), 0);
     assert!(export().err().unwrap().to_string().contains("x.blktrace.0: exists"));
@@ -116,7 +116,7 @@ fn a_set_is_not_mixed_with_an_older_one() {
 
 #[test]
 fn names_in_an_iolog_stay_in_the_directory_where_fio_runs() {
-    let directory = Directory::new();
+    let directory = TestDirectory::new();
     let path = directory.file("log");
     let device = DeviceId::new(240, 0);
     let event = Event { device, bytes: 4096, rwbs: Rwbs::WRITE, action: Action::QUEUE, ..Event::default() };
@@ -129,7 +129,7 @@ fn names_in_an_iolog_stay_in_the_directory_where_fio_runs() {
 
 #[test]
 fn ios_are_not_taken_for_events() {
-    let directory = Directory::new();
+    let directory = TestDirectory::new();
     let path = directory.file("ios.parquet");
     let mut ios = ParquetIos::create(path.as_ref()).unwrap();
     let io = Io {

@@ -1,14 +1,14 @@
 //! blkparse's default text, as a registered format.
 //!
-//! Times and order stay as they are in the text. Its closing summary is skipped; other lines that are no
-//! events are counted and reported.
+//! Times and order stay as in the text. Its closing summary is skipped; other lines that are not events are counted
+//! and reported.
 
 mod parse;
 
 use super::Format;
-use super::known::Processes;
 use super::lines::Lines;
-use super::text::{first_lines, shown};
+use super::names::NewProcessNames;
+use super::text::{first_lines, quote_line};
 use crate::error::{Result, TraceError};
 use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo, single_file};
@@ -26,12 +26,12 @@ pub const FORMAT: Format = Format {
 const EXPECTED: &str = "an event as blkparse prints it: maj,min cpu sequence time pid action RWBS …";
 /// Problems shown with their line.
 const SHOWN: u64 = 3;
-/// Passthrough commands remembered between dispatch and completion.
+/// Passthrough commands that are kept between dispatch and completion.
 const COMMANDS: usize = 64;
-/// A message with more lines than this is not continued.
+/// The largest size of a message; further lines are dropped.
 const LONGEST_MESSAGE: usize = 8 << 10;
 
-/// More than half of the first lines are events.
+/// Whether more than half of the first lines are events.
 fn sniff(head: &[u8]) -> bool {
     let mut pdu = Vec::new();
     let (mut events, mut lines) = (0, 0);
@@ -44,41 +44,41 @@ fn sniff(head: &[u8]) -> bool {
 
 fn open(info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
     let file = single_file(inputs, &info.format)?;
-    Ok(Box::new(Text {
+    Ok(Box::new(BlkparseSource {
         lines: Lines::new(file.path, file.reader),
         info,
-        processes: Processes::default(),
+        processes: NewProcessNames::default(),
         commands: VecDeque::new(),
         message: None,
         pdu: Vec::new(),
         events: 0,
-        junk: 0,
-        first_junk: None,
+        other_lines: 0,
+        first_other_line: None,
         last_time: 0,
         in_summary: false,
         ended: false,
     }))
 }
 
-struct Text {
+struct BlkparseSource {
     lines: Lines,
     info: TraceInfo,
-    processes: Processes,
+    processes: NewProcessNames,
     commands: VecDeque<(DeviceId, u32, Vec<u8>)>,
-    /// A message that may go on: empty lines belong to it.
+    /// A message that can continue: empty lines belong to it.
     message: Option<(Event, Vec<u8>)>,
     pdu: Vec<u8>,
     events: u64,
-    junk: u64,
-    first_junk: Option<String>,
+    other_lines: u64,
+    first_other_line: Option<String>,
     last_time: u64,
     in_summary: bool,
     ended: bool,
 }
 
-impl Text {
-    /// Takes in the next line; false at the end of the file.
-    fn step(&mut self, batch: &mut EventBatch) -> Result<bool> {
+impl BlkparseSource {
+    /// Reads the next line; false at the end of the file.
+    fn read_line(&mut self, batch: &mut EventBatch) -> Result<bool> {
         let Some(line) = self.lines.next()? else {
             return Ok(false);
         };
@@ -92,38 +92,38 @@ impl Text {
         if let Some(message) = self.message.take() {
             push_message(batch, message);
         }
-        let Some((mut event, extra)) = parse_line(line, &mut self.pdu) else {
+        let Some((mut event, details)) = parse_line(line, &mut self.pdu) else {
             self.in_summary |= begins_summary(line);
-            if !self.in_summary && !is_closing(line) {
-                self.junk += 1;
-                let found = shown(line);
-                let found = format!("line {}: found {found}", self.lines.number);
-                if self.junk <= SHOWN {
-                    let message = format!("{found}, expected {EXPECTED}; left out");
+            if !self.in_summary && !is_input_line(line) {
+                self.other_lines += 1;
+                let shown_line = quote_line(line);
+                let shown_line = format!("line {}: found {shown_line}", self.lines.number);
+                if self.other_lines <= SHOWN {
+                    let message = format!("{shown_line}, expected {EXPECTED}; skipped");
                     self.info.warn(&self.lines.path, message);
                 }
-                self.first_junk.get_or_insert(found);
+                self.first_other_line.get_or_insert(shown_line);
             }
             return Ok(true);
         };
         self.events += 1;
         self.info.out_of_order += u64::from(event.time < self.last_time);
         self.last_time = event.time;
-        if let Some(name) = extra.name {
+        if let Some(name) = details.name {
             self.processes.learn(event.pid, name);
             let before = batch.events.len();
-            batch.names.extend((self.processes.fresh.drain(..)).map(|(pid, name)| ProcessName {
+            batch.names.extend((self.processes.unreported.drain(..)).map(|(pid, name)| ProcessName {
                 before,
                 pid,
                 name,
             }));
         }
-        if let Some(text) = extra.text {
+        if let Some(text) = details.text {
             self.message = Some((event, text.to_vec()));
             return Ok(true);
         }
         if event.rwbs.has(Rwbs::PASSTHROUGH) {
-            remember(&mut self.commands, &mut event, &self.pdu);
+            restore_command_length(&mut self.commands, &mut event, &self.pdu);
             if !self.pdu.is_empty() {
                 batch.attach(&mut event, &self.pdu);
             }
@@ -140,36 +140,36 @@ impl Text {
         self.info.bytes_read = self.lines.bytes;
         let path = self.lines.path.clone();
         if self.events == 0 {
-            let found = self.first_junk.take();
+            let shown_line = self.first_other_line.take();
             return Err(TraceError::Malformed {
                 path,
                 place: "line 1".into(),
                 problem: format!(
                     "no event in the whole file ({}), expected {EXPECTED}",
-                    found.unwrap_or_else(|| "only empty lines or a summary".into())
+                    shown_line.unwrap_or_else(|| "only empty lines or a summary".into())
                 ),
             });
         }
-        if self.junk > SHOWN {
-            let message = format!("{} lines in all are no events; left out", self.junk);
+        if self.other_lines > SHOWN {
+            let message = format!("{} lines in total are not events; skipped", self.other_lines);
             self.info.warn(&path, message);
         }
         if self.info.out_of_order > 0 {
             let count = self.info.out_of_order;
             self.info.warn(
                 &path,
-                format!("{count} events lie before their predecessors in time; they are kept in file order"),
+                format!("{count} events are earlier than their predecessors; they stay in file order"),
             );
         }
         Ok(())
     }
 }
 
-impl Source for Text {
+impl Source for BlkparseSource {
     fn fill(&mut self, batch: &mut EventBatch) -> Result<bool> {
         let first = batch.events.len();
         while !self.ended && batch.events.len() - first < EventBatch::TARGET {
-            if !self.step(batch)? {
+            if !self.read_line(batch)? {
                 self.finish(batch)?;
             }
         }
@@ -182,13 +182,13 @@ impl Source for Text {
 }
 
 fn push_message(batch: &mut EventBatch, (mut event, text): (Event, Vec<u8>)) {
-    // An empty text prints as one only where there are bytes.
+    // An empty text needs one byte to be printed as a message.
     batch.attach(&mut event, if text.is_empty() { &[0] } else { &text });
     batch.events.push(event);
 }
 
-/// A completion shows no length: takes it from the dispatch of the same command.
-fn remember(commands: &mut VecDeque<(DeviceId, u32, Vec<u8>)>, event: &mut Event, pdu: &[u8]) {
+/// Completions show no length: takes it from the dispatch of the same command.
+fn restore_command_length(commands: &mut VecDeque<(DeviceId, u32, Vec<u8>)>, event: &mut Event, pdu: &[u8]) {
     match event.action {
         Action::DISPATCH => {
             if commands.len() == COMMANDS {
@@ -217,6 +217,6 @@ fn begins_summary(line: &[u8]) -> bool {
 }
 
 /// `Input file sda.blktrace.0 added`
-fn is_closing(line: &[u8]) -> bool {
+fn is_input_line(line: &[u8]) -> bool {
     line.starts_with(b"Input file ") && line.ends_with(b" added")
 }

@@ -2,24 +2,24 @@
 
 use crate::event::{Action, DeviceId, Event, Rwbs, SECTOR};
 use crate::formats::fields::{Fields, whole_number};
-use crate::formats::table::category_of;
+use crate::formats::row_source::category_of;
 use crate::process::UNNAMED;
 
-/// What a line tells besides its event.
+/// What a line contains in addition to its event.
 #[derive(Default)]
-pub struct Extra<'a> {
+pub struct LineDetails<'a> {
     /// The process's name, when the line has one.
     pub name: Option<&'a [u8]>,
     /// A message's text.
     pub text: Option<&'a [u8]>,
 }
 
-/// Reads a line; `pdu` gets a passthrough command's bytes. `None` when it is no event.
-pub fn parse_line<'a>(line: &'a [u8], pdu: &mut Vec<u8>) -> Option<(Event, Extra<'a>)> {
+/// Parses a line; `pdu` gets a passthrough command's bytes. `None` if it is not an event.
+pub fn parse_line<'a>(line: &'a [u8], pdu: &mut Vec<u8>) -> Option<(Event, LineDetails<'a>)> {
     pdu.clear();
     let mut fields = Fields::new(line);
     let mut event = Event::default();
-    let mut extra = Extra::default();
+    let mut details = LineDetails::default();
     fields.spaces();
     let major = fields.number32().filter(|&m| m < 4096)?;
     fields.byte(b',')?;
@@ -43,35 +43,35 @@ pub fn parse_line<'a>(line: &'a [u8], pdu: &mut Vec<u8>) -> Option<(Event, Extra
     event.rwbs = rwbs_of(letters)?.with(category_of(event.action));
     if event.action == Action::MESSAGE {
         event.rwbs = Rwbs::NOTIFY;
-        extra.text = Some(fields.rest());
-        return Some((event, extra));
+        details.text = Some(fields.remaining());
+        return Some((event, details));
     }
     match event.action {
         Action::COMPLETE | Action::REQUEUE => parse_end(&mut event, fields, pdu)?,
         Action::REMAP => parse_remap(&mut event, fields)?,
         Action::UNPLUG | Action::UNPLUG_TIMER => {
             fields.byte(b'[')?;
-            let rest = fields.rest();
+            let rest = fields.remaining();
             let at = rest.iter().rposition(|&b| b == b']')?;
-            extra.name = Some(&rest[..at]);
+            details.name = Some(&rest[..at]);
             event.arg_sector = whole_number(rest[at + 1..].strip_prefix(b" ")?)?;
         }
-        _ => extra.name = Some(parse_start(&mut event, fields, pdu)?),
+        _ => details.name = Some(parse_start(&mut event, fields, pdu)?),
     }
-    // Only the letter tells a length that the line does not show: N is none, R is some.
+    // The line does not show the length, but the letter does: N is none, R is some.
     if letters.contains(&b'R') && event.bytes == 0 {
         event.bytes = 1;
     }
     if letters.contains(&b'N') {
         event.bytes = 0;
     }
-    extra.name = extra.name.filter(|&name| name != UNNAMED.as_bytes());
-    Some((event, extra))
+    details.name = details.name.filter(|&name| name != UNNAMED.as_bytes());
+    Some((event, details))
 }
 
 /// `sector + sectors [error]`, `sector [error]`, or of a passthrough command `(bytes) [error]`.
 fn parse_end(event: &mut Event, mut fields: Fields, pdu: &mut Vec<u8>) -> Option<()> {
-    match fields.rest().first()? {
+    match fields.remaining().first()? {
         b'(' | b'[' => {
             event.rwbs = event.rwbs.with(Rwbs::PASSTHROUGH);
             parse_hex(&mut fields, pdu)?;
@@ -95,16 +95,16 @@ fn parse_end(event: &mut Event, mut fields: Fields, pdu: &mut Vec<u8>) -> Option
 /// `sector + sectors <- (major,minor) sector`.
 fn parse_remap(event: &mut Event, mut fields: Fields) -> Option<()> {
     event.sector = fields.number()?;
-    take(&mut fields, b" + ")?;
+    take_text(&mut fields, b" + ")?;
     event.bytes = bytes_of(fields.number()?)?;
-    take(&mut fields, b" <- (")?;
+    take_text(&mut fields, b" <- (")?;
     let major = fields.number32().filter(|&m| m < 4096)?;
     fields.byte(b',')?;
     let minor = fields.number32().filter(|&m| m < 1 << 20)?;
     event.arg_device = DeviceId::new(major, minor);
     // blkparse shows the remap's target where other lines show the device itself.
     event.target_device = event.device;
-    take(&mut fields, b") ")?;
+    take_text(&mut fields, b") ")?;
     event.arg_sector = fields.number()?;
     fields.is_done().then_some(())
 }
@@ -112,19 +112,19 @@ fn parse_remap(event: &mut Event, mut fields: Fields) -> Option<()> {
 /// `sector + sectors [name]`, `sector / sector [name]`, `[name]`, or of a passthrough command
 /// `bytes (bytes) [name]`. Returns the name.
 fn parse_start<'a>(event: &mut Event, mut fields: Fields<'a>, pdu: &mut Vec<u8>) -> Option<&'a [u8]> {
-    if fields.rest().first() != Some(&b'[') {
+    if fields.remaining().first() != Some(&b'[') {
         let number = fields.number()?;
         fields.byte(b' ')?;
-        match fields.rest().first()? {
+        match fields.remaining().first()? {
             b'+' => {
                 event.sector = number;
-                take(&mut fields, b"+ ")?;
+                take_text(&mut fields, b"+ ")?;
                 event.bytes = bytes_of(fields.number()?)?;
                 fields.byte(b' ')?;
             }
             b'/' if event.action == Action::SPLIT => {
                 event.sector = number;
-                take(&mut fields, b"/ ")?;
+                take_text(&mut fields, b"/ ")?;
                 event.arg_sector = u64::from(fields.number32()?);
                 // The event's length is that of the first part.
                 let sectors = (event.arg_sector as u32).wrapping_sub(number as u32);
@@ -139,7 +139,7 @@ fn parse_start<'a>(event: &mut Event, mut fields: Fields<'a>, pdu: &mut Vec<u8>)
         }
     }
     fields.byte(b'[')?;
-    let rest = fields.rest();
+    let rest = fields.remaining();
     let end = rest.iter().rposition(|&b| b == b']')?;
     rest[end + 1..].trim_ascii().is_empty().then_some(&rest[..end])
 }
@@ -163,7 +163,7 @@ fn parse_hex(fields: &mut Fields, pdu: &mut Vec<u8>) -> Option<()> {
     fields.byte(b' ')
 }
 
-fn take(fields: &mut Fields, text: &[u8]) -> Option<()> {
+fn take_text(fields: &mut Fields, text: &[u8]) -> Option<()> {
     text.iter().try_for_each(|&byte| fields.byte(byte))
 }
 

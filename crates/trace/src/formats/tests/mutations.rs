@@ -1,12 +1,12 @@
-//! A little fuzzing in every test run: valid samples with bytes flipped, cut out, repeated and put in.
-//! `scripts/fuzz` does more of it. The seed is fixed; BLKLAB_MUTATIONS sets how many there are of each sample.
+//! A little fuzzing in every test run: valid samples with bytes flipped, removed, repeated and inserted.
+//! `scripts/fuzz` does more. The seed is fixed; BLKLAB_MUTATIONS sets the number of mutations of each sample.
 
 use super::samples;
 use crate::event::EventBatch;
 use crate::export::{convert, parquet_events};
 use crate::formats::FORMATS;
 use crate::open::open;
-use crate::testing::{Directory, read, read_bytes};
+use crate::testing::{TestDirectory, read, read_bytes};
 
 /// SplitMix64.
 struct Random(u64);
@@ -80,7 +80,7 @@ fn readers_survive_damaged_samples() {
         for round in 0..rounds() {
             let mut bytes = sample.clone();
             random.mutate(&mut bytes);
-            // As what it was, by recognition, and as something that it is not.
+            // Read in the recognised format, and in another one.
             let other = &FORMATS[random.below(FORMATS.len())];
             let recognised = FORMATS.iter().filter(|f| (f.sniff)(&bytes));
             for format in recognised.chain([other]) {
@@ -95,7 +95,7 @@ fn readers_survive_damaged_samples() {
 
 #[test]
 fn parquet_survives_damage() {
-    let directory = Directory::new();
+    let directory = TestDirectory::new();
     let path = directory.file("sample.parquet");
     let mut source = open(&[samples::path("blkparse.txt")], None).unwrap();
     convert(&mut *source, None, parquet_events(path.as_ref()).unwrap(), &mut |_| true).unwrap();

@@ -1,9 +1,9 @@
-//! Rows of the public formats: what is generated is what is read, in order of time.
+//! Tests that generated rows of the public formats are read back in order of time.
 
 use crate::event::{Action, Event, SECTOR};
-use crate::formats::table::WINDOW;
+use crate::formats::row_source::WINDOW;
 use crate::formats::{FORMATS, Format};
-use crate::testing::{Trace, read_bytes};
+use crate::testing::{ReadTrace, read_bytes};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -71,13 +71,13 @@ fn by_name(name: &str) -> &'static Format {
     FORMATS.iter().find(|f| f.name == name).unwrap()
 }
 
-fn of(trace: &Trace, action: Action) -> Vec<Event> {
+fn of(trace: &ReadTrace, action: Action) -> Vec<Event> {
     trace.events.iter().filter(|e| e.action == action).copied().collect()
 }
 
 fn requests() -> impl Strategy<Value = Vec<Request>> {
-    let one = (0u64..500_000, 0u64..2_000_000, 0u64..1 << 40, 1u32..2048, any::<bool>(), any::<u8>());
-    vec(one, 3..80)
+    let request = (0u64..500_000, 0u64..2_000_000, 0u64..1 << 40, 1u32..2048, any::<bool>(), any::<u8>());
+    vec(request, 3..80)
 }
 
 proptest! {
@@ -86,7 +86,7 @@ proptest! {
     #[test]
     fn rows_become_events(mut requests in requests(), which in 0..PRINTERS.len(), sorted in any::<bool>()) {
         let (name, unit, responds, print) = PRINTERS[which];
-        // Binary formats are recognised by times that do not jump back; text may be in any order.
+        // Binary formats are recognised by rising times; text rows can be in any order.
         let sorted = sorted || name == "vscsi" || name == "oracle-general";
         if sorted {
             requests.sort_by_key(|r| r.0);
@@ -139,19 +139,19 @@ fn rows_may_come_late_by_the_window_and_no_more() {
 
 #[test]
 fn lines_that_cannot_be_read_are_counted_and_shown_with_their_numbers() {
-    let text = b"1,R,0,512,5\n1,R,0,512\nrubbish\n1,X,0,512,6\n1,R,0,9999999999,7\n\n1,W,0,512,8\n";
+    let text = b"1,R,0,512,5\n1,R,0,512\nnonsense\n1,X,0,512,6\n1,R,0,9999999999,7\n\n1,W,0,512,8\n";
     let trace = read_bytes(by_name("alibaba"), text).unwrap();
     assert_eq!(trace.events.len(), 2);
     let messages: Vec<&str> = trace.info.warnings.iter().map(|w| w.message.as_str()).collect();
     assert_eq!(
         messages,
         [
-            "line 2: found \"1,R,0,512\", expected column 4: length in bytes, below 4 GiB; left out",
-            "line 3: found \"rubbish\", expected column 1: device_id, a whole number; left out",
-            "line 4: found \"1,X,0,512,6\", expected column 2: opcode, R or W; left out",
-            "4 lines in all could not be read; left out",
+            "line 2: found \"1,R,0,512\", expected column 4: length in bytes, below 4 GiB; skipped",
+            "line 3: found \"nonsense\", expected column 1: device_id, a whole number; skipped",
+            "line 4: found \"1,X,0,512,6\", expected column 2: opcode, R or W; skipped",
+            "4 lines in total could not be read; skipped",
         ]
     );
-    let nothing = read_bytes(by_name("alibaba"), b"rubbish\n").err().unwrap().to_string();
-    assert_eq!(nothing, "trace.x: line 1: found \"rubbish\", expected column 1: device_id, a whole number");
+    let nothing = read_bytes(by_name("alibaba"), b"nonsense\n").err().unwrap().to_string();
+    assert_eq!(nothing, "trace.x: line 1: found \"nonsense\", expected column 1: device_id, a whole number");
 }

@@ -2,7 +2,7 @@
 
 use crate::event::Op;
 use crate::open::open;
-use crate::testing::{Trace, read};
+use crate::testing::{ReadTrace, read};
 use std::path::PathBuf;
 
 pub fn path(name: &str) -> String {
@@ -11,12 +11,12 @@ pub fn path(name: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn sample(name: &str) -> Trace {
+fn sample(name: &str) -> ReadTrace {
     read(&mut *open(&[path(name)], None).unwrap()).unwrap()
 }
 
 #[test]
-fn each_is_recognised_and_read_whole() {
+fn each_sample_is_recognised_and_read_completely() {
     // (file, format, events, reads, writes among those queued)
     for (name, format, events, reads, writes) in [
         ("msr.csv", "msr", 24, 8, 4),
@@ -53,7 +53,7 @@ fn blkparse_text_prints_again_as_it_was() {
 
 #[test]
 fn several_files_are_one_trace_in_order_of_time() {
-    let directory = crate::testing::Directory::new();
+    let directory = crate::testing::TestDirectory::new();
     let (mut rows, text) =
         ([String::new(), String::new()], std::fs::read_to_string(path("msr.csv")).unwrap());
     for (number, line) in text.lines().enumerate() {
@@ -64,15 +64,16 @@ fn several_files_are_one_trace_in_order_of_time() {
         std::fs::write(path, rows).unwrap();
     }
     let parts = read(&mut *open(&paths, None).unwrap()).unwrap();
-    let whole = sample("msr.csv");
+    let single_file = sample("msr.csv");
     assert_eq!(parts.info.inputs.len(), 2);
-    assert_eq!(parts.info.start_unix_ns, whole.info.start_unix_ns);
-    let times = |trace: &Trace| trace.events.iter().map(|e| (e.time, e.sector, e.action)).collect::<Vec<_>>();
-    assert_eq!(times(&parts), times(&whole));
+    assert_eq!(parts.info.start_unix_ns, single_file.info.start_unix_ns);
+    let times =
+        |trace: &ReadTrace| trace.events.iter().map(|e| (e.time, e.sector, e.action)).collect::<Vec<_>>();
+    assert_eq!(times(&parts), times(&single_file));
 }
 
 #[test]
-fn byte_orders_and_text_tell_the_same() {
+fn both_byte_orders_and_text_give_the_same_events() {
     let text = sample("blkparse.txt").text.replace("(null)", "kworker");
     for name in ["blktrace.bin", "blktrace-be.bin"] {
         assert_eq!(sample(name).text.replace("(null)", "kworker"), text, "{name}");

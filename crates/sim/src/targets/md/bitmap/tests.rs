@@ -1,10 +1,10 @@
-//! What a bitmap writes, and when.
+//! Tests of what a bitmap writes, and when.
 
 use crate::cell::{Job, Level, Md};
 use crate::outcome::Outcome;
 use crate::tests::{MEMBER, array, cell, iops, job, md, pages, play, without};
 
-/// An array with a bitmap, a bit for so many bytes.
+/// An array with a bitmap, one bit for `bitmap_chunk` bytes.
 fn with_bitmap(level: Level, disks: usize, bitmap_chunk: u64) -> Md {
     Md { bitmap: true, bitmap_chunk, ..md(level, disks) }
 }
@@ -14,7 +14,7 @@ fn run(md: Md, load: Job) -> Outcome {
 }
 
 #[test]
-fn a_working_set_is_written_down_once_and_cleared_once() {
+fn a_working_set_sets_and_clears_its_bits_once() {
     for (level, disks, copies) in [(Level::Raid1, 2, 2), (Level::Raid10, 4, 2), (Level::Raid10, 2, 2)] {
         // One job, one I/O at a time, over 8 chunks of one page, well within five seconds.
         let load = || Job { iodepth: 1, ..job(8 << 20, 400) };
@@ -22,7 +22,7 @@ fn a_working_set_is_written_down_once_and_cleared_once() {
         assert_eq!(plain, 400 * copies);
         let outcome = run(with_bitmap(level, disks, 1 << 20), load());
         let writes = array(&outcome).bitmap_writes;
-        // Each of 8 bits is set apart, and after three runs of the daemon all are cleared together.
+        // Each of 8 bits is set separately, and after three runs of the daemon all are cleared together.
         assert_eq!(writes, 8 + 1, "{level:?}");
         assert_eq!(pages(&outcome).1, plain + writes * disks as u64);
     }
@@ -30,7 +30,7 @@ fn a_working_set_is_written_down_once_and_cleared_once() {
 
 #[test]
 fn writes_at_the_same_time_share_a_write_of_the_bitmap() {
-    // A batch of 64 sets its bits together: after k of them 64/e^k are not set yet, so six or so set any.
+    // A batch of 64 sets its bits together: after k batches 64/e^k are not set yet, so about six batches set any.
     let load = Job { batch_submit: 64, batch_complete_min: 64, iodepth: 64, ..job(MEMBER, 6400) };
     let outcome = run(with_bitmap(Level::Raid1, 2, 1 << 20), load);
     assert!((5..=9).contains(&array(&outcome).bitmap_writes), "{}", array(&outcome).bitmap_writes);
@@ -42,23 +42,23 @@ fn bits_are_cleared_when_writes_pause() {
     let load = Job { iodepth: 1, thinktime_ns: 30_000_000_000, ..job(4096, 10) };
     let outcome = run(with_bitmap(Level::Raid1, 2, 64 << 20), load.clone());
     assert_eq!(array(&outcome).bitmap_writes, 20);
-    // A write every four seconds: it never is, until the end.
+    // A write every four seconds: it is not cleared before the end.
     let load = Job { thinktime_ns: 4_000_000_000, ..load };
     let outcome = run(with_bitmap(Level::Raid1, 2, 64 << 20), load.clone());
     assert_eq!(array(&outcome).bitmap_writes, 2);
-    // Without a member it is never cleared.
+    // While a member is missing it is never cleared.
     let outcome = run(without(with_bitmap(Level::Raid1, 3, 64 << 20), 1), load);
     assert_eq!(array(&outcome).bitmap_writes, 1);
 }
 
 #[test]
-fn parity_has_one_for_each_members_chunk() {
+fn with_parity_a_bit_stands_for_a_chunk_of_each_member() {
     let load = Job { iodepth: 1, ..job(3 * (8 << 20), 1000) };
     let plain = pages(&run(md(Level::Raid5, 4), load.clone()));
     let outcome = run(with_bitmap(Level::Raid5, 4, 1 << 20), load);
     assert_eq!(array(&outcome).bitmap_writes, 8 + 1);
     let (read, written) = pages(&outcome);
-    // The pages written are the same; a few more may have left the cache before they were written again.
+    // The number of pages written is the same; a few more can have left the cache before they were written again.
     assert!(read.abs_diff(plain.0) < 20 && written == plain.1 + 9 * 4, "{read} {written}, {plain:?}");
 }
 

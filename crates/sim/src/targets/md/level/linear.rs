@@ -1,6 +1,6 @@
 //! Linear: members one after the other.
 
-use super::{Personality, Plan, for_each_piece, need_all};
+use super::{LevelConfig, Personality, for_each_piece, refuse_lost_members};
 use crate::bio::Bio;
 use crate::engine::Simulation;
 use crate::targets::md::map;
@@ -8,13 +8,13 @@ use crate::targets::md::member::Members;
 
 #[derive(Debug)]
 pub struct Linear {
-    map: map::Linear,
+    map: map::LinearMap,
     io_opt: u64,
 }
 
-pub fn build(plan: &Plan) -> Result<Linear, String> {
-    let map = map::Linear::new(&plan.sizes(), plan.chunk()).map_err(|e| e.to_string())?;
-    Ok(Linear { map, io_opt: plan.members_io_opt() })
+pub fn build(config: &LevelConfig) -> Result<Linear, String> {
+    let map = map::LinearMap::new(&config.sizes(), config.chunk()).map_err(|e| e.to_string())?;
+    Ok(Linear { map, io_opt: config.members_io_opt() })
 }
 
 impl Personality for Linear {
@@ -27,7 +27,7 @@ impl Personality for Linear {
     }
 
     fn check_lost(&self, lost: &[u32]) -> Result<(), String> {
-        need_all(lost)
+        refuse_lost_members(lost)
     }
 
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {
@@ -35,7 +35,7 @@ impl Personality for Linear {
             bio,
             |sector| self.map.boundary(sector),
             |sector, sectors| {
-                members.submit_only(sim, task, number, self.map.place(sector), sectors);
+                members.submit_single_copy(sim, task, number, self.map.locate(sector), sectors);
             },
         );
     }

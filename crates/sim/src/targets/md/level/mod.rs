@@ -1,4 +1,4 @@
-//! md's levels (the kernel's personalities): one file each, and their registry.
+//! md's levels (the kernel's personalities), one file each, and their registry.
 
 mod linear;
 mod raid0;
@@ -13,15 +13,15 @@ use std::fmt::Debug;
 use serde::{Deserialize, Serialize};
 
 use super::barrier::Barrier;
-use super::member::{Members, Slot};
+use super::member::{MemberSlot, Members};
 use super::spec::{Md, SyncAction};
-use super::stripes::Stripes;
-use super::sync::Piece;
+use super::stripes::StripeCache;
+use super::sync::SyncPiece;
 use crate::bio::Bio;
 use crate::engine::{Child, Simulation};
 use crate::kernel::Kernel;
 
-/// How an array's sectors lie on its members, and what its bios become (`struct md_personality`).
+/// How an array's sectors lie on its members, and which member I/Os its bios become (`struct md_personality`).
 pub trait Personality: Debug {
     /// How much the array holds.
     fn sectors(&self) -> u64;
@@ -29,47 +29,46 @@ pub trait Personality: Debug {
     /// `queue/optimal_io_size` in sectors.
     fn io_opt(&self) -> u64;
 
-    /// What is gone if these members are lost, in one line.
+    /// An error, in one line, if the array loses data without these members.
     fn check_lost(&self, lost: &[u32]) -> Result<(), String>;
 
-    /// Submits what becomes of a read, a write or a discard at the members. With parity, it is one that goes around
-    /// the stripe cache.
+    /// Submits a read, a write or a discard to the members. With parity, only reads that bypass the stripe cache.
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio);
 
-    /// What makes up for members that are lost.
+    /// The redundancy that replaces lost members.
     fn redundancy(&mut self) -> Redundancy<'_> {
         Redundancy::None
     }
 
-    /// Fails unless nothing is under way.
+    /// Panics if anything is in flight.
     #[cfg(test)]
     fn assert_idle(&self) {}
 }
 
-/// What makes up for members that are lost.
+/// The redundancy that replaces lost members.
 pub enum Redundancy<'a> {
     /// Nothing.
     None,
     /// Copies on other members.
     Copies(&'a dyn Mirror),
-    /// Parity, and the cache in which it is reckoned.
-    Parity(&'a mut Stripes),
+    /// Parity, with the stripe cache that calculates it.
+    Parity(&'a mut StripeCache),
 }
 
-/// How copies are made equal.
+/// How a sync makes copies equal.
 pub trait Mirror {
-    /// What keeps others away from a sync.
-    fn barrier(&self) -> Barrier;
+    /// The barrier between a sync and other bios.
+    fn new_barrier(&self) -> Barrier;
 
-    /// Sectors that this action goes through.
+    /// The end of the sync in sectors.
     fn sync_end(&self, action: SyncAction) -> u64;
 
-    /// What is read and written of the piece at `start`.
-    fn piece(&self, slots: &[Slot], action: SyncAction, start: u64, end: u64) -> Piece;
+    /// The reads and writes of the piece at `start`.
+    fn plan_piece(&self, slots: &[MemberSlot], action: SyncAction, start: u64, end: u64) -> SyncPiece;
 }
 
-/// What a level is built from.
-pub struct Plan<'a> {
+/// The parameters of a level.
+pub struct LevelConfig<'a> {
     /// The array.
     pub md: &'a Md,
     /// Its level.
@@ -82,7 +81,7 @@ pub struct Plan<'a> {
     pub kernel: Kernel,
 }
 
-impl Plan<'_> {
+impl LevelConfig<'_> {
     fn disks(&self) -> u32 {
         self.children.len() as u32
     }
@@ -114,9 +113,9 @@ macro_rules! levels {
         }
 
         /// Builds an array's level. The error is one line.
-        pub fn build(plan: &Plan) -> Result<Box<dyn Personality>, String> {
-            match plan.level {
-                $(Level::$level => $build(plan).map(|level| Box::new(level) as _),)+
+        pub fn build(config: &LevelConfig) -> Result<Box<dyn Personality>, String> {
+            match config.level {
+                $(Level::$level => $build(config).map(|level| Box::new(level) as _),)+
             }
         }
     };
@@ -139,20 +138,20 @@ levels! {
     Raid6: raid456::build;
 }
 
-/// Levels without redundancy have nothing to make up for a lost member.
-fn need_all(lost: &[u32]) -> Result<(), String> {
+/// Refuses lost members: the level has no redundancy.
+fn refuse_lost_members(lost: &[u32]) -> Result<(), String> {
     match lost.first() {
-        Some(slot) => Err(format!("slot {slot} is lost, and the level has no copies")),
+        Some(slot) => Err(format!("slot {slot} is lost, and this level has no redundancy")),
         None => Ok(()),
     }
 }
 
-/// Calls `each` with the pieces of a bio that end at the boundaries: `room` says how far the next one is.
+/// Calls `each` with the pieces of a bio that end at boundaries; `boundary` is the distance to the next one.
 #[inline]
-fn for_each_piece(bio: &Bio, room: impl Fn(u64) -> u64, mut each: impl FnMut(u64, u32)) {
+fn for_each_piece(bio: &Bio, boundary: impl Fn(u64) -> u64, mut each: impl FnMut(u64, u32)) {
     let mut sector = bio.sector;
     while sector < bio.end() {
-        let sectors = room(sector).min(bio.end() - sector) as u32;
+        let sectors = boundary(sector).min(bio.end() - sector) as u32;
         each(sector, sectors);
         sector += u64::from(sectors);
     }

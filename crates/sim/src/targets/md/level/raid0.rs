@@ -1,6 +1,6 @@
 //! RAID-0: striping.
 
-use super::{Personality, Plan, for_each_piece, need_all};
+use super::{LevelConfig, Personality, for_each_piece, refuse_lost_members};
 use crate::bio::Bio;
 use crate::engine::Simulation;
 use crate::targets::md::map;
@@ -8,11 +8,11 @@ use crate::targets::md::member::Members;
 
 #[derive(Debug)]
 pub struct Raid0 {
-    map: map::Raid0,
+    map: map::Raid0Map,
 }
 
-pub fn build(plan: &Plan) -> Result<Raid0, String> {
-    let map = map::Raid0::new(&plan.sizes(), plan.chunk(), map::ZoneLayout::default());
+pub fn build(config: &LevelConfig) -> Result<Raid0, String> {
+    let map = map::Raid0Map::new(&config.sizes(), config.chunk(), map::ZoneLayout::default());
     Ok(Raid0 { map: map.map_err(|e| e.to_string())? })
 }
 
@@ -27,7 +27,7 @@ impl Personality for Raid0 {
     }
 
     fn check_lost(&self, lost: &[u32]) -> Result<(), String> {
-        need_all(lost)
+        refuse_lost_members(lost)
     }
 
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {
@@ -35,7 +35,7 @@ impl Personality for Raid0 {
             bio,
             |sector| self.map.boundary(sector),
             |sector, sectors| {
-                members.submit_only(sim, task, number, self.map.place(sector), sectors);
+                members.submit_single_copy(sim, task, number, self.map.locate(sector), sectors);
             },
         );
     }

@@ -1,14 +1,14 @@
 //! RAID-1: every member holds everything.
 
-use super::{Mirror, Personality, Plan, Redundancy};
+use super::{LevelConfig, Mirror, Personality, Redundancy};
 use crate::bio::{Bio, Op};
 use crate::engine::Simulation;
 use crate::targets::md::balance;
 use crate::targets::md::barrier::Barrier;
-use crate::targets::md::map::Place;
-use crate::targets::md::member::{Members, Slot};
+use crate::targets::md::map::MemberSector;
+use crate::targets::md::member::{MemberSlot, Members};
 use crate::targets::md::spec::SyncAction;
-use crate::targets::md::sync::{BLOCK, Piece};
+use crate::targets::md::sync::{BLOCK, SyncPiece};
 
 #[derive(Debug)]
 pub struct Raid1 {
@@ -17,8 +17,8 @@ pub struct Raid1 {
     io_opt: u64,
 }
 
-pub fn build(plan: &Plan) -> Result<Raid1, String> {
-    Ok(Raid1 { disks: plan.children.len(), sectors: plan.smallest, io_opt: plan.members_io_opt() })
+pub fn build(config: &LevelConfig) -> Result<Raid1, String> {
+    Ok(Raid1 { disks: config.children.len(), sectors: config.smallest, io_opt: config.members_io_opt() })
 }
 
 impl Personality for Raid1 {
@@ -31,7 +31,7 @@ impl Personality for Raid1 {
     }
 
     fn check_lost(&self, lost: &[u32]) -> Result<(), String> {
-        if lost.len() == self.disks { Err("no slot has valid data".into()) } else { Ok(()) }
+        if lost.len() == self.disks { Err("no member has valid data".into()) } else { Ok(()) }
     }
 
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {
@@ -39,11 +39,16 @@ impl Personality for Raid1 {
             return members.submit_to_all(sim, task, number, bio.sector);
         }
         let first_only = bio.end() > members.synced;
-        let (slot, reason) =
-            balance::raid1(members.kernel, &mut members.slots, bio.sector, bio.sectors, first_only);
+        let (slot, reason) = balance::read_balance_raid1(
+            members.kernel,
+            &mut members.slots,
+            bio.sector,
+            bio.sectors,
+            first_only,
+        );
         members.report.slots[slot].count(reason);
-        let place = Place { slot: slot as u32, sector: bio.sector };
-        members.submit(sim, task, number, place, bio.sectors);
+        let place = MemberSector { slot: slot as u32, sector: bio.sector };
+        members.submit_part(sim, task, number, place, bio.sectors);
     }
 
     fn redundancy(&mut self) -> Redundancy<'_> {
@@ -52,7 +57,7 @@ impl Personality for Raid1 {
 }
 
 impl Mirror for Raid1 {
-    fn barrier(&self) -> Barrier {
+    fn new_barrier(&self) -> Barrier {
         Barrier::new(false)
     }
 
@@ -61,23 +66,23 @@ impl Mirror for Raid1 {
     }
 
     /// raid1.c, `raid1_sync_request`.
-    fn piece(&self, slots: &[Slot], action: SyncAction, start: u64, end: u64) -> Piece {
-        let places = (0..slots.len() as u32).map(|slot| Place { slot, sector: start });
-        let slot = |place: &Place| &slots[place.slot as usize];
+    fn plan_piece(&self, slots: &[MemberSlot], action: SyncAction, start: u64, end: u64) -> SyncPiece {
+        let places = (0..slots.len() as u32).map(|slot| MemberSector { slot, sector: start });
+        let slot = |place: &MemberSector| &slots[place.slot as usize];
         let sources = || places.clone().filter(|place| slot(place).has_data());
         let first = sources().find(|place| !slot(place).write_mostly).or_else(|| sources().next());
-        let (reads, writes): (Vec<Place>, Vec<Place>) = match action {
+        let (reads, writes): (Vec<MemberSector>, Vec<MemberSector>) = match action {
             SyncAction::Check => (sources().collect(), Vec::new()),
             SyncAction::Resync => {
                 (first.into_iter().collect(), sources().filter(|place| Some(*place) != first).collect())
             }
             _ => {
-                let rebuilt = places.clone().filter(|place| slot(place).is_rebuilt());
+                let rebuilt = places.clone().filter(|place| slot(place).is_rebuilding());
                 (first.into_iter().collect(), rebuilt.collect())
             }
         };
-        // Without anything to write nothing need be read.
+        // If nothing must be written, nothing must be read.
         let reads = if action != SyncAction::Check && writes.is_empty() { Vec::new() } else { reads };
-        Piece { start, sectors: BLOCK.min(end - start), reads, writes }
+        SyncPiece { start, sectors: BLOCK.min(end - start), reads, writes }
     }
 }

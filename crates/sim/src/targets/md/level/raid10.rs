@@ -1,30 +1,38 @@
 //! RAID-10: striped copies, near each other, far from each other, or in the next stripe.
 
-use super::{Mirror, Personality, Plan, Redundancy, for_each_piece};
+use super::{LevelConfig, Mirror, Personality, Redundancy, for_each_piece};
 use crate::bio::{Bio, Op};
 use crate::engine::Simulation;
 use crate::targets::md::balance;
 use crate::targets::md::barrier::Barrier;
-use crate::targets::md::map::{self, Place};
-use crate::targets::md::member::{Members, Slot};
+use crate::targets::md::map::{self, MemberSector};
+use crate::targets::md::member::{MemberSlot, Members};
 use crate::targets::md::spec::SyncAction;
-use crate::targets::md::sync::{BLOCK, Piece};
+use crate::targets::md::sync::{BLOCK, SyncPiece};
 
-/// Copies that are looked at on the stack: more than anybody has.
+/// Copies of a chunk that fit into the array on the stack: more than any real layout has.
 const MAX_COPIES: usize = 32;
-const NOWHERE: Place = Place { slot: 0, sector: 0 };
+const NOWHERE: MemberSector = MemberSector { slot: 0, sector: 0 };
 
 #[derive(Debug)]
 pub struct Raid10 {
-    map: map::Raid10,
+    map: map::Raid10Map,
 }
 
-pub fn build(plan: &Plan) -> Result<Raid10, String> {
-    let (md, sets) = (plan.md, map::FarSets::default());
-    let map = map::Raid10::new(plan.disks(), md.near, md.far, md.offset, sets, plan.chunk(), plan.smallest)
-        .map_err(|e| e.to_string())?;
+pub fn build(config: &LevelConfig) -> Result<Raid10, String> {
+    let (md, sets) = (config.md, map::FarSets::default());
+    let map = map::Raid10Map::new(
+        config.disks(),
+        md.near,
+        md.far,
+        md.offset,
+        sets,
+        config.chunk(),
+        config.smallest,
+    )
+    .map_err(|e| e.to_string())?;
     if map.copies() as usize > MAX_COPIES {
-        return Err(format!("{} copies: {MAX_COPIES} are the most", map.copies()));
+        return Err(format!("{} copies: expected at most {MAX_COPIES}", map.copies()));
     }
     Ok(Raid10 { map })
 }
@@ -39,23 +47,29 @@ impl Raid10 {
         (sector, sectors): (u64, u32),
     ) {
         let map = &self.map;
-        // Clearing room for the most would cost more than all the rest.
-        let (mut few, mut many);
-        let copies: &mut [Place] = if map.copies() > 4 {
-            many = [NOWHERE; MAX_COPIES];
-            &mut many
+        // Clearing the larger array would cost more than everything else here.
+        let (mut few_copies, mut many_copies);
+        let copies: &mut [MemberSector] = if map.copies() > 4 {
+            many_copies = [NOWHERE; MAX_COPIES];
+            &mut many_copies
         } else {
-            few = [NOWHERE; 4];
-            &mut few
+            few_copies = [NOWHERE; 4];
+            &mut few_copies
         };
-        map.places(sector, copies);
+        map.locate_copies(sector, copies);
         let copies = &copies[..map.copies() as usize];
         if op == Op::Read {
             let first_only = sector + u64::from(sectors) > members.synced;
-            let (chosen, reason) =
-                balance::raid10(members.kernel, &members.slots, copies, map.near(), map.far(), first_only);
+            let (chosen, reason) = balance::read_balance_raid10(
+                members.kernel,
+                &members.slots,
+                copies,
+                map.near(),
+                map.far(),
+                first_only,
+            );
             members.report.slots[copies[chosen].slot as usize].count(reason);
-            members.submit(sim, task, number, copies[chosen], sectors);
+            members.submit_part(sim, task, number, copies[chosen], sectors);
             return;
         }
         for &place in copies {
@@ -63,9 +77,9 @@ impl Raid10 {
         }
     }
 
-    fn copies(&self, sector: u64) -> Vec<Place> {
+    fn copies(&self, sector: u64) -> Vec<MemberSector> {
         let mut copies = vec![NOWHERE; self.map.copies() as usize];
-        self.map.places(sector, &mut copies);
+        self.map.locate_copies(sector, &mut copies);
         copies
     }
 }
@@ -81,13 +95,16 @@ impl Personality for Raid10 {
     }
 
     fn check_lost(&self, lost: &[u32]) -> Result<(), String> {
-        // Which members have a chunk repeats after as many chunks as there are members.
+        // The pattern of slots repeats after as many chunks as there are members.
         let chunks = (self.sectors() / self.map.chunk()).min(u64::from(self.map.disks()));
         for chunk in 0..chunks {
             let copies = self.copies(chunk * self.map.chunk());
             if copies.iter().all(|copy| lost.contains(&copy.slot)) {
                 let slots: Vec<String> = copies.iter().map(|copy| copy.slot.to_string()).collect();
-                return Err(format!("slots {} are lost, all copies of some chunks", slots.join(", ")));
+                return Err(format!(
+                    "slots {} are lost, and they hold all copies of some chunks",
+                    slots.join(", ")
+                ));
             }
         }
         Ok(())
@@ -110,24 +127,24 @@ impl Personality for Raid10 {
 }
 
 impl Mirror for Raid10 {
-    fn barrier(&self) -> Barrier {
+    fn new_barrier(&self) -> Barrier {
         Barrier::new(true)
     }
 
-    /// It is resynced through the array, and recovered member by member.
+    /// A resync goes through the array, a recovery through each member.
     fn sync_end(&self, action: SyncAction) -> u64 {
         if action == SyncAction::Recover { self.map.used() } else { self.map.capacity() }
     }
 
     /// raid10.c, `raid10_sync_request`.
-    fn piece(&self, slots: &[Slot], action: SyncAction, start: u64, end: u64) -> Piece {
+    fn plan_piece(&self, slots: &[MemberSlot], action: SyncAction, start: u64, end: u64) -> SyncPiece {
         let sectors = BLOCK.min(end - start).min(self.map.chunk() - start % self.map.chunk());
-        let has_data = |place: &Place| slots[place.slot as usize].has_data();
+        let has_data = |place: &MemberSector| slots[place.slot as usize].has_data();
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         if action == SyncAction::Recover {
-            for (slot, _) in (0..).zip(slots).filter(|(_, slot)| slot.is_rebuilt()) {
-                let place = Place { slot, sector: start };
-                let Some((sector, _)) = self.map.find(place) else { continue };
+            for (slot, _) in (0..).zip(slots).filter(|(_, slot)| slot.is_rebuilding()) {
+                let place = MemberSector { slot, sector: start };
+                let Some((sector, _)) = self.map.array_sector(place) else { continue };
                 if let Some(from) = self.copies(sector).into_iter().find(has_data) {
                     reads.push(from);
                     writes.push(place);
@@ -137,10 +154,10 @@ impl Mirror for Raid10 {
             reads = self.copies(start);
             reads.retain(has_data);
         }
-        // One copy is equal to itself, and without anything to write nothing need be read.
+        // One copy needs no comparison, and if nothing must be written nothing must be read.
         if action != SyncAction::Check && writes.is_empty() && reads.len() <= 1 {
             reads.clear();
         }
-        Piece { start, sectors, reads, writes }
+        SyncPiece { start, sectors, reads, writes }
     }
 }

@@ -3,17 +3,17 @@
 //! drivers/md/md-linear.c, `linear_conf` and `which_dev` (Linux 6.1): with a chunk, which mdadm calls
 //! rounding and leaves at none, each member is used up to a multiple of it.
 
-use super::{MapError, Place};
+use super::{MapError, MemberSector};
 
 /// The map of a linear array.
 #[derive(Clone, Debug)]
-pub struct Linear {
+pub struct LinearMap {
     /// Where each member ends in the array.
     ends: Box<[u64]>,
 }
 
-impl Linear {
-    /// Members of these sizes; `rounding` of 0 uses them whole.
+impl LinearMap {
+    /// A map over members of these sizes; with a `rounding` of 0 they are used completely.
     pub fn new(members: &[u64], rounding: u64) -> Result<Self, MapError> {
         if members.is_empty() {
             return Err(MapError::TooFewMembers { needed: 1, disks: 0 });
@@ -41,31 +41,31 @@ impl Linear {
         self.ends.len() as u32
     }
 
-    /// Where a sector is, which must be below the capacity.
+    /// The member sector of an array sector, which must be below the capacity.
     #[inline]
-    pub fn place(&self, sector: u64) -> Place {
-        let slot = self.slot(sector);
-        Place { slot: slot as u32, sector: sector - self.start(slot) }
+    pub fn locate(&self, sector: u64) -> MemberSector {
+        let slot = self.slot_of(sector);
+        MemberSector { slot: slot as u32, sector: sector - self.slot_start(slot) }
     }
 
-    /// Sectors from this one until a request must be split: to the member's end.
+    /// Sectors from this one to the member's end, where a request must be split.
     #[inline]
     pub fn boundary(&self, sector: u64) -> u64 {
-        self.ends[self.slot(sector)] - sector
+        self.ends[self.slot_of(sector)] - sector
     }
 
-    /// The array sector at a place, if there is one.
-    pub fn find(&self, place: Place) -> Option<u64> {
+    /// The array sector that a member sector holds, if any.
+    pub fn array_sector(&self, place: MemberSector) -> Option<u64> {
         let slot = place.slot as usize;
-        let sector = self.start(slot).checked_add(place.sector)?;
+        let sector = self.slot_start(slot).checked_add(place.sector)?;
         (sector < *self.ends.get(slot)?).then_some(sector)
     }
 
-    fn slot(&self, sector: u64) -> usize {
+    fn slot_of(&self, sector: u64) -> usize {
         self.ends.partition_point(|&end| end <= sector)
     }
 
-    fn start(&self, slot: usize) -> u64 {
+    fn slot_start(&self, slot: usize) -> u64 {
         if slot == 0 { 0 } else { self.ends.get(slot - 1).copied().unwrap_or(u64::MAX) }
     }
 }

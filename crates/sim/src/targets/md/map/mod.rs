@@ -1,7 +1,7 @@
-//! Address mapping: where an array's sectors lie on its members, exactly as the kernel has it.
+//! Address mapping: where an array's sectors lie on its members, exactly as in the kernel.
 //!
-//! A sector is 512 bytes. Members are named by slot, and a place on a member counts from where its data
-//! begins: the superblock's data offset is not in it. Nothing here allocates once a map is made.
+//! A sector is 512 bytes. Members are named by slot, and member sectors count from the beginning of the member's
+//! data, without the superblock's data offset. After construction nothing here allocates.
 //!
 //! Mirrors (RAID-1) need no map: an array sector is the same sector of every member.
 
@@ -10,65 +10,65 @@ mod raid0;
 mod raid10;
 mod raid456;
 
-pub use linear::Linear;
-pub use raid0::{Raid0, ZoneLayout};
-pub use raid10::{FarSets, Raid10};
-pub use raid456::{Algorithm, Parity, Raid456};
+pub use linear::LinearMap;
+pub use raid0::{Raid0Map, ZoneLayout};
+pub use raid10::{FarSets, Raid10Map};
+pub use raid456::{ParityAlgorithm, ParitySlots, Raid456Map};
 
 /// Sectors of a page, the kernel's unit of chunks.
 const PAGE_SECTORS: u64 = 8;
 
 /// A sector of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct MemberSector {
     /// The member.
     pub slot: u32,
-    /// Its sector, from the beginning of the member's data.
+    /// The sector from the beginning of the member's data.
     pub sector: u64,
 }
 
-/// Why an array cannot be laid out.
+/// Why a layout is impossible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
     /// Too few members for the level.
-    #[error("{needed} members are needed, {disks} given")]
+    #[error("too few members: {disks}, expected at least {needed}")]
     TooFewMembers {
-        /// What the level needs.
+        /// The number that the level needs.
         needed: u32,
-        /// What there is.
+        /// The number of members.
         disks: u32,
     },
-    /// No copy, or only one.
+    /// Fewer than two copies.
     #[error("RAID-10 needs at least two copies, and near and far copies of at least one each")]
     TooFewCopies,
-    /// More copies than members to keep them.
-    #[error("{copies} copies need as many members, {disks} given")]
+    /// More copies than members.
+    #[error("{copies} copies on {disks} members: expected at most one copy for each member")]
     TooManyCopies {
-        /// Near times far.
+        /// Near copies times far copies.
         copies: u32,
-        /// What there is.
+        /// The number of members.
         disks: u32,
     },
-    /// The layout would put two copies on one member, or two chunks on one place.
+    /// The layout would put two copies on one member, or two chunks on one member sector.
     #[error("copies would overlap in this layout on {disks} members")]
     Overlap {
-        /// What there is.
+        /// The number of members.
         disks: u32,
     },
-    /// Chunks are multiples of pages.
-    #[error("the chunk of {sectors} sectors is no multiple of 4 KiB")]
+    /// A chunk that is not a multiple of the page size.
+    #[error("a chunk of {sectors} sectors: expected a multiple of 4 KiB")]
     ChunkNotPages {
-        /// The chunk.
+        /// The chunk in sectors.
         sectors: u64,
     },
-    /// Except in RAID-0, chunks are powers of two.
-    #[error("the chunk of {sectors} sectors is no power of two")]
+    /// A chunk that is not a power of two; only RAID-0 allows that.
+    #[error("a chunk of {sectors} sectors: expected a power of two")]
     ChunkNotPowerOfTwo {
-        /// The chunk.
+        /// The chunk in sectors.
         sectors: u64,
     },
-    /// A member holds less than a chunk of each copy.
-    #[error("a member of {sectors} sectors is too small")]
+    /// A member that is smaller than a chunk of each copy.
+    #[error("a member of {sectors} sectors: smaller than a chunk")]
     MemberTooSmall {
         /// The member.
         sectors: u64,
@@ -78,17 +78,17 @@ pub enum MapError {
     TooLarge,
 }
 
-/// A chunk of whole pages.
-fn pages(chunk_sectors: u64) -> Result<u64, MapError> {
+/// Returns the chunk if it is a multiple of the page size.
+fn check_whole_pages(chunk_sectors: u64) -> Result<u64, MapError> {
     if chunk_sectors == 0 || !chunk_sectors.is_multiple_of(PAGE_SECTORS) {
         return Err(MapError::ChunkNotPages { sectors: chunk_sectors });
     }
     Ok(chunk_sectors)
 }
 
-/// The shift of a chunk that is a power of two pages.
-fn shift(chunk_sectors: u64) -> Result<u32, MapError> {
-    if !pages(chunk_sectors)?.is_power_of_two() {
+/// The shift of a chunk that is a power of two.
+fn chunk_shift(chunk_sectors: u64) -> Result<u32, MapError> {
+    if !check_whole_pages(chunk_sectors)?.is_power_of_two() {
         return Err(MapError::ChunkNotPowerOfTwo { sectors: chunk_sectors });
     }
     Ok(chunk_sectors.trailing_zeros())

@@ -1,29 +1,29 @@
 //! RAID-0: striping, in zones when members are unequal.
 //!
-//! drivers/md/raid0.c, `create_strip_zones`, `find_zone` and `map_sector` (Linux 6.1). Members are used up to
-//! a multiple of the chunk. The first zone stripes over all of them as far as the smallest one reaches, the
-//! next over those that are larger, and so on.
+//! drivers/md/raid0.c, `create_strip_zones`, `find_zone` and `map_sector` (Linux 6.1). Members are used up to a
+//! multiple of the chunk. The first zone stripes over all of them up to the end of the smallest one, the next zone
+//! over the larger ones, and so on.
 
-use super::{MapError, Place, pages};
+use super::{MapError, MemberSector, check_whole_pages};
 
-/// Which member of a zone after the first one has its first chunk.
+/// Which member of a zone (except the first zone) has its first chunk.
 ///
-/// Kernels before 3.14 counted chunks from the beginning of the array, later ones from that of the zone,
-/// unintentionally; 5.4 and later do as the superblock says, or `raid0.default_layout` if it says nothing.
-/// mdadm 4.2 writes the original layout unless told otherwise. The first zone is the same in both.
+/// Kernels before 3.14 count chunks from the beginning of the array, later ones from that of the zone,
+/// unintentionally. 5.4 and later follow the superblock, or `raid0.default_layout` if it has no layout. mdadm 4.2
+/// writes the original layout by default. The first zone is the same in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ZoneLayout {
-    /// 1, and before 3.14: the number of the chunk in the array decides.
+    /// 1, and before 3.14: by the number of the chunk in the array.
     #[default]
     Original,
-    /// 2, and from 3.14 until there was a choice: the number of the chunk in the zone decides.
+    /// 2, and from 3.14 to 5.3: by the number of the chunk in the zone.
     Alternate,
 }
 
-/// Members striped over together.
+/// A range in which the same members are striped.
 #[derive(Clone, Debug)]
-struct Zone {
-    /// Sectors of the array, from the first one to behind the last one.
+struct StripZone {
+    /// The array sectors of the zone: first, and behind the last.
     start: u64,
     end: u64,
     /// Where the zone begins on its members.
@@ -34,17 +34,17 @@ struct Zone {
 
 /// The map of a RAID-0.
 #[derive(Clone, Debug)]
-pub struct Raid0 {
-    zones: Box<[Zone]>,
+pub struct Raid0Map {
+    zones: Box<[StripZone]>,
     chunk: u64,
     layout: ZoneLayout,
     capacity: u64,
 }
 
-impl Raid0 {
-    /// Members of these sizes.
+impl Raid0Map {
+    /// A map over members of these sizes.
     pub fn new(members: &[u64], chunk_sectors: u64, layout: ZoneLayout) -> Result<Self, MapError> {
-        let chunk = pages(chunk_sectors)?;
+        let chunk = check_whole_pages(chunk_sectors)?;
         if members.is_empty() {
             return Err(MapError::TooFewMembers { needed: 1, disks: 0 });
         }
@@ -62,10 +62,10 @@ impl Raid0 {
                 .map(|(slot, _)| slot)
                 .collect();
             let end = start + (member_end - member_start) * slots.len() as u64;
-            zones.push(Zone { start, end, member_start, slots });
+            zones.push(StripZone { start, end, member_start, slots });
             (start, member_start) = (end, member_end);
         }
-        // raid0_size rounds with a mask meant for powers of two; with other chunks this loses a little more.
+        // raid0_size rounds with a mask that is meant for powers of two; other chunks lose a little more.
         let capacity = used.iter().map(|sectors| sectors & !(chunk - 1)).sum();
         Ok(Self { zones: zones.into(), chunk, layout, capacity })
     }
@@ -85,10 +85,10 @@ impl Raid0 {
         self.chunk
     }
 
-    /// Where a sector is, which must be below the capacity.
+    /// The member sector of an array sector, which must be below the capacity.
     #[inline]
-    pub fn place(&self, sector: u64) -> Place {
-        // Most arrays have one zone, and none has more than members.
+    pub fn locate(&self, sector: u64) -> MemberSector {
+        // Most arrays have one zone, and none has more zones than members.
         let mut index = 0;
         while sector >= self.zones[index].end {
             index += 1;
@@ -96,25 +96,25 @@ impl Raid0 {
         let zone = &self.zones[index];
         let width = zone.slots.len() as u64;
         let inside = sector - zone.start;
-        let (chunk, rest) = (inside / self.chunk, inside % self.chunk);
+        let (chunk, within_chunk) = (inside / self.chunk, inside % self.chunk);
         let turn = match self.layout {
             ZoneLayout::Original => sector / self.chunk,
             ZoneLayout::Alternate => chunk,
         };
-        Place {
+        MemberSector {
             slot: zone.slots[(turn % width) as usize],
-            sector: zone.member_start + chunk / width * self.chunk + rest,
+            sector: zone.member_start + chunk / width * self.chunk + within_chunk,
         }
     }
 
-    /// Sectors from this one until a request must be split: to the chunk's end.
+    /// Sectors from this one to the chunk's end, where a request must be split.
     #[inline]
     pub fn boundary(&self, sector: u64) -> u64 {
         self.chunk - sector % self.chunk
     }
 
-    /// The array sector at a place, if there is one.
-    pub fn find(&self, place: Place) -> Option<u64> {
+    /// The array sector that a member sector holds, if any.
+    pub fn array_sector(&self, place: MemberSector) -> Option<u64> {
         let zone = self.zones.iter().rev().find(|zone| zone.member_start <= place.sector)?;
         let position = zone.slots.iter().position(|&slot| slot == place.slot)? as u64;
         let width = zone.slots.len() as u64;

@@ -1,32 +1,32 @@
 //! RAID-10: every chunk in several copies on different members.
 //!
-//! drivers/md/raid10.c (Linux 6.1): the layout word and far sets in `setup_geo`, the size and the distance
-//! of far copies in `raid10_size` and `calc_sectors`, the places in `__raid10_find_phys`, the way back in
+//! drivers/md/raid10.c (Linux 6.1): the layout word and far sets in `setup_geo`, the size and the distance of far
+//! copies in `raid10_size` and `calc_sectors`, the mapping in `__raid10_find_phys`, its inverse in
 //! `raid10_find_virt`, splitting in `raid10_make_request`.
 //!
 //! Near copies of a chunk are neighbours, in a row of chunks across the members. The row is then repeated for
 //! the far copies, shifted by the near ones: further down the members or, with `offset`, in the next row.
 
-use super::{MapError, Place, shift};
+use super::{MapError, MemberSector, chunk_shift};
 
-/// Among which members the far copies are shifted; the layout word from bit 17 on.
+/// Among which members the far copies are shifted; bit 17 and higher of the layout word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FarSets {
-    /// All of them: the only one that mdadm makes.
+    /// All members: the only kind that mdadm creates.
     #[default]
     Whole,
-    /// Sets of members / far copies, the kernel's first and mistaken attempt at sets.
+    /// Sets of (members / far copies) members: the kernel's first, mistaken kind of sets.
     Divided,
     /// Sets of near × far copies.
     Copies,
 }
 
-/// A member for each far copy and member.
-type Table = Box<[u32]>;
+/// A slot for each far copy and member.
+type SlotTable = Box<[u32]>;
 
 /// The map of a RAID-10.
 #[derive(Clone, Debug)]
-pub struct Raid10 {
+pub struct Raid10Map {
     disks: u64,
     near: u32,
     far: u32,
@@ -39,13 +39,13 @@ pub struct Raid10 {
     /// Sectors used of each member.
     used: u64,
     offset: bool,
-    /// Where the member that has the first far copy has the others: `far` × `disks`.
-    shifted: Table,
-    /// The way back.
-    unshifted: Table,
+    /// The slots of the other far copies, by the slot of the first far copy: `far` × `disks`.
+    shifted: SlotTable,
+    /// The inverse of `shifted`.
+    unshifted: SlotTable,
 }
 
-impl Raid10 {
+impl Raid10Map {
     /// `near` × `far` copies on `disks` members of `member_sectors` each, as the superblock's size says.
     pub fn new(
         disks: u32,
@@ -56,7 +56,7 @@ impl Raid10 {
         chunk_sectors: u64,
         member_sectors: u64,
     ) -> Result<Self, MapError> {
-        let shift = shift(chunk_sectors)?;
+        let shift = chunk_shift(chunk_sectors)?;
         // The layout word has eight bits for each.
         if near == 0 || far == 0 || near.saturating_mul(far) < 2 {
             return Err(MapError::TooFewCopies);
@@ -70,13 +70,13 @@ impl Raid10 {
             FarSets::Divided => disks / far,
             FarSets::Copies => copies,
         };
-        let (shifted, unshifted) = shifts(disks, near, far, set).ok_or(MapError::Overlap { disks })?;
+        let (shifted, unshifted) = shift_tables(disks, near, far, set).ok_or(MapError::Overlap { disks })?;
         // A chunk whose near copies wrap around continues in the next row, where the offset copies are.
         if offset && !disks.is_multiple_of(near) {
             return Err(MapError::Overlap { disks });
         }
         let wide = u64::from(disks);
-        // raid10_size and calc_sectors: whole chunks of the array first, then what these need of a member.
+        // raid10_size and calc_sectors: first the array's whole chunks, then what they need on a member.
         let rows = (member_sectors >> shift) / u64::from(far);
         let chunks = rows.checked_mul(wide).ok_or(MapError::TooLarge)? / u64::from(near);
         let used = chunks.checked_mul(u64::from(copies)).ok_or(MapError::TooLarge)?.div_ceil(wide);
@@ -135,30 +135,30 @@ impl Raid10 {
         1 << self.shift
     }
 
-    /// Where a copy of a sector is, which must be below the capacity. Copies are in the kernel's order: the far
-    /// copies of the first near copy, then those of the second one.
+    /// The member sector of a copy of an array sector, which must be below the capacity. Copies are in the kernel's
+    /// order: the far copies of the first near copy, then those of the second one.
     #[inline]
-    pub fn place(&self, sector: u64, copy: u32) -> Place {
+    pub fn locate(&self, sector: u64, copy: u32) -> MemberSector {
         let (near, far) = if self.far == 1 { (copy, 0) } else { (copy / self.far, copy % self.far) };
         let chunk = (sector >> self.shift) * u64::from(self.near) + u64::from(near);
         let (row, first) = (chunk / self.disks, chunk % self.disks);
-        let rest = sector & ((1 << self.shift) - 1);
-        Place {
+        let within_chunk = sector & ((1 << self.shift) - 1);
+        MemberSector {
             slot: self.shifted[(u64::from(far) * self.disks + first) as usize],
-            sector: ((row * self.rows) << self.shift) + rest + u64::from(far) * self.stride,
+            sector: ((row * self.rows) << self.shift) + within_chunk + u64::from(far) * self.stride,
         }
     }
 
-    /// Fills in where the copies of a sector are, the first `copies` of the places.
+    /// Fills in the member sectors of all copies of an array sector.
     #[inline]
-    pub fn places(&self, sector: u64, places: &mut [Place]) {
+    pub fn locate_copies(&self, sector: u64, places: &mut [MemberSector]) {
         for (copy, place) in (0..self.copies()).zip(places) {
-            *place = self.place(sector, copy);
+            *place = self.locate(sector, copy);
         }
     }
 
-    /// Sectors from this one until a request must be split: to the chunk's end, or never if every member has
-    /// every chunk near.
+    /// Sectors from this one to the chunk's end, where a request must be split; no limit if every member has every
+    /// chunk.
     #[inline]
     pub fn boundary(&self, sector: u64) -> u64 {
         if u64::from(self.near) == self.disks {
@@ -168,8 +168,8 @@ impl Raid10 {
         chunk - (sector & (chunk - 1))
     }
 
-    /// The array sector at a place, and which copy of it, if there is one.
-    pub fn find(&self, place: Place) -> Option<(u64, u32)> {
+    /// The array sector that a member sector holds and the number of the copy, if any.
+    pub fn array_sector(&self, place: MemberSector) -> Option<(u64, u32)> {
         if u64::from(place.slot) >= self.disks || place.sector >= self.used {
             return None;
         }
@@ -188,18 +188,18 @@ impl Raid10 {
     }
 }
 
-/// Where far copies are shifted to, and back; none if copies would meet.
-fn shifts(disks: u32, near: u32, far: u32, set: u32) -> Option<(Table, Table)> {
+/// The tables `shifted` and `unshifted`; none if copies would overlap.
+fn shift_tables(disks: u32, near: u32, far: u32, set: u32) -> Option<(SlotTable, SlotTable)> {
     if set == 0 {
         return None;
     }
-    // What remains of the members joins the last set.
-    let rest = disks % set;
+    // Members that fill no whole set join the last set.
+    let leftover = disks % set;
     let last = (disks / set - 1) * set;
     let next = |slot: u32| {
         let moved = slot + near;
-        if rest > 0 && moved > last {
-            (moved - last) % (set + rest) + last
+        if leftover > 0 && moved > last {
+            (moved - last) % (set + leftover) + last
         } else {
             moved % set + slot / set * set
         }

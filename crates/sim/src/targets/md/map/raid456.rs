@@ -1,65 +1,65 @@
 //! RAID-4, 5 and 6: striping with parity.
 //!
-//! drivers/md/raid5.c (Linux 6.1): `raid5_compute_sector` and back in `raid5_compute_blocknr`, the size in
-//! `raid5_size`, the chunk in `setup_conf`. The algorithms' numbers are those of drivers/md/raid5.h, without
-//! those for DDF and for conversions between RAID-5 and 6.
+//! drivers/md/raid5.c (Linux 6.1): `raid5_compute_sector` and its inverse `raid5_compute_blocknr`, the size in
+//! `raid5_size`, the chunk in `setup_conf`. The algorithms are those of drivers/md/raid5.h, without those for DDF and
+//! for conversions between RAID-5 and 6.
 
-use super::{MapError, Place, shift};
+use super::{MapError, MemberSector, chunk_shift};
 
-/// Where parity goes; RAID-4 has it on the last member whatever is said here.
+/// Where parity lies; RAID-4 always has it on the last member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Algorithm {
-    /// Parity moves down from the last member, data begins at member 0 and goes around it (`la`).
+pub enum ParityAlgorithm {
+    /// Parity moves down from the last member; data begins at member 0 and skips parity (`la`).
     LeftAsymmetric,
-    /// Parity moves up from member 0, data begins at member 0 and goes around it (`ra`).
+    /// Parity moves up from member 0; data begins at member 0 and skips parity (`ra`).
     RightAsymmetric,
-    /// Parity moves down from the last member, data begins behind it: mdadm's default (`ls`).
+    /// Parity moves down from the last member; data begins behind it: mdadm's default (`ls`).
     #[default]
     LeftSymmetric,
-    /// Parity moves up from member 0, data begins behind it (`rs`).
+    /// Parity moves up from member 0; data begins behind it (`rs`).
     RightSymmetric,
-    /// Parity stays on the first member or two.
+    /// Parity stays on the first member, or the first two.
     ParityFirst,
-    /// Parity stays on the last member or two.
+    /// Parity stays on the last member, or the last two.
     ParityLast,
 }
 
 /// The slots of a stripe's parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parity {
+pub struct ParitySlots {
     /// The exclusive or of the data.
     pub p: u32,
-    /// RAID-6's second one.
+    /// RAID-6's second parity.
     pub q: Option<u32>,
 }
 
 /// The map of a RAID-4, 5 or 6.
 #[derive(Clone, Debug)]
-pub struct Raid456 {
+pub struct Raid456Map {
     disks: u64,
     data: u64,
     shift: u32,
-    algorithm: Algorithm,
+    algorithm: ParityAlgorithm,
     /// Sectors used of each member.
     used: u64,
     capacity: u64,
 }
 
-impl Raid456 {
-    /// An array of `level` 4, 5 or 6 of `disks` members of `member_sectors` each.
+impl Raid456Map {
+    /// A map for `level` 4, 5 or 6 and `disks` members of `member_sectors` each.
     ///
     /// # Panics
     /// If it is another level.
     pub fn new(
         level: u32,
         disks: u32,
-        algorithm: Algorithm,
+        algorithm: ParityAlgorithm,
         chunk_sectors: u64,
         member_sectors: u64,
     ) -> Result<Self, MapError> {
         assert!((4..=6).contains(&level), "level {level} has no parity");
         let (needed, parities) = if level == 6 { (4, 2) } else { (2, 1) };
-        let shift = shift(chunk_sectors)?;
+        let shift = chunk_shift(chunk_sectors)?;
         if disks < needed {
             return Err(MapError::TooFewMembers { needed, disks });
         }
@@ -68,7 +68,7 @@ impl Raid456 {
         if used == 0 {
             return Err(MapError::MemberTooSmall { sectors: member_sectors });
         }
-        let algorithm = if level == 4 { Algorithm::ParityLast } else { algorithm };
+        let algorithm = if level == 4 { ParityAlgorithm::ParityLast } else { algorithm };
         let capacity = used.checked_mul(data).ok_or(MapError::TooLarge)?;
         Ok(Self { disks, data, shift, algorithm, used, capacity })
     }
@@ -103,42 +103,49 @@ impl Raid456 {
         self.data << self.shift
     }
 
-    /// The stripe, a row of chunks across the members, that has this array sector.
+    /// The number of the stripe (a row of chunks across the members) that has this array sector.
     #[inline]
-    pub fn stripe(&self, sector: u64) -> u64 {
+    pub fn stripe_of(&self, sector: u64) -> u64 {
         (sector >> self.shift) / self.data
     }
 
-    /// Where a sector is, which must be below the capacity.
+    /// The member sector of an array sector, which must be below the capacity.
     #[inline]
-    pub fn place(&self, sector: u64) -> Place {
+    pub fn locate(&self, sector: u64) -> MemberSector {
         let chunk = sector >> self.shift;
         let (stripe, index) = (chunk / self.data, chunk % self.data);
-        let rest = sector & ((1 << self.shift) - 1);
-        Place { slot: self.slot(stripe, index as u32), sector: (stripe << self.shift) + rest }
+        let within_chunk = sector & ((1 << self.shift) - 1);
+        MemberSector {
+            slot: self.data_slot(stripe, index as u32),
+            sector: (stripe << self.shift) + within_chunk,
+        }
     }
 
-    /// Where a stripe's parity is.
+    /// The slots of a stripe's parity.
     #[inline]
-    pub fn parity(&self, stripe: u64) -> Parity {
+    pub fn parity_slots(&self, stripe: u64) -> ParitySlots {
         let parities = self.disks - self.data;
         let p = match self.algorithm {
-            Algorithm::LeftAsymmetric | Algorithm::LeftSymmetric => self.disks - 1 - stripe % self.disks,
-            Algorithm::RightAsymmetric | Algorithm::RightSymmetric => stripe % self.disks,
-            Algorithm::ParityFirst => 0,
-            Algorithm::ParityLast => self.data,
+            ParityAlgorithm::LeftAsymmetric | ParityAlgorithm::LeftSymmetric => {
+                self.disks - 1 - stripe % self.disks
+            }
+            ParityAlgorithm::RightAsymmetric | ParityAlgorithm::RightSymmetric => stripe % self.disks,
+            ParityAlgorithm::ParityFirst => 0,
+            ParityAlgorithm::ParityLast => self.data,
         };
-        Parity { p: p as u32, q: (parities == 2).then(|| wrap(p + 1, self.disks) as u32) }
+        ParitySlots { p: p as u32, q: (parities == 2).then(|| wrap_once(p + 1, self.disks) as u32) }
     }
 
-    /// Where a stripe's data chunk is, which must be below [`data`](Self::data).
+    /// The slot of a stripe's data chunk, whose index must be below [`data`](Self::data).
     #[inline]
-    pub fn slot(&self, stripe: u64, index: u32) -> u32 {
-        let (p, index) = (u64::from(self.parity(stripe).p), u64::from(index));
+    pub fn data_slot(&self, stripe: u64, index: u32) -> u32 {
+        let (p, index) = (u64::from(self.parity_slots(stripe).p), u64::from(index));
         let parities = self.disks - self.data;
         let slot = match self.algorithm {
-            Algorithm::LeftSymmetric | Algorithm::RightSymmetric => wrap(p + parities + index, self.disks),
-            Algorithm::ParityLast => index,
+            ParityAlgorithm::LeftSymmetric | ParityAlgorithm::RightSymmetric => {
+                wrap_once(p + parities + index, self.disks)
+            }
+            ParityAlgorithm::ParityLast => index,
             // Q on the first member and P on the last one leave the data between them.
             _ if p + parities > self.disks => index + 1,
             _ if index >= p => index + parities,
@@ -147,43 +154,45 @@ impl Raid456 {
         slot as u32
     }
 
-    /// Which data chunk of a stripe a slot has; none if it has parity.
+    /// The index of the data chunk that a slot has in a stripe; none if it has parity.
     #[inline]
-    pub fn index(&self, stripe: u64, slot: u32) -> Option<u32> {
-        let Parity { p, q } = self.parity(stripe);
+    pub fn data_index(&self, stripe: u64, slot: u32) -> Option<u32> {
+        let ParitySlots { p, q } = self.parity_slots(stripe);
         if slot == p || Some(slot) == q {
             return None;
         }
         let (disks, parities) = (self.disks as u32, (self.disks - self.data) as u32);
         Some(match self.algorithm {
-            Algorithm::LeftSymmetric | Algorithm::RightSymmetric => (slot + 2 * disks - p - parities) % disks,
-            Algorithm::ParityLast => slot,
+            ParityAlgorithm::LeftSymmetric | ParityAlgorithm::RightSymmetric => {
+                (slot + 2 * disks - p - parities) % disks
+            }
+            ParityAlgorithm::ParityLast => slot,
             _ if p + parities > disks => slot - 1,
             _ if slot > p => slot - parities,
             _ => slot,
         })
     }
 
-    /// Sectors from this one until a read around the stripe cache must be split: to the chunk's end. Everything
-    /// else goes through the cache, a page of a member at a time.
+    /// Sectors from this one to the chunk's end, where a read that bypasses the stripe cache must be split. All other
+    /// I/O goes through the cache, one page of a member at a time.
     #[inline]
     pub fn boundary(&self, sector: u64) -> u64 {
         let chunk = 1 << self.shift;
         chunk - (sector & (chunk - 1))
     }
 
-    /// The array sector at a place, if there is data.
-    pub fn find(&self, place: Place) -> Option<u64> {
+    /// The array sector that a member sector holds, if it is data.
+    pub fn array_sector(&self, place: MemberSector) -> Option<u64> {
         if u64::from(place.slot) >= self.disks || place.sector >= self.used {
             return None;
         }
         let stripe = place.sector >> self.shift;
-        let index = u64::from(self.index(stripe, place.slot)?);
+        let index = u64::from(self.data_index(stripe, place.slot)?);
         Some(((stripe * self.data + index) << self.shift) + (place.sector & ((1 << self.shift) - 1)))
     }
 }
 
 /// The remainder of a number below twice the divisor.
-fn wrap(number: u64, by: u64) -> u64 {
+fn wrap_once(number: u64, by: u64) -> u64 {
     if number >= by { number - by } else { number }
 }

@@ -1,13 +1,13 @@
-//! Which rows are in the cache, and which of them goes when another comes: the one longest inactive.
+//! Which rows are in the cache, and which one is replaced: the one inactive for longest.
 
-use super::{Entry, State, Stripes, Syncing};
+use super::{RowIo, RowSync, StripeCache, StripeHead};
 use crate::bio::NONE;
 use crate::rng::mix;
 
-impl Stripes {
-    /// Makes the entries, all inactive.
-    pub(super) fn fill(&mut self, entries: u32) {
-        let empty = Entry {
+impl StripeCache {
+    /// Creates the entries, all inactive.
+    pub(super) fn add_entries(&mut self, entries: u32) {
+        let empty = StripeHead {
             row: 0,
             hashed: false,
             active: true,
@@ -17,8 +17,8 @@ impl Stripes {
             cached: 0,
             held: 0,
             queued: false,
-            state: State::Idle,
-            syncing: Syncing::No,
+            io: RowIo::Idle,
+            syncing: RowSync::No,
             reads: Vec::new(),
             wanted: 0,
             writes: Vec::new(),
@@ -30,7 +30,7 @@ impl Stripes {
         self.buckets = vec![NONE; entries.next_power_of_two() as usize * 2];
         (self.oldest, self.newest, self.active) = (NONE, NONE, entries);
         for index in 0..entries {
-            self.put(index);
+            self.put_inactive(index);
         }
     }
 
@@ -38,8 +38,8 @@ impl Stripes {
         mix(row) as usize & (self.buckets.len() - 1)
     }
 
-    /// The entry of a row, now active; none if the task must wait (`raid5_get_active_stripe`).
-    pub(super) fn get(&mut self, row: u64) -> Option<u32> {
+    /// Returns the entry of a row and makes it active; none if the task must wait (`raid5_get_active_stripe`).
+    pub(super) fn get_active_stripe(&mut self, row: u64) -> Option<u32> {
         let bucket = self.bucket(row);
         let mut index = self.buckets[bucket];
         while index != NONE && self.entries[index as usize].row != row {
@@ -47,7 +47,7 @@ impl Stripes {
         }
         if index != NONE {
             if !self.entries[index as usize].active {
-                self.take(index);
+                self.take_inactive(index);
             }
             return Some(index);
         }
@@ -56,7 +56,7 @@ impl Stripes {
             return None;
         }
         let index = self.oldest;
-        self.take(index);
+        self.take_inactive(index);
         if self.entries[index as usize].hashed {
             self.unhash(index);
         }
@@ -67,7 +67,7 @@ impl Stripes {
     }
 
     fn unhash(&mut self, index: u32) {
-        let Entry { row, chain, .. } = self.entries[index as usize];
+        let StripeHead { row, chain, .. } = self.entries[index as usize];
         let bucket = self.bucket(row);
         if self.buckets[bucket] == index {
             self.buckets[bucket] = chain;
@@ -80,9 +80,9 @@ impl Stripes {
         self.entries[before as usize].chain = chain;
     }
 
-    /// Takes an entry from the list of the inactive.
-    fn take(&mut self, index: u32) {
-        let Entry { older, newer, .. } = self.entries[index as usize];
+    /// Removes an entry from the list of inactive entries.
+    fn take_inactive(&mut self, index: u32) {
+        let StripeHead { older, newer, .. } = self.entries[index as usize];
         match older {
             NONE => self.oldest = newer,
             _ => self.entries[older as usize].newer = newer,
@@ -95,8 +95,8 @@ impl Stripes {
         self.active += 1;
     }
 
-    /// Nobody uses an entry any more; its pages stay until another row needs them.
-    pub(super) fn put(&mut self, index: u32) {
+    /// Adds an entry to the list of inactive entries; its pages stay until another row needs them.
+    pub(super) fn put_inactive(&mut self, index: u32) {
         let newest = std::mem::replace(&mut self.newest, index);
         match newest {
             NONE => self.oldest = index,
@@ -107,8 +107,8 @@ impl Stripes {
         self.active -= 1;
     }
 
-    /// Whether enough is free again for the tasks that wait.
-    pub(super) fn recovered_from_starving(&mut self) -> bool {
+    /// Whether enough entries are free again for the tasks that wait.
+    pub(super) fn end_starvation(&mut self) -> bool {
         let enough = self.starved && self.active < self.entries.len() as u32 * 3 / 4;
         self.starved &= !enough;
         enough
@@ -116,15 +116,15 @@ impl Stripes {
 }
 
 #[cfg(test)]
-impl Stripes {
-    /// Nothing is under way, and every entry is found.
+impl StripeCache {
+    /// Panics if an entry is in use or lost.
     pub fn assert_idle(&self) {
         assert_eq!((self.active, self.queue.len(), self.partial.len()), (0, 0, 0));
         assert!(self.waiting.is_empty() && self.overlapping.is_empty() && !self.starved);
         let (mut index, mut inactive) = (self.oldest, 0);
         while index != NONE {
             let entry = &self.entries[index as usize];
-            assert!(!entry.active && !entry.queued && entry.held == 0 && entry.state == State::Idle);
+            assert!(!entry.active && !entry.queued && entry.held == 0 && entry.io == RowIo::Idle);
             inactive += 1;
             index = entry.newer;
         }

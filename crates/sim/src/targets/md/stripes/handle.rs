@@ -1,133 +1,132 @@
-//! What the array's thread does with a row when it is its turn (`handle_stripe`): one step, from what is done to
-//! the reads or writes that come next.
+//! One step of the array's thread for a row (`handle_stripe`): from finished I/O to the next reads or writes.
 
-use super::{ROW_SECTORS, State, Stripes, Syncing};
+use super::{ROW_SECTORS, RowIo, RowSync, StripeCache};
 use crate::bio::{Bios, Op};
 use crate::engine::WaitList;
 
 /// A row's next I/O on the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Issue {
-    /// Reading or writing.
+pub struct MemberIo {
+    /// A read or a write.
     pub op: Op,
-    /// Which members.
+    /// The members, as a mask.
     pub slots: u64,
-    /// Where on each.
+    /// The sector on each member.
     pub sector: u64,
 }
 
-/// What has become of a row.
+/// The result of handling a row.
 #[derive(Debug)]
-pub struct Handled {
+pub struct HandledRow {
     /// Its next I/O, if it needs any.
-    pub issue: Option<Issue>,
+    pub issue: Option<MemberIo>,
     /// Bios that are done.
     pub done: Vec<u32>,
-    /// Tasks that may go on.
+    /// Tasks that can continue.
     pub woken: WaitList,
 }
 
-impl Stripes {
+impl StripeCache {
     /// Handles an entry.
-    pub fn handle(&mut self, index: u32, bios: &mut Bios) -> Handled {
+    pub fn handle_stripe(&mut self, index: u32, bios: &mut Bios) -> HandledRow {
         let (mut done, mut woken) = (Vec::new(), WaitList::default());
         self.entries[index as usize].queued = false;
-        self.take_note(index, bios, &mut done);
-        let issue = self.sync_row(index).or_else(|| self.serve(index, bios, &mut done, &mut woken));
+        self.end_io(index, bios, &mut done);
+        let issue = self.next_sync_io(index).or_else(|| self.next_bio_io(index, bios, &mut done, &mut woken));
         let entry = &mut self.entries[index as usize];
         match issue {
-            Some(Issue { op: Op::Read, slots, .. }) => entry.state = State::Reading(slots),
+            Some(MemberIo { op: Op::Read, slots, .. }) => entry.io = RowIo::Reading(slots),
             Some(_) => {}
             None if entry.held == 0 => {
                 debug_assert!(entry.reads.is_empty() && entry.writes.is_empty() && entry.writing.is_empty());
-                self.put(index);
-                if self.recovered_from_starving() {
+                self.put_inactive(index);
+                if self.end_starvation() {
                     woken.append(&mut self.waiting);
                 }
             }
             None => {}
         }
-        Handled { issue, done, woken }
+        HandledRow { issue, done, woken }
     }
 
-    /// What the I/O that is done has brought.
-    fn take_note(&mut self, index: u32, bios: &mut Bios, done: &mut Vec<u32>) {
+    /// Records the result of finished I/O.
+    fn end_io(&mut self, index: u32, bios: &mut Bios, done: &mut Vec<u32>) {
         let entry = &mut self.entries[index as usize];
-        match std::mem::replace(&mut entry.state, State::Idle) {
-            State::Idle => {}
-            State::Reading(slots) => entry.cached |= slots,
-            State::Writing(slots) => {
+        match std::mem::replace(&mut entry.io, RowIo::Idle) {
+            RowIo::Idle => {}
+            RowIo::Reading(slots) => entry.cached |= slots,
+            RowIo::Writing(slots) => {
                 entry.cached |= slots;
-                finish(&mut entry.writing, bios, done);
-                if entry.syncing == Syncing::Storing {
-                    entry.syncing = Syncing::No;
+                finish_bios(&mut entry.writing, bios, done);
+                if entry.syncing == RowSync::Storing {
+                    entry.syncing = RowSync::No;
                     self.synced_rows += 1;
                 }
             }
         }
     }
 
-    /// Reading for a resync: parity is found right, and what is being rebuilt is written
+    /// The next I/O of a resync: parity is assumed correct, and members being rebuilt are written
     /// (`handle_parity_checks5`, `handle_parity_checks6`).
-    fn sync_row(&mut self, index: u32) -> Option<Issue> {
+    fn next_sync_io(&mut self, index: u32) -> Option<MemberIo> {
         let entry = &self.entries[index as usize];
-        if entry.syncing != Syncing::Wanted {
+        if entry.syncing != RowSync::Wanted {
             return None;
         }
-        let stripe = self.stripe(entry);
+        let stripe = self.stripe_state(entry);
         let all = u64::MAX >> (64 - stripe.disks);
         let (sector, readable) = (entry.row * ROW_SECTORS, all & !(stripe.missing | stripe.rebuilding));
         let entry = &mut self.entries[index as usize];
         let slots = readable & !entry.cached;
         if slots != 0 {
-            return Some(Issue { op: Op::Read, slots, sector });
+            return Some(MemberIo { op: Op::Read, slots, sector });
         }
         entry.cached = all;
         if stripe.rebuilding != 0 {
-            (entry.syncing, entry.state) = (Syncing::Storing, State::Writing(all));
-            return Some(Issue { op: Op::Write, slots: stripe.rebuilding, sector });
+            (entry.syncing, entry.io) = (RowSync::Storing, RowIo::Writing(all));
+            return Some(MemberIo { op: Op::Write, slots: stripe.rebuilding, sector });
         }
-        entry.syncing = Syncing::No;
+        entry.syncing = RowSync::No;
         self.synced_rows += 1;
         None
     }
 
-    /// Reads and writes of bios. Where both wait, what both lack is read first.
-    fn serve(
+    /// The next I/O for bios. If reads and writes wait, the pages that both lack are read first.
+    fn next_bio_io(
         &mut self,
         index: u32,
         bios: &mut Bios,
         done: &mut Vec<u32>,
         woken: &mut WaitList,
-    ) -> Option<Issue> {
-        let stripe = self.stripe(&self.entries[index as usize]);
+    ) -> Option<MemberIo> {
+        let stripe = self.stripe_state(&self.entries[index as usize]);
         let entry = &mut self.entries[index as usize];
         let sector = entry.row * ROW_SECTORS;
-        // An array that has lost more than its level survives is refused, so there is always a way.
-        let mut slots = stripe.read(entry.wanted).unwrap_or(0);
+        // An array that has lost more members than its level tolerates is refused, so this is never `None`.
+        let mut slots = stripe.plan_read(entry.wanted).unwrap_or(0);
         if slots == 0 && !entry.reads.is_empty() {
             entry.cached |= entry.wanted;
             entry.wanted = 0;
-            finish(&mut entry.reads, bios, done);
+            finish_bios(&mut entry.reads, bios, done);
         }
-        // What comes while a plug holds the row waits for what else the plug brings.
+        // While a plug holds the row, its writes wait for more bios of the plug.
         if !entry.writes.is_empty() && entry.held == 0 {
-            let plan = stripe.write(entry.whole, entry.part)?;
+            let plan = stripe.plan_write(entry.whole, entry.part)?;
             slots |= plan.read;
             if slots == 0 {
                 std::mem::swap(&mut entry.writing, &mut entry.writes);
                 let pages = entry.whole | entry.part | plan.write;
-                (entry.whole, entry.part, entry.state) = (0, 0, State::Writing(pages));
+                (entry.whole, entry.part, entry.io) = (0, 0, RowIo::Writing(pages));
                 woken.append(&mut self.overlapping);
-                return Some(Issue { op: Op::Write, slots: plan.write, sector });
+                return Some(MemberIo { op: Op::Write, slots: plan.write, sector });
             }
         }
-        (slots != 0).then_some(Issue { op: Op::Read, slots, sector })
+        (slots != 0).then_some(MemberIo { op: Op::Read, slots, sector })
     }
 }
 
-/// A row is done with these bios.
-fn finish(list: &mut Vec<u32>, bios: &mut Bios, done: &mut Vec<u32>) {
+/// Counts a row of these bios as done.
+fn finish_bios(list: &mut Vec<u32>, bios: &mut Bios, done: &mut Vec<u32>) {
     for number in list.drain(..) {
         bios[number].remaining -= 1;
         if bios[number].remaining == 0 {

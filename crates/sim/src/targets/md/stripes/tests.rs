@@ -1,4 +1,4 @@
-//! What arrays with parity cost at their members, by hand.
+//! Tests of the members' I/O of arrays with parity, with expectations calculated by hand.
 
 use crate::cell::{Job, Level};
 use crate::tests::{MEMBER, cell, iops, ios, job, md, pages, play, reads, refusal, stream, without};
@@ -12,7 +12,7 @@ fn size(data: u64) -> u64 {
 fn random_writes_read_and_write_two_members_with_one_parity() {
     let outcome = play(&cell(md(Level::Raid5, 8), &iops(0.0), &[job(size(7), 2000)]));
     let (read, written) = pages(&outcome);
-    // Now and then a page is in the cache still, or two writes meet in a row.
+    // Some pages are still in the cache, and some writes meet in a row.
     assert!((3950..=4000).contains(&read) && (3950..=4000).contains(&written), "{read} {written}");
     let outcome = play(&cell(md(Level::Raid4, 8), &iops(0.0), &[job(size(7), 2000)]));
     let [read, written] = outcome.devices[7].ios;
@@ -37,13 +37,13 @@ fn small_writes_make_a_quarter_of_the_members_iops() {
         let load = Job { iodepth: 64, ..job(size(disks as u64 - 1), 4000) };
         let outcome = play(&cell(md(Level::Raid5, disks), &iops(1000.0), &[load]));
         let expected = disks as f64 * 1000.0 / 4.0;
-        let found = outcome.write.iops;
-        assert!((found / expected - 1.0).abs() < 0.12, "{disks} disks: {found}, not {expected}");
+        let iops = outcome.write.iops;
+        assert!((iops / expected - 1.0).abs() < 0.12, "{disks} disks: {iops}, not {expected}");
     }
 }
 
 #[test]
-fn streams_fill_their_stripes() {
+fn streams_in_batches_write_full_stripes() {
     for (level, disks, data) in [(Level::Raid5, 5, 4), (Level::Raid6, 6, 4), (Level::Raid4, 3, 2)] {
         // A batch is four whole stripes.
         let load = stream(32 << 20, 65536, 32, 16);
@@ -51,13 +51,13 @@ fn streams_fill_their_stripes() {
         let (read, written) = pages(&outcome);
         let expected = (32 << 20) / 4096 * disks as u64 / data;
         assert_eq!((read, written), (0, expected), "{level:?}");
-        // Rows next to each other are one request.
+        // Neighbouring rows are merged into one request.
         assert!(ios(&outcome).1 * 8 < expected, "{level:?}: {:?}", ios(&outcome));
     }
 }
 
 #[test]
-fn streams_without_batches_still_fill_many() {
+fn streams_without_batches_write_many_full_stripes() {
     let load = stream(32 << 20, 65536, 32, 1);
     let outcome = play(&cell(md(Level::Raid5, 5), &iops(500.0), &[load]));
     let (read, written) = pages(&outcome);
@@ -73,7 +73,7 @@ fn one_large_bio_is_a_full_stripe() {
 }
 
 #[test]
-fn reads_of_a_whole_array_go_around_the_cache() {
+fn reads_of_a_healthy_array_bypass_the_cache() {
     let load = reads(stream(16 << 20, 256 << 10, 4, 1));
     let outcome = play(&cell(md(Level::Raid5, 5), &iops(0.0), &[load]));
     assert_eq!(pages(&outcome), ((16 << 20) / 4096, 0));
@@ -86,7 +86,7 @@ fn reads_of_a_lost_member_read_all_the_others() {
     let array = without(md(Level::Raid5, 5), 2);
     let outcome = play(&cell(array, &iops(0.0), &[reads(job(size(4), 5000))]));
     let (read, _) = pages(&outcome);
-    // A fifth of the pages needs four, the rest one.
+    // A fifth of the pages needs four reads, the others one.
     let expected = 5000.0 * (0.2 * 4.0 + 0.8);
     assert!((read as f64 / expected - 1.0).abs() < 0.03, "{read}, not {expected}");
     let array = without(without(md(Level::Raid6, 6), 0), 3);
@@ -123,26 +123,26 @@ fn a_bio_may_be_larger_than_the_cache() {
 #[test]
 fn writes_of_one_page_wait_for_each_other() {
     let outcome = play(&cell(md(Level::Raid5, 5), &iops(1000.0), &[job(4096, 200)]));
-    // Each goes when the one before has, and everything it reads is in the cache but the first time.
+    // Each starts when the one before is done, and except for the first everything is in the cache.
     assert_eq!(pages(&outcome), (2, 400));
     let small = Job { write_sizes: vec![(512, 1.0)], align: 512, ..stream(4 << 20, 512, 64, 64) };
     let outcome = play(&cell(md(Level::Raid5, 5), &iops(0.0), &[small]));
-    // Eight together overwrite a page: it need not be read before.
+    // Eight together overwrite a page, so its old content is not read.
     let (read, written) = pages(&outcome);
     assert!(written < 5 * 1024 && read < 4 * 1024, "{read} {written}");
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_parity_arrays_are_refused() {
     let refused = |array| refusal(&cell(array, &iops(0.0), &[]));
-    assert_eq!(refused(md(Level::Raid6, 3)), "stack: md0: 4 members are needed, 3 given");
-    assert_eq!(refused(md(Level::Raid5, 1)), "stack: md0: 2 members are needed, 1 given");
-    let many = "stack: md0: 65 members are too many with parity: 64 are the most";
+    assert_eq!(refused(md(Level::Raid6, 3)), "stack: md0: too few members: 3, expected at least 4");
+    assert_eq!(refused(md(Level::Raid5, 1)), "stack: md0: too few members: 1, expected at least 2");
+    let many = "stack: md0: 65 members: expected at most 64 with parity";
     assert_eq!(refused(md(Level::Raid6, 65)), many);
     let mut odd = md(Level::Raid5, 5);
     odd.chunk = 12 << 10;
-    assert_eq!(refused(odd), "stack: md0: the chunk of 24 sectors is no power of two");
+    assert_eq!(refused(odd), "stack: md0: a chunk of 24 sectors: expected a power of two");
     let mut tiny = md(Level::Raid5, 5);
     tiny.stripe_cache = 16;
-    assert_eq!(refused(tiny), "stack: md0: a stripe cache of 16 entries: 17 to 32768 can be");
+    assert_eq!(refused(tiny), "stack: md0: stripe_cache 16: expected 17 to 32768 entries");
 }

@@ -1,6 +1,6 @@
-//! What syncs read and write, and what they leave to others.
+//! Tests of what syncs read and write, and of the speed that they leave to other I/O.
 
-use crate::build::simulation;
+use crate::build::build_simulation;
 use crate::cell::{Cell, Job, Level, Md, SyncAction};
 use crate::outcome::Outcome;
 use crate::tests::{MEMBER, array, cell, iops, job, md, play, reads, without};
@@ -12,7 +12,7 @@ fn syncing(kind: SyncAction, rebuilding: &[usize], mut md: Md) -> Md {
     md
 }
 
-/// Bytes that each disk has read and written when a sync is complete, beside next to no load.
+/// Bytes that each disk reads and writes in a complete sync, with almost no load.
 fn moved(md: Md) -> Vec<[u64; 2]> {
     let outcome = play(&cell(md, &iops(0.0), &[reads(job(4096, 0))]));
     assert!(array(&outcome).sync_bytes >= MEMBER);
@@ -21,7 +21,7 @@ fn moved(md: Md) -> Vec<[u64; 2]> {
 
 /// Plays a cell until its jobs end.
 fn while_jobs_run(cell: &Cell) -> Outcome {
-    Outcome::new(simulation(cell, None).unwrap().play(&|| false).unwrap().unwrap())
+    Outcome::new(build_simulation(cell, None).unwrap().play(&|| false).unwrap().unwrap())
 }
 
 const READ: [u64; 2] = [MEMBER, 0];
@@ -29,7 +29,7 @@ const WRITTEN: [u64; 2] = [0, MEMBER];
 const UNTOUCHED: [u64; 2] = [0, 0];
 
 #[test]
-fn mirrors() {
+fn raid1_syncs_read_and_write_the_expected_members() {
     let raid1 = || md(Level::Raid1, 3);
     assert_eq!(moved(syncing(SyncAction::Resync, &[], raid1())), [READ, WRITTEN, WRITTEN]);
     assert_eq!(moved(syncing(SyncAction::Recover, &[0], raid1())), [WRITTEN, READ, UNTOUCHED]);
@@ -38,7 +38,7 @@ fn mirrors() {
 }
 
 #[test]
-fn striped_mirrors() {
+fn raid10_syncs_read_and_write_the_expected_members() {
     let raid10 = || md(Level::Raid10, 4);
     assert_eq!(moved(syncing(SyncAction::Resync, &[], raid10())), [READ; 4]);
     assert_eq!(moved(syncing(SyncAction::Recover, &[0], raid10())), [WRITTEN, READ, UNTOUCHED, UNTOUCHED]);
@@ -49,7 +49,7 @@ fn striped_mirrors() {
 }
 
 #[test]
-fn parity() {
+fn parity_syncs_read_and_write_the_expected_members() {
     assert_eq!(moved(syncing(SyncAction::Resync, &[], md(Level::Raid5, 5))), [READ; 5]);
     assert_eq!(moved(syncing(SyncAction::Check, &[], md(Level::Raid6, 4))), [READ; 4]);
     let recovered = moved(syncing(SyncAction::Recover, &[2], md(Level::Raid5, 5)));
@@ -64,7 +64,7 @@ fn limited(min: u64, max: u64, md: Md) -> Md {
 }
 
 #[test]
-fn never_faster_than_allowed() {
+fn a_sync_is_never_faster_than_its_maximum() {
     for synced in [md(Level::Raid1, 2), md(Level::Raid10, 4), md(Level::Raid5, 5)] {
         let idle = Job { rate_iops: 1.0, ..reads(job(1 << 20, 20)) };
         let outcome = while_jobs_run(&cell(limited(100, 2048, synced), &iops(0.0), &[idle]));
@@ -76,7 +76,8 @@ fn never_faster_than_allowed() {
 
 #[test]
 fn the_load_keeps_its_share_and_the_sync_its_minimum() {
-    // The least is 16 of the 200 I/Os that each disk makes in a second. Reads beyond the resync have only one copy.
+    // The minimum speed is 16 of the 200 I/Os that each disk does per second. Reads beyond the resync have only one
+    // copy.
     for (level, disks) in [(Level::Raid1, 2), (Level::Raid10, 2), (Level::Raid10, 4), (Level::Raid5, 4)] {
         for (read, least) in [(true, 0.35), (false, 0.8)] {
             let size = MEMBER * if level == Level::Raid5 { 3 } else { disks / 2 };
@@ -88,11 +89,11 @@ fn the_load_keeps_its_share_and_the_sync_its_minimum() {
                 while_jobs_run(&cell)
             };
             let alone = run(md(level, disks as usize));
-            let beside = run(limited(1024, 200_000, md(level, disks as usize)));
-            let seconds = beside.runtime_ns as f64 / 1e9;
-            let speed = array(&beside).sync_bytes as f64 / 1024.0 / seconds;
+            let with_sync = run(limited(1024, 200_000, md(level, disks as usize)));
+            let seconds = with_sync.runtime_ns as f64 / 1e9;
+            let speed = array(&with_sync).sync_bytes as f64 / 1024.0 / seconds;
             let iops = |outcome: &Outcome| outcome.read.iops + outcome.write.iops;
-            let share = iops(&beside) / iops(&alone);
+            let share = iops(&with_sync) / iops(&alone);
             assert!(share > least, "{level:?} {disks}, reads {read}: {share} of {}", iops(&alone));
             assert!(speed > 900.0, "{level:?} {disks}, reads {read}: {speed} KiB/s");
         }

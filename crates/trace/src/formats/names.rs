@@ -1,27 +1,27 @@
-//! What a trace names in words: volumes, hosts' disks and files become device numbers, processes keep theirs.
+//! Names in traces: named devices (volumes, hosts' disks, files) get device numbers; processes keep their ids.
 
 use crate::event::DeviceId;
 use std::collections::{HashMap, HashSet};
 
-/// Major number given to devices that a trace knows by name only: Linux keeps 240 to 254 for local use.
+/// Major number of devices that a trace only names: Linux keeps 240 to 254 for local use.
 pub const NAMED_MAJOR: u32 = 240;
 /// Numbers for named devices, in the order in which they appear.
 #[derive(Default)]
-pub struct Devices {
+pub struct NamedDevices {
     numbers: HashMap<Box<[u8]>, DeviceId>,
     last: Vec<u8>,
     last_number: DeviceId,
     /// (number, name) of each.
     pub names: Vec<(u32, String)>,
-    /// Rows on devices for which there was no number left.
+    /// Rows on devices beyond the largest number of devices.
     pub unnumbered: u64,
 }
 
-impl Devices {
-    /// Most devices kept apart; further ones share the last number.
+impl NamedDevices {
+    /// The largest number of devices; further ones share the last number.
     pub const MAX: usize = 65_536;
 
-    /// The number of the device that the trace calls `key`; `name` makes its name for reports.
+    /// The number of the device that the trace calls `key`; `name` makes its display name.
     #[inline]
     pub fn number(&mut self, key: &[u8], name: impl FnOnce(&str) -> String) -> DeviceId {
         if key != self.last.as_slice() || self.numbers.is_empty() {
@@ -55,17 +55,17 @@ impl Devices {
     }
 }
 
-/// Names of processes not told yet.
+/// Names of processes, with those that have not been reported yet.
 #[derive(Default)]
-pub struct Processes {
+pub struct NewProcessNames {
     seen: HashSet<u32>,
     last: Option<u32>,
-    /// (pid, name), in the order of their appearance.
-    pub fresh: Vec<(u32, String)>,
+    /// (pid, name) of names to report, in order of appearance.
+    pub unreported: Vec<(u32, String)>,
 }
 
-impl Processes {
-    /// Takes in a name; the first of a process stays.
+impl NewProcessNames {
+    /// Adds a name; the first name of a process stays.
     #[inline]
     pub fn learn(&mut self, pid: u32, name: &[u8]) {
         if self.last == Some(pid) {
@@ -74,7 +74,7 @@ impl Processes {
         self.last = Some(pid);
         if self.seen.len() < 1 << 20 && self.seen.insert(pid) {
             let shown = String::from_utf8_lossy(name).chars().take(64).collect();
-            self.fresh.push((pid, shown));
+            self.unreported.push((pid, shown));
         }
     }
 }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn devices_are_numbered_in_order_and_remembered() {
-        let mut devices = Devices::default();
+        let mut devices = NamedDevices::default();
         let name = |key: &str| key.replace(',', "_");
         let usr = devices.number(b"usr,0", name);
         let src = devices.number(b"src,1", name);
@@ -97,11 +97,11 @@ mod tests {
 
     #[test]
     fn too_many_devices_share_a_number() {
-        let mut devices = Devices::default();
-        for i in 0..Devices::MAX + 10 {
+        let mut devices = NamedDevices::default();
+        for i in 0..NamedDevices::MAX + 10 {
             devices.number(i.to_string().as_bytes(), str::to_owned);
         }
-        assert_eq!(devices.names.len(), Devices::MAX);
+        assert_eq!(devices.names.len(), NamedDevices::MAX);
         assert_eq!(devices.unnumbered, 10);
     }
 }

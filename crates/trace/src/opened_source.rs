@@ -1,4 +1,4 @@
-//! What is noticed while files are opened and decompressed, added to what their reader knows.
+//! Warnings about opening and decompressing files, added to the reader's own.
 
 use crate::error::{Result, TraceError};
 use crate::event::EventBatch;
@@ -6,21 +6,21 @@ use crate::source::{Source, TraceInfo, Warning};
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How a warning of damage begins.
+/// The beginning of warnings about damage.
 const DAMAGED: &str = "compressed data is damaged";
 
-/// Warnings from below a reader; shared with the streams it reads.
+/// Warnings about files below a reader; shared with the streams it reads.
 #[derive(Clone, Default)]
-pub struct Notes(Arc<Mutex<Vec<Warning>>>);
+pub struct OpeningWarnings(Arc<Mutex<Vec<Warning>>>);
 
-impl Notes {
-    /// Notes a warning.
+impl OpeningWarnings {
+    /// Adds a warning.
     pub fn warn(&self, path: &str, message: impl Into<String>) {
         let warning = Warning { path: path.to_owned(), message: message.into() };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
     }
 
-    /// The first damage as an error, for when nothing else is left of a trace.
+    /// The first damage as an error, if nothing else is left of a trace.
     pub fn damage(&self) -> Option<TraceError> {
         let warning = self.all().into_iter().find(|warning| warning.message.starts_with(DAMAGED))?;
         Some(TraceError::Malformed { path: warning.path, place: "start".into(), problem: warning.message })
@@ -32,32 +32,32 @@ impl Notes {
 }
 
 /// A decompressed stream that ends where its compressed data is damaged or cut off, with a warning.
-pub struct UntilDamage<R> {
+pub struct DamageTolerantReader<R> {
     reader: R,
     path: String,
-    notes: Notes,
+    warnings: OpeningWarnings,
     read: u64,
 }
 
-impl<R: Read> UntilDamage<R> {
-    /// Over a decompressor.
-    pub fn new(reader: R, path: String, notes: Notes) -> UntilDamage<R> {
-        UntilDamage { reader, path, notes, read: 0 }
+impl<R: Read> DamageTolerantReader<R> {
+    /// Wraps a decompressor.
+    pub fn new(reader: R, path: String, warnings: OpeningWarnings) -> DamageTolerantReader<R> {
+        DamageTolerantReader { reader, path, warnings, read: 0 }
     }
 }
 
-impl<R: Read> Read for UntilDamage<R> {
+impl<R: Read> Read for DamageTolerantReader<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         match self.reader.read(out) {
             Ok(count) => {
                 self.read += count as u64;
                 Ok(count)
             }
-            // Not the system's error but the decompressor's.
+            // An error of the decompressor, not of the system.
             Err(e) if e.raw_os_error().is_none() && e.kind() != io::ErrorKind::Interrupted => {
                 let message =
                     format!("{DAMAGED} or cut off after {} bytes ({e}); read up to there", self.read);
-                self.notes.warn(&self.path, message);
+                self.warnings.warn(&self.path, message);
                 Ok(0)
             }
             Err(e) => Err(e),
@@ -65,18 +65,18 @@ impl<R: Read> Read for UntilDamage<R> {
     }
 }
 
-/// A source together with what was noticed below it, and what lies beside its files.
-pub struct Opened {
+/// A source with the warnings about its files and the record next to them.
+pub struct OpenedSource {
     source: Box<dyn Source>,
-    notes: Notes,
+    warnings: OpeningWarnings,
     dropped: Option<u64>,
     info: TraceInfo,
 }
 
-impl Opened {
-    /// `dropped` is how many events the kernel dropped, by a record beside the trace.
-    pub fn new(source: Box<dyn Source>, notes: Notes, dropped: Option<u64>) -> Opened {
-        let mut opened = Opened { info: TraceInfo::default(), source, notes, dropped };
+impl OpenedSource {
+    /// `dropped` is the number of events that the kernel dropped, from the record next to the trace.
+    pub fn new(source: Box<dyn Source>, warnings: OpeningWarnings, dropped: Option<u64>) -> OpenedSource {
+        let mut opened = OpenedSource { info: TraceInfo::default(), source, warnings, dropped };
         opened.refresh();
         opened
     }
@@ -84,15 +84,15 @@ impl Opened {
     fn refresh(&mut self) {
         let mut info = self.source.info().clone();
         info.dropped = self.dropped.or(info.dropped);
-        let own = std::mem::take(&mut info.warnings);
-        for warning in self.notes.all().into_iter().chain(own) {
+        let source_warnings = std::mem::take(&mut info.warnings);
+        for warning in self.warnings.all().into_iter().chain(source_warnings) {
             info.warn(&warning.path, warning.message);
         }
         self.info = info;
     }
 }
 
-impl Source for Opened {
+impl Source for OpenedSource {
     fn fill(&mut self, batch: &mut EventBatch) -> Result<bool> {
         let more = self.source.fill(batch)?;
         if more {

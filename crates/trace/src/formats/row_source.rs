@@ -1,81 +1,81 @@
-//! Traces that are tables of requests, one row each: sorts the rows, makes events of them.
+//! Traces that are tables of requests, one row for each: sorts the rows and makes events of them.
 //!
-//! A row with a response time becomes a queueing (Q) and a completion (C), one without only a Q. Rows may be
-//! out of order by up to [`WINDOW`] rows; what lies further back is counted and left where it is.
+//! A row with a response time becomes a queueing (Q) and a completion (C), one without only a Q. Rows can be out of
+//! order by up to [`WINDOW`] rows; rows that are later are counted and stay where they are.
 
-use super::known::{Devices, Processes};
+use super::names::{NamedDevices, NewProcessNames};
 use crate::error::Result;
 use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
 use crate::source::{Input, Source, TraceInfo};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// How many rows a row may come late by.
+/// The number of rows by which a row can be late.
 pub const WINDOW: usize = 64 << 10;
-/// Most requests in flight; the earliest completion beyond is let go before its time.
+/// The largest number of requests in flight; beyond it the earliest completion is given before its time.
 const MOST_IN_FLIGHT: usize = 256 << 10;
 /// No response time recorded.
 pub const NO_RESPONSE: u64 = u64::MAX;
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct RequestRow {
     /// When it was issued, ns on the trace's own clock.
     pub time: u64,
-    /// How long it took, ns, or [`NO_RESPONSE`].
+    /// Its response time, ns, or [`NO_RESPONSE`].
     pub response: u64,
     /// First sector.
     pub sector: u64,
     /// Length in bytes.
     pub bytes: u32,
-    /// On which device.
+    /// Its device.
     pub device: DeviceId,
-    /// By which process, 0 when not recorded.
+    /// Its process, 0 if not recorded.
     pub pid: u32,
-    /// What it asked for.
+    /// Its category bits: the operation.
     pub rwbs: Rwbs,
 }
 
-/// What reading adds besides rows.
+/// What readers collect in addition to rows.
 #[derive(Default)]
-pub struct Context {
-    /// Devices known by name.
-    pub devices: Devices,
-    /// Processes named.
-    pub processes: Processes,
-    /// What is known of the trace.
+pub struct ReadContext {
+    /// Named devices.
+    pub devices: NamedDevices,
+    /// Named processes.
+    pub processes: NewProcessNames,
+    /// Information about the trace.
     pub info: TraceInfo,
 }
 
 /// One file's rows, in file order.
-pub trait Feed: Send {
-    /// Appends rows until there are `limit`; fewer means that the file has ended.
-    fn read(&mut self, rows: &mut Vec<Row>, limit: usize, context: &mut Context) -> Result<()>;
+pub trait RowFeed: Send {
+    /// Appends rows until `rows` has `limit`; fewer mean that the file has ended.
+    fn read(&mut self, rows: &mut Vec<RequestRow>, limit: usize, context: &mut ReadContext) -> Result<()>;
 
     /// Bytes consumed.
     fn bytes(&self) -> u64;
 }
 
-struct Lane<F> {
+struct RowCursor<F> {
     feed: F,
     input: u16,
-    /// Rows in order of time, which nothing later can precede.
-    ready: Vec<Row>,
+    /// Sorted rows that no later row can precede.
+    ready: Vec<RequestRow>,
     next: usize,
-    /// Rows among which later ones may still have to go.
-    held: Vec<Row>,
+    /// Sorted rows that later rows can still precede.
+    held: Vec<RequestRow>,
     ended: bool,
-    /// Time of the last row given.
+    /// Time of the last ready row.
     reached: u64,
 }
 
-impl<F: Feed> Lane<F> {
+impl<F: RowFeed> RowCursor<F> {
     fn time(&self) -> u64 {
         self.ready[self.next].time
     }
 
-    /// Makes rows ready; false when there are no more.
-    fn refill(&mut self, context: &mut Context) -> Result<bool> {
+    /// Makes rows ready; false if there are no more.
+    fn refill(&mut self, context: &mut ReadContext) -> Result<bool> {
         let old = self.held.len();
         if !self.ended {
             let limit = 2 * WINDOW;
@@ -102,61 +102,62 @@ impl<F: Feed> Lane<F> {
 }
 
 /// A request that will complete.
-struct InFlight {
+struct PendingCompletion {
     at: u64,
     order: u64,
-    row: Row,
+    row: RequestRow,
     input: u16,
 }
 
-impl Ord for InFlight {
+impl Ord for PendingCompletion {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.at, self.order).cmp(&(other.at, other.order))
     }
 }
 
-impl PartialOrd for InFlight {
+impl PartialOrd for PendingCompletion {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for InFlight {
+impl PartialEq for PendingCompletion {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for InFlight {}
+impl Eq for PendingCompletion {}
 
 /// Files of rows as one source of events.
-pub struct Table<F> {
-    lanes: Vec<Lane<F>>,
-    in_flight: BinaryHeap<Reverse<InFlight>>,
-    context: Context,
+pub struct RowSource<F> {
+    cursors: Vec<RowCursor<F>>,
+    in_flight: BinaryHeap<Reverse<PendingCompletion>>,
+    context: ReadContext,
     /// Time on the trace's clock of its first event.
-    genesis: Option<u64>,
-    /// What the trace's clock showed at the start of 1970, when it is a wall clock.
+    time_zero: Option<u64>,
+    /// The trace's clock at the start of 1970, if it is a wall clock.
     epoch: Option<u64>,
     rows: u64,
     events: u64,
-    let_go: u64,
+    early_completions: u64,
     finished: bool,
 }
 
-/// A wall clock shows at least this: September 2001, in ns since 1970.
+/// The smallest plausible wall-clock time: September 2001, in ns since 1970.
 const PLAUSIBLE_UNIX: u64 = 1_000_000_000_000_000_000;
 
-impl<F: Feed> Table<F> {
+impl<F: RowFeed> RowSource<F> {
     /// A source over files that belong to one trace.
-    pub fn new(info: TraceInfo, epoch: Option<u64>, files: Vec<(Input, F)>) -> Table<F> {
-        let mut context = Context { info: TraceInfo { inputs: Vec::new(), ..info }, ..Context::default() };
-        let mut lanes = Vec::new();
+    pub fn new(info: TraceInfo, epoch: Option<u64>, files: Vec<(Input, F)>) -> RowSource<F> {
+        let mut context =
+            ReadContext { info: TraceInfo { inputs: Vec::new(), ..info }, ..ReadContext::default() };
+        let mut cursors = Vec::new();
         for (input, feed) in files {
             context.info.inputs.push(input);
-            lanes.push(Lane {
+            cursors.push(RowCursor {
                 feed,
-                input: lanes.len().min(usize::from(u16::MAX)) as u16,
+                input: cursors.len().min(usize::from(u16::MAX)) as u16,
                 ready: Vec::new(),
                 next: 0,
                 held: Vec::new(),
@@ -164,74 +165,74 @@ impl<F: Feed> Table<F> {
                 reached: 0,
             });
         }
-        Table {
-            lanes,
+        RowSource {
+            cursors,
             in_flight: BinaryHeap::new(),
             context,
-            genesis: None,
+            time_zero: None,
             epoch,
             rows: 0,
             events: 0,
-            let_go: 0,
+            early_completions: 0,
             finished: false,
         }
     }
 
-    /// Fixes time zero.
+    /// Sets time zero.
     fn start(&mut self) -> Result<u64> {
         let mut filled = Vec::new();
-        for mut lane in std::mem::take(&mut self.lanes) {
-            if lane.refill(&mut self.context)? {
-                filled.push(lane);
+        for mut cursor in std::mem::take(&mut self.cursors) {
+            if cursor.refill(&mut self.context)? {
+                filled.push(cursor);
             }
         }
-        self.lanes = filled;
-        let genesis = self.lanes.iter().map(Lane::time).min().unwrap_or(0);
-        self.genesis = Some(genesis);
+        self.cursors = filled;
+        let time_zero = self.cursors.iter().map(RowCursor::time).min().unwrap_or(0);
+        self.time_zero = Some(time_zero);
         self.context.info.start_unix_ns =
-            self.epoch.and_then(|epoch| genesis.checked_sub(epoch)).filter(|&unix| unix >= PLAUSIBLE_UNIX);
-        Ok(genesis)
+            self.epoch.and_then(|epoch| time_zero.checked_sub(epoch)).filter(|&unix| unix >= PLAUSIBLE_UNIX);
+        Ok(time_zero)
     }
 
-    /// Gives rows of the lane that is first in time for as long as it is.
-    fn advance(&mut self, genesis: u64, batch: &mut EventBatch, full: usize) -> Result<()> {
+    /// Adds events of the file whose next row is first, as long as it is.
+    fn advance(&mut self, time_zero: u64, batch: &mut EventBatch, full: usize) -> Result<()> {
         let mut index = 0;
         let mut until = u64::MAX;
-        for i in 1..self.lanes.len() {
-            if self.lanes[i].time() < self.lanes[index].time() {
-                until = self.lanes[index].time();
+        for i in 1..self.cursors.len() {
+            if self.cursors[i].time() < self.cursors[index].time() {
+                until = self.cursors[index].time();
                 index = i;
             } else {
-                until = until.min(self.lanes[i].time());
+                until = until.min(self.cursors[i].time());
             }
         }
         while batch.events.len() < full {
-            let lane = &mut self.lanes[index];
-            let row = lane.ready[lane.next];
+            let cursor = &mut self.cursors[index];
+            let row = cursor.ready[cursor.next];
             if row.time > until {
                 break;
             }
-            let input = lane.input;
-            lane.next += 1;
-            let exhausted = lane.next == lane.ready.len();
-            self.complete(row.time, genesis, batch, usize::MAX);
-            self.push(batch, genesis, row.time, &row, Action::QUEUE, input);
+            let input = cursor.input;
+            cursor.next += 1;
+            let exhausted = cursor.next == cursor.ready.len();
+            self.push_completions(row.time, time_zero, batch, usize::MAX);
+            self.push_event(batch, time_zero, row.time, &row, Action::QUEUE, input);
             if row.response != NO_RESPONSE {
                 self.rows += 1;
-                self.in_flight.push(Reverse(InFlight {
+                self.in_flight.push(Reverse(PendingCompletion {
                     at: row.time.saturating_add(row.response),
                     order: self.rows,
                     row,
                     input,
                 }));
                 if self.in_flight.len() > MOST_IN_FLIGHT {
-                    self.let_go += 1;
-                    self.complete_one(genesis, batch);
+                    self.early_completions += 1;
+                    self.push_completion(time_zero, batch);
                 }
             }
             if exhausted {
-                if !self.lanes[index].refill(&mut self.context)? {
-                    self.lanes.remove(index);
+                if !self.cursors[index].refill(&mut self.context)? {
+                    self.cursors.remove(index);
                 }
                 break;
             }
@@ -239,32 +240,32 @@ impl<F: Feed> Table<F> {
         Ok(())
     }
 
-    /// Gives the completions up to `time`, while the batch holds less than `full`.
-    fn complete(&mut self, time: u64, genesis: u64, batch: &mut EventBatch, full: usize) {
+    /// Adds the completions up to `time`, while the batch has fewer than `full` events.
+    fn push_completions(&mut self, time: u64, time_zero: u64, batch: &mut EventBatch, full: usize) {
         while self.in_flight.peek().is_some_and(|next| next.0.at <= time) && batch.events.len() < full {
-            self.complete_one(genesis, batch);
+            self.push_completion(time_zero, batch);
         }
     }
 
-    fn complete_one(&mut self, genesis: u64, batch: &mut EventBatch) {
+    fn push_completion(&mut self, time_zero: u64, batch: &mut EventBatch) {
         if let Some(Reverse(done)) = self.in_flight.pop() {
-            self.push(batch, genesis, done.at, &done.row, Action::COMPLETE, done.input);
+            self.push_event(batch, time_zero, done.at, &done.row, Action::COMPLETE, done.input);
         }
     }
 
     #[inline]
-    fn push(
+    fn push_event(
         &mut self,
         batch: &mut EventBatch,
-        genesis: u64,
+        time_zero: u64,
         time: u64,
-        row: &Row,
+        row: &RequestRow,
         action: Action,
         input: u16,
     ) {
         self.events += 1;
         batch.events.push(Event {
-            time: time.saturating_sub(genesis),
+            time: time.saturating_sub(time_zero),
             sector: row.sector,
             bytes: row.bytes,
             device: row.device,
@@ -277,12 +278,12 @@ impl<F: Feed> Table<F> {
         });
     }
 
-    /// Passes on what reading has found out.
-    fn tell(&mut self, batch: &mut EventBatch, at: usize) {
-        let Context { devices, processes, info } = &mut self.context;
+    /// Adds new device and process names to the trace's information and the batch.
+    fn add_new_names(&mut self, batch: &mut EventBatch, at: usize) {
+        let ReadContext { devices, processes, info } = &mut self.context;
         let known = info.device_names.len();
         info.device_names.extend_from_slice(&devices.names[known..]);
-        let names = processes.fresh.drain(..).map(|(pid, name)| ProcessName { before: at, pid, name });
+        let names = processes.unreported.drain(..).map(|(pid, name)| ProcessName { before: at, pid, name });
         batch.names.extend(names);
     }
 
@@ -295,50 +296,53 @@ impl<F: Feed> Table<F> {
             info.warn(
                 &path,
                 format!(
-                    "{} rows come more than {WINDOW} rows too late; they are kept where they stand",
+                    "{} rows are more than {WINDOW} rows too late; they stay where they are",
                     info.out_of_order
                 ),
             );
         }
-        if self.let_go > 0 {
-            info.warn(&path, format!(
-                "{} completions are given before their time: more than {MOST_IN_FLIGHT} requests were in flight",
-                self.let_go
-            ));
-            info.out_of_order += self.let_go;
+        if self.early_completions > 0 {
+            info.warn(
+                &path,
+                format!(
+                    "{} completions are given too early: more than {MOST_IN_FLIGHT} requests were in flight",
+                    self.early_completions
+                ),
+            );
+            info.out_of_order += self.early_completions;
         }
         if self.context.devices.unnumbered > 0 {
             info.warn(
                 &path,
                 format!(
-                    "{} rows are on further devices than the first {}; those share one number",
+                    "{} rows are on devices beyond the first {}; those devices share a number",
                     self.context.devices.unnumbered,
-                    Devices::MAX
+                    NamedDevices::MAX
                 ),
             );
         }
     }
 }
 
-impl<F: Feed> Source for Table<F> {
+impl<F: RowFeed> Source for RowSource<F> {
     fn fill(&mut self, batch: &mut EventBatch) -> Result<bool> {
         let first = batch.events.len();
         let full = first + EventBatch::TARGET;
-        let genesis = match self.genesis {
-            Some(genesis) => genesis,
+        let time_zero = match self.time_zero {
+            Some(time_zero) => time_zero,
             None => self.start()?,
         };
-        self.tell(batch, first);
-        while batch.events.len() < full && !self.lanes.is_empty() {
-            self.advance(genesis, batch, full)?;
-            if !self.context.processes.fresh.is_empty() {
-                self.tell(batch, batch.events.len());
+        self.add_new_names(batch, first);
+        while batch.events.len() < full && !self.cursors.is_empty() {
+            self.advance(time_zero, batch, full)?;
+            if !self.context.processes.unreported.is_empty() {
+                self.add_new_names(batch, batch.events.len());
             }
         }
-        if self.lanes.is_empty() {
-            self.complete(u64::MAX, genesis, batch, full);
+        if self.cursors.is_empty() {
+            self.push_completions(u64::MAX, time_zero, batch, full);
         }
-        self.tell(batch, batch.events.len());
+        self.add_new_names(batch, batch.events.len());
         let more = batch.events.len() > first;
         if !more && !self.finished {
             self.finish();
