@@ -273,6 +273,7 @@ def audit_rules(node: ast.stmt) -> Iterator[tuple[str, tuple[str, str, str]]]:
     for name, graded in severities.items():
         own = [text for text in paragraphs if text.startswith(f"`{name}`: ")]
         text = own[0].partition(": ")[2] if own else paragraphs[0]
+        text = text or "see [Audit md arrays](../howto/audit.md)"
         ordered = ", ".join(severity for severity in SEVERITIES if severity in graded)
         yield name, (f"`{name}`", ordered, " ".join(text.split()))
 

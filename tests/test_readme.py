@@ -120,3 +120,11 @@ def update(page: Path, command: str, shown: str, printed: str) -> None:
     text = page.read_text()
     shown_at = text.index(f"$ blklab {command}\n") + len(f"$ blklab {command}\n")
     page.write_text(text[:shown_at] + "…\n".join(pieces) + text[shown_at + len(shown) :])
+
+
+def test_the_tutorial_shows_the_example_file() -> None:
+    blocks = re.findall(
+        r"```toml\n(.*?)```", (ROOT / "docs/tutorial/which-array.md").read_text(), re.DOTALL
+    )
+    assert blocks
+    assert all(block in (ROOT / "examples/server.toml").read_text() for block in blocks)
