@@ -13,7 +13,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Set up, characterise the bundled trace, leave an HTML report
+demo: ## Set up, analyse the bundled trace, write an HTML report, show the lab
 	@scripts/setup demo
 	@scripts/demo
 
@@ -33,7 +33,7 @@ check: setup ## Check formatting, lints, types, imports, and the number of lines
 	$(BIN)/ruff format --check --quiet $(PYTHON_FILES)
 	$(BIN)/ruff check --quiet $(PYTHON_FILES)
 	$(BIN)/mypy --no-error-summary
-	@told=$$($(BIN)/lint-imports --no-cache --no-logo 2>&1) || { echo "$$told"; exit 1; }
+	@printed=$$($(BIN)/lint-imports --no-cache --no-logo 2>&1) || { echo "$$printed"; exit 1; }
 	@$(BIN)/python scripts/reference.py --check
 	@scripts/count-lines
 
@@ -52,7 +52,7 @@ format: setup ## Format everything, and apply the fixes that are safe
 	$(BIN)/ruff format --quiet $(PYTHON_FILES)
 
 .PHONY: types
-types: setup ## Write python/blklab/documents anew, after a change of what crosses from or to Rust
+types: setup ## Generate python/blklab/documents from the Rust types
 	$(CARGO) run --locked --quiet --package blklab-documents
 	$(BIN)/python scripts/document_types.py
 
@@ -65,7 +65,7 @@ vendor: setup ## Build the report's Vega bundle again
 	@scripts/vendor
 
 .PHONY: bench
-bench: ## Measure blklab beside its peers
+bench: ## Compare the speed of blklab and the standard tools
 	@scripts/setup bench
 	@bench/run
 
