@@ -28,11 +28,11 @@ class Module:
     def define(self, name: str, schema: Schema) -> None:
         """Writes the type of a named schema."""
         choices = schema.get("oneOf") or schema.get("anyOf")
-        if choices and all(one.get("type") == "object" for one in choices):
-            if any("const" in one for one in choices[0]["properties"].values()):
+        if choices and all(item.get("type") == "object" for item in choices):
+            if any("const" in item for item in choices[0]["properties"].values()):
                 self.tagged(name, choices)
             else:  # one key says which it is
-                keys = {key: of for one in choices for key, of in one["properties"].items()}
+                keys = {key: of for item in choices for key, of in item["properties"].items()}
                 self.classes[name] = self.typed_dict(name, {"properties": keys}, total=False)
         elif "properties" in schema:
             self.classes[name] = self.typed_dict(name, schema)
@@ -42,11 +42,11 @@ class Module:
     def tagged(self, name: str, choices: list[Schema]) -> None:
         """Writes a class for each variant, which a constant tells, and their union."""
         names = []
-        for one in choices:
-            (tag,) = (str(of["const"]) for of in one["properties"].values() if "const" in of)
+        for item in choices:
+            (tag,) = (str(of["const"]) for of in item["properties"].values() if "const" in of)
             version = tag.replace(".", "")
             variant = f"{name}V{version}" if version.isdigit() else tag.capitalize() + name
-            self.classes[variant] = self.typed_dict(variant, one)
+            self.classes[variant] = self.typed_dict(variant, item)
             names.append(variant)
         self.aliases[name] = " | ".join(names)
 
@@ -56,8 +56,8 @@ class Module:
         required = schema.get("required", [] if total else schema["properties"])
         lines = [f"class {name}({base}{'' if total else ', total=False'}):"]
         for key, of in schema["properties"].items():
-            said = self.of(of)
-            lines.append(f"    {key}: {said if key in required else f'NotRequired[{said}]'}")
+            output = self.of(of)
+            lines.append(f"    {key}: {output if key in required else f'NotRequired[{output}]'}")
         return "\n".join(lines) + "\n"
 
     def of(self, schema: Any) -> str:
@@ -70,7 +70,7 @@ class Module:
             case {"enum": values}:
                 return f"Literal[{', '.join(map(json.dumps, values))}]"
             case {"anyOf": choices} | {"oneOf": choices}:
-                return either(self.of(one) for one in choices)
+                return either(self.of(item) for item in choices)
             case {"type": list(kinds)}:
                 return either(self.of({**schema, "type": kind}) for kind in kinds)
             case {"type": "array", "prefixItems": items}:
@@ -92,7 +92,7 @@ class Module:
             self.classes.items(),
             key=lambda named: ("(TypedDict" not in named[1], not hasattr(builtins, named[0])),
         )
-        aliases = [f"{name} = {said}\n" for name, said in self.aliases.items()]
+        aliases = [f"{name} = {output}\n" for name, output in self.aliases.items()]
         body = "\n\n".join([*(text for _, text in ordered), "\n".join(aliases)])
         used = [name for name in ("Literal", "NotRequired", "TypedDict") if name in body]
         head = f'"""The document `{name}` as Rust has it. `make types` writes this file."""'
@@ -102,11 +102,11 @@ class Module:
 
 def either(kinds: Any) -> str:
     """Returns a union, None last."""
-    found = dict.fromkeys(kinds)
-    if "None" in found:
-        found = {**{kind: None for kind in found if kind != "None"}, "None": None}
-    literals = [kind[8:-1] for kind in found if kind.startswith("Literal[")]
-    rest = [kind for kind in found if not kind.startswith("Literal[")]
+    result = dict.fromkeys(kinds)
+    if "None" in result:
+        result = {**{kind: None for kind in result if kind != "None"}, "None": None}
+    literals = [kind[8:-1] for kind in result if kind.startswith("Literal[")]
+    rest = [kind for kind in result if not kind.startswith("Literal[")]
     return " | ".join([f"Literal[{', '.join(literals)}]", *rest] if literals else rest)
 
 

@@ -22,9 +22,9 @@ settings.load_profile("blklab")
 @pytest.fixture(autouse=True)
 def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps results, and journals, of tests out of the user's."""
-    folder = tmp_path_factory.mktemp("kept")
-    monkeypatch.setenv("BLKLAB_STORE", str(folder / "store.db"))
-    monkeypatch.setenv("BLKLAB_STATE", str(folder / "state"))
+    directory = tmp_path_factory.mktemp("kept")
+    monkeypatch.setenv("BLKLAB_STORE", str(directory / "store.db"))
+    monkeypatch.setenv("BLKLAB_STATE", str(directory / "state"))
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ def test_the_types_are_as_they_are_generated() -> None:
     assert spec is not None and spec.loader is not None
     generator = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generator)
-    folder = ROOT / "python/blklab/documents"
+    directory = ROOT / "python/blklab/documents"
     written = {
-        path.stem: path.read_text() for path in folder.glob("*.py") if path.stem != "__init__"
+        path.stem: path.read_text() for path in directory.glob("*.py") if path.stem != "__init__"
     }
     assert written == generator.modules(), "`make types` writes them anew"
 

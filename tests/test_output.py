@@ -63,7 +63,7 @@ def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=reason):
             output.check(path)
     with pytest.raises(UsageError):
-        output.folder(tmp_path / "file")
+        output.make_directory(tmp_path / "file")
 
 
 TRACE = Path(__file__).parent / "data" / "traces" / "scsi-errors"
@@ -90,10 +90,10 @@ def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pa
     real = os.stat
 
     def pretending(path: int | str | Path, **rest: bool) -> os.stat_result:
-        found = real(path, **rest)
-        if found.st_ino != real(content).st_ino:
-            return found
-        return os.stat_result((stat.S_IFBLK | 0o660, *found[1:]))
+        result = real(path, **rest)
+        if result.st_ino != real(content).st_ino:
+            return result
+        return os.stat_result((stat.S_IFBLK | 0o660, *result[1:]))
 
     monkeypatch.setattr(os, "stat", pretending)
     yield content, content

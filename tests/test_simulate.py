@@ -41,8 +41,8 @@ def test_a_trace_is_replayed_whole(timed: bool) -> None:
     (group,) = outcome["groups"]
     assert group["name"] == "replay"
     for op in ("read", "write"):
-        found = (group[op]["total_ios"], group[op]["io_bytes"])
-        assert found == (asked[op]["ios"], asked[op]["bytes"])
+        result = (group[op]["total_ios"], group[op]["io_bytes"])
+        assert result == (asked[op]["ios"], asked[op]["bytes"])
     # A filter is the same as the device that it wants.
     assert json.loads(_core.simulate(cell, trace=([TRACE], None, chosen))) == outcome
     if timed:

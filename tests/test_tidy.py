@@ -251,5 +251,5 @@ def test_scripts_can_be_run() -> None:
 
 def test_documents_without_types_grow_no_more() -> None:
     untyped = re.compile(r"(?:dict|Mapping)\[str, Any\]")
-    found = sum(len(untyped.findall(path.read_text())) for path in PACKAGE.rglob("*.py"))
-    assert found <= MOST_UNTYPED, "say what is in it: blklab.documents, outcome, spec.documents"
+    result = sum(len(untyped.findall(path.read_text())) for path in PACKAGE.rglob("*.py"))
+    assert result <= MOST_UNTYPED, "say what is in it: blklab.documents, outcome, spec.documents"

@@ -175,7 +175,7 @@ def test_a_long_printed_duration_is_read_back_within_its_last_unit(duration: int
 
 
 @given(DURATIONS, DURATIONS)
-def test_longer_never_prints_in_a_smaller_unit(one: int, other: int) -> None:
+def test_longer_never_prints_in_a_smaller_unit(item: int, other: int) -> None:
     rank = {"ns": 0, "µs": 1, "ms": 2, "s": 3, "m": 4, "h": 5, "d": 6}
 
     def unit(duration: int) -> int:
@@ -183,7 +183,7 @@ def test_longer_never_prints_in_a_smaller_unit(one: int, other: int) -> None:
         is_compound = words[0][-1] in "mhd"
         return rank[words[0][-1]] if is_compound else rank[words[1]]
 
-    shorter, longer = sorted((one, other))
+    shorter, longer = sorted((item, other))
     assert unit(shorter) <= unit(longer)
 
 

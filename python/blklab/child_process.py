@@ -84,9 +84,9 @@ def killed_by(process: Process) -> int | None:
     """Returns the signal that has ended a process, None if none has; before `stop` only."""
     options = os.WEXITED | os.WNOHANG | os.WNOWAIT
     with suppress(ChildProcessError):
-        found = os.waitid(os.P_PID, process.pid, options)
-        if found is not None and found.si_code in {os.CLD_KILLED, os.CLD_DUMPED}:
-            return found.si_status
+        status = os.waitid(os.P_PID, process.pid, options)
+        if status is not None and status.si_code in {os.CLD_KILLED, os.CLD_DUMPED}:
+            return status.si_status
     return None
 
 

@@ -32,25 +32,25 @@ def check(path: str | Path, *, overwrite: bool = True) -> None:
         return
     if os.path.lexists(path) and not overwrite:
         raise UsageError(f"{path}: exists already; --overwrite replaces it")
-    folder = _target(path).parent
-    if not folder.is_dir():
-        missing = "is not a directory" if folder.exists() else "no such directory"
-        raise UsageError(f"{path}: cannot be written: {folder}: {missing}")
-    check_folder(folder, path)
+    directory = _target(path).parent
+    if not directory.is_dir():
+        missing = "is not a directory" if directory.exists() else "no such directory"
+        raise UsageError(f"{path}: cannot be written: {directory}: {missing}")
+    check_directory(directory, path)
 
 
-def check_folder(folder: Path, path: str | Path | None = None) -> None:
+def check_directory(directory: Path, path: str | Path | None = None) -> None:
     """Raises UsageError if no file can be made in a directory; `path` is the file wanted there."""
-    what = f"{folder}: cannot be written" if path is None else f"{path}: cannot be written"
+    what = f"{directory}: cannot be written" if path is None else f"{path}: cannot be written"
     try:
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
-        where = "" if path is None else f"{folder}: "
+        where = "" if path is None else f"{directory}: "
         raise UsageError(f"{what}: {where}{error.strerror}") from error
 
 
-def folder(path: Path) -> None:
+def make_directory(path: Path) -> None:
     """Makes a directory to write files into. Raises UsageError if that cannot be."""
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -58,17 +58,17 @@ def folder(path: Path) -> None:
         raise UsageError(f"{path}: is a file, and a directory is wanted") from error
     except OSError as error:
         raise UsageError(f"{path}: cannot be made: {error.strerror}") from error
-    check_folder(path)
+    check_directory(path)
 
 
-def same(one: str | Path, other: str | Path) -> bool:
+def same(first: str | Path, other: str | Path) -> bool:
     """Tells whether two names are of one file, whether it exists or not; /dev/null is none."""
-    names = [str(path) for path in (one, other)]
+    names = [str(path) for path in (first, other)]
     if any(name in STDOUT for name in names):
         return all(name in STDOUT for name in names)
     if any(Path(name).is_char_device() for name in names):
         return False
-    return _target(one) == _target(other)
+    return _target(first) == _target(other)
 
 
 def write(path: str | Path, content: bytes, *, mode: int | None = None) -> None:
@@ -120,8 +120,8 @@ def _is_stream(path: str | Path) -> bool:
     except FileNotFoundError:
         return False
     except NotADirectoryError as error:
-        folder = Path(path).parent
-        raise UsageError(f"{path}: cannot be written: {folder}: is not a directory") from error
+        directory = Path(path).parent
+        raise UsageError(f"{path}: cannot be written: {directory}: is not a directory") from error
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
     return _sorted_out(path, mode)
@@ -169,9 +169,9 @@ def replace(target: Path, content: bytes, *, mode: int | None = None) -> None:
 
 
 @contextmanager
-def _temporary(prefix: str, folder: Path) -> Iterator[tuple[int, Path]]:
+def _temporary(prefix: str, directory: Path) -> Iterator[tuple[int, Path]]:
     """Makes a file that is removed if the block fails."""
-    descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=".part", dir=folder)
+    descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=".part", dir=directory)
     try:
         yield descriptor, Path(name)
     except BaseException:

@@ -34,7 +34,7 @@ def test_noise_is_neither_drift_nor_levels_nor_stall(seed: int, deviation: float
     values = [max(1.0, value) for value in noisy(1000, 1000 * deviation, 90, seed)]
     assert anomalies.drift(values) is None
     assert anomalies.levels(values, values) is None
-    assert [one for one in anomalies.stalls(values, values) if deviation < 0.1] == []
+    assert [item for item in anomalies.stalls(values, values) if deviation < 0.1] == []
 
 
 def test_a_stall_is_told_with_where_it_was() -> None:
@@ -61,7 +61,7 @@ def test_what_happens_often_is_no_outlier() -> None:
 
 
 def test_repeats_that_do_not_belong() -> None:
-    assert [one.at for one in anomalies.misfits([100, 101, 99, 100.5, 70])] == [4]
+    assert [item.at for item in anomalies.misfits([100, 101, 99, 100.5, 70])] == [4]
     assert anomalies.misfits([100, 101, 99, 100.5, 103]) == []
     assert anomalies.misfits([100, 101, 50]) == []
 
@@ -69,11 +69,11 @@ def test_repeats_that_do_not_belong() -> None:
 def test_two_levels() -> None:
     luck = random.Random(3)
     values = [luck.gauss(1000 if luck.random() < 0.7 else 300, 20) for _ in range(100)]
-    found = anomalies.levels(values, values)
-    assert found is not None
-    assert abs(found.low - 300) < 20
-    assert abs(found.high - 1000) < 20
-    assert 0.2 < found.share_low < 0.4
+    result = anomalies.levels(values, values)
+    assert result is not None
+    assert abs(result.low - 300) < 20
+    assert abs(result.high - 1000) < 20
+    assert 0.2 < result.share_low < 0.4
 
 
 def test_a_slope_is_not_two_levels() -> None:

@@ -19,14 +19,14 @@ NUMBERS = iter(range(1, 10_000))
 
 def run(iops: float, runner: str = "host", p99: float = 1e6, **labels: str) -> StoredRun:
     number = next(NUMBERS)
-    way = {
+    direction = {
         "total_ios": 100,
         "iops": iops,
         "bw_bytes": iops * 4096,
         "clat_ns": {"mean": 1e5, "p99": p99},
     }
     none: Mapping[str, Any] = {"total_ios": 0, "iops": 0.0, "bw_bytes": 0.0, "clat_ns": {}}
-    outcome: Any = {"runtime_ns": 10**9, "read": way, "write": none, "devices": []}
+    outcome: Any = {"runtime_ns": 10**9, "read": direction, "write": none, "devices": []}
     return StoredRun(
         number, 1, "x", runner, number, labels, {}, "done", None, None, 1.0, outcome, None, {}
     )
@@ -44,67 +44,67 @@ def three(base: float, **labels: str) -> list[StoredRun]:
 
 
 def test_cells_are_matched_by_their_labels() -> None:
-    one = [*three(100, stack="raid1"), *three(200, stack="near")]
+    item = [*three(100, stack="raid1"), *three(200, stack="near")]
     two = [*three(300, stack="near"), *three(100, stack="raid1")]
-    found = compare([ComparisonSide("a", one), ComparisonSide("b", two)], ["iops"], no_points)
-    assert found.by == ["stack"]
-    assert [row.labels for row in found.rows] == [{"stack": "raid1"}, {"stack": "near"}]
-    assert [row.verdicts for row in found.rows] == [["same"], ["better"]]
-    value = found.rows[1].values[1]
+    result = compare([ComparisonSide("a", item), ComparisonSide("b", two)], ["iops"], no_points)
+    assert result.by == ["stack"]
+    assert [row.labels for row in result.rows] == [{"stack": "raid1"}, {"stack": "near"}]
+    assert [row.verdicts for row in result.rows] == [["same"], ["better"]]
+    value = result.rows[1].values[1]
     assert value is not None
     assert (value.mean, value.runs, value.least, value.most) == (302, 3, 301, 303)
 
 
 def test_less_latency_is_better() -> None:
-    one = [run(1, p99=5e6 + n, repeat=str(n)) for n in range(3)]
+    item = [run(1, p99=5e6 + n, repeat=str(n)) for n in range(3)]
     two = [run(1, p99=3e6 + n, repeat=str(n)) for n in range(3)]
-    (row,) = compare([ComparisonSide("a", one), ComparisonSide("b", two)], ["p99"], no_points).rows
+    (row,) = compare([ComparisonSide("a", item), ComparisonSide("b", two)], ["p99"], no_points).rows
     assert row.verdicts == ["better"]
 
 
 def test_the_values_of_a_label() -> None:
     runs = [*three(100, stack="raid1", bs="4k"), *three(50, stack="near", bs="4k")]
-    found = sides([("x", runs)], between="stack")
-    assert [side.name for side in found] == ["stack=raid1", "stack=near"]
-    (row,) = compare(found, ["iops"], no_points, chosen={"stack"}).rows
+    result = sides([("x", runs)], between="stack")
+    assert [side.name for side in result] == ["stack=raid1", "stack=near"]
+    (row,) = compare(result, ["iops"], no_points, chosen={"stack"}).rows
     assert (row.labels, row.verdicts) == ({}, ["worse"])
 
 
 def test_a_label_that_one_side_has_alone_makes_several_sides_of_it() -> None:
     simulated = [run(100, "sim", stack="raid1", kernel=kernel) for kernel in ("4.19", "5.3")]
     measured = [run(90, "host", stack="raid1")]
-    found = sides([("sim", simulated), ("host", measured)])
-    assert [side.name for side in found] == ["sim kernel=4.19", "sim kernel=5.3", "host"]
-    compared = compare(found, ["iops"], no_points)
+    result = sides([("sim", simulated), ("host", measured)])
+    assert [side.name for side in result] == ["sim kernel=4.19", "sim kernel=5.3", "host"]
+    compared = compare(result, ["iops"], no_points)
     assert str(compared.notes[-1]) == "these are runs of host and sim"
     assert [row.verdicts for row in compared.rows] == [["unknown", "unknown"]]
 
 
 def test_a_cell_that_one_side_lacks() -> None:
-    one = [*three(100, stack="raid1"), *three(100, stack="near")]
-    found = compare(
-        [ComparisonSide("a", one), ComparisonSide("b", three(100, stack="near"))],
+    item = [*three(100, stack="raid1"), *three(100, stack="near")]
+    result = compare(
+        [ComparisonSide("a", item), ComparisonSide("b", three(100, stack="near"))],
         ["iops"],
         no_points,
     )
-    assert found.rows[0].values[1] is None
-    assert "1 of the figures are missing on one side" in map(str, found.notes)
-    assert found.as_dict()["rows"][0]["values"][1] is None
+    assert result.rows[0].values[1] is None
+    assert "1 of the figures are missing on one side" in map(str, result.notes)
+    assert result.as_dict()["rows"][0]["values"][1] is None
 
 
 @pytest.mark.parametrize(
-    ("metrics", "by", "said"),
+    ("metrics", "by", "output"),
     [
         (["iosp"], None, "no figure is called 'iosp'; did you mean 'iops'?"),
         (["iops"], ["stak"], "--by: not all have a label 'stak'; did you mean 'stack'?"),
         (["wall"], None, "nothing can be compared: no run has wall"),
     ],
 )
-def test_mistakes(metrics: list[str], by: list[str] | None, said: str) -> None:
-    found = [ComparisonSide("a", three(1, stack="x")), ComparisonSide("b", three(1, stack="x"))]
+def test_mistakes(metrics: list[str], by: list[str] | None, output: str) -> None:
+    result = [ComparisonSide("a", three(1, stack="x")), ComparisonSide("b", three(1, stack="x"))]
     with pytest.raises(UsageError) as caught:
-        compare(found, metrics, no_points, by=by)
-    assert str(caught.value) == said
+        compare(result, metrics, no_points, by=by)
+    assert str(caught.value) == output
 
 
 def test_one_thing_is_nothing_to_compare() -> None:
@@ -129,11 +129,11 @@ def test_figures_over_time() -> None:
 
 
 def pair(base: float, other: float) -> Comparison:
-    found = [
+    result = [
         ComparisonSide("base", three(base, stack="x")),
         ComparisonSide("new", three(other, stack="x")),
     ]
-    return compare(found, ["iops", "p99"], no_points)
+    return compare(result, ["iops", "p99"], no_points)
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def pair(base: float, other: float) -> Comparison:
     ],
 )
 def test_conditions(text: str, fails: bool) -> None:
-    found = fail_if.judged(pair(100, 90), fail_if.parse(text), sure=False).failed
-    assert found == ([f"new: {text}"] if fails else [])
+    result = fail_if.judged(pair(100, 90), fail_if.parse(text), sure=False).failed
+    assert result == ([f"new: {text}"] if fails else [])
 
 
 def test_a_doubtful_failure_is_none_when_it_must_be_sure() -> None:
@@ -160,56 +160,56 @@ def test_a_doubtful_failure_is_none_when_it_must_be_sure() -> None:
     noisy = [[run(value, repeat=str(n)) for n, value in enumerate(side)] for side in (
         (100.0, 120.0, 80.0), (94.0, 110.0, 70.0)
     )]  # fmt: skip
-    found = compare(
+    result = compare(
         [ComparisonSide("a", noisy[0]), ComparisonSide("b", noisy[1])], ["iops"], no_points
     )
-    assert fail_if.judged(found, condition, sure=False).failed
-    doubtful = fail_if.judged(found, condition, sure=True)
+    assert fail_if.judged(result, condition, sure=False).failed
+    doubtful = fail_if.judged(result, condition, sure=True)
     assert (doubtful.failed, doubtful.unjudged(allow_missing=False)) == ([], [])
     assert fail_if.judged(pair(100, 50), condition, sure=True).failed
 
 
 def test_nothing_to_judge_is_no_success() -> None:
-    one, two = three(100, stack="raid1"), three(100, stack="near")
-    rows = [*one, *three(100, stack="far")]
-    found = compare([ComparisonSide("a", rows), ComparisonSide("b", two)], ["iops"], no_points)
-    judged = fail_if.judged(found, fail_if.parse("iops < 0.95*baseline"), sure=False)
+    item, two = three(100, stack="raid1"), three(100, stack="near")
+    rows = [*item, *three(100, stack="far")]
+    result = compare([ComparisonSide("a", rows), ComparisonSide("b", two)], ["iops"], no_points)
+    judged = fail_if.judged(result, fail_if.parse("iops < 0.95*baseline"), sure=False)
     assert judged.failed == []
-    (said,) = judged.unjudged(allow_missing=True)
-    assert "no cell has iops on both sides; they are told apart by stack" in said
-    judged = fail_if.judged(found, fail_if.parse("iops < 200"), sure=False)
+    (output,) = judged.unjudged(allow_missing=True)
+    assert "no cell has iops on both sides; they are told apart by stack" in output
+    judged = fail_if.judged(result, fail_if.parse("iops < 200"), sure=False)
     assert judged.failed == ["b stack=near: iops < 200"]
 
 
 @pytest.mark.parametrize("text", ["iops < 0.95*baseline", "iops < 50"])
 def test_a_cell_that_vanished_is_no_success(text: str) -> None:
-    one = [*three(100, workload="rd"), *three(100, workload="wr")]
+    item = [*three(100, workload="rd"), *three(100, workload="wr")]
     two = [*three(100, workload="wr"), *three(100, workload="rw")]
     two += [replace(run_, outcome=None, state="failed") for run_ in three(100, workload="rd")]
-    found = compare([ComparisonSide("c1", one), ComparisonSide("c2", two)], ["iops"], no_points)
-    judged = fail_if.judged(found, fail_if.parse(text), sure=False)
+    result = compare([ComparisonSide("c1", item), ComparisonSide("c2", two)], ["iops"], no_points)
+    judged = fail_if.judged(result, fail_if.parse(text), sure=False)
     assert judged.failed == []
     assert judged.unjudged(allow_missing=False) == ["iops: workload=rd: not measured on c2"]
     assert judged.unjudged(allow_missing=True) == []
 
 
 def test_a_cell_that_vanished_among_others_is_no_success() -> None:
-    one = [*three(100, stack="x", workload="rd"), *three(50, stack="x", workload="wr")]
+    item = [*three(100, stack="x", workload="rd"), *three(50, stack="x", workload="wr")]
     two = three(100, stack="x", workload="rd")
-    found = compare(
-        [ComparisonSide("c1", one), ComparisonSide("c2", two)], ["iops"], no_points, by=["stack"]
+    result = compare(
+        [ComparisonSide("c1", item), ComparisonSide("c2", two)], ["iops"], no_points, by=["stack"]
     )
     condition = fail_if.parse("iops < 0.95*baseline")
-    judged = fail_if.judged(found, condition, sure=False)
+    judged = fail_if.judged(result, condition, sure=False)
     assert judged.failed == []
     assert judged.unjudged(allow_missing=False) == ["iops: stack=x workload=wr: not measured on c2"]
     assert "of what was put together, 1 of the first side's cells are not on another" in map(
-        str, found.notes
+        str, result.notes
     )
     # One of each is no loss: it was named so.
     other = [ComparisonSide("c1", two), ComparisonSide("c2", three(90, stack="x", workload="wr"))]
-    found = compare(other, ["iops"], no_points, by=["stack"])
-    assert fail_if.judged(found, condition, sure=False).unjudged(allow_missing=False) == []
+    result = compare(other, ["iops"], no_points, by=["stack"])
+    assert fail_if.judged(result, condition, sure=False).unjudged(allow_missing=False) == []
 
 
 def steady(_run: int) -> Sequence[SeriesPoint]:
@@ -222,29 +222,29 @@ def steady(_run: int) -> Sequence[SeriesPoint]:
 @pytest.mark.parametrize("text", ["iops < 0.95*baseline", "iops < 95", "p99 > 0.9*baseline"])
 @pytest.mark.parametrize("points", [no_points, steady])
 def test_of_one_run_nothing_is_sure(text: str, points: Points) -> None:
-    found = compare(
+    result = compare(
         [ComparisonSide("a", [run(100)]), ComparisonSide("b", [run(50)])], ["iops", "p99"], points
     )
-    judged = fail_if.judged(found, fail_if.parse(text), sure=True)
+    judged = fail_if.judged(result, fail_if.parse(text), sure=True)
     assert judged.failed == []
     assert judged.unjudged(allow_missing=True) == [
         "--sure: b: one run says nothing of how the next would differ: repeats = 2 or more"
     ]
-    assert fail_if.judged(found, fail_if.parse(text), sure=False).failed
+    assert fail_if.judged(result, fail_if.parse(text), sure=False).failed
 
 
 def test_being_sure_of_a_bound() -> None:
     few = [run(value, repeat=str(value)) for value in (80.0, 100.0)]
     many = [run(value, repeat=str(value)) for value in (80.0, 90.0, 100.0)]
     for new in (few, many):
-        found = compare(
+        result = compare(
             [ComparisonSide("a", three(100)), ComparisonSide("b", new)], ["iops"], no_points
         )
-        told = {
-            bound: fail_if.judged(found, fail_if.parse(f"iops < {bound}"), sure=True).failed
+        facts = {
+            bound: fail_if.judged(result, fail_if.parse(f"iops < {bound}"), sure=True).failed
             for bound in (95, 130)
         }
-        assert (told[95], told[130]) == ([], ["b: iops < 130"])
+        assert (facts[95], facts[130]) == ([], ["b: iops < 130"])
 
 
 def test_two_single_runs_are_neither_better_nor_worse() -> None:
@@ -258,17 +258,17 @@ def test_two_single_runs_are_neither_better_nor_worse() -> None:
         ]
 
     sides_ = [ComparisonSide("a", outcomes[:1]), ComparisonSide("b", outcomes[1:])]
-    found = compare(sides_, ["iops"], points)
-    assert [row.verdicts for row in found.rows] == [["differ"]]
-    assert str(found.notes[0]).startswith("some cells were run once")
+    result = compare(sides_, ["iops"], points)
+    assert [row.verdicts for row in result.rows] == [["differ"]]
+    assert str(result.notes[0]).startswith("some cells were run once")
     both = [ComparisonSide("a", three(90.0)), ComparisonSide("b", outcomes[1:])]
     assert [row.verdicts for row in compare(both, ["iops"], points).rows] == [["worse"]]
 
 
 def test_what_each_side_has_one_of_is_no_other_name_for_it() -> None:
     reads, writes = three(100, workload="rd", bs="4k"), three(50, workload="wr", bs="4k")
-    found = [ComparisonSide("a", reads), ComparisonSide("b", writes)]
-    apart = compare(found, ["iops"], no_points)
+    result = [ComparisonSide("a", reads), ComparisonSide("b", writes)]
+    apart = compare(result, ["iops"], no_points)
     assert (apart.by, [row.labels["workload"] for row in apart.rows]) == (
         ["workload"],
         ["rd", "wr"],
@@ -277,9 +277,9 @@ def test_what_each_side_has_one_of_is_no_other_name_for_it() -> None:
     assert "they are told apart by workload: --by, or the label behind the colon" in str(
         apart.notes[0]
     )
-    meant = compare(found, ["iops"], no_points, chosen={"workload"})
+    meant = compare(result, ["iops"], no_points, chosen={"workload"})
     assert [row.verdicts for row in meant.rows] == [["worse"]]
-    assert [row.verdicts for row in compare(found, ["iops"], no_points, by=["bs"]).rows] == [
+    assert [row.verdicts for row in compare(result, ["iops"], no_points, by=["bs"]).rows] == [
         ["worse"]
     ]
 
@@ -288,41 +288,41 @@ def test_cells_that_were_asked_for_other_things_are_noted() -> None:
     def asked(size: str, seconds: int, **rest: Any) -> list[StoredRun]:
         job = {"name": "rd", "options": {"bs": size, "filename": f"/{size}"}}
         cell = {"jobs": [job], "runtime_ns": seconds * 10**9, "ramp_ns": 0}
-        return [replace(one, cell=cell, **rest) for one in three(100)]
+        return [replace(item, cell=cell, **rest) for item in three(100)]
 
-    found = [ComparisonSide("a", asked("4k", 10)), ComparisonSide("b", asked("64k", 60))]
-    assert [str(one) for one in compare(found, ["iops"], no_points).notes] == [
+    result = [ComparisonSide("a", asked("4k", 10)), ComparisonSide("b", asked("64k", 60))]
+    assert [str(each) for each in compare(result, ["iops"], no_points).notes] == [
         "the cells are not the same: runtime: 10 s against 1m 00s",
         "the cells are not the same: bs: 4k against 64k",
     ]
-    assert len(compare(found, ["iops"], no_points, chosen={"bs"}).notes) == 1
-    assert len(compare(found, ["iops"], no_points, chosen={"workload"}).notes) == 1
+    assert len(compare(result, ["iops"], no_points, chosen={"bs"}).notes) == 1
+    assert len(compare(result, ["iops"], no_points, chosen={"workload"}).notes) == 1
     other = [
         ComparisonSide("a", asked("4k", 10)),
         ComparisonSide("b", asked("64k", 60, runner="sim")),
     ]
-    assert [str(one) for one in compare(other, ["iops"], no_points).notes] == [
+    assert [str(each) for each in compare(other, ["iops"], no_points).notes] == [
         "these are runs of host and sim"
     ]
 
 
 def test_runs_that_were_forced_are_noted() -> None:
-    def doubtful(one: StoredRun, **rest: Any) -> StoredRun:
-        changed: Any = {**(one.outcome or {}), **rest}
-        return replace(one, outcome=changed)
+    def doubtful(item: StoredRun, **rest: Any) -> StoredRun:
+        changed: Any = {**(item.outcome or {}), **rest}
+        return replace(item, outcome=changed)
 
-    new = [doubtful(one, forced=["device-busy"]) for one in three(100)[:2]]
+    new = [doubtful(each, forced=["device-busy"]) for each in three(100)[:2]]
     new += [doubtful(run(100), warnings=["hot"])]
-    found = compare(
+    result = compare(
         [ComparisonSide("a", three(100)), ComparisonSide("X", new)], ["iops"], no_points
     )
-    assert [str(one) for one in found.notes] == [
+    assert [str(each) for each in result.notes] == [
         "2 runs of X were forced: device-busy; 1 run of X with warnings (blklab runs show)"
     ]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         ("iops", "FIGURE < BOUND is wanted"),
         ("iosp < 5", "no figure is called 'iosp'; did you mean 'iops'?"),
@@ -331,8 +331,8 @@ def test_runs_that_were_forced_are_noted() -> None:
         ("p99 < 5 parsecs", "'5 parsecs'"),
     ],
 )
-def test_conditions_that_make_no_sense(text: str, said: str) -> None:
+def test_conditions_that_make_no_sense(text: str, output: str) -> None:
     with pytest.raises(UsageError) as caught:
         fail_if.parse(text)
-    assert said in str(caught.value)
+    assert output in str(caught.value)
     assert str(caught.value).startswith(f"--fail-if {text!r}: ")

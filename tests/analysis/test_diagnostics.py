@@ -20,7 +20,7 @@ LABELS = {"stack": "raid1", "workload": "randread", "repeat": "1"}
 Change = Callable[[dict[str, Any]], object]
 
 
-def one(number: int = 1, **rest: Any) -> StoredRun:
+def stored_run(number: int = 1, **rest: Any) -> StoredRun:
     """Returns a clean run on a host; `rest` are fields of a Run."""
     values: dict[str, Any] = {
         "campaign": 1,
@@ -47,13 +47,13 @@ def of(
     return diagnose(runs, lambda run: (points or {}).get(run, []))
 
 
-def said(runs: Sequence[StoredRun], code: str, **rest: Any) -> str:
-    (found,) = [notice for notice in of(runs, **rest) if notice.code == code]
-    return found.message
+def diagnostics_text(runs: Sequence[StoredRun], code: str, **rest: Any) -> str:
+    (result,) = [notice for notice in of(runs, **rest) if notice.code == code]
+    return result.message
 
 
 def with_outcome(change: Change, **rest: Any) -> StoredRun:
-    run = one(**rest)
+    run = stored_run(**rest)
     outcome: Any = dict(run.outcome or {})
     change(outcome)
     return replace(run, outcome=outcome)
@@ -69,7 +69,7 @@ def environment(name: str, **rest: Any) -> dict[str, Any]:
 
 def test_nothing_is_said_of_a_clean_run() -> None:
     points = {1: made.series(1e5, 100)}
-    assert of([one()], points) == []
+    assert of([stored_run()], points) == []
 
 
 @pytest.mark.parametrize("workload", ["randread", "read", "randrw"])
@@ -94,13 +94,13 @@ def test_nothing_is_doubted_of_clean_simulations(
     )
     assert run("run", path).status == 0
     store = Store(None)
-    found = diagnose(query.selected(store, "1").runs, lambda number: query.points(store, number))
-    assert [notice for notice in found if notice.severity != "note"] == []
+    result = diagnose(query.selected(store, "1").runs, lambda number: query.points(store, number))
+    assert [notice for notice in result if notice.severity != "note"] == []
 
 
 def test_a_disk_that_is_too_fast() -> None:
     spins = environment("sda", queue={"rotational": "1"})
-    text = said([one(environment=spins)], "impossible-rate")
+    text = diagnostics_text([stored_run(environment=spins)], "impossible-rate")
     assert "40,000 random reads a second from sda, which says that it rotates" in text
     assert "with 128 in flight, 1,883 are more than any disk reaches" in text
     assert most_random_reads(1) == 400
@@ -109,26 +109,32 @@ def test_a_disk_that_is_too_fast() -> None:
 
 def test_a_bus_that_is_too_slow_for_it() -> None:
     def change(outcome: dict[str, Any]) -> None:
-        outcome["devices"] = made.mirror(made.way(4e5, 1e6), made.way(0, 1e6), 0.9)
+        outcome["devices"] = made.mirror(
+            made.direction_result(4e5, 1e6), made.direction_result(0, 1e6), 0.9
+        )
 
-    text = said([with_outcome(change)], "impossible-rate")
+    text = diagnostics_text([with_outcome(change)], "impossible-rate")
     assert "1.37 GiB/s read from sda, more than the 572 MiB/s of SATA" in text
 
 
 def test_the_page_cache() -> None:
     def change(outcome: dict[str, Any]) -> None:
-        outcome["devices"] = made.mirror(made.way(1e4, 1e6), made.way(0, 1e6), 0.5)
+        outcome["devices"] = made.mirror(
+            made.direction_result(1e4, 1e6), made.direction_result(0, 1e6), 0.5
+        )
 
-    text = said([with_outcome(change)], "page-cache")
+    text = diagnostics_text([with_outcome(change)], "page-cache")
     assert "of 3.81 GiB that the jobs read, 391 MiB were read from the devices" in text
 
 
 def test_data_that_are_too_small() -> None:
     job = made.job("randread", direct="0")
-    text = said([one(cell={"jobs": [job], "target": {}})], "small-data")
+    text = diagnostics_text([stored_run(cell={"jobs": [job], "target": {}})], "small-data")
     assert "2 GiB of data, I/O through the page cache (direct=0), and 128 GiB of memory" in text
     target = {"name": "raid1", "cache_bytes": 4 << 30}
-    text = said([one(cell={"jobs": [made.job("randread")], "target": target})], "small-data")
+    text = diagnostics_text(
+        [stored_run(cell={"jobs": [made.job("randread")], "target": target})], "small-data"
+    )
     assert "a cache of 4 GiB before it" in text
 
 
@@ -143,7 +149,7 @@ def twins(times: Sequence[float], ios: Sequence[int]) -> StoredRun:
 
 
 def test_unequal_twins() -> None:
-    text = said([twins((9e6, 3e6), (500_000, 500_000))], "unequal-twins")
+    text = diagnostics_text([twins((9e6, 3e6), (500_000, 500_000))], "unequal-twins")
     assert "sda took 9 ms for its reads, sdb 3 ms for as many: they are the same model" in text
     assert of([twins((3.2e6, 3e6), (500_000, 500_000))]) == []
     # Who has more to do has a longer queue: that is the balancer's, not the disk's.
@@ -155,16 +161,20 @@ def test_drift_stalls_and_levels() -> None:
     sinking = [
         replace(p, read_ios=round(p.read_ios * (1.5 - at / 100))) for at, p in enumerate(base)
     ]
-    text = said([one()], "drift", points={1: sinking})
+    text = diagnostics_text([stored_run()], "drift", points={1: sinking})
     assert "raid1" not in text
     assert "run 1: from" in text
     assert "(−5" in text
     stalled = [*base[:40], replace(base[40], read_ios=10), *base[41:]]
-    assert "10 IOPS 40 s after its start" in said([one()], "outliers", points={1: stalled})
+    assert "10 IOPS 40 s after its start" in diagnostics_text(
+        [stored_run()], "outliers", points={1: stalled}
+    )
     switching = [
         replace(p, read_ios=p.read_ios // (1 + at // 3 % 2 * 3)) for at, p in enumerate(base)
     ]
-    assert "IOPS and else about" in said([one()], "two-levels", points={1: switching})
+    assert "IOPS and else about" in diagnostics_text(
+        [stored_run()], "two-levels", points={1: switching}
+    )
 
 
 def test_what_runs_say_of_themselves() -> None:
@@ -174,18 +184,18 @@ def test_what_runs_say_of_themselves() -> None:
         outcome["steady"] = {"reached": False, "rounds": [100.0, 200.0], "range": 1, "slope": 1}
 
     runs = [with_outcome(change, number=number) for number in (1, 2, 3, 4)]
-    assert said(runs, "warning") == "sda: it is warm (4 runs)."
-    assert said(runs, "forced") == "measured in spite of: device-busy (4 runs)."
-    text = said(runs, "not-steady")
+    assert diagnostics_text(runs, "warning") == "sda: it is warm (4 runs)."
+    assert diagnostics_text(runs, "forced") == "measured in spite of: device-busy (4 runs)."
+    text = diagnostics_text(runs, "not-steady")
     assert "no steady state in 2 rounds (the last ones: 100, 200 IOPS)" in text
     assert text.endswith("and the like in 3 more runs.")
 
 
 def test_failed_runs() -> None:
-    failed = one(2, state="failed", outcome=None, message="fio: no space")
-    (found,) = of([one(), failed])
-    assert (found.code, found.runs) == ("failed", (2,))
-    assert "fio: no space" in found.message
+    failed = stored_run(2, state="failed", outcome=None, message="fio: no space")
+    (result,) = of([stored_run(), failed])
+    assert (result.code, result.runs) == ("failed", (2,))
+    assert "fio: no space" in result.message
 
 
 def test_limits() -> None:
@@ -198,24 +208,28 @@ def test_limits() -> None:
     busy = next(notice for notice in of([run]) if notice.code == "busy-devices")
     assert "sda in 1 of 1 runs (never idle)" in busy.message
     assert busy.severity == "note"
-    assert "each job keeps its CPU busy for 98 % of the time" in said([run], "processor")
-    assert said([run], "cpus") == "run 1: 2 % of the machine's CPUs were left."
+    assert "each job keeps its CPU busy for 98 % of the time" in diagnostics_text(
+        [run], "processor"
+    )
+    assert diagnostics_text([run], "cpus") == "run 1: 2 % of the machine's CPUs were left."
 
 
 def repeats(figures: Sequence[float]) -> list[StoredRun]:
     runs = []
     for number, iops in enumerate(figures, start=1):
         labels = {**LABELS, "repeat": str(number)}
-        runs.append(replace(one(number, labels=labels), outcome=made.measured(labels, iops)))
+        runs.append(replace(stored_run(number, labels=labels), outcome=made.measured(labels, iops)))
     return runs
 
 
 def test_an_odd_repeat() -> None:
-    text = said(repeats([1e5, 1.01e5, 0.99e5, 1e5, 5e4]), "odd-one-out")
+    text = diagnostics_text(repeats([1e5, 1.01e5, 0.99e5, 1e5, 5e4]), "odd-one-out")
     assert "50,000 IOPS, where its 5 repeats have 100,000 in the median" in text
     assert of(repeats([1e5, 1.01e5, 0.99e5, 1.02e5])) == []
 
 
 def test_a_campaign_that_drifts() -> None:
-    text = said(repeats([1e5 * (1 - at / 100) for at in range(12)]), "drift-of-the-campaign")
+    text = diagnostics_text(
+        repeats([1e5 * (1 - at / 100) for at in range(12)]), "drift-of-the-campaign"
+    )
     assert text.startswith("Campaign 1: its later runs brought −6 % IOPS")

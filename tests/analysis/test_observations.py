@@ -116,7 +116,7 @@ def test_clones_are_one_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         ("", "no fio results: JSON or fio's text output is expected"),
         ('{"jobs": [', "fio's JSON is broken: it is cut off in line 1"),
@@ -163,17 +163,17 @@ def test_clones_are_one_run(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_other_files_are_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_other_files_are_one_line(tmp_path: Path, text: str, output: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(tmp_path, text)
-    assert str(caught.value) == f"{tmp_path}/fio.out: {said}"
+    assert str(caught.value) == f"{tmp_path}/fio.out: {output}"
 
 
 def test_options_that_change_nothing_are_taken(tmp_path: Path) -> None:
     plain = {"thinktime": "0", "random_distribution": "random", "rwmixread": "60"}
-    one = job("a", 0, 9, rwmixwrite="40", **plain) | {"error": 0}
-    (found,) = read(tmp_path, "\ufeff" + json.dumps({"jobs": [one]}))
-    assert found.workload["rwmixread"] == 60
+    item = job("a", 0, 9, rwmixwrite="40", **plain) | {"error": 0}
+    (result,) = read(tmp_path, "\ufeff" + json.dumps({"jobs": [item]}))
+    assert result.workload["rwmixread"] == 60
 
 
 @given(st.integers(0, len(OLD)), st.integers(0, 60), st.text(max_size=20), st.booleans())
@@ -184,11 +184,11 @@ def test_mangled_output_never_crashes(
     path = tmp_path_factory.mktemp("fio") / "out"
     path.write_text(text[:at] + new + text[at + length :], errors="replace")
     try:
-        found = from_fio(path)
+        result = from_fio(path)
     except UsageError as error:
         assert str(error).startswith(str(path))
     else:
-        assert all(run.read_iops + run.write_iops > 0 for run in found)
+        assert all(run.read_iops + run.write_iops > 0 for run in result)
 
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
@@ -206,11 +206,11 @@ def test_the_job_for_calibration_gives_six_runs(tmp_path: Path) -> None:
     (tmp_path / "jobs.fio").write_text(text)
     arguments = ["fio", "--filename=file", "--output-format=json", "--output=out", "jobs.fio"]
     subprocess.run(arguments, cwd=tmp_path, check=True)
-    found = from_fio(tmp_path / "out")
-    assert [run.name for run in found] == [
+    result = from_fio(tmp_path / "out")
+    assert [run.name for run in result] == [
         "seqwrite", "seqread", "randread", "randwrite", "rand40read", "rand75read",
     ]  # fmt: skip
-    for run in found:
+    for run in result:
         assert run.workload["numjobs"] == 4
         assert run.workload["iodepth"] == 32
-    assert found[4].workload["rwmixread"] == 40
+    assert result[4].workload["rwmixread"] == 40

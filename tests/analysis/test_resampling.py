@@ -39,14 +39,14 @@ def test_intervals_of_single_runs_hold_the_truth_as_often_as_they_say(phi: float
     held = alarms = 0
     trials = 200
     for _ in range(trials):
-        one, two = (run(correlated(generator, 300, phi, 100)) for _ in range(2))
-        found = difference([one], [two])
-        assert found is not None
-        assert found.low is not None
-        assert found.high is not None
-        assert found.p is not None
-        held += found.low <= 0 <= found.high
-        alarms += found.p < 0.05
+        item, two = (run(correlated(generator, 300, phi, 100)) for _ in range(2))
+        result = difference([item], [two])
+        assert result is not None
+        assert result.low is not None
+        assert result.high is not None
+        assert result.p is not None
+        held += result.low <= 0 <= result.high
+        alarms += result.p < 0.05
     assert held / trials > 0.88
     assert alarms / trials < 0.12
 
@@ -59,16 +59,16 @@ def test_intervals_of_few_runs_hold_the_truth_as_often_as_they_say(
     held = alarms = 0
     trials = 300
     for _ in range(trials):
-        one, two = (
+        item, two = (
             [RunSample(float(x)) for x in generator.normal(100, 3, size=count)] for _ in range(2)
         )
-        found = difference(one, two)
-        assert found is not None
-        assert found.low is not None
-        assert found.high is not None
-        assert found.p is not None
-        held += found.low <= 0 <= found.high
-        alarms += found.p < 0.05
+        result = difference(item, two)
+        assert result is not None
+        assert result.low is not None
+        assert result.high is not None
+        assert result.p is not None
+        held += result.low <= 0 <= result.high
+        alarms += result.p < 0.05
     assert held / trials > least
     assert alarms / trials < 0.09
 
@@ -78,28 +78,28 @@ def test_ignoring_memory_would_be_wrong() -> None:
     generator = np.random.default_rng(9)
     naive = ours = 0
     for _ in range(100):
-        one, two = (correlated(generator, 300, 0.8, 100) for _ in range(2))
-        error = np.sqrt((np.var(one) + np.var(two)) / 300)
-        naive += abs(np.mean(one) - np.mean(two)) / error > 1.96
-        found = difference([run(one)], [run(two)])
-        assert found is not None
-        assert found.p is not None
-        ours += found.p < 0.05
+        item, two = (correlated(generator, 300, 0.8, 100) for _ in range(2))
+        error = np.sqrt((np.var(item) + np.var(two)) / 300)
+        naive += abs(np.mean(item) - np.mean(two)) / error > 1.96
+        result = difference([run(item)], [run(two)])
+        assert result is not None
+        assert result.p is not None
+        ours += result.p < 0.05
     assert naive > 30
     assert ours < 15
 
 
 def test_a_real_difference_is_seen() -> None:
     generator = np.random.default_rng(10)
-    one = [run(correlated(generator, 60, 0.5, 100)) for _ in range(3)]
+    item = [run(correlated(generator, 60, 0.5, 100)) for _ in range(3)]
     two = [run(correlated(generator, 60, 0.5, 90)) for _ in range(3)]
-    found = difference(one, two)
-    assert found is not None
-    assert found.change == pytest.approx(-0.1, abs=0.01)
-    assert found.high is not None
-    assert found.high < -0.05
-    assert found.p is not None
-    assert found.p < 0.01
+    result = difference(item, two)
+    assert result is not None
+    assert result.change == pytest.approx(-0.1, abs=0.01)
+    assert result.high is not None
+    assert result.high < -0.05
+    assert result.p is not None
+    assert result.p < 0.01
 
 
 def test_what_nothing_tells() -> None:
@@ -113,8 +113,8 @@ def test_what_nothing_tells() -> None:
 def test_runs_that_are_all_equal() -> None:
     same, other = [RunSample(5.0)] * 3, [RunSample(6.0)] * 3
     assert difference(same, same) is not None
-    found = [difference(same, same), difference(same, other)]
-    assert [one and one.p for one in found] == [1.0, 0.0]
+    result = [difference(same, same), difference(same, other)]
+    assert [item and item.p for item in result] == [1.0, 0.0]
 
 
 def test_holms_correction() -> None:
@@ -138,13 +138,13 @@ def test_short_runs_with_a_long_memory(phi: float, count: int) -> None:
     held = 0
     trials = 400
     for _ in range(trials):
-        one, two = (run(correlated(generator, count, phi, 100)) for _ in range(2))
-        found = difference([one], [two])
-        assert found is not None
-        assert found.once
-        assert found.low is not None
-        assert found.high is not None
-        held += found.low <= 0 <= found.high
+        item, two = (run(correlated(generator, count, phi, 100)) for _ in range(2))
+        result = difference([item], [two])
+        assert result is not None
+        assert result.once
+        assert result.low is not None
+        assert result.high is not None
+        held += result.low <= 0 <= result.high
     assert held / trials > 0.88
 
 
@@ -161,13 +161,13 @@ def test_one_run_varies_as_several_do(count: int, lone: int, turned: bool) -> No
 
     for _ in range(trials):
         several, single = ([measured() for _ in range(number)] for number in (count, lone))
-        found = difference(single, several) if turned else difference(several, single)
-        assert found is not None
-        assert not found.once
-        assert found.low is not None
-        assert found.high is not None
-        assert found.p is not None
-        held += found.low <= 0 <= found.high
-        alarms += found.p < 0.05
+        result = difference(single, several) if turned else difference(several, single)
+        assert result is not None
+        assert not result.once
+        assert result.low is not None
+        assert result.high is not None
+        assert result.p is not None
+        held += result.low <= 0 <= result.high
+        alarms += result.p < 0.05
     assert held / trials >= 0.88
     assert alarms / trials <= 0.10

@@ -41,8 +41,8 @@ def test_too_much_load_is_seen() -> None:
 
 
 def test_each_block_size_has_a_curve() -> None:
-    found = curves([queue(threads, bs) for bs in ("4k", "64k") for threads in (1, 2, 4)])
-    assert [curve.labels for curve in found] == [{"bs": "4k"}, {"bs": "64k"}]
+    result = curves([queue(threads, bs) for bs in ("4k", "64k") for threads in (1, 2, 4)])
+    assert [curve.labels for curve in result] == [{"bs": "4k"}, {"bs": "64k"}]
     assert curves([queue(1), queue(2)]) == []
 
 

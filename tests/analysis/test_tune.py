@@ -25,18 +25,18 @@ def runs(
 ) -> list[StoredRun]:
     """Five repeats of each (scheduler, nr_requests) with this many IOPS, a little apart."""
     generator = random.Random(1)
-    found = []
+    result = []
     for (scheduler, requests), iops in points.items():
         for repeat in range(5):
             value = iops + generator.gauss(0, spread)
-            way = {"total_ios": 9, "iops": value, "clat_ns": {"mean": 1e9 / value}}
+            direction = {"total_ios": 9, "iops": value, "clat_ns": {"mean": 1e9 / value}}
             tried = {"scheduler": scheduler, "nr_requests": requests, "repeat": str(repeat)}
-            outcome: Any = {"read": way, "write": {"total_ios": 0}}
-            found.append(
+            outcome: Any = {"read": direction, "write": {"total_ios": 0}}
+            result.append(
                 StoredRun(1, 3, "sweep", "host", 1, {**labels, **tried}, {}, "done", None, None,
                     1.0, outcome, None, {})
             )  # fmt: skip
-    return found
+    return result
 
 
 ONE = {
@@ -49,23 +49,23 @@ ONE = {
 
 def test_one_at_a_time() -> None:
     sweep = {"scheduler": ["none", "bfq"], "nr_requests": [64]}
-    (found,) = tune(campaign(sweep), runs(ONE), "iops", lambda _run: [])
-    said = [(effect.setting, effect.value, effect.verdict) for effect in found.effects]
-    assert said == [
+    (result,) = tune(campaign(sweep), runs(ONE), "iops", lambda _run: [])
+    output = [(effect.setting, effect.value, effect.verdict) for effect in result.effects]
+    assert output == [
         ("scheduler", "none", "better"),
         ("nr_requests", "64", "same"),
         ("scheduler", "bfq", "worse"),
     ]
-    assert found.effects[0].difference.change == pytest.approx(0.2, abs=0.01)
-    assert found.effects[0].baseline == AS_IS
-    assert settings_of([found]) == {"scheduler": "none"}
-    assert json.loads(json.dumps(found.as_dict()))["best"] == {"scheduler": "none"}
+    assert result.effects[0].difference.change == pytest.approx(0.2, abs=0.01)
+    assert result.effects[0].baseline == AS_IS
+    assert settings_of([result]) == {"scheduler": "none"}
+    assert json.loads(json.dumps(result.as_dict()))["best"] == {"scheduler": "none"}
 
 
 def test_less_latency_is_better() -> None:
     sweep = {"scheduler": ["none", "bfq"], "nr_requests": [64]}
-    (found,) = tune(campaign(sweep), runs(ONE), "mean", lambda _run: [])
-    assert found.best["scheduler"].value == "none"
+    (result,) = tune(campaign(sweep), runs(ONE), "mean", lambda _run: [])
+    assert result.best["scheduler"].value == "none"
 
 
 def test_every_combination_tells_the_settings_apart() -> None:
@@ -75,11 +75,11 @@ def test_every_combination_tells_the_settings_apart() -> None:
         for requests, factor in (("64", 1.0), ("256", 1.1))
     }
     sweep = {"mode": "all", "scheduler": ["none", "bfq"], "nr_requests": [64, 256]}
-    (found,) = tune(campaign(sweep), runs(points), "iops", lambda _run: [])
-    changes = {(e.setting, e.value): e.difference.change for e in found.effects}
+    (result,) = tune(campaign(sweep), runs(points), "iops", lambda _run: [])
+    changes = {(e.setting, e.value): e.difference.change for e in result.effects}
     assert changes[("scheduler", "bfq")] == pytest.approx(-0.2, abs=0.01)
     assert changes[("nr_requests", "256")] == pytest.approx(0.1, abs=0.01)
-    assert [effect.verdict for effect in found.effects] == ["better", "worse"]
+    assert [effect.verdict for effect in result.effects] == ["better", "worse"]
 
 
 def test_a_combination_that_is_missing_is_no_effect() -> None:
@@ -91,14 +91,14 @@ def test_a_combination_that_is_missing_is_no_effect() -> None:
         if (scheduler, requests) not in {("none", "256"), ("kyber", "64")}
     }
     sweep = {"mode": "all", "scheduler": ["none", "bfq", "kyber"], "nr_requests": [64, 256]}
-    (found,) = tune(campaign(sweep), runs(points), "iops", lambda _run: [])
-    effects = {(e.setting, e.value): (e.difference.change, e.verdict) for e in found.effects}
+    (result,) = tune(campaign(sweep), runs(points), "iops", lambda _run: [])
+    effects = {(e.setting, e.value): (e.difference.change, e.verdict) for e in result.effects}
     change, verdict = effects[("scheduler", "bfq")]
     assert change == pytest.approx(0, abs=0.01)
     assert verdict == "same"
     assert ("scheduler", "kyber") not in effects  # never under what "none" was
     assert effects[("nr_requests", "256")][0] == pytest.approx(-0.9, abs=0.01)
-    assert found.as_dict()["note"].startswith("2 of 6 combinations were not measured")
+    assert result.as_dict()["note"].startswith("2 of 6 combinations were not measured")
 
 
 def test_settings_that_were_tried_once_are_not_kept() -> None:
@@ -113,40 +113,40 @@ def test_settings_that_were_tried_once_are_not_kept() -> None:
 
     once = [replace(run, id=at) for at, run in enumerate(once)]
     sweep = {"scheduler": ["none", "bfq"], "nr_requests": [64]}
-    (found,) = tune(campaign(sweep), once, "iops", steady)
-    assert found.effects[0].verdict == "differ"
-    assert settings_of([found]) == {}
-    assert "scheduler: runs differ, but each was run once: repeats = 2" in conclusion(found)
+    (result,) = tune(campaign(sweep), once, "iops", steady)
+    assert result.effects[0].verdict == "differ"
+    assert settings_of([result]) == {}
+    assert "scheduler: runs differ, but each was run once: repeats = 2" in conclusion(result)
 
 
 def test_what_hurts_another_workload_is_not_kept() -> None:
     sweep = {"scheduler": ["none", "bfq"], "nr_requests": [64]}
     hurt = {**ONE, ("none", AS_IS): 900.0}
     both = [*runs(ONE, workload="reads"), *runs(hurt, workload="writes")]
-    found = tune(campaign(sweep), both, "iops", lambda _run: [])
-    assert [one.labels for one in found] == [{"workload": "reads"}, {"workload": "writes"}]
-    assert settings_of(found) == {}
+    result = tune(campaign(sweep), both, "iops", lambda _run: [])
+    assert [item.labels for item in result] == [{"workload": "reads"}, {"workload": "writes"}]
+    assert settings_of(result) == {}
 
 
 def test_noise_is_no_effect() -> None:
     points = {(AS_IS, AS_IS): 1000.0, **{(f"s{n}", AS_IS): 1000.0 for n in range(12)}}
     sweep: dict[str, Any] = {"scheduler": [], "nr_requests": []}
-    (found,) = tune(campaign(sweep), runs(points, spread=100), "iops", lambda _run: [])
-    assert {effect.verdict for effect in found.effects} == {"same"}
+    (result,) = tune(campaign(sweep), runs(points, spread=100), "iops", lambda _run: [])
+    assert {effect.verdict for effect in result.effects} == {"same"}
 
 
 @pytest.mark.parametrize(
-    ("sweep", "metric", "said"),
+    ("sweep", "metric", "output"),
     [
         ({}, "iops", "campaign 3 (sweep) is no sweep"),
         ({"scheduler": []}, "iosp", "no figure is called 'iosp'; did you mean 'iops'?"),
         ({"scheduler": []}, "wall", "campaign 3: its runs have no wall"),
     ],
 )
-def test_mistakes(sweep: dict[str, Any], metric: str, said: str) -> None:
+def test_mistakes(sweep: dict[str, Any], metric: str, output: str) -> None:
     with pytest.raises(UsageError) as caught:
         tune(campaign(sweep), runs(ONE), metric, lambda _run: [])
-    assert said in str(caught.value)
+    assert output in str(caught.value)
 
 
 def test_what_makes_settings_last() -> None:

@@ -26,22 +26,22 @@ case $? in 0) exit 0 ;; 1) exit 1 ;; *) exit 125 ;; esac
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """Nine commits; the sixth makes the disk's queue short, and with that the disk slow."""
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    git(folder, "init", "-q")
+    directory = tmp_path / "repository"
+    directory.mkdir()
+    git(directory, "init", "-q")
     for number in range(1, 10):
         text = EXPERIMENT.format(depth=32 if number < 6 else 4, number=number)
-        (folder / "regression.toml").write_text(text)
-        git(folder, "add", "regression.toml")
-        git(folder, "commit", "-q", "-m", f"commit {number}")
-        git(folder, "tag", f"c{number}")
-    return folder
+        (directory / "regression.toml").write_text(text)
+        git(directory, "add", "regression.toml")
+        git(directory, "commit", "-q", "-m", f"commit {number}")
+        git(directory, "tag", f"c{number}")
+    return directory
 
 
-def git(folder: Path, *words: str) -> str:
+def git(directory: Path, *words: str) -> str:
     return subprocess.run(
         ["git", "-c", "user.name=x", "-c", "user.email=x@example", *words],
-        cwd=folder,
+        cwd=directory,
         check=True,
         capture_output=True,
         text=True,
@@ -73,6 +73,6 @@ def test_bisect_finds_the_commit(repository: Path, old: str, new: str, condition
     git(repository, "bisect", "start", f"--term-old={old}", f"--term-new={new}")
     git(repository, "bisect", new, "c9")
     git(repository, "bisect", old, "c1")
-    said = git(repository, "bisect", "run", str(script))
-    assert f"is the first {new} commit" in said
-    assert "commit 6" in said
+    output = git(repository, "bisect", "run", str(script))
+    assert f"is the first {new} commit" in output
+    assert "commit 6" in output

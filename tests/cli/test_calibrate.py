@@ -78,7 +78,7 @@ def measured(run: Run) -> dict[str, float]:
         f"[workloads]\n{tables}\n[settings]\nmax_ios = 10_000\n"
     )
     results = json.loads(run("run", "truth.toml", "--json").out)
-    return {one["labels"]["workload"]: one["read"]["iops"] for one in results}
+    return {item["labels"]["workload"]: item["read"]["iops"] for item in results}
 
 
 @pytest.mark.parametrize("form", [as_json, as_text])
@@ -94,9 +94,9 @@ def test_parameters_are_found_again(run: Run, measured: dict[str, float], form: 
     for name, value in TRUTH.items():
         assert document["fitted"][name]["after"] == pytest.approx(value, rel=0.05)
         assert document["device"][name] == document["fitted"][name]["after"]
-    for one in document["residuals"]:
-        assert abs(one["error"]) < 0.02
-        assert one["measured"]["read_iops"] == pytest.approx(measured[one["run"]], rel=0.01)
+    for item in document["residuals"]:
+        assert abs(item["error"]) < 0.02
+        assert item["measured"]["read_iops"] == pytest.approx(measured[item["run"]], rel=0.01)
     # What says nothing of writes leaves their parameters alone.
     assert document["device"]["write_command_ns"] == 3898
 
@@ -146,7 +146,7 @@ capacity = "1TiB"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "output"),
     [
         (["no.json", "--model", "sm883"], "no.json: No such file or directory"),
         (["fio.json", "--model", "sm88"], "--model: there is no stock model 'sm88'; did you mean"),
@@ -161,7 +161,7 @@ capacity = "1TiB"
         (["fio.json"], "Missing option '--model'"),
     ],
 )
-def test_mistakes_are_one_line_and_status_2(run: Run, arguments: list[str], said: str) -> None:
+def test_mistakes_are_one_line_and_status_2(run: Run, arguments: list[str], output: str) -> None:
     Path("fio.json").write_text(as_json({"small": 90_000.0}))
     Path("empty.toml").write_text("")
     Path("part.toml").write_text(CALIBRATED)
@@ -173,7 +173,7 @@ def test_mistakes_are_one_line_and_status_2(run: Run, arguments: list[str], said
     Path("ref/fio_runs.csv").write_text("target,test,read_iops,write_iops\nssd,randread,90000,0\n")
     outcome = run("calibrate", *arguments)
     assert (outcome.status, outcome.out) == (2, "")
-    assert said in outcome.err
+    assert output in outcome.err
     assert outcome.err.count("\n") == 1
 
 
@@ -203,7 +203,7 @@ def test_a_bad_fit_is_said(run: Run) -> None:
     outcome = run("calibrate", "fio.out", "--model", "sm883", "--size", "1GiB", "--json")
     assert outcome.status == 0
     residuals = json.loads(outcome.out)["residuals"]
-    worst = max(residuals, key=lambda one: abs(one["error"]))
+    worst = max(residuals, key=lambda item: abs(item["error"]))
     assert abs(worst["error"]) > 0.25
     assert outcome.err.splitlines()[-1] == (
         f"blklab: warning: the model fits badly: {worst['run']!r} is predicted"

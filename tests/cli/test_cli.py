@@ -19,13 +19,13 @@ ROOT = Path(__file__).parents[2]
 
 def groups() -> list[tuple[str, LazyGroup]]:
     """Returns every group, with the words that lead to it."""
-    found = [("", root.blklab)]
-    for path, group in found:
+    result = [("", root.blklab)]
+    for path, group in result:
         for name in group.entries:
             command = group.get_command(click.Context(group), name)
             if isinstance(command, LazyGroup):
-                found.append((f"{path} {name}".strip(), command))
-    return found
+                result.append((f"{path} {name}".strip(), command))
+    return result
 
 
 def commands() -> list[tuple[str, click.Command]]:

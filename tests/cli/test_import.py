@@ -43,10 +43,10 @@ def test_prediction_beside_publication(run: Run) -> None:
     assert run("run", experiment, "--only", "stack=near,workload=randread,kernel=4.19").status == 0
     renames = ["--rename", "stack:fast-raid10=near", "--rename", "device:sdc=ssd"]
     assert run("import", ROOT / "reference", *renames).status == 0
-    found = json.loads(
+    result = json.loads(
         run("compare", "unbalanced@sim", "published:stack=near", "--metric", "iops", "--json").out
     )
-    (row,) = [one for one in found["rows"] if None not in one["values"]]
+    (row,) = [item for item in result["rows"] if None not in item["values"]]
     assert row["labels"]["workload"] == "randread"
     assert row["values"][1]["mean"] == 207520.7
 
@@ -72,13 +72,13 @@ def test_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     content = (DATA / "form-iostat-12.txt").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     done = run("import", "-", "--device", "sda", "--json")
-    (found,) = json.loads(done.out)
-    assert (found["experiment"], found["runner"]) == ("stdin", "iostat")
-    assert found["read"]["total_ios"] == 3200
+    (result,) = json.loads(done.out)
+    assert (result["experiment"], result["runner"]) == ("stdin", "iostat")
+    assert result["read"]["total_ios"] == 3200
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "output"),
     [
         (["nowhere"], 2, "nowhere: cannot be read: No such file or directory"),
         ([DATA / "README.md"], 2, "README.md: of no format that is known"),
@@ -91,8 +91,8 @@ def test_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         ([DATA / "fio-3.25.txt", "--name", "a@b"], 2, "'a@b': a name without @ : ~ / is wanted"),
     ],
 )
-def test_mistakes_are_one_line(run: Run, arguments: list[object], status: int, said: str) -> None:
+def test_mistakes_are_one_line(run: Run, arguments: list[object], status: int, output: str) -> None:
     done = run("import", *arguments)
     assert done.status == status
-    assert said in done.err
+    assert output in done.err
     assert "Traceback" not in done.err

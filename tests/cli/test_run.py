@@ -54,7 +54,7 @@ def test_a_dry_run_prints_the_cells_as_json(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "output"),
     [
         ([], "Missing argument 'EXPERIMENT'"),
         (["nowhere.toml"], "nowhere.toml: cannot be read: No such file or directory"),
@@ -65,10 +65,10 @@ def test_a_dry_run_prints_the_cells_as_json(run: Run) -> None:
         ([UNBALANCED, "--set", "kernel=x"], "--set kernel: 'x' is no kernel generation"),
     ],
 )  # fmt: skip
-def test_mistakes_are_one_line_and_status_2(run: Run, arguments: list[object], said: str) -> None:
+def test_mistakes_are_one_line_and_status_2(run: Run, arguments: list[object], output: str) -> None:
     outcome = run("run", *arguments, "--dry-run")
     assert (outcome.status, outcome.out) == (2, "")
-    assert said in outcome.err
+    assert output in outcome.err
     assert outcome.err.count("\n") == 1
 
 
@@ -170,7 +170,7 @@ def test_results_depend_on_the_seed_and_not_on_the_jobs(run: Run, small: Path) -
 
 def test_max_ios_can_be_set(run: Run, small: Path) -> None:
     outcome = run("run", small, "--json", "--only", "workload=randread", "--set", "max_ios=500")
-    assert [one["read"]["total_ios"] for one in json.loads(outcome.out)] == [500, 500]
+    assert [item["read"]["total_ios"] for item in json.loads(outcome.out)] == [500, 500]
 
 
 def test_explanations_say_who_was_saturated_and_chosen(run: Run, small: Path) -> None:
@@ -250,9 +250,9 @@ def test_a_signal_ends_a_long_simulation(small: Path, number: signal.Signals) ->
         finally:
             process.kill()
         assert process.stderr is not None
-        said = process.stderr.read()
-    assert b"Traceback" not in said
-    assert said.count(b"\n") <= 1
+        output = process.stderr.read()
+    assert b"Traceback" not in output
+    assert output.count(b"\n") <= 1
 
 
 def test_a_delay_is_a_stack(run: Run) -> None:

@@ -66,7 +66,7 @@ def test_export(run: Run, tmp_path: Path) -> None:
     frame = polars.read_parquet(path)
     assert frame["read_ios"].sum() == 40_000
     assert sorted(set(frame["run"])) == [1, 2]
-    assert [one["run"] for one in json.loads(run("runs", "export", "1").out)] == [1, 2]
+    assert [item["run"] for item in json.loads(run("runs", "export", "1").out)] == [1, 2]
 
 
 @pytest.mark.usefixtures("small")
@@ -81,8 +81,8 @@ def test_removing(run: Run) -> None:
 def test_resuming_a_complete_campaign_runs_nothing(run: Run, small: Path) -> None:
     first = json.loads(run("runs", "show", "1", "--json").out)
     again = json.loads(run("run", small, "--resume", "--json").out)
-    assert [one["run"] for one in again] == [1, 2]
-    assert [one["read"] for one in again] == [one["read"] for one in first]
+    assert [item["run"] for item in again] == [1, 2]
+    assert [item["read"] for item in again] == [item["read"] for item in first]
     assert sum(point["ios"][0] for point in again[0]["series"]) == 20_000
     assert len(json.loads(run("runs", "list", "--json").out)) == 1
 
@@ -94,8 +94,8 @@ def test_resuming_what_was_never_begun_says_so(run: Run, small: Path) -> None:
 
 
 def test_a_run_that_is_not_kept(run: Run, small: Path) -> None:
-    (one, _) = json.loads(run("run", small, "--no-store", "--json").out)
-    assert one["run"] is None
+    (item, _) = json.loads(run("run", small, "--no-store", "--json").out)
+    assert item["run"] is None
     assert len(json.loads(run("runs", "list", "--json").out)) == 1
 
 
@@ -215,7 +215,7 @@ def test_what_a_dead_process_was_at_is_interrupted(run: Run, small: Path) -> Non
         "planned": 3, "running": 0, "done": 0, "failed": 0, "interrupted": 1
     }  # fmt: skip
     shown = json.loads(run("runs", "show", "exp@host", "--json").out)
-    assert [one["state"] for one in shown] == ["interrupted", "planned", "planned", "planned"]
+    assert [item["state"] for item in shown] == ["interrupted", "planned", "planned", "planned"]
     assert run("runs", "rm", "exp", "--yes").status == 0
 
 
@@ -228,7 +228,7 @@ def test_doubtful_runs_are_marked(run: Run) -> None:
         OUTCOME,
     ]
     finished = {
-        cell.key: FinishedRun(one, 1) for cell, one in zip(plan.cells, outcomes, strict=True)
+        cell.key: FinishedRun(item, 1) for cell, item in zip(plan.cells, outcomes, strict=True)
     }
     store.add(plan, finished, {})
     shown = run("runs", "show", "exp").out

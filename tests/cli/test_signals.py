@@ -61,13 +61,13 @@ def test_nothing_unfinished_is_left(
         feeder.join()
         with process:
             assert process.stderr is not None
-            said = process.stderr.read()
+            output = process.stderr.read()
             assert process.stdin is not None
             with suppress(OSError):
                 process.stdin.close()
     assert status == 128 + number
     assert list(tmp_path.iterdir()) == []
-    assert b"Traceback" not in said
+    assert b"Traceback" not in output
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -62,11 +62,11 @@ def test_every_row_is_predicted(run: Run, tmp_path: Path) -> None:
     assert rows[-1]["members"] == {}
     raid10 = rows[2]["members"]
     assert raid10["sdc"]["published_share"] == pytest.approx(123994 / 262144)
-    assert sum(one["predicted_share"] for one in raid10.values()) == pytest.approx(1)
+    assert sum(item["predicted_share"] for item in raid10.values()) == pytest.approx(1)
     assert rows[1]["members"].keys() == {"nvme", "ssd"}
-    for one in rows[1]["members"].values():
-        assert one["published_share"] is None
-        assert one["predicted_share"] == pytest.approx(0.5, abs=0.01)
+    for item in rows[1]["members"].values():
+        assert item["published_share"] is None
+        assert item["predicted_share"] == pytest.approx(0.5, abs=0.01)
 
     text = report.read_text()
     for heading in (
@@ -117,7 +117,7 @@ def test_the_calibration_may_be_apart(run: Run, copy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new", "said"),
+    ("name", "old", "new", "output"),
     [
         ("targets.toml", "level = 10", "level = 77", "stacks.target.level: level 77 is not"),
         ("targets.toml", 'rw = "randwrite"', 'rw = "rndwrite"', "rw: found 'rndwrite'"),
@@ -130,12 +130,12 @@ def test_the_calibration_may_be_apart(run: Run, copy: Path) -> None:
     ],
 )
 def test_a_bad_row_is_said_before_anything_runs(
-    run: Run, copy: Path, name: str, old: str, new: str, said: str
+    run: Run, copy: Path, name: str, old: str, new: str, output: str
 ) -> None:
     edit(copy / name, (old, new))
     outcome = run("validate", "--reference", copy)
     assert (outcome.status, outcome.out, outcome.err.count("\n")) == (2, "", 1)
-    assert said in outcome.err
+    assert output in outcome.err
 
 
 def test_a_row_is_judged_by_what_its_target_is_made_of(
@@ -161,12 +161,12 @@ def test_the_published_tables_are_read() -> None:
     from blklab.imports import reference
     from blklab.validation import experiments
 
-    found = reference.read(PUBLISHED)
-    assert len(found.singles()) == 18
-    assert len(found.arrays()) == 10
-    assert len(found.randomio) == 30
+    result = reference.read(PUBLISHED)
+    assert len(result.singles()) == 18
+    assert len(result.arrays()) == 10
+    assert len(result.randomio) == 30
     devices = experiments.stock_devices()
-    for row in found.runs:
-        assert experiments.fio_cell(found, row.target, row.test, devices).document["jobs"]
-    for one in found.randomio:
-        assert experiments.randomio_cell(one).document["jobs"]
+    for row in result.runs:
+        assert experiments.fio_cell(result, row.target, row.test, devices).document["jobs"]
+    for item in result.randomio:
+        assert experiments.randomio_cell(item).document["jobs"]

@@ -91,9 +91,9 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_both_runners_are_compared_and_kept(run: Run, directory: Path) -> None:
     outcome = run("validate", "--reference", directory, "--lab", "--json", "--check")
     assert outcome.status == 0, outcome.err
-    found = json.loads(outcome.out)
-    assert found["verdicts"] == [{"kernel": "6.1", "cells": 1, "within": 1, "holds": True}]
-    (row,) = found["rows"]
+    result = json.loads(outcome.out)
+    assert result["verdicts"] == [{"kernel": "6.1", "cells": 1, "within": 1, "holds": True}]
+    (row,) = result["rows"]
     assert row["labels"] == {"stack": "raid1", "workload": "writes", "repeat": "1"}
     assert row["measured"] == {
         "read_iops": 0.0,
@@ -102,7 +102,7 @@ def test_both_runners_are_compared_and_kept(run: Run, directory: Path) -> None:
     }
     assert abs(row["error"]) < 0.05
     kept = json.loads(run("runs", "list", "--json").out)
-    assert sorted(one["runner"] for one in kept) == ["lab", "sim"]
+    assert sorted(item["runner"] for item in kept) == ["lab", "sim"]
 
 
 def test_the_table_says_what_misses(run: Run, directory: Path, monkeypatch: Any) -> None:
@@ -152,7 +152,7 @@ def test_cells_are_resumed(run: Run, directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "output"),
     [
         (["--lab", "pairs"], "--lab: there is no suite 'pairs'; did you mean 'pair'"),
         (["--lab", "--recorded"], "nothing of it is recorded"),
@@ -164,11 +164,11 @@ def test_cells_are_resumed(run: Run, directory: Path) -> None:
     ],
 )
 def test_what_makes_no_sense_is_said(
-    run: Run, directory: Path, options: list[str], said: str
+    run: Run, directory: Path, options: list[str], output: str
 ) -> None:
     outcome = run("validate", "--reference", directory, *options)
     assert (outcome.status, outcome.out) == (2, "")
-    assert said in outcome.err
+    assert output in outcome.err
     assert outcome.err.count("\n") == 1
 
 

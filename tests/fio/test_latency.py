@@ -36,14 +36,14 @@ def test_merged_processes_are_what_fio_merges_itself() -> None:
     processes = [
         logs.parse((DATA / f"grouped_clat.{number}.log").read_text(), "") for number in range(1, 5)
     ]
-    for at, way in enumerate(("read", "write")):
-        values = [[one.value for one in process if one.way == at] for process in processes]
-        merged: Any = latency.merge([of(one) for one in values if one]).as_dict()
-        whole = outcome[way]["clat_ns"]
+    for at, direction in enumerate(("read", "write")):
+        values = [[item.value for item in process if item.direction == at] for process in processes]
+        merged: Any = latency.merge([of(item) for item in values if item]).as_dict()
+        whole = outcome[direction]["clat_ns"]
         assert merged.pop("mean") == pytest.approx(whole.pop("mean"), rel=1e-6)
         assert merged.pop("stddev") == pytest.approx(whole.pop("stddev"), rel=1e-6)
         assert merged == whole
-        given = document["jobs"][0][way]["clat_ns"]["percentile"]
+        given = document["jobs"][0][direction]["clat_ns"]["percentile"]
         for name, percentage in QUANTILES.items():
             if name not in {"p25", "p75"}:
                 assert merged[name] == min(given[f"{percentage:.6f}"], merged["max"])
@@ -62,13 +62,13 @@ def test_merging_is_measuring_the_whole(parts: list[list[int]]) -> None:
 
 @given(VALUES)
 def test_quantiles_are_of_nearest_rank_within_the_error_stated(values: list[int]) -> None:
-    found: Any = of(values).as_dict()
+    result: Any = of(values).as_dict()
     ranked = sorted(values)
     for name, percentage in QUANTILES.items():
         exact = ranked[max(1, math.ceil(percentage / 100 * len(values) - 1e-9)) - 1]
-        assert found[name] == pytest.approx(exact, rel=found["relative_error"], abs=1)
-        assert found["min"] <= found[name] <= found["max"]
-    assert sum(count for _, count in found["bins"]) == len(values)
+        assert result[name] == pytest.approx(exact, rel=result["relative_error"], abs=1)
+        assert result["min"] <= result[name] <= result["max"]
+    assert sum(count for _, count in result["bins"]) == len(values)
 
 
 @given(st.lists(VALUES, min_size=2, max_size=4))
@@ -80,5 +80,5 @@ def test_quantiles_are_never_averaged(parts: list[list[int]]) -> None:
 
 
 def test_a_job_without_io_does_not_hide_the_quantiles_of_the_other() -> None:
-    one = of([5, 7, 9], bins=False)
-    assert latency.merge([LatencySummary(), one]).as_dict()["p50"] == 7
+    item = of([5, 7, 9], bins=False)
+    assert latency.merge([LatencySummary(), item]).as_dict()["p50"] == 7

@@ -20,18 +20,18 @@ def from_data(name: str) -> list[JobLog]:
 def test_recorded_logs_add_up_to_what_fio_counted(name: str, interval_ms: int) -> None:
     series = logs.merge(from_data(name), interval_ms * 10**6)
     outcome = output.outcome(recorded(f"{name}.json"))
-    assert sum(one.read_ios for one in series) == outcome["read"]["total_ios"]
-    assert sum(one.write_ios for one in series) == outcome["write"]["total_ios"]
-    assert sum(one.read_bytes for one in series) == outcome["read"]["io_bytes"]
-    assert sum(one.write_bytes for one in series) == outcome["write"]["io_bytes"]
-    assert [one.time_ns for one in series] == [
+    assert sum(item.read_ios for item in series) == outcome["read"]["total_ios"]
+    assert sum(item.write_ios for item in series) == outcome["write"]["total_ios"]
+    assert sum(item.read_bytes for item in series) == outcome["read"]["io_bytes"]
+    assert sum(item.write_bytes for item in series) == outcome["write"]["io_bytes"]
+    assert [item.time_ns for item in series] == [
         at * interval_ms * 10**6 for at in range(len(series))
     ]
-    assert sum(one.width_ns for one in series) == outcome["runtime_ns"]
-    for way in ("read", "write"):
-        ios = [getattr(one, f"{way}_ios") for one in series]
-        means = [getattr(one, f"{way}_clat_ns") for one in series]
-        clat = outcome[way]["clat_ns"]
+    assert sum(item.width_ns for item in series) == outcome["runtime_ns"]
+    for direction in ("read", "write"):
+        ios = [getattr(item, f"{direction}_ios") for item in series]
+        means = [getattr(item, f"{direction}_clat_ns") for item in series]
+        clat = outcome[direction]["clat_ns"]
         if clat["mean"] is not None:
             mean = sum(n * m for n, m in zip(ios, means, strict=True)) / sum(ios)
             assert mean == pytest.approx(clat["mean"], rel=0.02)
@@ -42,21 +42,21 @@ def test_four_processes_at_steady_rates() -> None:
     # Two of 800 reads/s and 400 writes/s, one of 150 reads/s, one of 7 writes/s.
     series = logs.merge(from_data("four"), 200 * 10**6)
     assert len(series) == 6
-    for one in series:
-        assert one.read_ios == pytest.approx(350, abs=6)
-        assert one.write_ios == pytest.approx(161.4, abs=4)
-        assert one.read_bytes == pytest.approx(320 * 4096 + 30 * 65536, rel=0.04)
+    for item in series:
+        assert item.read_ios == pytest.approx(350, abs=6)
+        assert item.write_ios == pytest.approx(161.4, abs=4)
+        assert item.read_bytes == pytest.approx(320 * 4096 + 30 * 65536, rel=0.04)
 
 
 def test_times_that_are_not_aligned() -> None:
     # 100 I/Os/s, logged at 1000 and 2000 ms; 10 I/Os/s, at 500 and 1500 ms, and gone then.
-    one = JobLog(
+    item = JobLog(
         iops=[LogSample(1000, 100, 0), LogSample(2000, 100, 0)], clat=[LogSample(1000, 5, 0)]
     )
     other = JobLog(
         iops=[LogSample(500, 10, 0), LogSample(1500, 10, 0)], clat=[LogSample(1500, 105, 0)]
     )
-    first, second = logs.merge([one, other], 10**9, 1000)
+    first, second = logs.merge([item, other], 10**9, 1000)
     assert (first.read_ios, second.read_ios) == (110, 105)
     # 5 I/Os of the other in the second half of the first second, beside 100 of the one.
     assert first.read_clat_ns == pytest.approx((100 * 5 + 5 * 105) / 105)
@@ -66,7 +66,7 @@ def test_times_that_are_not_aligned() -> None:
 
 def test_an_interval_without_io_has_no_line() -> None:
     log = JobLog(iops=[LogSample(1000, 50, 1), LogSample(5000, 50, 1)])
-    assert [one.write_ios for one in logs.merge([log], 10**9, 1000)] == [50, 0, 0, 0, 50]
+    assert [item.write_ios for item in logs.merge([log], 10**9, 1000)] == [50, 0, 0, 0, 50]
 
 
 def test_what_came_after_the_last_line_is_there() -> None:
@@ -76,8 +76,8 @@ def test_what_came_after_the_last_line_is_there() -> None:
         runtime_ms=1500,
     )
     series = logs.merge([log], 500 * 10**6, 1000)
-    assert [one.read_ios for one in series] == [50, 50, 50]
-    assert [one.read_bytes for one in series] == [150 * 512 // 3] * 3
+    assert [item.read_ios for item in series] == [50, 50, 50]
+    assert [item.read_bytes for item in series] == [150 * 512 // 3] * 3
 
 
 def test_a_run_shorter_than_its_interval() -> None:
@@ -122,30 +122,32 @@ JOBS = st.builds(
 @given(st.lists(JOBS, min_size=1, max_size=4), st.sampled_from([7, 100, 1000, 3333, 60_000]))
 def test_totals_are_conserved(jobs: list[JobLog], interval_ms: int) -> None:
     series = logs.merge(jobs, interval_ms * 10**6)
-    for at, way in enumerate(("read", "write")):
+    for at, direction in enumerate(("read", "write")):
         totals = [job.totals[at] for job in jobs if job.totals is not None]
-        assert sum(getattr(one, f"{way}_ios") for one in series) == sum(one.ios for one in totals)
-        assert sum(getattr(one, f"{way}_bytes") for one in series) == sum(
-            one.bytes for one in totals
+        assert sum(getattr(item, f"{direction}_ios") for item in series) == sum(
+            item.ios for item in totals
         )
-        values = [one.value for job in jobs for one in job.clat if one.way == at]
-        for one in series:
-            mean = getattr(one, f"{way}_clat_ns")
+        assert sum(getattr(item, f"{direction}_bytes") for item in series) == sum(
+            item.bytes for item in totals
+        )
+        values = [item.value for job in jobs for item in job.clat if item.direction == at]
+        for item in series:
+            mean = getattr(item, f"{direction}_clat_ns")
             assert mean is None or min(values) <= mean * (1 + 1e-9)
             assert mean is None or mean <= max(values) * (1 + 1e-9)
-            assert getattr(one, f"{way}_ios") >= 0
-            assert one.width_ns > 0
-    ends = [one.time_ns + one.width_ns for one in series]
-    assert ends[:-1] == [one.time_ns for one in series[1:]]
+            assert getattr(item, f"{direction}_ios") >= 0
+            assert item.width_ns > 0
+    ends = [item.time_ns + item.width_ns for item in series]
+    assert ends[:-1] == [item.time_ns for item in series[1:]]
 
 
 @given(SAMPLES, st.sampled_from([100, 1000, 7000]))
 def test_totals_do_not_depend_on_the_interval(samples: list[LogSample], interval_ms: int) -> None:
-    halves = [[one for one in samples if one.value % 2 == odd] for odd in (0, 1)]
+    halves = [[item for item in samples if item.value % 2 == odd] for odd in (0, 1)]
     several = [JobLog(iops=samples), *(JobLog(iops=half, bandwidth=half) for half in halves)]
     fine, coarse = (logs.merge(several, at * 10**6, 500) for at in (interval_ms, 20_000_000))
     # Rates times time need not be whole: half an I/O may be rounded either way, but once.
     for field in ("read_ios", "write_ios", "read_bytes", "write_bytes"):
-        total = sum(getattr(one, field) for one in coarse)
-        assert sum(getattr(one, field) for one in fine) == total
-        assert all(getattr(one, field) >= 0 for one in fine)
+        total = sum(getattr(item, field) for item in coarse)
+        assert sum(getattr(item, field) for item in fine) == total
+        assert all(getattr(item, field) >= 0 for item in fine)

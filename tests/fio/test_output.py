@@ -39,14 +39,16 @@ def test_one_job_of_fio_3() -> None:
 def test_jobs_that_ran_at_the_same_time_add() -> None:
     document = recorded("four.json")
     outcome = output.outcome(document)
-    for way in ("read", "write"):
-        ways = [job[way] for job in document["jobs"]]
-        assert outcome[way]["total_ios"] == sum(one["total_ios"] for one in ways)
-        assert outcome[way]["io_bytes"] == sum(one["io_bytes"] for one in ways)
-        assert outcome[way]["iops"] == pytest.approx(sum(one["iops"] for one in ways))
-        clat = outcome[way]["clat_ns"]
+    for direction in ("read", "write"):
+        directions = [job[direction] for job in document["jobs"]]
+        assert outcome[direction]["total_ios"] == sum(item["total_ios"] for item in directions)
+        assert outcome[direction]["io_bytes"] == sum(item["io_bytes"] for item in directions)
+        assert outcome[direction]["iops"] == pytest.approx(sum(item["iops"] for item in directions))
+        clat = outcome[direction]["clat_ns"]
         assert clat["count"] == sum(count for _, count in clat["bins"])
-        assert clat["min"] == min(one["clat_ns"]["min"] for one in ways if one["total_ios"])
+        assert clat["min"] == min(
+            item["clat_ns"]["min"] for item in directions if item["total_ios"]
+        )
     assert [group["name"] for group in outcome["groups"]] == ["mix", "scan", "sparse"]
     assert outcome["groups"][0]["read"]["total_ios"] == sum(
         job["read"]["total_ios"] for job in document["jobs"][:2]
@@ -226,7 +228,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         inner = list(value.items())
     elif isinstance(value, list):
         inner = list(enumerate(value))
-    return [path, *(found for key, one in inner for found in places(one, (*path, key)))]
+    return [path, *(result for key, item in inner for result in places(item, (*path, key)))]
 
 
 ORIGINAL = {
@@ -249,11 +251,11 @@ def test_whatever_is_changed_is_an_outcome_or_one_clear_line(data: st.DataObject
         except (KeyError, IndexError, TypeError):
             continue  # an earlier change took it away
     try:
-        found = output.outcomes(document)
+        result = output.outcomes(document)
     except BlklabError as error:
         assert "\n" not in str(error)
     else:
-        json.dumps(found, allow_nan=False)
+        json.dumps(result, allow_nan=False)
 
 
 @settings(max_examples=200)

@@ -24,7 +24,7 @@ def sample(name: str) -> str:
 
 
 def outcomes(content: str) -> list[Any]:
-    return [one for run in text.read(content) for one in run.outcomes()]
+    return [item for run in text.read(content) for item in run.outcomes()]
 
 
 def test_three_runs_in_one_text() -> None:
@@ -96,10 +96,10 @@ def test_clones_and_groups_and_an_array_of_version_2() -> None:
     assert clones["runtime_ns"] == 10001 * 10**6
     assert mixed["fio"]["options"]["mixed"]["bs"] == "65536,8192"
     assert (mixed["read"]["io_bytes"], mixed["write"]["io_bytes"]) == (3000 << 16, 1000 << 13)
-    array, one, other = clones["devices"]
+    array, item, other = clones["devices"]
     assert (array["name"], array["kind"], array["leaf"]) == ("md0", "md", False)
     assert (array["ios"], array["above"]) == ([203010, 1000], [])
-    assert (one["name"], one["leaf"], one["above"]) == ("sda", True, ["md0"])
+    assert (item["name"], item["leaf"], item["above"]) == ("sda", True, ["md0"])
     assert (other["ios"], other["ticks_ns"]) == ([101510, 1000], [320 * 10**9, 19 * 10**8])
 
 
@@ -154,14 +154,14 @@ def folded(content: str, width: int) -> str:
 
 def wrapped(content: str) -> str:
     """Breaks long lines at blanks before column 78, as a mail program does."""
-    found = []
+    result = []
     for whole in content.split("\n"):
         line = whole
         while len(line) > 78 and (at := line.rfind(" ", 60, 78)) > 0:
-            found.append(line[:at])
+            result.append(line[:at])
             line = line[at + 1 :]
-        found.append(line)
-    return "\n".join(found)
+        result.append(line)
+    return "\n".join(result)
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
@@ -175,10 +175,10 @@ def test_the_terminals_doing_is_undone(path: Path, how: str) -> None:
         "crlf": lambda: content.replace("\n", "\r\n"),
         "coloured": lambda: re.sub(r"(\d+)", "\x1b[1;32m\\1\x1b[0m", content),
     }[how]()
-    plain, found = outcomes(content), outcomes(changed)
-    for run in (*plain, *found):
+    plain, result = outcomes(content), outcomes(changed)
+    for run in (*plain, *result):
         run["warnings"] = []
-    assert found == plain
+    assert result == plain
 
 
 def test_progress_run_together_with_results() -> None:
@@ -235,25 +235,25 @@ def test_a_text_that_was_cut_off_has_no_wrong_run(path: Path) -> None:
     rows = content.splitlines(keepends=True)
     left_out = 0
     for count in range(len(rows)):
-        for run in (found := text.read("".join(rows[:count]))):
+        for run in (result := text.read("".join(rows[:count]))):
             try:
                 outcomes_ = run.outcomes()
             except BlklabError as error:
                 assert str(error).endswith("the text was cut off")
-                assert run is found[-1]
+                assert run is result[-1]
                 left_out += 1
                 continue
             assert len(outcomes_) == len(whole[run.line])
-            for one, known in zip(outcomes_, whole[run.line], strict=True):
-                disks = len(one["devices"])
+            for item, known in zip(outcomes_, whole[run.line], strict=True):
+                disks = len(item["devices"])
                 names = [
-                    [disk["name"] for disk in each["devices"]][:disks] for each in (one, known)
+                    [disk["name"] for disk in each["devices"]][:disks] for each in (item, known)
                 ]
                 assert names[0] == names[1]
                 for key in ("read", "write", "groups", "runtime_ns"):
-                    assert one[key] == known[key]
+                    assert item[key] == known[key]
                 for key in ("version", "options", "usr_cpu", "ctx"):
-                    assert cast(Any, one["fio"])[key] == cast(Any, known["fio"])[key]
+                    assert cast(Any, item["fio"])[key] == cast(Any, known["fio"])[key]
     assert left_out > 10
 
 
@@ -269,7 +269,7 @@ def test_a_direction_that_is_missing_is_no_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "output"),
     [
         ("IOPS=4801", "IOPS=many", "line 6: found 'write: IOPS=many, BW=18.8MiB/s (19.7MB/s)(22."),
         ("IOPS=4801", "IOPS=4.8.0.1", "line 6: found '4.8.0.1', a number is expected"),
@@ -278,10 +278,10 @@ def test_a_direction_that_is_missing_is_no_zero() -> None:
         ("rw=write,", "", "line 1: found 'mytest: (g=0):  bs=(R) 4096B-4096B"),
     ],
 )
-def test_broken_lines_are_named(old: str, new: str, said: str) -> None:
+def test_broken_lines_are_named(old: str, new: str, output: str) -> None:
     with pytest.raises(BlklabError) as caught:
         text.read(sample("fio-3.25.txt").replace(old, new, 1))
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(output)
     assert "expected" in str(caught.value)
 
 
@@ -298,11 +298,11 @@ def test_mangled_output_never_crashes(
     at = round(place * len(content))
     broken = content[:at] + new + content[at + length :] + (content if again else "")
     try:
-        found = [run.outcomes() for run in text.read(broken)]
+        result = [run.outcomes() for run in text.read(broken)]
     except BlklabError as error:
         assert len(str(error).splitlines()) == 1
     else:
-        assert json.dumps(found, allow_nan=False)
+        assert json.dumps(result, allow_nan=False)
 
 
 @pytest.mark.parametrize(
@@ -327,23 +327,23 @@ def test_long_lines_are_soon_read(line: str) -> None:
 
 def agree(content: str, document: Any) -> None:
     """Asserts that text and JSON of one run say the same, as far as text is precise."""
-    said: Any
+    text: Any
     known: Any
-    said, known = outcomes(content), output.outcomes(document)
-    assert len(said) == len(known)
-    for one, other in zip(said, known, strict=True):
-        assert one["runtime_ns"] == other["runtime_ns"]
-        assert [group["name"] for group in one["groups"]] == [
+    text, known = outcomes(content), output.outcomes(document)
+    assert len(text) == len(known)
+    for item, other in zip(text, known, strict=True):
+        assert item["runtime_ns"] == other["runtime_ns"]
+        assert [group["name"] for group in item["groups"]] == [
             group["name"] for group in other["groups"]
         ]
-        for disk, exact_disk in zip(one["devices"], other["devices"], strict=True):
+        for disk, exact_disk in zip(item["devices"], other["devices"], strict=True):
             # Hundredths of a per cent.
             assert disk.pop("busy_ns") == pytest.approx(
-                exact_disk.pop("busy_ns"), abs=one["runtime_ns"] / 10_000
+                exact_disk.pop("busy_ns"), abs=item["runtime_ns"] / 10_000
             )
             assert disk == exact_disk
-        for way in ("read", "write"):
-            text_way, json_way = dict(one[way]), dict(other[way])
+        for direction in ("read", "write"):
+            text_way, json_way = dict(item[direction]), dict(other[direction])
             times, exact = text_way.pop("clat_ns"), json_way.pop("clat_ns")
             # Of several sizes, the bandwidth is as printed: three digits or four.
             bandwidth = json_way.pop("bw_bytes")

@@ -16,10 +16,10 @@ def imported(
     *paths: Path | str, form: str | None = None, naming: RunNaming | None = None, **given: Any
 ) -> tuple[Batch, list[str]]:
     """Returns the only batch of files, and the notes."""
-    found, notes = batches(
+    result, notes = batches(
         [str(p) for p in paths], ImportSource((), **given), naming or RunNaming(), form
     )
-    (batch,) = found
+    (batch,) = result
     return batch, notes
 
 
@@ -30,5 +30,5 @@ def runs(batch: Batch) -> list[tuple[Mapping[str, str], Mapping[str, Any]]]:
 
 def outcome(*paths: Path | str, **given: Any) -> Mapping[str, Any]:
     """Returns the outcome of the only run in files."""
-    ((_, found),) = runs(imported(*paths, **given)[0])
-    return found
+    ((_, result),) = runs(imported(*paths, **given)[0])
+    return result

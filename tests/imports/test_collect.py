@@ -37,25 +37,25 @@ def test_a_format_is_recognised_by_no_other(name: str) -> None:
 def test_every_field_is_documented(name: str) -> None:
     text = (ROOT / "docs" / "reference" / "formats.md").read_text()
     sections = "".join(text.split(f"## {title}")[1].split("\n## ")[0] for title in DESCRIBED)
-    said = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", sections))))
+    output = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", sections))))
     device = "sda" if "iostat" in name else None
     batch, _ = imported(DATA / name, device=device, keep_first=True, interval_ns=10**10)
     for _, outcome in runs(batch):
         devices = [key for device in outcome["devices"] for key in device]
         inner = [key for part in ("fio", "blkparse") for key in outcome.get(part, {})]
-        assert {*outcome, *devices, *inner, *outcome["read"]} - said == set()
+        assert {*outcome, *devices, *inner, *outcome["read"]} - output == set()
 
 
-def test_a_folder_is_all_that_is_in_it(tmp_path: Path) -> None:
+def test_a_directory_is_all_that_is_in_it(tmp_path: Path) -> None:
     for name in ("fio-3.25.txt", "form-randomio.txt", "README.md"):
         (tmp_path / name).write_text((DATA / name).read_text())
     (tmp_path / "broken.json").write_text('{"jobs": [')
-    found, notes = batches([str(tmp_path)], ImportSource(()), RunNaming(name="all"))
-    assert [(one.plan.runner, len(one.plan.cells)) for one in found] == [
+    result, notes = batches([str(tmp_path)], ImportSource(()), RunNaming(name="all"))
+    assert [(item.plan.runner, len(item.plan.cells)) for item in result] == [
         ("fio", 3),
         ("randomio", 3),
     ]
-    assert {one.plan.name for one in found} == {"all"}
+    assert {item.plan.name for item in result} == {"all"}
     assert sorted(notes) == [
         f"{tmp_path}/README.md: of no format that is known: left out",
         f"{tmp_path}/broken.json: fio's JSON is broken: it is cut off in line 1: left out",
@@ -84,12 +84,12 @@ def test_names_can_be_chosen_with(tmp_path: Path) -> None:
 
 def test_published_figures() -> None:
     naming = RunNaming(renamed={("stack", "fast-raid10"): "near", ("device", "sdc"): "ssd"})
-    found, notes = batches([str(ROOT / "reference")], ImportSource(()), naming)
+    result, notes = batches([str(ROOT / "reference")], ImportSource(()), naming)
     assert notes == []
-    randomio, fio = found  # the newer of the name is fio's
+    randomio, fio = result  # the newer of the name is fio's
     assert (randomio.plan.runner, fio.plan.runner) == ("randomio", "fio")
     assert {randomio.plan.name, fio.plan.name} == {"published"}
-    by_labels = {(one["stack"], one["workload"]): run for one, run in runs(fio)}
+    by_labels = {(item["stack"], item["workload"]): run for item, run in runs(fio)}
     near = by_labels["near", "randread"]
     assert near["read"]["iops"] == 207520.7
     assert (near["read"]["total_ios"], near["runtime_ns"]) == (8388608, 40423 * 10**6)
@@ -104,7 +104,7 @@ def test_published_figures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "output"),
     [
         (b"", "is empty: results are expected"),
         (b"\n \n", "is empty: results are expected"),
@@ -112,12 +112,12 @@ def test_published_figures() -> None:
         (b"a\0b", "is no text"),
     ],
 )
-def test_what_is_no_result(tmp_path: Path, content: bytes, said: str) -> None:
+def test_what_is_no_result(tmp_path: Path, content: bytes, output: str) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(UsageError) as caught:
         imported(path)
-    assert str(caught.value).startswith(f"{path}: {said}")
+    assert str(caught.value).startswith(f"{path}: {output}")
 
 
 def test_files_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,12 +158,12 @@ def test_mangled_files_are_one_line_or_a_result(
         content[:at] + new + content[at + length :] + (content if twice else ""), errors="replace"
     )
     try:
-        found, _ = batches([str(path)], ImportSource((), None, None, True), RunNaming())
+        result, _ = batches([str(path)], ImportSource((), None, None, True), RunNaming())
     except BlklabError as error:
         assert str(path) in str(error)
         assert len(str(error).splitlines()) == 1
     else:
-        for batch in found:
+        for batch in result:
             for labels, outcome in runs(batch):
                 assert json.dumps([dict(labels), outcome], allow_nan=False)
 

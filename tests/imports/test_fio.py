@@ -14,15 +14,15 @@ def test_a_run_a_group() -> None:
     batch, _ = imported(DATA / "fio-3.33.json")
     assert batch.plan.runner == "fio"
     labels = [labels for labels, _ in runs(batch)]
-    assert [one["workload"] for one in labels] == ["clones", "mixed", "together", "ranged"]
+    assert [item["workload"] for item in labels] == ["clones", "mixed", "together", "ranged"]
     # What goes with the workload is no label: an experiment's results have none such.
     assert labels[0].keys() == {"workload", "repeat"}
     clones = batch.plan.cells[0].document["jobs"][0]["options"]
     assert (clones["rw"], clones["iodepth"], clones["numjobs"]) == ("randread", "4", "2")
     text, _ = imported(DATA / "fio-3.33.txt")
-    assert [one for one, _ in runs(text)] == labels
-    for (_, said), (_, known) in zip(runs(text), runs(batch), strict=True):
-        assert said["read"]["total_ios"] == known["read"]["total_ios"]
+    assert [item for item, _ in runs(text)] == labels
+    for (_, output), (_, known) in zip(runs(text), runs(batch), strict=True):
+        assert output["read"]["total_ios"] == known["read"]["total_ios"]
 
 
 def test_what_tells_runs_of_one_job_apart_is_a_label() -> None:
@@ -71,10 +71,10 @@ def test_logs_alone_are_a_run() -> None:
     assert batch.plan.name == "four"
     assert labels["workload"] == "four"
     known = json.loads((FIO / "four.json").read_text())["jobs"]
-    for way in ("read", "write"):
-        total = sum(job[way]["total_ios"] for job in known)
+    for direction in ("read", "write"):
+        total = sum(job[direction]["total_ios"] for job in known)
         # fio loses what came after the last interval.
-        assert run[way]["total_ios"] == pytest.approx(total, rel=0.2)
+        assert run[direction]["total_ios"] == pytest.approx(total, rel=0.2)
     assert run["read"]["clat_ns"]["p99"] is None
 
 
@@ -125,7 +125,7 @@ def test_the_latency_of_both_stands_in_for_that_of_completion(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "output"),
     [
         ("x.log", "1000, 10, 0, 0\n", r"x\.log: what it has of fio's is not known"),
         ("x_bw.1.log", "1000, 10, 0, 0\n", "no I/Os: x_iops.….log is expected among the logs"),
@@ -134,7 +134,7 @@ def test_the_latency_of_both_stands_in_for_that_of_completion(tmp_path: Path) ->
         ("x_iops.1.log", "1000, 1, 0, 512\n1001, 1, 0\n", r"iops\.1\.log:2: found '1001, 1, 0'"),
     ],
 )
-def test_logs_that_are_wrong(tmp_path: Path, name: str, content: str, said: str) -> None:
+def test_logs_that_are_wrong(tmp_path: Path, name: str, content: str, output: str) -> None:
     (tmp_path / name).write_text(content)
-    with pytest.raises(BlklabError, match=said):
+    with pytest.raises(BlklabError, match=output):
         imported(tmp_path / name)

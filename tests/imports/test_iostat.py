@@ -65,11 +65,11 @@ def test_version_12_over_midnight_with_an_array() -> None:
     assert run["groups"][0]["name"] == "md0"
     assert (run["read"]["total_ios"], run["write"]["total_ios"]) == (6000, 1000)
     assert run["read"]["clat_ns"]["mean"] == (2000 * 2e6 + 4000 * 5e6) / 6000
-    array, one, other, part = run["devices"]
+    array, item, other, part = run["devices"]
     assert [d["kind"] for d in run["devices"]] == ["md", "disk", "disk", "partition"]
     assert [d["leaf"] for d in run["devices"]] == [False, True, True, False]
-    assert (one["ios"], other["ios"], part["ios"]) == ([3200, 1000], [2800, 1000], [2800, 1000])
-    assert (one["flushes"], one["flush_ns"], array["discards"]) == (4, 6_000_000, 20)
+    assert (item["ios"], other["ios"], part["ios"]) == ([3200, 1000], [2800, 1000], [2800, 1000])
+    assert (item["flushes"], item["flush_ns"], array["discards"]) == (4, 6_000_000, 20)
 
 
 def test_another_device() -> None:

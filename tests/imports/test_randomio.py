@@ -43,10 +43,10 @@ LATENCIES = st.floats(0, 9999).map(lambda latency: round(latency, 1))
 @st.composite
 def measured(draw: st.DrawFn) -> tuple[dict[str, str], Any, Any]:
     """Returns a run whose figures have the precision that the table has."""
-    ways: Any = []
+    directions: Any = []
     for rate in (draw(RATES), draw(RATES)):
         known = {key: draw(LATENCIES) * 1e6 for key in ("mean", "stddev", "min", "max")}
-        ways.append(
+        directions.append(
             {
                 "total_ios": round(rate) or int(rate > 0),
                 "io_bytes": 0,
@@ -62,7 +62,7 @@ def measured(draw: st.DrawFn) -> tuple[dict[str, str], Any, Any]:
         "numjobs": str(draw(st.integers(1, 2048))),
         "iodepth": str(draw(st.integers(1, 64))),
     }
-    return labels, {"jobs": []}, made("mixed", 10**9, ways)
+    return labels, {"jobs": []}, made("mixed", 10**9, directions)
 
 
 @given(st.lists(measured(), min_size=1, max_size=12))
@@ -80,21 +80,23 @@ def test_our_own_table_comes_back(
         )
     }
     expected = sorted(given_runs, key=lambda r: order[r[0]["stack"], r[0]["workload"], r[0]["bs"]])
-    found, _ = imported(path)
-    assert len(found.plan.cells) == len(expected)
+    actual, _ = imported(path)
+    assert len(actual.plan.cells) == len(expected)
     for (labels, back), cell, (own, _, result) in zip(
-        runs(found), found.plan.cells, expected, strict=True
+        runs(actual), actual.plan.cells, expected, strict=True
     ):
         assert (labels["stack"], labels["workload"]) == (own["stack"], own["workload"])
         options = cell.document["jobs"][0]["options"]
         assert {key: options[key] for key in ("bs", "numjobs", "iodepth")} == {
             key: own[key] for key in ("bs", "numjobs", "iodepth")
         }
-        for way in ("read", "write"):
-            assert back[way]["iops"] == result[way]["iops"]
-            if result[way]["iops"]:
+        for direction in ("read", "write"):
+            assert back[direction]["iops"] == result[direction]["iops"]
+            if result[direction]["iops"]:
                 for key in ("mean", "stddev", "min", "max"):
-                    assert back[way]["clat_ns"][key] == pytest.approx(result[way]["clat_ns"][key])
+                    assert back[direction]["clat_ns"][key] == pytest.approx(
+                        result[direction]["clat_ns"][key]
+                    )
 
 
 def test_a_broken_line_is_named(tmp_path: Path) -> None:

@@ -58,22 +58,22 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_rows_are_read(tables: Path) -> None:
-    found = reference.read(tables)
-    single, array = found.runs
+    result = reference.read(tables)
+    single, array = result.runs
     assert (single.target, single.test, single.read_iops) == ("ssd", "randread", 50000.5)
-    assert found.singles() == [single]
-    assert found.arrays() == [array]
+    assert result.singles() == [single]
+    assert result.arrays() == [array]
     assert array.where == "ref/fio_runs.csv:3"
-    assert found.device_io["pair", "randread"] == {"sda": (45000, 0), "sdb": (45000, 0)}
-    (randomio,) = found.randomio
+    assert result.device_io["pair", "randread"] == {"sda": (45000, 0), "sdb": (45000, 0)}
+    (randomio,) = result.randomio
     assert (randomio.threads, randomio.io_bytes, randomio.read_ms) == (1, 512, 11.2)
 
 
 def test_tables_that_are_not_there_are_empty(tables: Path) -> None:
     for name in ("fio_device_io.csv", "randomio_runs.csv"):
         (tables / name).unlink()
-    found = reference.read(tables)
-    assert (len(found.runs), found.device_io, list(found.randomio)) == (2, {}, [])
+    result = reference.read(tables)
+    assert (len(result.runs), result.device_io, list(result.randomio)) == (2, {}, [])
 
 
 def test_a_byte_order_mark_is_no_mistake(tables: Path) -> None:
@@ -207,20 +207,20 @@ BROKEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "said"), BROKEN, ids=[said[:60] for _, said in BROKEN])
+@pytest.mark.parametrize(("change", "output"), BROKEN, ids=[output[:60] for _, output in BROKEN])
 def test_broken_tables_are_one_line(
     run: Run,
     tables: Path,
     monkeypatch: pytest.MonkeyPatch,
     change: Callable[[Path], None],
-    said: str,
+    output: str,
 ) -> None:
     monkeypatch.setattr("blklab.analysis.calibrate.ENOUGH_IOS", 1000)
     change(tables)
     outcome = run("validate", "--reference", tables)
     errors = [line for line in outcome.err.splitlines() if not line.startswith("calibrating")]
     assert (outcome.status, outcome.out) == (2, "")
-    assert errors == [f"blklab: error: {said}"]
+    assert errors == [f"blklab: error: {output}"]
 
 
 def test_a_missing_directory_is_one_line(run: Run, tmp_path: Path) -> None:
@@ -255,11 +255,11 @@ def test_mangled_tables_never_crash(
         (path / name).write_text(text)
     (path / change[0]).write_bytes(change[1])
     try:
-        found = reference.read(path)
+        result = reference.read(path)
     except UsageError as error:
         assert "\n" not in str(error)
     else:
-        assert all(run.read_iops + run.write_iops > 0 for run in found.runs)
+        assert all(run.read_iops + run.write_iops > 0 for run in result.runs)
 
 
 def test_a_field_that_csv_refuses_is_one_line(tables: Path) -> None:

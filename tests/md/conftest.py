@@ -17,9 +17,9 @@ BYTES = 256 << 20
 """Of the disks that the recorded superblocks are of."""
 
 
-def image(name: str, folder: Path) -> Path:
+def image(name: str, directory: Path) -> Path:
     """Writes a recorded member, `raid1-12.vda`, as a whole disk, and returns its path."""
-    path = folder / f"{name}.img"
+    path = directory / f"{name}.img"
     with path.open("wb") as file:
         file.truncate(BYTES)
         for part, at in (("head64k", 0), ("tail128k", BYTES - (128 << 10))):
@@ -91,11 +91,11 @@ class Arrays(Machine):
         state.parent.mkdir(parents=True)
         state.symlink_to(state)
 
-    def found(self) -> dict[str, Diagnostic]:
+    def findings_by_code(self) -> dict[str, Diagnostic]:
         """What is found, by the rule; of several the first."""
         rules: dict[str, Diagnostic] = {}
-        for one in findings(self.seen()):
-            rules.setdefault(one.code, one)
+        for item in findings(self.seen()):
+            rules.setdefault(item.code, item)
         return rules
 
 

@@ -24,8 +24,8 @@ def audited(*paths: Path) -> list[Diagnostic]:
     return findings(images.inventory(paths))
 
 
-def rules(found: list[Diagnostic]) -> dict[str, Diagnostic]:
-    return {one.code: one for one in reversed(found)}
+def rules(result: list[Diagnostic]) -> dict[str, Diagnostic]:
+    return {item.code: item for item in reversed(result)}
 
 
 @pytest.mark.parametrize(
@@ -35,27 +35,27 @@ def rules(found: list[Diagnostic]) -> dict[str, Diagnostic]:
 )  # fmt: skip
 def test_recorded_arrays_as_mdadm_has_them(name: str, tmp_path: Path) -> None:
     paths = [image(f"{name}.{disk}", tmp_path) for disk in ("vda", "vdb")]
-    found = images.inventory(paths)
-    (array,) = found.arrays
+    result = images.inventory(paths)
+    (array,) = result.arrays
     assert [member.slot for member in array.members] == [0, 1]
     text = (TEXT / f"{name}.examine.txt").read_text()
 
-    def said(field: str) -> list[str]:
+    def values_of(field: str) -> list[str]:
         return re.findall(rf"^ *{field} : (.*?) *$", text, re.M)
 
-    assert said("Raid Level") == [array.level] * 2
-    assert array.uuid in said("(?:Array )?UUID")[0]
-    assert array.size == int(said("Array Size")[0].split()[0]) * 1024
+    assert values_of("Raid Level") == [array.level] * 2
+    assert array.uuid in values_of("(?:Array )?UUID")[0]
+    assert array.size == int(values_of("Array Size")[0].split()[0]) * 1024
     listed = (TEXT / f"{name}.badblocks.txt").read_text()
-    assert ("is empty" in listed) == all(one.bad_blocks for one in array.members)
+    assert ("is empty" in listed) == all(item.bad_blocks for item in array.members)
     wanted = "bbl-empty" if "is empty" in listed else "bbl-none"
-    assert wanted in rules(findings(found))
+    assert wanted in rules(findings(result))
 
 
 def test_entries_and_what_not_to_do(tmp_path: Path) -> None:
     paths = [image(f"raid1-12-populated.{disk}", tmp_path) for disk in ("vda", "vdb")]
-    found = rules(audited(*paths))
-    entries = found["bbl-entries"]
+    result = rules(audited(*paths))
+    entries = result["bbl-entries"]
     assert entries.severity == "critical"
     assert entries.message == (
         "bad-block list has 5 entries, 1,608 sectors; what lies there has a copy or parity less:"
@@ -67,43 +67,43 @@ def test_entries_and_what_not_to_do(tmp_path: Path) -> None:
         "sectors": 8,
         "array_ranges": [{"sector": 2048, "sectors": 8}],
     }
-    assert found["repair-corrupts"].severity == "critical"
-    assert "DO NOT `repair`" in found["repair-corrupts"].message
-    assert not any(one.remedy for one in found.values()), "it is not assembled here"
+    assert result["repair-corrupts"].severity == "critical"
+    assert "DO NOT `repair`" in result["repair-corrupts"].message
+    assert not any(item.remedy for item in result.values()), "it is not assembled here"
 
 
 def test_a_full_list(tmp_path: Path) -> None:
-    found = rules(audited(image("raid1-12-full.vda", tmp_path)))
-    assert "512 entries" in found["bbl-full"].message
-    assert found["not-given"].message.startswith("of slot 1 nothing was given")
+    result = rules(audited(image("raid1-12-full.vda", tmp_path)))
+    assert "512 entries" in result["bbl-full"].message
+    assert result["not-given"].message.startswith("of slot 1 nothing was given")
 
 
 def test_zeros_that_are_said_to_be_a_list(tmp_path: Path) -> None:
-    found = rules(audited(image("raid1-12-add-failed-6.12-zero-bbl.vdc", tmp_path)))
-    assert "512 of them are of 0 sectors" in found["bbl-zeros"].message
-    assert "bbl-entries" not in found
-    assert "lacks 1 member of 2" in found["degraded"].message
+    result = rules(audited(image("raid1-12-add-failed-6.12-zero-bbl.vdc", tmp_path)))
+    assert "512 of them are of 0 sectors" in result["bbl-zeros"].message
+    assert "bbl-entries" not in result
+    assert "lacks 1 member of 2" in result["degraded"].message
 
 
 def test_the_same_entries_on_both(tmp_path: Path) -> None:
-    one, other = (image(f"raid1-12-populated.{disk}", tmp_path) for disk in ("vda", "vdb"))
-    head = bytearray(one.read_bytes()[:65536])
+    item, other = (image(f"raid1-12-populated.{disk}", tmp_path) for disk in ("vda", "vdb"))
+    head = bytearray(item.read_bytes()[:65536])
     list_of_one = head[12288 : 12288 + 4096]
     content = bytearray(other.read_bytes()[:65536])
     content[12288 : 12288 + 4096] = list_of_one
     content[4096 + 8] |= 8
     other.write_bytes(content + bytes(1 << 20))
-    found = rules(audited(one, other))
-    assert "3 same ranges" in found["bbl-copied"].message
-    assert "array sectors 2048-2055, 7952-8051, 17952-19451" in found["bbl-lost"].message
-    assert found["checksum"].member == str(other)
+    result = rules(audited(item, other))
+    assert "3 same ranges" in result["bbl-copied"].message
+    assert "array sectors 2048-2055, 7952-8051, 17952-19451" in result["bbl-lost"].message
+    assert result["checksum"].member == str(other)
 
 
 def test_arrays_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    found = images.inventory(
+    result = images.inventory(
         [image("raid1-12.vda", tmp_path), image("raid10-n2.vda", tmp_path)]
     ).arrays
-    assert len({array.name for array in found}) == 2
+    assert len({array.name for array in result}) == 2
 
 
 def test_one_that_is_behind(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ def test_one_that_is_behind(tmp_path: Path) -> None:
     content = bytearray(paths[1].read_bytes()[:65536])
     content[4096 + 200] = 0
     paths[1].write_bytes(content + bytes(1 << 20))
-    found = rules(audited(*paths))
-    assert "2 events behind (0, the others have 2)" in found["events"].message
+    result = rules(audited(*paths))
+    assert "2 events behind (0, the others have 2)" in result["events"].message
 
 
 def test_leftovers(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_leftovers(tmp_path: Path) -> None:
             file.seek(at)
             other.seek(at)
             file.write(other.read(65536))
-    found = rules(audited(path))
-    assert "has a second superblock, " in found["two-superblocks"].message
+    result = rules(audited(path))
+    assert "has a second superblock, " in result["two-superblocks"].message
 
 
 def test_images_from_the_command_line(run: Run, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_hostile_names(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("damaged")
 
 
@@ -204,16 +204,16 @@ NAMES = sorted(path.name.split(".head")[0] for path in DATA.glob("*head64k.gz"))
 @example("raid1-12-full.vda", [(4096, 72, b"\x05\0\0\0\x02\0\0\0"), (4096, 88, b"\x01")])
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 def test_no_bytes_make_it_fail(
-    folder: Path, name: str, changes: list[tuple[int, int, bytes]]
+    directory: Path, name: str, changes: list[tuple[int, int, bytes]]
 ) -> None:
-    path = image(name, folder)
+    path = image(name, directory)
     with path.open("r+b") as file:
         for at, beyond, content in changes:
             file.seek(at + beyond)
             file.write(content)
-    whole = image("raid1-12-full.vdb", folder)
-    found = images.inventory([path, whole])
-    document = report.as_dict(found, findings(found))
+    whole = image("raid1-12-full.vdb", directory)
+    result = images.inventory([path, whole])
+    document = report.as_dict(result, findings(result))
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     console = Console(file=io.StringIO(), markup=False, emoji=False, highlight=False)
-    report.show(console, found, findings(found))
+    report.show(console, result, findings(result))

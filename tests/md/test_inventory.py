@@ -27,16 +27,16 @@ def test_a_sound_mirror(machine: Arrays) -> None:
     (array,) = machine.seen().arrays
     assert (array.level, array.raid_disks, array.bitmap, array.degraded) == ("raid1", 2, True, 0)
     assert array.uuid == "3156a3e6:4a433ea3:f425167f:2e6739fd"
-    assert [(one.name, one.slot, one.kind) for one in array.members] == [
+    assert [(item.name, item.slot, item.kind) for item in array.members] == [
         ("sda", 0, "flash"),
         ("sdb", 1, "flash"),
     ]
-    assert all(one.superblock for one in array.members)
+    assert all(item.superblock for item in array.members)
     assert not array.unseen
-    found = machine.found()
-    assert not RIVALS & found.keys()
-    assert [one.severity for one in found.values()] == ["note", "note"]
-    assert found["bbl-empty"].remedy == (f"blklab md fix bbl {machine.roots.dev}/md0",)
+    result = machine.findings_by_code()
+    assert not RIVALS & result.keys()
+    assert [item.severity for item in result.values()] == ["note", "note"]
+    assert result["bbl-empty"].remedy == (f"blklab md fix bbl {machine.roots.dev}/md0",)
 
 
 def test_0_90_whose_uuid_sysfs_turns_around(machine: Arrays) -> None:
@@ -45,8 +45,8 @@ def test_0_90_whose_uuid_sysfs_turns_around(machine: Arrays) -> None:
     )
     (array,) = machine.seen().arrays
     assert array.uuid == "1ab6a179:0a226a7e:3d186b3c:53958f34"
-    assert all(one.superblock for one in array.members)
-    assert "bbl-none" in machine.found()
+    assert all(item.superblock for item in array.members)
+    assert "bbl-none" in machine.findings_by_code()
 
 
 def test_entries_of_the_disk_and_of_memory(machine: Arrays) -> None:
@@ -54,29 +54,29 @@ def test_entries_of_the_disk_and_of_memory(machine: Arrays) -> None:
     machine.disk("sdb", "8:16", "raid1-12-populated.vdb")
     known = "4096 8\n10000 100\n20000 512\n20512 512\n21024 476"
     machine.array("md0", "9:0", {"sda": {"bad_blocks": known}, "sdb": {}})
-    found = machine.found()
-    assert "5 entries, 1,608 sectors" in found["bbl-entries"].message
-    assert "bbl-disagree" not in found
-    assert "repair-corrupts" in found
+    result = machine.findings_by_code()
+    assert "5 entries, 1,608 sectors" in result["bbl-entries"].message
+    assert "bbl-disagree" not in result
+    assert "repair-corrupts" in result
     # The other member has all of it: this one can be written anew.
-    assert [line.split()[0] for line in found["bbl-entries"].remedy] == [
+    assert [line.split()[0] for line in result["bbl-entries"].remedy] == [
         "smartctl", "mdadm", "mdadm", "mdadm", "mdadm",
     ]  # fmt: skip
     path = machine.roots.sys / "block/md0/md/dev-sdb/unacknowledged_bad_blocks"
     path.write_text("77777 3\n")
-    found = machine.found()
-    assert found["bbl-disagree"].member == "sdb"
-    assert "the kernel's has 3 sectors in 1 range" in found["bbl-disagree"].message
-    assert found["bbl-entries"].remedy == (f"mdadm --examine-badblocks {machine.roots.dev}/sda",)
+    result = machine.findings_by_code()
+    assert result["bbl-disagree"].member == "sdb"
+    assert "the kernel's has 3 sectors in 1 range" in result["bbl-disagree"].message
+    assert result["bbl-entries"].remedy == (f"mdadm --examine-badblocks {machine.roots.dev}/sda",)
 
 
 def test_a_disk_that_could_not_be_added_again_is_not_to_be_taken_out(machine: Arrays) -> None:
     machine.mirror("raid1-12-populated")
     machine.proc("sys/kernel/osrelease", "6.12.111+deb12-cloud-amd64")
     program(machine, "4.2")
-    found = machine.found()
-    assert "Linux 6.12 with mdadm 4.2: --add to this array fails" in found["add-fails"].message
-    assert len(found["bbl-entries"].remedy) == 1
+    result = machine.findings_by_code()
+    assert "Linux 6.12 with mdadm 4.2: --add to this array fails" in result["add-fails"].message
+    assert len(result["bbl-entries"].remedy) == 1
 
 
 @pytest.mark.parametrize(("kernel", "mdadm"), [("6.1.0-37", "4.2"), ("6.12.1", "4.5")])
@@ -84,16 +84,16 @@ def test_and_where_it_can(machine: Arrays, kernel: str, mdadm: str) -> None:
     machine.mirror("raid1-12-populated")
     machine.proc("sys/kernel/osrelease", kernel)
     program(machine, mdadm)
-    assert "add-fails" not in machine.found()
+    assert "add-fails" not in machine.findings_by_code()
 
 
 def test_a_write_error_that_nobody_was_told_of(machine: Arrays) -> None:
     machine.mirror()
     path = machine.roots.sys / "block/md0/md/dev-sdb/state"
     path.write_text("in_sync,write_error,want_replacement\n")
-    found = machine.found()["write-error"]
-    assert (found.severity, found.member) == ("critical", "sdb")
-    assert "write_error and want_replacement" in found.message
+    result = machine.findings_by_code()["write-error"]
+    assert (result.severity, result.member) == ("critical", "sdb")
+    assert "write_error and want_replacement" in result.message
 
 
 def test_a_list_that_sysfs_cuts(machine: Arrays) -> None:
@@ -101,26 +101,26 @@ def test_a_list_that_sysfs_cuts(machine: Arrays) -> None:
     machine.disk("sdb", "8:16", "raid1-12-full.vdb")
     shown = "\n".join(f"{10000 + 16 * at} 8" for at in range(511))[:4090]
     machine.array("md0", "9:0", {"sda": {"bad_blocks": shown}, "sdb": {}})
-    found = machine.found()
-    assert "512 entries" in found["bbl-full"].message
-    assert "bbl-disagree" not in found
+    result = machine.findings_by_code()
+    assert "512 entries" in result["bbl-full"].message
+    assert "bbl-disagree" not in result
 
 
 def test_a_degraded_array_that_is_rebuilt(machine: Arrays) -> None:
     machine.disk("sda", "8:0", "raid1-12-bitmap.vda")
     machine.array("md0", "9:0", {"sda": {}}, raid_disks="2", degraded="1")
-    found = machine.found()
-    assert found["degraded"].severity == "critical"
-    assert "there is no spare; the next failure loses data" in found["degraded"].message
+    result = machine.findings_by_code()
+    assert result["degraded"].severity == "critical"
+    assert "there is no spare; the next failure loses data" in result["degraded"].message
     node = machine.roots.sys / "block/md0"
     machine.write(
         node,
         {"md__sync_action": "recover", "md__sync_completed": "1024 / 522240",
          "md__sync_speed": "1000"},
     )  # fmt: skip
-    found = machine.found()
-    assert "it is being rebuilt" in found["degraded"].message
-    assert found["under-way"].message == (
+    result = machine.findings_by_code()
+    assert "it is being rebuilt" in result["degraded"].message
+    assert result["under-way"].message == (
         "recovery is under way: at 0.2 %, 4m 21s left at 1,000 KiB/s"
     )
 
@@ -129,45 +129,45 @@ def test_a_faulty_member(machine: Arrays) -> None:
     machine.mirror(degraded="1")
     node = machine.roots.sys / "block/md0/md/dev-sdb"
     machine.write(node, {"state": "faulty", "slot": "none"})
-    found = machine.found()["faulty"]
-    assert found.member == "sdb"
-    assert found.remedy == (f"mdadm {machine.roots.dev}/md0 --remove {machine.roots.dev}/sdb",)
+    result = machine.findings_by_code()["faulty"]
+    assert result.member == "sdb"
+    assert result.remedy == (f"mdadm {machine.roots.dev}/md0 --remove {machine.roots.dev}/sdb",)
 
 
 def test_mismatches_and_checks(machine: Arrays) -> None:
     machine.mirror(mismatch_cnt="128", last_sync_action="none")
-    found = machine.found()
-    assert found["mismatches"].message.startswith("128 sectors do not match: of mirrors")
-    assert "last_sync_action is none" in found["never-checked"].message
+    result = machine.findings_by_code()
+    assert result["mismatches"].message.startswith("128 sectors do not match: of mirrors")
+    assert "last_sync_action is none" in result["never-checked"].message
     cron = "57 0 * * 0 root /usr/share/mdadm/checkarray --cron --all\n"
     machine.write(machine.root, {"etc__cron.d__mdadm": cron})
-    assert "never-checked" not in machine.found()
+    assert "never-checked" not in machine.findings_by_code()
     machine.write(machine.root, {"etc__default__mdadm": "AUTOCHECK=false"})
-    assert "never-checked" in machine.found()
+    assert "never-checked" in machine.findings_by_code()
     timers = machine.root / "etc/systemd/system/mdmonitor.service.wants"
     timers.mkdir(parents=True)
     (timers / "mdcheck_start.timer").symlink_to("/lib/systemd/system/mdcheck_start.timer")
-    assert "never-checked" not in machine.found()
+    assert "never-checked" not in machine.findings_by_code()
 
 
 def test_the_configuration(machine: Arrays) -> None:
     machine.mirror()
-    assert "there is no mdadm.conf" in machine.found()["config-bbl"].message
+    assert "there is no mdadm.conf" in machine.findings_by_code()["config-bbl"].message
     machine.write(machine.root, {"etc__mdadm__mdadm.conf": "# CREATE bbl=no\nCREATE owner=root"})
-    assert "config-bbl" in machine.found()
+    assert "config-bbl" in machine.findings_by_code()
     machine.write(machine.root, {"etc__mdadm__mdadm.conf": "crea owner=root\n  BBL=no # off"})
-    assert "config-bbl" not in machine.found()
+    assert "config-bbl" not in machine.findings_by_code()
 
 
 def test_no_bitmap_matters_where_it_is_large(machine: Arrays) -> None:
     machine.mirror(bitmap__location="none")
-    assert "no-bitmap" not in machine.found()
+    assert "no-bitmap" not in machine.findings_by_code()
     machine.write(machine.roots.sys / "block/md0", {"size": str(200 << 21)})
-    assert machine.found()["no-bitmap"].remedy == (
+    assert machine.findings_by_code()["no-bitmap"].remedy == (
         f"mdadm --grow --bitmap=internal {machine.roots.dev}/md0",
     )
     machine.write(machine.roots.sys / "block/md0", {"md__consistency_policy": "journal"})
-    assert "no-bitmap" not in machine.found()
+    assert "no-bitmap" not in machine.findings_by_code()
 
 
 def test_flash_and_rotating_disks(machine: Arrays) -> None:
@@ -176,13 +176,13 @@ def test_flash_and_rotating_disks(machine: Arrays) -> None:
     machine.array(
         "md0", "9:0", {"sda": {}, "sdb": {}}, level="raid10", layout="258", chunk_size="524288"
     )
-    found = machine.found()
-    assert "RAID-10 reads from sda alone" in found["mixed"].message
+    result = machine.findings_by_code()
+    assert "RAID-10 reads from sda alone" in result["mixed"].message
     machine.write(machine.roots.sys / "block/sdb", {"queue__rotational": "0"})
     machine.write(machine.roots.sys / "block/md0", {"md__layout": "513"})
-    found = machine.found()
-    assert "mixed" not in found
-    assert "layout far2 of flash only" in found["layout"].message
+    result = machine.findings_by_code()
+    assert "mixed" not in result
+    assert "layout far2 of flash only" in result["layout"].message
 
 
 def test_partitions_that_begin_within_a_block(machine: Arrays) -> None:
@@ -190,9 +190,9 @@ def test_partitions_that_begin_within_a_block(machine: Arrays) -> None:
     machine.device("sda1", "8:1", parent="sda", start="63")
     (machine.roots.dev / "sda1").write_bytes(b"")
     machine.array("md0", "9:0", {"sda1": {"offset": "0"}}, level="raid0", chunk_size="65536")
-    found = machine.found()["alignment"]
-    assert (found.severity, found.member) == ("warning", "sda1")
-    assert "data begin at byte 32,256 of the disk" in found.message
+    result = machine.findings_by_code()["alignment"]
+    assert (result.severity, result.member) == ("warning", "sda1")
+    assert "data begin at byte 32,256 of the disk" in result.message
 
 
 def ext4(stride: int, width: int) -> bytes:
@@ -228,40 +228,40 @@ def test_filesystems_that_know_their_stripes(parity: Arrays) -> None:
     device = parity.roots.dev / "md0"
     for right in (ext4(128, 256), xfs(128, 256)):
         device.write_bytes(right)
-        assert "filesystem-stripe" not in parity.found()
+        assert "filesystem-stripe" not in parity.findings_by_code()
 
 
 def test_filesystems_that_do_not(parity: Arrays) -> None:
     device = parity.roots.dev / "md0"
     device.write_bytes(ext4(0, 0))
-    found = parity.found()["filesystem-stripe"]
-    assert found.severity == "warning"
-    assert "ext4 of" in found.message
-    assert "on /srv was told nothing" in found.message
-    assert "`mkfs.ext4 -b 4096 -E stride=128,stride-width" not in found.message
-    assert "`mkfs.ext4 -b 4096 -E stride=128,stripe-width=256`" in found.message
-    assert found.remedy == (f"tune2fs -E stride=128,stripe_width=256 {device}",)
+    result = parity.findings_by_code()["filesystem-stripe"]
+    assert result.severity == "warning"
+    assert "ext4 of" in result.message
+    assert "on /srv was told nothing" in result.message
+    assert "`mkfs.ext4 -b 4096 -E stride=128,stride-width" not in result.message
+    assert "`mkfs.ext4 -b 4096 -E stride=128,stripe-width=256`" in result.message
+    assert result.remedy == (f"tune2fs -E stride=128,stripe_width=256 {device}",)
     device.write_bytes(xfs(16, 32))
-    found = parity.found()["filesystem-stripe"]
-    assert "believes in 64 KiB × 128 KiB" in found.message
-    assert "`mkfs.xfs -d su=512k,sw=2`" in found.message
-    assert "sunit=1024,swidth=2048" in found.message
+    result = parity.findings_by_code()["filesystem-stripe"]
+    assert "believes in 64 KiB × 128 KiB" in result.message
+    assert "`mkfs.xfs -d su=512k,sw=2`" in result.message
+    assert "sunit=1024,swidth=2048" in result.message
 
 
 def test_partitions_of_an_array(parity: Arrays) -> None:
     parity.device("md0p1", "259:0", parent="md0", start="2048")
     (parity.roots.dev / "md0p1").write_bytes(ext4(0, 0))
-    found = parity.found()
-    assert "partition-alignment" not in found, "1 MiB is a stripe here"
-    assert found["filesystem-stripe"].remedy[0].endswith("/md0p1")
+    result = parity.findings_by_code()
+    assert "partition-alignment" not in result, "1 MiB is a stripe here"
+    assert result["filesystem-stripe"].remedy[0].endswith("/md0p1")
     parity.write(parity.roots.sys / "block/md0/md0p1", {"start": "1024"})
-    assert "begins within a stripe" in parity.found()["partition-alignment"].message
+    assert "begins within a stripe" in parity.findings_by_code()["partition-alignment"].message
 
 
 def test_what_firmware_reads(machine: Arrays) -> None:
     machine.mirror()
     machine.mount("9:0", Path("/boot/efi"), "vfat", "/dev/md0")
-    assert "lie before the data" in machine.found()["firmware-metadata"].message
+    assert "lie before the data" in machine.findings_by_code()["firmware-metadata"].message
 
 
 def test_what_may_not_be_read_is_said(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,11 +278,11 @@ def test_what_may_not_be_read_is_said(machine: Arrays, monkeypatch: pytest.Monke
         f"{machine.roots.dev}/{name}: not seen: permission denied: as root more is seen"
         for name in ("sda", "sdb")
     )
-    found = machine.found()
-    assert "1 entry, 8 sectors" in found["bbl-entries"].message
-    assert "4096-4103 (array 2048-2055)" in found["bbl-entries"].message
-    assert "bbl-disagree" not in found
-    assert "bbl-none" not in found
+    result = machine.findings_by_code()
+    assert "1 entry, 8 sectors" in result["bbl-entries"].message
+    assert "4096-4103 (array 2048-2055)" in result["bbl-entries"].message
+    assert "bbl-disagree" not in result
+    assert "bbl-none" not in result
 
 
 def test_members_that_are_gone(machine: Arrays) -> None:
@@ -291,7 +291,7 @@ def test_members_that_are_gone(machine: Arrays) -> None:
     (array,) = machine.seen().arrays
     assert "no such file" in array.unseen[0].lower()
     assert array.members[0].listed == ()
-    assert "bbl-disagree" not in machine.found()
+    assert "bbl-disagree" not in machine.findings_by_code()
 
 
 def test_firmware_raid_is_named(machine: Arrays) -> None:
@@ -300,9 +300,9 @@ def test_firmware_raid_is_named(machine: Arrays) -> None:
         "md127", "9:127", {"sda": {"slot": "none", "state": "spare"}}, level="container",
         raid_disks="0", metadata_version="external:imsm", array_state="inactive",
     )  # fmt: skip
-    found = machine.found()
-    assert "Intel IMSM" in found["external"].message
-    assert "inactive" not in found
+    result = machine.findings_by_code()
+    assert "Intel IMSM" in result["external"].message
+    assert "inactive" not in result
 
 
 def test_mdstat_that_knows_more(machine: Arrays) -> None:
@@ -311,15 +311,15 @@ def test_mdstat_that_knows_more(machine: Arrays) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "result"),
     [
         ("", ()),
         ("4096 8\n10000 100\n", (SectorRange(4096, 8), SectorRange(10000, 100))),
         ("5 0\nnonsense\n-1 4\n1 2 3\n7 1", (SectorRange(7, 1),)),
     ],
 )
-def test_lists_as_sysfs_writes_them(text: str, found: tuple[SectorRange, ...]) -> None:
-    assert members.ranges(text) == found
+def test_lists_as_sysfs_writes_them(text: str, result: tuple[SectorRange, ...]) -> None:
+    assert members.ranges(text) == result
 
 
 def test_from_the_command_line(machine: Arrays, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,30 +370,30 @@ ATTRIBUTES = (
 )  # fmt: skip
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_sysfs_says(
-    tmp_path_factory: pytest.TempPathFactory, said: dict[str, str]
+    tmp_path_factory: pytest.TempPathFactory, output: dict[str, str]
 ) -> None:
     machine = Arrays(tmp_path_factory.mktemp("machine"))
     machine.disk("sda", "8:0")
     machine.disk("sdb", "8:16", queue__rotational="1")
     machine.array("md0", "9:0", {"sda": {"bad_blocks": "4096 8"}, "sdb": {}})
     machine.write(
-        machine.roots.sys / "block/md0", {f"md__{name}": text for name, text in said.items()}
+        machine.roots.sys / "block/md0", {f"md__{name}": text for name, text in output.items()}
     )
-    found = machine.seen()
-    document = report.as_dict(found, findings(found))
+    result = machine.seen()
+    document = report.as_dict(result, findings(result))
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     console = Console(file=io.StringIO(), markup=False, emoji=False, highlight=False)
-    report.show(console, found, findings(found))
+    report.show(console, result, findings(result))
 
 
 def test_writes_that_are_held_back(machine: Arrays) -> None:
     machine.mirror(suspend_lo="0", suspend_hi="0")
-    assert "writes-suspended" not in machine.found()
+    assert "writes-suspended" not in machine.findings_by_code()
     node = machine.roots.sys / "block/md0"
     machine.write(node, {"md__suspend_hi": str((1 << 63) - 1)})
-    found = machine.found()["writes-suspended"]
-    assert found.severity == "critical"
-    assert found.remedy == ("echo 0 > /sys/block/md0/md/suspend_hi",)
+    result = machine.findings_by_code()["writes-suspended"]
+    assert result.severity == "critical"
+    assert result.remedy == ("echo 0 > /sys/block/md0/md/suspend_hi",)
     # mdadm does it too, while it reshapes.
     machine.write(node, {"md__reshape_position": "1024"})
-    assert "writes-suspended" not in machine.found()
+    assert "writes-suspended" not in machine.findings_by_code()

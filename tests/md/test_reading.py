@@ -8,14 +8,14 @@ def test_repairs_that_may_not_be_seen_are_said_once(machine: Arrays) -> None:
     machine.array("md1", "9:1", {})
     assert [array.repairing for array in machine.seen().arrays] == [False, False]
     machine.hide_state()
-    found = machine.seen()
-    assert [array.repairing for array in found.arrays] == [None, None]
+    result = machine.seen()
+    assert [array.repairing for array in result.arrays] == [None, None]
     state = machine.roots.state_of_root
-    assert found.unseen == (
+    assert result.unseen == (
         f"{state}: not seen: whether repairs are unfinished: as root more is seen",
     )
     # What may be seen elsewhere does hold.
-    uuid = found.arrays[0].uuid
+    uuid = result.arrays[0].uuid
     machine.write(machine.roots.state, {f"md-fix-{uuid}.json": "{}"})
     assert [array.repairing for array in machine.seen().arrays] == [True, None]
 
@@ -24,4 +24,4 @@ def test_repairs_are_those_of_root_whoever_asks(machine: Arrays) -> None:
     machine.mirror()
     (array,) = machine.seen().arrays
     machine.write(machine.roots.state_of_root, {f"md-fix-{array.uuid}.json": "{}"})
-    assert "repair-unfinished" in machine.found()
+    assert "repair-unfinished" in machine.findings_by_code()

@@ -26,10 +26,10 @@ def play(tmp_path: Path) -> "Play":
 class Play:
     """The example's playbook, of this machine as `here`, whose probe prints what a file holds."""
 
-    def __init__(self, program: str, folder: Path) -> None:
-        self.program, self.folder = program, folder
-        self.printed = folder / "here.probe"
-        command = folder / "blklab"
+    def __init__(self, program: str, directory: Path) -> None:
+        self.program, self.directory = program, directory
+        self.printed = directory / "here.probe"
+        command = directory / "blklab"
         python = Path(blklab.__file__).parents[1]
         command.write_text(
             "#!/bin/sh\n"
@@ -37,38 +37,38 @@ class Play:
             f'PYTHONPATH={python} exec {sys.executable} -m blklab.cli "$@"\n'
         )
         command.chmod(0o755)
-        (folder / "inventory.ini").write_text("here ansible_connection=local\n")
+        (directory / "inventory.ini").write_text("here ansible_connection=local\n")
 
     def __call__(self, *words: str) -> tuple[int, str]:
         done = subprocess.run(
-            [self.program, "-i", str(self.folder / "inventory.ini"), str(ROLE / "audit.yml"),
-             "-e", f"{{blklab_md_audit_command: ['{self.folder}/blklab']}}",
+            [self.program, "-i", str(self.directory / "inventory.ini"), str(ROLE / "audit.yml"),
+             "-e", f"{{blklab_md_audit_command: ['{self.directory}/blklab']}}",
              "-e", "{blklab_md_audit_become: false}", *words],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=300,
-            env={"PATH": os.defpath, "HOME": str(self.folder), "LC_ALL": "C.UTF-8",
+            env={"PATH": os.defpath, "HOME": str(self.directory), "LC_ALL": "C.UTF-8",
                  "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
-            cwd=self.folder,
+            cwd=self.directory,
         )  # fmt: skip
         return done.returncode, done.stdout + done.stderr
 
 
 def test_its_grammar(play: Play) -> None:
-    status, said = play("--syntax-check")
-    assert status == 0, said
+    status, output = play("--syntax-check")
+    assert status == 0, output
 
 
 def test_a_host_fails_for_its_findings(play: Play, machine: Arrays) -> None:
     machine.mirror("raid1-12-populated")
     play.printed.write_bytes(probe(machine.root))
-    status, said = play("--check")
-    assert status == 2, said
-    assert "critical md0: DO NOT `repair` this array" in said
-    assert "mdadm /dev/md0 --fail /dev/sda" in said
-    assert "note md0" not in said
-    assert "changed=0" in said
-    status, said = play("-e", "{blklab_md_audit_fail: false}")
-    assert status == 0, said
-    assert "critical md0: DO NOT `repair` this array" in said
+    status, output = play("--check")
+    assert status == 2, output
+    assert "critical md0: DO NOT `repair` this array" in output
+    assert "mdadm /dev/md0 --fail /dev/sda" in output
+    assert "note md0" not in output
+    assert "changed=0" in output
+    status, output = play("-e", "{blklab_md_audit_fail: false}")
+    assert status == 0, output
+    assert "critical md0: DO NOT `repair` this array" in output
 
 
 def test_what_a_host_says_is_no_template(play: Play, machine: Arrays) -> None:
@@ -76,15 +76,15 @@ def test_what_a_host_says_is_no_template(play: Play, machine: Arrays) -> None:
     machine.disk("sda", "8:0", "raid1-12-populated.vda")
     machine.array(name, "9:0", {"sda": {}}, degraded="1")
     play.printed.write_bytes(probe(machine.root))
-    status, said = play()
-    assert status == 2, said
-    assert "touch ran; echo ran-$((1+1))" in said
-    assert "ran-2" not in said
-    assert not list(play.folder.rglob("ran"))
+    status, output = play()
+    assert status == 2, output
+    assert "touch ran; echo ran-$((1+1))" in output
+    assert "ran-2" not in output
+    assert not list(play.directory.rglob("ran"))
 
 
 def test_a_host_that_cannot_be_seen(play: Play) -> None:
     play.printed.write_text("nothing of the kind\n")
-    status, said = play()
-    assert status == 2, said
-    assert "no output of the probe" in said
+    status, output = play()
+    assert status == 2, output
+    assert "no output of the probe" in output

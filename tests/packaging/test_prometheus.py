@@ -40,9 +40,9 @@ def promtool(*arguments: object, stdin: bytes = b"") -> str:
     done = subprocess.run(
         [program, *map(str, arguments)], input=stdin, capture_output=True, check=False
     )
-    said = (done.stdout + done.stderr).decode()
-    assert done.returncode == 0, said
-    return said
+    output = (done.stdout + done.stderr).decode()
+    assert done.returncode == 0, output
+    return output
 
 
 def rules() -> list[dict[str, Any]]:
@@ -51,8 +51,8 @@ def rules() -> list[dict[str, Any]]:
 
 
 def dashboard() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(DASHBOARD.read_text())
-    return found
+    result: dict[str, Any] = json.loads(DASHBOARD.read_text())
+    return result
 
 
 def expressions() -> Iterator[str]:
@@ -147,16 +147,16 @@ def test_prometheus_likes_the_metrics(mirrored: Arrays, since_boot: bool) -> Non
 
 
 def test_the_dashboard_can_be_imported() -> None:
-    found = dashboard()
-    assert found["schemaVersion"] >= 39
-    assert found["id"] is None
-    ids = [panel["id"] for panel in found["panels"]]
+    result = dashboard()
+    assert result["schemaVersion"] >= 39
+    assert result["id"] is None
+    ids = [panel["id"] for panel in result["panels"]]
     assert len(set(ids)) == len(ids)
-    variables = {variable["name"] for variable in found["templating"]["list"]}
-    sources = [found["panels"], found["templating"]]
+    variables = {variable["name"] for variable in result["templating"]["list"]}
+    sources = [result["panels"], result["templating"]]
     words = set(re.findall(r"\$\{?(\w+)", json.dumps(sources)))
     assert words - {"__rate_interval", "__all"} <= variables
-    for panel in found["panels"]:
+    for panel in result["panels"]:
         assert panel["title"]
         refs = [target["refId"] for target in panel["targets"]]
         assert len(set(refs)) == len(refs)

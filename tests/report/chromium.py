@@ -87,8 +87,8 @@ class Page:
     def _note(self, method: str, about: dict[str, Any]) -> None:
         match method:
             case "Runtime.consoleAPICalled" if about["type"] in {"error", "warning", "assert"}:
-                said = [str(a.get("value", a.get("description"))) for a in about["args"]]
-                self.console.append(" ".join(said))
+                output = [str(a.get("value", a.get("description"))) for a in about["args"]]
+                self.console.append(" ".join(output))
             case "Runtime.exceptionThrown":
                 details = about["exceptionDetails"]
                 self.console.append(json.dumps(details.get("exception", details)))
@@ -134,15 +134,15 @@ class Page:
 
     def picture(self, path: Path, *, whole: bool = False) -> None:
         """Writes a PNG of what is seen, or of the whole page."""
-        found = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(found["data"]))
+        result = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(result["data"]))
 
     def paper(self, path: Path) -> None:
         """Writes the page as PDF, as printed."""
-        found = self.call(
+        result = self.call(
             "Page.printToPDF", printBackground=False, paperWidth=8.27, paperHeight=11.7
         )
-        path.write_bytes(base64.b64decode(found["data"]))
+        path.write_bytes(base64.b64decode(result["data"]))
 
 
 @contextmanager

@@ -41,10 +41,10 @@ def life(
     time: int, sector: int, *, write: bool = False, size: int = 4096, **rest: int
 ) -> list[Record]:
     """Returns the events of one I/O: 1 ms from queued to dispatched, 9 ms to completed."""
-    way = WRITE if write else READ
+    direction = WRITE if write else READ
     where: dict[str, Any] = {"sector": sector, "size": size, **rest}
     return [
-        Record(time, Q, QUEUED | way, **where),
-        Record(time + 1_000_000, D, ISSUED | way, **where),
-        Record(time + 10_000_000, C, COMPLETED | way, **where),
+        Record(time, Q, QUEUED | direction, **where),
+        Record(time + 1_000_000, D, ISSUED | direction, **where),
+        Record(time + 10_000_000, C, COMPLETED | direction, **where),
     ]

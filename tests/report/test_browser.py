@@ -37,15 +37,15 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report on a trace whose device and processes have hostile names."""
-    folder = tmp_path_factory.mktemp("hostile")
+    directory = tmp_path_factory.mktemp("hostile")
     records = []
     for pid, name in enumerate(HOSTILE, start=100):
         records.append(Record(0, 0, NOTIFY, pid=pid, pdu=name.encode() + b"\0"))
     for at in range(600):
         pid, start = 100 + at % len(HOSTILE), at * 20_000_000
         records += life(start, (at * 7919) % 100_000 * 8, write=at % 3 == 0, pid=pid)
-    trace = write_trace(folder / "<img src=y onerror=alert(5)>", records)
-    path = folder / "report.html"
+    trace = write_trace(directory / "<img src=y onerror=alert(5)>", records)
+    path = directory / "report.html"
     profile = read_trace(trace).profile
     for group in profile["devices"][0]["load"]["processes"]:  # whole, not cut at 16 bytes
         group["name"] = next(n for n in HOSTILE if n.startswith(group["name"].rstrip("\ufffd")))

@@ -47,6 +47,6 @@ def test_a_wide_range_of_sizes_is_drawn_by_doublings_above_64_kib() -> None:
     bins = [Bin(f"{k} KiB", (k - 2) * 1024, (k + 2) * 1024, 1) for k in range(4, 1200, 4)]
     drawn = sizes._drawn(bins)
     assert len(drawn) == 16 + 5
-    assert [one.label for one in drawn[15:18]] == ["64 KiB", "–128 KiB", "–256 KiB"]
-    assert sum(one.count for one in drawn) == len(bins)
+    assert [item.label for item in drawn[15:18]] == ["64 KiB", "–128 KiB", "–256 KiB"]
+    assert sum(item.count for item in drawn) == len(bins)
     assert drawn[16].count == 16

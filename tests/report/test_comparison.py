@@ -51,14 +51,14 @@ def test_labels_and_verdicts_stand_whole(
 
 def test_p_goes_first_then_the_interval() -> None:
     def notes(width: int) -> str:
-        said = printed(
+        output = printed(
             width, lambda console: comparison.show(console, compared("a", "b", workload="randread"))
         )
-        found = re.search("no room here for: (.*)", said)
-        return found[1] if found else ""
+        result = re.search("no room here for: (.*)", output)
+        return result[1] if result else ""
 
-    told = list(dict.fromkeys(notes(width) for width in range(120, 50, -1)))
-    assert told[:4] == ["", "p", "p, 95 % interval", "p, 95 % interval, a"]
+    facts = list(dict.fromkeys(notes(width) for width in range(120, 50, -1)))
+    assert facts[:4] == ["", "p", "p, 95 % interval", "p, 95 % interval, a"]
 
 
 @pytest.mark.parametrize("width", [40, 60])
@@ -67,9 +67,9 @@ def test_a_sweep_where_there_is_little_room(width: int) -> None:
         Effect("max_sectors_kb", "1280", "as is", DIFFERENCE, "same", 3),
         Effect("scheduler", "mq-deadline", "as is", DIFFERENCE, "worse", 3),
     ]
-    one = Tuning({}, "iops", 19_954.0, effects, "1 of 4 combinations was not measured")
+    item = Tuning({}, "iops", 19_954.0, effects, "1 of 4 combinations was not measured")
     nothing = PersistedSettings([], [], [])
-    text = printed(width, lambda console: tuning.show(console, [one], nothing, alone=True))
+    text = printed(width, lambda console: tuning.show(console, [item], nothing, alone=True))
     rows = text.split("max_sectors_kb: ")[0]
     for word in ("max_sectors_kb", "1280", "scheduler", "mq-deadline", "worse", "difference"):
         assert word in rows

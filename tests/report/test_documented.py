@@ -26,6 +26,6 @@ def fields(value: Any, of: str = "") -> Iterator[str]:
 
 def test_every_field_is_documented(pgbench: ProfileView, scsi: ProfileView) -> None:
     section = DOCUMENT.read_text().split("## profile")[1].split("\n## ")[0]
-    said = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", section))))
+    output = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", section))))
     for view in (pgbench, scsi):
-        assert set(fields(view.profile)) - said == set()
+        assert set(fields(view.profile)) - output == set()

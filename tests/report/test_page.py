@@ -39,10 +39,10 @@ class Parsed(HTMLParser):
 
 
 def test_scripts_are_those_of_the_policy(pgbench: ProfileView) -> None:
-    found = Parsed(page.render(pgbench))
-    policy = next(a["content"] for t, a in found.elements if a.get("http-equiv")) or ""
+    result = Parsed(page.render(pgbench))
+    policy = next(a["content"] for t, a in result.elements if a.get("http-equiv")) or ""
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
-    data, *scripts = found.scripts
+    data, *scripts = result.scripts
     assert json.loads(data).keys() == {"config", "specs"}
     for script in scripts:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -101,6 +101,6 @@ def test_hostile_names_are_text(pgbench: ProfileView) -> None:
     trace: Any = {**pgbench.trace, "warnings": [{"path": name, "message": name}]}
     trace["inputs"] = [{"name": name, "files": [name]}]
     view = ProfileView({**pgbench.profile, "trace": trace, "devices": [device], "focus": "9,127"})
-    found = Parsed(page.render(view, title=name, command=name))
-    assert "img" not in {tag for tag, _ in found.elements}
-    assert len(found.scripts) == 3
+    result = Parsed(page.render(view, title=name, command=name))
+    assert "img" not in {tag for tag, _ in result.elements}
+    assert len(result.scripts) == 3

@@ -68,8 +68,8 @@ def test_columns_are_left_out_in_the_order_of_the_table() -> None:
 
 def test_histograms(pgbench: ProfileView) -> None:
     console = Console(file=io.StringIO(), width=80, markup=False, emoji=False, highlight=False)
-    found = [(pgbench.focus, build(pgbench.focus)) for build in histogram.KINDS.values()]
-    histogram.show(console, found)
+    result = [(pgbench.focus, build(pgbench.focus)) for build in histogram.KINDS.values()]
+    histogram.show(console, result)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert max(map(len, text.splitlines())) <= 80
@@ -89,4 +89,4 @@ def test_sizes_are_binned_around_multiples_of_4_kib(pgbench: ProfileView) -> Non
 def test_depths_add_up_to_the_time_observed(pgbench: ProfileView) -> None:
     depth = histogram.depth(pgbench.focus)[0]
     assert depth.total == pgbench.focus.data["in_flight"]["time_ns"]
-    assert [one.label for one in depth.bins][-2:] == ["17–32", "33–64"]
+    assert [item.label for item in depth.bins][-2:] == ["17–32", "33–64"]

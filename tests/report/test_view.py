@@ -13,8 +13,8 @@ def test_a_stack_is_read_from_its_remaps(pgbench: ProfileView) -> None:
     assert labels(pgbench) == [["dm-0", "dm-1"], ["md127"], ["vdc", "vdd"]]
     assert pgbench.focus.label == "md127"
     assert devices.stack(pgbench) == "stack: dm-0, dm-1 → md127 → vdc, vdd"
-    ways = {(feed.upper, feed.lower) for feed in pgbench.feeds()}
-    assert ways == {
+    directions = {(feed.upper, feed.lower) for feed in pgbench.feeds()}
+    assert directions == {
         ("253,0", "9,127"),
         ("253,1", "9,127"),
         ("9,127", "254,32"),
@@ -26,8 +26,8 @@ def test_devices_in_a_circle_end(pgbench: ProfileView) -> None:
     document: Any = {**pgbench.profile, "devices": []}
     for number, source in (("8,0", "8,16"), ("8,16", "8,0")):
         device: Any = {**pgbench.profile["devices"][0], "device": number, "name": None}
-        one = {**device["load"]["sources"][0], "name": source}
-        device["load"] = {**device["load"], "sources": [one]}
+        item = {**device["load"]["sources"][0], "name": source}
+        device["load"] = {**device["load"], "sources": [item]}
         document["devices"].append(device)
     assert labels(ProfileView(document)) == [["8,0"], ["8,16"]]
 
@@ -73,12 +73,12 @@ def test_empty_columns_go() -> None:
 
 
 def test_doubts_and_notes(pgbench: ProfileView) -> None:
-    assert all(one.severity == "note" for one in trace.diagnose(pgbench))
+    assert all(item.severity == "note" for item in trace.diagnose(pgbench))
     assert "dm-0: 1 I/O under way when the trace ended" in map(str, trace.diagnose(pgbench))
-    found: Any = {**pgbench.trace, "dropped": 7, "sequence_gaps": 1, "out_of_order": 2}
-    found["warnings"] = [{"path": "x\x1b", "message": "cut off"}]
-    said = " ".join(map(str, trace.diagnose(ProfileView({**pgbench.profile, "trace": found}))))
-    assert "x\\x1b: cut off" in said
-    assert "dropped 7 events" in said
-    assert "1 event missing by sequence number" in said
-    assert "2 events out of order" in said
+    result: Any = {**pgbench.trace, "dropped": 7, "sequence_gaps": 1, "out_of_order": 2}
+    result["warnings"] = [{"path": "x\x1b", "message": "cut off"}]
+    output = " ".join(map(str, trace.diagnose(ProfileView({**pgbench.profile, "trace": result}))))
+    assert "x\\x1b: cut off" in output
+    assert "dropped 7 events" in output
+    assert "1 event missing by sequence number" in output
+    assert "2 events out of order" in output

@@ -33,7 +33,7 @@ def test_words_are_counted_and_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "said"),
+    ("reason", "output"),
     [
         (
             "only 1 distinct blocks were accessed: too few to tell",
@@ -52,6 +52,6 @@ def test_words_are_counted_and_listed() -> None:
         ("blocks were accessed 11.00 times each", "blocks were accessed 11.00 times each"),
     ],
 )
-def test_why_it_is_not_zipfs_law(reason: str, said: str) -> None:
+def test_why_it_is_not_zipfs_law(reason: str, output: str) -> None:
     fit: Any = {"reason": reason}
-    assert formatting.zipf_reason(fit) == said
+    assert formatting.zipf_reason(fit) == output

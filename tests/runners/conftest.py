@@ -24,15 +24,15 @@ def simulate(tmp_path: Path) -> Simulate:
     def simulate(text: str) -> dict[str, dict[str, Any]]:
         path = tmp_path / "exp.toml"
         path.write_text(text)
-        found = plan(path)
-        named = ["stack", "workload", *(x for x in found.varied if x not in {"stack", "workload"})]
-        runs = collected(sim.SimRunner(2), found.cells).ended
+        result = plan(path)
+        named = ["stack", "workload", *(x for x in result.varied if x not in {"stack", "workload"})]
+        runs = collected(sim.SimRunner(2), result.cells).ended
         return {
             " ".join(cell.labels[label] for label in named): {
                 **runs[cell.number].outcome,
                 "series": as_outcome(runs[cell.number].points),
             }
-            for cell in found.cells
+            for cell in result.cells
         }
 
     return simulate
@@ -48,6 +48,6 @@ def writes(outcome: dict[str, Any]) -> dict[str, float]:
     return _shares(outcome, 1)
 
 
-def _shares(outcome: dict[str, Any], way: int) -> dict[str, float]:
-    total = sum(disk["ios"][way] for disk in outcome["devices"])
-    return {disk["name"]: disk["ios"][way] / total for disk in outcome["devices"]}
+def _shares(outcome: dict[str, Any], direction: int) -> dict[str, float]:
+    total = sum(disk["ios"][direction] for disk in outcome["devices"])
+    return {disk["name"]: disk["ios"][direction] / total for disk in outcome["devices"]}

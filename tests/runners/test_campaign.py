@@ -37,14 +37,14 @@ def planned(store: Store) -> list[int]:
     return [run.id for run in query.runs_of(store, campaign.number) if run.state == "planned"]
 
 
-@pytest.mark.parametrize(("count", "said"), [(1, "1 cell was"), (2, "2 cells were")])
-def test_what_was_removed_meanwhile_is_not_done(count: int, said: str) -> None:
+@pytest.mark.parametrize(("count", "output"), [(1, "1 cell was"), (2, "2 cells were")])
+def test_what_was_removed_meanwhile_is_not_done(count: int, output: str) -> None:
     store = Store()
     runner = Fake(lambda: store.remove(planned(store)[:count], whole=False))
     outcome = carry_out(runner, make_plan(), store)
     assert len(outcome.results) == 4 - count
     (line,) = outcome.failed
-    assert line.startswith(f"{said} taken by another process or removed meanwhile, first cell 2")
+    assert line.startswith(f"{output} taken by another process or removed meanwhile, first cell 2")
 
 
 def test_what_another_process_has_done_is_done() -> None:

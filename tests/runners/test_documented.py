@@ -30,18 +30,18 @@ max_ios = 100
 def result(tmp_path: Path) -> dict[str, Any]:
     path = tmp_path / "exp.toml"
     path.write_text(EXPERIMENT)
-    (found,) = carry_out(sim.SimRunner(), plan(path), Store()).results
-    return {**found.as_dict(), "labels": {}, "explanation": []}
+    (result,) = carry_out(sim.SimRunner(), plan(path), Store()).results
+    return {**result.as_dict(), "labels": {}, "explanation": []}
 
 
 def test_every_field_is_documented(result: dict[str, Any]) -> None:
     section = DOCUMENT.read_text().split("## result")[1].split("\n## ")[0]
-    said = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", section))))
-    assert set(fields(json.loads(json.dumps(result)))) - said == set()
+    output = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", section))))
+    assert set(fields(json.loads(json.dumps(result)))) - output == set()
 
 
 def test_every_documented_field_is_there(result: dict[str, Any]) -> None:
     section = DOCUMENT.read_text().split("## result")[1].split("\n## ")[0]
-    said = {name.rstrip("[]") for name in re.findall(r"`([a-z][a-z0-9_]*(?:\[\])?)`", section)}
-    said -= {"sim", "host", "repeat", "null", "nr_requests"}
-    assert said - set(fields(json.loads(json.dumps(result)))) == set()
+    output = {name.rstrip("[]") for name in re.findall(r"`([a-z][a-z0-9_]*(?:\[\])?)`", section)}
+    output -= {"sim", "host", "repeat", "null", "nr_requests"}
+    assert output - set(fields(json.loads(json.dumps(result)))) == set()

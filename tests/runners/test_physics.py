@@ -46,30 +46,30 @@ max_ios = 4_000
 
 
 def test_raid10_reads_from_the_idlest_flash_since_5_3(simulate: Simulate) -> None:
-    found = simulate(UNLIKE)
-    iops = {name: outcome["read"]["iops"] for name, outcome in found.items()}
+    result = simulate(UNLIKE)
+    iops = {name: outcome["read"]["iops"] for name, outcome in result.items()}
     assert iops["n2 randread 4.19"] < iops["raid1 randread 4.19"] / 2
     assert iops["n2 randread 5.3"] == pytest.approx(iops["raid1 randread 5.3"], rel=0.05)
     for layout in ("f2", "o2"):
         halves = {"nvme": 0.5, "ssd": 0.5}
-        assert reads(found[f"{layout} randread 4.19"]) == pytest.approx(halves, abs=0.02)
-        assert reads(found[f"{layout} randread 5.3"])["nvme"] > 0.7
-    for name, outcome in found.items():
+        assert reads(result[f"{layout} randread 4.19"]) == pytest.approx(halves, abs=0.02)
+        assert reads(result[f"{layout} randread 5.3"])["nvme"] > 0.7
+    for name, outcome in result.items():
         if "randwrite" in name:
             assert writes(outcome) == pytest.approx({"nvme": 0.5, "ssd": 0.5}, abs=0.005), name
 
 
 def test_two_disks_read_twice_as_fast(simulate: Simulate) -> None:
-    found = simulate(DISKS)
-    one, mirror = (found[f"{stack} randread"]["read"]["iops"] for stack in ("one", "mirror"))
-    assert 1.7 < mirror / one < 2.4
+    result = simulate(DISKS)
+    item, mirror = (result[f"{stack} randread"]["read"]["iops"] for stack in ("one", "mirror"))
+    assert 1.7 < mirror / item < 2.4
 
 
 def test_a_write_mostly_member_is_not_read(simulate: Simulate) -> None:
-    found = simulate(DISKS)
+    result = simulate(DISKS)
     for workload in ("randread", "randrw"):
-        assert reads(found[f"aside {workload}"])["hdd2"] == 0
-    assert writes(found["aside randrw"]) == pytest.approx({"hdd1": 0.5, "hdd2": 0.5}, abs=0.02)
+        assert reads(result[f"aside {workload}"])["hdd2"] == 0
+    assert writes(result["aside randrw"]) == pytest.approx({"hdd1": 0.5, "hdd2": 0.5}, abs=0.02)
 
 
 def test_a_member_left_alone_is_read_though_write_mostly(simulate: Simulate) -> None:
@@ -145,7 +145,7 @@ max_ios = 100_000
 
 
 def test_raid0_of_two_doubles_and_is_not_throttled(simulate: Simulate) -> None:
-    found = {name.split()[0]: outcome for name, outcome in simulate(STRIPES).items()}
-    ratio = found["raid0"]["write"]["iops"] / found["one"]["write"]["iops"]
+    result = {name.split()[0]: outcome for name, outcome in simulate(STRIPES).items()}
+    ratio = result["raid0"]["write"]["iops"] / result["one"]["write"]["iops"]
     assert ratio == pytest.approx(2, rel=0.05)
-    assert all(disk["throttle_waits"] == 0 for disk in found["raid0"]["devices"])
+    assert all(disk["throttle_waits"] == 0 for disk in result["raid0"]["devices"])

@@ -103,7 +103,7 @@ def test_it_is_kept_compared_and_reported(experiment: Path, run: Run, tmp_path: 
     assert "guessed" in run("run", experiment, "--on", "oracle", "--iops", 700, "--explain").out
     assert run("run", experiment).status == 0
     stored = json.loads(run("runs", "list", "--json").out)
-    assert {one["runner"] for one in stored} == {"oracle", "sim"}
+    assert {item["runner"] for item in stored} == {"oracle", "sim"}
 
     compared = json.loads(run("compare", "exp@sim", "exp@oracle", "--metric", "iops", "--json").out)
     assert "oracle" in json.dumps(compared)

@@ -50,21 +50,21 @@ def endless(cell: Cell) -> dict[str, Any]:
 
 
 def test_results_are_in_order_whatever_the_number_of_threads(cells: list[Cell]) -> None:
-    one, three = (collected(sim.SimRunner(jobs), cells).ended for jobs in (1, 3))
-    assert list(one) == list(three) == [cell.number for cell in cells]
-    assert [run.outcome for run in one.values()] == [run.outcome for run in three.values()]
-    assert [run.points for run in one.values()] == [run.points for run in three.values()]
+    item, three = (collected(sim.SimRunner(jobs), cells).ended for jobs in (1, 3))
+    assert list(item) == list(three) == [cell.number for cell in cells]
+    assert [run.outcome for run in item.values()] == [run.outcome for run in three.values()]
+    assert [run.points for run in item.values()] == [run.points for run in three.values()]
 
 
 def test_figures_fit_together(simulate: Simulate) -> None:
     for outcome in simulate(EXPERIMENT).values():
         seconds = outcome["runtime_ns"] / 1e9
-        for way in ("read", "write"):
-            figures = outcome[way]
+        for direction in ("read", "write"):
+            figures = outcome[direction]
             assert figures["iops"] == pytest.approx(figures["total_ios"] / seconds)
             assert figures["bw_bytes"] == pytest.approx(figures["io_bytes"] / seconds)
             assert figures["clat_ns"]["count"] == figures["total_ios"]
-        total = sum(outcome[way]["total_ios"] for way in ("read", "write"))
+        total = sum(outcome[direction]["total_ios"] for direction in ("read", "write"))
         assert total == 2000
         assert sum(sum(point["ios"]) for point in outcome["series"]) == total
         assert (

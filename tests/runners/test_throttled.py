@@ -88,23 +88,23 @@ def outcome(stack: str, rotational: str, jobs: int, rw: str, bs: str = "4k") -> 
 
 @pytest.mark.parametrize("cell", MEASURED, ids=lambda c: f"{c.stack} {c.rotational} {c.jobs}")
 def test_the_fast_member_has_its_share(cell: Cell) -> None:
-    found = outcome(cell.stack, cell.rotational, cell.jobs, "randread")
-    assert 100 * reads(found)["fast"] == pytest.approx(cell.fast, abs=5)
+    result = outcome(cell.stack, cell.rotational, cell.jobs, "randread")
+    assert 100 * reads(result)["fast"] == pytest.approx(cell.fast, abs=5)
 
 
 @pytest.mark.parametrize("cell", MEASURED, ids=lambda c: f"{c.stack} {c.rotational} {c.jobs}")
 def test_the_array_has_its_iops(cell: Cell, request: pytest.FixtureRequest) -> None:
     if cell.rotational == "1/1" and (cell.stack, cell.jobs) in SLOWER_GUESTS:
         request.applymarker(pytest.mark.xfail(strict=True, reason="12 to 24 % above the guests"))
-    found = outcome(cell.stack, cell.rotational, cell.jobs, "randread")
-    assert found["read"]["iops"] == pytest.approx(cell.iops, rel=0.1)
+    result = outcome(cell.stack, cell.rotational, cell.jobs, "randread")
+    assert result["read"]["iops"] == pytest.approx(cell.iops, rel=0.1)
 
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_writes_are_as_fast_as_the_slowest_member(stack: str) -> None:
-    found = outcome(stack, "0/0", 1, "randwrite")
-    assert found["write"]["iops"] == pytest.approx(192, rel=0.1)
-    assert writes(found) == pytest.approx({"fast": 0.5, "slow": 0.5}, abs=0.005)
+    result = outcome(stack, "0/0", 1, "randwrite")
+    assert result["write"]["iops"] == pytest.approx(192, rel=0.1)
+    assert writes(result) == pytest.approx({"fast": 0.5, "slow": 0.5}, abs=0.005)
 
 
 @pytest.mark.parametrize("rotational", ["0/0", "1/1"])
@@ -112,5 +112,5 @@ def test_writes_are_as_fast_as_the_slowest_member(stack: str) -> None:
 def test_where_a_stream_from_the_begin_goes(rotational: str, bs: str, fast: int) -> None:
     # The kernel has looked for partitions on the first member, whose head is behind the first page:
     # the second one's is at 0, but who reads pages comes to the first one's next. So in the lab.
-    found = outcome("raid1", rotational, 1, "read", bs)
-    assert reads(found)["fast"] == pytest.approx(fast, abs=0.001)
+    result = outcome("raid1", rotational, 1, "read", bs)
+    assert reads(result)["fast"] == pytest.approx(fast, abs=0.001)

@@ -81,6 +81,6 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "said"), CASES, ids=[case[2] for case in CASES])
-def test_a_value_out_of_bounds_is_one_line(fails: Fails, old: str, new: str, said: str) -> None:
-    assert fails(old, new) == f"exp.toml: {said}"
+@pytest.mark.parametrize(("old", "new", "output"), CASES, ids=[case[2] for case in CASES])
+def test_a_value_out_of_bounds_is_one_line(fails: Fails, old: str, new: str, output: str) -> None:
+    assert fails(old, new) == f"exp.toml: {output}"

@@ -26,10 +26,10 @@ GOLDEN = Path(__file__).parent / "golden" / "unbalanced-21.json"
 def test_every_example_expands(path: Path) -> None:
     source = load.read(path)
     form = sim_cell.FORM if "stacks" in source.raw else host_cell.FORM
-    found = expand(placed(source, ("/srv",) if form.on_targets else ()), form=form)
-    assert found.title
-    assert [cell.number for cell in found.cells] == list(range(1, len(found.cells) + 1))
-    json.dumps(found.as_dict(), allow_nan=False)
+    result = expand(placed(source, ("/srv",) if form.on_targets else ()), form=form)
+    assert result.title
+    assert [cell.number for cell in result.cells] == list(range(1, len(result.cells) + 1))
+    json.dumps(result.as_dict(), allow_nan=False)
 
 
 def test_a_cell_is_what_the_simulator_takes() -> None:
@@ -125,8 +125,8 @@ def test_a_kernel_has_its_queues(
         with pytest.raises(ValueError, match="no kernel generation"):
             kernels.parse(kernel)
         return
-    found = kernels.defaults(kind, kernels.parse(kernel))
-    assert tuple(vars(found).values()) == queue
+    result = kernels.defaults(kind, kernels.parse(kernel))
+    assert tuple(vars(result).values()) == queue
 
 
 def test_what_a_device_says_goes_before_settings_and_kernel(expand: Expand) -> None:
@@ -171,32 +171,32 @@ def test_raid10_runs_with_a_copy_of_everything(present: str, near: int, runs: bo
 
 
 def test_the_matrix_makes_every_combination(expand: Expand) -> None:
-    found = expand(
+    result = expand(
         "[matrix]",
         '[matrix]\niodepth = [1, 32]\n"near.chunk" = ["64K", "1M"]',
     )
-    assert found.varied == ["iodepth", "near.chunk"]
-    assert [(cell.labels["iodepth"], cell.labels["near.chunk"]) for cell in found.cells] == [
+    assert result.varied == ["iodepth", "near.chunk"]
+    assert [(cell.labels["iodepth"], cell.labels["near.chunk"]) for cell in result.cells] == [
         ("1", "64K"),
         ("1", "1M"),
         ("32", "64K"),
         ("32", "1M"),
     ]
-    assert found.cells[1].document["stack"]["md"]["chunk"] == 1 << 20
-    assert found.cells[2].document["jobs"][0]["iodepth"] == 32
+    assert result.cells[1].document["stack"]["md"]["chunk"] == 1 << 20
+    assert result.cells[2].document["jobs"][0]["iodepth"] == 32
 
 
 def test_repeats_have_seeds_of_their_own(expand: Expand) -> None:
-    found = expand("\n[devices.nvme]", "seed = 7\nrepeats = 3\n[devices.nvme]")
-    assert [cell.document["seed"] for cell in found.cells] == [7, 8, 9]
-    assert found.varied == ["repeat"]
+    result = expand("\n[devices.nvme]", "seed = 7\nrepeats = 3\n[devices.nvme]")
+    assert [cell.document["seed"] for cell in result.cells] == [7, 8, 9]
+    assert result.varied == ["repeat"]
 
 
 def test_set_replaces_an_axis(expand: Expand) -> None:
     expand("[matrix]", '[matrix]\nkernel = ["4.19", "5.3"]\niodepth = [1, 2]')
     changes = [parse_set("kernel=6.1"), parse_set("nvme.size=9GiB")]
-    found = plan(Path("exp.toml"), changes=changes, seed=5, only={"iodepth": "2"})
-    (cell,) = found.cells
+    result = plan(Path("exp.toml"), changes=changes, seed=5, only={"iodepth": "2"})
+    (cell,) = result.cells
     assert (cell.number, cell.document["kernel"], cell.document["seed"]) == (2, "6.1", 5)
     assert cell.capacity == 9 << 30
 
@@ -211,7 +211,7 @@ def test_set_may_make_an_array_missing_a_member(expand: Expand) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         ("kernel=9.1", "exp.toml: --set kernel: there is no kernel '9.1' here: MAJOR.MINOR, from"
          " 2.6 to 7.x, such as 4.19 or 6.1, is allowed"),
@@ -220,25 +220,25 @@ def test_set_may_make_an_array_missing_a_member(expand: Expand) -> None:
         ("workload=x", "exp.toml: --set workload: there is no workload 'x'; reads is allowed"),
     ],
 )  # fmt: skip
-def test_set_is_checked(expand: Expand, text: str, said: str) -> None:
+def test_set_is_checked(expand: Expand, text: str, output: str) -> None:
     expand()
     with pytest.raises(UsageError) as caught:
         plan(Path("exp.toml"), changes=[parse_set(text)])
-    assert str(caught.value) == said
+    assert str(caught.value) == output
 
 
 def test_a_list_after_set_is_an_axis_with_or_without_quotes(expand: Expand) -> None:
     expand()
     for text in ('bs=["4k", "8k"]', "bs=[4k, 8k]"):
-        found = plan(Path("exp.toml"), changes=[parse_set(text)])
-        assert [cell.labels["bs"] for cell in found.cells] == ["4k", "8k"]
+        result = plan(Path("exp.toml"), changes=[parse_set(text)])
+        assert [cell.labels["bs"] for cell in result.cells] == ["4k", "8k"]
 
 
 def test_one_name_of_two_things_is_told_by_the_key() -> None:
     changes = [parse_set("recorded.speed=2"), parse_set("recorded.bitmap=true")]
-    found = plan(ROOT / "examples" / "replay.toml", changes=changes)
-    assert found.cells[0].document["replay"]["speed"] == 2
-    assert found.cells[0].document["stack"]["md"]["bitmap"]
+    result = plan(ROOT / "examples" / "replay.toml", changes=changes)
+    assert result.cells[0].document["replay"]["speed"] == 2
+    assert result.cells[0].document["stack"]["md"]["bitmap"]
 
 
 def test_nested_arrays(expand: Expand) -> None:
@@ -336,11 +336,11 @@ def test_any_text_works_or_is_refused(
 
 def refused_or_expanded(path: Path) -> None:
     try:
-        found = plan(path)
+        result = plan(path)
     except BlklabError as error:
         assert "\n" not in str(error)
     else:
-        json.dumps(found.as_dict(), allow_nan=False)
+        json.dumps(result.as_dict(), allow_nan=False)
 
 
 def test_raid0_counts_as_the_kernel_does(expand: Expand) -> None:

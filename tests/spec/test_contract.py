@@ -23,7 +23,7 @@ MD = CELL.document["stack"]["md"]
 
 def fields(type_: str) -> dict[str, bool]:
     """Returns the fields of a type, and whether each must be given."""
-    kinds = {one["properties"]["kind"]["const"]: one for one in TYPES["Model"]["oneOf"]}
+    kinds = {item["properties"]["kind"]["const"]: item for item in TYPES["Model"]["oneOf"]}
     schema = TYPES.get(type_) or kinds[type_]
     known = schema["properties"].keys() - {"kind"}
     return {name: name in schema.get("required", []) for name in known}

@@ -304,9 +304,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "said"), CASES, ids=[case[2] for case in CASES])
-def test_a_mistake_is_one_line(fails: Fails, old: str, new: str, said: str) -> None:
-    assert fails(old, new) == f"exp.toml: {said}"
+@pytest.mark.parametrize(("old", "new", "output"), CASES, ids=[case[2] for case in CASES])
+def test_a_mistake_is_one_line(fails: Fails, old: str, new: str, output: str) -> None:
+    assert fails(old, new) == f"exp.toml: {output}"
 
 
 def test_several_mistakes_are_named(fails: Fails) -> None:
@@ -317,9 +317,9 @@ def test_several_mistakes_are_named(fails: Fails) -> None:
 
 
 def test_no_more_than_five_are_named(fails: Fails) -> None:
-    said = fails("[settings]", "[settings]\n" + "".join(f"zz{n} = 1\n" for n in range(8)))
-    assert said.count("no such key") == 5
-    assert said.endswith("; and 3 more")
+    output = fails("[settings]", "[settings]\n" + "".join(f"zz{n} = 1\n" for n in range(8)))
+    assert output.count("no such key") == 5
+    assert output.endswith("; and 3 more")
 
 
 def test_toml_that_cannot_be_read_names_line_and_column(fails: Fails) -> None:
@@ -335,7 +335,7 @@ def test_a_file_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trace", "device", "said"),
+    ("trace", "device", "output"),
     [
         (
             PGBENCH,
@@ -351,7 +351,7 @@ def test_a_file_that_is_not_there() -> None:
     ],
 )
 def test_a_trace_that_cannot_be_replayed(
-    tmp_path: Path, trace: object, device: str, said: str
+    tmp_path: Path, trace: object, device: str, output: str
 ) -> None:
     path = tmp_path / "exp.toml"
     path.write_text(
@@ -364,10 +364,10 @@ def test_a_trace_that_cannot_be_replayed(
     with pytest.raises(UsageError) as caught:
         plan(path)
     assert str(caught.value) == (
-        f"{path}: workloads.trace.replay: {said.replace('FOLDER', str(tmp_path))}"
+        f"{path}: workloads.trace.replay: {output.replace('FOLDER', str(tmp_path))}"
     )
 
 
 def test_a_key_of_very_many_parts(fails: Fails) -> None:
-    said = fails("[matrix]", "[settings.host" + ".a" * 20_000 + "]\nb = 1\n[matrix]")
-    assert said == "exp.toml: is nested too deeply"
+    output = fails("[matrix]", "[settings.host" + ".a" * 20_000 + "]\nb = 1\n[matrix]")
+    assert output == "exp.toml: is nested too deeply"

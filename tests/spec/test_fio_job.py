@@ -38,8 +38,8 @@ size=1g
 """
 
 
-def read(folder: Path, text: str) -> list[tuple[str, fio_job.Tables]]:
-    path = folder / "x.fio"
+def read(directory: Path, text: str) -> list[tuple[str, fio_job.Tables]]:
+    path = directory / "x.fio"
     path.write_text(text)
     return fio_job.read(path)
 
@@ -81,17 +81,17 @@ def test_a_synchronous_engine_has_one_in_flight(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("option", "output"),
     [
         ("buffered=1", "a.direct: the page cache is not simulated: true is allowed"),
         ("sync=1", "a.options.sync: is not simulated: --on host has it"),
         ("verify=crc32c", "a.options.verify: is not simulated: --on host has it"),
     ],
 )
-def test_what_only_fio_does_is_not_simulated(tmp_path: Path, option: str, said: str) -> None:
+def test_what_only_fio_does_is_not_simulated(tmp_path: Path, option: str, output: str) -> None:
     (tmp_path / "x.fio").write_text(f"[a]\n{option}\nnorandommap\n")
     (tmp_path / "exp.toml").write_text(EXPERIMENT + "targets.alone = { directory = '.' }")
-    with pytest.raises(UsageError, match=f"workloads.x.jobs.{said}"):
+    with pytest.raises(UsageError, match=f"workloads.x.jobs.{output}"):
         plan(tmp_path / "exp.toml")
     with pytest.raises(UsageError, match="size: is missing"):
         plan(tmp_path / "exp.toml", form=host_cell.FORM)
@@ -112,7 +112,7 @@ def test_jobs_may_share_a_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         ("[a]\nrw=randtrim\n", "[a]: rw: found 'randtrim', allowed: read, write, randread,"
          " randwrite, rw, readwrite, randrw"),
@@ -129,10 +129,10 @@ def test_jobs_may_share_a_name(tmp_path: Path) -> None:
          " writes is simulated, not two"),
     ],
 )  # fmt: skip
-def test_what_no_cell_has_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_what_no_cell_has_is_named(tmp_path: Path, text: str, output: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(tmp_path, text)
-    assert str(caught.value) == f"{tmp_path / 'x.fio'}: {said}"
+    assert str(caught.value) == f"{tmp_path / 'x.fio'}: {output}"
 
 
 def test_keys_beside_a_job_file(tmp_path: Path) -> None:

@@ -66,35 +66,35 @@ Document = Callable[..., dict[str, Any]]
 
 
 def test_a_cell(document: Document) -> None:
-    found = document()
-    assert found["lab"] == {"scale": "auto", "cpus": 2, "memory": 1 << 30}
-    assert [device["name"] for device in found["devices"]] == ["fast", "slow"]
-    assert found["devices"][0]["virtual"] == {
+    result = document()
+    assert result["lab"] == {"scale": "auto", "cpus": 2, "memory": 1 << 30}
+    assert [device["name"] for device in result["devices"]] == ["fast", "slow"]
+    assert result["devices"][0]["virtual"] == {
         "logical_block_size": 512,
         "physical_block_size": 512,
         "discard": True,
         "queue": {"rotational": "1"},
     }
-    assert found["stack"]["md"]["level"] == "raid1"
-    assert found["failures"] == []
-    assert found["filesystem"] is None
-    assert found["room"] <= 1 << 30
-    assert (found["runtime_ns"], found["ramp_ns"]) == (10**9, 0)
-    ((options, name),) = [(job["options"], job["name"]) for job in found["jobs"]]
+    assert result["stack"]["md"]["level"] == "raid1"
+    assert result["failures"] == []
+    assert result["filesystem"] is None
+    assert result["room"] <= 1 << 30
+    assert (result["runtime_ns"], result["ramp_ns"]) == (10**9, 0)
+    ((options, name),) = [(job["options"], job["name"]) for job in result["jobs"]]
     assert name == "reads"
     assert (options["size"], options["direct"]) == (str(64 << 20), "1")
-    assert found["alone"] == [], "throttled disks say their rates themselves"
-    assert found["settings"] == {}
+    assert result["alone"] == [], "throttled disks say their rates themselves"
+    assert result["settings"] == {}
 
 
 def test_a_disk_says_what_it_is(document: Document) -> None:
-    found = document(
+    result = document(
         'kind = "throttled"\niops_total = 1000',
         'kind = "throttled"\nlogical_block_size = 4096\ndiscard = false\nrotational = true\n'
         'scheduler = "none"\nnr_requests = 32\nwbt_lat_usec = 0\nwrite_cache = "write through"\n'
         "latency_ns = 2_000_000",
     )["devices"][0]
-    assert found["virtual"] == {
+    assert result["virtual"] == {
         "logical_block_size": 4096,
         "physical_block_size": 4096,
         "discard": False,
@@ -105,32 +105,32 @@ def test_a_disk_says_what_it_is(document: Document) -> None:
             "wbt_lat_usec": "0",
         },
     }
-    assert found["queue"]["rotational"] is True
-    assert found["queue"]["write_back"] is False
-    assert found["model"]["latency_ns"] == 2_000_000
+    assert result["queue"]["rotational"] is True
+    assert result["queue"]["write_back"] is False
+    assert result["model"]["latency_ns"] == 2_000_000
 
 
 def test_settings_are_changed_in_the_guest(document: Document) -> None:
-    found = document(
+    result = document(
         more='[settings]\nread_ahead = 128\nscheduler = "none"\nkernel = "6.12"\n'
         '[lab]\nscale = 3\ncpus = 4\nmemory = "2GiB"\n'
     )
-    assert found["kernel"] == "6.12"
-    assert found["settings"] == {"read_ahead_kb": "128"}
-    queues = [device["virtual"]["queue"] for device in found["devices"]]
+    assert result["kernel"] == "6.12"
+    assert result["settings"] == {"read_ahead_kb": "128"}
+    queues = [device["virtual"]["queue"] for device in result["devices"]]
     assert queues == [{"rotational": "1", "scheduler": "none"}] * 2
-    assert found["lab"] == {"scale": 3.0, "cpus": 4, "memory": 2 << 30}
+    assert result["lab"] == {"scale": 3.0, "cpus": 4, "memory": 2 << 30}
 
 
 def test_a_devices_own_setting_goes_before_all_devices_and_its_order_is_kept(
     document: Document,
 ) -> None:
-    found = document(
+    result = document(
         'kind = "throttled"\niops_total = 1000',
         'kind = "throttled"\niops_total = 1000\nnr_requests = 32\nrotational = false',
         more='[settings]\nnr_requests = 64\nscheduler = "mq-deadline"\n',
     )
-    own, other = (device["virtual"]["queue"] for device in found["devices"])
+    own, other = (device["virtual"]["queue"] for device in result["devices"])
     # A scheduler that is changed sets nr_requests anew: it comes before.
     assert list(own.items()) == [
         ("rotational", "0"),
@@ -154,8 +154,8 @@ def test_what_is_tried_replaces_what_is_given(tmp_path: Path) -> None:
 
 
 def test_a_volume(document: Document) -> None:
-    found = document(ARRAY, VOLUME + '\nstripes = 2\nstripe_size = "128KiB"')["stack"]
-    assert found == {
+    result = document(ARRAY, VOLUME + '\nstripes = 2\nstripe_size = "128KiB"')["stack"]
+    assert result == {
         "lvm": {
             "name": "top",
             "members": [{"device": 0}, {"device": 1}],
@@ -166,12 +166,12 @@ def test_a_volume(document: Document) -> None:
 
 
 def test_caches(document: Document) -> None:
-    found = document(ARRAY, CACHE + '\nmode = "writeback"\nstate = "warm"')["stack"]["lvmcache"]
-    assert (found["origin"], found["cache"]) == ({"device": 0}, {"device": 1})
-    assert (found["mode"], found["state"], found["chunk"]) == ("writeback", "warm", 64 << 10)
-    found = document(ARRAY, BCACHE + '\nsequential_cutoff = "0"')["stack"]["bcache"]
-    assert (found["backing"], found["cache"]) == ({"device": 0}, {"device": 1})
-    assert (found["sequential_cutoff"], found["mode"]) == (0, "writethrough")
+    result = document(ARRAY, CACHE + '\nmode = "writeback"\nstate = "warm"')["stack"]["lvmcache"]
+    assert (result["origin"], result["cache"]) == ({"device": 0}, {"device": 1})
+    assert (result["mode"], result["state"], result["chunk"]) == ("writeback", "warm", 64 << 10)
+    result = document(ARRAY, BCACHE + '\nsequential_cutoff = "0"')["stack"]["bcache"]
+    assert (result["backing"], result["cache"]) == ({"device": 0}, {"device": 1})
+    assert (result["sequential_cutoff"], result["mode"]) == (0, "writethrough")
 
 
 def test_members_that_fail(document: Document) -> None:
@@ -182,20 +182,20 @@ def test_members_that_fail(document: Document) -> None:
 
 
 def test_a_file_leaves_room_for_its_filesystem(document: Document) -> None:
-    found = document(more='[settings]\nfilesystem = "xfs"\n')
-    assert found["filesystem"] == {"type": "xfs"}
-    assert 0.85 < found["room"] / (1 << 30) < 0.9
+    result = document(more='[settings]\nfilesystem = "xfs"\n')
+    assert result["filesystem"] == {"type": "xfs"}
+    assert 0.85 < result["room"] / (1 << 30) < 0.9
 
 
 def test_models_are_simulated_alone_within_the_smallest(document: Document) -> None:
-    found = document('kind = "throttled"\niops_total = 1000', 'model = "pm983"')
-    (alone,) = found["alone"]
+    result = document('kind = "throttled"\niops_total = 1000', 'model = "pm983"')
+    (alone,) = result["alone"]
     assert alone["name"] == "reads"
     assert alone["size"] == 64 << 20
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "output"),
     [
         (ARRAY, VOLUME + "\nstripes = 3", "stacks.top.stripes: 3 are more than there are members"),
         (
@@ -257,11 +257,11 @@ def test_models_are_simulated_alone_within_the_smallest(document: Document) -> N
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(
-    expand: Expand, old: str, new: str, said: str
+    expand: Expand, old: str, new: str, output: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
         expand(old, new)
-    assert said in str(caught.value)
+    assert output in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

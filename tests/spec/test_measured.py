@@ -81,8 +81,8 @@ def test_sizes_mean_the_same_to_fio(expand: Expand) -> None:
 
     def words(new: str) -> dict[str, str]:
         (cell,) = expand(old='bs = "4k"', new=new).cells
-        found: dict[str, str] = cell.document["jobs"][0]["options"]
-        return found
+        result: dict[str, str] = cell.document["jobs"][0]["options"]
+        return result
 
     assert words('bs = "4KiB,1 MiB"')["bs"] == "4K,1M"
     assert words('bssplit = "4KiB/60:64kib/40"')["bssplit"] == "4K/60:64k/40"
@@ -185,7 +185,7 @@ def test_a_key_is_the_same_for_the_same_cell(expand: Expand) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "output"),
     [
         ("[sweep]\nnr_requests = 3", "sweep: nr_requests: found 3, a list of values is wanted"),
         ("[sweep]\nnr_requests = [3, 3]", "sweep: nr_requests: a value is there twice"),
@@ -226,10 +226,10 @@ def test_a_key_is_the_same_for_the_same_cell(expand: Expand) -> None:
         ("[workloads.w]\nsize = '1m'\nfsync_share = 0.5", "fio has no such word"),
     ],
 )  # fmt: skip
-def test_mistakes_are_named(expand: Expand, more: str, said: str) -> None:
+def test_mistakes_are_named(expand: Expand, more: str, output: str) -> None:
     with pytest.raises(UsageError) as caught:
         expand(more)
-    assert said in str(caught.value)
+    assert output in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -16,8 +16,8 @@ def source(**raw: Any) -> ExperimentSource:
 
 def test_a_path_is_for_the_only_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = placed(source(stacks={"raid1": {}}), ["."])
-    assert found.raw["targets"] == {"raid1": {"directory": str(tmp_path)}}
+    result = placed(source(stacks={"raid1": {}}), ["."])
+    assert result.raw["targets"] == {"raid1": {"directory": str(tmp_path)}}
     assert placed(source(), [str(tmp_path)]).raw["targets"] == {
         "here": {"directory": str(tmp_path)}
     }
@@ -28,8 +28,8 @@ def test_named_ones_replace_the_files_and_keep_its_sizes() -> None:
         "a": {"filesystem": "/mnt", "size": "1GiB", "cache": "1MiB"},
         "b": {"directory": "/b"},
     }
-    found = placed(source(targets=targets), ["a=/srv", "c=/x=y"])
-    assert found.raw["targets"] == {
+    result = placed(source(targets=targets), ["a=/srv", "c=/x=y"])
+    assert result.raw["targets"] == {
         "a": {"size": "1GiB", "cache": "1MiB", "directory": "/srv"},
         "b": {"directory": "/b"},
         "c": {"directory": "/x=y"},
@@ -48,5 +48,5 @@ def test_what_is_not_clear() -> None:
 
 
 def test_without_any_the_experiment_is_as_it_was() -> None:
-    one = source(targets={"a": {"directory": "/b"}})
-    assert placed(one, []) is one
+    item = source(targets={"a": {"directory": "/b"}})
+    assert placed(item, []) is item

@@ -40,19 +40,19 @@ def make_plan(count: int = 4, *, runner: str = "host", name: str = "exp") -> Exp
 
 def program(name: str) -> str | None:
     """Returns a program of PostgreSQL's; Debian keeps them out of PATH."""
-    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
-    return str(found[-1]) if found else shutil.which(name)
+    result = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    return str(result[-1]) if result else shutil.which(name)
 
 
 class Server:
-    """A server in a folder, with no port but a socket there."""
+    """A server in a directory, with no port but a socket there."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.data = str(folder / "data")
-        self.url = f"postgresql://blklab@/postgres?host={folder}"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.data = str(directory / "data")
+        self.url = f"postgresql://blklab@/postgres?host={directory}"
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
-        os.chown(folder, self._user.pw_uid, self._user.pw_gid)
+        os.chown(directory, self._user.pw_uid, self._user.pw_gid)
 
     @classmethod
     def of(cls, url: str) -> "Server":
@@ -64,18 +64,18 @@ class Server:
         user = self._user
         words = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
         # A server that pg_ctl starts would keep a pipe open.
-        with (self.folder / "said").open("w") as said:
+        with (self.directory / "said").open("w") as output:
             subprocess.run(
                 [*(words if os.geteuid() == 0 else []), path, *arguments],
                 check=True,
-                cwd=self.folder,
-                stdout=said,
-                stderr=said,
+                cwd=self.directory,
+                stdout=output,
+                stderr=output,
             )
 
     def start(self) -> None:
-        options = f"-c listen_addresses='' -k {self.folder} -c fsync=off"
-        log = str(self.folder / "log")
+        options = f"-c listen_addresses='' -k {self.directory} -c fsync=off"
+        log = str(self.directory / "log")
         self.run("pg_ctl", "-D", self.data, "-w", "-l", log, "-o", options, "start")
 
     def stop(self) -> None:
@@ -95,7 +95,7 @@ def postgresql() -> Iterator[str]:
     finally:
         if Path(server.data, "postmaster.pid").exists():
             server.stop()
-        shutil.rmtree(server.folder)
+        shutil.rmtree(server.directory)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

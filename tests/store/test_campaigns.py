@@ -123,14 +123,14 @@ def test_removing(store: Store) -> None:
     for run in runs[:2]:
         store.claim(run, {})
         store.finish(run, FinishedRun(OUTCOME, 1, POINTS))
-    folder = store.database.series
-    assert len(list(folder.iterdir())) == 2
+    directory = store.database.series
+    assert len(list(directory.iterdir())) == 2
     assert store.remove([runs[0]], whole=False) == 1
-    assert [path.name for path in folder.iterdir()] == [f"run-{runs[1]}.parquet"]
+    assert [path.name for path in directory.iterdir()] == [f"run-{runs[1]}.parquet"]
     number = query.all_campaigns(store)[-1].number
     assert store.remove([number], whole=True) == 3
     assert query.all_campaigns(store) == []
-    assert list(folder.iterdir()) == []
+    assert list(directory.iterdir()) == []
     # A number is never given twice.
     assert min(store.begin(make_plan()).waiting.values()) > max(runs)
 
@@ -179,15 +179,15 @@ def test_two_databases_have_two_folders_of_series(
     server = Server.of(postgresql)
     stores = []
     for _ in range(2):  # dropped and made again, it is another store
-        server.run("createdb", "-h", str(server.folder), "-U", "blklab", "other")
+        server.run("createdb", "-h", str(server.directory), "-U", "blklab", "other")
         stores.append(Store(postgresql.replace("/postgres?", "/other?")))
         assert Store(stores[-1].database.engine.url.render_as_string()).database.series == (
             stores[-1].database.series
         )
-        server.run("dropdb", "-h", str(server.folder), "-U", "blklab", "other")
-    one, other = (store.database.series for store in stores)
-    assert one != other
-    assert one.parent == other.parent == tmp_path / "blklab" / "series"
+        server.run("dropdb", "-h", str(server.directory), "-U", "blklab", "other")
+    item, other = (store.database.series for store in stores)
+    assert item != other
+    assert item.parent == other.parent == tmp_path / "blklab" / "series"
 
 
 @dataclass
@@ -205,8 +205,8 @@ def away(postgresql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Aw
     """Nobody waits: the second wait starts the server again."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     server = Server.of(postgresql)
-    server.run("dropdb", "-h", str(server.folder), "-U", "blklab", "--if-exists", "away")
-    server.run("createdb", "-h", str(server.folder), "-U", "blklab", "away")
+    server.run("dropdb", "-h", str(server.directory), "-U", "blklab", "--if-exists", "away")
+    server.run("createdb", "-h", str(server.directory), "-U", "blklab", "away")
     store = Store(postgresql.replace("/postgres?", "/away?"))
     waited: list[float] = []
 
@@ -338,7 +338,7 @@ def test_choosing(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "output"),
     [
         ("99999999", "there is no campaign 99999999 in store"),
         ("c", "there is no campaign of 'c' in store"),
@@ -349,11 +349,11 @@ def test_choosing(store: Store) -> None:
         ("exp@", "a campaign is wanted, such as 3, NAME, NAME@host or NAME@host~1"),
     ],
 )
-def test_choosing_what_is_not_there(store: Store, words: str, said: str) -> None:
+def test_choosing_what_is_not_there(store: Store, words: str, output: str) -> None:
     store.begin(make_plan())
     with pytest.raises(UsageError) as caught:
         query.selected(store, words)
-    assert said in str(caught.value)
+    assert output in str(caught.value)
 
 
 def test_results_that_json_cannot_hold_are_null(store: Store) -> None:

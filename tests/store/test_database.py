@@ -27,8 +27,8 @@ def test_the_migrations_make_the_tables_as_they_are_declared(store: Store) -> No
 
 
 def test_the_newest_migration_is_the_one_declared() -> None:
-    folder = Path(database.__file__).parent / "migrations"
-    assert ScriptDirectory(str(folder)).get_heads() == [REVISION]
+    directory = Path(database.__file__).parent / "migrations"
+    assert ScriptDirectory(str(directory)).get_heads() == [REVISION]
 
 
 def test_a_newer_store_is_refused(where: str) -> None:
@@ -68,7 +68,7 @@ def test_the_default_is_in_the_users_data(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("where", "said"),
+    ("where", "output"),
     [
         ("mysql://x/y", "mysql: SQLite and PostgreSQL can be a store"),
         ("sqlite://", "sqlite:// without a file keeps nothing"),
@@ -76,10 +76,10 @@ def test_the_default_is_in_the_users_data(tmp_path: Path, monkeypatch: pytest.Mo
         ("/", "is a directory, and the store is a file"),
     ],
 )
-def test_what_is_no_store(where: str, said: str) -> None:
+def test_what_is_no_store(where: str, output: str) -> None:
     with pytest.raises(UsageError) as caught:
         Store(where)
-    assert said in str(caught.value)
+    assert output in str(caught.value)
     assert "secret" not in str(caught.value)
 
 

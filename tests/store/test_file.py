@@ -80,8 +80,8 @@ def test_a_link_is_the_store_it_leads_to(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 class TestOnlyRead:
     @pytest.fixture
-    def folder(self, tmp_path: Path) -> Iterator[Path]:
-        """Gives a folder that is seen at `seen` too, where nothing can be written."""
+    def directory(self, tmp_path: Path) -> Iterator[Path]:
+        """Gives a directory that is seen at `seen` too, where nothing can be written."""
         (tmp_path / "own").mkdir()
         (tmp_path / "seen").mkdir()
         own, seen = str(tmp_path / "own"), str(tmp_path / "seen")
@@ -93,27 +93,27 @@ class TestOnlyRead:
         finally:
             subprocess.run(["umount", seen], check=True)
 
-    def test_it_can_be_read(self, folder: Path) -> None:
-        Store(str(folder / "own/store.db")).begin(make_plan(3))
-        store = Store(str(folder / "seen/store.db"), reading=True)
+    def test_it_can_be_read(self, directory: Path) -> None:
+        Store(str(directory / "own/store.db")).begin(make_plan(3))
+        store = Store(str(directory / "seen/store.db"), reading=True)
         assert len(query.runs_of(store, query.all_campaigns(store)[0].number)) == 3
-        assert [path.name for path in (folder / "own").iterdir()] == ["store.db"]
+        assert [path.name for path in (directory / "own").iterdir()] == ["store.db"]
         with pytest.raises(StoreError, match=r"readonly|unable to open"):
-            Store(str(folder / "seen/store.db")).begin(make_plan(1))
+            Store(str(directory / "seen/store.db")).begin(make_plan(1))
 
-    def test_it_can_be_read_while_another_writes(self, folder: Path) -> None:
-        other = Store(str(folder / "own/store.db"))
+    def test_it_can_be_read_while_another_writes(self, directory: Path) -> None:
+        other = Store(str(directory / "own/store.db"))
         with other.database.writing():
-            store = Store(str(folder / "seen/store.db"), reading=True)
+            store = Store(str(directory / "seen/store.db"), reading=True)
             assert query.all_campaigns(store) == []
 
-    def test_an_old_one_says_that_it_must_be_brought_up_to_date(self, folder: Path) -> None:
-        store = Store(str(folder / "own/store.db"))
+    def test_an_old_one_says_that_it_must_be_brought_up_to_date(self, directory: Path) -> None:
+        store = Store(str(directory / "own/store.db"))
         back_to_0001(store)
         with pytest.raises(StoreError, match="is of an older blklab"):
-            Store(str(folder / "seen/store.db"), reading=True)
-        Store(str(folder / "own/store.db"), reading=True)
-        Store(str(folder / "seen/store.db"), reading=True)
+            Store(str(directory / "seen/store.db"), reading=True)
+        Store(str(directory / "own/store.db"), reading=True)
+        Store(str(directory / "seen/store.db"), reading=True)
 
 
 def back_to_0001(store: Store) -> None:

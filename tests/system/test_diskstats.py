@@ -23,7 +23,7 @@ WITH_FLUSHES = (
 )
 
 
-def one(line: str) -> DeviceCounters:
+def parse_line(line: str) -> DeviceCounters:
     [counters] = diskstats.parse(line).values()
     assert counters is not None
     return counters
@@ -31,20 +31,20 @@ def one(line: str) -> DeviceCounters:
 
 def counting(line: str, field: str, value: int) -> DeviceCounters:
     changed: dict[str, Any] = {field: value}
-    return replace(one(line), **changed)
+    return replace(parse_line(line), **changed)
 
 
 def test_every_generation_of_the_format() -> None:
-    old = one(OLD)
+    old = parse_line(OLD)
     assert (old.number, old.name, old.reads, old.write_ticks) == ("3:0", "hda", 446216, 19310380)
     assert (old.in_flight, old.busy, old.queue) == (0, 3376340, 23705160)
     assert (old.discards, old.flushes) == (None, None)
-    assert one(WITH_DISCARDS) == replace(
+    assert parse_line(WITH_DISCARDS) == replace(
         old, discards=1, discard_merges=2, discard_sectors=3, discard_ticks=4
     )
-    new = one(WITH_FLUSHES)
+    new = parse_line(WITH_FLUSHES)
     assert (new.discard_ticks, new.flushes, new.flush_ticks) == (12485, 44448, 3198)
-    assert one(WITH_FLUSHES + " 7 8") == new
+    assert parse_line(WITH_FLUSHES + " 7 8") == new
 
 
 def test_partitions_of_old_kernels_are_refused_when_asked_for() -> None:
@@ -77,7 +77,7 @@ def test_a_machine_without_diskstats(machine: Machine) -> None:
 
 
 def test_differences_are_in_nanoseconds() -> None:
-    before = one(WITH_FLUSHES)
+    before = parse_line(WITH_FLUSHES)
     after = replace(
         before,
         reads=before.reads + 10,
@@ -97,7 +97,7 @@ def test_differences_are_in_nanoseconds() -> None:
     assert did.counts()["sectors"] == [0, 64]
     assert (did + did).ticks_ns == (6000000, 0)
     assert (did + replace(did, flushes=None)).flushes is None
-    assert difference(one(OLD), one(OLD), 1.0).flushes is None
+    assert difference(parse_line(OLD), parse_line(OLD), 1.0).flushes is None
 
 
 @given(
@@ -109,14 +109,14 @@ def test_times_that_run_over(start: int, grown: int, field: str) -> None:
     before = counting(WITH_FLUSHES, field, start)
     after = counting(WITH_FLUSHES, field, (start + grown) % WRAP)
     did = difference(before, after, 1.0)
-    found = {
+    result = {
         "read_ticks": did.ticks_ns[0],
         "write_ticks": did.ticks_ns[1],
         "queue": did.queue_ns,
         "flush_ticks": did.flush_ns,
     }
-    assert found.pop(field) == grown * 1_000_000
-    assert set(found.values()) == {0}
+    assert result.pop(field) == grown * 1_000_000
+    assert set(result.values()) == {0}
 
 
 @given(
@@ -136,8 +136,8 @@ def test_counts_that_run_over_on_32_bits(start: int, grown: int, field: str) -> 
 
 @given(start=st.integers(0, 1 << 62), grown=st.integers(0, 1 << 40))
 def test_counts_of_64_bits_do_not_run_over(start: int, grown: int) -> None:
-    before = replace(one(OLD), read_sectors=start)
-    after = replace(one(OLD), read_sectors=start + grown)
+    before = replace(parse_line(OLD), read_sectors=start)
+    after = replace(parse_line(OLD), read_sectors=start + grown)
     assert difference(before, after, 60.0).sectors == (grown, 0)
 
 
@@ -147,7 +147,7 @@ def test_counts_of_64_bits_do_not_run_over(start: int, grown: int) -> None:
 def test_short_intervals_add_up_to_more_than_the_counter_holds(
     pieces: list[int], start: int
 ) -> None:
-    at = replace(one(OLD), queue=start % WRAP)
+    at = replace(parse_line(OLD), queue=start % WRAP)
     total = DeviceActivity((0, 0), (0, 0), (0, 0), (0, 0), 0, 0, None, None, None)
     for piece in pieces:
         after = replace(at, queue=(at.queue + piece) % WRAP)
@@ -157,24 +157,24 @@ def test_short_intervals_add_up_to_more_than_the_counter_holds(
 
 def test_an_interval_too_long_is_no_guess() -> None:
     with pytest.raises(BlklabError, match="in 65 s may have run over more than once"):
-        difference(one(OLD), one(OLD), 65.0)
-    assert difference(one(OLD), one(OLD), 3600.0, most_in_flight=128).queue_ns == 0
+        difference(parse_line(OLD), parse_line(OLD), 65.0)
+    assert difference(parse_line(OLD), parse_line(OLD), 3600.0, most_in_flight=128).queue_ns == 0
     fifty_days = 50 * 86400.0
     with pytest.raises(BlklabError, match="busy has 32 bits"):
-        difference(one(OLD), one(OLD), fifty_days, most_in_flight=0)
+        difference(parse_line(OLD), parse_line(OLD), fifty_days, most_in_flight=0)
     with pytest.raises(BlklabError, match="sectors has 32 bits"):
-        difference(one(OLD), one(OLD), 60.0, bits=32)
+        difference(parse_line(OLD), parse_line(OLD), 60.0, bits=32)
 
 
 def test_a_kernel_with_64_bits_shows_itself() -> None:
-    before = replace(one(OLD), read_sectors=WRAP + 5)
-    after = replace(one(OLD), read_sectors=WRAP + 4)
+    before = replace(parse_line(OLD), read_sectors=WRAP + 5)
+    after = replace(parse_line(OLD), read_sectors=WRAP + 4)
     with pytest.raises(BlklabError, match="read_sectors went back"):
         difference(before, after, 1.0, bits=32)
 
 
 def test_a_device_that_was_replaced() -> None:
-    before = one(WITH_FLUSHES)
+    before = parse_line(WITH_FLUSHES)
     with pytest.raises(BlklabError, match=r"vda: found 254:16, expected vda 254:0"):
         difference(before, replace(before, number="254:16"), 1.0)
     with pytest.raises(BlklabError, match="which cannot be"):

@@ -38,14 +38,14 @@ def test_everything_that_is_told(machine: Machine) -> None:
         },
     )
     machine.mount("253:0", machine.root, "xfs", "/dev/mapper/vg-lv", "rw,logbufs=8")
-    found = environment(layers(["253:0"], machine.roots), machine.roots)
-    assert found["cpu"]["model"] == "CPU @ 3"
-    assert (found["cpu"]["count"], found["memory_bytes"]) == (2, 16384 * 1024)
-    assert found["cpu"]["governor"] == ["intel_pstate powersave"]
+    result = environment(layers(["253:0"], machine.roots), machine.roots)
+    assert result["cpu"]["model"] == "CPU @ 3"
+    assert (result["cpu"]["count"], result["memory_bytes"]) == (2, 16384 * 1024)
+    assert result["cpu"]["governor"] == ["intel_pstate powersave"]
     assert governors(machine.roots) == {"intel_pstate powersave": ["cpu0"]}
-    assert found["mdstat"] == MDSTAT.strip()
-    assert found["vm"] == {"dirty_ratio": "20"}
-    devices = {device["name"]: device for device in found["devices"]}
+    assert result["mdstat"] == MDSTAT.strip()
+    assert result["vm"] == {"dirty_ratio": "20"}
+    devices = {device["name"]: device for device in result["devices"]}
     assert list(devices) == ["dm-0", "md127", "sda1", "sdb1", "sda", "sdb"]
     assert devices["sda"]["queue"] == {"scheduler": "[none] bfq", "write_cache": "write back"}
     assert devices["sda"]["hardware"] == {"model": "ST4000DM004", "rev": "0001"}
@@ -62,23 +62,27 @@ def test_everything_that_is_told(machine: Machine) -> None:
             "filesystem": "rw,logbufs=8",
         }
     ]
-    assert json.loads(json.dumps(found)) == found
+    assert json.loads(json.dumps(result)) == result
 
 
 def test_a_machine_that_tells_nothing(machine: Machine) -> None:
     (machine.roots.sys / "class/block/sdb1").unlink()
     machine.write(machine.roots.sys / "block/sda/device", {"model": "x"})
     (machine.roots.sys / "block/sda/device/model").write_bytes(b"\xff\xfe\n")
-    found = environment(layers(["9:127"], machine.roots), machine.roots)
-    assert (found["memory_bytes"], found["mdstat"], found["cpu"]["governor"]) == (None, None, None)
-    devices = {device["name"]: device for device in found["devices"]}
+    result = environment(layers(["9:127"], machine.roots), machine.roots)
+    assert (result["memory_bytes"], result["mdstat"], result["cpu"]["governor"]) == (
+        None,
+        None,
+        None,
+    )
+    devices = {device["name"]: device for device in result["devices"]}
     assert devices["sdb1"]["gone"] is True
     assert devices["sda"]["hardware"]["model"] == "��"
-    assert json.dumps(found, ensure_ascii=False).encode()
+    assert json.dumps(result, ensure_ascii=False).encode()
 
 
 def test_this_machine() -> None:
     roots = Roots()
-    found = environment([], roots)
-    assert found["cpu"]["count"] >= 1
-    assert found["memory_bytes"] == memory(roots)["MemTotal"] > 0
+    result = environment([], roots)
+    assert result["cpu"]["count"] >= 1
+    assert result["memory_bytes"] == memory(roots)["MemTotal"] > 0

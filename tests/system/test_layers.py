@@ -12,8 +12,8 @@ from tests.system.machine import Machine
 
 
 def tree(machine: Machine, *numbers: str) -> dict[str, tuple[str, tuple[str, ...], bool]]:
-    found = layers(numbers, machine.roots)
-    return {layer.name: (layer.kind, layer.above, layer.leaf) for layer in found}
+    result = layers(numbers, machine.roots)
+    return {layer.name: (layer.kind, layer.above, layer.leaf) for layer in result}
 
 
 def only(machine: Machine, name: str, *numbers: str) -> SysfsLayer:

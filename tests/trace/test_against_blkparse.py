@@ -83,9 +83,9 @@ def test_every_figure_of_the_summary_is_in_the_profile(run: Run) -> None:
             if what == "depth":
                 assert device["max_depth"][side == "Write"] == int(count)
             else:
-                found = tally[FIGURES[what]][side == "Write"]
-                assert found["count"] == int(count)
-                assert not kib or found["bytes"] // 1024 == int(kib)
+                actual = tally[FIGURES[what]][side == "Write"]
+                assert actual["count"] == int(count)
+                assert not kib or actual["bytes"] // 1024 == int(kib)
             compared += 1
         for what, count in re.findall(r"(IO|Timer) unplugs:\s+(\d+)", block):
             assert tally["unplugs" if what == "IO" else "timer_unplugs"] == int(count)

@@ -85,13 +85,13 @@ def job(section: str, **changes: Any) -> dict[str, str]:
 
 def test_a_mixed_closed_load() -> None:
     text = render(make_plan(profile()), JobTarget())
-    found = options(text, "md127-mixed")
-    assert found["rw"] == "randrw"
-    assert found["rwmixread"] == "70"
-    assert found["percentage_random"] == "90,90"
-    assert found["bssplit"] == "4096/100,4096/67:16384/33"
-    assert found["iodepth"] == "8"
-    assert "rate_iops" not in found
+    result = options(text, "md127-mixed")
+    assert result["rw"] == "randrw"
+    assert result["rwmixread"] == "70"
+    assert result["percentage_random"] == "90,90"
+    assert result["bssplit"] == "4096/100,4096/67:16384/33"
+    assert result["iodepth"] == "8"
+    assert "rate_iops" not in result
     assert options(text)["norandommap"] == "1"
 
 
@@ -102,10 +102,10 @@ def test_the_default_target_is_no_device() -> None:
 
 
 def test_an_open_load_has_rates() -> None:
-    found = job("md127-mixed", in_flight=level(50, 5, 2.0, 0.5))
-    assert found["rate_iops"] == "70,30"
-    assert found["rate_process"] == "poisson"
-    assert found["iodepth"] == "50"
+    result = job("md127-mixed", in_flight=level(50, 5, 2.0, 0.5))
+    assert result["rate_iops"] == "70,30"
+    assert result["rate_process"] == "poisson"
+    assert result["iodepth"] == "50"
 
 
 def test_rates_too_low_for_whole_ios_are_in_bytes() -> None:
@@ -145,8 +145,8 @@ def test_more_flushes_than_writes_of_a_size() -> None:
 
 def test_discards_have_a_section() -> None:
     text = render(make_plan(profile(load__ops__discard=op({1 << 20: 10}))), JobTarget())
-    found = options(text, "md127-trims")
-    assert (found["rw"], found["ioengine"]) == ("randtrim", "falloc")
+    result = options(text, "md127-trims")
+    assert (result["rw"], result["ioengine"]) == ("randtrim", "falloc")
     device = JobTarget(filename="/dev/null0", is_device=True)
     text = render(make_plan(profile(load__ops__discard=op({1 << 20: 10}))), device)
     assert "ioengine" not in options(text, "md127-trims")
@@ -159,13 +159,13 @@ def test_sequential_streams_side_by_side() -> None:
         "pattern__read_streams": streams,
         "in_flight": level(32, 32, 30.0, 0.0),
     }
-    found = job("md127-reads", **changes)
-    assert (found["rw"], found["numjobs"], found["iodepth"]) == ("read", "4", "8")
-    assert int(found["offset_increment"]) == int(found["size"])
+    result = job("md127-reads", **changes)
+    assert (result["rw"], result["numjobs"], result["iodepth"]) == ("read", "4", "8")
+    assert int(result["offset_increment"]) == int(result["size"])
     plan = make_plan(profile(**changes))
     unrolled = render(plan, JobTarget(), VerificationRun(["a", "b", "c", "d"], [10] * 4))
     assert options(unrolled, "md127-reads3")["write_iolog"] == "d"
-    assert options(unrolled, "md127-reads3")["offset"] == str(3 * int(found["size"]))
+    assert options(unrolled, "md127-reads3")["offset"] == str(3 * int(result["size"]))
 
 
 def test_zipf_and_fua() -> None:

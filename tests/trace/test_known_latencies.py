@@ -68,11 +68,11 @@ def test_every_latency_is_right(run: Run, tmp_path: Path) -> None:
     assert result.status == 0, result.err
     (device,) = json.loads(result.out)["devices"]
     for stage, truth in (("q2c", q2c), ("d2c", d2c)):
-        found = device["life"]["all"]["latency_ns"][stage]
-        assert found["count"] == IOS
-        assert (found["min"], found["max"]) == (min(truth), max(truth))
-        assert found["p50"] == sorted(truth)[IOS // 2 - 1]
-        assert found["mean"] == pytest.approx(statistics.fmean(truth), rel=1e-12)
+        actual = device["life"]["all"]["latency_ns"][stage]
+        assert actual["count"] == IOS
+        assert (actual["min"], actual["max"]) == (min(truth), max(truth))
+        assert actual["p50"] == sorted(truth)[IOS // 2 - 1]
+        assert actual["mean"] == pytest.approx(statistics.fmean(truth), rel=1e-12)
 
 
 def test_btt_is_wrong_here(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_btt_is_wrong_here(tmp_path: Path) -> None:
     text = subprocess.run(
         ["btt", "-i", "known.bin"], cwd=tmp_path, check=True, capture_output=True, text=True
     ).stdout
-    found = re.search(r"^Q2C\S*\s+(\S+)\s+\S+\s+\S+\s+(\d+)", text, re.MULTILINE)
-    assert found is not None
-    smallest, count = float(found[1]) * 1e9, int(found[2])
+    result = re.search(r"^Q2C\S*\s+(\S+)\s+\S+\s+\S+\s+(\d+)", text, re.MULTILINE)
+    assert result is not None
+    smallest, count = float(result[1]) * 1e9, int(result[2])
     assert count < IOS or smallest < 0.9 * min(q2c)

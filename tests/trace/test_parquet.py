@@ -32,11 +32,11 @@ def profile(run: Run, trace: Path) -> dict[str, Any]:
     return document
 
 
-def comparable(found: dict[str, Any]) -> dict[str, Any]:
+def comparable(result: dict[str, Any]) -> dict[str, Any]:
     """A profile without what is of the file and not of the trace."""
     own = {"format": "", "bytes_read": 0}
-    inputs = [{**entry, "files": []} for entry in found["trace"]["inputs"]]
-    return {**found, "trace": {**found["trace"], **own, "inputs": inputs}}
+    inputs = [{**entry, "files": []} for entry in result["trace"]["inputs"]]
+    return {**result, "trace": {**result["trace"], **own, "inputs": inputs}}
 
 
 def events(run: Run, trace: Path) -> list[str]:
@@ -65,10 +65,10 @@ def test_a_copy_of_any_format_tells_the_same(run: Run, tmp_path: Path, sample: s
 def test_what_people_read_of_a_copy_is_the_same(run: Run, tmp_path: Path) -> None:
     trace = TRACES / "pgbench-raid1" / "md127"
     copy = converted(run, trace, tmp_path / "x.parquet", "parquet")
-    said = run("trace", "stat", copy).out
-    assert said.startswith("md127 (9,127)")
-    assert "73 % came from 253,1" in " ".join(said.split())
-    assert said == run("trace", "stat", trace).out
+    output = run("trace", "stat", copy).out
+    assert output.startswith("md127 (9,127)")
+    assert "73 % came from 253,1" in " ".join(output.split())
+    assert output == run("trace", "stat", trace).out
     chosen = run("trace", "stat", copy, "--device", "md127").out
     assert chosen == run("trace", "stat", trace, "--device", "md127").out
 
@@ -79,9 +79,9 @@ def test_drops_and_the_clock_are_in_the_copy(run: Run, tmp_path: Path) -> None:
         '{"dropped": 7, "devices": [{"name": "vdc", "dropped": 7}]}'
     )
     copy = converted(run, trace, tmp_path / "x.parquet", "parquet")
-    told = profile(run, copy)["trace"]
-    assert told["dropped"] == 7
-    assert told["start_unix_ns"] == profile(run, TRACES / "bfq")["trace"]["start_unix_ns"] > 0
+    facts = profile(run, copy)["trace"]
+    assert facts["dropped"] == 7
+    assert facts["start_unix_ns"] == profile(run, TRACES / "bfq")["trace"]["start_unix_ns"] > 0
 
 
 def records(files: list[Path]) -> list[list[tuple[Any, ...]]]:
@@ -98,12 +98,12 @@ def records(files: list[Path]) -> list[list[tuple[Any, ...]]]:
                 cpu.append((magic, sequence, time, *rest, payload))
         cpus.append(cpu)
     zero = min(cpu[0][2] for cpu in cpus if cpu)
-    return [[(*one[:2], one[2] - zero, *one[3:]) for one in cpu] for cpu in cpus]
+    return [[(*item[:2], item[2] - zero, *item[3:]) for item in cpu] for cpu in cpus]
 
 
-def blkparse(folder: Path, name: str) -> list[str]:
+def blkparse(directory: Path, name: str) -> list[str]:
     done = subprocess.run(
-        ["blkparse", "-i", name], cwd=folder, capture_output=True, check=True, text=True
+        ["blkparse", "-i", name], cwd=directory, capture_output=True, check=True, text=True
     )
     return done.stdout.splitlines()
 
@@ -132,9 +132,9 @@ def test_files_of_other_programs_and_of_the_first_version(run: Run, tmp_path: Pa
         old, compression="snappy", metadata={"format": "blktrace", "version": "0.1.0"}
     )
     for path, layers in ((bare, False), (old, True)):
-        found = profile(run, path)
-        assert found["trace"]["capabilities"]["layers"] is layers
-        assert found["devices"][0]["name"] is None
-        assert found["devices"][0]["events"] == profile(run, trace)["devices"][0]["events"]
-        said = " ".join(run("trace", "stat", path).out.split())
-        assert ("73 % came from 253,1" in said) is layers
+        result = profile(run, path)
+        assert result["trace"]["capabilities"]["layers"] is layers
+        assert result["devices"][0]["name"] is None
+        assert result["devices"][0]["events"] == profile(run, trace)["devices"][0]["events"]
+        output = " ".join(run("trace", "stat", path).out.split())
+        assert ("73 % came from 253,1" in output) is layers

@@ -20,11 +20,11 @@ KEY = AgreementKey("pairs", (("stack", "raid1"), ("workload", "reads"), ("repeat
 
 @cache
 def recorded() -> list[tuple[LabRecording, list[AgreementRow]]]:
-    return [(one, recordings.predicted(REFERENCE, one)) for one in recordings.read(REFERENCE)]
+    return [(item, recordings.predicted(REFERENCE, item)) for item in recordings.read(REFERENCE)]
 
 
 def test_the_simulator_agrees_with_the_lab_in_nine_of_ten_cells() -> None:
-    kernels = [one.kernel for one, _ in recorded()]
+    kernels = [item.kernel for item, _ in recorded()]
     assert kernels == ["6.1", "6.12"]
     for _, rows in recorded():
         (verdict,) = agreement.verdicts(rows)
@@ -33,9 +33,9 @@ def test_the_simulator_agrees_with_the_lab_in_nine_of_ten_cells() -> None:
 
 
 def test_every_cell_is_recorded() -> None:
-    by_kernel = {one.kernel: one for one, _ in recorded()}
+    by_kernel = {item.kernel: item for item, _ in recorded()}
     wanted = {path.stem: path for path in recordings.suites(REFERENCE)}
-    others = {one.suite for one in by_kernel["6.12"].cells}
+    others = {item.suite for item in by_kernel["6.12"].cells}
     assert "published" in others
     for kernel, suites in (("6.1", set(wanted)), ("6.12", others)):
         keys = {
@@ -58,9 +58,9 @@ def test_of_every_cell_that_misses_something_is_known() -> None:
 
 def test_the_short_suite_is_short() -> None:
     (path,) = recordings.suites(REFERENCE, recordings.SHORT)
-    found = cells.plan(path, form=lab_cell.FORM).cells
-    assert len(found) == 8
-    seconds = sum(cell.document["runtime_ns"] + cell.document["ramp_ns"] for cell in found) / 1e9
+    result = cells.plan(path, form=lab_cell.FORM).cells
+    assert len(result) == 8
+    seconds = sum(cell.document["runtime_ns"] + cell.document["ramp_ns"] for cell in result) / 1e9
     assert seconds <= 40
     assert path not in recordings.suites(REFERENCE)
 
@@ -74,14 +74,14 @@ def test_shares_are_of_what_a_cell_does() -> None:
 
 
 def test_devices_above_disks_do_not_count() -> None:
-    way: Any = {"iops": 5.0}
+    direction: Any = {"iops": 5.0}
     devices: Any = [
         {"name": "fast", "ios": [3, 1], "leaf": True},
         {"name": "raid1", "ios": [3, 1], "leaf": False},
         {"name": "simulated", "ios": [2, 2]},
     ]
-    found = agreement.figures({"read": way, "write": way, "devices": devices})
-    assert found == AgreementFigures(5, 5, {"fast": (3, 1), "simulated": (2, 2)})
+    result = agreement.figures({"read": direction, "write": direction, "devices": devices})
+    assert result == AgreementFigures(5, 5, {"fast": (3, 1), "simulated": (2, 2)})
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_nine_of_ten_are_enough() -> None:
     idle = AgreementRow(
         KEY, "6.12", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(0, 0, MEMBERS)
     )
-    assert [one.holds for one in agreement.verdicts([*[good] * 9, bad, idle])] == [True, False]
+    assert [item.holds for item in agreement.verdicts([*[good] * 9, bad, idle])] == [True, False]
     assert not agreement.verdicts([*[good] * 8, bad])[0].holds
 
 
@@ -127,21 +127,21 @@ def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
     recordings.keep(tmp_path, LabRecording("6.12", {}, {other: AgreementFigures(8, 0, MEMBERS)}))
     old, new = recordings.read(tmp_path)
     assert set(old.cells) == {other, KEY}
-    assert (old.around, new.kernel) == ({"fio": "3.33"}, "6.12")
+    assert (old.measured_with, new.kernel) == ({"fio": "3.33"}, "6.12")
 
 
 def test_a_recording_is_of_one_environment(tmp_path: Path) -> None:
     other = AgreementKey("other", KEY.labels)
-    for one, fio in ((KEY, "3.33"), (other, "3.39")):
+    for item, fio in ((KEY, "3.33"), (other, "3.39")):
         recordings.keep(
-            tmp_path, LabRecording("6.1", {"fio": fio}, {one: AgreementFigures(7, 0, MEMBERS)})
+            tmp_path, LabRecording("6.1", {"fio": fio}, {item: AgreementFigures(7, 0, MEMBERS)})
         )
-    (found,) = recordings.read(tmp_path)
-    assert (list(found.cells), found.around) == ([other], {"fio": "3.39"})
+    (result,) = recordings.read(tmp_path)
+    assert (list(result.cells), result.measured_with) == ([other], {"fio": "3.39"})
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         ("{", "is no recording: JSONDecodeError"),
         ("[]", "is no recording: TypeError"),
@@ -150,17 +150,17 @@ def test_a_recording_is_of_one_environment(tmp_path: Path) -> None:
         ('{"kernel": "6.1", "measured_with": {}, "cells": [3]}', "is no recording"),
     ],
 )
-def test_what_is_no_recording_is_said(tmp_path: Path, text: str, said: str) -> None:
-    recordings.folder(tmp_path).mkdir(parents=True)
-    (recordings.folder(tmp_path) / "6.1.json").write_text(text)
-    with pytest.raises(UsageError, match=said):
+def test_what_is_no_recording_is_said(tmp_path: Path, text: str, output: str) -> None:
+    recordings.recordings_directory(tmp_path).mkdir(parents=True)
+    (recordings.recordings_directory(tmp_path) / "6.1.json").write_text(text)
+    with pytest.raises(UsageError, match=output):
         recordings.read(tmp_path)
 
 
 def test_misses_are_found_by_pattern(tmp_path: Path) -> None:
     assert recordings.misses(tmp_path) == []
-    recordings.folder(tmp_path).mkdir(parents=True)
-    path = recordings.folder(tmp_path) / "misses.toml"
+    recordings.recordings_directory(tmp_path).mkdir(parents=True)
+    path = recordings.recordings_directory(tmp_path) / "misses.toml"
     path.write_text('[[misses]]\ncell = "raid1 *"\nverdict = "open"\ntext = """\ntwo\nlines"""\n')
     good = AgreementRow(
         KEY, "6.1", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS)

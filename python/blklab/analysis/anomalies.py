@@ -69,10 +69,10 @@ def drift(values: Sequence[float]) -> float | None:
         [RunSample(sum(part) / len(part), varies)]
         for part, varies in ((first, still[:third]), (last, still[-third:]))
     ]
-    found = difference(sides[0], sides[1])
-    if found is None or found.p is None or found.p >= CERTAIN or abs(found.change) < DRIFT:
+    change = difference(sides[0], sides[1])
+    if change is None or change.p is None or change.p >= CERTAIN or abs(change.change) < DRIFT:
         return None
-    return found.change
+    return change.change
 
 
 def _without_line(values: Sequence[float]) -> list[float]:
@@ -106,14 +106,14 @@ def stalls(values: Sequence[float], counts: Sequence[float]) -> list[Outlier]:
     spread = median([abs(value - middle) for value in values]) / NORMAL
     usual = median(counts)
     noise = CHANCE / math.sqrt(usual) * middle if usual else math.inf
-    found = [
+    outliers = [
         Outlier(at, values[at], middle)
         for at in range(1, len(values) - 1)
         if abs(values[at] - middle) > max(SCORE * spread, STALL * middle, noise)
     ]
-    if len(found) > RARE * len(values):
+    if len(outliers) > RARE * len(values):
         return []
-    return sorted(found, key=lambda one: -abs(one.value - one.median))
+    return sorted(outliers, key=lambda outlier: -abs(outlier.value - outlier.median))
 
 
 def misfits(values: Sequence[float]) -> list[Outlier]:

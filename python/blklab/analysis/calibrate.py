@@ -93,7 +93,7 @@ class Calibration:
     @property
     def worst(self) -> Residual:
         """The run that the fitted model is furthest off for."""
-        return max(self.residuals, key=lambda one: abs(one.error))
+        return max(self.residuals, key=lambda residual: abs(residual.error))
 
 
 def calibrate(
@@ -147,8 +147,8 @@ class _Bench:
         documents = [self._document(device, run) for run in runs]
         outcomes = sim.outcomes(documents)
         return [
-            Residual(run, one["read"]["iops"], one["write"]["iops"])
-            for run, one in zip(runs, outcomes, strict=True)
+            Residual(run, simulated["read"]["iops"], simulated["write"]["iops"])
+            for run, simulated in zip(runs, outcomes, strict=True)
         ]
 
     def _document(self, device: Mapping[str, Any], run: Observation) -> Mapping[str, Any]:
@@ -180,8 +180,8 @@ def _fit(
 
     def misfit(point: Sequence[float]) -> float:
         away = sum((x - x0) ** 2 for x, x0 in zip(point, begin, strict=True))
-        found = bench.residuals({**device, **values(point)}, runs)
-        errors = [math.log(max(1e-9, 1 + one.error)) for one in found]
+        residuals = bench.residuals({**device, **values(point)}, runs)
+        errors = [math.log(max(1e-9, 1 + residual.error)) for residual in residuals]
         return sum(error**2 for error in errors) / len(errors) + HOLD * away
 
     count = len(parameters)
@@ -226,10 +226,15 @@ def as_toml(calibration: Calibration, source: str) -> str:
             mark = "  # fitted" if key in calibration.fitted else ""
             lines.append(f"{key} = {_shown(value)}{mark}")
     lines += ["", "# Predicted beside measured IOPS of every input:"]
-    for one in calibration.residuals:
-        predicted, measured = one.read_iops + one.write_iops, one.run.read_iops + one.run.write_iops
-        name = printable(one.run.name)
-        lines.append(f"#   {name}: {predicted:.0f}, measured {measured:.0f} ({one.error:+.1%})")
+    for residual in calibration.residuals:
+        predicted, measured = (
+            residual.read_iops + residual.write_iops,
+            residual.run.read_iops + residual.run.write_iops,
+        )
+        name = printable(residual.run.name)
+        lines.append(
+            f"#   {name}: {predicted:.0f}, measured {measured:.0f} ({residual.error:+.1%})"
+        )
     return "\n".join(lines) + "\n"
 
 

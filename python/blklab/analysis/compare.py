@@ -27,19 +27,23 @@ def sides(
     A selection that varies a label which another does not have becomes several: nothing else would
     tell its runs apart. Raises UsageError if fewer than two are left.
     """
-    found: list[ComparisonSide] = []
+    compared: list[ComparisonSide] = []
     for name, runs in chosen:
         others = [set(_labels(rest)) for other, rest in chosen if other != name]
         split = [between] if between else _own(runs, others)
         if between and between not in _labels(runs):
             raise UsageError(f"{name}: has no label {between!r}; {near(between, _labels(runs))}")
         for values in dict.fromkeys(_key(run, split) for run in runs):
-            said = " ".join(f"{label}={value}" for label, value in zip(split, values, strict=True))
-            of = " ".join(filter(None, (name if len(chosen) > 1 or not between else "", said)))
-            found.append(ComparisonSide(of, [run for run in runs if _key(run, split) == values]))
-    if len(found) < 2:
+            description = " ".join(
+                f"{label}={value}" for label, value in zip(split, values, strict=True)
+            )
+            of = " ".join(
+                filter(None, (name if len(chosen) > 1 or not between else "", description))
+            )
+            compared.append(ComparisonSide(of, [run for run in runs if _key(run, split) == values]))
+    if len(compared) < 2:
         raise UsageError("one thing cannot be compared: name another, or --between LABEL")
-    return found
+    return compared
 
 
 def _labels(runs: Sequence[StoredRun]) -> list[str]:
@@ -61,7 +65,7 @@ def _key(run: StoredRun, by: Sequence[str]) -> Key:
 
 
 def compare(
-    found: Sequence[ComparisonSide],
+    compared: Sequence[ComparisonSide],
     metrics: Sequence[str],
     points: Points,
     *,
@@ -79,7 +83,7 @@ def compare(
         if name not in METRICS:
             raise UsageError(f"no figure is called {name!r}; {near(name, METRICS)}")
     usable = [
-        ComparisonSide(side.name, [run for run in side.runs if run.outcome]) for side in found
+        ComparisonSide(side.name, [run for run in side.runs if run.outcome]) for side in compared
     ]
     for side in usable:
         if not side.runs:
@@ -111,31 +115,37 @@ def _cell(side: ComparisonSide, labels: Sequence[str], key: Key) -> list[StoredR
     return [run for run in side.runs if _key(run, labels) == key]
 
 
-def _shared(found: Sequence[ComparisonSide]) -> list[str]:
-    every = [set(_labels(side.runs)) for side in found]
-    return [label for label in _labels(found[0].runs) if all(label in one for one in every)]
+def _shared(compared: Sequence[ComparisonSide]) -> list[str]:
+    every = [set(_labels(side.runs)) for side in compared]
+    return [
+        label for label in _labels(compared[0].runs) if all(label in labels for labels in every)
+    ]
 
 
 def _telling(
-    found: Sequence[ComparisonSide], shared: Sequence[str], chosen: Collection[str]
+    compared: Sequence[ComparisonSide], shared: Sequence[str], chosen: Collection[str]
 ) -> list[str]:
     """Returns the labels that tell cells apart: those that have more than one value.
 
     On a side, or from one side to the next, unless the sides were chosen so.
     """
     values = {
-        label: [{run.labels.get(label) for run in side.runs} for side in found] for label in shared
+        label: [{run.labels.get(label) for run in side.runs} for side in compared]
+        for label in shared
     }
     return [
         label
         for label, on in values.items()
         if label != REPEAT
-        and (any(len(one) > 1 for one in on) or (label not in chosen and on[0] != set.union(*on)))
+        and (
+            any(len(values_of_side) > 1 for values_of_side in on)
+            or (label not in chosen and on[0] != set.union(*on))
+        )
     ]
 
 
 def _row(
-    found: Sequence[ComparisonSide],
+    compared: Sequence[ComparisonSide],
     metric: Metric,
     by: tuple[Sequence[str], Sequence[str]],
     key: Key,
@@ -143,7 +153,7 @@ def _row(
     confidence: float,
 ) -> ComparisonRow | None:
     labels, within = by
-    measured = [samples(_cell(side, labels, key), metric, points) for side in found]
+    measured = [samples(_cell(side, labels, key), metric, points) for side in compared]
     sampled = [[sample for _, sample in side] for side in measured]
     values = [_value(side, confidence) for side in sampled]
     if all(value is None for value in values):
@@ -166,22 +176,28 @@ def _row(
     )
 
 
-def _value(found: Sequence[RunSample], confidence: float) -> CellValue | None:
-    values = [sample.value for sample in found]
+def _value(points: Sequence[RunSample], confidence: float) -> CellValue | None:
+    values = [sample.value for sample in points]
     if not values:
         return None
     low, high = None, None
     if len(values) == 2:
         low, high = min(values), max(values)
     elif len(values) > 2:
-        low, high = interval(found, confidence) or (None, None)
+        low, high = interval(points, confidence) or (None, None)
     return CellValue(sum(values) / len(values), len(values), min(values), max(values), low, high)
 
 
 def _judged(rows: Sequence[ComparisonRow], confidence: float) -> list[ComparisonRow]:
     """Gives each row its verdicts; p is corrected for how many differences are looked at."""
     adjusted = iter(
-        holm([None if one is None else one.p for row in rows for one in row.differences])
+        holm(
+            [
+                None if difference is None else difference.p
+                for row in rows
+                for difference in row.differences
+            ]
+        )
     )
     judged = []
     for row in rows:
@@ -191,12 +207,12 @@ def _judged(rows: Sequence[ComparisonRow], confidence: float) -> list[Comparison
     return judged
 
 
-def verdict(one: Difference | None, p: float | None, more: bool, alpha: float) -> str:
+def verdict(difference: Difference | None, p: float | None, more: bool, alpha: float) -> str:
     """Returns what a difference is, if `more` is better: see `Row.verdicts`."""
-    if one is None or p is None or one.low is None or one.high is None:
+    if difference is None or p is None or difference.low is None or difference.high is None:
         return "unknown"
-    if p >= alpha or one.low <= 0 <= one.high:
+    if p >= alpha or difference.low <= 0 <= difference.high:
         return "same"
-    if one.once:
+    if difference.once:
         return "differ"
-    return "better" if (one.change > 0) == more else "worse"
+    return "better" if (difference.change > 0) == more else "worse"

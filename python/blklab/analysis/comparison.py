@@ -71,7 +71,9 @@ class Comparison:
                     "metric": row.metric,
                     "labels": dict(row.labels),
                     "values": [value and vars(value) for value in row.values],
-                    "differences": [one and vars(one) for one in row.differences],
+                    "differences": [
+                        difference and vars(difference) for difference in row.differences
+                    ],
                     "verdicts": list(row.verdicts),
                 }
                 for row in self.rows

@@ -20,14 +20,14 @@ PLACES: Final = ("name", "filename", "directory", "size", "io_bytes", "offset_in
 
 
 def notes(
-    found: Sequence[ComparisonSide],
+    compared: Sequence[ComparisonSide],
     rows: Sequence[ComparisonRow],
     pairs: Sequence[Pair],
     chosen: Collection[str],
 ) -> Iterator[Diagnostic]:
     """Yields what is to be said of sides, their rows and the cells that were paired."""
     single = any(value is not None and value.runs == 1 for row in rows for value in row.values)
-    alone = all(one is None for row in rows for one in row.differences)
+    alone = all(difference is None for row in rows for difference in row.differences)
     if single and not alone:
         yield _note(
             "run-once",
@@ -49,22 +49,22 @@ def notes(
             "cells-missing",
             f"of what was put together, {lacking} of the first side's cells are not on another",
         )
-    runners = {run.runner for side in found for run in side.runs}
+    runners = {run.runner for side in compared for run in side.runs}
     if len(runners) > 1:
         yield _note("several-runners", f"these are runs of {' and '.join(sorted(runners))}")
     else:
         yield from _unlike(pairs, chosen)
-    yield from _scaled(found)
-    yield from _doubtful(found)
+    yield from _scaled(compared)
+    yield from _doubtful(compared)
 
 
 def _note(code: str, message: str) -> Diagnostic:
     return Diagnostic(code, "note", "", message)
 
 
-def _scaled(found: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
+def _scaled(compared: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
     """Yields which sides' rates are not those of their devices."""
-    for side in found:
+    for side in compared:
         factors = {scale(run.outcome) for run in side.runs if run.outcome} - {1.0}
         if factors:
             listed = ", ".join(f"{factor:g}" for factor in sorted(factors))
@@ -80,8 +80,8 @@ def _unlike(pairs: Sequence[Pair], chosen: Collection[str]) -> Iterator[Diagnost
     differing: dict[str, tuple[str, str]] = {}
     for base, *others in pairs:
         for other in others:
-            for one, two in zip(base[:1], other[:1], strict=False):
-                asked = _asked(one.cell, chosen), _asked(two.cell, chosen)
+            for first, two in zip(base[:1], other[:1], strict=False):
+                asked = _asked(first.cell, chosen), _asked(two.cell, chosen)
                 for key in dict.fromkeys([*asked[0], *asked[1]]):
                     values = tuple(side.get(key, "nothing") for side in asked)
                     if values[0] != values[1]:
@@ -92,32 +92,32 @@ def _unlike(pairs: Sequence[Pair], chosen: Collection[str]) -> Iterator[Diagnost
 
 def _asked(cell: Mapping[str, Any], chosen: Collection[str]) -> dict[str, str]:
     """Returns what a cell was asked to do, by its words; without what follows from `chosen`."""
-    found = {word: _said(key, cell[key]) for key, word in TIMES.items() if cell.get(key)}
+    requested = {word: _described(key, cell[key]) for key, word in TIMES.items() if cell.get(key)}
     if "workload" not in chosen:
         for at, job in enumerate(cell.get("jobs") or []):
             options = job.get("options", job)
             where = f"{job.get('name', at)}." if len(cell["jobs"]) > 1 else ""
             for key, value in options.items():
                 if key not in {*PLACES, *chosen}:
-                    found[f"{where}{key}"] = _said(key, value)
-    return found
+                    requested[f"{where}{key}"] = _described(key, value)
+    return requested
 
 
-def _said(key: str, value: Any) -> str:
+def _described(key: str, value: Any) -> str:
     if key.endswith("_ns") and isinstance(value, int | float):
         return units.format_duration(value)
     return str(value)
 
 
-def _doubtful(found: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
+def _doubtful(compared: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
     """Yields how many runs of a side were forced, and why, and how many have warnings."""
-    for side in found:
+    for side in compared:
         outcomes = [measured(run.outcome) for run in side.runs if run.outcome]
         forced = [outcome["forced"] for outcome in outcomes if outcome.get("forced")]
         warned = [outcome for outcome in outcomes if outcome.get("warnings")]
         parts = []
         if forced:
-            names = sorted({str(name) for one in forced for name in one})
+            names = sorted({str(name) for names_of_run in forced for name in names_of_run})
             parts.append(f"{_runs(forced)} of {side.name} were forced: {', '.join(names)}")
         if warned:
             parts.append(f"{_runs(warned)} of {side.name} with warnings (blklab runs show)")
@@ -125,5 +125,5 @@ def _doubtful(found: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
             yield _note("doubtful-runs", "; ".join(parts))
 
 
-def _runs(found: Sequence[Any]) -> str:
-    return f"{len(found):,} run{'s' * (len(found) != 1)}"
+def _runs(runs: Sequence[Any]) -> str:
+    return f"{len(runs):,} run{'s' * (len(runs) != 1)}"

@@ -48,16 +48,16 @@ def diagnose(runs: Sequence[StoredRun], points: Points) -> list[Diagnostic]:
     """
     done = [run for run in runs if run.outcome]
     names = _RunNames(runs)
-    found = [*_failed(runs)]
+    diagnostics = [*_failed(runs)]
     for run in done:
-        found += _said(run)
-        found += _course(run, points(run.id))
-        found += _limits(run)
+        diagnostics += _recorded_notes(run)
+        diagnostics += _course(run, points(run.id))
+        diagnostics += _limits(run)
         if not predicts(run.runner):
-            found += check_run(run)
-    merged = [*_merged(found, names), *_repeats(done, names), *_campaigns(done)]
+            diagnostics += check_run(run)
+    merged = [*_merged(diagnostics, names), *_repeats(done, names), *_campaigns(done)]
     merged += [*_predictions(done, points), *_busy(done)]
-    return sorted(merged, key=lambda one: one.rank)
+    return sorted(merged, key=lambda diagnostic: diagnostic.rank)
 
 
 def _doubt(code: str, message: str, *runs: StoredRun, weight: float = 0.0) -> Diagnostic:
@@ -87,24 +87,26 @@ class _RunNames:
         return f"{name}, run {run.id}" if name else f"run {run.id}"
 
 
-def _merged(found: Sequence[Diagnostic], names: _RunNames) -> Iterator[Diagnostic]:
+def _merged(diagnostics: Sequence[Diagnostic], names: _RunNames) -> Iterator[Diagnostic]:
     """Makes one diagnostic of those with the same code, with the heaviest in full."""
     codes: dict[tuple[str, str], list[Diagnostic]] = {}
-    for one in found:
-        codes.setdefault((one.code, one.message if one.code in SAID else ""), []).append(one)
-    for (code, said), members in codes.items():
-        members.sort(key=lambda one: -one.weight)
+    for diagnostic in diagnostics:
+        codes.setdefault(
+            (diagnostic.code, diagnostic.message if diagnostic.code in SAID else ""), []
+        ).append(diagnostic)
+    for (code, message), members in codes.items():
+        members.sort(key=lambda diagnostic: -diagnostic.weight)
         ids = dict.fromkeys(number for one in members for number in one.runs)
         runs = [names.runs[number] for number in ids]
-        if said:
+        if message:
             few = len(runs) <= SHOWN
             where = "; ".join(map(names.of, runs)) if few else f"{len(runs)} runs"
-            yield _doubt(code, f"{said} ({where}).", *runs)
+            yield _doubt(code, f"{message} ({where}).", *runs)
             continue
         shown: dict[str, str] = {}
-        for one in members:  # of repeats, the heaviest
-            run = names.runs[one.runs[0]]
-            shown.setdefault(names.of(run, repeat=False), f"{names.of(run)}: {one.message}")
+        for diagnostic in members:  # of repeats, the heaviest
+            run = names.runs[diagnostic.runs[0]]
+            shown.setdefault(names.of(run, repeat=False), f"{names.of(run)}: {diagnostic.message}")
         parts = list(shown.values())[:SHOWN]
         rest = len(runs) - len(parts)
         more = f"; and the like in {rest} more runs" if rest > 1 else ""
@@ -118,7 +120,7 @@ def _failed(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
             yield _doubt("failed", run.message or "no reason was given", run)
 
 
-def _said(run: StoredRun) -> Iterator[Diagnostic]:
+def _recorded_notes(run: StoredRun) -> Iterator[Diagnostic]:
     outcome = measured(run.outcome or {})
     steady = outcome.get("steady")
     if steady and not steady.get("reached"):
@@ -210,7 +212,7 @@ def _busy(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
     parts = [
         f"{name}{f' ({runner})' if several else ''} in {len(ids)} of {used[runner, name]} runs"
         f" ({part})"
-        for (runner, name, part), ids in sorted(counted.items(), key=lambda one: -len(one[1]))
+        for (runner, name, part), ids in sorted(counted.items(), key=lambda item: -len(item[1]))
     ]
     if parts:
         rest = f", and {len(parts) - 8} more" if len(parts) > 8 else ""
@@ -238,16 +240,16 @@ def cores_per_job(run: StoredRun) -> float | None:
     jobs = 0
     for job in run.cell.get("jobs") or []:
         jobs += int(job.get("options", job).get("numjobs", 1))
-    found = cores(run.outcome or {})
-    return None if found is None or not jobs else found / jobs
+    counts = cores(run.outcome or {})
+    return None if counts is None or not jobs else counts / jobs
 
 
 def _cells(runs: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:
-    found: dict[tuple[Any, ...], list[StoredRun]] = {}
+    repeats: dict[tuple[Any, ...], list[StoredRun]] = {}
     for run in runs:
         labels = tuple(pair for pair in sorted(run.labels.items()) if pair[0] != compare.REPEAT)
-        found.setdefault((run.campaign, labels), []).append(run)
-    yield from found.values()
+        repeats.setdefault((run.campaign, labels), []).append(run)
+    yield from repeats.values()
 
 
 def _repeats(runs: Sequence[StoredRun], names: _RunNames) -> Iterator[Diagnostic]:
@@ -303,13 +305,13 @@ def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnost
             ]
             try:
                 sides = compare.sides(chosen)
-                found = compare.compare(sides, ["iops"], points)
+                comparison = compare.compare(sides, ["iops"], points)
             except UsageError:  # they have no cell in common
                 continue
-            off, pairs = _off(found)
+            off, pairs = _off(comparison)
             if not off:
                 continue
-            labels, difference = max(off, key=lambda one: abs(one[1].change))
+            labels, difference = max(off, key=lambda item: abs(item[1].change))
             of = f", {' '.join(labels.values())}," if labels else ""
             assert difference.low is not None and difference.high is not None  # noqa: S101  # judged
             yield _doubt(
@@ -327,13 +329,13 @@ def _percent(share: float) -> str:
 
 
 def _off(
-    found: Comparison,
+    comparison: Comparison,
 ) -> tuple[list[tuple[Mapping[str, str], Difference]], int]:
     pairs = [
-        (row.labels, one, verdict)
-        for row in found.rows
-        for one, verdict in zip(row.differences, row.verdicts, strict=True)
-        if one is not None
+        (row.labels, difference, verdict)
+        for row in comparison.rows
+        for difference, verdict in zip(row.differences, row.verdicts, strict=True)
+        if difference is not None
     ]
     off = [
         (labels, one)

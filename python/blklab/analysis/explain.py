@@ -89,16 +89,16 @@ def _shares(outcome: Outcome) -> Iterator[str]:
     runtime = max(1, outcome["watched_ns"])
     if len(outcome["devices"]) < 2:
         return
-    for way, name in ((0, "reads"), (1, "writes")):
-        total = sum(device["ios"][way] for device in outcome["devices"])
+    for direction, name in ((0, "reads"), (1, "writes")):
+        total = sum(device["ios"][direction] for device in outcome["devices"])
         if not total:
             continue
         parts = []
         for device in outcome["devices"]:
-            ios = device["ios"][way]
-            depth = device["ticks_ns"][way] / runtime
-            took = format_duration(device["ticks_ns"][way] / ios) if ios else "–"
-            merged = device["merges"][way] / max(1, ios)
+            ios = device["ios"][direction]
+            depth = device["ticks_ns"][direction] / runtime
+            took = format_duration(device["ticks_ns"][direction] / ios) if ios else "–"
+            merged = device["merges"][direction] / max(1, ios)
             merging = f", {merged:.2g} merged into each" if merged >= 0.05 else ""
             parts.append(
                 f"{device['name']} {ios / total:.1%} ({ios * 1e9 / runtime:,.0f} a second,"
@@ -125,7 +125,7 @@ def _md(document: Cell, array: MdReport) -> Iterator[str]:
     ]
     total = sum(count for *_, count in chosen)
     if total and len(array["slots"]) > 1:
-        chosen.sort(key=lambda one: -one[2])
+        chosen.sort(key=lambda choice: -choice[2])
         shares = [
             f"{count / total:.1%} went to slot {slot} because {REASONS[reason]}"
             for slot, reason, count in chosen[:4]

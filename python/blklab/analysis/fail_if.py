@@ -136,7 +136,7 @@ def _holds(row: ComparisonRow, at: int, condition: Condition, *, sure: bool) -> 
         bound = condition.bound
         if condition.relative:
             bound *= 0.0 if baseline is None else baseline.mean
-    return bool(points) and all(OPERATORS[condition.sign](one, bound) for one in points)
+    return bool(points) and all(OPERATORS[condition.sign](point, bound) for point in points)
 
 
 def _ends(row: ComparisonRow, at: int, condition: Condition) -> tuple[float, ...] | None:

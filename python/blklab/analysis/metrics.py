@@ -26,14 +26,14 @@ class Metric:
     of: Callable[[Outcome], float | None]
 
 
-def way_of(outcome: Outcome, way: str) -> DirectionResult:
+def way_of(outcome: Outcome, direction: str) -> DirectionResult:
     """Returns the figures of a direction, `read` or `write`; none if the outcome has none."""
-    return (outcome.get("read") if way == "read" else outcome.get("write")) or {}
+    return (outcome.get("read") if direction == "read" else outcome.get("write")) or {}
 
 
-def _rate(way: str, key: str) -> Callable[[Outcome], float | None]:
+def _rate(direction: str, key: str) -> Callable[[Outcome], float | None]:
     def of(outcome: Outcome) -> float | None:
-        figures: Mapping[str, Any] = way_of(outcome, way)
+        figures: Mapping[str, Any] = way_of(outcome, direction)
         # Of nothing, there is no rate: a run of writes has no read IOPS, not 0.
         value = figures.get(key) if figures.get("total_ios") else None
         return None if value is None else float(value)
@@ -43,16 +43,18 @@ def _rate(way: str, key: str) -> Callable[[Outcome], float | None]:
 
 def _sum(key: str) -> Callable[[Outcome], float | None]:
     def of(outcome: Outcome) -> float | None:
-        found = [_rate(way, key)(outcome) for way in WAYS]
-        there = [value for value in found if value is not None]
+        rates = [_rate(direction, key)(outcome) for direction in WAYS]
+        there = [value for value in rates if value is not None]
         return sum(there) if there else None
 
     return of
 
 
-def _latency(way: str | None, key: str) -> Callable[[Outcome], float | None]:
+def _latency(direction: str | None, key: str) -> Callable[[Outcome], float | None]:
     def of(outcome: Outcome) -> float | None:
-        latency: Mapping[str, Any] = way_of(outcome, way or busier(outcome)).get("clat_ns") or {}
+        latency: Mapping[str, Any] = (
+            way_of(outcome, direction or busier(outcome)).get("clat_ns") or {}
+        )
         value = latency.get(key)
         return None if value is None else float(value)
 
@@ -61,7 +63,9 @@ def _latency(way: str | None, key: str) -> Callable[[Outcome], float | None]:
 
 def busier(outcome: Outcome) -> str:
     """Returns the direction with the more I/Os, `read` or `write`."""
-    return max(("read", "write"), key=lambda way: way_of(outcome, way).get("total_ios") or 0)
+    return max(
+        ("read", "write"), key=lambda direction: way_of(outcome, direction).get("total_ios") or 0
+    )
 
 
 def _command(key: str) -> Callable[[Outcome], float | None]:
@@ -114,8 +118,8 @@ METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}
 
 def flat(outcome: Outcome) -> dict[str, float]:
     """Returns every figure that a result has, by name."""
-    found = {name: metric.of(outcome) for name, metric in METRICS.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    figures = {name: metric.of(outcome) for name, metric in METRICS.items()}
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def watched(outcome: Outcome) -> int:
@@ -138,12 +142,12 @@ def shares(outcome: Outcome) -> dict[str, tuple[float | None, float | None]]:
 
     Of the I/Os that reached the devices: merged ones are one.
     """
-    found = leaves(outcome)
-    totals = [sum(device["ios"][way] for device in found) for way in (0, 1)]
+    devices = leaves(outcome)
+    totals = [sum(device["ios"][direction] for device in devices) for direction in (0, 1)]
     return {
         device["name"]: (
             device["ios"][0] / totals[0] if totals[0] else None,
             device["ios"][1] / totals[1] if totals[1] else None,
         )
-        for device in found
+        for device in devices
     }

@@ -68,17 +68,17 @@ def from_fio(path: Path) -> list[Observation]:
         content = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    found: list[Observation] = []
+    observations: list[Observation] = []
     try:
         for jobs in _goings(content):
-            found += _runs(path, jobs)
+            observations += _runs(path, jobs)
     except UsageError:
         raise
     except BlklabError as error:
         raise UsageError(f"{path}: {error}") from None
-    if not found:
+    if not observations:
         raise UsageError(f"{path}: no fio results: JSON or fio's text output is expected")
-    return found
+    return observations
 
 
 def _goings(content: str) -> Iterator[Sequence[FioJobResult]]:
@@ -109,7 +109,9 @@ def _runs(path: Path, jobs: Sequence[FioJobResult]) -> Iterator[Observation]:
                     " stonewall between them is expected"
                 )
         _check(path, first.name, first.options)
-        read, write = (sum(job.ways[way].iops for job in members) for way in (0, 1))
+        read, write = (
+            sum(job.directions[direction].iops for job in members) for direction in (0, 1)
+        )
         if read + write == 0:
             continue
         words = {"numjobs": len(members), **_words(path, first)}
@@ -129,7 +131,9 @@ def _check(path: Path, name: str, options: Mapping[str, str]) -> None:
                 " expected"
             )
     if {"rwmixread", "rwmixwrite"} <= options.keys():
-        shares = [_whole(path, name, f"rwmix{way}", options) for way in ("read", "write")]
+        shares = [
+            _whole(path, name, f"rwmix{direction}", options) for direction in ("read", "write")
+        ]
         if sum(shares) != 100:
             raise UsageError(
                 f"{path}: job {name!r}: rwmixwrite={shares[1]} beside rwmixread={shares[0]}:"

@@ -103,7 +103,11 @@ def difference(
     once = len(baseline) == len(other) == 1
     if not once and min(len(baseline), len(other)) == 1:
         return _alone(means, max(baseline, other, key=len), confidence)
-    known = [found for side in (baseline, other) if (found := _spread(side)) is not None]
+    known = [
+        spread_of_side
+        for side in (baseline, other)
+        if (spread_of_side := _spread(side)) is not None
+    ]
     if len(known) < 2:
         return Difference(change, None, None, None, once)
     p = _welch(means, known)

@@ -27,12 +27,12 @@ def remembered(points: Points) -> Points:
 
 def samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:
     """Returns the runs that have a figure, each with its sample."""
-    found = []
+    result = []
     for run in runs:
         value = metric.of(run.outcome or {})
         if value is not None:
-            found.append((run, RunSample(value, over_time(metric.name, points(run.id)))))
-    return found
+            result.append((run, RunSample(value, over_time(metric.name, points(run.id)))))
+    return result
 
 
 def over_time(metric: str, points: Sequence[SeriesPoint]) -> list[float]:
@@ -40,19 +40,19 @@ def over_time(metric: str, points: Sequence[SeriesPoint]) -> list[float]:
     mine = [point for point in points if point.source == JOBS and point.width_ns > 0]
     if len(mine) > 1 and mine[-1].width_ns < mine[0].width_ns:
         mine.pop()  # the run ended in it
-    way, _, figure = metric.rpartition("_")
-    if way not in {"", *WAYS}:
+    direction, _, figure = metric.rpartition("_")
+    if direction not in {"", *WAYS}:
         return []
-    ways = [way] if way else list(WAYS)
+    directions = [direction] if direction else list(WAYS)
     match figure:
         case "iops" | "bw":
             key = "ios" if figure == "iops" else "bytes"
             return [
-                sum(getattr(point, f"{one}_{key}") for one in ways) * 1e9 / point.width_ns
+                sum(getattr(point, f"{name}_{key}") for name in directions) * 1e9 / point.width_ns
                 for point in mine
             ]
         case "mean":
-            busiest = max(ways, key=lambda one: sum(getattr(p, f"{one}_ios") for p in mine))
-            found = (getattr(point, f"{busiest}_clat_ns") for point in mine)
-            return [latency for latency in found if latency is not None]
+            busiest = max(directions, key=lambda name: sum(getattr(p, f"{name}_ios") for p in mine))
+            latencies = (getattr(point, f"{busiest}_clat_ns") for point in mine)
+            return [latency for latency in latencies if latency is not None]
     return []

@@ -56,8 +56,8 @@ def check_run(run: StoredRun) -> Iterator[Diagnostic]:
     """Yields doubts about a measured run."""
     outcome = run.outcome or {}
     checks = (_impossible(run, outcome), _unseen(outcome), _small(run), _twins(run, outcome))
-    for found in chain(*checks):
-        yield replace(found, runs=(run.id,))
+    for diagnostic in chain(*checks):
+        yield replace(diagnostic, runs=(run.id,))
 
 
 def _doubt(code: str, message: str) -> Diagnostic:
@@ -84,14 +84,14 @@ def most_random_reads(in_flight: float) -> float:
 
 def hardware(run: StoredRun, name: str) -> Mapping[str, Any]:
     """Returns what the environment knows of a device, or of the disk that it is a partition of."""
-    known = {one.get("name"): one for one in run.environment.get("devices") or []}
-    found = known.get(name) or {}
-    if found.get("kind") == "partition" or not found:
+    known = {device.get("name"): device for device in run.environment.get("devices") or []}
+    details = known.get(name) or {}
+    if details.get("kind") == "partition" or not details:
         for other, one in known.items():
             rest = name.removeprefix(str(other))
             if other and rest != name and rest.lstrip("p").isdigit():
-                return {**one, "size": found.get("size", one.get("size"))}
-    return found
+                return {**one, "size": details.get("size", one.get("size"))}
+    return details
 
 
 def _impossible(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
@@ -135,15 +135,15 @@ def _bus(known: Mapping[str, Any], name: str, spins: bool) -> str | None:
 
 def _unseen(outcome: Outcome) -> Iterator[Diagnostic]:
     """A read that no device saw came from memory; so did a write that none saw yet go there."""
-    found = leaves(outcome)
-    sectors = [device["sectors"] for device in found if device.get("sectors") is not None]
-    if not found or len(sectors) < len(found):
+    devices = leaves(outcome)
+    sectors = [device["sectors"] for device in devices if device.get("sectors") is not None]
+    if not devices or len(sectors) < len(devices):
         return
-    for way, name in ((0, "read"), (1, "write")):
+    for direction, name in ((0, "read"), (1, "write")):
         asked = way_of(outcome, name)
         if (asked.get("total_ios") or 0) < ENOUGH or not asked.get("io_bytes"):
             continue
-        seen = sum(one[way] for one in sectors if one is not None) * 512
+        seen = sum(pair[direction] for pair in sectors if pair is not None) * 512
         if seen < UNSEEN * asked["io_bytes"]:
             asked_for = "read" if name == "read" else "wrote"
             what = "read from" if name == "read" else "written to"
@@ -179,26 +179,28 @@ def _small(run: StoredRun) -> Iterator[Diagnostic]:
 
 def _twins(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
     """Equal members of one array that took unequal times for the same work."""
-    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for device in leaves(outcome):
         known = hardware(run, device["name"])
         model = (known.get("hardware") or {}).get("model")
         above = device.get("above") or []
         if model and above and device.get("ticks_ns"):
             key = (str(model), str(known.get("size")), *map(str, above))
-            found.setdefault(key, []).append(device)
-    for twins in found.values():
-        for way, name in ((0, "reads"), (1, "writes")):
-            yield from _unequal([one for one in twins if one["ios"][way] >= ENOUGH], way, name)
+            groups.setdefault(key, []).append(device)
+    for twins in groups.values():
+        for direction, name in ((0, "reads"), (1, "writes")):
+            yield from _unequal(
+                [twin for twin in twins if twin["ios"][direction] >= ENOUGH], direction, name
+            )
 
 
-def _unequal(twins: Sequence[Mapping[str, Any]], way: int, name: str) -> Iterator[Diagnostic]:
+def _unequal(twins: Sequence[Mapping[str, Any]], direction: int, name: str) -> Iterator[Diagnostic]:
     if len(twins) < 2:
         return
-    ios = [one["ios"][way] for one in twins]
-    slow = max(twins, key=lambda one: one["ticks_ns"][way] / one["ios"][way])
-    fast = min(twins, key=lambda one: one["ticks_ns"][way] / one["ios"][way])
-    times = [one["ticks_ns"][way] / one["ios"][way] for one in (slow, fast)]
+    ios = [twin["ios"][direction] for twin in twins]
+    slow = max(twins, key=lambda one: one["ticks_ns"][direction] / one["ios"][direction])
+    fast = min(twins, key=lambda one: one["ticks_ns"][direction] / one["ios"][direction])
+    times = [one["ticks_ns"][direction] / one["ios"][direction] for one in (slow, fast)]
     if max(ios) <= ALIKE * min(ios) and times[0] > UNEQUAL * times[1]:
         yield _doubt(
             "unequal-twins",
@@ -206,10 +208,10 @@ def _unequal(twins: Sequence[Mapping[str, Any]], way: int, name: str) -> Iterato
             f" {format_duration(times[1])} for as many: they are the same model",
         )
     most, least = (
-        max(twins, key=lambda one: one["ios"][way]),
-        min(twins, key=lambda one: one["ios"][way]),
+        max(twins, key=lambda one: one["ios"][direction]),
+        min(twins, key=lambda one: one["ios"][direction]),
     )
-    if way == 1 and max(ios) > ALIKE * min(ios):
+    if direction == 1 and max(ios) > ALIKE * min(ios):
         yield _doubt(
             "unequal-twins",
             f"{most['name']} had {max(ios):,} writes, its twin {least['name']} {min(ios):,}",

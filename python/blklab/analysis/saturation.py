@@ -78,23 +78,31 @@ def curves(runs: Sequence[Measured]) -> list[SaturationCurve]:
     None of fewer than three loads: two have no knee.
     """
     varied = {label for labels, _, _ in runs for label in labels if label not in {*LOADS, "repeat"}}
-    found: dict[tuple[tuple[str, str], ...], dict[int, list[LoadPoint]]] = {}
+    loads_by_group: dict[tuple[tuple[str, str], ...], dict[int, list[LoadPoint]]] = {}
     for labels, document, outcome in runs:
-        around = tuple((label, labels[label]) for label in labels if label in varied)
+        other_labels = tuple((label, labels[label]) for label in labels if label in varied)
         load = _load(in_flight(document), outcome)
         if load is not None:
-            found.setdefault(around, {}).setdefault(load.in_flight, []).append(load)
+            loads_by_group.setdefault(other_labels, {}).setdefault(load.in_flight, []).append(load)
     tell = {
         label
         for label in varied
-        if len({value for around in found for name, value in around if name == label}) > 1
+        if len(
+            {
+                value
+                for other_labels in loads_by_group
+                for name, value in other_labels
+                if name == label
+            }
+        )
+        > 1
     }
     return [
         SaturationCurve(
-            {label: value for label, value in around if label in tell},
+            {label: value for label, value in other_labels if label in tell},
             [_mean(loads[depth]) for depth in sorted(loads)],
         )
-        for around, loads in found.items()
+        for other_labels, loads in loads_by_group.items()
         if len(loads) > 2
     ]
 
@@ -113,9 +121,9 @@ def in_flight(document: Mapping[str, Any]) -> int:
 def _load(depth: int, outcome: Outcome) -> LoadPoint | None:
     iops = METRICS["iops"].of(outcome)
     weighed = [
-        (way["total_ios"], mean)
-        for way in (outcome["read"], outcome["write"])
-        if (mean := (way.get("clat_ns") or {}).get("mean")) and way["total_ios"]
+        (direction["total_ios"], mean)
+        for direction in (outcome["read"], outcome["write"])
+        if (mean := (direction.get("clat_ns") or {}).get("mean")) and direction["total_ios"]
     ]
     if not iops or not depth or not weighed:
         return None

@@ -47,11 +47,11 @@ class Tuning:
     @property
     def best(self) -> dict[str, Effect]:
         """The best value of each setting that made a difference for the better."""
-        found: dict[str, Effect] = {}
+        effects: dict[str, Effect] = {}
         for effect in self.effects:
             if effect.verdict == "better":
-                found.setdefault(effect.setting, effect)
-        return found
+                effects.setdefault(effect.setting, effect)
+        return effects
 
     def as_dict(self) -> dict[str, Any]:
         """Returns it for `--json`."""
@@ -98,23 +98,23 @@ def tune(
     varied = {
         label
         for label in dict(next(iter(contexts)))
-        if len({dict(around)[label] for around in contexts}) > 1
+        if len({dict(context)[label] for context in contexts}) > 1
     }
     together = campaign.experiment["sweep"].get(MODE) == "all"
-    found = []
-    for around, mine in contexts.items():
+    tunings = []
+    for context, mine in contexts.items():
         measured = samples(mine, METRICS[metric], points)
         if not measured:
             continue
-        labels = {label: value for label, value in around if label in varied}
+        labels = {label: value for label, value in context if label in varied}
         effects = _effects(measured, settings, together=together, confidence=confidence)
         base = [sample.value for run, sample in measured if _is_baseline(run, settings)]
         mean = sum(base) / len(base) if base else None
         note = _left_out(measured, runs, settings) if together else ""
-        found.append(Tuning(labels, metric, mean, effects, note))
-    if not found:
+        tunings.append(Tuning(labels, metric, mean, effects, note))
+    if not tunings:
         raise UsageError(f"campaign {campaign.number}: its runs have no {metric}")
-    return _judged(found, METRICS[metric], confidence)
+    return _judged(tunings, METRICS[metric], confidence)
 
 
 def _is_baseline(run: StoredRun, settings: Sequence[str]) -> bool:
@@ -139,12 +139,12 @@ def _effects(
                     [
                         sample
                         for run, sample in measured
-                        if run.labels[setting] == one and _is_baseline(run, others)
+                        if run.labels[setting] == value_compared and _is_baseline(run, others)
                     ]
-                    for one in (first, value)
+                    for value_compared in (first, value)
                 )
-            if base and these and (found := difference(base, these, confidence)) is not None:
-                effects.append(Effect(setting, value, first, found, "unknown", len(these)))
+            if base and these and (change := difference(base, these, confidence)) is not None:
+                effects.append(Effect(setting, value, first, change, "unknown", len(these)))
     return effects
 
 
@@ -165,15 +165,17 @@ def _paired(
 
     A combination of the others that was not measured with both values tells nothing of them.
     """
-    found: tuple[list[RunSample], list[RunSample]] = ([], [])
+    pairs: tuple[list[RunSample], list[RunSample]] = ([], [])
     for members in _groups(measured, others).values():
-        sides = [[one for run, one in members if run.labels[setting] == value] for value in pair]
+        sides = [
+            [sample for run, sample in members if run.labels[setting] == value] for value in pair
+        ]
         mean = sum(one.value for one in sides[0]) / len(sides[0]) if sides[0] else 0.0
         if not mean or not sides[1]:
             continue
-        for side, kept in zip(sides, found, strict=True):
+        for side, kept in zip(sides, pairs, strict=True):
             kept += [RunSample(one.value / mean, [x / mean for x in one.series]) for one in side]
-    return found
+    return pairs
 
 
 def _left_out(
@@ -190,11 +192,13 @@ def _left_out(
     )
 
 
-def _judged(found: Sequence[Tuning], metric: Metric, confidence: float) -> list[Tuning]:
+def _judged(tunings: Sequence[Tuning], metric: Metric, confidence: float) -> list[Tuning]:
     """Gives verdicts, p corrected for all that was tried, and puts the largest effects first."""
-    adjusted = iter(holm([effect.difference.p for one in found for effect in one.effects]))
+    adjusted = iter(
+        holm([effect.difference.p for effect_ in tunings for effect in effect_.effects])
+    )
     judged = []
-    for one in found:
+    for one in tunings:
         effects = [
             replace(
                 effect,
@@ -216,8 +220,8 @@ def settings_of(tunings: Sequence[Tuning]) -> dict[str, str]:
     A value is taken if it was `better` for one workload at least and `worse` for none.
     """
     chosen: dict[str, str] = {}
-    for one in tunings:
-        for setting, effect in one.best.items():
+    for tuning in tunings:
+        for setting, effect in tuning.best.items():
             if is_setting(setting) and not any(
                 other.verdict == "worse"
                 for each in tunings

@@ -78,7 +78,7 @@ def calibrate(
     runs: list[Observation] = []
     for path in inputs:
         runs += _runs(path, target)
-    found = analysis.calibrate(
+    calibration = analysis.calibrate(
         device,
         runs,
         kernel=kernel,
@@ -87,28 +87,31 @@ def calibrate(
         where=inputs[0],
         tell=_tell,
     )
-    if abs(found.worst.error) > analysis.BAD:
-        worst = found.worst
+    if abs(calibration.worst.error) > analysis.BAD:
+        worst = calibration.worst
         warn(f"the model fits badly: {worst.run.name!r} is predicted {worst.error:+.0%} off")
     if output is not None:
         from blklab.output import write
 
         source = f"calibrated from {model} on {', '.join(str(path) for path in inputs)}"
-        write(output, analysis.as_toml(found, source).encode())
+        write(output, analysis.as_toml(calibration, source).encode())
     document = {
-        "device": dict(found.device),
-        "fitted": {name: {"before": a, "after": b} for name, (a, b) in found.fitted.items()},
+        "device": dict(calibration.device),
+        "fitted": {name: {"before": a, "after": b} for name, (a, b) in calibration.fitted.items()},
         "residuals": [
             {
-                "run": one.run.name,
-                "measured": {"read_iops": one.run.read_iops, "write_iops": one.run.write_iops},
-                "predicted": {"read_iops": one.read_iops, "write_iops": one.write_iops},
-                "error": one.error,
+                "run": residual.run.name,
+                "measured": {
+                    "read_iops": residual.run.read_iops,
+                    "write_iops": residual.run.write_iops,
+                },
+                "predicted": {"read_iops": residual.read_iops, "write_iops": residual.write_iops},
+                "error": residual.error,
             }
-            for one in found.residuals
+            for residual in calibration.residuals
         ],
     }
-    emit(document, as_json, lambda console: _draw(console, found))
+    emit(document, as_json, lambda console: _draw(console, calibration))
 
 
 def _device(model: str) -> dict[str, object]:
@@ -148,8 +151,8 @@ def _tell(line: str) -> None:
     notes().print(printable(line))
 
 
-def _draw(console: "Console", found: "Calibration") -> None:
+def _draw(console: "Console", result: "Calibration") -> None:
     from blklab.report import calibration, terminal
 
-    terminal.draw(console, calibration.fitted(found))
-    terminal.draw(console, calibration.residuals(found))
+    terminal.draw(console, calibration.fitted(result))
+    terminal.draw(console, calibration.residuals(result))

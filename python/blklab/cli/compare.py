@@ -95,8 +95,11 @@ def compare(
         (name, query.selected(kept, words).runs)
         for name, words in zip(_short(campaigns), campaigns, strict=True)
     ]
-    names = [*(name.strip() for name in metrics.split(",")), *(one.metric for one in wanted)]
-    found = analysis.compare(
+    names = [
+        *(name.strip() for name in metrics.split(",")),
+        *(condition.metric for condition in wanted),
+    ]
+    comparison = analysis.compare(
         analysis.sides(chosen, between),
         list(dict.fromkeys(names)),
         lambda run: query.points(kept, run),
@@ -106,15 +109,20 @@ def compare(
     )
 
     def draw(console: "Console") -> None:
-        report.show(console, found)
+        report.show(console, comparison)
 
-    judged = [fail_if.judged(found, one, sure=sure) for one in wanted]
+    judged = [fail_if.judged(comparison, one, sure=sure) for one in wanted]
     failed = [line for one in judged for line in one.failed]
     unjudged = list(
         dict.fromkeys(line for one in judged for line in one.unjudged(allow_missing=allow_missing))
     )
-    noted = [diagnostics.as_dict(one) for one in found.notes]
-    document = {**found.as_dict(), "diagnostics": noted, "failed": failed, "unjudged": unjudged}
+    noted = [diagnostics.as_dict(one) for one in comparison.notes]
+    document = {
+        **comparison.as_dict(),
+        "diagnostics": noted,
+        "failed": failed,
+        "unjudged": unjudged,
+    }
     emit(document, as_json, draw)
     if failed:  # whatever is with the others: this is known
         raise BlklabError(_first(failed))

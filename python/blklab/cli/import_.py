@@ -20,27 +20,27 @@ def _labels(
     _ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
     """Reads `KEY=VALUE`."""
-    found = {}
+    labels = {}
     for text in texts:
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not key or not value or set(key) & set(",:@~"):
             raise click.BadParameter(f"{text!r}: KEY=VALUE is wanted, such as stack=raid1")
-        found[key] = value
-    return found
+        labels[key] = value
+    return labels
 
 
 def _renamed(
     _ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[tuple[str, str], str]:
     """Reads `LABEL:OLD=NEW`."""
-    found = {}
+    renamed = {}
     for text in texts:
         label, colon, rest = (part.strip() for part in text.partition(":"))
         old, equals, new = (part.strip() for part in rest.partition("="))
         if not (colon and equals and label and old and new):
             raise click.BadParameter(f"{text!r}: LABEL:OLD=NEW is wanted, such as stack:md4=raid1")
-        found[label, old] = new
-    return found
+        renamed[label, old] = new
+    return renamed
 
 
 @click.command("import")
@@ -94,8 +94,9 @@ def import_(
     """Keep what others measured beside your own results: for `runs`, `compare` and `report`.
 
     FILE is the output of fio (JSON, text, interval logs), `iostat -x`, randomio or blkparse, a
-    folder of such, a folder of published figures as reference/ is, or - for standard input. What it
-    is, its content says. Each tool's runs are a campaign: NAME@fio, NAME@iostat ...
+    directory of such files, a directory of published figures such as reference/, or - for
+    standard input. blklab recognises the format from the content. The runs of each tool become
+    a campaign: NAME@fio, NAME@iostat ...
 
     The workload of a run is fio's job; runs that have all labels in common are repeats.
 
@@ -115,7 +116,7 @@ def import_(
         raise click.BadParameter(f"{name!r}: a name without @ : ~ / is wanted", param_hint="--name")
     if interval == 0:
         raise click.BadParameter("an interval is longer than 0", param_hint="--interval")
-    found, notes = batches(
+    batches_read, notes = batches(
         files,
         ImportSource((), device, interval, keep_first),
         RunNaming(name, title, labels, renamed),
@@ -124,11 +125,11 @@ def import_(
     for line in notes:
         warn(line)
     if dry_run:
-        documents = [_document(batch) for batch in found]
-        emit(documents, as_json, lambda console: _draw(console, found))
+        documents = [_document(batch) for batch in batches_read]
+        emit(documents, as_json, lambda console: _draw(console, batches_read))
         return
     kept = Store(store)
-    numbers = [kept.add(batch.plan, batch.finished, batch.environment) for batch in found]
+    numbers = [kept.add(batch.plan, batch.finished, batch.environment) for batch in batches_read]
     for number in numbers:
         note(f"kept as campaign {number}: blklab report {number}")
     _show(kept, numbers, as_json)
@@ -141,10 +142,10 @@ def _show(kept: "Store", numbers: list[int], as_json: bool) -> None:
     chosen = [query.selected(kept, str(number)) for number in numbers]
 
     def draw(console: "Console") -> None:
-        for one in chosen:
-            runs.show_runs(console, one.campaign, one.runs)
+        for batch in chosen:
+            runs.show_runs(console, batch.campaign, batch.runs)
 
-    emit([run.as_dict() for one in chosen for run in one.runs], as_json, draw)
+    emit([run.as_dict() for item in chosen for run in item.runs], as_json, draw)
 
 
 def _document(batch: "Batch") -> dict[str, object]:
@@ -159,9 +160,9 @@ def _document(batch: "Batch") -> dict[str, object]:
     }
 
 
-def _draw(console: "Console", found: "list[Batch]") -> None:
+def _draw(console: "Console", batches: "list[Batch]") -> None:
     from blklab.report import runs
 
-    for batch in found:
+    for batch in batches:
         measured = [(cell.labels, batch.finished[cell.key].outcome) for cell in batch.plan.cells]
         runs.show_measured(console, batch.plan, measured)

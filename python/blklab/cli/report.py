@@ -89,22 +89,22 @@ def report(
     target = output or f"{_plain(chosen[0].campaign.name)}{ENDINGS[form]}"
     out.check(target)
     if charts is not None:
-        out.folder(Path(charts))
-    found = None
+        out.make_directory(Path(charts))
+    diagnostics = None
     if form != "csv" or charts is not None:
-        found = _report(kept, chosen, title=title, x=x, metric=metric)
-    if form == "csv" or found is None:
-        content = tabular.as_csv([run for one in chosen for run in one.runs])
+        diagnostics = _report(kept, chosen, title=title, x=x, metric=metric)
+    if form == "csv" or diagnostics is None:
+        content = tabular.as_csv([run for selection in chosen for run in selection.runs])
     else:
-        content = found.html() if form == "html" else found.markdown()
+        content = diagnostics.html() if form == "html" else diagnostics.markdown()
     out.write(target, content.encode())
     to_stdout = target in out.STDOUT
     written = [] if to_stdout else [target]
-    if charts is not None and found is not None:
+    if charts is not None and diagnostics is not None:
         from blklab.report.export import export
 
-        with progress("drawing charts", total=2 * len(found.charts)) as done:
-            for number, path in enumerate(export(found.charts, Path(charts)), start=1):
+        with progress("drawing charts", total=2 * len(diagnostics.charts)) as done:
+            for number, path in enumerate(export(diagnostics.charts, Path(charts)), start=1):
                 written.append(str(path))
                 done(number)
     tell(written, len(content.encode()), as_json=as_json, to_stdout=to_stdout)
@@ -122,7 +122,7 @@ def _report(
     from blklab.report.experiment.view import ExperimentView
     from blklab.store import query
 
-    words = ["blklab", "report", *(one.words for one in chosen)]
+    words = ["blklab", "report", *(selection.words for selection in chosen)]
     words += [
         part
         for name, value in (("--x", x), ("--metric", metric))

@@ -28,14 +28,14 @@ def restore(*, as_json: bool) -> None:
     from blklab.system.roots import Roots
     from blklab.text import printable
 
-    found = undo(Roots())
+    report = undo(Roots())
 
     def draw(console: "Console") -> None:
-        for line in (*found.done, *found.running):
+        for line in (*report.done, *report.running):
             console.print(printable(line))
-        if not (found.done or found.problems or found.running):
+        if not (report.done or report.problems or report.running):
             console.print("nothing to restore")
 
-    emit(asdict(found), as_json, draw)
-    if found.problems:
-        raise BlklabError("; ".join(found.problems))
+    emit(asdict(report), as_json, draw)
+    if report.problems:
+        raise BlklabError("; ".join(report.problems))

@@ -56,7 +56,7 @@ class _RunCommand(click.Command):
             + "; ".join(f"{kind.name}: {kind.summary}" for kind in RUNNERS.values()),
         )
         experiment, *others = super().get_params(ctx)
-        at = next(at for at, one in enumerate(others) if one.name == "resume")
+        at = next(at for at, parameter in enumerate(others) if parameter.name == "resume")
         theirs = [
             click.Option([option.flag], **option.attributes(kind.where))
             for kind, option in _options()
@@ -179,7 +179,7 @@ def run(
         form=kind.cells(),
     )
     if explain and not kind.explain:
-        able = [one.name for one in RUNNERS.values() if one.explain]
+        able = [runner_kind.name for runner_kind in RUNNERS.values() if runner_kind.explain]
         raise _refused("--explain", "what was measured is not explained", able)
     chosen = _runner(kind, options)
     plan = chosen.planned(plan)
@@ -216,7 +216,11 @@ def _runner(kind: "RunnerKind", options: dict[str, Any]) -> "Runner":
     taken = {option.name for option in kind.options}
     for _, option in _options():
         if option.name not in taken and options[option.name]:
-            whose = [one.name for one in RUNNERS.values() if option in one.options]
+            whose = [
+                runner_kind.name
+                for runner_kind in RUNNERS.values()
+                if option in runner_kind.options
+            ]
             raise _refused(option.flag, option.elsewhere, whose)
     return kind.maker()(**{name: options[name] for name in taken}, note=note, warn=warn)
 
@@ -263,15 +267,15 @@ def _print(
 
     cells = {cell.number: cell for cell in plan.cells}
     explained = RUNNERS[plan.runner].explained() if explain else lambda _cell, _outcome: []
-    said = [explained(cells[result.number].document, result.outcome) for result in results]
+    explanations = [explained(cells[result.number].document, result.outcome) for result in results]
     documents = [result.as_dict() for result in results]
     if explain:
-        for document, sentences in zip(documents, said, strict=True):
+        for document, sentences in zip(documents, explanations, strict=True):
             document["explanation"] = sentences
 
     def draw(console: "Console") -> None:
         report.show(console, plan, results)
         if explain:
-            report.explanations(console, plan, results, said)
+            report.explanations(console, plan, results, explanations)
 
     emit(documents, as_json, draw)

@@ -43,10 +43,10 @@ def handled() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in wanted}
     kept = {number: old for number, old in before.items() if old not in {signal.SIG_IGN, None}}
     _noticed.clear()
-    told, tell = os.pipe()
+    reading_end, tell = os.pipe()
     os.set_blocking(tell, False)
     earlier = signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-    watcher = threading.Thread(target=_watch, args=(told,), name="signals", daemon=True)
+    watcher = threading.Thread(target=_watch, args=(reading_end,), name="signals", daemon=True)
     watcher.start()
     try:
         for number in kept:
@@ -92,9 +92,9 @@ def unfinished(output: str) -> Iterator[None]:
         _unfinished.discard(path)
 
 
-def _watch(told: int) -> None:
+def _watch(reading_end: int) -> None:
     """Ends blklab if a signal is not noticed."""
-    while numbers := os.read(told, 1):
+    while numbers := os.read(reading_end, 1):
         number = numbers[0]
         if _noticed.wait(PATIENCE) or signal.getsignal(number) not in {_interrupt, _end}:
             _noticed.clear()
@@ -103,11 +103,11 @@ def _watch(told: int) -> None:
             with suppress(OSError):
                 _remove(path.parent)
         os._exit(128 + number)
-    os.close(told)
+    os.close(reading_end)
 
 
-def _remove(folder: Path) -> None:
+def _remove(directory: Path) -> None:
     # As crates/trace/src/export/output.rs names them: `.NAME.PID-N.tmp`.
-    for temporary in folder.glob(f".*.{os.getpid()}-*.tmp"):
+    for temporary in directory.glob(f".*.{os.getpid()}-*.tmp"):
         with suppress(OSError):
             temporary.unlink()

@@ -65,7 +65,7 @@ def _reader_is_gone() -> bool:
 
     poll = select.poll()
     poll.register(1, 0)
-    return any(found & select.POLLERR for _, found in poll.poll(0))
+    return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def flush() -> None:

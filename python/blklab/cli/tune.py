@@ -38,17 +38,17 @@ def tune(
     from blklab.store.campaigns import Store
 
     kept = Store(store, reading=True)
-    found = query.selected(kept, campaign)
+    selection = query.selected(kept, campaign)
     tunings = analysis.tune(
-        found.campaign, found.runs, metric, lambda run: query.points(kept, run), confidence
+        selection.campaign, selection.runs, metric, lambda run: query.points(kept, run), confidence
     )
-    kind = RUNNERS.get(found.campaign.runner)
+    kind = RUNNERS.get(selection.campaign.runner)
     better = analysis.settings_of(tunings) if kind is not None and kind.own_devices else {}
-    lasting = persist_settings.keep(better, [run.outcome for run in found.runs if run.outcome])
-    alone = found.campaign.experiment["sweep"].get("mode") != "all"
+    lasting = persist_settings.keep(better, [run.outcome for run in selection.runs if run.outcome])
+    alone = selection.campaign.experiment["sweep"].get("mode") != "all"
 
     def draw(console: "Console") -> None:
         report.show(console, tunings, lasting, alone=alone)
 
-    document = {"tunings": [one.as_dict() for one in tunings], "keep": vars(lasting)}
+    document = {"tunings": [tuning.as_dict() for tuning in tunings], "keep": vars(lasting)}
     emit(document, as_json, draw)

@@ -138,22 +138,22 @@ def validate(
 
     published = reference.read(directory)
     singles = reference.read(calibration) if calibration is not None else published
-    found = analysis.validate(published, singles, tell=_tell)
-    verdicts = analysis.verdicts(found.rows)
+    validation = analysis.validate(published, singles, tell=_tell)
+    verdicts = analysis.verdicts(validation.rows)
     if output is not None:
         from blklab.cli.lab import agreement
         from blklab.output import write
         from blklab.validation import published_report
 
         more = [*published_report.questions(directory), *agreement.recorded_section(directory)]
-        write(output, published_report.markdown(found, verdicts, more).encode())
-    rows = [row.as_dict() for row in found.rows]
+        write(output, published_report.markdown(validation, verdicts, more).encode())
+    rows = [row.as_dict() for row in validation.rows]
 
     def draw(console: "Console") -> None:
         from blklab.report import terminal
         from blklab.validation import published_report
 
-        terminal.draw(console, published_report.rows(found.rows))
+        terminal.draw(console, published_report.rows(validation.rows))
         terminal.draw(console, published_report.verdicts(verdicts))
 
     emit(rows, as_json, draw)

@@ -42,7 +42,7 @@ class LatencySummary:
         if not self.count:
             nothing = dict.fromkeys(("mean", "stddev", "min", "max", *QUANTILES))
             return cast(outcome.LatencyResult, {"count": 0, **nothing, "relative_error": 0.0})
-        found: dict[str, object] = {
+        document: dict[str, object] = {
             "count": self.count,
             "mean": self.mean,
             "stddev": self.stddev,
@@ -52,26 +52,26 @@ class LatencySummary:
         quantiles = self._ranked() if self.bins else self.quantiles
         for name in QUANTILES:
             value = quantiles.get(name)
-            found[name] = None if value is None else round(value)
-        found["relative_error"] = RELATIVE_ERROR if quantiles else 0.0
+            document[name] = None if value is None else round(value)
+        document["relative_error"] = RELATIVE_ERROR if quantiles else 0.0
         if self.bins:
-            found["bins"] = [[value, self.bins[value]] for value in sorted(self.bins)]
-        return cast(outcome.LatencyResult, found)
+            document["bins"] = [[value, self.bins[value]] for value in sorted(self.bins)]
+        return cast(outcome.LatencyResult, document)
 
     def _ranked(self) -> dict[str, float]:
         """Returns the quantiles of nearest rank, as fio's calc_clat_percentiles (stat.c) has it."""
         bins = sorted((self.bins or {}).items())
         total = sum(count for _, count in bins)
-        found: dict[str, float] = {}
+        latencies: dict[str, float] = {}
         wanted = list(QUANTILES.items())
         below = 0
         for value, count in bins:
             below += count
             while wanted and below >= wanted[0][1] / 100 * total:
-                found[wanted.pop(0)[0]] = float(value)
+                latencies[wanted.pop(0)[0]] = float(value)
         # 100 % of a large total may be rounded up.
-        found = {**{name: float(bins[-1][0]) for name, _ in wanted}, **found}
-        return {name: _within(value, self.low, self.high) for name, value in found.items()}
+        latencies = {**{name: float(bins[-1][0]) for name, _ in wanted}, **latencies}
+        return {name: _within(value, self.low, self.high) for name, value in latencies.items()}
 
 
 def _within(value: float, low: float, high: float) -> float:
@@ -83,11 +83,11 @@ NOTHING: Final = LatencySummary()
 """Of no I/O, or of I/O whose latency was not measured."""
 
 
-def read(way: JsonNode, total_ios: int) -> LatencySummary:
+def read(direction: JsonNode, total_ios: int) -> LatencySummary:
     """Returns what fio says of one direction of one job: `clat_ns`, or `clat` in µs (fio 2)."""
-    table, unit = way.part("clat_ns"), 1
+    table, unit = direction.part("clat_ns"), 1
     if table is None:
-        table, unit = way.part("clat"), 1000
+        table, unit = direction.part("clat"), 1000
     if table is None or not total_ios:
         return NOTHING
     high = table.number("max", 0) * unit

@@ -34,7 +34,7 @@ class LogSample(NamedTuple):
 
     time_ms: int
     value: int
-    way: int
+    direction: int
     """0 reads, 1 writes."""
 
 
@@ -73,7 +73,7 @@ class LogSlice(NamedTuple):
 
 def parse(text: str, where: str) -> list[LogSample]:
     """Returns the reads and writes in a log. Raises BlklabError with the line."""
-    found = []
+    samples = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -84,8 +84,8 @@ def parse(text: str, where: str) -> list[LogSample]:
                 " of an interval log of fio is expected"
             )
         if match[3] in "01":
-            found.append(LogSample(int(match[1]), int(match[2]), int(match[3])))
-    return found
+            samples.append(LogSample(int(match[1]), int(match[2]), int(match[3])))
+    return samples
 
 
 def gather(
@@ -96,15 +96,15 @@ def gather(
     `jobs` are those of fio's JSON, without `group_reporting`: fio numbers the logs in their order.
     """
     pattern = re.compile(re.escape(prefix) + r"_(iops|bw|clat)\.(\d{1,9})\.log", re.A)
-    found: dict[int, dict[str, list[LogSample]]] = {}
+    logs_by_job: dict[int, dict[str, list[LogSample]]] = {}
     for name, text in texts.items():
         if match := pattern.fullmatch(name):
-            found.setdefault(int(match[2]), {})[match[1]] = parse(text, name)
+            logs_by_job.setdefault(int(match[2]), {})[match[1]] = parse(text, name)
     logs = []
-    for number, by_kind in sorted(found.items()):
+    for number, by_kind in sorted(logs_by_job.items()):
         known = {}
         if 0 < number <= len(jobs):
-            read, write = jobs[number - 1].ways
+            read, write = jobs[number - 1].directions
             known = {
                 "totals": (
                     DirectionTotal(read.total_ios, read.io_bytes),
@@ -138,15 +138,17 @@ class _AmountOverTime:
         if amount <= 0:
             end = max(runtime_ms, self.end, 1.0)
             return _AmountOverTime([(0.0, end, float(total))] if total else [])
-        return _AmountOverTime([(start, end, one / amount * total) for start, end, one in pieces])
+        return _AmountOverTime(
+            [(start, end, amount_ / amount * total) for start, end, amount_ in pieces]
+        )
 
     def among(self, edges: Sequence[float]) -> list[float]:
         """Returns how much there is between each two edges; beyond the last belongs to the last."""
-        found = [0.0] * (len(edges) - 1)
+        sums = [0.0] * (len(edges) - 1)
         for start, end, amount in self.pieces:
             for at, since, until in _parts(start, end, edges):
-                found[at] += amount * (until - since) / (end - start)
-        return found
+                sums[at] += amount * (until - since) / (end - start)
+        return sums
 
     def until(self, time: float) -> float:
         """Returns how much there is before a time."""
@@ -170,21 +172,21 @@ def _parts(start: float, end: float, edges: Sequence[float]) -> Iterator[tuple[i
 
 
 def _covered(
-    samples: Sequence[LogSample], way: int, every_ms: float
+    samples: Sequence[LogSample], direction: int, every_ms: float
 ) -> list[tuple[float, float, int]]:
     """Returns the time that each line of one direction is about, and its value."""
-    found: list[tuple[float, float, int]] = []
+    intervals: list[tuple[float, float, int]] = []
     before = 0
-    chosen = [sample for sample in samples if sample.way == way]
+    chosen = [sample for sample in samples if sample.direction == direction]
     for sample in sorted(chosen, key=lambda sample: sample.time_ms):
         passed = sample.time_ms - before
-        if passed <= 0 and found:
+        if passed <= 0 and intervals:
             continue  # fio closes a log with what little came after the last line
         width = passed if 0 < passed < LATE * every_ms else every_ms
-        start = max(before if found else 0, sample.time_ms - width)
-        found.append((float(start), float(max(sample.time_ms, start + 1)), sample.value))
+        start = max(before if intervals else 0, sample.time_ms - width)
+        intervals.append((float(start), float(max(sample.time_ms, start + 1)), sample.value))
         before = max(sample.time_ms, int(start) + 1)
-    return found
+    return intervals
 
 
 def _every(logs: Sequence[JobLog]) -> float:
@@ -193,8 +195,10 @@ def _every(logs: Sequence[JobLog]) -> float:
         float(later - sooner)
         for log in logs
         for samples in (log.iops, log.bandwidth, log.clat)
-        for way in (0, 1)
-        for sooner, later in pairwise(sorted(one.time_ms for one in samples if one.way == way))
+        for direction in (0, 1)
+        for sooner, later in pairwise(
+            sorted(sample.time_ms for sample in samples if sample.direction == direction)
+        )
         if later > sooner
     ]
     return median(gaps) if gaps else 1000.0
@@ -210,7 +214,7 @@ def merge(
     where these are known.
     """
     every = logged_ms or _every(logs)
-    ios = [[_rate(log, log.iops, way, every, "ios") for way in (0, 1)] for log in logs]
+    ios = [[_rate(log, log.iops, direction, every, "ios") for direction in (0, 1)] for log in logs]
     size = [[_rate(log, log.bandwidth, way, every, "bytes") for way in (0, 1)] for log in logs]
     ends = [spread.end for pair in (*ios, *size) for spread in pair]
     end = max([*ends, *(float(log.runtime_ms) for log in logs)], default=0.0)
@@ -245,37 +249,39 @@ def merge(
 
 
 def _rate(
-    log: JobLog, samples: Sequence[LogSample], way: int, every: float, what: str
+    log: JobLog, samples: Sequence[LogSample], direction: int, every: float, what: str
 ) -> _AmountOverTime:
     """Returns the I/Os or the bytes of one job over time."""
     unit = 1024 if what == "bytes" else 1
     spread = _AmountOverTime(
         [
             (start, end, value * unit * (end - start) / 1000)
-            for start, end, value in _covered(samples, way, every)
+            for start, end, value in _covered(samples, direction, every)
         ]
     )
     if log.totals is None:
         return spread
-    return spread.fitted(getattr(log.totals[way], what), float(log.runtime_ms))
+    return spread.fitted(getattr(log.totals[direction], what), float(log.runtime_ms))
 
 
 def _whole(parts: Sequence[Sequence[float]], total: int) -> list[int]:
     """Returns the sums in whole numbers, which add up to the total."""
-    found: list[int] = []
+    edges: list[int] = []
     exact, given = 0.0, 0
     for values in zip(*parts, strict=True):
         exact += math.fsum(values)
-        found.append(min(round(exact), total) - given)
-        given += found[-1]
+        edges.append(min(round(exact), total) - given)
+        given += edges[-1]
     # What a float could not hold of it.
-    found[found.index(max(found))] += total - given
-    return found
+    edges[edges.index(max(edges))] += total - given
+    return edges
 
 
-def _total(logs: Sequence[JobLog], spreads: Sequence[_AmountOverTime], way: int, what: str) -> int:
+def _total(
+    logs: Sequence[JobLog], spreads: Sequence[_AmountOverTime], direction: int, what: str
+) -> int:
     """Returns what all jobs did in all: as it is known, else by their lines, whatever the edges."""
-    totals = [getattr(log.totals[way], what) for log in logs if log.totals is not None]
+    totals = [getattr(log.totals[direction], what) for log in logs if log.totals is not None]
     if len(totals) == len(logs):
         return sum(totals)
     amounts = (amount for spread in spreads for _, _, amount in spread.pieces)
@@ -283,13 +289,16 @@ def _total(logs: Sequence[JobLog], spreads: Sequence[_AmountOverTime], way: int,
 
 
 def _means(
-    jobs: Sequence[tuple[JobLog, _AmountOverTime]], way: int, every: float, edges: Sequence[float]
+    jobs: Sequence[tuple[JobLog, _AmountOverTime]],
+    direction: int,
+    every: float,
+    edges: Sequence[float],
 ) -> list[float | None]:
     """Returns the mean latency in each interval."""
     count = len(edges) - 1
     weights, sums = [0.0] * count, [0.0] * count
     for log, ios in jobs:
-        for start, end, value in _covered(log.clat, way, every):
+        for start, end, value in _covered(log.clat, direction, every):
             for at, since, until in _parts(start, end, edges):
                 weight = ios.until(until) - ios.until(since)
                 weights[at] += weight

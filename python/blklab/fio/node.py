@@ -74,15 +74,15 @@ class JsonNode:
     def words(self, key: str) -> dict[str, str]:
         """Returns a table of texts, such as options; what is no text is shown as such."""
         part = self.part(key)
-        found = part.table if part is not None else {}
+        table = part.table if part is not None else {}
         return {
             printable(name): printable(value if isinstance(value, str) else str(value)[:1000])
-            for name, value in found.items()
+            for name, value in table.items()
         }
 
     def numbers(self) -> list[tuple[float, float]]:
         """Returns a table whose keys are numbers as well, such as percentiles, in their order."""
-        found = []
+        numbers = []
         for key in self.table:
             try:
                 name = float(key)
@@ -90,13 +90,13 @@ class JsonNode:
                 name = math.nan
             if not 0 <= name < LARGEST:
                 raise BlklabError(f"{self.where}: found key {_short(key)}, a number is expected")
-            found.append((name, self.number(key)))
-        return sorted(found)
+            numbers.append((name, self.number(key)))
+        return sorted(numbers)
 
     def wrong(self, key: str, value: object, expected: str) -> BlklabError:
         """Returns the error that says what a field should have been."""
-        found = "nothing" if value is None else _short(value)
-        return BlklabError(f"{self.where}.{key}: found {found}, {expected} is expected")
+        given = "nothing" if value is None else _short(value)
+        return BlklabError(f"{self.where}.{key}: found {given}, {expected} is expected")
 
 
 def _short(value: object) -> str:

@@ -38,8 +38,8 @@ def document(text: str) -> dict[str, Any]:
     text = _NAN.sub(r"\1null", text)
     decoder = json.JSONDecoder(parse_constant=lambda _: None)
     starts = [match.start() for match in re.finditer(r"^\{", text, re.M)] or [text.find("{")]
-    found: list[dict[str, Any]] = []
-    around: list[str] = []
+    runs: list[dict[str, Any]] = []
+    text_around: list[str] = []
     furthest, why = -1, ""
     end = tries = 0
     for start in starts:
@@ -58,20 +58,20 @@ def document(text: str) -> dict[str, Any]:
             furthest, why = len(text), str(error)
             continue
         if isinstance(value, dict) and ("jobs" in value or "client_stats" in value):
-            found.append(value)
-            around.append(text[end:start])
+            runs.append(value)
+            text_around.append(text[end:start])
             end, tries = stop, 0
-    if not found:
+    if not runs:
         if furthest >= 0:
             raise BlklabError(f"fio's JSON is broken: {why}")
         raise BlklabError("no JSON of fio's: an object with `jobs` is expected")
-    if len({_names(one) for one in found}) > 1:
-        raise BlklabError(f"{len(found)} documents of different runs of fio: one is expected")
+    if len({_names(run) for run in runs}) > 1:
+        raise BlklabError(f"{len(runs)} documents of different runs of fio: one is expected")
     if re.search(r"^\{\s*\"fio version", text[end:], re.M):
         raise BlklabError(f"fio's JSON is broken: {why}")
-    lines = "\n".join([*around, text[end:]]).splitlines()
+    lines = "\n".join([*text_around, text[end:]]).splitlines()
     notes = [printable(line.strip()) for line in lines if line.strip()]
-    return {**found[-1], "notes": notes[:MOST_NOTES]}
+    return {**runs[-1], "notes": notes[:MOST_NOTES]}
 
 
 def _where(text: str, error: json.JSONDecodeError) -> str:
@@ -82,8 +82,8 @@ def _where(text: str, error: json.JSONDecodeError) -> str:
 
 def _names(value: Mapping[str, Any]) -> str:
     jobs = value.get("jobs", value.get("client_stats"))
-    found = jobs if isinstance(jobs, list) else []
-    named = [job.get("jobname") for job in found if isinstance(job, dict)]
+    entries = jobs if isinstance(jobs, list) else []
+    named = [job.get("jobname") for job in entries if isinstance(job, dict)]
     return repr(named)[:100_000]
 
 
@@ -117,7 +117,7 @@ class FioJobResult:
     group: int
     """Jobs of one group ran at the same time; a stonewall begins another."""
 
-    ways: tuple[FioDirection, FioDirection]
+    directions: tuple[FioDirection, FioDirection]
     trims: int
     usr_cpu: float
     """Per cent of a CPU, as of sys_cpu."""
@@ -138,18 +138,18 @@ def jobs(document: Mapping[str, Any]) -> list[FioJobResult]:
         raise BlklabError("fio's JSON has no jobs")
     shared = root.words("global options")
     notes = document.get("notes")
-    said = [str(note) for note in notes] if isinstance(notes, list) else []
-    return [_job(node, shared, said) for node in nodes]
+    messages = [str(note) for note in notes] if isinstance(notes, list) else []
+    return [_job(node, shared, messages) for node in nodes]
 
 
-def _job(node: JsonNode, shared: Mapping[str, str], said: Sequence[str]) -> FioJobResult:
+def _job(node: JsonNode, shared: Mapping[str, str], messages: Sequence[str]) -> FioJobResult:
     name = node.text("jobname", "job")
     # An errno; some versions write it with its sign.
     error = node.table.get("error", 0)
     if isinstance(error, bool) or not isinstance(error, int):
         raise node.wrong("error", error, "a number")
     if error:
-        words = next((note for note in said if f"err={abs(error):2}/" in note), None)
+        words = next((note for note in messages if f"err={abs(error):2}/" in note), None)
         known = os.strerror(abs(error)) if abs(error) < 1 << 16 else f"error {error}"
         raise BlklabError(f"job {name!r} failed: {words or known}")
     mixed = node.part("mixed")
@@ -158,7 +158,7 @@ def _job(node: JsonNode, shared: Mapping[str, str], said: Sequence[str]) -> FioJ
             f"job {name!r}: reads and writes are one figure (unified_rw_reporting=1):"
             " a run that tells them apart is expected"
         )
-    read, write = (_way(node.part(way)) for way in WAYS)
+    read, write = (_direction(node.part(direction)) for direction in WAYS)
     trim = node.part("trim")
     warnings = []
     if errors := node.count("total_err", 0):
@@ -167,7 +167,7 @@ def _job(node: JsonNode, shared: Mapping[str, str], said: Sequence[str]) -> FioJ
         name,
         node.count("groupid", 0),
         (read, write),
-        0 if trim is None else _way(trim).total_ios,
+        0 if trim is None else _direction(trim).total_ios,
         node.number("usr_cpu", 0),
         node.number("sys_cpu", 0),
         node.count("ctx", 0),
@@ -176,7 +176,7 @@ def _job(node: JsonNode, shared: Mapping[str, str], said: Sequence[str]) -> FioJ
     )
 
 
-def _way(node: JsonNode | None) -> FioDirection:
+def _direction(node: JsonNode | None) -> FioDirection:
     if node is None:
         return FioDirection()
     runtime = node.count("runtime", 0)
@@ -214,33 +214,37 @@ def grouped(document: Mapping[str, Any], jobs: Sequence[FioJobResult]) -> list[M
     groups: dict[int, list[FioJobResult]] = {}
     for job in jobs:
         groups.setdefault(job.group, []).append(job)
-    found = [_outcome(document, members) for members in groups.values()]
-    if len(found) > 1 and found[0]["devices"]:
-        for one in found:
-            one["warnings"].append(f"devices: what they did in all {len(found)} groups together")
-    return found
+    merged = [_outcome(document, members) for members in groups.values()]
+    if len(merged) > 1 and merged[0]["devices"]:
+        for outcome_ in merged:
+            outcome_["warnings"].append(
+                f"devices: what they did in all {len(merged)} groups together"
+            )
+    return merged
 
 
 def outcome(document: Mapping[str, Any]) -> MeasuredResult:
     """Returns the outcome of a run whose jobs ran at the same time. Raises BlklabError."""
-    found = outcomes(document)
-    if len(found) > 1:
-        names = ", ".join(one["groups"][0]["name"] for one in found)
-        raise BlklabError(f"{len(found)} groups ran one after another ({names}): one is expected")
-    return found[0]
+    all_outcomes = outcomes(document)
+    if len(all_outcomes) > 1:
+        names = ", ".join(part["groups"][0]["name"] for part in all_outcomes)
+        raise BlklabError(
+            f"{len(all_outcomes)} groups ran one after another ({names}): one is expected"
+        )
+    return all_outcomes[0]
 
 
 def _outcome(document: Mapping[str, Any], members: Sequence[FioJobResult]) -> MeasuredResult:
     root = JsonNode(dict(document), "")
     whole = _merged(members)
     names = dict.fromkeys(job.name for job in members)
-    if not any(way.total_ios for way in whole):
+    if not any(direction.total_ios for direction in whole):
         trims = sum(job.trims for job in members)
         done = f"nothing but {trims:,} trims" if trims else "no I/O"
         raise BlklabError(f"job {next(iter(names))!r} did {done}: reads or writes are expected")
     runtime_ns = max(way.runtime_ms for way in whole) * 10**6
     notes = document.get("notes")
-    said = [note for note in notes if _matters(str(note))] if isinstance(notes, list) else []
+    messages = [note for note in notes if _matters(str(note))] if isinstance(notes, list) else []
     return {
         "runtime_ns": runtime_ns,
         "read": whole[0].as_dict(),
@@ -263,7 +267,7 @@ def _outcome(document: Mapping[str, Any], members: Sequence[FioJobResult]) -> Me
         },
         "steady": None,
         "command": None,
-        "warnings": list(dict.fromkeys([*said, *(w for job in members for w in job.warnings)])),
+        "warnings": list(dict.fromkeys([*messages, *(w for job in members for w in job.warnings)])),
         "forced": [],
     }
 
@@ -276,14 +280,14 @@ def _merged(members: Sequence[FioJobResult]) -> tuple[FioDirection, FioDirection
     """Returns reads and writes of jobs that ran at the same time: rates add."""
     read, write = (
         FioDirection(
-            sum(way.total_ios for way in ways),
-            sum(way.io_bytes for way in ways),
-            sum(way.iops for way in ways),
-            sum(way.bw_bytes for way in ways),
-            max(way.runtime_ms for way in ways),
-            latency.merge([way.clat for way in ways]),
+            sum(direction.total_ios for direction in directions),
+            sum(way.io_bytes for way in directions),
+            sum(way.iops for way in directions),
+            sum(way.bw_bytes for way in directions),
+            max(way.runtime_ms for way in directions),
+            latency.merge([way.clat for way in directions]),
         )
-        for ways in zip(*(job.ways for job in members), strict=True)
+        for directions in zip(*(job.directions for job in members), strict=True)
     )
     return read, write
 
@@ -295,13 +299,13 @@ def _devices(root: JsonNode, runtime_ns: int) -> list[DeviceResult]:
     """Returns `disk_util`: the target, and behind an array its members (fio's diskutil.c)."""
     nodes = list(root.parts("disk_util"))
     stacked = [node.text("name", "") for node in nodes if node.has("aggr_util")]
-    found: list[DeviceResult] = []
+    devices: list[DeviceResult] = []
     for node in nodes:
         name = node.text("name", "")
         kind = next((kind for start, kind in _STACKED.items() if name.startswith(start)), "disk")
         leaf = not node.has("aggr_util")
-        sectors = [node.count(f"{way}_sectors", 0) for way in WAYS]
-        found.append(
+        sectors = [node.count(f"{direction}_sectors", 0) for direction in WAYS]
+        devices.append(
             {
                 "name": name,
                 "ios": [node.count(f"{way}_ios", 0) for way in WAYS],
@@ -320,4 +324,4 @@ def _devices(root: JsonNode, runtime_ns: int) -> list[DeviceResult]:
                 "id": None,
             }
         )
-    return found
+    return devices

@@ -127,7 +127,7 @@ class _TextJob:
     group: int
     jobs: int
     pid: str
-    ways: dict[str, _TextDirection] = field(default_factory=dict)
+    directions: dict[str, _TextDirection] = field(default_factory=dict)
     issued: tuple[int, int, int] | None = None
     cpu: tuple[float, float, int] = (0.0, 0.0, 0)
 
@@ -249,7 +249,7 @@ class _TextReader:
             int(match["runtime"]),
         )
         self._table = None
-        job.ways[name] = self._way
+        job.directions[name] = self._way
 
     def _read_latency(self, line: TextLine) -> None:
         self._table = None
@@ -292,19 +292,19 @@ class _TextReader:
         if match is None or not self._jobs:
             return
         self._ended = True
-        found = {name: (one, two) for name, one, two in _PAIR.findall(match[2])}
-        missing = {"ios", "merge", "ticks", "in_queue", "util"} - found.keys()
+        pairs = {name: (first, two) for name, first, two in _PAIR.findall(match[2])}
+        missing = {"ios", "merge", "ticks", "in_queue", "util"} - pairs.keys()
         if missing:
             raise self._wrong(line, f"{min(missing)}=…")
         disk: dict[str, Any] = {"name": match[1]}
         for word, key in _DISK_WORDS.items():
-            if word in found:
-                disk |= {f"{way}_{key}": int(float(found[word][at] or 0))
-                         for at, way in enumerate(output.WAYS)}  # fmt: skip
-        disk["in_queue"] = int(float(found["in_queue"][0]))
-        disk["util"] = float(found["util"][0])
-        if "aggrutil" in found:
-            disk["aggr_util"] = float(found["aggrutil"][0])
+            if word in pairs:
+                disk |= {f"{direction}_{key}": int(float(pairs[word][at] or 0))
+                         for at, direction in enumerate(output.WAYS)}  # fmt: skip
+        disk["in_queue"] = int(float(pairs["in_queue"][0]))
+        disk["util"] = float(pairs["util"][0])
+        if "aggrutil" in pairs:
+            disk["aggr_util"] = float(pairs["aggrutil"][0])
         if len(self._disks) < MOST_JOBS:
             self._disks.append(disk)
 
@@ -317,10 +317,10 @@ class _TextReader:
         for job in self._jobs:
             header = _header_of(self._headers, job.name, job.group)
             mixed = header is not None and header.options["rw"] in MIXED
-            for at, way in enumerate(output.WAYS):
+            for at, direction in enumerate(output.WAYS):
                 due = job.issued[at] > 0 if job.issued else mixed
-                if due and way not in job.ways:
-                    return f"job {job.name!r} has no line of what it {_DID[way]}"
+                if due and direction not in job.directions:
+                    return f"job {job.name!r} has no line of what it {_DID[direction]}"
         if not last or self._ended:
             return None
         if self._jobs[-1].issued is None:
@@ -355,14 +355,14 @@ class _TextReader:
     def _made(self, job: _TextJob) -> FioJobResult:
         header = _header_of(self._headers, job.name, job.group)
         options = dict(header.options) if header else {}
-        clones = [one for one in self._jobs if (one.name, one.group) == (job.name, job.group)]
+        clones = [job_ for job_ in self._jobs if (job_.name, job_.group) == (job.name, job.group)]
         options["numjobs"] = str(sum(clone.jobs for clone in clones))
         sizes = header.sizes if header else (None, None)
         read, write = (
-            _made(job.ways.get(way), job.issued and job.issued[at], sizes[at])
-            for at, way in enumerate(output.WAYS)
+            _made(job.directions.get(direction), job.issued and job.issued[at], sizes[at])
+            for at, direction in enumerate(output.WAYS)
         )
-        trims = job.issued[2] if job.issued else int("trim" in job.ways)
+        trims = job.issued[2] if job.issued else int("trim" in job.directions)
         return FioJobResult(job.name, job.group, (read, write), trims, *job.cpu, options, ())
 
 
@@ -370,33 +370,33 @@ _DID: Final = {"read": "read", "write": "wrote"}
 _DISK_WORDS: Final = {"ios": "ios", "sectors": "sectors", "merge": "merges", "ticks": "ticks"}
 
 
-def _made(way: _TextDirection | None, issued: int | None, size: int | None) -> FioDirection:
+def _made(direction: _TextDirection | None, issued: int | None, size: int | None) -> FioDirection:
     """Returns what a direction did, exactly where the text says enough for it."""
-    if way is None:
+    if direction is None:
         return FioDirection()
-    iops, runtime = way.iops, way.runtime_ms
+    iops, runtime = direction.iops, direction.runtime_ms
     total = round(iops * runtime / 1000)
     exact = issued is not None
     if issued is not None and runtime:
         counted = issued * 1000 / runtime
-        exact = abs(counted - iops) <= max(way.iops_step, 0.01 * iops)
+        exact = abs(counted - iops) <= max(direction.iops_step, 0.01 * iops)
         if exact:
             iops, total = counted, issued
-    io_bytes, bandwidth = way.size, float(way.bandwidth)
-    if exact and size and abs(total * size - io_bytes) <= way.size_step:
+    io_bytes, bandwidth = direction.size, float(direction.bandwidth)
+    if exact and size and abs(total * size - io_bytes) <= direction.size_step:
         io_bytes = total * size
         bandwidth = io_bytes * 1000 / runtime if runtime else bandwidth
-    return FioDirection(total, io_bytes, iops, bandwidth, runtime, _times(way, total))
+    return FioDirection(total, io_bytes, iops, bandwidth, runtime, _times(direction, total))
 
 
-def _times(way: _TextDirection, total: int) -> LatencySummary:
-    if not way.times or not total:
+def _times(direction: _TextDirection, total: int) -> LatencySummary:
+    if not direction.times or not total:
         return latency.NOTHING
-    low, high, mean, stddev = way.times
+    low, high, mean, stddev = direction.times
     quantiles = {
-        name: float(way.percentiles[percentage])
+        name: float(direction.percentiles[percentage])
         for name, percentage in latency.QUANTILES.items()
-        if percentage in way.percentiles
+        if percentage in direction.percentiles
     }
     return LatencySummary(total, mean, stddev, low, high, None, quantiles)
 
@@ -411,9 +411,9 @@ def read(text: str) -> list[TextRun]:
         try:
             reader.read(line)
         except BlklabError as error:
-            said = str(error)
-            where = "" if said.startswith("line ") else f"line {line.number}: "
-            raise BlklabError(where + said) from None
+            problem = str(error)
+            where = "" if problem.startswith("line ") else f"line {line.number}: "
+            raise BlklabError(where + problem) from None
     reader.close(last=True)
     return reader.runs
 
@@ -434,8 +434,8 @@ def _header(text: str) -> TextHeader | None:
             key, texts = "bsrange", [f"{low}-{high}" for low, high in ranges]
         options[key] = ",".join(dict.fromkeys(texts))
     for word in ("ioengine", "iodepth"):
-        if found := re.search(rf"\b{word}=([\w.-]{{1,60}})", match["rest"]):
-            options[word] = found[1]
+        if match_ := re.search(rf"\b{word}=([\w.-]{{1,60}})", match["rest"]):
+            options[word] = match_[1]
     options.setdefault("iodepth", "1")
     sizes = [low if low == high else None for low, high in ranges] or [None]
     return TextHeader(printable(match["name"]), int(match["group"]), options, (sizes[0], sizes[-1]))
@@ -446,8 +446,8 @@ def _header_of(headers: Sequence[TextHeader], name: str, group: int) -> TextHead
     same = [header for header in headers if header.group == group]
     named = [header for header in same if header.name == name]
     ending = [header for header in same if header.name.endswith(name)]
-    found = named or ending
-    return found[0] if found else None
+    match_found = named or ending
+    return match_found[0] if match_found else None
 
 
 # Numbers as fio's num2str (lib/num2str.c) prints them. Every function raises BlklabError.

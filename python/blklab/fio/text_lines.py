@@ -74,26 +74,26 @@ class TextLine(NamedTuple):
 
 def lines(text: str) -> Iterator[TextLine]:
     """Yields the lines that are fio's, as they were before anything cut them."""
-    found: TextLine | None = None
+    line: TextLine | None = None
     length = 0
     for number, piece in _pieces(text):
         bare = piece.strip()
         match = _START.match(bare)
-        if match is None and found is not None and bare and _goes_on(found, length, bare):
-            glue = "" if length >= WIDTH or found.text.endswith(",") else " "
+        if match is None and line is not None and bare and _goes_on(line, length, bare):
+            glue = "" if length >= WIDTH or line.text.endswith(",") else " "
             # A cut lets the blank that the next line begins with stand.
             rest = piece.rstrip() if length >= WIDTH else bare
-            found = TextLine(found.number, found.kind, (found.text + glue + rest)[:LONGEST])
+            line = TextLine(line.number, line.kind, (line.text + glue + rest)[:LONGEST])
             length = len(piece)
             continue
-        if found is not None:
-            yield found
-        found = None
+        if line is not None:
+            yield line
+        line = None
         length = len(piece)
         if match is not None and match.lastgroup is not None:
-            found = TextLine(number, match.lastgroup, bare)
-    if found is not None:
-        yield found
+            line = TextLine(number, match.lastgroup, bare)
+    if line is not None:
+        yield line
 
 
 def _goes_on(line: TextLine, length: int, rest: str) -> bool:

@@ -28,10 +28,10 @@ class ImportFile:
     """`-` is standard input."""
 
     text: str
-    """Empty of a folder, whose format reads the files in it itself."""
+    """Empty of a directory, whose format reads the files in it itself."""
 
     named: bool = True
-    """Whether somebody asked for it; else it was found in a folder."""
+    """Whether somebody asked for it; else it was found in a directory."""
 
     @property
     def where(self) -> str:
@@ -111,7 +111,7 @@ def number(text: str, where: str, most: float = 1e18) -> float:
     return value
 
 
-def way(
+def direction_result(
     ios: int, io_bytes: int, runtime_ns: int, latency: Mapping[str, float | None] | None = None
 ) -> DirectionResult:
     """Returns `read` or `write` of a result, from counts; of a latency, what is known of it."""
@@ -128,19 +128,19 @@ def way(
 def times(ios: int, latency: Mapping[str, float | None] | None) -> LatencyResult:
     """Returns `clat_ns` of a result; null what is not known."""
     known = latency if ios and latency else {}
-    found = {key: known.get(key) for key in (*LATENCIES, *QUANTILES)}
-    return cast(LatencyResult, {"count": ios if known else 0, **found, "relative_error": 0.0})
+    latencies = {key: known.get(key) for key in (*LATENCIES, *QUANTILES)}
+    return cast(LatencyResult, {"count": ios if known else 0, **latencies, "relative_error": 0.0})
 
 
 def outcome(
     name: str,
     runtime_ns: int,
-    ways: Sequence[DirectionResult],
+    directions: Sequence[DirectionResult],
     devices: Sequence[DeviceResult] = (),
     warnings: Sequence[str] = (),
 ) -> MeasuredResult:
     """Returns the outcome of a run that had one job, or of which no more is known."""
-    read, write = ways
+    read, write = directions
     return {
         "runtime_ns": runtime_ns,
         "read": read,

@@ -16,8 +16,8 @@ from blklab.imports.base import (
     ImportResult,
     ImportSource,
     device,
+    direction_result,
     outcome,
-    way,
 )
 from blklab.outcome import MeasuredResult
 from blklab.text import printable
@@ -58,20 +58,22 @@ def read(given: ImportSource) -> ImportResult:
     runs: list[ImportedRun] = []
     notes: list[str] = []
     for file in given.files:
-        found = [
-            one for one in _summaries(file) if given.device is None or one.name == given.device
+        summaries = [
+            summary
+            for summary in _summaries(file)
+            if given.device is None or summary.name == given.device
         ]
-        if not found:
+        if not summaries:
             which = "" if given.device is None else f" of {printable(given.device)}"
             raise BlklabError(f"{file.where}: no summary of blkparse's{which}")
         done = []
-        for one in found:
+        for one in summaries:
             try:
                 done.append(_run(file, one))
             except BlklabError as error:
                 notes.append(f"{error}: left out")
         if not done:
-            raise BlklabError(notes[-len(found)].removesuffix(": left out"))
+            raise BlklabError(notes[-len(summaries)].removesuffix(": left out"))
         runs += done
     return ImportResult(runs, notes)
 
@@ -120,53 +122,55 @@ def _number(text: str) -> int:
     return int(digits) if digits else 0
 
 
-def _add(found: _DeviceSummary, side: str, what: str, count: int, size: int | str) -> None:
+def _add(summary: _DeviceSummary, side: str, what: str, count: int, size: int | str) -> None:
     if side in {"IO", "Timer"} or what == "depth":
         return
     at = 0 if side.startswith("Read") else 1
-    found.figures.setdefault(what, [0, 0])[at] += count
+    summary.figures.setdefault(what, [0, 0])[at] += count
     if isinstance(size, int):
-        found.figures.setdefault(f"{what} bytes", [0, 0])[at] += size
+        summary.figures.setdefault(f"{what} bytes", [0, 0])[at] += size
 
 
-def _run(file: ImportFile, found: _DeviceSummary) -> ImportedRun:
-    where = f"{file.where}:{found.line}"
-    completed = found.figures.get("Completed")
+def _run(file: ImportFile, summary: _DeviceSummary) -> ImportedRun:
+    where = f"{file.where}:{summary.line}"
+    completed = summary.figures.get("Completed")
     if completed is None or not any(completed):
-        raise BlklabError(f"{where}: {found.name} completed nothing: reads or writes are expected")
-    size = found.figures.get("Completed bytes", [0, 0])
-    runtime = found.span_ns or _runtime(size, found.throughput)
+        raise BlklabError(
+            f"{where}: {summary.name} completed nothing: reads or writes are expected"
+        )
+    size = summary.figures.get("Completed bytes", [0, 0])
+    runtime = summary.span_ns or _runtime(size, summary.throughput)
     if not runtime:
         raise BlklabError(
-            f"{where}: how long {found.name} was traced is not said: the throughput is 0, and"
+            f"{where}: how long {summary.name} was traced is not said: the throughput is 0, and"
             " there are no events above the summary"
         )
-    queued = found.figures.get("Queued", [0, 0])
-    merges = found.figures.get("Merges", [0, 0])
+    queued = summary.figures.get("Queued", [0, 0])
+    merges = summary.figures.get("Merges", [0, 0])
     disk = device(
-        found.name,
+        summary.name,
         completed,
         merges=merges,
-        sectors=[one // 512 for one in size],
-        kind=_kind(found),
+        sectors=[size_ // 512 for size_ in size],
+        kind=_kind(summary),
     )
-    ways = [way(completed[at], size[at], runtime) for at in (0, 1)]
-    result = outcome(found.name, runtime, ways, [disk])
+    directions = [direction_result(completed[at], size[at], runtime) for at in (0, 1)]
+    result = outcome(summary.name, runtime, directions, [disk])
     counted = {
         "queued": queued,
-        "queued_bytes": found.figures.get("Queued bytes", [0, 0]),
-        "dispatched": found.figures.get("Dispatches", [0, 0]),
-        "requeued": found.figures.get("Requeued", [0, 0]),
+        "queued_bytes": summary.figures.get("Queued bytes", [0, 0]),
+        "dispatched": summary.figures.get("Dispatches", [0, 0]),
+        "requeued": summary.figures.get("Requeued", [0, 0]),
         "completed": completed,
-        "throughput_bytes": list(found.throughput),
-        "events": found.events,
+        "throughput_bytes": list(summary.throughput),
+        "events": summary.events,
     }
     result = cast(MeasuredResult, {**result, "blkparse": counted})
-    return ImportedRun(where, "trace", {}, result, labels={"device": found.name})
+    return ImportedRun(where, "trace", {}, result, labels={"device": summary.name})
 
 
-def _kind(found: _DeviceSummary) -> str:
-    return next((kind for start, kind in _KINDS.items() if found.name.startswith(start)), "disk")
+def _kind(summary: _DeviceSummary) -> str:
+    return next((kind for start, kind in _KINDS.items() if summary.name.startswith(start)), "disk")
 
 
 _KINDS: Final[Mapping[str, str]] = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}

@@ -76,12 +76,12 @@ def batches(
     full = [file for file in files if file.text.strip() or file.path.is_dir()]
     if not full:
         raise UsageError(f"{files[0].where}: is empty: results are expected")
-    found, notes = _read(full, given, form)
+    imported, notes = _read(full, given, form)
     notes[:0] = [f"{file.where}: is empty: left out" for file in files if file not in full]
-    if not any(found.values()):
+    if not any(imported.values()):
         raise BlklabError(notes[0] if notes else "no runs in what was given")
     first = full[0]
-    return [_batch(runner, runs, first, naming) for runner, runs in found.items() if runs], notes
+    return [_batch(runner, runs, first, naming) for runner, runs in imported.items() if runs], notes
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -93,14 +93,14 @@ def _files(name: str) -> list[ImportFile]:
         return [ImportFile(path, _text(path, sys.stdin.buffer.read(LARGEST + 1)))]
     try:
         if path.is_dir():
-            folder = ImportFile(path, "")
-            if any(each.matches(folder) for each in registry.FOLDERS):
-                return [folder]
-            inside = sorted(one for one in path.iterdir() if one.is_file())
+            directory = ImportFile(path, "")
+            if any(each.matches(directory) for each in registry.FOLDERS):
+                return [directory]
+            inside = sorted(path_inside for path_inside in path.iterdir() if path_inside.is_file())
             if not inside:
                 raise UsageError(f"{printable(name)}: there is no file in it")
-            found = [file for one in inside for file in _files(str(one))]
-            return [replace(file, named=False) for file in found]
+            files = [file for path_inside in inside for file in _files(str(path_inside))]
+            return [replace(file, named=False) for file in files]
         with path.open("rb") as stream:
             return [ImportFile(path, _text(path, stream.read(LARGEST + 1)))]
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
@@ -121,53 +121,53 @@ def _read(
 ) -> tuple[dict[str, list[ImportedRun]], list[str]]:
     """Returns the runs by the tool that measured them."""
     by_format: dict[str, list[ImportFile]] = {}
-    folders = []
+    directories = []
     notes: list[str] = []
     for file in files:
         if file.path.is_dir():
-            folders.append(file)
+            directories.append(file)
         elif (name := form or _recognised(file)) is not None:
             by_format.setdefault(name, []).append(file)
         else:
             notes.append(f"{file.where}: of no format that is known: left out")
     companions = _companions(by_format.get("fio", []), by_format.get("fio-log", []))
     joined = {log.path for logs in companions.values() for log in logs}
-    found: dict[str, list[ImportedRun]] = {}
+    by_origin: dict[str, list[ImportedRun]] = {}
 
     def take(each: ImportFormat, chosen: Sequence[ImportFile]) -> None:
         read = _each(each, replace(given, files=chosen, logs=companions))
-        runs = found.setdefault(each.runner, [])
+        runs = by_origin.setdefault(each.runner, [])
         runs += read.runs
         notes.extend(read.notes)
         if len(runs) > MOST_RUNS:
             raise BlklabError(f"{len(runs):,} runs: {MOST_RUNS:,} are the most")
 
-    if folders:
+    if directories:
         for each in registry.FOLDERS:
-            take(each, folders)
+            take(each, directories)
     for name, each in registry.FORMATS.items():
         chosen = [file for file in by_format.get(name, []) if file.path not in joined]
         if chosen:
             take(each, chosen)
-    return found, notes
+    return by_origin, notes
 
 
 def _each(each: ImportFormat, given: ImportSource) -> ImportResult:
-    """Returns what a format makes of files; those that only lay in a folder may be broken."""
+    """Returns what a format makes of files; those that only lay in a directory may be broken."""
     if each.name == "fio-log" or all(file.named for file in given.files):
         return each.read(given)
     runs: list[ImportedRun] = []
     notes: list[str] = []
     for file in given.files:
         try:
-            found = each.read(replace(given, files=[file]))
+            result = each.read(replace(given, files=[file]))
         except BlklabError as error:
             if file.named:
                 raise
             notes.append(f"{error}: left out")
             continue
-        runs += found.runs
-        notes += found.notes
+        runs += result.runs
+        notes += result.notes
     return ImportResult(runs, notes)
 
 
@@ -185,14 +185,14 @@ def _recognised(file: ImportFile) -> str | None:
 def _companions(
     documents: Sequence[ImportFile], logs: Sequence[ImportFile]
 ) -> dict[Path, list[ImportFile]]:
-    """Returns the logs of each JSON: those in its folder, if it is the only one there."""
-    found = {}
+    """Returns the logs of each JSON: those in its directory, if it is the only one there."""
+    companions = {}
     for document in documents:
         beside = [other for other in documents if other.path.parent == document.path.parent]
         own = [log for log in logs if log.path.parent == document.path.parent]
         if len(beside) == 1 and own:
-            found[document.path] = own
-    return found
+            companions[document.path] = own
+    return companions
 
 
 # --- labels --------------------------------------------------------------------------------------
@@ -250,28 +250,28 @@ def _labels(runs: Sequence[ImportedRun], naming: RunNaming) -> list[dict[str, st
     label.
     """
     renamed, extra = naming.renamed or {}, dict(naming.labels or {})
-    told = [{key: _short(run.options[key]) for key in TOLD if key in run.options} for run in runs]
-    kept = [key for key in TOLD if _tells(key, runs, told)]
+    facts = [{key: _short(run.options[key]) for key in TOLD if key in run.options} for run in runs]
+    kept = [key for key in TOLD if _tells(key, runs, facts)]
     counts: dict[tuple[tuple[str, str], ...], int] = {}
-    found = []
-    for run, options in zip(runs, told, strict=True):
+    labels_of_runs = []
+    for run, options in zip(runs, facts, strict=True):
         labels = {**run.labels, "workload": run.workload}
         labels |= {key: options[key] for key in kept if key in options}
         labels = {key: renamed.get((key, value), value) for key, value in labels.items()} | extra
         labels.pop("repeat", None)
         same = tuple(sorted(labels.items()))
         counts[same] = counts.get(same, 0) + 1
-        found.append({**labels, "repeat": str(counts[same])})
-    return found
+        labels_of_runs.append({**labels, "repeat": str(counts[same])})
+    return labels_of_runs
 
 
-def _tells(key: str, runs: Sequence[ImportedRun], told: Sequence[Mapping[str, str]]) -> bool:
-    if len({options.get(key) for options in told}) == 1:
-        return key in told[0]
+def _tells(key: str, runs: Sequence[ImportedRun], facts: Sequence[Mapping[str, str]]) -> bool:
+    if len({options.get(key) for options in facts}) == 1:
+        return key in facts[0]
     by_workload: dict[tuple[str, ...], set[str | None]] = {}
-    for run, options in zip(runs, told, strict=True):
-        around = (run.workload, *run.labels.values())
-        by_workload.setdefault(around, set()).add(options.get(key))
+    for run, options in zip(runs, facts, strict=True):
+        context = (run.workload, *run.labels.values())
+        by_workload.setdefault(context, set()).add(options.get(key))
     return any(len(values) > 1 for values in by_workload.values())
 
 

@@ -27,14 +27,17 @@ def read(given: ImportSource) -> ImportResult:
 
 def _runs(file: ImportFile, given: ImportSource) -> list[ImportedRun]:
     document = output.document(file.text)
-    found = output.outcomes(document)
+    outcomes = output.outcomes(document)
     logs = given.logs.get(file.path, ())
-    if logs and len(found) > 1:
+    if logs and len(outcomes) > 1:
         raise BlklabError(
-            f"{len(found)} groups ran one after another: interval logs go with a run of one"
+            f"{len(outcomes)} groups ran one after another: interval logs go with a run of one"
         )
     points = fio_log.with_totals(logs, output.jobs(document)) if logs else []
-    return [ImportedRun(file.where, name(one), asked(one), one, points, file.text) for one in found]
+    return [
+        ImportedRun(file.where, name(outcome), asked(outcome), outcome, points, file.text)
+        for outcome in outcomes
+    ]
 
 
 def name(outcome: MeasuredResult) -> str:

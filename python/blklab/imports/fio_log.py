@@ -58,7 +58,7 @@ def _named(file: ImportFile) -> _Log:
 
 
 def read(given: ImportSource) -> ImportResult:
-    """Returns one run for each folder and name before `_iops`, `_bw`, `_clat`."""
+    """Returns one run for each directory and name before `_iops`, `_bw`, `_clat`."""
     runs: dict[tuple[str, str], list[_Log]] = defaultdict(list)
     for log in map(_named, given.files):
         runs[str(log.file.path.parent), log.prefix].append(log)
@@ -108,24 +108,24 @@ def _run(members: Sequence[_Log]) -> ImportedRun:
     name = chosen[0].prefix or "fio"
     if _each(chosen):
         points, latencies = _counted(chosen)
-        found = [_exact(values) for values in latencies]
+        samples = [_exact(values) for values in latencies]
     else:
         try:
             points = _points(logs.gather(_texts(chosen), "log"))
         except BlklabError as error:
             raise BlklabError(f"{chosen[0].file.where}: {error}") from None
-        found = [{}, {}]
+        samples = [{}, {}]
     if not any(point.read_ios or point.write_ios for point in points):
         raise BlklabError(
             f"{chosen[0].file.where}: no I/Os: {name}_iops.….log is expected among the logs"
         )
     runtime = points[-1].time_ns + points[-1].width_ns
-    ways = [of_points(points, at, runtime, known) for at, known in enumerate(found)]
+    directions = [of_points(points, at, runtime, known) for at, known in enumerate(samples)]
     return ImportedRun(
         chosen[0].file.where,
         name,
         {"numjobs": str(jobs)},
-        outcome(name, runtime, ways),
+        outcome(name, runtime, directions),
         points,
     )
 
@@ -136,7 +136,7 @@ def _run(members: Sequence[_Log]) -> ImportedRun:
 class _Io(NamedTuple):
     time_ms: int
     value: int
-    way: int
+    direction: int
     size: int
 
 
@@ -167,10 +167,10 @@ def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[list[int]]
     size = [[0, 0] for _ in range(slices)]
     lasted: list[list[list[int]]] = [[[], []] for _ in range(slices)]
     for io in counted:
-        ios[io.time_ms // 1000][io.way] += 1
-        size[io.time_ms // 1000][io.way] += io.size
+        ios[io.time_ms // 1000][io.direction] += 1
+        size[io.time_ms // 1000][io.direction] += io.size
     for io in timed:
-        lasted[io.time_ms // 1000][io.way].append(io.value)
+        lasted[io.time_ms // 1000][io.direction].append(io.value)
     points = [
         SeriesPoint(
             JOBS,
@@ -182,11 +182,13 @@ def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[list[int]]
         )
         for at in range(slices)
     ]
-    return points, [sorted(io.value for io in timed if io.way == way) for way in (0, 1)]
+    return points, [
+        sorted(io.value for io in timed if io.direction == direction) for direction in (0, 1)
+    ]
 
 
 def _ios(file: ImportFile) -> list[_Io]:
-    found = []
+    ios = []
     for number, line in enumerate(file.text.splitlines(), 1):
         if not line.strip():
             continue
@@ -196,10 +198,10 @@ def _ios(file: ImportFile) -> list[_Io]:
                 f"{file.where}:{number}: found {line[:60]!r}, time, value, direction, size of an"
                 " I/O are expected"
             )
-        time, value, way, size = map(int, fields)
-        if way < 2:
-            found.append(_Io(time, value, way, size))
-    return found
+        time, value, direction, size = map(int, fields)
+        if direction < 2:
+            ios.append(_Io(time, value, direction, size))
+    return ios
 
 
 def _exact(values: Sequence[int]) -> dict[str, float]:

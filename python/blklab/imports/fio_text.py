@@ -22,26 +22,29 @@ def read(given: ImportSource) -> ImportResult:
     notes: list[str] = []
     for file in given.files:
         try:
-            found = text.read(file.text)
+            runs_read = text.read(file.text)
         except BlklabError as error:
             raise BlklabError(f"{file.where}: {error}") from None
-        if not found:
+        if not runs_read:
             raise BlklabError(
                 f"{file.where}: no results of fio: NAME: (groupid=…, jobs=…): … is expected"
             )
         lines = file.text.split("\n")
-        ends = [run.line - 1 for run in found[1:]] + [len(lines)]
-        for run, end in zip(found, ends, strict=True):
+        ends = [run.line - 1 for run in runs_read[1:]] + [len(lines)]
+        for run, end in zip(runs_read, ends, strict=True):
             where = f"{file.where}:{run.line}"
             try:
                 outcomes = run.outcomes()
             except BlklabError as error:
-                said = str(error)
-                at = f"{file.where}: " if said.startswith("line ") else f"{where}: "
-                notes.append(f"{at}{said}: left out")
+                problem = str(error)
+                at = f"{file.where}: " if problem.startswith("line ") else f"{where}: "
+                notes.append(f"{at}{problem}: left out")
                 continue
             raw = "\n".join(lines[run.line - 1 : end])
-            runs += [ImportedRun(where, name(one), asked(one), one, (), raw) for one in outcomes]
+            runs += [
+                ImportedRun(where, name(outcome), asked(outcome), outcome, (), raw)
+                for outcome in outcomes
+            ]
     if not runs and notes:
         raise BlklabError(notes[0].removesuffix(": left out"))
     return ImportResult(runs, notes)

@@ -43,9 +43,9 @@ def read(given: ImportSource) -> ImportResult:
     runs, notes = [], []
     for file in given.files:
         text = parse(file)
-        run, said = _run(file, text, given)
+        run, problems = _run(file, text, given)
         runs.append(run)
-        notes += said
+        notes += problems
     return ImportResult(runs, notes)
 
 
@@ -59,8 +59,8 @@ def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[Impor
             )
         line = reports.pop(0).line
         notes.append(f"{file.where}:{line}: the first report is of the time since boot: left out")
-    widths, said = _widths(reports, text, given)
-    notes += [f"{file.where}: {one}" for one in said]
+    widths, problems = _widths(reports, text, given)
+    notes += [f"{file.where}: {problem}" for problem in problems]
     names = list(dict.fromkeys(name for report in reports for name in report.devices))
     if not names:
         raise BlklabError(f"{file.where}: no device in the reports behind the first")
@@ -69,10 +69,12 @@ def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[Impor
     runtime = sum(widths)
     devices = [_device(name, names, reports, widths) for name in names]
     own = points[chosen]
-    ways = [of_points(own, at, runtime, {}) for at in (0, 1)]
-    if not any(way["total_ios"] for way in ways):
+    directions = [of_points(own, at, runtime, {}) for at in (0, 1)]
+    if not any(direction["total_ios"] for direction in directions):
         raise BlklabError(f"{file.where}: {chosen} did no I/O")
-    result = outcome(chosen, runtime, ways, devices, [one.partition(": ")[2] for one in notes])
+    result = outcome(
+        chosen, runtime, directions, devices, [problem.partition(": ")[2] for problem in notes]
+    )
     result["cpu"] = _cpu(reports, widths)
     jobs = [replace(point, source=JOBS) for point in own]
     every = [point for series in points.values() for point in series]
@@ -148,7 +150,7 @@ class _IostatRow:
 
     def __init__(self, row: Mapping[str, float], width_ns: int) -> None:
         seconds = width_ns / SECOND
-        self.ios = [row.get(f"{way}/s", 0.0) * seconds for way in "rw"]
+        self.ios = [row.get(f"{direction}/s", 0.0) * seconds for direction in "rw"]
         self.bytes = [self._bytes(row, way) * seconds for way in "rw"]
         self.merges = [row.get(f"{way}rqm/s", 0.0) * seconds for way in "rw"]
         waits = [row.get(f"{way}_await", row.get("await")) for way in "rw"]
@@ -164,22 +166,22 @@ class _IostatRow:
         self.discards = row["d/s"] * seconds if "d/s" in row else None
 
     @staticmethod
-    def _bytes(row: Mapping[str, float], way: str) -> float:
+    def _bytes(row: Mapping[str, float], direction: str) -> float:
         for unit, scale in (("sec", 512), ("kB", 1024), ("MB", 1 << 20), ("B", 1)):
-            if f"{way}{unit}/s" in row:
-                return row[f"{way}{unit}/s"] * scale
+            if f"{direction}{unit}/s" in row:
+                return row[f"{direction}{unit}/s"] * scale
         return 0.0
 
 
 def _points(name: str, reports: Sequence[IostatReport], widths: Sequence[int]) -> list[SeriesPoint]:
-    found, time = [], 0
+    points, time = [], 0
     for report, width in zip(reports, widths, strict=True):
         row = _IostatRow(report.devices.get(name, {}), width)
-        found.append(
+        points.append(
             SeriesPoint(name, time, width, *map(round, row.ios), *map(round, row.bytes), *row.waits)
         )
         time += width
-    return found
+    return points
 
 
 def _device(
@@ -206,11 +208,11 @@ def _device(
         ):
             single[key] = None if value is None else (single[key] or 0.0) + value
     kind = _kind(name, names)
-    found = {key: [round(one) for one in pair] for key, pair in sums.items()}
+    rounded = {key: [round(amount) for amount in pair] for key, pair in sums.items()}
     return device(
         name,
-        found.pop("ios"),
-        **found,
+        rounded.pop("ios"),
+        **rounded,
         **{key: None if value is None else round(value) for key, value in single.items()},
         kind=kind,
         leaf=kind in {"disk", "loop"},
@@ -219,16 +221,16 @@ def _device(
 
 def _cpu(reports: Sequence[IostatReport], widths: Sequence[int]) -> dict[str, float] | None:
     """Returns shares of all CPUs, the mean over the reports; None without `avg-cpu`."""
-    told = [
+    facts = [
         (report.cpu, width) for report, width in zip(reports, widths, strict=True) if report.cpu
     ]
-    whole = sum(width for _, width in told)
+    whole = sum(width for _, width in facts)
     if not whole:
         return None
 
     def share(*columns: str) -> float:
         return sum(
-            sum(cpu.get(column, 0.0) for column in columns) * width for cpu, width in told
+            sum(cpu.get(column, 0.0) for column in columns) * width for cpu, width in facts
         ) / (100 * whole)
 
     return {

@@ -142,14 +142,14 @@ class _ReportReader:
 
     def _values(self, at: int, words: Sequence[str]) -> dict[str, float]:
         where = f"{self._file.where}:{at}"
-        found = {}
+        values = {}
         for column, word in zip(self._columns, words, strict=True):
             match = _VALUE.fullmatch(word)
             if match is not None and (column in COLUMNS or column in CPU):
-                found[column] = (
+                values[column] = (
                     number(match[1], where) * _SCALES[match[2]] / _unit(column, match[2])
                 )
-        return found
+        return values
 
     def _device(self, at: int, words: Sequence[str]) -> None:
         self._rows += 1

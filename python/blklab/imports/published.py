@@ -1,4 +1,4 @@
-"""A folder of published figures (reference/README.md), to compare predictions with.
+"""A directory of published figures (reference/README.md), to compare predictions with.
 
 `stack` is the target and `workload` the test, as in an experiment's results. What fio measured
 has no latency but in the runs of randomio, and devices have the I/Os of `fio_device_io.csv`.
@@ -20,12 +20,12 @@ from blklab.units import parse_size
 
 
 def matches(file: ImportFile) -> bool:
-    """Tells whether a folder has tables of published figures."""
+    """Tells whether a directory has tables of published figures."""
     return (file.path / reference.TARGETS).is_file()
 
 
 def read(given: ImportSource) -> ImportResult:
-    """Returns fio's runs of each folder."""
+    """Returns fio's runs of each directory."""
     runs = []
     for file in given.files:
         tables = reference.read(file.path)
@@ -34,7 +34,7 @@ def read(given: ImportSource) -> ImportResult:
 
 
 def read_randomio(given: ImportSource) -> ImportResult:
-    """Returns randomio's runs of each folder."""
+    """Returns randomio's runs of each directory."""
     runs = []
     for file in given.files:
         tables = reference.read(file.path)
@@ -52,10 +52,10 @@ def _fio(tables: Reference, run: FioRun) -> ImportedRun:
         if key in {"rw", "bs", "iodepth", "numjobs", "rwmixread"}
     }
     size = parse_size(asked.get("bs", "4k"))
-    ways: list[DirectionResult] = []
+    directions: list[DirectionResult] = []
     for counted, iops in zip(run.ios, (run.read_iops, run.write_iops), strict=True):
         ios = counted or (max(1, round(iops * seconds)) if iops else 0)
-        ways.append(
+        directions.append(
             {
                 "total_ios": ios,
                 "io_bytes": ios * size,
@@ -67,12 +67,12 @@ def _fio(tables: Reference, run: FioRun) -> ImportedRun:
     disks = [
         device(name, ios) for name, ios in tables.device_io.get((run.target, run.test), {}).items()
     ]
-    result = outcome(run.test, round(seconds * 10**9), ways, disks)
+    result = outcome(run.test, round(seconds * 10**9), directions, disks)
     return ImportedRun(run.where, run.test, asked, result, labels={"stack": run.target})
 
 
 def _randomio(where: str, run: RandomioRun) -> ImportedRun:
-    ways: list[DirectionResult] = [
+    directions: list[DirectionResult] = [
         {
             "total_ios": max(1, round(iops)) if iops else 0,
             "io_bytes": max(1, round(iops)) * run.io_bytes if iops else 0,
@@ -86,5 +86,5 @@ def _randomio(where: str, run: RandomioRun) -> ImportedRun:
         )
     ]
     options = {"rw": "randrw", "bs": str(run.io_bytes), "numjobs": str(run.threads)}
-    result = outcome("randomio", 10**9, ways)
+    result = outcome("randomio", 10**9, directions)
     return ImportedRun(where, "randomio", options, result, labels={"stack": run.config})

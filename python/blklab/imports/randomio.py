@@ -52,9 +52,9 @@ def read(given: ImportSource) -> ImportResult:
 
 
 def _tables(file: ImportFile) -> Iterator[ImportedRun]:
-    said: dict[str, str] = {}
+    header: dict[str, str] = {}
     seconds, inside, fresh = 1, False, True
-    found = False
+    in_table = False
     for at, whole in enumerate(file.text.split("\n"), 1):
         line = whole.rstrip("\r")[:2000]
         if _HEAD.search(line):
@@ -69,14 +69,14 @@ def _tables(file: ImportFile) -> Iterator[ImportedRun]:
             named, lasting = _named(line)
             if named:
                 # What one of our own tables is about replaces what the one before was about.
-                said = named if fresh or _PAIR.match(line) else {**said, **named}
+                header = named if fresh or _PAIR.match(line) else {**header, **named}
                 fresh = False
             seconds = lasting or seconds
             continue
-        found = True
+        in_table = True
         reads, writes, rest = _figures(file, at, line, row)
-        yield _run(file, at, reads, writes, seconds, {**said, **_named(rest)[0]})
-    if not found:
+        yield _run(file, at, reads, writes, seconds, {**header, **_named(rest)[0]})
+    if not in_table:
         raise BlklabError(f"{file.where}: no line of randomio's table: iops | iops … is expected")
 
 
@@ -108,16 +108,16 @@ def _named(line: str) -> tuple[dict[str, str], int | None]:
         share = float(command[3]) if command[3].count(".") < 2 else 0.0
         mix = {"rwmixread": f"{100 - 100 * share:g}"} if 0 <= share <= 1 else {}
         return {"numjobs": command[2], "bs": command[5], **mix}, int(command[6])
-    found = {}
+    columns = {}
     for key, value in _PAIR.findall(line):
-        found[_LABEL.get(key.lower(), key)] = value
-    if not found:
+        columns[_LABEL.get(key.lower(), key)] = value
+    if not columns:
         if threads := _THREADS.search(line):
-            found["numjobs"] = threads[1] or threads[2]
+            columns["numjobs"] = threads[1] or threads[2]
         if size := _SIZE.search(line):
             unit = size[2].upper()
-            found["bs"] = size[1] + ("" if unit in {"BYTES", "B"} else unit[0].lower())
-    return {printable(key): printable(value) for key, value in found.items()}, None
+            columns["bs"] = size[1] + ("" if unit in {"BYTES", "B"} else unit[0].lower())
+    return {printable(key): printable(value) for key, value in columns.items()}, None
 
 
 def _run(
@@ -126,25 +126,25 @@ def _run(
     reads: list[float],
     writes: list[float],
     seconds: int,
-    said: dict[str, str],
+    header: dict[str, str],
 ) -> ImportedRun:
     try:
-        size = parse_size(said["bs"]) if "bs" in said else 0
+        size = parse_size(header["bs"]) if "bs" in header else 0
     except ValueError:
         size = 0
-    labels = {key: value for key, value in said.items() if key not in _ASKED}
+    labels = {key: value for key, value in header.items() if key not in _ASKED}
     options: dict[str, str] = {
-        key: said[key] for key in _ASKED if key in said and key != "workload"
+        key: header[key] for key in _ASKED if key in header and key != "workload"
     }
     done = "randrw" if reads[0] and writes[0] else "randread" if reads[0] else "randwrite"
     options.setdefault("rw", done)
-    name = said.get("workload", "randomio")
-    ways = [_way(figures, seconds, size) for figures in (reads, writes)]
+    name = header.get("workload", "randomio")
+    directions = [_direction(figures, seconds, size) for figures in (reads, writes)]
     return ImportedRun(
         f"{file.where}:{at}",
         name,
         options,
-        outcome(name, seconds * 10**9, ways),
+        outcome(name, seconds * 10**9, directions),
         labels={key: value for key, value in labels.items() if key != "repeat"},
     )
 
@@ -152,7 +152,7 @@ def _run(
 _ASKED: Final[tuple[str, ...]] = ("workload", "rw", "bs", "numjobs", "iodepth", "rwmixread")
 
 
-def _way(figures: list[float], seconds: int, size: int) -> DirectionResult:
+def _direction(figures: list[float], seconds: int, size: int) -> DirectionResult:
     iops, low, mean, high, deviation = figures
     # A rate below one in the interval is still of an I/O.
     ios = max(1, round(iops * seconds)) if iops else 0

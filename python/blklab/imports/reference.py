@@ -99,7 +99,9 @@ def read(path: Path) -> Reference:
 
 def _tables(path: Path, described: Mapping[str, Any], key: str) -> dict[str, Any]:
     tables = described.get(key, {})
-    if not isinstance(tables, dict) or not all(isinstance(one, dict) for one in tables.values()):
+    if not isinstance(tables, dict) or not all(
+        isinstance(table, dict) for table in tables.values()
+    ):
         raise UsageError(f"{path}: {key}: tables are expected")
     return tables
 
@@ -162,7 +164,9 @@ def _fio_runs(path: Path, targets: Mapping[str, Any], tests: Mapping[str, Any]) 
                     f"{where}: {kind}: found {row[kind]!r}, which {TARGETS} does not name;"
                     f" it has {', '.join(known)}"
                 )
-        read_iops, write_iops = (_number(where, row, f"{way}_iops") for way in ("read", "write"))
+        read_iops, write_iops = (
+            _number(where, row, f"{direction}_iops") for direction in ("read", "write")
+        )
         if read_iops + write_iops <= 0:
             raise UsageError(f"{where}: read_iops and write_iops are both 0")
         runtime, reads, writes = (
@@ -174,13 +178,13 @@ def _fio_runs(path: Path, targets: Mapping[str, Any], tests: Mapping[str, Any]) 
 
 
 def _device_io(path: Path) -> dict[tuple[str, str], dict[str, tuple[int, int]]]:
-    found: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
+    totals: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
     for where, row in _rows(path, ("target", "test", "device", "read_ios", "write_ios")):
         if row["device"].startswith("md"):
             continue
         ios = (int(_number(where, row, "read_ios")), int(_number(where, row, "write_ios")))
-        found.setdefault((row["target"], row["test"]), {})[row["device"]] = ios
-    return found
+        totals.setdefault((row["target"], row["test"]), {})[row["device"]] = ios
+    return totals
 
 
 def _randomio_runs(path: Path) -> Iterator[RandomioRun]:

@@ -30,4 +30,4 @@ FOLDERS: Final = (
     ImportFormat("published", "randomio", "", published.matches, published.read_randomio),
     ImportFormat("published", "fio", "", published.matches, published.read),
 )
-"""What a folder of published figures is read with."""
+"""What a directory of published figures is read with."""

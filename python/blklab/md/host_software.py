@@ -75,8 +75,8 @@ def _config(roots: Roots) -> Iterator[tuple[Path, str | None]]:
         if os.path.lexists(root / name):
             yield root / name, text(root / name)
             break
-    for folder in ("etc/mdadm/mdadm.conf.d", "etc/mdadm.conf.d"):
-        for path in entries(root / folder):
+    for directory in ("etc/mdadm/mdadm.conf.d", "etc/mdadm.conf.d"):
+        for path in entries(root / directory):
             if path.suffix == ".conf":
                 yield path, text(path)
 

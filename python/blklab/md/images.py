@@ -18,11 +18,11 @@ def inventory(paths: Sequence[Path]) -> Inventory:
         # A device with several superblocks belongs to the array that wrote to it last.
         newest = max(
             reading.superblocks,
-            key=lambda one: (one.checksum_holds, one.updated, one.events),
+            key=lambda candidate: (candidate.checksum_holds, candidate.updated, candidate.events),
             default=None,
         )
         superblock = newest
-        leftovers = tuple(one for one in reading.superblocks if one is not newest)
+        leftovers = tuple(candidate for candidate in reading.superblocks if candidate is not newest)
         member = ArrayMember(
             name=str(path),
             path=str(path),
@@ -37,11 +37,19 @@ def inventory(paths: Sequence[Path]) -> Inventory:
             strays.append(member)
         else:
             groups.setdefault(superblock.key, []).append(member)
-    arrays = [_array(members, told) for members in groups.values() if (told := freshest(members))]
+    arrays = [
+        _array(members, newest_superblock)
+        for members in groups.values()
+        if (newest_superblock := freshest(members))
+    ]
     return Inventory(
         tuple(_told_apart(arrays)),
         tuple(strays),
-        unseen=tuple(f"{one.path}: not seen: {one.unseen}" for one in strays if one.unseen),
+        unseen=tuple(
+            f"{candidate.path}: not seen: {candidate.unseen}"
+            for candidate in strays
+            if candidate.unseen
+        ),
     )
 
 
@@ -60,46 +68,46 @@ def freshest(members: Sequence[ArrayMember]) -> Superblock | None:
     """Returns the superblock that was written last: what it says of the array holds."""
     return max(
         (member.superblock for member in members if member.superblock),
-        key=lambda one: (one.checksum_holds, one.events, one.updated),
+        key=lambda superblock: (superblock.checksum_holds, superblock.events, superblock.updated),
         default=None,
     )
 
 
-def _array(members: list[ArrayMember], told: Superblock) -> Array:
+def _array(members: list[ArrayMember], newest: Superblock) -> Array:
     given = {member.slot for member in members}
-    present = [slot for slot, there in enumerate(told.present) if there]
-    ordered = sorted(members, key=lambda one: (one.slot is None, one.slot or 0, one.name))
+    present = [slot for slot, there in enumerate(newest.present) if there]
+    ordered = sorted(members, key=lambda other: (other.slot is None, other.slot or 0, other.name))
     return Array(
-        name=told.name or told.uuid,
+        name=newest.name or newest.uuid,
         path="",
-        uuid=told.uuid,
-        level=told.level,
-        layout=told.layout,
-        chunk=told.chunk,
-        raid_disks=told.raid_disks,
-        metadata=told.version,
+        uuid=newest.uuid,
+        level=newest.level,
+        layout=newest.layout,
+        chunk=newest.chunk,
+        raid_disks=newest.raid_disks,
+        metadata=newest.version,
         live=False,
         members=tuple(ordered),
-        member_sectors=told.size,
-        label=told.name,
-        size=_size(told, members),
-        state="clean" if told.resync is None else "not clean",
+        member_sectors=newest.size,
+        label=newest.name,
+        size=_size(newest, members),
+        state="clean" if newest.resync is None else "not clean",
         # More slots than superblocks have room for: that is damage, not a degraded array.
-        degraded=len(told.present) - len(present) if told.level in REDUNDANT else None,
-        bitmap=any(one.superblock.bitmap for one in members if one.superblock),
-        reshaping=any(one.superblock.reshaping for one in members if one.superblock),
+        degraded=len(newest.present) - len(present) if newest.level in REDUNDANT else None,
+        bitmap=any(other.superblock.bitmap for other in members if other.superblock),
+        reshaping=any(other.superblock.reshaping for other in members if other.superblock),
         absent=tuple(slot for slot in present if slot not in given),
     )
 
 
-def _size(told: Superblock, members: Sequence[ArrayMember]) -> int | None:
-    if told.level == "raid1":
-        return told.size * SECTOR
-    if told.level in PARITIES:
-        return told.size * max(0, told.raid_disks - PARITIES[told.level]) * SECTOR
-    if told.level == "raid10" and told.chunk:
-        copies = (told.layout & 0xFF) * (told.layout >> 8 & 0xFF)
-        chunks = told.size // (told.chunk // SECTOR) if told.chunk >= SECTOR else 0
-        return chunks * told.raid_disks // copies * told.chunk if copies else None
-    given = [one.superblock.data_size for one in members if one.superblock]
-    return sum(given) * SECTOR if len(given) == told.raid_disks else None
+def _size(newest: Superblock, members: Sequence[ArrayMember]) -> int | None:
+    if newest.level == "raid1":
+        return newest.size * SECTOR
+    if newest.level in PARITIES:
+        return newest.size * max(0, newest.raid_disks - PARITIES[newest.level]) * SECTOR
+    if newest.level == "raid10" and newest.chunk:
+        copies = (newest.layout & 0xFF) * (newest.layout >> 8 & 0xFF)
+        chunks = newest.size // (newest.chunk // SECTOR) if newest.chunk >= SECTOR else 0
+        return chunks * newest.raid_disks // copies * newest.chunk if copies else None
+    given = [member.superblock.data_size for member in members if member.superblock]
+    return sum(given) * SECTOR if len(given) == newest.raid_disks else None

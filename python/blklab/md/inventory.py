@@ -72,18 +72,18 @@ def _volumes(roots: Roots) -> tuple[str, ...]:
 
     Hyphens within names are doubled (lvm2, libdm/libdm-string.c, dm_build_dm_name).
     """
-    found = set()
+    volumes = set()
     for entry in entries(roots.sys / "block"):
         name = text(entry / "dm/name") or ""
         match = re.fullmatch(r"((?:[^-]|--)+)-((?:[^-]|--)+)_rimage_\d+", name)
         if match and (text(entry / "dm/uuid") or "").startswith("LVM-"):
-            found.add("/".join(part.replace("--", "-") for part in match.groups()))
-    return tuple(sorted(found))
+            volumes.add("/".join(part.replace("--", "-") for part in match.groups()))
+    return tuple(sorted(volumes))
 
 
 def _in_mdstat(roots: Roots) -> list[str]:
-    found = re.findall(r"^(md\S{1,40}) : ", text(roots.proc / "mdstat") or "", re.M)
-    return list(dict.fromkeys(found))
+    names = re.findall(r"^(md\S{1,40}) : ", text(roots.proc / "mdstat") or "", re.M)
+    return list(dict.fromkeys(names))
 
 
 def _array(
@@ -96,29 +96,30 @@ def _array(
     md = node / "md"
     # Kernels before 4.19 do not tell it.
     uuid = array_uuid(text(md / "uuid") or "")
-    found = [
-        replace(one, activity=activity.get(one.name)) for one in members(node, uuid, roots, reader)
+    members_read = [
+        replace(member, activity=activity.get(member.name))
+        for member in members(node, uuid, roots, reader)
     ]
-    told = next((one.superblock for one in found if one.superblock), None)
+    superblock = next((one.superblock for one in members_read if one.superblock), None)
     position = text(md / "reshape_position")
     device = of_node(node, roots)
     parts = list(_parts(node, mounted, roots, reader))
-    unseen = [f"{one.path}: not seen: {one.unseen}" for one in found if one.unseen]
+    unseen = [f"{one.path}: not seen: {one.unseen}" for one in members_read if one.unseen]
     unseen += [reason for _, reason in parts if reason]
     return Array(
         name=node.name,
         path=device.path,
-        uuid=told.uuid if told else uuid,
-        level=text(md / "level") or (told.level if told else ""),
+        uuid=superblock.uuid if superblock else uuid,
+        level=text(md / "level") or (superblock.level if superblock else ""),
         layout=number(text(md / "layout")) or 0,
         chunk=number(text(md / "chunk_size")) or 0,
         raid_disks=number(text(md / "raid_disks")) or 0,
         metadata=text(md / "metadata_version") or "",
         live=True,
-        members=tuple(found),
+        members=tuple(members_read),
         # Told in KiB.
         member_sectors=2 * (number(text(md / "component_size")) or 0),
-        label=told.name if told else "",
+        label=superblock.name if superblock else "",
         size=(number(text(node / "size")) or 0) * SECTOR,
         state=text(md / "array_state") or "",
         degraded=number(text(md / "degraded")),
@@ -126,7 +127,7 @@ def _array(
         last_action=text(md / "last_sync_action"),
         mismatches=number(text(md / "mismatch_cnt")),
         bitmap=_bitmap(md),
-        repairing=reader.repairing(told.uuid if told else uuid, roots),
+        repairing=reader.repairing(superblock.uuid if superblock else uuid, roots),
         suspended=(number(text(md / "suspend_hi")) or 0) > (number(text(md / "suspend_lo")) or 0),
         reshaping=position not in {"none", "", None},
         parts=tuple(part for part, _ in parts),
@@ -161,6 +162,6 @@ def _parts(
         start = (number(text(at / "start")) or 0) * SECTOR if at != node else 0
         points = [mount.point for mount in mounted if mount.number == device.number]
         # Of arrays without chunks there is nothing to compare.
-        found, failure = reader.geometry(roots.device(at.name)) if chunked else (None, "")
+        geometry, failure = reader.geometry(roots.device(at.name)) if chunked else (None, "")
         reason = f"{device.path}: not seen: {failure}" if failure else ""
-        yield ArrayPart(at.name, device.path, start, tuple(dict.fromkeys(points)), found), reason
+        yield ArrayPart(at.name, device.path, start, tuple(dict.fromkeys(points)), geometry), reason

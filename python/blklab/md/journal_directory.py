@@ -14,5 +14,5 @@ def path_of(uuid: str, roots: Roots) -> Path:
 
 def left(roots: Roots) -> list[Path]:
     """Returns what repairs are unfinished: running ones, and those of the dead."""
-    found = entries(roots.state)
-    return [one for one in found if one.name.startswith(PREFIX) and one.suffix == ".json"]
+    names = entries(roots.state)
+    return [name for name in names if name.name.startswith(PREFIX) and name.suffix == ".json"]

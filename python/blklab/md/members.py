@@ -19,12 +19,14 @@ LONGEST_LINE: Final = 32
 
 def members(node: Path, uuid: str, roots: Roots, reader: Probe) -> Iterator[ArrayMember]:
     """Yields the members of the array of a sysfs directory (`…/block/md0`), in order of slots."""
-    found = [
+    members_read = [
         _member(entry, uuid, roots, reader)
         for entry in entries(node / "md")
         if entry.name.startswith("dev-") and entry.is_dir()
     ]
-    yield from sorted(found, key=lambda one: (one.slot is None, one.slot or 0, one.name))
+    yield from sorted(
+        members_read, key=lambda member: (member.slot is None, member.slot or 0, member.name)
+    )
 
 
 def number(words: str | None) -> int | None:
@@ -35,24 +37,28 @@ def number(words: str | None) -> int | None:
 
 def ranges(content: str) -> tuple[SectorRange, ...]:
     """Returns a list of bad blocks as sysfs writes it: a sector and a length a line."""
-    found = re.findall(r"^(\d{1,20}) (\d{1,10})$", content, re.M | re.A)
-    return tuple(sorted(SectorRange(int(sector), int(many)) for sector, many in found if int(many)))
+    pairs = re.findall(r"^(\d{1,20}) (\d{1,10})$", content, re.M | re.A)
+    return tuple(sorted(SectorRange(int(sector), int(many)) for sector, many in pairs if int(many)))
 
 
 def chosen(
     reading: SuperblockReading, uuid: str
 ) -> tuple[Superblock | None, tuple[Superblock, ...]]:
     """Returns the superblock of an array and the others; without a UUID, the first."""
-    of_array = [one for one in reading.superblocks if uuid in {one.uuid, _swapped(one)}]
+    of_array = [
+        superblock
+        for superblock in reading.superblocks
+        if uuid in {superblock.uuid, _swapped(superblock)}
+    ]
     mine = next(iter(of_array or ([] if uuid else reading.superblocks)), None)
     return mine, tuple(one for one in reading.superblocks if one is not mine)
 
 
-def _swapped(found: Superblock) -> str:
+def _swapped(superblock: Superblock) -> str:
     """The UUID as sysfs has it: of 0.90 its words are those of memory, and mdadm's are numbers."""
-    if found.version != "0.90":
-        return found.uuid
-    words = [bytes.fromhex(word)[::-1].hex() for word in found.uuid.split(":")]
+    if superblock.version != "0.90":
+        return superblock.uuid
+    words = [bytes.fromhex(word)[::-1].hex() for word in superblock.uuid.split(":")]
     return ":".join(words)
 
 

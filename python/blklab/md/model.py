@@ -114,7 +114,7 @@ class DiskHealth:
     """Known for shingled tracks (SMR)."""
 
     @property
-    def told(self) -> bool:
+    def has_answered(self) -> bool:
         """Whether there is anything of its health in it."""
         return self.passed is not None or None not in (self.critical_warning, self.media_errors)
 
@@ -222,7 +222,7 @@ class ArrayMember:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        found, bad = self.superblock, self.bad_blocks
+        superblock, bad = self.superblock, self.bad_blocks
         return {
             "name": self.name,
             "path": self.path,
@@ -245,22 +245,22 @@ class ArrayMember:
                 "room": bad.room if bad else None,
             },
             "superblock": None
-            if found is None
+            if superblock is None
             else {
-                "version": found.version,
-                "offset_bytes": found.offset,
-                "device_uuid": found.device or None,
-                "role": found.role,
-                "slot": found.slot,
-                "events": found.events,
-                "updated_unix": found.updated,
-                "checksum_holds": found.checksum_holds,
-                "data_offset_sectors": found.data_offset,
-                "data_sectors": found.data_size,
-                "bitmap": found.bitmap,
+                "version": superblock.version,
+                "offset_bytes": superblock.offset,
+                "device_uuid": superblock.device or None,
+                "role": superblock.role,
+                "slot": superblock.slot,
+                "events": superblock.events,
+                "updated_unix": superblock.updated,
+                "checksum_holds": superblock.checksum_holds,
+                "data_offset_sectors": superblock.data_offset,
+                "data_sectors": superblock.data_size,
+                "bitmap": superblock.bitmap,
                 "bad_blocks_active": bool(bad and bad.active),
-                "recovery_sector": found.recovery,
-                "problems": list(found.problems),
+                "recovery_sector": superblock.recovery,
+                "problems": list(superblock.problems),
             },
             "leftovers": [{"version": old.version, "uuid": old.uuid} for old in self.leftovers],
             "foreign": list(self.foreign),
@@ -439,15 +439,15 @@ class Inventory:
 
 def merged(ranges: tuple[SectorRange, ...]) -> tuple[SectorRange, ...]:
     """Returns ranges in order, with those that meet put together."""
-    found: list[SectorRange] = []
-    for one in sorted(ranges):
-        if found and one.sector <= found[-1].end:
-            last = found[-1]
-            found[-1] = SectorRange(last.sector, max(last.end, one.end) - last.sector)
+    ranges_merged: list[SectorRange] = []
+    for range_ in sorted(ranges):
+        if ranges_merged and range_.sector <= ranges_merged[-1].end:
+            last = ranges_merged[-1]
+            ranges_merged[-1] = SectorRange(last.sector, max(last.end, range_.end) - last.sector)
         else:
-            found.append(one)
-    return tuple(found)
+            ranges_merged.append(range_)
+    return tuple(ranges_merged)
 
 
 def _pairs(ranges: tuple[SectorRange, ...]) -> list[dict[str, int]]:
-    return [{"sector": one.sector, "sectors": one.sectors} for one in ranges]
+    return [{"sector": range_.sector, "sectors": range_.sectors} for range_ in ranges]

@@ -35,10 +35,11 @@ class Probe:
         """
         # It is root that repairs, whoever asks.
         states = {roots.state, roots.state_of_root}
-        found = {
-            _is_there(journal_directory.path_of(uuid, replace(roots, state=one))) for one in states
+        states_found = {
+            _is_there(journal_directory.path_of(uuid, replace(roots, state=state)))
+            for state in states
         }
-        return True if True in found else None if None in found else False
+        return True if True in states_found else None if None in states_found else False
 
     def users(self, device: BlockDevice, roots: Roots) -> list[str]:
         """Returns who uses an array, each for a message. Files beneath loop devices are looked at:

@@ -18,7 +18,7 @@ MOST_DISKS: Final = 1024
 
 
 def array_ranges(
-    array: Array, member: ArrayMember, one: SectorRange
+    array: Array, member: ArrayMember, range_: SectorRange
 ) -> tuple[SectorRange, ...] | None:
     """Returns the array's sectors that lie in a range of a member, its data offset included.
 
@@ -28,8 +28,8 @@ def array_ranges(
     slot, offset = member.slot, member.data_offset
     if slot is None or offset is None or array.reshaping or array.member_sectors <= 0:
         return None
-    first = max(0, one.sector - offset)
-    last = min(one.end - offset, array.member_sectors)
+    first = max(0, range_.sector - offset)
+    last = min(range_.end - offset, array.member_sectors)
     if first >= last:
         return ()
     if array.level == "raid1":

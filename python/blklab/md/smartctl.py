@@ -44,7 +44,7 @@ def _run(*arguments: str) -> tuple[str, str]:
         return "", f"smartctl does not run: {error.strerror}"
     try:
         # Its status tells of the disk in bits: what it says does so better.
-        said, _ = asked.communicate(timeout=PATIENCE)
+        output, _ = asked.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         asked.kill()
         if asked.stdout:
@@ -53,4 +53,4 @@ def _run(*arguments: str) -> tuple[str, str]:
         with suppress(subprocess.TimeoutExpired):
             asked.wait(1)
         return "", f"the disk does not answer within {PATIENCE:.0f} s"
-    return said.decode(errors="replace"), ""
+    return output.decode(errors="replace"), ""

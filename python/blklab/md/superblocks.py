@@ -139,14 +139,14 @@ def read(path: Path, offset: int = 0, size: int | None = None) -> SuperblockRead
     `offset` and `size` are bytes: where the member is in the file.
     """
     try:
-        found: examined.Examined = json.loads(examine_md(path, offset, size))
+        examined_document: examined.Examined = json.loads(examine_md(path, offset, size))
     except BlklabError as error:
         return SuperblockReading(failure=reason(str(error).removeprefix(f"{path}: ")))
     except ValueError as error:  # a name with a NUL
         return SuperblockReading(failure=str(error))
     return SuperblockReading(
-        tuple(_superblock(member) for member in found["members"]),
-        tuple(FOREIGN.get(name, name) for name in found["foreign"]),
+        tuple(_superblock(member) for member in examined_document["members"]),
+        tuple(FOREIGN.get(name, name) for name in examined_document["foreign"]),
     )
 
 
@@ -159,77 +159,81 @@ def reason(message: str) -> str:
 
 
 def _superblock(member: examined.Member) -> Superblock:
-    found = member["superblock"]
-    return _version_0(member, found) if found["format"] == "0.90" else _version_1(member, found)
+    superblock = member["superblock"]
+    return (
+        _version_0(member, superblock)
+        if superblock["format"] == "0.90"
+        else _version_1(member, superblock)
+    )
 
 
-def _version_1(member: examined.Member, found: examined.Superblock1) -> Superblock:
-    slots = {role["slot"] for role in found["roles"] if role["role"] == "active"}
-    disks, role = found["raid_disks"], found["role"]
+def _version_1(member: examined.Member, superblock: examined.Superblock1) -> Superblock:
+    slots = {role["slot"] for role in superblock["roles"] if role["role"] == "active"}
+    disks, role = superblock["raid_disks"], superblock["role"]
     return Superblock(
-        version=f"1.{found['minor_version']}",
+        version=f"1.{superblock['minor_version']}",
         offset=member["offset"],
-        uuid=found["uuid"],
-        name=found["name"],
-        level=_level(found["level"]),
-        layout=found["layout"],
-        chunk=found["chunk"] * SECTOR,
+        uuid=superblock["uuid"],
+        name=superblock["name"],
+        level=_level(superblock["level"]),
+        layout=superblock["layout"],
+        chunk=superblock["chunk"] * SECTOR,
         raid_disks=disks,
-        size=found["size"],
-        data_offset=found["data_offset"],
-        data_size=found["data_size"],
+        size=superblock["size"],
+        data_offset=superblock["data_offset"],
+        data_size=superblock["data_size"],
         role=role["role"],
         slot=role["slot"] if role["role"] == "active" else None,
-        device=found["device_uuid"],
+        device=superblock["device_uuid"],
         # A damaged number of disks must not make a tuple of four thousand millions.
-        present=tuple(slot in slots for slot in range(min(disks, len(found["roles"])))),
-        events=found["events"],
-        updated=found["updated"],
-        resync=found["resync_offset"],
-        recovery=found["recovery_offset"],
-        reshaping=found["reshape"] is not None,
-        replacement="replacement" in found["features"],
-        write_mostly=found["write_mostly"],
+        present=tuple(slot in slots for slot in range(min(disks, len(superblock["roles"])))),
+        events=superblock["events"],
+        updated=superblock["updated"],
+        resync=superblock["resync_offset"],
+        recovery=superblock["recovery_offset"],
+        reshaping=superblock["reshape"] is not None,
+        replacement="replacement" in superblock["features"],
+        write_mostly=superblock["write_mostly"],
         bad_blocks=_bad_blocks(member["bad_blocks"]),
-        bitmap=member["bitmap"] is not None or "bitmap" in found["features"],
+        bitmap=member["bitmap"] is not None or "bitmap" in superblock["features"],
         bitmap_distrusted=_distrusted(member),
         checksum_holds=_holds(member),
         problems=tuple(member["problems"]),
     )
 
 
-def _version_0(member: examined.Member, found: examined.Superblock0) -> Superblock:
-    this = found["this"]
-    disks = min(found["raid_disks"], 27)
-    slots = {disk["raid_disk"] for disk in found["disks"] if "sync" in disk["state"]}
+def _version_0(member: examined.Member, superblock: examined.Superblock0) -> Superblock:
+    this = superblock["this"]
+    disks = min(superblock["raid_disks"], 27)
+    slots = {disk["raid_disk"] for disk in superblock["disks"] if "sync" in disk["state"]}
     role = (
         "faulty" if "faulty" in this["state"] else "active" if "sync" in this["state"] else "spare"
     )
     return Superblock(
         version="0.90",
         offset=member["offset"],
-        uuid=found["uuid"],
-        name=f"md{found['md_minor']}",
-        level=_level(found["level"]),
-        layout=found["layout"],
-        chunk=found["chunk"],
-        raid_disks=found["raid_disks"],
-        size=found["size"] * 2,
+        uuid=superblock["uuid"],
+        name=f"md{superblock['md_minor']}",
+        level=_level(superblock["level"]),
+        layout=superblock["layout"],
+        chunk=superblock["chunk"],
+        raid_disks=superblock["raid_disks"],
+        size=superblock["size"] * 2,
         data_offset=0,
-        data_size=found["size"] * 2,
+        data_size=superblock["size"] * 2,
         role=role,
         slot=this["raid_disk"] if role == "active" else None,
         device="",
         present=tuple(slot in slots for slot in range(disks)),
-        events=found["events"],
-        updated=found["updated"],
-        resync=None if found["resync"] is None else found["resync"] * 2,
+        events=superblock["events"],
+        updated=superblock["updated"],
+        resync=None if superblock["resync"] is None else superblock["resync"] * 2,
         recovery=None,
-        reshaping=found["reshape_position"] is not None,
+        reshaping=superblock["reshape_position"] is not None,
         replacement=False,
         write_mostly="write-mostly" in this["state"],
         bad_blocks=None,
-        bitmap=found["bitmap"],
+        bitmap=superblock["bitmap"],
         bitmap_distrusted=_distrusted(member),
         checksum_holds=_holds(member),
         problems=tuple(member["problems"]),
@@ -249,13 +253,13 @@ def _distrusted(member: examined.Member) -> bool:
     return bool(member["bitmap"] and member["bitmap"]["state"] & DISTRUSTED)
 
 
-def _bad_blocks(found: examined.BadBlocks | None) -> BadBlockList | None:
-    if found is None:
+def _bad_blocks(log: examined.BadBlocks | None) -> BadBlockList | None:
+    if log is None:
         return None
-    entries = [SectorRange(entry["sector"], entry["sectors"]) for entry in found["entries"]]
+    entries = [SectorRange(entry["sector"], entry["sectors"]) for entry in log["entries"]]
     return BadBlockList(
-        active=found["active"],
-        room=found["sectors"] * 64,
+        active=log["active"],
+        room=log["sectors"] * 64,
         ranges=tuple(sorted(entry for entry in entries if entry.sectors)),
         empty_entries=sum(not entry.sectors for entry in entries),
     )

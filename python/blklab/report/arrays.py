@@ -22,17 +22,17 @@ LAYOUTS: Final = ("left-asymmetric", "right-asymmetric", "left-symmetric", "righ
 NOTHING: Final = "–"
 
 
-def show(console: "Console", found: Inventory, findings: Sequence[Diagnostic]) -> None:
+def show(console: "Console", inventory: Inventory, findings: Sequence[Diagnostic]) -> None:
     """Prints arrays, their members, and findings, the worst first."""
     from rich.text import Text
 
-    if not found.arrays:
+    if not inventory.arrays:
         console.print(Text("No md array was found.", style="bold"))
-    draw(console, overview(found))
-    for array in found.arrays:
+    draw(console, overview(inventory))
+    for array in inventory.arrays:
         draw(console, members(array))
     diagnostics.show(console, findings, "Findings")
-    unseen = [*found.unseen, *(reason for array in found.arrays for reason in array.unseen)]
+    unseen = [*inventory.unseen, *(reason for array in inventory.arrays for reason in array.unseen)]
     if unseen:
         console.print()
         console.print(Text("Not seen", style="bold"))
@@ -43,7 +43,7 @@ def show(console: "Console", found: Inventory, findings: Sequence[Diagnostic]) -
     console.print(Text(" · ".join(numbers), style="dim"))
 
 
-def overview(found: Inventory) -> TextTable:
+def overview(inventory: Inventory) -> TextTable:
     """Returns the table of arrays."""
     rows = [
         [
@@ -57,7 +57,7 @@ def overview(found: Inventory) -> TextTable:
             state(array),
             f"{array.raid_disks - (array.degraded or 0)}/{array.raid_disks}",
         ]
-        for array in found.arrays
+        for array in inventory.arrays
     ]
     columns = [
         text("array"), text("level"), text("layout"), *figures("size", "chunk"), text("metadata"),
@@ -128,9 +128,9 @@ def _list_of(member: ArrayMember) -> str:
     return "empty" if member.bad_blocks else "no list"
 
 
-def as_dict(found: Inventory, findings: Sequence[Diagnostic]) -> dict[str, Any]:
+def as_dict(inventory: Inventory, findings: Sequence[Diagnostic]) -> dict[str, Any]:
     """Returns the JSON document: docs/reference/formats.md, `md audit`."""
-    known = found.software
+    known = inventory.software
     return {
         "format_version": FORMAT_VERSION,
         "software": None
@@ -142,18 +142,25 @@ def as_dict(found: Inventory, findings: Sequence[Diagnostic]) -> dict[str, Any]:
             "config": known.config or None,
             "checked_by": known.checked_by or None,
         },
-        "arrays": [array.as_dict() for array in found.arrays],
-        "strays": [stray.as_dict() for stray in found.strays],
-        "disks": None if found.disks is None else [one.as_dict() for one in found.disks],
-        "lvm_raids": list(found.volumes),
-        "findings": [_finding(one) for one in findings],
+        "arrays": [array.as_dict() for array in inventory.arrays],
+        "strays": [stray.as_dict() for stray in inventory.strays],
+        "disks": None if inventory.disks is None else [disk.as_dict() for disk in inventory.disks],
+        "lvm_raids": list(inventory.volumes),
+        "findings": [_finding(disk) for disk in findings],
         "counts": diagnostics.counts(findings),
-        "unseen": [*found.unseen, *(reason for array in found.arrays for reason in array.unseen)],
+        "unseen": [
+            *inventory.unseen,
+            *(reason for array in inventory.arrays for reason in array.unseen),
+        ],
     }
 
 
-def _finding(one: Diagnostic) -> dict[str, Any]:
+def _finding(finding: Diagnostic) -> dict[str, Any]:
     """Returns a diagnostic, and what its fields were called before there was one type of them."""
-    said = diagnostics.as_dict(one)
-    before = {"rule": said["code"], "array": said["subject"], "commands": said["remedy"]}
-    return {**said, **before, "ranges": list(one.ranges)}
+    document = diagnostics.as_dict(finding)
+    before = {
+        "rule": document["code"],
+        "array": document["subject"],
+        "commands": document["remedy"],
+    }
+    return {**document, **before, "ranges": list(finding.ranges)}

@@ -9,24 +9,24 @@ if TYPE_CHECKING:
     from blklab.analysis.calibrate import Calibration
 
 
-def fitted(found: "Calibration") -> TextTable:
+def fitted(calibration: "Calibration") -> TextTable:
     """Returns the parameters that were fitted."""
     columns = [text("parameter"), *figures("before", "after")]
-    entries = [[name, f"{a:,.0f}", f"{b:,.0f}"] for name, (a, b) in found.fitted.items()]
+    entries = [[name, f"{a:,.0f}", f"{b:,.0f}"] for name, (a, b) in calibration.fitted.items()]
     return TextTable("Fitted", columns, entries)
 
 
-def residuals(found: "Calibration") -> TextTable:
+def residuals(calibration: "Calibration") -> TextTable:
     """Returns what the fitted model says of every input."""
     columns = [text("run"), *figures("measured", "predicted", "error")]
     entries = [
         [
-            printable(one.run.name),
-            iops(one.run.read_iops + one.run.write_iops),
-            iops(one.read_iops + one.write_iops),
-            f"{one.error:+.1%}",
+            printable(residual.run.name),
+            iops(residual.run.read_iops + residual.run.write_iops),
+            iops(residual.read_iops + residual.write_iops),
+            f"{residual.error:+.1%}",
         ]
-        for one in found.residuals
+        for residual in calibration.residuals
     ]
     return TextTable("Residuals, IOPS", columns, entries)
 

@@ -27,11 +27,11 @@ def show(console: "Console", plan: "ExperimentPlan") -> None:
 
 def table(plan: "ExperimentPlan") -> TextTable:
     """Returns the table of an experiment's cells."""
-    said = RUNNERS[plan.runner].spoken()
-    varied = [label for label in plan.varied if label not in said.columns]
+    descriptions = RUNNERS[plan.runner].spoken()
+    varied = [label for label in plan.varied if label not in descriptions.columns]
     columns = [
         TableColumn("#"),
-        *(TableColumn(name, name in said.figures) for name in said.columns),
+        *(TableColumn(name, name in descriptions.figures) for name in descriptions.columns),
     ]
     if varied:
         columns.append(text("varied"))
@@ -39,13 +39,13 @@ def table(plan: "ExperimentPlan") -> TextTable:
     return TextTable(
         f"{title}: {formatting.plural(len(plan.cells), 'cell')}",
         columns,
-        [_row(cell, said, varied) for cell in plan.cells],
+        [_row(cell, descriptions, varied) for cell in plan.cells],
     )
 
 
-def _row(cell: "Cell", said: "CellDescriptions", varied: Sequence[str]) -> list[str]:
+def _row(cell: "Cell", descriptions: "CellDescriptions", varied: Sequence[str]) -> list[str]:
     row = [str(cell.number)]
-    for name, of in said.columns.items():
+    for name, of in descriptions.columns.items():
         row.append(f"{cell.labels[name]}: {of(cell)}" if name in NAMED else of(cell))
     if varied:
         row.append(" ".join(f"{label}={cell.labels[label]}" for label in varied))

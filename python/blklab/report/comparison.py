@@ -69,14 +69,16 @@ def _table(comparison: "Comparison", name: str, rows: "Sequence[ComparisonRow]")
     return TextTable(f"{METRICS[name].what} ({name})", columns, drawn, spare=spare)
 
 
-def value(metric: str, found: "CellValue | None") -> str:
+def value(metric: str, cell_value: "CellValue | None") -> str:
     """Returns a figure, and how far its runs are from it at most: `12,345 ±1.7 %`."""
-    if found is None:
+    if cell_value is None:
         return formatting.NONE
-    mean = figure(metric, found.mean)
-    if found.runs == 1 or not found.mean:
+    mean = figure(metric, cell_value.mean)
+    if cell_value.runs == 1 or not cell_value.mean:
         return mean
-    reach = max(found.most - found.mean, found.mean - found.least) / found.mean
+    reach = (
+        max(cell_value.most - cell_value.mean, cell_value.mean - cell_value.least) / cell_value.mean
+    )
     return f"{mean} ±{formatting.share(reach)}"
 
 
@@ -90,17 +92,17 @@ def figure(metric: str, amount: float) -> str:
     return f"{amount:,.0f}"
 
 
-def _difference(found: "Difference | None") -> list[str]:
-    if found is None:
+def _difference(difference: "Difference | None") -> list[str]:
+    if difference is None:
         return [formatting.NONE] * 3
-    return [change(found.change), interval(found), probability(found.p)]
+    return [change(difference.change), interval(difference), probability(difference.p)]
 
 
-def interval(found: "Difference") -> str:
+def interval(difference: "Difference") -> str:
     """Returns the confidence interval, or a dash."""
-    if found.low is None or found.high is None:
+    if difference.low is None or difference.high is None:
         return formatting.NONE
-    return f"{change(found.low)} to {change(found.high)}"
+    return f"{change(difference.low)} to {change(difference.high)}"
 
 
 def change(share: float) -> str:

@@ -26,42 +26,48 @@ TITLES: Final = {
 
 
 def show(
-    console: "Console", found: Sequence[Diagnostic], title: str, *, most: int | None = None
+    console: "Console",
+    found_diagnostics: Sequence[Diagnostic],
+    title: str,
+    *,
+    most: int | None = None,
 ) -> None:
     """Prints diagnostics under a title, the first `most` of them; nothing if there are none."""
     from rich.table import Table as Grid
     from rich.text import Text
 
-    if not found:
+    if not found_diagnostics:
         return
     console.print()
     console.print(Text(title, style="bold"))
-    for one in found[:most]:
-        where = " ".join(part for part in (printable(one.subject), printable(one.member)) if part)
+    for diagnostic in found_diagnostics[:most]:
+        where = " ".join(
+            part for part in (printable(diagnostic.subject), printable(diagnostic.member)) if part
+        )
         line = Text.assemble(
             (f"{where}: " if where else "", "bold"),
-            (printable(one.message), "red" if one.severity == "critical" else ""),
-            (f" [{one.code}]", "dim"),
+            (printable(diagnostic.message), "red" if diagnostic.severity == "critical" else ""),
+            (f" [{diagnostic.code}]", "dim"),
             overflow="fold",
         )
         grid = Grid.grid(padding=(0, 2, 0, 0))
         grid.add_column(width=8, no_wrap=True)
         grid.add_column(overflow="fold")
-        grid.add_row(Text(one.severity, style=STYLES[one.severity]), line)
+        grid.add_row(Text(diagnostic.severity, style=STYLES[diagnostic.severity]), line)
         console.print(grid)
-        for where in located(one):
+        for where in located(diagnostic):
             console.print(Text(f"{'':12}{where}", overflow="fold"))
-        for remedy in one.remedy:
+        for remedy in diagnostic.remedy:
             # They are to be copied: none of them is broken.
             line = Text(f"{'':12}{printable(remedy)}", style="green")
             console.print(line, soft_wrap=True)
-    if most is not None and len(found) > most:
-        console.print(Text(f"and {len(found) - most} more", style="dim"))
+    if most is not None and len(found_diagnostics) > most:
+        console.print(Text(f"and {len(found_diagnostics) - most} more", style="dim"))
 
 
-def located(one: Diagnostic) -> list[str]:
+def located(diagnostic: Diagnostic) -> list[str]:
     """Returns what lies on the bad blocks, a line each: files, then the rest together."""
-    files = [at for each in one.ranges for at in each.get("files", ())]
+    files = [at for each in diagnostic.ranges for at in each.get("files", ())]
     lines = [
         f"{format_size(at['bytes'])} of {printable(at['path'])}"
         + (f", {at['what']}" if at["what"] else "")
@@ -71,7 +77,7 @@ def located(one: Diagnostic) -> list[str]:
     if len(files) > MOST_FILES:
         lines.append(f"and {len(files) - MOST_FILES:,} more pieces of files: --json has them all")
     rest: dict[tuple[str, str], int] = {}
-    for each in one.ranges:
+    for each in diagnostic.ranges:
         for at in each.get("others", ()):
             key = (at["what"], at["device"])
             rest[key] = rest.get(key, 0) + at["bytes"]
@@ -80,9 +86,12 @@ def located(one: Diagnostic) -> list[str]:
     return lines
 
 
-def counts(found: Sequence[Diagnostic]) -> dict[str, int]:
+def counts(found_diagnostics: Sequence[Diagnostic]) -> dict[str, int]:
     """Returns how many there are of each severity."""
-    return {severity: sum(one.severity == severity for one in found) for severity in SEVERITIES}
+    return {
+        severity: sum(diagnostic.severity == severity for diagnostic in found_diagnostics)
+        for severity in SEVERITIES
+    }
 
 
 def title(code: str) -> str:
@@ -90,18 +99,21 @@ def title(code: str) -> str:
     return TITLES.get(code) or code.replace("-", " ").capitalize()
 
 
-def sentences(found: Sequence[Diagnostic]) -> list[Sentence]:
+def sentences(found_diagnostics: Sequence[Diagnostic]) -> list[Sentence]:
     """Returns diagnostics for a page or Markdown, which escape them."""
-    return [Sentence(title(one.code), printable(str(one))) for one in found]
+    return [
+        Sentence(title(diagnostic.code), printable(str(diagnostic)))
+        for diagnostic in found_diagnostics
+    ]
 
 
-def as_dict(one: Diagnostic) -> dict[str, Any]:
+def as_dict(diagnostic: Diagnostic) -> dict[str, Any]:
     """Returns the JSON document: docs/reference/formats.md, "diagnostic"."""
     return {
-        "code": one.code,
-        "severity": one.severity,
-        "subject": one.subject or None,
-        "member": one.member or None,
-        "message": one.message,
-        "remedy": list(one.remedy),
+        "code": diagnostic.code,
+        "severity": diagnostic.severity,
+        "subject": diagnostic.subject or None,
+        "member": diagnostic.member or None,
+        "message": diagnostic.message,
+        "remedy": list(diagnostic.remedy),
     }

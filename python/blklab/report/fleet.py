@@ -28,12 +28,14 @@ def show(console: "Console", hosts: Sequence[RemoteHost], worst: int) -> None:
         line = Text.assemble((name, "bold"), ": ", overflow="fold")
         if host.inventory is None:
             console.print(line.append(printable(host.failure), "bold red"))
-        elif len(hosts) > 1 and all(one.rank > worst for one in host.findings):
+        elif len(hosts) > 1 and all(finding.rank > worst for finding in host.findings):
             many = len(host.inventory.arrays)
-            told = f"nothing as bad as {SEVERITIES[worst]}; {many} array{'' if many == 1 else 's'}"
-            console.print(line.append(told + (", not all seen" if host.unseen else "")))
+            summary = (
+                f"nothing as bad as {SEVERITIES[worst]}; {many} array{'' if many == 1 else 's'}"
+            )
+            console.print(line.append(summary + (", not all seen" if host.unseen else "")))
         else:
-            there = any(one.remedy for one in host.findings)
+            there = any(finding.remedy for finding in host.findings)
             title = Text(name, "bold").append(
                 " · its commands are to be run there" if there else "", "dim"
             )

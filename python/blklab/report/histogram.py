@@ -43,12 +43,12 @@ class Histogram:
     @property
     def total(self) -> float:
         """What all bins hold together."""
-        return sum(one.count for one in self.bins)
+        return sum(bin_.count for bin_ in self.bins)
 
 
 def sizes(device: DeviceView) -> list[Histogram]:
     """Request sizes by operation, in bins of 4 KiB centred on the size."""
-    found = []
+    histograms = []
     for op in ("read", "write", "discard"):
         counted = device.op(op)["sizes"]
         bins = [
@@ -60,8 +60,8 @@ def sizes(device: DeviceView) -> list[Histogram]:
             formatting.size(counted["median_bytes"]),
         )
         note = f"mean {mean}, median {median}, most often {formatting.size(counted['mode_bytes'])}"
-        found.append(Histogram(f"Sizes of {formatting.ops(op)}", "I/Os", bins, note))
-    return [histogram for histogram in found if histogram.bins]
+        histograms.append(Histogram(f"Sizes of {formatting.ops(op)}", "I/Os", bins, note))
+    return [histogram for histogram in histograms if histogram.bins]
 
 
 def _centre(kib: int) -> str:
@@ -74,7 +74,7 @@ def _edges(kib: int) -> tuple[float, float]:
 
 def latency(device: DeviceView) -> list[Histogram]:
     """Response times by operation, in ten logarithmic bins a decade."""
-    found = []
+    histograms = []
     for op in OPS:
         if (response := device.response(op)) is None:
             continue
@@ -87,8 +87,8 @@ def latency(device: DeviceView) -> list[Histogram]:
         note = (
             f"mean {formatting.duration(quantiles['mean'])}, median {median}, 99th percentile {p99}"
         )
-        found.append(Histogram(f"{stage} of {formatting.ops(op)}", "I/Os", bins, note))
-    return found
+        histograms.append(Histogram(f"{stage} of {formatting.ops(op)}", "I/Os", bins, note))
+    return histograms
 
 
 def _range(low: float, high: float) -> str:
@@ -97,7 +97,7 @@ def _range(low: float, high: float) -> str:
 
 def depth(device: DeviceView) -> list[Histogram]:
     """Time spent with so many I/Os in flight."""
-    found = []
+    histograms = []
     for title, level in (
         ("I/Os in flight", device.data["in_flight"]),
         ("Requests at the device", device.data["dispatched"]),
@@ -105,8 +105,8 @@ def depth(device: DeviceView) -> list[Histogram]:
         if device.ends and (bins := _grouped(level["histogram"])):
             mean = formatting.number(level["mean"])
             note = f"mean {mean}, at most {level['max']:,}; weighted by time"
-            found.append(Histogram(title, "ns", bins, note))
-    return found
+            histograms.append(Histogram(title, "ns", bins, note))
+    return histograms
 
 
 SINGLE: Final = 16
@@ -167,18 +167,18 @@ def as_json(histogram: Histogram) -> dict[str, Any]:
         "counted": histogram.unit,
         "total": histogram.total,
         "bins": [
-            {"label": one.label, "low": one.low, "high": one.high, "count": one.count}
-            for one in histogram.bins
+            {"label": bin_.label, "low": bin_.low, "high": bin_.high, "count": bin_.count}
+            for bin_ in histogram.bins
         ],
     }
 
 
-def show(console: "Console", found: Sequence[tuple[DeviceView, Sequence[Histogram]]]) -> None:
+def show(console: "Console", by_device: Sequence[tuple[DeviceView, Sequence[Histogram]]]) -> None:
     """Prints the histograms of each device."""
     from rich.rule import Rule
     from rich.text import Text
 
-    for at, (device, histograms) in enumerate(found):
+    for at, (device, histograms) in enumerate(by_device):
         if at:
             console.print()
         console.print(Rule(Text(device.label, style="bold"), align="left", style="cyan"))
@@ -193,9 +193,9 @@ def _draw(console: "Console", histogram: Histogram) -> None:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    total, longest = histogram.total, max(one.count for one in histogram.bins)
-    counts = [_count(histogram, one.count) for one in histogram.bins]
-    labels = max(len(one.label) for one in histogram.bins)
+    total, longest = histogram.total, max(bin_.count for bin_ in histogram.bins)
+    counts = [_count(histogram, bin_.count) for bin_ in histogram.bins]
+    labels = max(len(bin_.label) for bin_ in histogram.bins)
     room = console.width - labels - max(map(len, [*counts, "time"])) - 2 * 9 - 8
     width = max(NARROWEST, min(WIDEST, room))
     style = COLOURS.get(histogram.title.split()[-1], "cyan")
@@ -209,13 +209,13 @@ def _draw(console: "Console", histogram: Histogram) -> None:
     for heading in ("time" if histogram.unit == "ns" else "I/Os", "share", "so far"):
         grid.add_column(heading, justify="right", no_wrap=True)
     so_far = 0.0
-    for one, count in zip(histogram.bins, counts, strict=True):
-        so_far += one.count
+    for bin_, count in zip(histogram.bins, counts, strict=True):
+        so_far += bin_.count
         grid.add_row(
-            one.label,
-            Text(bar(one.count, longest, width), style=style),
-            Text(count, style="" if one.count else "dim"),
-            formatting.share(one.count / total) if total else formatting.NONE,
+            bin_.label,
+            Text(bar(bin_.count, longest, width), style=style),
+            Text(count, style="" if bin_.count else "dim"),
+            formatting.share(bin_.count / total) if total else formatting.NONE,
             Text(formatting.share(so_far / total) if total else formatting.NONE, style="dim"),
         )
     console.print(grid)

@@ -37,9 +37,9 @@ def _cell(text: str) -> str:
     return "&nbsp;" * indent + escaped(text)
 
 
-def sentences(said: Sequence[Sentence]) -> Iterator[str]:
+def sentences(given_sentences: Sequence[Sentence]) -> Iterator[str]:
     """Returns a list of topics and what is said of them, a blank line behind it."""
-    for topic, text in said:
+    for topic, text in given_sentences:
         yield f"- **{escaped(topic)}:** {escaped(text)}" if topic else f"- {escaped(text)}"
     yield ""
 

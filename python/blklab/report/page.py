@@ -33,16 +33,20 @@ def charts(view: ProfileView) -> list[Chart]:
 
 def render(view: ProfileView, *, title: str | None = None, command: str = "") -> str:
     """Returns the page; `command` is how it was made. Raises BlklabError if there is no I/O."""
-    device, found = view.focus, trace.diagnose(view)
+    device, doubts = view.focus, trace.diagnose(view)
     context: dict[str, Any] = {
         "title": title or f"The workload of {device.label}",
         "device": device,
         "facts": trace.headline(view),
         "sentences": sentences(device),
         "tiles": _tiles(device),
-        "doubts": diagnostics.sentences([one for one in found if one.severity != "note"]),
+        "doubts": diagnostics.sentences(
+            [diagnostic for diagnostic in doubts if diagnostic.severity != "note"]
+        ),
         "precision": _precision(device),
-        "notes": diagnostics.sentences([one for one in found if one.severity == "note"]),
+        "notes": diagnostics.sentences(
+            [diagnostic for diagnostic in doubts if diagnostic.severity == "note"]
+        ),
         "stack": _stack(view),
         "overview": device_tables.overview(view),
         "others": _others(view),
@@ -56,7 +60,7 @@ def _sections(view: ProfileView) -> list[PageSection]:
     device = view.focus
     by_time = over_time.charts(device)
     working_set = [chart for chart in by_time if chart.name == "working-set"]
-    found = [
+    sections = [
         _devices(view),
         PageSection("time", "Over time", "Over time", [c for c in by_time if c not in working_set]),
         PageSection("sizes", "Sizes", "Request sizes", sizes.charts(device)),
@@ -81,7 +85,7 @@ def _sections(view: ProfileView) -> list[PageSection]:
             [*_some(load.operations(device)), *groups.charts(device)],
         ),
     ]
-    return [section for section in found if section]
+    return [section for section in sections if section]
 
 
 def _devices(view: ProfileView) -> PageSection:
@@ -106,8 +110,8 @@ def _tiles(device: DeviceView) -> list[KeyFigureTile]:
             KeyFigureTile("Throughput", formatting.rate(device.throughput), f"{share} reads")
         )
     for op in ("read", "write"):
-        if found := device.response(op):
-            stage, quantiles = found
+        if response := device.response(op):
+            stage, quantiles = response
             p99 = f"99 % within {formatting.duration(quantiles['p99'])}"
             name = f"{op.capitalize()} {stage}, median"
             tiles.append(KeyFigureTile(name, formatting.duration(quantiles["p50"]), p99))
@@ -129,8 +133,8 @@ def _tiles(device: DeviceView) -> list[KeyFigureTile]:
 
 
 def _precision(device: DeviceView) -> str:
-    found = [q for op in device.ops for q in device.life(op)["latency_ns"].values()]
-    error = max((quantiles["relative_error"] for quantiles in found), default=0.0)
+    quantiles_shown = [q for op in device.ops for q in device.life(op)["latency_ns"].values()]
+    error = max((quantiles["relative_error"] for quantiles in quantiles_shown), default=0.0)
     if not error:
         return "Times and their percentiles are exact."
     exact = "Times, their means and extremes are exact, percentiles are within"

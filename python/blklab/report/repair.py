@@ -89,12 +89,12 @@ def _steps(console: "Console", plan: RepairPlan) -> None:
                 Text(f"{number:4}  {printable(planned.command)}", style="green"), soft_wrap=True
             )
     console.print()
-    for line in _told(plan):
+    for line in _redundancy(plan):
         console.print(Text(f"• {line}", overflow="fold"))
     diagnostics.show(console, plan.warnings, "Beware")
 
 
-def _told(plan: RepairPlan) -> list[str]:
+def _redundancy(plan: RepairPlan) -> list[str]:
     """What the table does not say: risks and times."""
     least = min(planned.outlives for planned in plan.steps)
     lines = [
@@ -122,6 +122,6 @@ def as_dict(plan: RepairPlan, outcome: steps.Step | None = None) -> dict[str, An
     return {
         "format_version": FORMAT_VERSION,
         **plan.as_dict(),
-        "diagnostics": [diagnostics.as_dict(one) for one in (*plan.refused, *plan.warnings)],
+        "diagnostics": [diagnostics.as_dict(reason) for reason in (*plan.refused, *plan.warnings)],
         "outcome": None if outcome is None else sentence(outcome),
     }

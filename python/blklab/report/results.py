@@ -32,14 +32,14 @@ def show(console: "Console", plan: "ExperimentPlan", results: "Sequence[RunResul
 
 def warnings(results: "Sequence[RunResult]") -> list[str]:
     """Returns what runs warn of, each once, with the cells that do."""
-    said: dict[str, list[int]] = {}
+    cells_by_warning: dict[str, list[int]] = {}
     for result in results:
         for warning in result.outcome.get("warnings", []):
-            said.setdefault(warning, []).append(result.number)
+            cells_by_warning.setdefault(warning, []).append(result.number)
     every = len(results)
     return [
         printable(warning if len(cells) == every else f"{formatting.cells(cells)}: {warning}")
-        for warning, cells in said.items()
+        for warning, cells in cells_by_warning.items()
     ]
 
 
@@ -93,8 +93,8 @@ def _row(cell: "Cell", result: "RunResult", varied: Sequence[str]) -> list[str]:
     ]
 
 
-def _iops(way: Mapping[str, Any]) -> str:
-    return formatting.NONE if not way["total_ios"] else f"{way['iops']:,.0f}"
+def _iops(direction: Mapping[str, Any]) -> str:
+    return formatting.NONE if not direction["total_ios"] else f"{direction['iops']:,.0f}"
 
 
 def _latency(outcome: Outcome, figure: str) -> float | None:
@@ -108,13 +108,13 @@ def explanations(
     console: "Console",
     plan: "ExperimentPlan",
     results: "Sequence[RunResult]",
-    said: Sequence[Sequence[str]],
+    explained: Sequence[Sequence[str]],
 ) -> None:
     """Prints, for each cell, what decided its figures."""
     from rich.rule import Rule
     from rich.text import Text
 
-    for (cell, result), sentences in zip(_pairs(plan, results), said, strict=True):
+    for (cell, result), sentences in zip(_pairs(plan, results), explained, strict=True):
         label = " ".join(f"{key}={value}" for key, value in cell.labels.items())
         console.print()
         console.print(Rule(Text(printable(label), "bold"), align="left", style="cyan"))
@@ -125,7 +125,7 @@ def explanations(
 
 def _figures(result: "RunResult") -> str:
     return ", ".join(
-        f"{way} {result.outcome[way]['iops']:,.0f} IOPS"
-        for way in ("read", "write")
-        if result.outcome[way]["total_ios"]
+        f"{direction} {result.outcome[direction]['iops']:,.0f} IOPS"
+        for direction in ("read", "write")
+        if result.outcome[direction]["total_ios"]
     )

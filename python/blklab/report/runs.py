@@ -54,58 +54,64 @@ def _states(row: "CampaignRow") -> str:
     return ", ".join(f"{count} {state}" for state, count in there.items())
 
 
-def show_runs(console: "Console", campaign: "CampaignRow", found: "Sequence[StoredRun]") -> None:
+def show_runs(
+    console: "Console", campaign: "CampaignRow", stored_runs: "Sequence[StoredRun]"
+) -> None:
     """Prints a campaign: one line a run."""
-    terminal.draw(console, runs(campaign, found))
-    rows = [(f"run {run.id}", run.outcome or {}) for run in found]
+    terminal.draw(console, runs(campaign, stored_runs))
+    rows = [(f"run {run.id}", run.outcome or {}) for run in stored_runs]
     if (caches := volumes.caches(rows)) is not None:
         terminal.draw(console, caches)
     for line in volumes.arrays(rows):
         console.print(f"* {line}")
-    for run in found:
+    for run in stored_runs:
         if run.message:
             console.print(f"run {run.id} failed: {printable(run.message)}")
-    for line in doubts(found):
+    for line in doubts(stored_runs):
         console.print(f"* {line}")
 
 
-def doubts(found: "Sequence[StoredRun]") -> list[str]:
+def doubts(stored_runs: "Sequence[StoredRun]") -> list[str]:
     """Returns what makes runs doubtful, each once, with the runs that it does."""
-    said: dict[str, list[str]] = {}
-    for run in found:
+    runs_by_doubt: dict[str, list[str]] = {}
+    for run in stored_runs:
         for doubt in _doubts(run):
-            said.setdefault(doubt, []).append(str(run.id))
+            runs_by_doubt.setdefault(doubt, []).append(str(run.id))
     return [
         printable(f"run{'s' * (len(of) > 1)} {', '.join(of)}: {doubt}")
-        for doubt, of in said.items()
+        for doubt, of in runs_by_doubt.items()
     ]
 
 
 def _doubts(run: "StoredRun") -> list[str]:
     outcome = measured(run.outcome or {})
     forced = " ".join(f"--force {name}" for name in outcome.get("forced") or [])
-    said = [f"measured with {forced}"] if forced else []
-    return [*said, *(outcome.get("warnings") or [])]
+    doubts_of_run = [f"measured with {forced}"] if forced else []
+    return [*doubts_of_run, *(outcome.get("warnings") or [])]
 
 
-def runs(campaign: "CampaignRow", found: "Sequence[StoredRun]") -> TextTable:
+def runs(campaign: "CampaignRow", stored_runs: "Sequence[StoredRun]") -> TextTable:
     """Returns the table of a campaign's runs."""
     title = printable(campaign.title) or printable(campaign.name)
     note = f"{printable(campaign.path)}, begun {when(campaign.created)}, blklab {campaign.version}"
     title = f"Campaign {campaign.number}: {title}, on {campaign.runner}"
     rows = [
         ([str(run.id), run.state + " *" * bool(_doubts(run))], run.labels, run.outcome)
-        for run in found
+        for run in stored_runs
     ]
     return _table(title, [TableColumn("run"), text("state")], rows, note)
 
 
 def show_measured(
-    console: "Console", plan: "ExperimentPlan", found: "Sequence[tuple[Mapping[str, str], Any]]"
+    console: "Console",
+    plan: "ExperimentPlan",
+    stored_runs: "Sequence[tuple[Mapping[str, str], Any]]",
 ) -> None:
     """Prints runs that are in no store: labels and outcome of each."""
     title = f"{printable(plan.title) or printable(plan.name)}, on {plan.runner}"
-    rows = [([str(number)], labels, outcome) for number, (labels, outcome) in enumerate(found, 1)]
+    rows = [
+        ([str(number)], labels, outcome) for number, (labels, outcome) in enumerate(stored_runs, 1)
+    ]
     terminal.draw(console, _table(title, [TableColumn("#")], rows, "Not kept."))
 
 
@@ -144,10 +150,10 @@ def figures(outcome: "Any") -> list[str]:
     if not outcome or "read" not in outcome:
         return [formatting.NONE] * 4
     rates = [
-        formatting.NONE if not way.get("total_ios") else f"{way['iops']:,.0f}"
-        for way in (outcome["read"], outcome["write"])
+        formatting.NONE if not direction.get("total_ios") else f"{direction['iops']:,.0f}"
+        for direction in (outcome["read"], outcome["write"])
     ]
-    busier = max(("read", "write"), key=lambda way: outcome[way].get("total_ios") or 0)
+    busier = max(("read", "write"), key=lambda direction: outcome[direction].get("total_ios") or 0)
     latency = outcome[busier].get("clat_ns") or {}
     return [*rates, *(formatting.duration(latency.get(name)) for name in ("mean", "p99"))]
 

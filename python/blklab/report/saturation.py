@@ -31,11 +31,11 @@ def randomio(runs: Sequence[Measured]) -> Iterator[str]:
     """Returns randomio's table: a block for all that differs but the load, a line for each run."""
     blocks: dict[tuple[tuple[str, str], ...], list[Measured]] = {}
     for run in runs:
-        around = tuple(pair for pair in run[0].items() if pair[0] not in {*LOADS, "repeat"})
-        blocks.setdefault(around, []).append(run)
-    for around, members in blocks.items():
+        other_labels = tuple(pair for pair in run[0].items() if pair[0] not in {*LOADS, "repeat"})
+        blocks.setdefault(other_labels, []).append(run)
+    for other_labels, members in blocks.items():
         yield ""
-        yield printable(" ".join(f"{label}={value}" for label, value in around))
+        yield printable(" ".join(f"{label}={value}" for label, value in other_labels))
         yield from HEAD
         for labels, _, outcome in members:
             load = " ".join(f"{label}={labels[label]}" for label in LOADS if label in labels)
@@ -45,11 +45,11 @@ def randomio(runs: Sequence[Measured]) -> Iterator[str]:
 
 def line(outcome: Outcome) -> str:
     """Returns a run as a line of randomio's: rates, and latencies in ms."""
-    total = sum(way.get("iops") or 0 for way in (outcome["read"], outcome["write"]))
-    return f"{total:7.1f} |{_way(outcome['read'])} |{_way(outcome['write'])}"
+    total = sum(direction.get("iops") or 0 for direction in (outcome["read"], outcome["write"]))
+    return f"{total:7.1f} |{_direction(outcome['read'])} |{_direction(outcome['write'])}"
 
 
-def _way(figures: DirectionResult) -> str:
+def _direction(figures: DirectionResult) -> str:
     latency = figures.get("clat_ns") or {}
     times = (latency.get("min"), latency.get("mean"), latency.get("max"), latency.get("stddev"))
     least, mean, most, deviation = ((time or 0) / 1e6 for time in times)
@@ -60,11 +60,11 @@ def sentence(curve: SaturationCurve) -> str:
     """Returns where a curve bends."""
     knee, full, less = curve.knee, curve.saturated, curve.overloaded
     labels = " ".join(f"{key}={value}" for key, value in curve.labels.items())
-    said = (
+    text = (
         f"{f'{labels}: ' if labels else ''}the knee is at {knee.in_flight} in flight"
         f" ({knee.iops:,.0f} IOPS, {formatting.duration(knee.latency_ns)}); saturated from"
         f" {full.in_flight} ({full.iops:,.0f} IOPS, {formatting.duration(full.latency_ns)})"
     )
     if less is not None:
-        said += f"; {less.in_flight} bring less again ({less.iops:,.0f} IOPS)"
-    return printable(said + ".")
+        text += f"; {less.in_flight} bring less again ({less.iops:,.0f} IOPS)"
+    return printable(text + ".")

@@ -52,14 +52,14 @@ def _load(device: DeviceView) -> str:
     if len(present) == 1:
         sizes = _sizes(device, present[0])
         if not device.capabilities["directions"]:
-            told = f"they are {sizes}; " if sizes else ""
-            return f"{text}: {told}the trace does not tell reads from writes."
+            sizes_text = f"they are {sizes}; " if sizes else ""
+            return f"{text}: {sizes_text}the trace does not tell reads from writes."
         return f"{text}: nothing but {formatting.ops(present[0])}" + (
             f", {sizes}." if sizes else "."
         )
-    said = [(op, _sizes(device, op)) for op in present]
+    sizes_by_op = [(op, _sizes(device, op)) for op in present]
     listed = formatting.listing(
-        [f"{formatting.ops(op)} are {sizes}" for op, sizes in said if sizes]
+        [f"{formatting.ops(op)} are {sizes}" for op, sizes in sizes_by_op if sizes]
     )
     return f"{text}: {_mix(device, present)}" + (f"; {listed}." if listed else ".")
 
@@ -99,11 +99,17 @@ def _pattern(device: DeviceView) -> str:
     names = {
         op: formatting.ops(op) if device.capabilities["directions"] else "I/Os" for op in streams
     }
-    said = [_order(names[op], found) for op, found in streams.items() if found["ios"] >= FEWEST]
-    few = [
-        f"{names[op]} ({n})" for op, found in streams.items() if 0 < (n := found["ios"]) < FEWEST
+    sentences_of_order = [
+        _order(names[op], streams_of_op)
+        for op, streams_of_op in streams.items()
+        if streams_of_op["ios"] >= FEWEST
     ]
-    parts = [formatting.listing(said)] if said else []
+    few = [
+        f"{names[op]} ({n})"
+        for op, streams_of_op in streams.items()
+        if 0 < (n := streams_of_op["ios"]) < FEWEST
+    ]
+    parts = [formatting.listing(sentences_of_order)] if sentences_of_order else []
     if few:
         parts.append(f"{formatting.listing(few)} are too few to call sequential or random")
     seeks = pattern["seeks"]
@@ -157,24 +163,26 @@ def _arrivals(arrivals: ArrivalsSummary, clock_ns: int | None) -> str:
 
 
 def _latency(device: DeviceView) -> str:
-    found = {op: response for op in OPS if (response := device.response(op))}
-    timed = [op for op, (_, took) in found.items() if took["count"] >= FEWEST] or list(found)
+    responses = {op: response for op in OPS if (response := device.response(op))}
+    timed = [op for op, (_, took) in responses.items() if took["count"] >= FEWEST] or list(
+        responses
+    )
     depth = _depth(device)
     if not timed:
         text = "no I/O was seen from its queueing to its completion, so latency is unknown"
         return _sentence([text, depth])
-    said: list[str] = []
+    parts: list[str] = []
     for op in timed:
-        stage, quantiles = found[op]
+        stage, quantiles = responses[op]
         p50, p99 = formatting.duration(quantiles["p50"]), formatting.duration(quantiles["p99"])
-        if said:
-            said.append(f"{formatting.ops(op)} {p50} and {p99}")
+        if parts:
+            parts.append(f"{formatting.ops(op)} {p50} and {p99}")
             continue
-        said.append(
+        parts.append(
             f"{formatting.ops(op)} take {p50} in the median and {p99} at the 99th percentile"
         )
         since = "queued" if stage == "Q2C" else "dispatched"
-    text = f"{', '.join(said)} ({stage}: from being {since} to completion)"
+    text = f"{', '.join(parts)} ({stage}: from being {since} to completion)"
     return _sentence([text, _inside(device, timed[0]), depth, _failures(device)])
 
 
@@ -264,11 +272,11 @@ def _zipf(zipf: ZipfFit) -> str:
 def _origin(device: DeviceView) -> str:
     if not device.ios:
         return "Nobody queued I/O here."
-    said = [_processes(device), _sources(device) if device.capabilities["layers"] else ""]
+    parts = [_processes(device), _sources(device) if device.capabilities["layers"] else ""]
     cpus = device.groups("cpus")
     if len(cpus) > 1 and (top := cpus[0].total / device.ios) >= max(0.5, 1.5 / len(cpus)):
-        said.append(f"{cpus[0].label} queued {formatting.share(top)} of it")
-    return _sentence(said)
+        parts.append(f"{cpus[0].label} queued {formatting.share(top)} of it")
+    return _sentence(parts)
 
 
 def _processes(device: DeviceView) -> str:

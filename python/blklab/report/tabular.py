@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def rows(runs: "Sequence[StoredRun]") -> list[dict[str, Any]]:
     """Returns one row a run that is done: labels, every figure, each device's shares."""
-    found = []
+    tabular_rows = []
     for run in runs:
         if run.outcome is None:
             continue
@@ -30,8 +30,8 @@ def rows(runs: "Sequence[StoredRun]") -> list[dict[str, Any]]:
         }
         for name, (reads, writes) in shares(run.outcome).items():
             row |= {f"{name} read share": reads, f"{name} write share": writes}
-        found.append(row)
-    return found
+        tabular_rows.append(row)
+    return tabular_rows
 
 
 def as_csv(runs: "Sequence[StoredRun]") -> str:

@@ -21,11 +21,11 @@ def show(
     console: "Console", tunings: "Sequence[Tuning]", kept: "PersistedSettings", *, alone: bool
 ) -> None:
     """Prints what mattered, and how to keep what was for the better."""
-    for one in tunings:
-        terminal.draw(console, table(one))
-        console.print(conclusion(one))
-        if one.note:
-            console.print(f"note: {one.note}")
+    for tuning in tunings:
+        terminal.draw(console, table(tuning))
+        console.print(conclusion(tuning))
+        if tuning.note:
+            console.print(f"note: {tuning.note}")
     lines = keep(kept)
     if lines:
         console.print()
@@ -37,7 +37,7 @@ def show(
             )
 
 
-def table(one: "Tuning") -> TextTable:
+def table(tuning: "Tuning") -> TextTable:
     """Returns one row for each value that was tried."""
     columns = [
         text("setting"),
@@ -58,11 +58,11 @@ def table(one: "Tuning") -> TextTable:
             probability(effect.difference.p),
             SAID[effect.verdict],
         ]
-        for effect in one.effects
+        for effect in tuning.effects
     ]
-    labels = " ".join(f"{key}={value}" for key, value in one.labels.items())
-    base = "" if one.baseline is None else f", baseline {figure(one.metric, one.baseline)}"
-    title = f"{METRICS[one.metric].what}{base}"
+    labels = " ".join(f"{key}={value}" for key, value in tuning.labels.items())
+    base = "" if tuning.baseline is None else f", baseline {figure(tuning.metric, tuning.baseline)}"
+    title = f"{METRICS[tuning.metric].what}{base}"
     # What was tried and the verdict are the last to go.
     spare = ("p", "95 % interval", "runs", "against", "change")
     return TextTable(
@@ -70,11 +70,11 @@ def table(one: "Tuning") -> TextTable:
     )
 
 
-def conclusion(one: "Tuning") -> str:
+def conclusion(tuning: "Tuning") -> str:
     """Returns what mattered, in a sentence."""
-    best = one.best
+    best = tuning.best
     rest: dict[str, set[str]] = {}
-    for effect in one.effects:
+    for effect in tuning.effects:
         if effect.setting not in best:
             rest.setdefault(effect.setting, set()).add(effect.verdict)
     worse = [setting for setting, verdicts in rest.items() if "worse" in verdicts]
@@ -88,14 +88,14 @@ def conclusion(one: "Tuning") -> str:
         f" ({change(effect.difference.change)}, {interval(effect.difference)})"
         for setting, effect in best.items()
     ]
-    for settings, said in (
+    for settings, advice in (
         (worse, "leave as it is, others are worse"),
         (alone, "runs differ, but each was run once: repeats = 2 or more"),
         (unknown, "not known"),
         (quiet, "no difference seen"),
     ):
         if settings:
-            parts.append(f"{_listed(sorted(settings))}: {said}")
+            parts.append(f"{_listed(sorted(settings))}: {advice}")
     return "; ".join(parts) + "." if parts else "Nothing was tried beside the baseline."
 
 

@@ -13,13 +13,13 @@ Rows = Sequence[tuple[str, Mapping[str, Any]]]
 
 def caches(rows: Rows) -> TextTable | None:
     """Returns the table of the caches, None if there are none."""
-    found = [
-        [printable(name), printable(one["name"]), one["kind"], *_counts(one)]
+    cache_rows = [
+        [printable(name), printable(target["name"]), target["kind"], *_counts(target)]
         for name, outcome in rows
-        for one in outcome.get("targets") or []
-        if one.get("kind") in {"lvmcache", "bcache"}
+        for target in outcome.get("targets") or []
+        if target.get("kind") in {"lvmcache", "bcache"}
     ]
-    if not found:
+    if not cache_rows:
         return None
     columns = [text("run"), text("cache"), text("kind")]
     columns += figures("hits", "read hits", "write hits", "promoted", "demoted", "used", "dirty")
@@ -27,29 +27,29 @@ def caches(rows: Rows) -> TextTable | None:
         "Since the load began. hits: of all I/Os; bcache counts both directions together, and"
         " leaves out what went around it. used: of the cache's blocks or buckets."
     )
-    return TextTable("Caches", columns, found, note)
+    return TextTable("Caches", columns, cache_rows, note)
 
 
-def _counts(one: Mapping[str, Any]) -> list[str]:
-    if one["kind"] == "bcache":
-        used = one.get("unused_percent")
+def _counts(target: Mapping[str, Any]) -> list[str]:
+    if target["kind"] == "bcache":
+        used = target.get("unused_percent")
         return [
-            _share(one.get("cache_hits"), one.get("cache_misses")),
+            _share(target.get("cache_hits"), target.get("cache_misses")),
             *("–",) * 4,
             "–" if used is None else f"{100 - used} %",
-            printable(str(one.get("dirty_data") or "–")),
+            printable(str(target.get("dirty_data") or "–")),
         ]
-    hits = one["read_hits"] + one["write_hits"]
-    misses = one["read_misses"] + one["write_misses"]
-    blocks = one["blocks"]
+    hits = target["read_hits"] + target["write_hits"]
+    misses = target["read_misses"] + target["write_misses"]
+    blocks = target["blocks"]
     return [
         _share(hits, misses),
-        _share(one["read_hits"], one["read_misses"]),
-        _share(one["write_hits"], one["write_misses"]),
-        f"{one['promotions']:,}",
-        f"{one['demotions']:,}",
-        formatting.share(one["used_blocks"] / blocks) if blocks else "–",
-        f"{one['dirty']:,}",
+        _share(target["read_hits"], target["read_misses"]),
+        _share(target["write_hits"], target["write_misses"]),
+        f"{target['promotions']:,}",
+        f"{target['demotions']:,}",
+        formatting.share(target["used_blocks"] / blocks) if blocks else "–",
+        f"{target['dirty']:,}",
     ]
 
 
@@ -62,22 +62,22 @@ def arrays(rows: Rows) -> list[str]:
     """Returns what is not as it should be with arrays after the load, a line each."""
     lines = []
     for name, outcome in rows:
-        for one in outcome.get("targets") or []:
-            if one.get("kind") == "md" and (said := _said(one)):
-                lines.append(printable(f"{name}: array {one['name']}: {', '.join(said)}"))
+        for target in outcome.get("targets") or []:
+            if target.get("kind") == "md" and (text := _array_state(target)):
+                lines.append(printable(f"{name}: array {target['name']}: {', '.join(text)}"))
     return lines
 
 
-def _said(one: Mapping[str, Any]) -> list[str]:
-    said = []
-    if one.get("degraded") not in {None, "0"}:
-        said.append(f"{one['degraded']} of its members missing")
-    if one.get("sync_action") not in {None, "idle"}:
-        said.append(f"{one['sync_action']} at {one.get('sync_completed')}")
-    if one.get("mismatch_cnt") not in {None, "0"}:
-        said.append(f"{one['mismatch_cnt']} sectors mismatch")
-    for member in one.get("members") or []:
+def _array_state(target: Mapping[str, Any]) -> list[str]:
+    parts = []
+    if target.get("degraded") not in {None, "0"}:
+        parts.append(f"{target['degraded']} of its members missing")
+    if target.get("sync_action") not in {None, "idle"}:
+        parts.append(f"{target['sync_action']} at {target.get('sync_completed')}")
+    if target.get("mismatch_cnt") not in {None, "0"}:
+        parts.append(f"{target['mismatch_cnt']} sectors mismatch")
+    for member in target.get("members") or []:
         if member.get("bad_blocks"):
             many = len(member["bad_blocks"])
-            said.append(f"{member['name']} lists {formatting.plural(many, 'bad range')}")
-    return said
+            parts.append(f"{member['name']} lists {formatting.plural(many, 'bad range')}")
+    return parts

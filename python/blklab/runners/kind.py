@@ -96,23 +96,23 @@ class RunnerKind:
 
     def maker(self) -> "Callable[..., Runner]":
         """Returns `make`, imported."""
-        found: Callable[..., Runner] = _load(self.make)
-        return found
+        make: Callable[..., Runner] = _load(self.make)
+        return make
 
     def cells(self) -> "CellForm":
         """Returns `form`, imported."""
-        found: CellForm = _load(self.form)
-        return found
+        form: CellForm = _load(self.form)
+        return form
 
     def spoken(self) -> CellDescriptions:
         """Returns `words`, imported."""
-        found: CellDescriptions = _load(self.words)
-        return found
+        descriptions: CellDescriptions = _load(self.words)
+        return descriptions
 
     def explained(self) -> "Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]]":
         """Returns `explain`, imported."""
-        found: Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]] = _load(self.explain)
-        return found
+        explain: Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]] = _load(self.explain)
+        return explain
 
 
 def _load(target: str) -> Any:

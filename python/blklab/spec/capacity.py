@@ -121,8 +121,8 @@ def too_many(level: str, members: int) -> str | None:
 def too_few(level: str, members: int, copies: tuple[int, int, bool]) -> str | None:
     """Says what is wrong with the number of members, if anything."""
     if members < FEWEST[level]:
-        found = "1 is" if members == 1 else f"{members} are"
-        return f"{found} too few for level {short(level)}: {FEWEST[level]} at least"
+        count = "1 is" if members == 1 else f"{members} are"
+        return f"{count} too few for level {short(level)}: {FEWEST[level]} at least"
     near, far, _ = copies
     if level == "raid10" and near * far > members:
         return f"{near * far} copies want as many members, and there are {members}"
@@ -142,8 +142,10 @@ def can_run(level: str, present: Sequence[bool], copies: tuple[int, int, bool]) 
             near, far, _ = copies
             first = 0
             while True:
-                around = (present[(first + step) % len(present)] for step in range(near * far))
-                if not any(around):
+                members_of_stripe = (
+                    present[(first + step) % len(present)] for step in range(near * far)
+                )
+                if not any(members_of_stripe):
                     return False
                 first = (first + near) % len(present)
                 if not first:

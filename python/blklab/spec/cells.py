@@ -87,7 +87,7 @@ class ExperimentPlan:
 
     @property
     def name(self) -> str:
-        """What the experiment is called: its file, without folder and ending."""
+        """What the experiment is called: its file, without directory and ending."""
         return self.path.stem
 
     @property
@@ -131,17 +131,17 @@ def expand(
     """Expands an experiment that was read, or made up, as `plan` does."""
     extra = [*changes] if seed is None else [*changes, Override("seed", seed, "--seed")]
     try:
-        found = list(_cells(source, extra, form))
+        cells = list(_cells(source, extra, form))
         if form.on_targets:
-            found = _sized(found)
+            cells = _sized(cells)
     except SpecProblems as problem:
         raise problems.usage_error(str(source.path), problem.found) from None
     except RecursionError:
         raise UsageError(f"{source.path}: is nested too deeply") from None
     title = source.raw.get("title", "")
-    varied = [label for label in found[0].labels if len({cell.labels[label] for cell in found}) > 1]
+    varied = [label for label in cells[0].labels if len({cell.labels[label] for cell in cells}) > 1]
     return ExperimentPlan(
-        str(title), _only(found, only or {}), varied, form.runner, source.path, source.raw
+        str(title), _only(cells, only or {}), varied, form.runner, source.path, source.raw
     )
 
 
@@ -244,15 +244,15 @@ def _tried(experiment: Experiment, axes: Mapping[str, object]) -> Sequence[Sweep
 
 def _changes(swept: SweepPoint, form: CellForm) -> list[Override]:
     """Returns what a point of the sweep changes in the file itself."""
-    found = []
+    changes = []
     for key, value in swept.values.items():
         if form.settings_are_keys and sweep.is_setting(key) and key not in sweep.SIMULATED:
             raise problems.fail(f"sweep.{key}", "is not simulated: --on lab, --on host change it")
         if form.settings_are_keys:
-            found.append(Override(sweep.SIMULATED.get(key, key), value, f"sweep.{key}"))
+            changes.append(Override(sweep.SIMULATED.get(key, key), value, f"sweep.{key}"))
         elif not sweep.is_setting(key):
-            found.append(Override(key, value, f"sweep.{key}"))
-    return found
+            changes.append(Override(key, value, f"sweep.{key}"))
+    return changes
 
 
 def _axes(
@@ -335,9 +335,13 @@ def _checked(
     return experiment
 
 
-def _origins(found: Sequence[SpecProblem], origins: Mapping[str, str]) -> list[SpecProblem]:
+def _origins(
+    problems_found: Sequence[SpecProblem], origins: Mapping[str, str]
+) -> list[SpecProblem]:
     """Names the place in the matrix, or the option, that put a wrong value where it is."""
-    return [SpecProblem(_origin(problem.path, origins), problem.message) for problem in found]
+    return [
+        SpecProblem(_origin(problem.path, origins), problem.message) for problem in problems_found
+    ]
 
 
 def _origin(path: str, origins: Mapping[str, str]) -> str:

@@ -51,7 +51,7 @@ def read(path: Path) -> list[tuple[str, Tables]]:
 def _sections(path: Path) -> list[tuple[str, dict[str, str]]]:
     """Returns every job with its options, those of the global sections before it included."""
     shared: dict[str, str] = {}
-    found: list[tuple[str, dict[str, str]]] = []
+    sections: list[tuple[str, dict[str, str]]] = []
     options: dict[str, str] | None = None
     for number, raw in enumerate(read_text(path).splitlines(), 1):
         line = raw.split(";")[0].split("#")[0].strip()
@@ -62,8 +62,8 @@ def _sections(path: Path) -> list[tuple[str, dict[str, str]]]:
             if name == "global":
                 options = shared
             else:
-                found.append((name, dict(shared)))
-                options = found[-1][1]
+                sections.append((name, dict(shared)))
+                options = sections[-1][1]
             continue
         if line.split()[0] == "include":
             raise UsageError(f"{path}: line {number}: include is not read: copy the file in")
@@ -76,7 +76,7 @@ def _sections(path: Path) -> list[tuple[str, dict[str, str]]]:
         if "$" in value and option not in fio_options.HARMLESS:
             raise UsageError(f"{path}: line {number}: variables are not replaced: found {value!r}")
         options[fio_options.ALIASES.get(option, option)] = value if equals else "1"
-    return found
+    return sections
 
 
 def _job(path: Path, name: str, options: dict[str, str]) -> dict[str, Any]:

@@ -191,12 +191,12 @@ def _zones(text: str) -> list[tuple[float, float]]:
     access: list[float | None] = []
     sizes: list[float | None] = []
     for part in text.split(":"):
-        one, slash, other = part.partition("/")
+        first, slash, other = part.partition("/")
         if not slash:
             raise ValueError(
                 f"zoned {text!r}: ACCESS/SIZE in percent is wanted, such as 60/10:40/90"
             )
-        access.append(_percent(one, "zoned") if one.strip() else None)
+        access.append(_percent(first, "zoned") if first.strip() else None)
         sizes.append(_percent(other, "zoned") if other.strip() else None)
     if len(access) > 256:
         raise ValueError("zoned has more than 256 zones, which is fio's limit")
@@ -232,7 +232,9 @@ def rate(text: str, option: str, *, sizes: bool) -> float:
     """Returns a `rate` or `rate_iops`, which must be the same for reads and writes."""
     reads, writes = directions(text, option)
     try:
-        values = {float(units.parse_size(one)) if sizes else float(one) for one in (reads, writes)}
+        values = {
+            float(units.parse_size(rate_)) if sizes else float(rate_) for rate_ in (reads, writes)
+        }
     except ValueError as error:
         raise ValueError(f"{option} {text!r}: {error}") from None
     if any(value != value for value in values):  # noqa: PLR0124

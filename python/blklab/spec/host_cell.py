@@ -90,8 +90,8 @@ READING: Final = frozenset({"read", "randread"})
 
 def job_writes(options: Mapping[str, str]) -> bool:
     """Tells whether a job in fio's words may write; fio's default is to read."""
-    said = options.get("rw", options.get("readwrite", "read"))
-    return said.partition(":")[0] not in READING
+    direction = options.get("rw", options.get("readwrite", "read"))
+    return direction.partition(":")[0] not in READING
 
 
 def writes(document: FioCellDocument) -> bool:

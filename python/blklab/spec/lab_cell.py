@@ -124,13 +124,15 @@ def _alone(
     if all(device["model"]["kind"] == "throttled" for device in built.devices):
         return []
     smallest = min(device["bytes"] for device in built.devices)
-    found: list[cell.Job] = []
+    jobs_alone: list[cell.Job] = []
     for name, (path, job) in tables.items():
         bare = job.model_copy(update={"options": {}, "direct": True})
         document = jobs.job_document(name, bare, path, stack, built.capacity)
         document["size"] = min(document["size"], smallest) // document["align"] * document["align"]
-        found.append({**document, "offset": 0, "offset_increment": 0, "io_bytes": jobs.ENDLESS})
-    return found
+        jobs_alone.append(
+            {**document, "offset": 0, "offset_increment": 0, "io_bytes": jobs.ENDLESS}
+        )
+    return jobs_alone
 
 
 def _virtual(

@@ -23,7 +23,7 @@ class ExperimentSource:
     raw: Mapping[str, Any]
 
     def beside(self, name: str) -> Path:
-        """Returns a file that the experiment names: relative to the experiment's own folder."""
+        """Returns a file that the experiment names: relative to the experiment's own directory."""
         return self.path.parent / Path(name).expanduser()
 
 
@@ -34,11 +34,11 @@ def read(path: Path) -> ExperimentSource:
     workloads = raw.get("workloads")
     if not isinstance(workloads, dict):
         return source
-    found: dict[str, Any] = {}
+    tables: dict[str, Any] = {}
     for name, table in workloads.items():
         file = table.get("job_file") if isinstance(table, dict) else None
         if not isinstance(file, str) or not file:
-            found[name] = table
+            tables[name] = table
             continue
         if others := [key for key in table if key != "job_file"]:
             where = f"workloads.{name}.{others[0]}"
@@ -47,9 +47,9 @@ def read(path: Path) -> ExperimentSource:
             )
         groups = fio_job.read(source.beside(file))
         for first, jobs in groups:
-            label = name if len(groups) == 1 else _unique(f"{name}/{first}", found)
-            found[label] = {"jobs": jobs}
-    return ExperimentSource(path, {**raw, "workloads": found})
+            label = name if len(groups) == 1 else _unique(f"{name}/{first}", tables)
+            tables[label] = {"jobs": jobs}
+    return ExperimentSource(path, {**raw, "workloads": tables})
 
 
 def _unique(label: str, taken: Mapping[str, Any]) -> str:
@@ -65,7 +65,7 @@ def checked(source: ExperimentSource, raw: Mapping[str, Any]) -> Experiment:
 
     Raises Problems, or UsageError for another file.
     """
-    found: list[SpecProblem] = []
+    problems_found: list[SpecProblem] = []
     tables = dict(raw)
     if isinstance(devices := raw.get("devices"), dict):
         tables["devices"] = {}
@@ -73,15 +73,17 @@ def checked(source: ExperimentSource, raw: Mapping[str, Any]) -> Experiment:
             try:
                 tables["devices"][name] = _device(source, name, table)
             except SpecProblems as problem:
-                found += problem.found
+                problems_found += problem.found
     try:
         experiment = Experiment.model_validate(tables)
     except ValidationError as error:
         known = {**table_keys.KNOWN, (): table_keys.ROOT}
-        found += [_without_kind(problem, tables) for problem in problems.translated(error, known)]
-        raise SpecProblems(found) from error
-    if found:
-        raise SpecProblems(found)
+        problems_found += [
+            _without_kind(problem, tables) for problem in problems.translated(error, known)
+        ]
+        raise SpecProblems(problems_found) from error
+    if problems_found:
+        raise SpecProblems(problems_found)
     return experiment
 
 
@@ -136,10 +138,10 @@ def calibrated(path: Path) -> dict[str, Any]:
         known: dict[tuple[str, ...], list[str]] = {
             (kind,): list(model.model_fields) for kind, model in KINDS.items()
         }
-        found = problems.translated(error, known)
+        problems_found = problems.translated(error, known)
         short = [
             SpecProblem(".".join(["device", *problem.path.split(".")[1:]]), problem.message)
-            for problem in found
+            for problem in problems_found
         ]
         raise problems.usage_error(str(path), short) from error
     return table

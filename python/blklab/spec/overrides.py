@@ -109,22 +109,22 @@ def _places(raw: Mapping[str, Any], change: Override) -> Iterator[Path]:
     if first in {*SECTIONS, "settings"} and (first == "settings" or "." in rest):
         yield from _checked(raw, change, tuple(change.key.split(".")))
         return
-    found = [name for name in SECTIONS if first in _tables(raw, name)]
-    if len(found) > 1:
-        found = [name for name in found if rest in KEYS[name]] or found
-    if len(found) > 1:
-        listed = " and ".join(f"{name}.{first}" for name in found)
+    sections = [name for name in SECTIONS if first in _tables(raw, name)]
+    if len(sections) > 1:
+        sections = [name for name in sections if rest in KEYS[name]] or sections
+    if len(sections) > 1:
+        listed = " and ".join(f"{name}.{first}" for name in sections)
         raise problems.fail(change.where, f"{first!r} is ambiguous: there are {listed}")
-    if not found:
+    if not sections:
         known = [name for section in SECTIONS for name in _tables(raw, section)]
         hint = problems.near(first, known)
         raise problems.fail(
             change.where, f"there is no device, stack or workload {first!r}; {hint}"
         )
-    if found[0] == "workloads":
+    if sections[0] == "workloads":
         yield from _in_workload(raw, first, rest)
     else:
-        yield (found[0], first, *rest.split("."))
+        yield (sections[0], first, *rest.split("."))
 
 
 def _checked(raw: Mapping[str, Any], change: Override, path: Path) -> Iterator[Path]:

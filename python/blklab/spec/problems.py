@@ -53,9 +53,9 @@ class SpecProblem:
 class SpecProblems(Exception):
     """Several things are wrong; a caller says in which file."""
 
-    def __init__(self, found: Sequence[SpecProblem]) -> None:
-        super().__init__("; ".join(map(str, found)))
-        self.found = found
+    def __init__(self, problems: Sequence[SpecProblem]) -> None:
+        super().__init__("; ".join(map(str, problems)))
+        self.found = problems
 
 
 def fail(path: str, message: str) -> SpecProblems:
@@ -63,9 +63,9 @@ def fail(path: str, message: str) -> SpecProblems:
     return SpecProblems([SpecProblem(path, message)])
 
 
-def usage_error(file: str, found: Iterable[SpecProblem]) -> UsageError:
+def usage_error(file: str, problems: Iterable[SpecProblem]) -> UsageError:
     """Returns the error that says so in one line, naming the first few."""
-    lines = list(dict.fromkeys(map(str, found)))
+    lines = list(dict.fromkeys(map(str, problems)))
     more = f"; and {len(lines) - MOST} more" if len(lines) > MOST else ""
     return UsageError(f"{file}: {'; '.join(lines[:MOST])}{more}".replace("\n", " "))
 
@@ -73,28 +73,28 @@ def usage_error(file: str, found: Iterable[SpecProblem]) -> UsageError:
 def near(word: str, allowed: Iterable[str]) -> str:
     """Returns `; did you mean 'chunk'?`, or what is allowed if nothing is like it."""
     known = list(allowed)
-    found = difflib.get_close_matches(word, known, n=1, cutoff=0.5 if len(word) <= 3 else 0.6)
-    if found:
-        return f"did you mean {found[0]!r}?"
+    matches = difflib.get_close_matches(word, known, n=1, cutoff=0.5 if len(word) <= 3 else 0.6)
+    if matches:
+        return f"did you mean {matches[0]!r}?"
     listed = ", ".join(known[:12]) + (" …" if len(known) > 12 else "")
     return f"{listed or 'nothing'} is allowed" if len(known) < 2 else f"allowed: {listed}"
 
 
 def translated(error: "ValidationError", known: Known, prefix: str = "") -> list[SpecProblem]:
     """Returns pydantic's errors in our words."""
-    found = []
-    for one in error.errors(include_url=False):
+    problems_found = []
+    for detail in error.errors(include_url=False):
         names: list[str] = []
-        for part in one["loc"]:
+        for part in detail["loc"]:
             if isinstance(part, int) and names:
                 names[-1] += f"[{part}]"
             elif not _is_tag(part):
                 names.append(str(part))
-        context = one.get("ctx", {}).get("error")
+        context = detail.get("ctx", {}).get("error")
         if isinstance(context, KeyedError):
             names.append(context.key)
-        found.append(SpecProblem(_path(prefix, names), _message(one, known)))
-    return found
+        problems_found.append(SpecProblem(_path(prefix, names), _message(detail, known)))
+    return problems_found
 
 
 def _is_tag(part: int | str) -> bool:
@@ -105,15 +105,15 @@ def _path(prefix: str, names: Sequence[str]) -> str:
     return ".".join(part for part in (prefix, *names) if part)
 
 
-def _message(one: "ErrorDetails", known: Known) -> str:
-    context: dict[str, Any] = one.get("ctx", {})
-    value = one["input"]
-    match one["type"]:
+def _message(detail: "ErrorDetails", known: Known) -> str:
+    context: dict[str, Any] = detail.get("ctx", {})
+    value = detail["input"]
+    match detail["type"]:
         case "value_error":
             return str(context["error"])
         case "extra_forbidden":
-            table = tuple(str(part) for part in one["loc"][:-1])
-            key = str(one["loc"][-1])
+            table = tuple(str(part) for part in detail["loc"][:-1])
+            key = str(detail["loc"][-1])
             allowed = _known(table, known)
             if ALIASES.get(key, "") in allowed:
                 return f"no such key; it is {ALIASES[key]!r} here"
@@ -129,7 +129,7 @@ def _message(one: "ErrorDetails", known: Known) -> str:
             return "found neither model, calibrated nor kind: one of them is wanted"
         case "too_short":
             return "is empty: one at least is wanted"
-    wanted = WANTED.get(one["type"]) or one["msg"].removeprefix("Input should be ")
+    wanted = WANTED.get(detail["type"]) or detail["msg"].removeprefix("Input should be ")
     return f"found {shown(value)}, wanted {wanted}"
 
 

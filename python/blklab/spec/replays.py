@@ -41,17 +41,17 @@ def source(path: Path, format_name: str | None, device: str | None) -> ReplaySou
     chosen = _core.Filter(devices=[device] if device else [])
     profile = json.loads(_core.characterise([str(path)], chosen, format=format_name, threads=1))
     wanted = profile["focus"]
-    for found in profile["devices"]:
-        if found["device"] == wanted:
-            ops = found["load"]["ops"]
+    for device_profile in profile["devices"]:
+        if device_profile["device"] == wanted:
+            ops = device_profile["load"]["ops"]
             ios = ops["read"]["ios"] + ops["write"]["ios"]
             if ios:
                 return ReplaySource(
                     path=str(path),
                     format=format_name,
                     device=wanted,
-                    name=found["name"] or wanted,
-                    end=found["load"]["end_sector"] * SECTOR,
+                    name=device_profile["name"] or wanted,
+                    end=device_profile["load"]["end_sector"] * SECTOR,
                     ios=ios,
                 )
     what = f" of device {device!r}" if device else ""

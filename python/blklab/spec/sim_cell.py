@@ -89,14 +89,14 @@ def _replay(
     source: load.ExperimentSource, table: Replay, path: str, stack: str, capacity: int
 ) -> tuple[cell.Replay, replays.ReplaySource]:
     try:
-        found = replays.source(source.beside(table.replay), table.format, table.device)
+        replay = replays.source(source.beside(table.replay), table.format, table.device)
     except BlklabError as error:
         raise problems.fail(f"{path}.replay", str(error)) from error
-    if found.end > capacity:
+    if replay.end > capacity:
         raise problems.fail(
             f"{path}.replay",
-            f"the trace of {found.name!r} reaches to {format_size(found.end)}, beyond the end of"
+            f"the trace of {replay.name!r} reaches to {format_size(replay.end)}, beyond the end of"
             f" stack {stack!r} at {format_size(capacity)}",
         )
     timed = table.timing == "recorded"
-    return {"timed": timed, "iodepth": table.iodepth, "speed": table.speed}, found
+    return {"timed": timed, "iodepth": table.iodepth, "speed": table.speed}, replay

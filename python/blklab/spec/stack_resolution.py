@@ -40,13 +40,13 @@ class ResolvedStack:
 
 def inner(experiment: Experiment) -> set[str]:
     """Returns the stacks that are members of others."""
-    found = {
+    stacks = {
         member
         for stack in experiment.stacks.values()
         if not isinstance(stack, Bare)
         for member in parts(stack)
     }
-    return found & experiment.stacks.keys()
+    return stacks & experiment.stacks.keys()
 
 
 def build(experiment: Experiment, name: str) -> ResolvedStack:
@@ -94,16 +94,18 @@ class _StackResolver:
         path = f"stacks.{name}"
         if not table.SIMULATED:
             self.built.real = self.built.real or f"{path}.kind"
-        found: dict[str, Any] = {"name": name, **table.model_dump(by_alias=True)}
-        del found["kind"]
+        resolved: dict[str, Any] = {"name": name, **table.model_dump(by_alias=True)}
+        del resolved["kind"]
         sizes: dict[str, list[int]] = {}
         for key in table.PARTS:
-            names = found[key] if key == "members" else [found[key]]
-            every = [one for part in names for one in self._expanded(part, f"{path}.{key}")]
+            names = resolved[key] if key == "members" else [resolved[key]]
+            every = [
+                part_name for part in names for part_name in self._expanded(part, f"{path}.{key}")
+            ]
             if MISSING in every or (key != "members" and len(every) > 1):
                 raise problems.fail(f"{path}.{key}", "one device or stack is wanted")
-            made = [self._member(one, name, above, key) for one in every]
-            found[key] = [node for node, _ in made] if key == "members" else made[0][0]
+            made = [self._member(part_name, name, above, key) for part_name in every]
+            resolved[key] = [node for node, _ in made] if key == "members" else made[0][0]
             sizes[key] = [size or 0 for _, size in made]
         try:
             total = table.capacity(sizes)
@@ -111,13 +113,15 @@ class _StackResolver:
             raise problems.fail(f"{path}.{error.key}", str(error)) from error
         if total <= 0:
             raise problems.fail(path, "is too small: nothing is left for data")
-        return {table.kind: found}, total
+        return {table.kind: resolved}, total
 
     def array(self, name: str, md: Md, above: tuple[str, ...]) -> tuple[stack_tree.Node, int]:
         """Returns an array's node and its capacity."""
         path = f"stacks.{name}"
         members = [
-            one for member in md.members for one in self._expanded(member, f"{path}.members")
+            member_name
+            for member in md.members
+            for member_name in self._expanded(member, f"{path}.members")
         ]
         mostly = self._subset(md.write_mostly, members, f"{path}.write_mostly")
         rebuilding = self._subset(md.rebuilding, members, f"{path}.rebuilding")
@@ -159,7 +163,7 @@ class _StackResolver:
             where = f"{path}[{at}].member"
             (member, *others) = self._expanded(failure.member, where)
             if others or member not in members or member == MISSING:
-                listed = ", ".join(one for one in members if one != MISSING)
+                listed = ", ".join(member_name for member_name in members if member_name != MISSING)
                 raise problems.fail(
                     where, f"{failure.member!r} is not one member of the array: {listed} are"
                 )
@@ -205,7 +209,7 @@ class _StackResolver:
         return f"{', '.join(list(self.disks)[:12])} are"
 
     def _subset(self, names: list[str], members: list[str], path: str) -> set[str]:
-        wanted = {one for name in names for one in self._expanded(name, path)}
+        wanted = {member_name for name in names for member_name in self._expanded(name, path)}
         for name in names:
             if not set(self._expanded(name, path)) <= set(members) or name == MISSING:
                 listed = ", ".join(member for member in members if member != MISSING)

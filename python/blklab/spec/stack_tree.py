@@ -11,8 +11,8 @@ Node = Mapping[str, Any]
 
 def below(table: Mapping[str, Any]) -> Iterator[tuple[str, Node]]:
     """Yields what an array or a volume is made of, and by which key: without missing members."""
-    for one in table.get("members", []):
-        node = one.get("node", one)  # md's are slots
+    for name in table.get("members", []):
+        node = name.get("node", name)  # md's are slots
         if node is not None:
             yield "members", node
     for key in ("origin", "backing", "cache"):
@@ -25,6 +25,6 @@ def built(node: Node) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if "device" in node:
         return
     ((kind, table),) = node.items()
-    for _, one in below(table):
-        yield from built(one)
+    for _, child in below(table):
+        yield from built(child)
     yield kind, table

@@ -18,7 +18,7 @@ def placed(source: ExperimentSource, texts: Sequence[str]) -> ExperimentSource:
     targets = source.raw.get("targets", {})
     if not texts or not isinstance(targets, dict):
         return source
-    found: dict[str, Any] = dict(targets)
+    by_stack: dict[str, Any] = dict(targets)
     for text in texts:
         name, equals, path = text.partition("=")
         if not equals or NAME.fullmatch(name) is None:
@@ -27,12 +27,12 @@ def placed(source: ExperimentSource, texts: Sequence[str]) -> ExperimentSource:
             raise UsageError(f"--target {text!r}: STACK=PATH is wanted, such as raid1=/mnt/raid1")
         where = Path(path).expanduser().absolute()
         kind = "device" if where.is_block_device() else "directory"
-        before = found.get(name, {})
+        before = by_stack.get(name, {})
         kept = {key: before[key] for key in ("size", "cache") if key in before}
         if kind == "device":
             kept.pop("size", None)
-        found[name] = {**kept, kind: str(where)}
-    return replace(source, raw={**source.raw, "targets": found})
+        by_stack[name] = {**kept, kind: str(where)}
+    return replace(source, raw={**source.raw, "targets": by_stack})
 
 
 def _only(source: ExperimentSource, text: str) -> str:

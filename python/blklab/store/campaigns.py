@@ -75,14 +75,14 @@ class Store:
             number = connection.execute(query).scalar()
             if number is None:
                 return None
-            found = connection.execute(
+            rows = connection.execute(
                 sa.select(runs.c.id, runs.c.key, runs.c.state, runs.c.owner)
                 .where(runs.c.campaign == number, runs.c.state != "done")
                 .order_by(runs.c.number)
                 .with_for_update()  # SQLite is locked as a whole
             ).all()
             waiting = {}
-            for row in found:
+            for row in rows:
                 if row.state == "running" and run_owner.alive(row.owner or ""):
                     continue
                 planned = _update(row.id, state="planned", owner=None, message=None)
@@ -100,7 +100,7 @@ class Store:
 
         `finished` has what was measured by the key of each cell.
         """
-        some = any(one.points for one in finished.values())
+        some = any(finished_run.points for finished_run in finished.values())
         with self._held(some=some), self.database.writing() as connection:
             number = self._campaign(connection, plan)
             at = _environment(connection, environment)
@@ -242,11 +242,11 @@ class Store:
         column = runs.c.campaign if whole else runs.c.id
         with self.database.writing() as connection:
             where = column.in_(numbers)
-            found = connection.execute(
+            rows = connection.execute(
                 sa.select(runs.c.id, runs.c.campaign, runs.c.state).where(where).with_for_update()
             ).all()
-            wanted = {row.id for row in found}
-            pending = {row.campaign for row in found if whole or row.state == "planned"}
+            wanted = {row.id for row in rows}
+            pending = {row.campaign for row in rows if whole or row.state == "planned"}
             for row in self._under_way(connection):
                 if row.id in wanted or row.campaign in pending:
                     raise BlklabError(
@@ -256,20 +256,20 @@ class Store:
             if whole:
                 connection.execute(sa.delete(campaigns).where(campaigns.c.id.in_(numbers)))
         self.tidy()
-        return len(found)
+        return len(rows)
 
     def _under_way(self, connection: sa.Connection) -> list[Any]:
         running = sa.select(runs.c.id, runs.c.campaign, runs.c.owner)
-        found = connection.execute(running.where(runs.c.state == "running")).all()
-        return [row for row in found if run_owner.alive(row.owner or "")]
+        rows = connection.execute(running.where(runs.c.state == "running")).all()
+        return [row for row in rows if run_owner.alive(row.owner or "")]
 
     def tidy(self) -> None:
         """Removes files of series that no run has: of removed ones, and of processes that died."""
 
         def known() -> set[str]:
             with self.database.reading() as connection:
-                found = connection.execute(sa.select(runs.c.series)).scalars()
-                return {name for name in found if name is not None}
+                series = connection.execute(sa.select(runs.c.series)).scalars()
+                return {name for name in series if name is not None}
 
         series_directory.tidied(self.database.series, known)
 
@@ -304,9 +304,9 @@ def _environment(connection: sa.Connection, document: Mapping[str, Any]) -> int:
     text = json.dumps(plain, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     query = sa.select(environments.c.id).where(environments.c.digest == digest)
-    found = connection.execute(query).scalar()
-    if found is not None:
-        return int(found)
+    row = connection.execute(query).scalar()
+    if row is not None:
+        return int(row)
     try:
         with connection.begin_nested():
             return _inserted(connection, environments, {"digest": digest, "document": plain})

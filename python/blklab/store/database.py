@@ -56,13 +56,13 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """Gives a connection to read from. Raises StoreError."""
-        with said(self.name), self.engine.connect() as connection:
+        with store_errors(self.name), self.engine.connect() as connection:
             yield connection.execution_options(**{READING: True})
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """Gives a connection whose changes are made together, or not at all. Raises StoreError."""
-        with said(self.name), self.engine.begin() as connection:
+        with store_errors(self.name), self.engine.begin() as connection:
             yield connection
 
     def insisting(self, work: Callable[[sa.Connection, bool], T]) -> T:
@@ -128,14 +128,14 @@ def _file(path: Path, *, reading: bool) -> Database:
         path = path.expanduser()
     except RuntimeError as error:
         raise UsageError(f"{path}: {error}") from None
-    found = sqlite_file.found(path, make=not reading)
-    only_read = reading and not sqlite_file.may_write(found)
+    file = sqlite_file.locate_file(path, make=not reading)
+    only_read = reading and not sqlite_file.may_write(file)
     engine = _engine(
         sa.URL.create("sqlite"),
-        creator=lambda: sqlite_file.connected(path, found, only_read=only_read),
+        creator=lambda: sqlite_file.connected(path, file, only_read=only_read),
     )
     sa.event.listen(engine, "begin", _begin_sqlite)
-    return Database(engine, str(path), found.with_name(f"{found.name}.series"), only_read)
+    return Database(engine, str(path), file.with_name(f"{file.name}.series"), only_read)
 
 
 def _by_url(text: str, *, reading: bool) -> Database:
@@ -181,7 +181,7 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 
 
 @contextmanager
-def said(name: str) -> Iterator[None]:
+def store_errors(name: str) -> Iterator[None]:
     """Turns what the database says into one line. Raises StoreError."""
     try:
         yield
@@ -219,18 +219,18 @@ def _revision(database: Database, connection: sa.Connection) -> str | None:
         if database.only_read:
             raise StoreError(f"{database.name}: is no store of blklab: it is empty")
         return None
-    found = connection.execute(sa.text("select version_num from alembic_version")).scalar()
+    revision = connection.execute(sa.text("select version_num from alembic_version")).scalar()
     ours = runs.name in tables  # Alembic is not ours alone, nor are its revisions' names
-    if found is None or (ours and found in KNOWN):
-        return found
-    if ours and str(found).isdecimal() and str(found) > REVISION:
+    if revision is None or (ours and revision in KNOWN):
+        return revision
+    if ours and str(revision).isdecimal() and str(revision) > REVISION:
         raise StoreError(
-            f"store {database.name}: is of a newer blklab (revision {found}; this one knows"
+            f"store {database.name}: is of a newer blklab (revision {revision}; this one knows"
             f" {REVISION}): use that one, or another --store"
         )
     raise StoreError(
         f"{database.name}: is no store of blklab that this version knows (revision"
-        f" {printable(str(found))}; known: {', '.join(KNOWN)}): use another --store"
+        f" {printable(str(revision))}; known: {', '.join(KNOWN)}): use another --store"
     )
 
 

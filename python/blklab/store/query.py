@@ -89,7 +89,7 @@ def all_campaigns(store: Store) -> list[CampaignRow]:
     with store.database.reading() as connection:
         kind = (runs.c.campaign, runs.c.state, runs.c.owner)
         counted = connection.execute(sa.select(*kind, sa.func.count()).group_by(*kind)).all()
-        found = connection.execute(sa.select(campaigns).order_by(campaigns.c.id)).all()
+        rows = connection.execute(sa.select(campaigns).order_by(campaigns.c.id)).all()
     states: dict[int, dict[str, int]] = {}
     for campaign, state, by, count in counted:
         of_campaign = states.setdefault(campaign, dict.fromkeys(STATES, 0))
@@ -107,7 +107,7 @@ def all_campaigns(store: Store) -> list[CampaignRow]:
             states.get(row.id, dict.fromkeys(STATES, 0)),
             row.experiment,
         )
-        for row in found
+        for row in rows
     ]
 
 
@@ -118,10 +118,10 @@ def runs_of(store: Store, campaign: int) -> list[StoredRun]:
 
 def run(store: Store, number: int) -> StoredRun:
     """Returns one run. Raises UsageError if there is none of that number."""
-    found = _runs(store, runs.c.id == number)
-    if not found:
+    stored = _runs(store, runs.c.id == number)
+    if not stored:
         raise UsageError(f"there is no run {number} in store {store.database.name}")
-    return found[0]
+    return stored[0]
 
 
 def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[StoredRun]:
@@ -138,7 +138,7 @@ def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[StoredRun]:
         .order_by(runs.c.campaign, runs.c.number)
     )
     with store.database.reading() as connection:
-        found = connection.execute(query).all()
+        rows = connection.execute(query).all()
     return [
         StoredRun(
             row.id,
@@ -156,7 +156,7 @@ def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[StoredRun]:
             row.message,
             row.document or {},
         )
-        for row in found
+        for row in rows
     ]
 
 
@@ -175,8 +175,8 @@ def _state(state: str, by: str | None) -> str:
 def raw(store: Store, number: int) -> str:
     """Returns what the program said that measured a run; nothing for one that has none."""
     with store.database.reading() as connection:
-        found = connection.execute(sa.select(runs.c.raw).where(runs.c.id == number)).scalar()
-    return "" if found is None else zlib.decompress(found).decode(errors="replace")
+        text = connection.execute(sa.select(runs.c.raw).where(runs.c.id == number)).scalar()
+    return "" if text is None else zlib.decompress(text).decode(errors="replace")
 
 
 def points(store: Store, number: int) -> list[series.SeriesPoint]:
@@ -212,20 +212,20 @@ def selected(store: Store, words: str) -> Selection:
             f"{words!r}: a campaign is wanted, such as 3, NAME, NAME@host or NAME@host~1"
         )
     campaign = _campaign(store, words, match)
-    found = runs_of(store, campaign.number)
+    stored = runs_of(store, campaign.number)
     if match["labels"] is not None:
-        found = _with_labels(words, match["labels"], found)
-    return Selection(words, campaign, found)
+        stored = _with_labels(words, match["labels"], stored)
+    return Selection(words, campaign, stored)
 
 
 def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
     every = all_campaigns(store)
     where = f"in store {store.database.name}"
     if match["number"]:
-        found = [row for row in every if row.number == int(match["number"])]
-        if not found:
+        matches = [row for row in every if row.number == int(match["number"])]
+        if not matches:
             raise UsageError(f"there is no campaign {match['number']} {where}")
-        return found[0]
+        return matches[0]
     name = Path(match["name"]).stem if match["name"].endswith(".toml") else match["name"]
     named = [row for row in every if row.name == name]
     if not named:
@@ -244,7 +244,7 @@ def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
     return on[-1 - back]
 
 
-def _with_labels(words: str, text: str, found: Sequence[StoredRun]) -> list[StoredRun]:
+def _with_labels(words: str, text: str, stored: Sequence[StoredRun]) -> list[StoredRun]:
     wanted = {}
     for term in text.split(","):
         label, equals, pattern = (part.strip() for part in term.partition("="))
@@ -253,10 +253,10 @@ def _with_labels(words: str, text: str, found: Sequence[StoredRun]) -> list[Stor
         wanted[label] = pattern
     kept = [
         run
-        for run in found
+        for run in stored
         if all(fnmatchcase(run.labels.get(label, ""), pattern) for label, pattern in wanted.items())
     ]
     if not kept:
-        known = ", ".join(dict.fromkeys(label for run in found for label in run.labels))
+        known = ", ".join(dict.fromkeys(label for run in stored for label in run.labels))
         raise UsageError(f"{words!r}: no run is so; labels are {known}")
     return kept

@@ -1,4 +1,4 @@
-"""The folder of a store's series: files are written under a shared lock, tidied under one's own."""
+"""The directory of a store's series: a shared lock to write files, an exclusive lock to tidy."""
 
 import fcntl
 import os
@@ -15,16 +15,16 @@ OURS: Final = re.compile(r"run-\d+\.parquet|\.run-\d+\.parquet\.\w+\.part", re.A
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Makes the folder, and keeps it from being tidied until what is written has its row.
+def writing(directory: Path) -> Iterator[None]:
+    """Makes the directory, and keeps it from being tidied until what is written has its row.
 
     Raises StoreError.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = _opened(folder)
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = _opened(directory)
     except OSError as error:
-        raise StoreError(f"{folder}: cannot be made: {error.strerror}") from None
+        raise StoreError(f"{directory}: cannot be made: {error.strerror}") from None
     try:
         with suppress(OSError):  # a filesystem without locks is never tidied
             fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -33,13 +33,13 @@ def writing(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def tidied(folder: Path, known: Callable[[], set[str]]) -> None:
+def tidied(directory: Path, known: Callable[[], set[str]]) -> None:
     """Removes series that are not among those that `known` names, unless any are being written.
 
     What then is left, the next one removes.
     """
     try:
-        descriptor = _opened(folder)
+        descriptor = _opened(directory)
     except OSError:
         return  # there is none
     try:
@@ -48,12 +48,12 @@ def tidied(folder: Path, known: Callable[[], set[str]]) -> None:
         except OSError:
             return
         kept = known()
-        for path in folder.iterdir():
+        for path in directory.iterdir():
             if OURS.fullmatch(path.name) and path.name not in kept:
                 path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
 
 
-def _opened(folder: Path) -> int:
-    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _opened(directory: Path) -> int:
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

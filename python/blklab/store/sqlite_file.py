@@ -38,7 +38,7 @@ KINDS: Final = {
 }
 
 
-def found(path: Path, *, make: bool) -> Path:
+def locate_file(path: Path, *, make: bool) -> Path:
     """Returns the file that a name leads to, after all links, and makes it if need be.
 
     Raises UsageError for what is no file, or is not there and not to be made, or StoreError.

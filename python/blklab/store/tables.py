@@ -70,7 +70,7 @@ runs: Final = Table(
     Column("outcome", JSON(none_as_null=True)),
     # What the program said that measured it, zlib.
     Column("raw", LargeBinary),
-    # The name of its Parquet file in the store's folder of series.
+    # The name of its Parquet file in the store's directory of series.
     Column("series", String),
     Column("message", String),
     UniqueConstraint("campaign", "key"),

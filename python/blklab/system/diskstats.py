@@ -93,10 +93,10 @@ class DeviceActivity:
         }
 
 
-def _sum(one: Any, other: Any) -> Any:
-    if isinstance(one, tuple):
-        return tuple(a + b for a, b in zip(one, other, strict=True))
-    return None if one is None or other is None else one + other
+def _sum(first: Any, other: Any) -> Any:
+    if isinstance(first, tuple):
+        return tuple(a + b for a, b in zip(first, other, strict=True))
+    return None if first is None or other is None else first + other
 
 
 _NUMERIC: Final = tuple(f.name for f in fields(DeviceCounters))[2:]
@@ -109,7 +109,7 @@ def parse(content: str, source: str = "/proc/diskstats") -> dict[str, DeviceCoun
     A line is `major minor name fields…`; fields beyond the 17 known ones are ignored. Raises
     BlklabError for anything else.
     """
-    found: dict[str, DeviceCounters | None] = {}
+    counters: dict[str, DeviceCounters | None] = {}
     for at, line in enumerate(content.splitlines(), 1):
         words = line.split()
         if not words:
@@ -118,15 +118,15 @@ def parse(content: str, source: str = "/proc/diskstats") -> dict[str, DeviceCoun
         if not all(number.isascii() and number.isdigit() for number in (major, minor, *numbers)):
             raise BlklabError(f"{source}: line {at}: found {line.strip()!r}, expected numbers")
         if len(numbers) == 4:
-            found[name] = None
+            counters[name] = None
             continue
         if len(numbers) not in {11, 15} and len(numbers) < 17:
             raise BlklabError(
                 f"{source}: line {at}: {name} has {len(numbers)} fields, expected 11, 15 or 17"
             )
         values = dict(zip(_NUMERIC, map(int, numbers), strict=False))
-        found[name] = DeviceCounters(f"{major}:{minor}", name, **values)
-    return found
+        counters[name] = DeviceCounters(f"{major}:{minor}", name, **values)
+    return counters
 
 
 def read(roots: Roots) -> dict[str, DeviceCounters | None]:
@@ -144,13 +144,13 @@ def of(counters: Mapping[str, DeviceCounters | None], name: str) -> DeviceCounte
     """Returns one device's counters. Raises BlklabError if it has none, or too few to be used."""
     if name not in counters:
         raise BlklabError(f"{name}: not in /proc/diskstats: the device is gone, or was renamed")
-    found = counters[name]
-    if found is None:
+    counters_found = counters[name]
+    if counters_found is None:
         raise BlklabError(
             f"{name}: this kernel (before 2.6.25) counts only 4 fields for a partition, expected 11"
             " or more; measure the whole disk, or on a newer kernel"
         )
-    return found
+    return counters_found
 
 
 def long_bits() -> int:

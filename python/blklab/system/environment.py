@@ -101,14 +101,18 @@ def environment(layers: Iterable[SysfsLayer], roots: Roots) -> dict[str, Any]:
     }
 
 
-def _clean(said: str | None) -> str | None:
+def _clean(content: str | None) -> str | None:
     """Bytes that are no UTF-8 must not keep a result from being stored."""
-    return None if said is None else said.encode(errors="surrogateescape").decode(errors="replace")
+    return (
+        None
+        if content is None
+        else content.encode(errors="surrogateescape").decode(errors="replace")
+    )
 
 
-def _files(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    found = {name: _clean(text(folder / name)) for name in names}
-    return {name: " ".join(value.split()) for name, value in found.items() if value is not None}
+def _files(directory: Path, names: Iterable[str]) -> dict[str, str]:
+    contents = {name: _clean(text(directory / name)) for name in names}
+    return {name: " ".join(value.split()) for name, value in contents.items() if value is not None}
 
 
 def memory(roots: Roots) -> dict[str, int]:
@@ -119,23 +123,23 @@ def memory(roots: Roots) -> dict[str, int]:
 
 def governors(roots: Roots) -> dict[str, list[str]]:
     """Returns the CPUs (`cpu0`…) by `driver governor` of cpufreq; empty where there is none."""
-    found: dict[str, list[str]] = {}
+    cpus_by_governor: dict[str, list[str]] = {}
     for cpu in entries(roots.sys / "devices/system/cpu"):
         governor = text(cpu / "cpufreq/scaling_governor")
         if re.fullmatch(r"cpu\d+", cpu.name) and governor:
             driver = text(cpu / "cpufreq/scaling_driver") or "unknown"
-            found.setdefault(f"{driver} {governor}", []).append(cpu.name)
-    return found
+            cpus_by_governor.setdefault(f"{driver} {governor}", []).append(cpu.name)
+    return cpus_by_governor
 
 
 def _cpu(roots: Roots) -> dict[str, Any]:
-    said = text(roots.proc / "cpuinfo") or ""
+    cpuinfo = text(roots.proc / "cpuinfo") or ""
     # Names of the model: x86 and s390, PowerPC, some ARM; other ARM has none.
-    model = re.search(r"^(?:model name|cpu|Model|Hardware)\s*:\s*(.+)$", said, re.M)
+    model = re.search(r"^(?:model name|cpu|Model|Hardware)\s*:\s*(.+)$", cpuinfo, re.M)
     # `nohz_full` and `smt` shape latencies as much as the clock does.
     return {
         "model": _clean(model[1].strip()) if model else None,
-        "count": len(re.findall(r"^processor\s*:?\s*\d+", said, re.M)) or os.cpu_count(),
+        "count": len(re.findall(r"^processor\s*:?\s*\d+", cpuinfo, re.M)) or os.cpu_count(),
         "governor": sorted(governors(roots)) or None,
         "smt": text(roots.sys / "devices/system/cpu/smt/active"),
         "thermal_throttle_count": _throttled(roots),
@@ -151,7 +155,7 @@ def _throttled(roots: Roots) -> int | None:
 
 
 def _device(layer: SysfsLayer, roots: Roots) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "name": layer.name,
         "number": layer.number,
         "kind": layer.kind,
@@ -160,38 +164,38 @@ def _device(layer: SysfsLayer, roots: Roots) -> dict[str, Any]:
     }
     node, disk = layer.node, layer.disk
     if node is None or disk is None:
-        return {**found, "gone": True}
+        return {**facts, "gone": True}
     identity = asdict(of_node(node, roots))
-    found |= {key: identity[key] for key in ("diskseq", "size")}
-    found["ids"] = [_clean(known) for known in identity["ids"]]
+    facts |= {key: identity[key] for key in ("diskseq", "size")}
+    facts["ids"] = [_clean(known) for known in identity["ids"]]
     if layer.kind == "partition":
         start = text(node / "start")
-        return found | {"start_bytes": int(start) * 512 if start else None}
-    found["queue"] = _files(disk / "queue", QUEUE)
+        return facts | {"start_bytes": int(start) * 512 if start else None}
+    facts["queue"] = _files(disk / "queue", QUEUE)
     hardware = _files(disk / "device", ("vendor", "model", "serial", "rev", "queue_depth", "type"))
     if "rev" not in hardware and (firmware := text(disk / "device/firmware_rev")):
         hardware["rev"] = firmware
-    found["hardware"] = hardware
+    facts["hardware"] = hardware
     if layer.kind == "md":
-        found["md"] = _files(disk / "md", MD)
-        found["md"]["members"] = {
+        facts["md"] = _files(disk / "md", MD)
+        facts["md"]["members"] = {
             entry.name.removeprefix("dev-"): _files(entry, MEMBER)
             for entry in entries(disk / "md")
             if entry.name.startswith("dev-")
         }
     elif layer.kind == "dm":
-        found["dm"] = _files(disk / "dm", ("name", "uuid", "suspended"))
+        facts["dm"] = _files(disk / "dm", ("name", "uuid", "suspended"))
     elif layer.kind == "loop":
-        found["loop"] = _files(
+        facts["loop"] = _files(
             disk / "loop", ("backing_file", "dio", "offset", "sizelimit", "autoclear")
         )
     elif layer.kind == "bcache":
-        found["bcache"] = _files(
+        facts["bcache"] = _files(
             disk / "bcache", ("cache_mode", "state", "sequential_cutoff", "writeback_percent")
         )
-    found["mounts"] = [
+    facts["mounts"] = [
         {"point": _clean(m.point), "type": m.kind, "options": m.flags, "filesystem": m.options}
         for m in mounts(roots)
         if layer.number in mounted_devices(m, roots)
     ]
-    return found
+    return facts

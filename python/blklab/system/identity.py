@@ -82,17 +82,17 @@ def resolve(name: str, roots: Roots) -> BlockDevice:
         if not stat.S_ISBLK(status.st_mode):
             raise UsageError(f"{name}: not a block device; see lsblk for those there are")
         return of_number(number_of(status.st_rdev), roots, name)
-    found = called(name, roots)
-    if not found:
+    devices = called(name, roots)
+    if not devices:
         raise UsageError(
             f"{name}: no device has this id; see ls /dev/disk/by-id, or give the device's path"
         )
-    if len(found) > 1:
-        names = ", ".join(device.name for device in found)
+    if len(devices) > 1:
+        names = ", ".join(device.name for device in devices)
         raise BlklabError(
-            f"{name}: found {len(found)} devices with this id ({names}), expected one"
+            f"{name}: found {len(devices)} devices with this id ({names}), expected one"
         )
-    return found[0]
+    return devices[0]
 
 
 def of_number(number: str, roots: Roots, path: str | None = None) -> BlockDevice:
@@ -123,13 +123,13 @@ def of_node(node: Path, roots: Roots, path: str | None = None) -> BlockDevice:
 
 def called(name: str, roots: Roots) -> list[BlockDevice]:
     """Returns every device that has a stable id; more than one share it."""
-    found = []
+    devices = []
     for entry in entries(roots.sys / "class/block"):
         number = text(entry / "dev")
         node = node_of(number, roots) if number else None
         if number and node and normal(name) in map(normal, _ids(node, roots)):
-            found.append(of_node(node, roots))
-    return found
+            devices.append(of_node(node, roots))
+    return devices
 
 
 def _ids(node: Path, roots: Roots) -> list[str]:

@@ -211,31 +211,31 @@ def filesystem_devices(directory: Path, roots: Roots, depth: int = 8) -> tuple[s
             return filesystem_devices(Path(match[1]), roots, depth - 1)
         except OSError:
             return set(), f"{mount.point} is an overlay whose files are out of sight"
-    found = mounted_devices(mount, roots)
-    return found, "" if found else f"{mount.point} is {mount.kind} on {mount.source}"
+    devices = mounted_devices(mount, roots)
+    return devices, "" if devices else f"{mount.point} is {mount.kind} on {mount.source}"
 
 
 def mounted_devices(mount: Mount, roots: Roots) -> set[str]:
     """Returns the devices (`major:minor`) that a mount names: itself, or all of a btrfs."""
-    found: set[str] = set()
+    devices: set[str] = set()
     if not mount.number.startswith("0:"):
-        found.add(mount.number)
+        devices.add(mount.number)
     # bcachefs joins its devices with colons.
     for part in mount.source.split(":") if mount.source.startswith("/dev/") else []:
         source = Path(part)
         try:
             status = roots.status(source)
             if stat.S_ISBLK(status.st_mode):
-                found.add(number_of(status.st_rdev))
+                devices.add(number_of(status.st_rdev))
                 continue
         except OSError:
             pass
-        found.update(_numbers_in([roots.sys / "class/block" / source.name]))
+        devices.update(_numbers_in([roots.sys / "class/block" / source.name]))
     for pool in entries(roots.sys / "fs/btrfs"):
         members = _numbers_in(entries(pool / "devices"))
-        if members & found:
-            found |= members
-    return found
+        if members & devices:
+            devices |= members
+    return devices
 
 
 def _numbers_in(nodes: Iterable[Path]) -> set[str]:

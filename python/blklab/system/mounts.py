@@ -35,7 +35,7 @@ class Mount:
 
 def mounts(roots: Roots, process: str = "self") -> list[Mount]:
     """Returns what is mounted, in the order of mounting (format: proc(5))."""
-    found = []
+    mounts_read = []
     path = roots.proc / process / "mountinfo"
     try:
         lines = path.read_text(errors="surrogateescape").splitlines()
@@ -50,8 +50,8 @@ def mounts(roots: Roots, process: str = "self") -> list[Mount]:
             continue
         point, source = unescaped(fields[4]), unescaped(rest[1])
         options, root = ",".join(rest[2:]), unescaped(fields[3])
-        found.append(Mount(fields[2], point, rest[0], source, options, fields[5], root))
-    return found
+        mounts_read.append(Mount(fields[2], point, rest[0], source, options, fields[5], root))
+    return mounts_read
 
 
 def everywhere(roots: Roots) -> list[Mount]:
@@ -59,14 +59,14 @@ def everywhere(roots: Roots) -> list[Mount]:
 
     Only processes whose namespace may be looked at count: root sees all of its PID namespace.
     """
-    found = dict.fromkeys(mounts(roots))
+    mounts_read = dict.fromkeys(mounts(roots))
     seen = {_namespace(roots.proc / "self")}
     for process in entries(roots.proc):
         if process.name.isdigit() and (namespace := _namespace(process)) not in seen:
             if namespace is not None:
                 seen.add(namespace)
-            found.update(dict.fromkeys(mounts(roots, process.name)))
-    return list(found)
+            mounts_read.update(dict.fromkeys(mounts(roots, process.name)))
+    return list(mounts_read)
 
 
 def _namespace(process: Path) -> str | None:
@@ -87,7 +87,7 @@ def holding(directory: Path, roots: Roots, number: str | None = None) -> Mount |
     If `number` (`major:minor`) is given, mounts of that filesystem come before all others.
     """
     real = directory.resolve()
-    around = [mount for mount in mounts(roots) if real.is_relative_to(mount.point)]
-    held = [mount for mount in around if mount.number == number] or around
+    mounts_holding = [mount for mount in mounts(roots) if real.is_relative_to(mount.point)]
+    held = [mount for mount in mounts_holding if mount.number == number] or mounts_holding
     # max returns the first of equals, and the last mount covers those before it.
     return max(reversed(held), key=lambda mount: len(mount.point), default=None)

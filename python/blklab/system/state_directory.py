@@ -31,9 +31,9 @@ def prepare(roots: Roots) -> Path:
     return path
 
 
-def sync(folder: Path) -> None:
+def sync(directory: Path) -> None:
     """Has the names in a directory be on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -41,13 +41,13 @@ def uses(device: BlockDevice, roots: Roots) -> list[str]:
     it exclusively.
     """
     related = _related(device, roots)
-    found = [
+    uses_found = [
         *_mounted(device, related, roots),
         *_swapping(device, related, roots),
         *_held(related),
         *_looped(related, roots),
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(uses_found))
 
 
 def _related(device: BlockDevice, roots: Roots) -> dict[str, Path]:
@@ -55,21 +55,21 @@ def _related(device: BlockDevice, roots: Roots) -> dict[str, Path]:
 
     And what a loop device is over, if that is a block device: loop devices claim nothing.
     """
-    found = {device.number: device.node}
+    related = {device.number: device.node}
     for partition in partitions(device.node):
         if number := text(partition / "dev"):
-            found[number] = partition
+            related[number] = partition
     if (device.node / "partition").exists() and (number := text(device.node.parent / "dev")):
-        found[number] = device.node.parent
+        related[number] = device.node.parent
     waiting = [device.node]
     while waiting:
         backing = loop_file(waiting.pop())
         number = _block_device(Path(backing), roots) if backing else None
         node = node_of(number, roots) if number else None
-        if number and node and number not in found:
-            found[number] = node
+        if number and node and number not in related:
+            related[number] = node
             waiting.append(node)
-    return found
+    return related
 
 
 def _block_device(path: Path, roots: Roots) -> str | None:
@@ -171,7 +171,7 @@ def openers(device: BlockDevice, roots: Roots) -> list[Opener]:
     for partition in partitions(device.node):
         if number := text(partition / "dev"):
             numbers[number] = partition.name
-    found = []
+    programs = []
     for process in entries(roots.proc):
         if not process.name.isdigit() or int(process.name) == os.getpid():
             continue
@@ -184,8 +184,8 @@ def openers(device: BlockDevice, roots: Roots) -> list[Opener]:
                 # Not to know is to fear.
                 writes = flags is None or int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY
                 program = text(process / "comm") or "?"
-                found.append(Opener(int(process.name), program, name, writes))
-    return found
+                programs.append(Opener(int(process.name), program, name, writes))
+    return programs
 
 
 def _opened(descriptor: Path, numbers: dict[str, str], roots: Roots) -> str | None:

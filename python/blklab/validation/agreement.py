@@ -82,8 +82,10 @@ class AgreementKey:
     @property
     def text(self) -> str:
         """The labels that tell it from its suite's other cells, in short."""
-        told = {"stack", "workload", "repeat"}
-        more = " ".join(f"{name}={value}" for name, value in self.labels if name not in told)
+        known_labels = {"stack", "workload", "repeat"}
+        more = " ".join(
+            f"{name}={value}" for name, value in self.labels if name not in known_labels
+        )
         known = dict(self.labels)
         return " ".join(filter(None, [known["stack"], known["workload"], more]))
 
@@ -154,12 +156,14 @@ def verdicts(rows: Sequence[AgreementRow]) -> list[AgreementVerdict]:
     """Returns how each kernel generation did, in the order of the rows."""
     import statistics
 
-    found = []
+    verdicts_given = []
     for kernel in dict.fromkeys(row.kernel for row in rows):
         own = [row for row in rows if row.kernel == kernel]
         median = statistics.median(abs(row.error) for row in own)
-        found.append(AgreementVerdict(kernel, len(own), sum(row.holds for row in own), median))
-    return found
+        verdicts_given.append(
+            AgreementVerdict(kernel, len(own), sum(row.holds for row in own), median)
+        )
+    return verdicts_given
 
 
 def predicted(
@@ -181,7 +185,7 @@ def rows(
 ) -> list[AgreementRow]:
     """Returns the cells that both have, in the order of the predictions."""
     return [
-        AgreementRow(one, kernel, figures, measured[one])
-        for one, figures in predicted.items()
-        if one in measured
+        AgreementRow(key, kernel, figures, measured[key])
+        for key, figures in predicted.items()
+        if key in measured
     ]

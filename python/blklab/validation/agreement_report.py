@@ -17,11 +17,11 @@ NOTE = (
 )
 
 
-def rows(found: "Sequence[AgreementRow]") -> TextTable:
+def rows(compared_rows: "Sequence[AgreementRow]") -> TextTable:
     """Returns predicted beside measured figures of every cell."""
     columns = [text("suite"), text("cell"), *figures("predicted", "measured", "error")]
     columns += [text("share"), TableColumn("")]
-    return TextTable("Predictions and the lab", columns, [_row(row) for row in found], NOTE)
+    return TextTable("Predictions and the lab", columns, [_row(row) for row in compared_rows], NOTE)
 
 
 def _row(row: "AgreementRow") -> list[str]:
@@ -41,7 +41,7 @@ def _row(row: "AgreementRow") -> list[str]:
     ]
 
 
-def verdicts(found: "Sequence[AgreementVerdict]") -> TextTable:
+def verdicts(judged: "Sequence[AgreementVerdict]") -> TextTable:
     """Returns how many cells of each kernel are within the bounds."""
     columns = [
         text("kernel"),
@@ -50,14 +50,14 @@ def verdicts(found: "Sequence[AgreementVerdict]") -> TextTable:
     ]
     entries = [
         [
-            one.kernel,
-            str(one.rows),
-            str(one.within),
-            f"{one.within / max(1, one.rows):.0%}",
-            f"{one.median:.1%}",
-            "holds" if one.holds else "does not hold",
+            verdict.kernel,
+            str(verdict.rows),
+            str(verdict.within),
+            f"{verdict.within / max(1, verdict.rows):.0%}",
+            f"{verdict.median:.1%}",
+            "holds" if verdict.holds else "does not hold",
         ]
-        for one in found
+        for verdict in judged
     ]
     note = (
         "In nine of ten cells, IOPS must be within ±10 % of the measured ones and every member's"
@@ -85,7 +85,7 @@ def misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") -> 
 
 def section(
     recordings: "Sequence[LabRecording]",
-    found: "Sequence[AgreementRow]",
+    compared_rows: "Sequence[AgreementRow]",
     judged: "Sequence[AgreementVerdict]",
     known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]",
 ) -> Iterator[str]:
@@ -100,13 +100,13 @@ def section(
         "",
     )
     yield from gfm.table(table)
-    for one in recordings:
-        around = ", ".join(f"{name} {value}" for name, value in one.around.items())
-        yield from (f"Measured on {one.kernel} with {printable(around)}.", "")
+    for recording in recordings:
+        versions = ", ".join(f"{name} {value}" for name, value in recording.measured_with.items())
+        yield from (f"Measured on {recording.kernel} with {printable(versions)}.", "")
     yield from _misses(known)
     for verdict in judged:
         yield from (f"### Kernel {verdict.kernel}", "", NOTE, "")
-        yield from gfm.table(rows([row for row in found if row.kernel == verdict.kernel]))
+        yield from gfm.table(rows([row for row in compared_rows if row.kernel == verdict.kernel]))
 
 
 def _misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") -> Iterator[str]:
@@ -115,11 +115,11 @@ def _misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") ->
     yield from ("### Cells that miss", "")
     for row, miss in known:
         name = f"{row.kernel}, {row.key.suite}: {row.key.text}"
-        said = (
+        text = (
             f"*{printable(miss.verdict)}.* {printable(miss.text)}"
             if miss
             else "*open.* Nothing is known of it."
         )
         worst = f"{100 * row.worst_share:.0f} points"
-        yield f"- **{printable(name)}** ({row.error:+.0%}, {worst}): {said}"
+        yield f"- **{printable(name)}** ({row.error:+.0%}, {worst}): {text}"
     yield ""

@@ -39,7 +39,8 @@ def fio_cell(
             )
     unique = member_names(names)
     tables = {
-        one: {**devices[name], "size": PARTITION} for one, name in zip(unique, names, strict=True)
+        device: {**devices[name], "size": PARTITION}
+        for device, name in zip(unique, names, strict=True)
     }
     stack: dict[str, Any] = {"device": unique[0]}
     if "members" in described:
@@ -84,7 +85,7 @@ def randomio_cell(run: RandomioRun) -> Cell:
     Raises UsageError for a configuration that is not known.
     """
     path = Path(__file__).parent / "randomio" / f"{run.config}.toml"
-    known = sorted(one.stem for one in path.parent.glob("*.toml"))
+    known = sorted(path_.stem for path_ in path.parent.glob("*.toml"))
     if run.config not in known:
         raise UsageError(
             f"randomio: found configuration {run.config!r}; known are {', '.join(known)}"
@@ -103,10 +104,10 @@ def stock_devices() -> dict[str, dict[str, Any]]:
 
 def observations(rows: Reference, target: str) -> list[Observation]:
     """Returns the runs of one single-device target of a reference directory."""
-    found = []
+    observations_read = []
     for run in rows.runs:
         if run.target == target:
             words = {**rows.tests[run.test], **rows.common}
             table = {key: value for key, value in words.items() if key in WORDS}
-            found.append(Observation(run.test, table, run.read_iops, run.write_iops))
-    return found
+            observations_read.append(Observation(run.test, table, run.read_iops, run.write_iops))
+    return observations_read

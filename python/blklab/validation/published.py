@@ -121,7 +121,7 @@ class PublishedVerdict:
 
 def verdicts(rows: Sequence[PublishedRow]) -> list[PublishedVerdict]:
     """Returns how each class of predicted rows did."""
-    found = []
+    verdicts_given = []
     for bound in BOUNDS:
         chosen = [row for row in rows if row.kind == bound.kind]
         if not chosen:
@@ -134,10 +134,10 @@ def verdicts(rows: Sequence[PublishedRow]) -> list[PublishedVerdict]:
         ]
         median = statistics.median(abs(row.error) for row in chosen)
         within = sum(_within(row, bound) for row in chosen)
-        found.append(
+        verdicts_given.append(
             PublishedVerdict(bound, len(chosen), within, median, max(shares, default=None))
         )
-    return found
+    return verdicts_given
 
 
 def _within(row: PublishedRow, bound: ErrorBound) -> bool:
@@ -216,22 +216,22 @@ def _fio_row(
     reference: Reference, singles: Reference, run: FioRun, cell: Cell, outcome: Outcome
 ) -> PublishedRow:
     published = {"read_iops": run.read_iops, "write_iops": run.write_iops}
-    predicted = {f"{way}_iops": outcome[way]["iops"] for way in ("read", "write")}
-    way = 0 if run.read_iops > 0 else 1
+    predicted = {f"{direction}_iops": outcome[direction]["iops"] for direction in ("read", "write")}
+    direction = 0 if run.read_iops > 0 else 1
     target = reference.targets[run.target]
     members: dict[str, MemberShare] = {}
     served = reference.device_io.get((run.target, run.test), {})
     names = _published_names(reference, singles, list(target["members"]), served)
-    predicted_ios = [device["ios"][way] for device in outcome["devices"]]
+    predicted_ios = [device["ios"][direction] for device in outcome["devices"]]
     everything = max(1, sum(predicted_ios))
-    all_served = max(1, sum(ios[way] for ios in served.values()))
+    all_served = max(1, sum(ios[direction] for ios in served.values()))
     for member, name, ios in zip(
         (device["name"] for device in cell.document["devices"]),
         names,
         predicted_ios,
         strict=True,
     ):
-        share = served[name][way] / all_served if name in served else None
+        share = served[name][direction] / all_served if name in served else None
         members[name or member] = MemberShare(share, ios / everything)
     kind: Kind = "hdds" if set(target["members"]) == {"hdd"} else "flash"
     return PublishedRow(run.target, run.test, published, predicted, members, outcome, kind)
@@ -276,10 +276,10 @@ def _randomio_row(run: RandomioRun, outcome: Outcome) -> PublishedRow:
     }
     predicted = {
         figure: value
-        for way in ("read", "write")
+        for direction in ("read", "write")
         for figure, value in (
-            (f"{way}_iops", outcome[way]["iops"]),
-            (f"{way}_lat_ms", (outcome[way]["clat_ns"]["mean"] or 0.0) / 1e6),
+            (f"{direction}_iops", outcome[direction]["iops"]),
+            (f"{direction}_lat_ms", (outcome[direction]["clat_ns"]["mean"] or 0.0) / 1e6),
         )
     }
     test = f"{run.threads} threads, {run.io_bytes} B"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from blklab.validation.published import PublishedRow, PublishedVerdict, Validation
 
 
-def rows(found: "Sequence[PublishedRow]") -> TextTable:
+def rows(published_rows: "Sequence[PublishedRow]") -> TextTable:
     """Returns published beside predicted figures of every row."""
     columns = [text("target"), text("test"), *figures("published", "predicted", "error")]
     columns += [TableColumn("read latency, ms"), text("share")]
@@ -23,17 +23,19 @@ def rows(found: "Sequence[PublishedRow]") -> TextTable:
         " Shares are of reads if the test reads, otherwise of writes. Of two members, only the"
         " first one is shown."
     )
-    return TextTable("Predictions and measurements", columns, [_row(row) for row in found], note)
+    return TextTable(
+        "Predictions and measurements", columns, [_row(row) for row in published_rows], note
+    )
 
 
 def _row(row: "PublishedRow") -> list[str]:
-    published = sum(row.published[f"{way}_iops"] for way in ("read", "write"))
-    predicted = sum(row.predicted[f"{way}_iops"] for way in ("read", "write"))
+    published = sum(row.published[f"{direction}_iops"] for direction in ("read", "write"))
+    predicted = sum(row.predicted[f"{direction}_iops"] for direction in ("read", "write"))
     latency = row.published.get("read_lat_ms")
     shares = [
-        f"{printable(name)} {'–' if one.published is None else f'{one.published:.1%}'}"
-        f" → {one.predicted:.1%}"
-        for name, one in row.members.items()
+        f"{printable(name)} {'–' if member.published is None else f'{member.published:.1%}'}"
+        f" → {member.predicted:.1%}"
+        for name, member in row.members.items()
     ]
     return [
         printable(row.target),
@@ -46,7 +48,7 @@ def _row(row: "PublishedRow") -> list[str]:
     ]
 
 
-def verdicts(found: "Sequence[PublishedVerdict]") -> TextTable:
+def verdicts(judged: "Sequence[PublishedVerdict]") -> TextTable:
     """Returns how each class of predicted rows did against its bounds."""
     columns = [text("predicted"), *figures("rows", "within", "bound", "median error")]
     columns += figures("worst share")
@@ -55,27 +57,28 @@ def verdicts(found: "Sequence[PublishedVerdict]") -> TextTable:
         columns,
         [
             [
-                one.bound.name,
-                str(one.rows),
-                str(one.within),
-                f"±{one.bound.iops:.0%}"
-                + (f", latency ±{one.bound.latency:.0%}" if one.bound.latency else ""),
-                f"{one.median:.1%}" + (f" (≤ {one.bound.median:.0%})" if one.bound.median else ""),
+                verdict.bound.name,
+                str(verdict.rows),
+                str(verdict.within),
+                f"±{verdict.bound.iops:.0%}"
+                + (f", latency ±{verdict.bound.latency:.0%}" if verdict.bound.latency else ""),
+                f"{verdict.median:.1%}"
+                + (f" (≤ {verdict.bound.median:.0%})" if verdict.bound.median else ""),
                 ""
-                if one.worst_share is None
-                else f"{100 * one.worst_share:.1f} points"
-                + (f" (≤ {100 * one.bound.share:.0f})" if one.bound.share else ""),
+                if verdict.worst_share is None
+                else f"{100 * verdict.worst_share:.1f} points"
+                + (f" (≤ {100 * verdict.bound.share:.0f})" if verdict.bound.share else ""),
             ]
-            for one in found
+            for verdict in judged
         ],
     )
 
 
 def markdown(
-    found: "Validation", judged: "Sequence[PublishedVerdict]", more: Sequence[str] = ()
+    validation: "Validation", judged: "Sequence[PublishedVerdict]", more: Sequence[str] = ()
 ) -> str:
     """Returns the accuracy report; `more` are the lines of its other sections."""
-    lines = [*_markdown(found, judged), *more]
+    lines = [*_markdown(validation, judged), *more]
     return "\n".join(map(_wrapped, lines)).rstrip("\n") + "\n"
 
 
@@ -95,7 +98,7 @@ def questions(directory: Path) -> list[str]:
         return []
 
 
-def _markdown(found: "Validation", judged: "Sequence[PublishedVerdict]") -> Iterator[str]:
+def _markdown(validation: "Validation", judged: "Sequence[PublishedVerdict]") -> Iterator[str]:
     yield from (
         "# Accuracy of the simulator",
         "",
@@ -105,12 +108,12 @@ def _markdown(found: "Validation", judged: "Sequence[PublishedVerdict]") -> Iter
         "",
     )
     yield from _section(verdicts(judged))
-    yield from _section(rows(found.rows))
-    for kind, one in found.calibrations.items():
+    yield from _section(rows(validation.rows))
+    for kind, fitted in validation.calibrations.items():
         yield f"## Calibration of `{kind}`"
         yield ""
-        yield from gfm.table(calibration.fitted(one))
-        yield from gfm.table(calibration.residuals(one))
+        yield from gfm.table(calibration.fitted(fitted))
+        yield from gfm.table(calibration.residuals(fitted))
 
 
 def _section(table: TextTable) -> Iterator[str]:

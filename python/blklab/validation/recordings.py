@@ -32,7 +32,7 @@ class LabRecording:
     kernel: str
     """The generation: 6.1."""
 
-    around: Mapping[str, str]
+    measured_with: Mapping[str, str]
     """What it was measured with: the kernel's release, fio, mdadm, QEMU, the accelerator."""
 
     cells: Mapping[AgreementKey, AgreementFigures]
@@ -75,41 +75,45 @@ def suites(directory: Path, wanted: str = ALL) -> list[Path]:
 
 def predicted(directory: Path, recording: LabRecording) -> list[AgreementRow]:
     """Simulates the cells that a recording has; returns them beside it. Raises UsageError."""
-    names = dict.fromkeys(one.suite for one in recording.cells)
+    names = dict.fromkeys(cell.suite for cell in recording.cells)
     paths = [path for name in names for path in suites(directory, name)]
     generation = [Override("kernel", recording.kernel, "the recording")]
     plans = [cells.plan(path, changes=generation) for path in paths]
     return agreement.rows(recording.kernel, agreement.predicted(plans), recording.cells)
 
 
-def folder(directory: Path) -> Path:
+def recordings_directory(directory: Path) -> Path:
     """Returns where recordings are kept."""
     return directory / "lab" / "measured"
 
 
 def read(directory: Path) -> list[LabRecording]:
     """Returns all recordings, the oldest kernel first. Raises UsageError for one that is none."""
-    found = [_read(path) for path in folder(directory).glob("*.json")]
-    return sorted(found, key=lambda one: [int(part) for part in one.kernel.split(".")])
+    recordings = [_read(path) for path in recordings_directory(directory).glob("*.json")]
+    return sorted(
+        recordings, key=lambda recording: [int(part) for part in recording.kernel.split(".")]
+    )
 
 
 def _read(path: Path) -> LabRecording:
     try:
         raw = json.loads(path.read_bytes())
-        kernel, around = str(raw["kernel"]), raw["measured_with"]
+        kernel, measured_with = str(raw["kernel"]), raw["measured_with"]
         if not all(part.isdecimal() for part in kernel.split(".")):
             raise ValueError(f"kernel: found {kernel!r}, expected a generation such as 6.1")
         cells = {
-            agreement.key(str(one["suite"]), {str(k): str(v) for k, v in one["labels"].items()}): (
+            agreement.key(
+                str(cell["suite"]), {str(k): str(v) for k, v in cell["labels"].items()}
+            ): (
                 AgreementFigures(
-                    float(one["read_iops"]),
-                    float(one["write_iops"]),
-                    {str(k): (int(v[0]), int(v[1])) for k, v in one["members"].items()},
+                    float(cell["read_iops"]),
+                    float(cell["write_iops"]),
+                    {str(k): (int(v[0]), int(v[1])) for k, v in cell["members"].items()},
                 )
             )
-            for one in raw["cells"]
+            for cell in raw["cells"]
         }
-        return LabRecording(kernel, {str(k): str(v) for k, v in around.items()}, cells)
+        return LabRecording(kernel, {str(k): str(v) for k, v in measured_with.items()}, cells)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
@@ -121,40 +125,46 @@ def keep(directory: Path, recording: LabRecording) -> Path:
 
     Other cells of an older one stay if they were measured with the same: else they are dropped.
     """
-    older = next((one for one in read(directory) if one.kernel == recording.kernel), None)
-    kept = older.cells if older is not None and older.around == recording.around else {}
+    older = next(
+        (recording_ for recording_ in read(directory) if recording_.kernel == recording.kernel),
+        None,
+    )
+    same = older is not None and older.measured_with == recording.measured_with
+    kept = older.cells if older is not None and same else {}
     merged = {**kept, **recording.cells}
-    head = {"kernel": recording.kernel, "measured_with": dict(recording.around)}
+    head = {"kernel": recording.kernel, "measured_with": dict(recording.measured_with)}
     lines = [
-        json.dumps({"suite": one.suite, "labels": dict(one.labels), **_rounded(cell)})
-        for one, cell in sorted(merged.items(), key=lambda item: item[0].suite)
+        json.dumps({"suite": recording_.suite, "labels": dict(recording_.labels), **_rounded(cell)})
+        for recording_, cell in sorted(merged.items(), key=lambda item: item[0].suite)
     ]
     text = json.dumps(head)[:-1] + ', "cells": [\n' + ",\n".join(lines) + "\n]}\n"
-    path = folder(directory) / f"{recording.kernel}.json"
+    path = recordings_directory(directory) / f"{recording.kernel}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write(path, text.encode())
     return path
 
 
 def _rounded(cell: AgreementFigures) -> dict[str, Any]:
-    found = cell.as_dict()
-    return found | {way: round(found[way], 1) for way in ("read_iops", "write_iops")}
+    figures = cell.as_dict()
+    return figures | {
+        direction: round(figures[direction], 1) for direction in ("read_iops", "write_iops")
+    }
 
 
 def misses(directory: Path) -> list[KnownDisagreement]:
     """Returns what is known of cells that differ; nothing if nobody has written it down."""
-    path = folder(directory) / "misses.toml"
+    path = recordings_directory(directory) / "misses.toml"
     try:
         raw = tomllib.loads(path.read_text())
         return [
             KnownDisagreement(
-                str(one.get("suite", "*")),
-                str(one.get("kernel", "*")),
-                str(one["cell"]),
-                str(one["verdict"]),
-                " ".join(str(one["text"]).split()),
+                str(entry.get("suite", "*")),
+                str(entry.get("kernel", "*")),
+                str(entry["cell"]),
+                str(entry["verdict"]),
+                " ".join(str(entry["text"]).split()),
             )
-            for one in raw["misses"]
+            for entry in raw["misses"]
         ]
     except FileNotFoundError:
         return []
@@ -165,11 +175,16 @@ def misses(directory: Path) -> list[KnownDisagreement]:
 
 
 def missed(
-    found: Sequence[KnownDisagreement], rows: Sequence[AgreementRow]
+    disagreements: Sequence[KnownDisagreement], rows: Sequence[AgreementRow]
 ) -> list[tuple[AgreementRow, KnownDisagreement | None]]:
     """Returns the rows that miss their bounds, each with what is known of it."""
     return [
-        (row, next((one for one in found if one.covers(row)), None))
+        (
+            row,
+            next(
+                (disagreement for disagreement in disagreements if disagreement.covers(row)), None
+            ),
+        )
         for row in rows
         if not row.holds
     ]

@@ -90,7 +90,7 @@ def test_what_was_printed_elsewhere(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "output"),
     [
         (["--host", "up", "--probed", "x"], "--host and --probed: expected one of them"),
         (["--image", "x", "--host", "up"], "--image and --host: expected one of them"),
@@ -98,10 +98,10 @@ def test_what_was_printed_elsewhere(
         (["--host=-oProxyCommand=id"], "is no name of a host"),
     ],
 )
-def test_what_makes_no_sense(fleet: Arrays, run: Run, words: list[str], said: str) -> None:
+def test_what_makes_no_sense(fleet: Arrays, run: Run, words: list[str], output: str) -> None:
     done = run("md", "audit", *words)
     assert (done.status, done.out) == (2, "")
-    assert said in done.err
+    assert output in done.err
     assert not (fleet.root / "ssh.log").exists()
 
 
@@ -109,11 +109,11 @@ def test_the_script(run: Run, fleet: Arrays) -> None:
     done = run("md", "probe")
     assert done.status == 0
     assert done.out == PROBE.read_text()
-    told = subprocess.run(
+    facts = subprocess.run(
         ["sh", "-s", "--", str(fleet.root)],
         input=done.out.encode(),
         capture_output=True,
         check=True,
         timeout=60,
     )
-    assert told.stdout == probe(fleet.root)
+    assert facts.stdout == probe(fleet.root)

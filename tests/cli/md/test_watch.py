@@ -24,9 +24,9 @@ def _here(mirrored: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_textfile_is_whole_and_for_everybody(run: Run, tmp_path: Path) -> None:
-    folder = tmp_path / "collector"
-    folder.mkdir()
-    path = folder / "blklab_md.prom"
+    directory = tmp_path / "collector"
+    directory.mkdir()
+    path = directory / "blklab_md.prom"
     path.write_text("old\n")
     path.chmod(0o600)
     before = os.umask(0o077)
@@ -36,12 +36,12 @@ def test_a_textfile_is_whole_and_for_everybody(run: Run, tmp_path: Path) -> None
         os.umask(before)
     assert (outcome.status, outcome.out, outcome.err) == (0, "", "")
     assert path.stat().st_mode & 0o777 == 0o644
-    assert [entry.name for entry in folder.iterdir()] == ["blklab_md.prom"]
-    found = parsed(path.read_text())
+    assert [entry.name for entry in directory.iterdir()] == ["blklab_md.prom"]
+    result = parsed(path.read_text())
     sda = frozenset({"array": "md0", "member": "sda"}.items())
-    assert found["member_events", sda] == 0
+    assert result["member_events", sda] == 0
     # Nobody adds up differences here: they are the kernel's own.
-    assert found["member_reads_completed_total", sda] == 100
+    assert result["member_reads_completed_total", sda] == 100
 
 
 def test_a_textfile_is_replaced_and_never_written_over(run: Run, tmp_path: Path) -> None:

@@ -43,5 +43,5 @@ def test_stdout_by_its_other_name(run: Run) -> None:
 def test_the_suffixes_are_the_cores() -> None:
     core = (ROOT / "crates/trace/src/export/target.rs").read_text()
     lists = re.findall(r"suffixes: &\[(.*?)\]", core)
-    known = {suffix for found in lists for suffix in re.findall(r'"(.*?)"', found)}
+    known = {suffix for result in lists for suffix in re.findall(r'"(.*?)"', result)}
     assert {"." + suffix.rpartition(".")[2] for suffix in known} == set(SUFFIXES)

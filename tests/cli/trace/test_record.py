@@ -54,12 +54,12 @@ print({report!r})
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which /dev/sdx and /dev/sdy can be traced."""
-    found = {
+    result = {
         name: RecordedDevice(f"/dev/{name}", name, f"8:{at}")
         for at, name in enumerate(("sdx", "sdy"))
     }
     monkeypatch.setattr(
-        recording, "find_devices", lambda paths, _roots: [found[Path(path).name] for path in paths]
+        recording, "find_devices", lambda paths, _roots: [result[Path(path).name] for path in paths]
     )
     monkeypatch.setattr(recording, "check_privileges", lambda _roots: None)
     monkeypatch.setattr(recording, "check_kernel", lambda _devices, _roots: None)
@@ -92,10 +92,10 @@ def test_record_one_device(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
         "md4.blktrace.0",
         "md4.blktrace.1",
     ]
-    said = json.loads((tmp_path / "md4.blklab.json").read_text())
-    assert said["dropped"] == 0
-    assert said["stopped_by"] == "time"
-    assert said["devices"] == [
+    output = json.loads((tmp_path / "md4.blklab.json").read_text())
+    assert output["dropped"] == 0
+    assert output["stopped_by"] == "time"
+    assert output["devices"] == [
         {
             "name": "sdx",
             "path": "/dev/sdx",
@@ -294,6 +294,6 @@ def test_what_is_no_device(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_closing_report_by_device() -> None:
-    found = tallies(REPORT.format(dropped=3) + REPORT.format(dropped=0).replace("sdx", "dm-0"))
-    assert {name: tally.dropped for name, tally in found.items()} == {"sdx": 3, "dm-0": 0}
+    result = tallies(REPORT.format(dropped=3) + REPORT.format(dropped=0).replace("sdx", "dm-0"))
+    assert {name: tally.dropped for name, tally in result.items()} == {"sdx": 3, "dm-0": 0}
     assert tallies("garbage") == {}

@@ -73,8 +73,8 @@ def test_hist_prints_json(run: Run, what: str) -> None:
     document = json.loads(run("trace", "hist", SCSI, "--what", what, "--json").out)
     assert document[0]["what"] == what
     for histogram in document[0]["histograms"]:
-        assert sum(one["count"] for one in histogram["bins"]) == histogram["total"] > 0
-        assert all(one["low"] <= one["high"] for one in histogram["bins"])
+        assert sum(item["count"] for item in histogram["bins"]) == histogram["total"] > 0
+        assert all(item["low"] <= item["high"] for item in histogram["bins"])
 
 
 def test_what_is_heavy_is_not_imported() -> None:

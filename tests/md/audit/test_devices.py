@@ -19,9 +19,9 @@ def stats(machine: Arrays, **lines: tuple[int, int, int, int]) -> None:
 def test_a_slow_member(machine: Arrays) -> None:
     machine.mirror()
     stats(machine, sda=(50_000, 50_000, 20_000, 30_000), sdb=(50_000, 50_000, 20_000, 160_000))
-    found = machine.found()["unequal"]
-    assert (found.severity, found.member) == ("warning", "sdb")
-    assert "writes take 8 ms on sdb and 1.5 ms on sda (means of 20,000" in found.message
+    result = machine.findings_by_code()["unequal"]
+    assert (result.severity, result.member) == ("warning", "sdb")
+    assert "writes take 8 ms on sdb and 1.5 ms on sda (means of 20,000" in result.message
 
 
 @pytest.mark.parametrize(
@@ -39,36 +39,36 @@ def test_members_that_are_equal_enough(
 ) -> None:
     machine.mirror()
     stats(machine, sda=sda, sdb=sdb)
-    assert "unequal" not in machine.found()
+    assert "unequal" not in machine.findings_by_code()
 
 
 def test_members_that_get_other_work(machine: Arrays) -> None:
     machine.mirror()
     stats(machine, sda=(0, 0, 20_000, 30_000), sdb=(0, 0, 20_000, 160_000))
     machine.write(machine.roots.sys / "block/md0", {"md__dev-sdb__state": "in_sync,write_mostly"})
-    assert "unequal" not in machine.found()
+    assert "unequal" not in machine.findings_by_code()
     machine.write(machine.roots.sys / "block/md0", {"md__dev-sdb__state": "in_sync"})
-    assert "unequal" in machine.found()
+    assert "unequal" in machine.findings_by_code()
     content = (machine.roots.proc / "diskstats").read_text()
     # One that was rebuilt had larger writes.
     machine.proc("diskstats", content.replace("160000 160000", "1600000 160000"))
-    assert "unequal" not in machine.found()
+    assert "unequal" not in machine.findings_by_code()
     machine.proc("diskstats", "garbled")
-    assert "unequal" not in machine.found()
+    assert "unequal" not in machine.findings_by_code()
 
 
 def test_reads_of_stripes(machine: Arrays) -> None:
     machine.mirror(level="raid0")
     stats(machine, sda=(20_000, 30_000, 0, 0), sdb=(20_000, 160_000, 0, 0))
-    assert "reads take 8 ms on sdb" in machine.found()["unequal"].message
+    assert "reads take 8 ms on sdb" in machine.findings_by_code()["unequal"].message
 
 
 def test_flash_and_disks_are_told_elsewhere(machine: Arrays) -> None:
     machine.mirror()
     machine.write(machine.roots.sys / "block/sdb", {"queue__rotational": "1"})
     stats(machine, sda=(0, 0, 20_000, 30_000), sdb=(0, 0, 20_000, 160_000))
-    assert "mixed" in machine.found()
-    assert "unequal" not in machine.found()
+    assert "mixed" in machine.findings_by_code()
+    assert "unequal" not in machine.findings_by_code()
 
 
 def test_raids_of_lvm(machine: Arrays) -> None:
@@ -83,6 +83,6 @@ def test_raids_of_lvm(machine: Arrays) -> None:
     ):
         machine.device(f"dm-{at}", f"253:{at}", dm__name=name, dm__uuid=uuid)
     assert machine.seen().volumes == ("vg-x/lv-y",)
-    found = machine.found()["lvm-raid"]
-    assert found.message.startswith("vg-x/lv-y: RAID of LVM")
-    assert "raid_mismatch_count" in found.remedy[0]
+    result = machine.findings_by_code()["lvm-raid"]
+    assert result.message.startswith("vg-x/lv-y: RAID of LVM")
+    assert "raid_mismatch_count" in result.remedy[0]

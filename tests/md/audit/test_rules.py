@@ -14,7 +14,7 @@ MANUAL = Path(__file__).parents[3] / "docs" / "howto" / "audit.md"
 
 
 def names() -> set[str]:
-    found = set()
+    result = set()
     for path in FOLDER.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call):
@@ -23,8 +23,8 @@ def names() -> set[str]:
             if called in {"say", "_say", "Diagnostic"}:
                 at = 0 if called == "Diagnostic" else 2
                 if len(node.args) > at and isinstance(node.args[at], ast.Constant):
-                    found.add(str(ast.literal_eval(node.args[at])))
-    return found
+                    result.add(str(ast.literal_eval(node.args[at])))
+    return result
 
 
 def test_every_rule_is_in_the_manual() -> None:
@@ -41,7 +41,7 @@ def test_an_array_of_which_nothing_is_known() -> None:
                 metadata="", live=live, members=members,
             )  # fmt: skip
             for rule in RULES:
-                assert all(one.severity in SEVERITIES for one in rule(array, AuditedHost(None)))
+                assert all(item.severity in SEVERITIES for item in rule(array, AuditedHost(None)))
 
 
 def test_commands_are_quoted() -> None:

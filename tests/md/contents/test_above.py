@@ -21,15 +21,21 @@ class Mapped(Probe):
         return (TABLES[number], "") if number in TABLES else ("", "not told")
 
 
-def found(machine: Arrays, *sectors: tuple[int, int]) -> list[tuple[str, int, int, int, str]]:
+def spans_found(machine: Arrays, *sectors: tuple[int, int]) -> list[tuple[str, int, int, int, str]]:
     """What becomes of sectors of md0."""
     node = (machine.roots.sys / "block/md0").resolve()
     spans = [Span(512 * at, 512 * (at + many), 512 * at) for at, many in sectors]
     return [
-        (place.node.name, one.begin // 512, (one.end - one.begin) // 512, one.array // 512, said)
+        (
+            place.node.name,
+            item.begin // 512,
+            (item.end - item.begin) // 512,
+            item.array // 512,
+            output,
+        )
         for place in places(node, spans, machine.roots, Mapped())
-        for said in [_said(place)]
-        for one in place.spans
+        for output in [_said(place)]
+        for item in place.spans
     ]
 
 
@@ -39,14 +45,17 @@ def _said(place: VolumeSpans) -> str:
 
 def test_nothing_above(machine: Arrays) -> None:
     machine.mirror()
-    assert found(machine, (0, 8), (100, 8)) == [("md0", 0, 8, 0, ""), ("md0", 100, 8, 100, "")]
+    assert spans_found(machine, (0, 8), (100, 8)) == [
+        ("md0", 0, 8, 0, ""),
+        ("md0", 100, 8, 100, ""),
+    ]
 
 
 def test_partitions(machine: Arrays) -> None:
     machine.mirror()
     machine.device("md0p1", "259:0", parent="md0", start="2048", size="1000")
     machine.device("md0p2", "259:1", parent="md0", start="3048", size="1000")
-    assert found(machine, (2040, 16), (3040, 16)) == [
+    assert spans_found(machine, (2040, 16), (3040, 16)) == [
         ("md0p1", 0, 8, 2048, ""),
         ("md0p1", 992, 8, 3040, ""),
         ("md0p2", 0, 8, 3048, ""),
@@ -57,14 +66,14 @@ def test_partitions(machine: Arrays) -> None:
 def test_volumes(machine: Arrays) -> None:
     machine.mirror()
     machine.device("dm-0", "253:0", slaves="md0", dm__name="lv")
-    assert found(machine, (3010, 8), (1992, 16), (9000, 8)) == [
+    assert spans_found(machine, (3010, 8), (1992, 16), (9000, 8)) == [
         ("dm-0", 10, 8, 3010, ""),
         ("dm-0", 1000, 8, 2000, ""),
         ("md0", 1992, 8, 1992, "between"),
         ("md0", 9000, 8, 9000, "between"),
     ]
     machine.device("dm-1", "253:1", slaves="dm-0", dm__name="crypt")
-    assert found(machine, (3496, 8)) == [
+    assert spans_found(machine, (3496, 8)) == [
         ("dm-1", 0, 4, 3500, ""),
         ("dm-0", 496, 4, 3496, "between"),
     ]
@@ -73,12 +82,14 @@ def test_volumes(machine: Arrays) -> None:
 def test_what_is_not_followed(machine: Arrays) -> None:
     machine.mirror()
     machine.device("dm-2", "253:2", slaves="md0", dm__name="pool")
-    assert found(machine, (8, 8)) == [("dm-2", 8, 8, 8, "it is thin-pool, not linear or crypt")]
+    assert spans_found(machine, (8, 8)) == [
+        ("dm-2", 8, 8, 8, "it is thin-pool, not linear or crypt")
+    ]
 
 
 def test_hostile_tables(machine: Arrays) -> None:
     machine.mirror()
     machine.device("dm-3", "253:3", slaves="md0", dm__name="odd")
-    assert [one[0] for one in found(machine, (8, 8))] == ["dm-3"]
+    assert [item[0] for item in spans_found(machine, (8, 8))] == ["dm-3"]
     machine.device("dm-4", "253:4", slaves="md0", dm__name="unread")
-    assert found(machine, (8, 8))[-1][-1] == "not told"
+    assert spans_found(machine, (8, 8))[-1][-1] == "not told"

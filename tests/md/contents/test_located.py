@@ -22,17 +22,17 @@ BAD = {"bad_blocks": "4096 16\n9000 8"}
 @pytest.fixture
 def point(machine: Arrays, tmp_path: Path) -> Path:
     """Where an array with bad blocks is said to be mounted."""
-    folder = tmp_path / "mounted \x1b[31m"
-    folder.mkdir()
-    number = number_of(folder.stat().st_dev)
+    directory = tmp_path / "mounted \x1b[31m"
+    directory.mkdir()
+    number = number_of(directory.stat().st_dev)
     machine.disk("sda", "8:0", "raid1-12-bitmap.vda")
     machine.disk("sdb", "8:16", "raid1-12-bitmap.vdb")
     machine.array("md0", number, {"sda": BAD, "sdb": {"bad_blocks": "4100 4"}})
-    return folder
+    return directory
 
 
 @pytest.fixture
-def lying(monkeypatch: pytest.MonkeyPatch, point: Path) -> list[Span]:
+def located(monkeypatch: pytest.MonkeyPatch, point: Path) -> list[Span]:
     """What is asked for; answered with a file in two pieces, and free space."""
     asked: list[Span] = []
 
@@ -58,12 +58,15 @@ def mount(machine: Arrays, point: Path, kind: str = "ext4", root: str = "/") -> 
     machine.proc("self/mountinfo", line)
 
 
-def test_files_of_ranges(machine: Arrays, point: Path, lying: list[Span]) -> None:
+def test_files_of_ranges(machine: Arrays, point: Path, located_: list[Span]) -> None:
     mount(machine, point)
-    found = located(machine.seen(), machine.roots)
+    result = located(machine.seen(), machine.roots)
     # The list counts from the member's start, whose data begin at 2048.
-    assert lying == [Span(2048 << 9, 2064 << 9, 2048 << 9), Span(6952 << 9, 6960 << 9, 6952 << 9)]
-    entries = [one for one in findings(found) if one.code == "bbl-entries"]
+    assert located_ == [
+        Span(2048 << 9, 2064 << 9, 2048 << 9),
+        Span(6952 << 9, 6960 << 9, 6952 << 9),
+    ]
+    entries = [item for item in findings(result) if item.code == "bbl-entries"]
     path, device = f"{point}/file", str(machine.roots.dev / "md0")
     assert entries[0].ranges[0]["files"] == [
         {"device": device, "path": path, "offset_bytes": 1 << 20, "bytes": 8192, "what": None}
@@ -74,21 +77,23 @@ def test_files_of_ranges(machine: Arrays, point: Path, lying: list[Span]) -> Non
     # Of the other member's it is the part that its range has.
     assert entries[1].ranges[0]["files"][0]["bytes"] == 2048
     assert entries[1].ranges[0]["files"][0]["offset_bytes"] == (1 << 20) + 2048
-    lost = next(one for one in findings(found) if one.code == "bbl-lost")
-    assert [one["bytes"] for one in lost.ranges[0]["files"]] == [2048]
-    assert f"{point}: not seen: 3 files or directories: permission denied" in found.arrays[0].unseen
-    document = report.as_dict(found, findings(found))
+    lost = next(item for item in findings(result) if item.code == "bbl-lost")
+    assert [item["bytes"] for item in lost.ranges[0]["files"]] == [2048]
+    assert (
+        f"{point}: not seen: 3 files or directories: permission denied" in result.arrays[0].unseen
+    )
+    document = report.as_dict(result, findings(result))
     assert json.loads(json.dumps(document)) == document
 
 
 def test_it_is_printed_without_what_terminals_obey(
-    machine: Arrays, point: Path, lying: list[Span], run: Run, monkeypatch: pytest.MonkeyPatch
+    machine: Arrays, point: Path, located: list[Span], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(system_roots, "Roots", lambda: machine.roots)
     mount(machine, point)
     plain = run("md", "audit").out
     assert "free space" not in plain
-    assert not lying
+    assert not located
     shown = run("md", "audit", "--map-files").out
     assert "\x1b" not in shown
     assert "from byte 1,048,576" in " ".join(shown.split())
@@ -107,9 +112,9 @@ def test_mounts_that_do_not_serve(
     machine: Arrays, point: Path, kind: str, root: str, reason: str
 ) -> None:
     mount(machine, point, kind, root)
-    found = located(machine.seen(), machine.roots)
-    assert [reason in line for line in found.arrays[0].unseen] == [True]
-    assert found.arrays[0].contents == ()
+    result = located(machine.seen(), machine.roots)
+    assert [reason in line for line in result.arrays[0].unseen] == [True]
+    assert result.arrays[0].contents == ()
 
 
 @pytest.mark.parametrize(
@@ -123,14 +128,14 @@ def test_mounts_that_do_not_serve(
 def test_what_is_not_mounted(machine: Arrays, point: Path, head: bytes, reason: str) -> None:
     assert point.is_dir()
     (machine.roots.dev / "md0").write_bytes(head)
-    found = located(machine.seen(), machine.roots)
-    assert reason in found.arrays[0].unseen[-1]
+    result = located(machine.seen(), machine.roots)
+    assert reason in result.arrays[0].unseen[-1]
 
 
 def test_levels_that_are_not_mapped(machine: Arrays, point: Path) -> None:
     machine.write(machine.roots.sys / "block/md0", {"md__level": "linear"})
-    found = located(machine.seen(), machine.roots)
-    assert any("bad blocks of sda" in line for line in found.arrays[0].unseen)
+    result = located(machine.seen(), machine.roots)
+    assert any("bad blocks of sda" in line for line in result.arrays[0].unseen)
     assert os.fspath(point)
 
 

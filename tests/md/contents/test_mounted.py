@@ -18,20 +18,20 @@ Search = Callable[..., tuple[list[FilesFound], dict[str, int]]]
 
 @pytest.fixture
 def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
-    """Searches a folder as if it were a filesystem with files in these places."""
+    """Searches a directory as if it were a filesystem with files in these places."""
     root = tmp_path / "mounted"
     root.mkdir()
 
     def run(
         files: dict[str, list[Extent] | OSError], owned: list[OwnedExtent] | None, *spans: Span
     ) -> tuple[list[FilesFound], dict[str, int]]:
-        places = {(root / name).lstat().st_ino: found for name, found in files.items()}
+        places = {(root / name).lstat().st_ino: result for name, result in files.items()}
 
         def of_file(descriptor: int) -> Iterator[Extent]:
-            found = places.get(os.fstat(descriptor).st_ino, [])
-            if isinstance(found, OSError):
-                raise found
-            yield from found
+            result = places.get(os.fstat(descriptor).st_ino, [])
+            if isinstance(result, OSError):
+                raise result
+            yield from result
 
         def of_filesystem(
             _root: int, _device: int, _begin: int, _end: int
@@ -42,8 +42,8 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
 
         monkeypatch.setattr(extents, "of_file", of_file)
         monkeypatch.setattr(extents, "of_filesystem", of_filesystem)
-        found, failures = mounted.find(str(root), root.stat().st_dev, spans, lambda _: None)
-        return sorted(found), dict(failures)
+        result, failures = mounted.find(str(root), root.stat().st_dev, spans, lambda _: None)
+        return sorted(result), dict(failures)
 
     return run
 
@@ -55,10 +55,12 @@ def place(begin: int, many: int = 4096, offset: int = 0, *, shared: bool = False
 def test_names_that_are_hostile(search: Search, tmp_path: Path) -> None:
     root = tmp_path / "mounted"
     name = "a\n\x1b[31m \udcff"
-    (root / "folder").mkdir()
-    (root / "folder" / name).write_text("")
-    found, failures = search({f"folder/{name}": place(8192, offset=100)}, None, Span(8200, 8300, 0))
-    assert found == [FilesFound(8200, 8300, f"{root}/folder/{name}", 108, "")]
+    (root / "directory").mkdir()
+    (root / "directory" / name).write_text("")
+    result, failures = search(
+        {f"directory/{name}": place(8192, offset=100)}, None, Span(8200, 8300, 0)
+    )
+    assert result == [FilesFound(8200, 8300, f"{root}/directory/{name}", 108, "")]
     assert not failures
 
 
@@ -69,8 +71,8 @@ def test_nothing_else_is_opened(search: Search, tmp_path: Path) -> None:
     (tmp_path / "outside" / "file").write_text("")
     (root / "link").symlink_to(tmp_path / "outside")
     (root / "gone").symlink_to("nowhere")
-    found, failures = search({"link/file": place(0)}, None, Span(0, 10, 0))
-    assert found == [FilesFound(0, 10, "", None, UNREACHED)]
+    result, failures = search({"link/file": place(0)}, None, Span(0, 10, 0))
+    assert result == [FilesFound(0, 10, "", None, UNREACHED)]
     assert not failures
 
 
@@ -79,17 +81,17 @@ def test_what_may_not_be_read_is_counted(search: Search, tmp_path: Path) -> None
         (tmp_path / "mounted" / name).write_text("")
     denied = PermissionError(errno.EACCES, "Permission denied")
     files: dict[str, list[Extent] | OSError] = {"one": denied, "two": denied, "three": place(0)}
-    found, failures = search(files, None, Span(0, 4096, 0), Span(9000, 9001, 0))
+    result, failures = search(files, None, Span(0, 4096, 0), Span(9000, 9001, 0))
     assert failures == {"permission denied": 2}
-    assert [one.what for one in found] == ["", UNREACHED]
+    assert [item.what for item in result] == ["", UNREACHED]
 
 
 def test_a_file_with_two_names_is_told_once(search: Search, tmp_path: Path) -> None:
     root = tmp_path / "mounted"
     (root / "one").write_text("")
     (root / "two").hardlink_to(root / "one")
-    found, _ = search({"one": place(0)}, None, Span(0, 10, 0), Span(9000, 9001, 0))
-    assert len([one for one in found if one.path]) == 1
+    result, _ = search({"one": place(0)}, None, Span(0, 10, 0), Span(9000, 9001, 0))
+    assert len([item for item in result if item.path]) == 1
 
 
 def test_files_that_share_a_block_are_all_told(search: Search, tmp_path: Path) -> None:
@@ -99,30 +101,30 @@ def test_files_that_share_a_block_are_all_told(search: Search, tmp_path: Path) -
     files: dict[str, list[Extent] | OSError] = {
         name: place(0, shared=True) for name in ("one", "two")
     }
-    found, _ = search(files, None, Span(0, 10, 0))
-    assert [one.path for one in found] == [f"{root}/one", f"{root}/two"]
+    result, _ = search(files, None, Span(0, 10, 0))
+    assert [item.path for item in result] == [f"{root}/one", f"{root}/two"]
 
 
 def test_what_the_filesystem_knows(search: Search, tmp_path: Path) -> None:
     root = tmp_path / "mounted"
-    (root / "folder").mkdir()
+    (root / "directory").mkdir()
     (root / "file").write_text("")
-    inode, folder = (root / "file").stat().st_ino, (root / "folder").stat().st_ino
+    inode, directory = (root / "file").stat().st_ino, (root / "directory").stat().st_ino
     owned = [
         OwnedExtent(0, 100, "free space", None, None),
         OwnedExtent(100, 200, "", inode, 7000),
         OwnedExtent(200, 300, "extended attributes", inode, None),
-        OwnedExtent(300, 400, "", folder, 0),
+        OwnedExtent(300, 400, "", directory, 0),
         OwnedExtent(400, 500, "", 1, 0),
     ]
     # Nobody is asked what the filesystem knows.
     files: dict[str, list[Extent] | OSError] = {"file": OSError("was asked")}
-    found, failures = search(files, owned, Span(0, 500, 0))
-    assert found == [
+    result, failures = search(files, owned, Span(0, 500, 0))
+    assert result == [
         FilesFound(0, 100, "", None, "free space"),
         FilesFound(100, 200, f"{root}/file", 7000, ""),
         FilesFound(200, 300, f"{root}/file", None, "extended attributes"),
-        FilesFound(300, 400, f"{root}/folder", 0, ""),
+        FilesFound(300, 400, f"{root}/directory", 0, ""),
         FilesFound(400, 500, "", None, UNREACHED),
     ]
     assert not failures

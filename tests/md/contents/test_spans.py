@@ -15,18 +15,20 @@ RUNS = st.lists(EDGES, max_size=4).map(
 
 def held(spans: list[Span]) -> set[tuple[int, int]]:
     """Every byte, and where it is on the array."""
-    return {(at, one.array + at - one.begin) for one in spans for at in range(one.begin, one.end)}
+    return {
+        (at, item.array + at - item.begin) for item in spans for at in range(item.begin, item.end)
+    }
 
 
 @given(RUNS, st.integers(0, 400), st.integers(0, 400))
 def test_what_is_within(spans: list[Span], begin: int, end: int) -> None:
     assert held(within(spans, begin, end)) == {
-        one for one in held(spans) if begin <= one[0] < end
+        item for item in held(spans) if begin <= item[0] < end
     }  # fmt: skip
 
 
 @given(RUNS, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400)), max_size=4))
 def test_what_is_without(spans: list[Span], taken: list[tuple[int, int]]) -> None:
     assert held(without(spans, taken)) == {
-        one for one in held(spans) if not any(begin <= one[0] < end for begin, end in taken)
+        item for item in held(spans) if not any(begin <= item[0] < end for begin, end in taken)
     }

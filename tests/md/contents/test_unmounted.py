@@ -33,14 +33,14 @@ def test_blocks_of_files(image: tuple[Path, Path]) -> None:
     blocks = find(path)
     assert len(blocks) > 150
     spans = [Span(512 * at, 512 * at + BLOCK, 0) for at, _, _ in sorted(blocks)]
-    found = {one.begin: one for one in unmounted.find(str(path), 4096, spans)}
+    result = {item.begin: item for item in unmounted.find(str(path), 4096, spans)}
     for at, which, place in blocks:
-        one = found[512 * at]
+        item = result[512 * at]
         # A name that holds a line's end is told up to there.
         known = {names[which], "/deep/plain-again"} if which == 0 else {names[which]}
-        assert one.path in known
+        assert item.path in known
         # Without extents, as mke2fs makes ext2, it is not told where in the file.
-        assert one.offset in {None, place * BLOCK}
+        assert item.offset in {None, place * BLOCK}
     assert root.is_dir()
 
 
@@ -51,8 +51,8 @@ def test_offsets_where_there_are_extents(tmp_path: Path, image: tuple[Path, Path
     subprocess.run(["mke2fs", "-q", "-t", "ext4", "-b", "4096", "-d", image[1], path], check=True)
     blocks = find(path)
     spans = [Span(512 * at, 512 * at + BLOCK, 0) for at, _, _ in sorted(blocks)]
-    found = {one.begin: one for one in unmounted.find(str(path), 4096, spans)}
-    assert all(found[512 * at].offset == place * BLOCK for at, _, place in blocks)
+    result = {item.begin: item for item in unmounted.find(str(path), 4096, spans)}
+    assert all(result[512 * at].offset == place * BLOCK for at, _, place in blocks)
 
 
 def test_what_is_no_file(image: tuple[Path, Path]) -> None:

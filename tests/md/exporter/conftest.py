@@ -80,14 +80,14 @@ class Exported:
 
 def parsed(text: str) -> Series:
     """Exposed text as a parser understands it; no series may be there twice."""
-    found: dict[tuple[str, Labels], float] = {}
+    result: dict[tuple[str, Labels], float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             assert sample.name.startswith(PREFIX)
             key = (sample.name.removeprefix(PREFIX), frozenset(sample.labels.items()))
-            assert key not in found
-            found[key] = sample.value
-    return found
+            assert key not in result
+            result[key] = sample.value
+    return result
 
 
 def stats(machine: Arrays, lines: Iterable[str]) -> None:

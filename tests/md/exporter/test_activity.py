@@ -48,9 +48,9 @@ def test_times_that_run_over(mirrored: Arrays) -> None:
 
 
 def test_the_interval_is_one_that_differences_are_sure_of() -> None:
-    one = diskstats.parse("8 0 sda " + "1 " * 17)["sda"]
-    assert one is not None
-    diskstats.difference(one, one, INTERVAL + 1)
+    item = diskstats.parse("8 0 sda " + "1 " * 17)["sda"]
+    assert item is not None
+    diskstats.difference(item, item, INTERVAL + 1)
 
 
 def test_what_cannot_be_told_is_not_counted(mirrored: Arrays) -> None:
@@ -76,9 +76,9 @@ def test_names_with_slashes(machine: Arrays) -> None:
     stats(machine, ["104 0 cciss/c0d0 1 0 8 1 0 0 0 0 0 1 1"])
     source = ActivitySinceBoot(machine.roots)
     assert source.read() == []
-    found = source.of("cciss!c0d0")
-    assert found is not None
-    assert found.ios == (1, 0)
+    result = source.of("cciss!c0d0")
+    assert result is not None
+    assert result.ios == (1, 0)
 
 
 def test_since_boot_is_what_the_kernel_says(mirrored: Arrays) -> None:
@@ -113,8 +113,8 @@ def test_sums_are_true_however_often_a_counter_runs_over(
             clock.now += seconds
             reads, ticks = reads + many, ticks + time
             assert tally.read() == []
-            found = tally.of("sda")
-            assert found is not None
-            assert found.ticks_ns[0] // diskstats.MS == ticks - start
-            assert found.ios[0] == reads >= last
+            result = tally.of("sda")
+            assert result is not None
+            assert result.ticks_ns[0] // diskstats.MS == ticks - start
+            assert result.ios[0] == reads >= last
             last = reads

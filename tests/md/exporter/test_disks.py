@@ -77,12 +77,12 @@ def test_a_disk_that_hangs_hides_nothing_else(mirrored: Arrays) -> None:
     exported = Exported(mirrored, patience=0, reader=Hanging)
     md = mirrored.roots.sys / "block/md0/md"
     mirrored.write(md, {"degraded": "1", "last_sync_action": "none"})
-    found = exported.scrape()
-    assert found["array_degraded_disks", frozenset({("array", "md0")})] == 1
+    result = exported.scrape()
+    assert result["array_degraded_disks", frozenset({("array", "md0")})] == 1
     # What was not asked yet is not held against anybody.
-    said = {dict(labels)["rule"] for name, labels in found if name == "findings"}
-    assert "degraded" in said
-    assert "never-checked" not in said
+    output = {dict(labels)["rule"] for name, labels in result if name == "findings"}
+    assert "degraded" in output
+    assert "never-checked" not in output
     assert exported.series("member_events", **SDA) is None
     assert exported.series("unseen") == 2
     answers.set()

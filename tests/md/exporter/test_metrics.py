@@ -21,10 +21,10 @@ SDB = {"array": "md0", "member": "sdb"}
 
 def test_a_sound_mirror(mirrored: Arrays) -> None:
     exported = Exported(mirrored)
-    found = exported.scrape()
+    result = exported.scrape()
 
     def value(metric: str, **labels: str) -> float | None:
-        return found.get((metric, frozenset(labels.items())))
+        return result.get((metric, frozenset(labels.items())))
 
     assert value("up") == 1
     assert value("unseen") == 0
@@ -54,8 +54,8 @@ def test_a_sound_mirror(mirrored: Arrays) -> None:
     assert value("member_events_behind", **SDB) == 0
     assert value("member_superblock_checksum_ok", **SDB) == 1
     # The findings are those of the audit, so an alert can fire on each.
-    for one in findings(mirrored.seen()):
-        assert value("findings", array=one.subject, severity=one.severity, rule=one.code) == 1
+    for item in findings(mirrored.seen()):
+        assert value("findings", array=item.subject, severity=item.severity, rule=item.code) == 1
 
 
 def test_bad_blocks_of_disk_and_memory(machine: Arrays) -> None:
@@ -110,9 +110,9 @@ def test_a_member_that_is_behind(mirrored: Arrays) -> None:
                (1 << 60, False, "active"))  # fmt: skip
     members = []
     for at, (events, holds, role) in enumerate(counted):
-        told = array.members[0].superblock
-        assert told
-        superblock = replace(told, events=events, checksum_holds=holds, role=role)
+        facts = array.members[0].superblock
+        assert facts
+        superblock = replace(facts, events=events, checksum_holds=holds, role=role)
         members.append(replace(array.members[0], name=f"sd{at}", superblock=superblock))
     samples = list(metrics.of_members(replace(array, members=tuple(members))))
     behind = {labels[1]: value for name, labels, value in samples if name == "member_events_behind"}
@@ -134,10 +134,10 @@ def test_what_goes_leaves_no_series(mirrored: Arrays) -> None:
     (mirrored.roots.sys / "class/block/md0").unlink()
     (mirrored.roots.sys / "dev/block/9:0").unlink()
     mirrored.array("md0", "9:0", {"sdc": {}}, raid_disks="2", degraded="1")
-    found = exported.scrape()
-    assert {dict(key[1]).get("member") for key in found} == {None, "sdc"}
-    assert found["member_bad_blocks_entries", frozenset({"array": "md0", "member": "sdc"}.items())]
-    assert sum(key[0] == "array_info" for key in found) == 1
+    result = exported.scrape()
+    assert {dict(key[1]).get("member") for key in result} == {None, "sdc"}
+    assert result["member_bad_blocks_entries", frozenset({"array": "md0", "member": "sdc"}.items())]
+    assert sum(key[0] == "array_info" for key in result) == 1
 
 
 def test_what_cannot_be_seen_is_counted_and_said_once(mirrored: Arrays) -> None:
@@ -184,9 +184,9 @@ def test_hostile_names_are_harmless_and_parsed() -> None:
 
     registry = CollectorRegistry()
     registry.register(Collector())
-    found = parsed(generate_latest(registry).decode())
+    result = parsed(generate_latest(registry).decode())
     shown = 'a"b\\c\\x0ad\\x1b[31m\\udcff\\u202e'
-    assert found["member_info", frozenset(
+    assert result["member_info", frozenset(
         {"array": shown, "member": shown, "slot": "0", "kind": ""}.items()
     )] == 1  # fmt: skip
 
@@ -195,8 +195,8 @@ def test_every_metric_is_exported(machine: Arrays) -> None:
     machine.mirror("raid1-12-populated", sync_action="check", sync_completed="1 / 2",
                    sync_speed="1")  # fmt: skip
     stats(machine, [f"8 {at} {name} " + "1 " * 11 for at, name in ((0, "sda"), (16, "sdb"))])
-    found = {name for name, _ in Exported(machine).scrape()}
-    assert found == set(METRICS)
+    result = {name for name, _ in Exported(machine).scrape()}
+    assert result == set(METRICS)
 
 
 @pytest.mark.parametrize("accept", ["application/openmetrics-text;version=1.0.0", ""])
@@ -215,14 +215,14 @@ def test_it_is_either_format(mirrored: Arrays, accept: str) -> None:
 
 def test_scrapes_at_once_wait_for_one_another(mirrored: Arrays) -> None:
     exported = Exported(mirrored)
-    found: list[object] = []
+    result: list[object] = []
     threads = [
-        threading.Thread(target=lambda: found.append(exported.scrape().keys())) for _ in range(8)
+        threading.Thread(target=lambda: result.append(exported.scrape().keys())) for _ in range(8)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8
-    assert all(keys == found[0] for keys in found)
+    assert len(result) == 8
+    assert all(keys == result[0] for keys in result)
     assert exported.reader.read == ["sda", "sdb"]

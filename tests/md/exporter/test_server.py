@@ -72,11 +72,11 @@ def registry(mirrored: Arrays) -> CollectorRegistry:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an authority, and certificates of a server and of a client that it signed."""
-    folder = tmp_path_factory.mktemp("certificates")
+    """A directory with an authority and the certificates that it signed."""
+    directory = tmp_path_factory.mktemp("certificates")
 
     def openssl(*words: str) -> None:
-        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+        subprocess.run(["openssl", *words], cwd=directory, check=True, capture_output=True)
 
     def key(name: str, *words: str) -> None:
         openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
@@ -89,7 +89,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
                       "keyUsage=digitalSignature")  # fmt: skip
         wanted = [word for extension in extensions for word in ("-addext", extension)]
         key(name, "-CA", "ca.crt", "-CAkey", "ca.key", *wanted)
-    return folder
+    return directory
 
 
 def trusting(certificates: Path, client: str = "") -> ssl.SSLContext:
@@ -254,7 +254,7 @@ def test_threads_do_not_pile_up_behind_a_scrape_that_hangs(
                     ask(url)
             finally:
                 answers.set()
-            assert [one.result()[0] for one in asked] == [200, 200]
+            assert [item.result()[0] for item in asked] == [200, 200]
         # Their threads may take a moment to end.
         until = time.monotonic() + 60
         while time.monotonic() < until:

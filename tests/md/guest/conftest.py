@@ -30,5 +30,5 @@ def rig(
         return made[-1].__enter__()
 
     yield boot
-    for one in made:
-        one.__exit__(None, None, None)
+    for item in made:
+        item.__exit__(None, None, None)

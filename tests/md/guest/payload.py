@@ -41,9 +41,9 @@ def command(module: str) -> list[str]:
     return [*python, "-c", LAUNCH, " ".join(python), module]
 
 
-def make(folder: Path) -> Path:
+def make(directory: Path) -> Path:
     """Returns an ext4 image that holds it all."""
-    root, image = folder / "payload", folder / "payload.img"
+    root, image = directory / "payload", directory / "payload.img"
     library = Path(sysconfig.get_path("stdlib"))
     ignored = shutil.ignore_patterns(*LEFT_OUT, "site-packages", "dist-packages", "config-3*")
     shutil.copytree(library, root / "lib" / library.name, ignore=ignored)

@@ -106,17 +106,17 @@ class Rig:
 
     def lists(self, members: Sequence[str]) -> list[str]:
         """Returns what mdadm says of members' lists: `none`, `empty`, or entries."""
-        found = []
+        result = []
         for path in members:
-            said = self.run("mdadm", "--examine-badblocks", path, check=False)
-            words = (said.stdout + said.stderr).strip()
+            output = self.run("mdadm", "--examine-badblocks", path, check=False)
+            words = (output.stdout + output.stderr).strip()
             if re.match("No bad-blocks list configured", words):
-                found.append("none")
+                result.append("none")
             elif re.match("Bad-blocks list is empty", words):
-                found.append("empty")
+                result.append("empty")
             else:
-                found.append(words)
-        return found
+                result.append(words)
+        return result
 
 
 class _Kept(VirtualDisks):

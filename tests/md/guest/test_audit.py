@@ -48,8 +48,8 @@ def make(machine: Rig, disks: list[str]) -> None:
 
 
 def field_of(text: str, name: str) -> str:
-    found = re.search(rf"^ *{name} : (.*?) *$", text, re.M)
-    return found[1] if found else ""
+    result = re.search(rf"^ *{name} : (.*?) *$", text, re.M)
+    return result[1] if result else ""
 
 
 def equal(machine: Rig, array: dict[str, Any]) -> None:
@@ -62,17 +62,19 @@ def equal(machine: Rig, array: dict[str, Any]) -> None:
     for member in array["members"]:
         examined = machine.run("mdadm", "--examine", member["path"], check=False).stdout
         listed = machine.run("mdadm", "--examine-badblocks", member["path"], check=False).stdout
-        found = member["superblock"]
-        if found is None:
+        result = member["superblock"]
+        if result is None:
             assert not examined
             continue
-        assert field_of(examined, "Version") == found["version"]
-        assert int(field_of(examined, "Events")) == found["events"]
-        assert field_of(examined, "Device UUID") == found["device_uuid"]
+        assert field_of(examined, "Version") == result["version"]
+        assert int(field_of(examined, "Events")) == result["events"]
+        assert field_of(examined, "Device UUID") == result["device_uuid"]
         assert field_of(examined, "Device Role") == f"Active device {member['slot']}"
         entries = re.findall(r"^ *(\d+) for (\d+) sectors$", listed, re.M)
-        told = [(str(one["sector"]), str(one["sectors"])) for one in member["bad_blocks"]["disk"]]
-        assert told == entries
+        facts = [
+            (str(item["sector"]), str(item["sectors"])) for item in member["bad_blocks"]["disk"]
+        ]
+        assert facts == entries
         assert ("is empty" in listed) == (not entries)
 
 
@@ -80,25 +82,27 @@ def equal(machine: Rig, array: dict[str, Any]) -> None:
 def test_the_audit_of_a_running_machine(rig: Callable[[Sequence[VirtualDiskShape]], Rig]) -> None:
     machine = rig(SHAPES)
     make(machine, machine.names(SHAPES))
-    said = machine.blklab("md", "audit", "--json")
-    assert said.status == 1, said.stderr
-    document = json.loads(said.stdout)
+    output = machine.blklab("md", "audit", "--json")
+    assert output.status == 1, output.stderr
+    document = json.loads(output.stdout)
     arrays = {array["name"]: array for array in document["arrays"]}
     assert set(arrays) == {"md1", "md5", "md6", "md10"}
     for array in arrays.values():
         equal(machine, array)
     assert arrays["md1"]["label"].endswith(HOSTILE)
     copied = arrays["md1"]["members"]
-    assert [one["bad_blocks"]["disk"] for one in copied] == [[{"sector": 10000, "sectors": 8}]] * 2
+    assert [item["bad_blocks"]["disk"] for item in copied] == [
+        [{"sector": 10000, "sectors": 8}]
+    ] * 2
     rules = {
-        name: {one["rule"] for one in document["findings"] if one["array"] == name}
+        name: {item["rule"] for item in document["findings"] if item["array"] == name}
         for name in arrays
     }
     assert rules["md1"] >= {"repair-corrupts", "bbl-entries", "bbl-copied", "bbl-lost"}
     assert rules["md6"] >= {"bbl-entries"}
     assert not rules["md6"] & {"repair-corrupts", "bbl-lost", "bbl-copied"}
     assert rules["md10"] >= {"bbl-empty", "metadata-end"}
-    (broken,) = [one for one in arrays["md5"]["members"] if one["superblock"] is None]
+    (broken,) = [item for item in arrays["md5"]["members"] if item["superblock"] is None]
     assert broken["unseen"]
     shown = machine.blklab("md", "audit")
     assert shown.status == 1

@@ -38,11 +38,11 @@ def test_killed_and_gone_on_with(
     shapes = [VirtualDiskShape(f"disk{at}", 32 << 20) for at in range(members + spares)]
     machine = rig(shapes)
     disks = machine.names(shapes)
-    said = machine.run(
+    output = machine.run(
         *payload.command("inside.killed"), "2", str(1 if EVERY else step), level, metadata, bitmap,
         str(spares), *disks,
     )  # fmt: skip
-    lines = [json.loads(line) for line in said.stdout.splitlines()]
+    lines = [json.loads(line) for line in output.stdout.splitlines()]
     assert lines[-1]["ended"] == 0, "it was killed at its last point too"
     assert len(lines) > 2
     for line in lines:

@@ -62,14 +62,14 @@ def test_files_are_those_whose_blocks_they_are(
     wanted: dict[str, list[tuple[int, str, int]]] = {}
     for array in on:
         member = machine.names(SHAPES[array])[0]
-        said = machine.run(
+        output = machine.run(
             *payload.command("inside.patterns"), "lay", f"/run/on-{array[5:]}", member
         )
-        blocks = json.loads(said.stdout)
+        blocks = json.loads(output.stdout)
         begin = int(machine.read(f"/sys/block/{array[5:]}/md/dev-{member[5:]}/offset"))
         if array == "/dev/md1":
             # Parity of a block and of nothing is that block: the first disk's of every third row.
-            blocks = [one for one in blocks if (one[0] - begin) // 128 % 3 != 2]
+            blocks = [item for item in blocks if (item[0] - begin) // 128 % 3 != 2]
         assert len(blocks) > 40
         wanted[array] = blocks[:: len(blocks) // 12]
         for sector, _, _ in wanted[array]:
@@ -77,40 +77,41 @@ def test_files_are_those_whose_blocks_they_are(
             machine.guest.agent.write(where, f"{sector} 8")
         # And what is at the beginning of the filesystem, and of the array.
         machine.guest.agent.write(where, f"{begin + FIRST[array]} 8")
-    said = machine.blklab("md", "audit", "--map-files", "--json")
-    document = json.loads(said.stdout)
+    output = machine.blklab("md", "audit", "--map-files", "--json")
+    document = json.loads(output.stdout)
     assert not document["unseen"]
     for array in on:
-        found = entries(document, array[5:])
+        result = entries(document, array[5:])
         for sector, path, offset in wanted[array]:
             at = next(
-                one for one in found
-                if one["member_sector"] <= sector < one["member_sector"] + one["sectors"]
+                item for item in result
+                if item["member_sector"] <= sector < item["member_sector"] + item["sectors"]
             )  # fmt: skip
-            pieces = [one for one in at["files"] if one["path"] == path]
+            pieces = [item for item in at["files"] if item["path"] == path]
             assert any(
-                one["offset_bytes"] <= offset < one["offset_bytes"] + one["bytes"] for one in pieces
+                item["offset_bytes"] <= offset < item["offset_bytes"] + item["bytes"]
+                for item in pieces
             ), (array, sector, path, offset, at)
-        told = sum(one["bytes"] for at in found for one in (*at["files"], *at["others"]))
-        listed = 512 * sum(one["sectors"] for at in found for one in at["array_ranges"])
-        assert told == listed, array
+        facts = sum(item["bytes"] for at in result for item in (*at["files"], *at["others"]))
+        listed = 512 * sum(item["sectors"] for at in result for item in at["array_ranges"])
+        assert facts == listed, array
     first = {array: found_at(document, array[5:], FIRST[array])["others"] for array in on}
-    assert [one["what"] for one in first["/dev/md0"]] == ["the filesystem's own metadata"]
+    assert [item["what"] for item in first["/dev/md0"]] == ["the filesystem's own metadata"]
     what = "between partitions or volumes, or what describes them"
-    assert [one["what"] for one in first["/dev/md1"]] == [what]
+    assert [item["what"] for item in first["/dev/md1"]] == [what]
 
 
 def found_at(document: dict[str, Any], array: str, sector: int) -> dict[str, Any]:
     return next(
-        one
-        for one in entries(document, array)
-        if any(at["sector"] <= sector < at["sector"] + at["sectors"] for at in one["array_ranges"])
+        item
+        for item in entries(document, array)
+        if any(at["sector"] <= sector < at["sector"] + at["sectors"] for at in item["array_ranges"])
     )
 
 
 def entries(document: dict[str, Any], array: str) -> list[dict[str, Any]]:
     return next(
-        one["ranges"]
-        for one in document["findings"]
-        if (one["array"], one["rule"]) == (array, "bbl-entries")
+        item["ranges"]
+        for item in document["findings"]
+        if (item["array"], item["rule"]) == (array, "bbl-entries")
     )

@@ -73,70 +73,70 @@ def background(machine: Rig, command: list[str], *more: str, **options: Any) -> 
     return thread
 
 
-def freeze(machine: Rig, one: Repaired, point: int) -> None:
+def freeze(machine: Rig, item: Repaired, point: int) -> None:
     """Begins a repair in the background, which stands still at a point, unless it ends before."""
 
     def heard(_stream: str, text: str) -> None:
         if "FROZEN" in text:
-            one.frozen.set()
+            item.frozen.set()
         if "no member has" in text:
-            one.ended = True
-            one.frozen.set()
+            item.ended = True
+            item.frozen.set()
 
     command = payload.command("inside.frozen")
-    background(machine, command, str(point), f"/dev/{one.name}", stream=heard)
+    background(machine, command, str(point), f"/dev/{item.name}", stream=heard)
 
 
 def cut(machine: Rig, some: list[Repaired], points: Sequence[int]) -> None:
     """Has the power fail while repairs are at points; then all is gone on with, and looked at."""
-    for one, point in zip(some, points, strict=True):
-        one.frozen.clear()
-        one.ended = one.more = False
-        one.disks = machine.names(one.shapes)
-        machine.run("mdadm", "--zero-superblock", *one.disks, check=False)
+    for item, point in zip(some, points, strict=True):
+        item.frozen.clear()
+        item.ended = item.more = False
+        item.disks = machine.names(item.shapes)
+        machine.run("mdadm", "--zero-superblock", *item.disks, check=False)
         machine.create(
-            f"/dev/{one.name}", one.disks, f"--level={one.level}", "--bitmap=none", *one.options
+            f"/dev/{item.name}", item.disks, f"--level={item.level}", "--bitmap=none", *item.options
         )
-        machine.run(*FIO, f"--filename=/dev/{one.name}", "--do_verify=0")
-        background(machine, BUSY, f"--filename=/dev/{one.name}")
-        freeze(machine, one, point)
-    for one in some:
-        assert one.frozen.wait(120)
+        machine.run(*FIO, f"--filename=/dev/{item.name}", "--do_verify=0")
+        background(machine, BUSY, f"--filename=/dev/{item.name}")
+        freeze(machine, item, point)
+    for item in some:
+        assert item.frozen.wait(120)
         # While a member is out, what is written must reach it later. With parity it would wait.
-        if one.level not in PARITY or machine.read(f"/sys/block/{one.name}/md/degraded") == "0":
+        if item.level not in PARITY or machine.read(f"/sys/block/{item.name}/md/degraded") == "0":
             more = ["--offset=8m", "--do_verify=0", "--end_fsync=1"]
-            machine.run(*FIO, f"--filename=/dev/{one.name}", *more)
-            one.more = True
+            machine.run(*FIO, f"--filename=/dev/{item.name}", *more)
+            item.more = True
     machine.cut()
     machine.power()
-    for one in some:
+    for item in some:
         # As udev's rules do when disks are found one after the other.
-        for disk in machine.names(one.shapes):
+        for disk in machine.names(item.shapes):
             machine.run("mdadm", "--incremental", disk, check=False)
     machine.run("mdadm", "--incremental", "--run", "--scan", check=False)
-    said = machine.blklab("md", "fix", "--resume")
-    assert said.status == 0, (points, said.stdout, said.stderr, machine.read("/proc/mdstat"))
-    for one, point in zip(some, points, strict=True):
-        looked_at(machine, one, point)
+    output = machine.blklab("md", "fix", "--resume")
+    assert output.status == 0, (points, output.stdout, output.stderr, machine.read("/proc/mdstat"))
+    for item, point in zip(some, points, strict=True):
+        looked_at(machine, item, point)
 
 
-def looked_at(machine: Rig, one: Repaired, point: int) -> None:
+def looked_at(machine: Rig, item: Repaired, point: int) -> None:
     node = next(
         path.split("/")[3]
         for path, text in machine.guest.agent.read(["/sys/block/md*/md/level"]).items()
-        if (text or "").strip() == f"raid{one.level}"
+        if (text or "").strip() == f"raid{item.level}"
     )
-    md, disks = f"/sys/block/{node}/md", machine.names(one.shapes)
-    assert machine.read(f"{md}/degraded") == "0", (one.name, point)
-    assert machine.read(f"{md}/bitmap/location") == "none", (one.name, point)
+    md, disks = f"/sys/block/{node}/md", machine.names(item.shapes)
+    assert machine.read(f"{md}/degraded") == "0", (item.name, point)
+    assert machine.read(f"{md}/bitmap/location") == "none", (item.name, point)
     wanted = "empty" if point <= BETWEEN else "none"
-    assert machine.lists(disks) == [wanted] * len(disks), (one.name, point)
+    assert machine.lists(disks) == [wanted] * len(disks), (item.name, point)
     # A stopped check says so; --wait ends with 1 if there is nothing to wait for.
     machine.run("mdadm", "--wait", f"/dev/{node}", check=False)
     machine.guest.agent.write(f"{md}/sync_action", "check")
     machine.run("mdadm", "--wait", f"/dev/{node}", check=False)
-    assert machine.read(f"{md}/mismatch_cnt") == "0", (one.name, point)
-    for more in ([], ["--offset=8m"])[: 1 + one.more]:
+    assert machine.read(f"{md}/mismatch_cnt") == "0", (item.name, point)
+    for more in ([], ["--offset=8m"])[: 1 + item.more]:
         machine.run(*FIO, f"--filename=/dev/{node}", "--verify_only", *more)
     machine.run("mdadm", "--stop", f"/dev/{node}")
 
@@ -144,11 +144,11 @@ def looked_at(machine: Rig, one: Repaired, point: int) -> None:
 @pytest.mark.guest
 def test_the_power_fails(rig: Callable[[Sequence[VirtualDiskShape]], Rig]) -> None:
     some = arrays()
-    machine = rig([shape for one in some for shape in one.shapes])
+    machine = rig([shape for item in some for shape in item.shapes])
     rounds = [(at, at) for at in range(200)] if EVERY else [(11, 9), (14, 29)]
     for points in rounds:
         cut(machine, some, points)
-        if all(one.ended for one in some):
+        if all(item.ended for item in some):
             break
     else:
         assert not EVERY, "the last point was never met"

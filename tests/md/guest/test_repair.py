@@ -27,18 +27,18 @@ def machine(guest_image: GuestImage, python: Path) -> Iterator[Rig]:
 @pytest.fixture
 def disks(machine: Rig) -> Iterator[list[str]]:
     """Disks without anything on them."""
-    found = machine.names(SHAPES)
-    yield found
+    result = machine.names(SHAPES)
+    yield result
     machine.run("mdadm", "--stop", "/dev/md0", check=False)
     for name in ("m0", "m1", "m2", "m3"):
         machine.run("dmsetup", "remove", name, check=False)
-    machine.run("mdadm", "--zero-superblock", *found, check=False)
+    machine.run("mdadm", "--zero-superblock", *result, check=False)
     machine.run("rm", "-rf", "/var/lib/blklab/md-fix-left", check=False)
 
 
 def states(machine: Rig) -> list[str]:
-    found = machine.guest.agent.read(["/sys/block/md0/md/dev-*/state"])
-    return sorted((text or "").strip().split(",")[0] for text in found.values())
+    result = machine.guest.agent.read(["/sys/block/md0/md/dev-*/state"])
+    return sorted((text or "").strip().split(",")[0] for text in result.values())
 
 
 def degraded(machine: Rig) -> str:
@@ -64,15 +64,15 @@ def test_while_fio_writes_and_verifies(machine: Rig, disks: list[str]) -> None:
         "--number_ios=3000", "--verify=crc32c", "--verify_fatal=1", "--verify_backlog=32",
     ]  # fmt: skip
     with machine.guest.agent.running(fio) as load:
-        said = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
-    assert said.status == 0, said.stderr
+        output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
+    assert output.status == 0, output.stderr
     assert load.ran is not None
     assert "verify" not in load.ran.stderr
     assert machine.lists(disks[:4]) == ["none"] * 4
     assert (states(machine), degraded(machine)) == (["in_sync"] * 4, "0")
     assert machine.read("/sys/block/md0/md/bitmap/location") == "none"
     # The commands of the plan were those that were run.
-    for line in said.stdout.splitlines():
+    for line in output.stdout.splitlines():
         if line.startswith("    mdadm"):
             assert line.strip() in planned.stdout
     again = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
@@ -88,18 +88,18 @@ def test_a_list_with_entries_is_explained_and_not_forced(machine: Rig, disks: li
     machine.run("fio", "--name=w", "--filename=/dev/md0", "--rw=write", "--bs=4k", "--size=4k")
     machine.guest.agent.write("/sys/block/md0/md/array_state", "clean")
     before = machine.lists(disks[:2])
-    said = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
-    assert said.status == 1
-    assert "has bad blocks" in said.stdout
+    output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
+    assert output.status == 1
+    assert "has bad blocks" in output.stdout
     # The range as a sector of the array, in pages: (10000 - data offset 2048) / 8.
-    assert "skip=994 seek=994 count=1" in said.stdout
+    assert "skip=994 seek=994 count=1" in output.stdout
     assert "force-no-bbl" not in [
-        word for line in said.stdout.splitlines() if line[:1] != "#" for word in line.split("=")
+        word for line in output.stdout.splitlines() if line[:1] != "#" for word in line.split("=")
     ]
     assert machine.lists(disks[:2]) == before
     assert (states(machine), before[0]) == (["in_sync"] * 2, "empty")
     # What it says does mend it.
-    for line in said.stdout.splitlines():
+    for line in output.stdout.splitlines():
         if line.startswith("echo -write_error"):
             machine.guest.agent.write(line.split(" > ")[1], "-write_error")
         if line.startswith("dd "):
@@ -108,8 +108,8 @@ def test_a_list_with_entries_is_explained_and_not_forced(machine: Rig, disks: li
     until = time.monotonic() + 30
     while machine.lists(disks[:2]) != ["empty"] * 2 and time.monotonic() < until:
         time.sleep(0.2)
-    said = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
-    assert said.status == 0, said.stderr
+    output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
+    assert output.status == 0, output.stderr
     assert machine.lists(disks[:2]) == ["none"] * 2
 
 
@@ -127,8 +127,8 @@ def mapped(machine: Rig, disks: Sequence[str]) -> list[str]:
     sectors = (32 << 20) // 512
     for at, disk in enumerate(disks):
         machine.run("dmsetup", "create", f"m{at}", "--table", f"0 {sectors} linear {disk} 0")
-    found = machine.guest.agent.read(["/sys/block/dm-*/dm/name"])
-    nodes = {(name or "").strip(): path.split("/")[3] for path, name in found.items()}
+    result = machine.guest.agent.read(["/sys/block/dm-*/dm/name"])
+    nodes = {(name or "").strip(): path.split("/")[3] for path, name in result.items()}
     return [f"/dev/{nodes[f'm{at}']}" for at in range(len(disks))]
 
 
@@ -141,9 +141,9 @@ def test_another_member_fails_for_real_while_one_is_out(machine: Rig, disks: lis
     members = mapped(machine, disks[:4])
     machine.create("/dev/md0", members, "--level=10", "--chunk=64", "--bitmap=internal")
     # Its list is gone by then: md fails it. Of its pair the other one is still there.
-    said = hurt(machine, f"--re-add {members[2]}", "/dev/md0", "error", "m0")
-    assert said.status == 1
-    assert "is faulty, and not because of us" in said.stderr
+    output = hurt(machine, f"--re-add {members[2]}", "/dev/md0", "error", "m0")
+    assert output.status == 1
+    assert "is faulty, and not because of us" in output.stderr
     assert states(machine) == ["faulty", "in_sync", "in_sync", "in_sync"]
     assert degraded(machine) == "1"
     assert not unfinished(machine)
@@ -153,8 +153,8 @@ def test_another_member_fails_for_real_while_one_is_out(machine: Rig, disks: lis
 def test_the_member_that_is_out_dies_and_is_mended(machine: Rig, disks: list[str]) -> None:
     members = mapped(machine, disks[:3])
     machine.create("/dev/md0", members, "--level=5", "--chunk=64", "--bitmap=none")
-    said = hurt(machine, f"--re-add {members[0]}", "/dev/md0", "error", "m0")
-    assert said.status == 1, said.stdout
+    output = hurt(machine, f"--re-add {members[0]}", "/dev/md0", "error", "m0")
+    assert output.status == 1, output.stdout
     assert degraded(machine) == "1"
     assert len(unfinished(machine)) == 1
     audit = machine.blklab("md", "audit")
@@ -164,8 +164,8 @@ def test_the_member_that_is_out_dies_and_is_mended(machine: Rig, disks: list[str
     machine.run("dmsetup", "load", "m0", "--table", f"0 {sectors} linear {disks[0]} 0")
     machine.run("dmsetup", "suspend", "m0")
     machine.run("dmsetup", "resume", "m0")
-    said = machine.blklab("md", "fix", "--resume")
-    assert said.status == 0, said.stderr
+    output = machine.blklab("md", "fix", "--resume")
+    assert output.status == 0, output.stderr
     assert (states(machine), degraded(machine)) == (["in_sync"] * 3, "0")
     assert machine.lists(members) == ["none"] * 3
     assert machine.read("/sys/block/md0/md/bitmap/location") == "none"
@@ -175,10 +175,10 @@ def test_the_member_that_is_out_dies_and_is_mended(machine: Rig, disks: list[str
 @pytest.mark.guest
 def test_bad_blocks_that_come_up_in_memory_alone(machine: Rig, disks: list[str]) -> None:
     machine.create("/dev/md0", disks[:2], "--level=1", "--bitmap=internal")
-    said = hurt(machine, f"--fail {disks[0]}", "/dev/md0", "entries", disks[0], "10000 8")
-    assert said.status == 1
+    output = hurt(machine, f"--fail {disks[0]}", "/dev/md0", "entries", disks[0], "10000 8")
+    assert output.status == 1
     # It is as it was, and all of it was written anew.
-    assert f"mdadm /dev/md0 --re-add {disks[0]}\n" in said.stdout
+    assert f"mdadm /dev/md0 --re-add {disks[0]}\n" in output.stdout
     assert (states(machine), degraded(machine)) == (["in_sync"] * 2, "0")
     assert machine.lists(disks[:2]) == ["empty"] * 2
     log = machine.run("dmesg").stdout
@@ -188,14 +188,14 @@ def test_bad_blocks_that_come_up_in_memory_alone(machine: Rig, disks: list[str])
 @pytest.mark.guest
 def test_writes_go_on_though_all_of_blklab_is_killed(machine: Rig, disks: list[str]) -> None:
     machine.create("/dev/md0", disks[:3], "--level=5", "--chunk=64", "--bitmap=internal")
-    said = hurt(machine, f"--remove {disks[0]}", "/dev/md0", "killed")
-    assert said.status == -9
+    output = hurt(machine, f"--remove {disks[0]}", "/dev/md0", "killed")
+    assert output.status == -9
     assert machine.read("/sys/block/md0/md/suspend_hi") != "0"
     audit = machine.blklab("md", "audit").stdout
     assert "writes-suspended" in audit
     assert "echo 0 > /sys/block/md0/md/suspend_hi" in audit
-    said = machine.blklab("md", "fix", "--resume")
-    assert said.status == 0, said.stderr
+    output = machine.blklab("md", "fix", "--resume")
+    assert output.status == 0, output.stderr
     assert machine.read("/sys/block/md0/md/suspend_hi") == "0"
     machine.run("fio", "--name=w", "--filename=/dev/md0", "--rw=write", "--bs=4k", "--size=64k")
     assert (states(machine), degraded(machine)) == (["in_sync"] * 3, "0")
@@ -223,17 +223,17 @@ def test_arrays_of_partitions_of_the_same_disks(machine: Rig, disks: list[str]) 
     # While md checks the one, it would not rebuild a member of the other.
     machine.guest.agent.write("/sys/block/md1/md/sync_max", "2048")
     machine.guest.agent.write("/sys/block/md1/md/sync_action", "check")
-    said = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
-    assert (said.status, "is at work (md1: check)" in said.stdout) == (1, True)
+    output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
+    assert (output.status, "is at work (md1: check)" in output.stdout) == (1, True)
     assert states(machine) == ["in_sync"] * 2
     machine.guest.agent.write("/sys/block/md1/md/sync_action", "idle")
     machine.guest.agent.write("/sys/block/md1/md/sync_max", "max")
     # The superblock at the end is that of the partition, and can be seen on the disk as well.
     assert hurt(machine, f"--re-add {twos[0]}", "/dev/md1", "killed").status == -9
     assert machine.read("/sys/block/md1/md/degraded") == "1"
-    said = machine.blklab("md", "fix", "--resume")
-    assert said.status == 0, said.stderr
-    assert f"mdadm /dev/md1 --re-add {twos[0]} --update=no-bbl" in said.stdout
+    output = machine.blklab("md", "fix", "--resume")
+    assert output.status == 0, output.stderr
+    assert f"mdadm /dev/md1 --re-add {twos[0]} --update=no-bbl" in output.stdout
     assert machine.read("/sys/block/md1/md/degraded") == "0"
     assert machine.lists(twos) == ["none"] * 2
     machine.run("mdadm", "--stop", "/dev/md1")
@@ -249,8 +249,8 @@ def test_the_recipes_do_what_they_say(machine: Rig, disks: list[str]) -> None:
     recipe = machine.blklab("md", "fix", "bbl", "/dev/md0", "--recipe", "offline").stdout
     commands = [shlex.split(line) for line in recipe.splitlines() if line.startswith("mdadm")]
     assert len(commands) == 4
-    said = [machine.run(*command).stdout for command in commands]
-    assert all("No bad-blocks list configured on" in text for text in said[2:])
+    output = [machine.run(*command).stdout for command in commands]
+    assert all("No bad-blocks list configured on" in text for text in output[2:])
     assert states(machine) == ["in_sync"] * 2
     installer = machine.blklab("md", "fix", "bbl", "--recipe", "installer").stdout
     line = re.search(r"^echo '(CREATE bbl=no)' >> (/etc/mdadm/mdadm.conf)", installer, re.M)
@@ -270,5 +270,5 @@ def test_the_readme_shows_what_is_printed(machine: Rig, disks: list[str]) -> Non
     assert block
     shown = [line.strip() for line in block[1].splitlines()]
     machine.create("/dev/md0", disks[:2], "--level=1", "--bitmap=internal")
-    said = machine.blklab("md", "fix", "bbl", "/dev/md0", "--plan").stdout
-    assert [line.strip() for line in said.splitlines()][: len(shown)] == shown
+    output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--plan").stdout
+    assert [line.strip() for line in output.splitlines()][: len(shown)] == shown

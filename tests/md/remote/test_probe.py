@@ -25,14 +25,14 @@ def test_what_is_seen_from_afar_is_what_is_seen_on_the_spot(rich: Arrays, shell:
     here = rich.seen()
     assert len(here.arrays) == 2
     there = seen(parse(probe(rich.root, *shell)))
-    told = [
-        json.dumps(report.as_dict(one, findings(one)), indent=1).replace(f"{rich.root}/", "/")
-        for one in (here, there)
+    facts = [
+        json.dumps(report.as_dict(item, findings(item)), indent=1).replace(f"{rich.root}/", "/")
+        for item in (here, there)
     ]
-    assert told[0] == told[1]
-    assert '"/dev/sda"' in told[1]
-    assert '"unequal"' in told[1]
-    assert "is part of dm-0" in told[1]
+    assert facts[0] == facts[1]
+    assert '"/dev/sda"' in facts[1]
+    assert '"unequal"' in facts[1]
+    assert "is part of dm-0" in facts[1]
 
 
 def test_busybox_alone_is_enough(rich: Arrays, tmp_path: Path) -> None:
@@ -72,11 +72,11 @@ def test_names_are_never_more_than_names(machine: Arrays) -> None:
         machine.disk(f"sd{name}", f"8:{at}", "raid1-12.vda")
         machine.array(name, f"9:{at}", {f"sd{name}": {}})
     before = sorted(machine.root.rglob("*"))
-    found = seen(parse(probe(machine.root)))
+    result = seen(parse(probe(machine.root)))
     here = machine.seen()
-    assert [one.name for one in found.arrays] == [one.name for one in here.arrays]
-    assert {one.name for one in found.arrays} == set(names)
-    assert all(one.members[0].superblock for one in found.arrays)
+    assert [item.name for item in result.arrays] == [item.name for item in here.arrays]
+    assert {item.name for item in result.arrays} == set(names)
+    assert all(item.members[0].superblock for item in result.arrays)
     assert sorted(machine.root.rglob("*")) == before
     assert not Path("ran").exists()
 
@@ -85,8 +85,8 @@ def test_a_name_of_two_lines_is_left_out(machine: Arrays) -> None:
     machine.mirror()
     machine.disk("sd\nend", "8:64")
     machine.array("md_\nend\nfile x", "9:1", {"sd\nend": {}})
-    found = seen(parse(probe(machine.root)))
-    assert [one.name for one in found.arrays] == ["md0"]
+    result = seen(parse(probe(machine.root)))
+    assert [item.name for item in result.arrays] == ["md0"]
 
 
 def test_without_the_right_to_read(machine: Arrays, tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_without_the_right_to_read(machine: Arrays, tmp_path: Path) -> None:
 
 
 def test_a_machine_with_nothing(tmp_path: Path) -> None:
-    found = seen(parse(probe(tmp_path)))
-    assert found.unseen == ("/sys/block is not there: no array can be seen",)
+    result = seen(parse(probe(tmp_path)))
+    assert result.unseen == ("/sys/block is not there: no array can be seen",)
 
 
 def test_half_a_script_does_nothing(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ def asked(*names: str, sudo: bool = False, timeout: float = 60) -> list[RemoteHo
 def test_a_host_that_can_be_seen(name: str) -> None:
     (host,) = asked(name, timeout=20)
     assert (host.name, host.failure) == (name, "")
-    assert {one.code for one in host.findings} >= {"repair-corrupts", "bbl-entries"}
-    assert next(one for one in host.findings if one.remedy).remedy[0].endswith(" /dev/sda")
+    assert {item.code for item in host.findings} >= {"repair-corrupts", "bbl-entries"}
+    assert next(item for item in host.findings if item.remedy).remedy[0].endswith(" /dev/sda")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_hosts_that_cannot(name: str, failure: str) -> None:
 
 @pytest.mark.usefixtures("fleet")
 def test_a_host_that_hangs() -> None:
-    assert [one.failure.partition(":")[0] for one in asked("hung", timeout=1)] == [
+    assert [item.failure.partition(":")[0] for item in asked("hung", timeout=1)] == [
         "not done within 1 s"
     ]
 
@@ -113,32 +113,32 @@ def server(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     client = shutil.which("ssh")
     if sshd is None or client is None:
         pytest.skip("openssh-server or openssh-client is not installed")
-    folder = machine.root / "openssh"
-    folder.mkdir()
+    directory = machine.root / "openssh"
+    directory.mkdir()
     for key in ("host", "user"):
-        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / key)]
         subprocess.run(words, check=True, timeout=60)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    (folder / "sshd_config").write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\n"
-        f"AuthorizedKeysFile {folder}/user.pub\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
+    (directory / "sshd_config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {directory}/host\nPidFile none\n"
+        f"AuthorizedKeysFile {directory}/user.pub\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
         # Whatever is asked for, the script is read, and the machine made of files looked at.
         f"ForceCommand sh -s -- {machine.root}\n"
     )
-    (folder / "ssh_config").write_text(
+    (directory / "ssh_config").write_text(
         f"Host made\n HostName 127.0.0.1\n Port {port}\n User {getpass.getuser()}\n"
-        f" IdentityFile {folder}/user\n IdentitiesOnly yes\n"
-        f" UserKnownHostsFile {folder}/known\n StrictHostKeyChecking accept-new\n"
+        f" IdentityFile {directory}/user\n IdentitiesOnly yes\n"
+        f" UserKnownHostsFile {directory}/known\n StrictHostKeyChecking accept-new\n"
         " LocalForward 127.0.0.1:1 127.0.0.1:1\n RemoteCommand date\n RequestTTY yes\n"
     )
     # ssh looks for the user's configuration where passwd(5) says, not in $HOME.
-    wrapper = folder / "bin" / "ssh"
+    wrapper = directory / "bin" / "ssh"
     wrapper.parent.mkdir()
-    wrapper.write_text(f'#!/bin/sh\nexec {client} -F {folder}/ssh_config "$@"\n')
+    wrapper.write_text(f'#!/bin/sh\nexec {client} -F {directory}/ssh_config "$@"\n')
     wrapper.chmod(0o755)
     monkeypatch.setenv("PATH", f"{wrapper.parent}:/usr/sbin:/usr/bin:/bin")
-    config = ["-f", str(folder / "sshd_config")]
+    config = ["-f", str(directory / "sshd_config")]
     tried = subprocess.run([sshd, *config, "-t"], capture_output=True, text=True, check=False)
     if tried.returncode:
         pytest.skip(f"sshd does not run here: {tried.stderr.strip()}")
@@ -159,5 +159,5 @@ def test_a_real_one(machine: Arrays, server: str) -> None:
     machine.mirror("raid1-12-populated")
     seen, gone = asked(server, "nobody.invalid")
     assert seen.failure == ""
-    assert "bbl-entries" in {one.code for one in seen.findings}
+    assert "bbl-entries" in {item.code for item in seen.findings}
     assert "nobody.invalid" in gone.failure

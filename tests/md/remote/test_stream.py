@@ -22,27 +22,27 @@ def stream(*lines: str) -> bytes:
 
 def test_what_is_printed_around_it_does_not_count() -> None:
     body = stream("file /proc/mdstat", " a", "", " b", "mdadm", " mdadm - v4.2 - 2021-12-30")
-    found = parse(b"Welcome!\nend\n" + body.replace(b"\n", b"\r\n") + b"Bye.\n")
-    assert found.files == {"/proc/mdstat": b"a\nb"}
-    software = seen(found).software
+    result = parse(b"Welcome!\nend\n" + body.replace(b"\n", b"\r\n") + b"Bye.\n")
+    assert result.files == {"/proc/mdstat": b"a\nb"}
+    software = seen(result).software
     assert software is not None
     assert software.mdadm == (4, 2)
 
 
 def test_lines_that_od_leaves_out() -> None:
-    one = "0000000 01" + " 02" * 15
-    found = parse(
+    item = "0000000 01" + " 02" * 15
+    result = parse(
         stream(
-            "disk /dev/sda", " sectors 8", " at 0", f" {one}", " *", " 0000048 ff ee", " 0000050"
+            "disk /dev/sda", " sectors 8", " at 0", f" {item}", " *", " 0000048 ff ee", " 0000050"
         )
     )
-    disk = found.disks["/dev/sda"]
+    disk = result.disks["/dev/sda"]
     assert disk.size == 4096
     assert disk.pieces == [(0, bytearray((b"\1" + b"\2" * 15) * 3 + b"\xff\xee"))]
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "output"),
     [
         (b"", "no output of the probe"),
         (b"bash: sh: command not found\n", "no output of the probe"),
@@ -84,12 +84,12 @@ def test_lines_that_od_leaves_out() -> None:
         (stream(*(f"directory /sys/{at}/{at}" for at in range(60000))), "more than 100,000"),
     ],
 )
-def test_what_no_probe_prints(data: bytes, said: str) -> None:
+def test_what_no_probe_prints(data: bytes, output: str) -> None:
     with pytest.raises(BlklabError) as error:
         parse(data)
-    assert said in str(error.value)
+    assert output in str(error.value)
     assert "\n" not in str(error.value)
-    assert said in audited("web1", data).failure
+    assert output in audited("web1", data).failure
 
 
 def test_disks_are_not_let_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,26 +111,26 @@ def test_no_name_leads_to_a_file_of_this_machine(machine: Arrays, tmp_path: Path
     machine.mirror("raid1-12-populated")
     # A recorded member of this machine, for which a hostile one asks by every name it can give.
     own = (machine.roots.dev / "sda").resolve()
-    ways = [str(own).replace("/", "!"), "x!" + "..!" * 12 + str(own)[1:].replace("/", "!")]
+    directions = [str(own).replace("/", "!"), "x!" + "..!" * 12 + str(own)[1:].replace("/", "!")]
     node = "/sys/devices/block/md0"
     lines = ["directory /sys/block", "link /sys/block/md0", f" {node}"]
     for name, value in {"array_state": "clean", "chunk_size": "65536", "level": "raid5"}.items():
         lines += [f"file {node}/md/{name}", f" {value}"]
-    for way in ways:
-        assert not (tmp_path / "dev" / way).exists()
-        lines += [f"file {node}/md/dev-{way}/slot", " 0"]
+    for direction in directions:
+        assert not (tmp_path / "dev" / direction).exists()
+        lines += [f"file {node}/md/dev-{direction}/slot", " 0"]
     lines += [f"file {node}/dev", f" {own.parent}", f"file {node}/loop/backing_file", f" {own}"]
     lines += ["file /proc/self/mountinfo", f" 1 1 {own.parent} / / rw - btrfs {own} rw"]
     lines += ["file /proc/swaps", " Filename", f" {own} file 1 0 1"]
     touched = []
     real = os.stat
 
-    def told(path: object, *rest: object, **more: object) -> os.stat_result:
+    def stat_recorded(path: object, *rest: object, **more: object) -> os.stat_result:
         touched.append(os.fspath(path) if isinstance(path, (str, Path)) else "")
         return real(path, *rest, **more)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "stat", told)
+        patch.setattr(os, "stat", stat_recorded)
         (array,) = seen(parse(stream(*lines))).arrays
     assert len(array.members) == 2
     assert all(member.superblock is None for member in array.members)
@@ -162,8 +162,8 @@ RECORDS = st.tuples(KINDS, PATHS, BODIES).map(lambda one: [f"{one[0]} {one[1]}",
 @given(st.lists(RECORDS, max_size=12))
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_is_printed_nothing_else_is_raised(records: list[list[str]]) -> None:
-    told = audited("web1", stream(*(line for record in records for line in record)))
-    assert bool(told.failure) == (told.inventory is None)
+    facts = audited("web1", stream(*(line for record in records for line in record)))
+    assert bool(facts.failure) == (facts.inventory is None)
 
 
 @pytest.fixture(scope="module")
@@ -180,5 +180,5 @@ def test_nor_of_a_stream_that_was_changed(recorded: bytes, data: st.DataObject) 
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(changed) - 1))
         changed[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
-    told = audited("web1", bytes(changed))
-    assert bool(told.failure) == (told.inventory is None)
+    facts = audited("web1", bytes(changed))
+    assert bool(facts.failure) == (facts.inventory is None)

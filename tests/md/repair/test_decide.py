@@ -28,23 +28,23 @@ LEVELS = [("raid1", 2, 0), ("raid1", 3, 0), ("raid10", 4, 0x102), ("raid5", 3, 2
 
 
 def task_of(level: str = "raid1", disks: int = 2, layout: int = 0) -> RepairTask:
-    seats = tuple(MemberSlot(at, f"device{at}", f"/dev/sd{at}") for at in range(disks))
-    return RepairTask("uuid", "/dev/md0", level, disks, layout, seats)
+    slots = tuple(MemberSlot(at, f"device{at}", f"/dev/sd{at}") for at in range(disks))
+    return RepairTask("uuid", "/dev/md0", level, disks, layout, slots)
 
 
 def state_of(task: RepairTask, **now: Any) -> ArrayState:
-    seats = tuple(
-        SlotState(seat.device, seat.path, MemberState.IN_SYNC, BadBlockListState.EMPTY)
-        for seat in task.seats
+    slots = tuple(
+        SlotState(slot.device, slot.path, MemberState.IN_SYNC, BadBlockListState.EMPTY)
+        for slot in task.slots
     )
-    return ArrayState(**{"seats": seats, "bitmap": True, "degraded": 0, **now})
+    return ArrayState(**{"slots": slots, "bitmap": True, "degraded": 0, **now})
 
 
 def changed(state: ArrayState, at: int, **now: Any) -> ArrayState:
-    seats = list(state.seats)
-    seats[at] = replace(seats[at], **now)
-    missing = sum(seat.where is not MemberState.IN_SYNC for seat in seats)
-    return replace(state, seats=tuple(seats), degraded=missing)
+    slots = list(state.slots)
+    slots[at] = replace(slots[at], **now)
+    missing = sum(slot.where is not MemberState.IN_SYNC for slot in slots)
+    return replace(state, slots=tuple(slots), degraded=missing)
 
 
 def played(state: ArrayState, task: RepairTask) -> tuple[list[Step], ArrayState, RepairTask]:
@@ -64,8 +64,8 @@ def test_a_sound_array(level: str, disks: int, layout: int, bitmap: bool, spare:
     spares = {"spare": "/dev/sdz"} if spare else {}
     before = state_of(task, bitmap=bitmap, spares=spares)
     steps, state, _ = played(before, task)
-    assert all(seat.lists is BadBlockListState.NONE for seat in state.seats)
-    assert replace(state, seats=before.seats) == before
+    assert all(slot.lists is BadBlockListState.NONE for slot in state.slots)
+    assert replace(state, slots=before.slots) == before
     cycle = [FailMember, RemoveMember, ReAddMember, WaitForSync] * disks
     wanted: list[type] = [*[AddBitmap] * (not bitmap), *[RemoveSpare] * spare, *cycle]
     wanted += [*[AddSpare] * spare, *[RemoveBitmap] * (not bitmap), Done]
@@ -75,8 +75,8 @@ def test_a_sound_array(level: str, disks: int, layout: int, bitmap: bool, spare:
 def test_nothing_to_do() -> None:
     task = task_of()
     state = state_of(task)
-    seats = tuple(replace(seat, lists=BadBlockListState.NONE) for seat in state.seats)
-    assert decide(replace(state, seats=seats), task) == Done()
+    slots = tuple(replace(slot, lists=BadBlockListState.NONE) for slot in state.slots)
+    assert decide(replace(state, slots=slots), task) == Done()
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -90,10 +90,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("seat", "reason"), REFUSED)
-def test_one_member_in_trouble_and_none_is_taken(seat: dict[str, Any], reason: str) -> None:
+@pytest.mark.parametrize(("slot", "reason"), REFUSED)
+def test_one_member_in_trouble_and_none_is_taken(slot: dict[str, Any], reason: str) -> None:
     task = task_of("raid6", 4, 2)
-    step = decide(changed(state_of(task), 1, **seat), task)
+    step = decide(changed(state_of(task), 1, **slot), task)
     assert isinstance(step, Stop)
     assert reason in step.reason
 
@@ -188,8 +188,8 @@ def test_a_spare_that_took_the_place() -> None:
     assert isinstance(step, Stop)
     assert "another disk has the place of /dev/sd0" in step.reason
     # Added again, it would be a spare for ever.
-    seats = changed(taking, 0, where=MemberState.REBUILDING).seats
-    assert isinstance(decide(replace(taking, seats=seats), task), Stop)
+    slots = changed(taking, 0, where=MemberState.REBUILDING).slots
+    assert isinstance(decide(replace(taking, slots=slots), task), Stop)
 
 
 def test_nobody_is_taken_while_a_neighbour_is_checked() -> None:
@@ -224,14 +224,14 @@ def test_whatever_happens(  # noqa: PLR0912
     real = False
     for event in [*happens, *["step"] * 60]:
         at = data.draw(st.integers(0, kind[1] - 1)) if event not in {"step", "crash"} else 0
-        seat = state.seats[at]
-        if event == "fail" and outlives(task, state) and seat.where is MemberState.IN_SYNC:
+        slot = state.slots[at]
+        if event == "fail" and outlives(task, state) and slot.where is MemberState.IN_SYNC:
             state, real = changed(state, at, where=MemberState.FAULTY), True
-        elif event == "entries" and seat.where is MemberState.IN_SYNC:
+        elif event == "entries" and slot.where is MemberState.IN_SYNC:
             state, real = changed(state, at, lists=BadBlockListState.ENTRIES), True
-        elif event == "erring" and seat.where is MemberState.IN_SYNC:
+        elif event == "erring" and slot.where is MemberState.IN_SYNC:
             state, real = changed(state, at, erring=True), True
-        elif event == "back" and seat.device == task.taken and seat.where is MemberState.OUT:
+        elif event == "back" and slot.device == task.taken and slot.where is MemberState.OUT:
             # As udev and mdadm do when a machine is booted.
             state = changed(state, at, where=MemberState.IN_SYNC)
         elif event == "crash":
@@ -243,12 +243,12 @@ def test_whatever_happens(  # noqa: PLR0912
                 assert outlives(task, state) >= 1
                 assert state.bitmap
                 assert not state.spares
-                assert all(one.where is MemberState.IN_SYNC for one in state.seats)
+                assert all(item.where is MemberState.IN_SYNC for item in state.slots)
                 assert not any(
-                    one.lists is BadBlockListState.ENTRIES or one.erring for one in state.seats
+                    item.lists is BadBlockListState.ENTRIES or item.erring for item in state.slots
                 )
             if isinstance(step, ReAddMember) and step.without_list:
-                assert not any(one.lists is BadBlockListState.ENTRIES for one in state.seats)
+                assert not any(item.lists is BadBlockListState.ENTRIES for item in state.slots)
             if isinstance(step, RemoveBitmap):
                 assert not state.degraded
             if isinstance(step, Done | Stop):
@@ -257,17 +257,17 @@ def test_whatever_happens(  # noqa: PLR0912
             state, task = after(step, state, task)
             if isinstance(step, WaitForSync):
                 # What failed for real is not mended by waiting.
-                missing = sum(one.where is not MemberState.IN_SYNC for one in state.seats)
+                missing = sum(item.where is not MemberState.IN_SYNC for item in state.slots)
                 state = replace(state, degraded=missing)
                 assert state != before or before.sync != "idle"
-            if task.taken and state.seat(task.taken).where is MemberState.IN_SYNC:
+            if task.taken and state.slot(task.taken).where is MemberState.IN_SYNC:
                 task = replace(task, taken="", returned=False, suspect=False)
     else:
         raise AssertionError("it goes on for ever")
-    ours = [one for one in state.seats if one.device == task.taken]
-    assert all(one.where in {MemberState.IN_SYNC, MemberState.FAULTY} for one in ours)
+    ours = [item for item in state.slots if item.device == task.taken]
+    assert all(item.where in {MemberState.IN_SYNC, MemberState.FAULTY} for item in ours)
     assert not state.set_aside
     if not real:
         assert step == Done()
-        assert all(one.lists is BadBlockListState.NONE for one in state.seats)
+        assert all(item.lists is BadBlockListState.NONE for item in state.slots)
         assert state.bitmap == bitmap

@@ -14,6 +14,8 @@ from blklab.md.repair import journal
 from blklab.md.repair.task import MemberSlot, RemovedSpare, RepairTask
 from blklab.system.roots import Roots
 
+DATA = Path(__file__).parents[2] / "data/journals"
+
 TASK = RepairTask(
     "0123:4567",
     "/dev/md0",
@@ -49,18 +51,25 @@ def test_what_is_written_is_read(roots: Roots) -> None:
 
 
 DAMAGES: list[dict[str, Any]] = [
-    {"task": 2},
+    {"task": 3},
     {"raid_disks": "3"},
     {"raid_disks": True},
-    {"taken": "a device of no seat"},
+    {"taken": "a device of no slot"},
     {"taken": None},
-    {"seats": [{"slot": 0}]},
-    {"seats": 7},
+    {"slots": [{"slot": 0}]},
+    {"slots": 7},
     {"bitmap_added": 1},
     {"tried": [7]},
     {"array": "/dev/md0\0"},
     {"more": 1},
 ]
+
+
+def test_the_previous_format_is_read(roots: Roots) -> None:
+    journal.write(TASK, roots)
+    (path,) = journal_directory.left(roots)
+    path.write_bytes((DATA / "md-fix-format-1.json").read_bytes())
+    assert journal.read(path) == TASK
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=str)
@@ -73,7 +82,7 @@ def test_a_damaged_one_is_not_acted_on(roots: Roots, damage: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
-def test_nor_is_rubbish(roots: Roots, content: bytes) -> None:
+def test_a_file_that_is_no_journal_is_not_acted_on(roots: Roots, content: bytes) -> None:
     journal.write(TASK, roots)
     (path,) = journal_directory.left(roots)
     path.write_bytes(content)
@@ -91,16 +100,16 @@ def test_a_link_is_not_followed(roots: Roots, tmp_path: Path) -> None:
 
 
 def test_only_one_repairs_an_array(tmp_path: Path) -> None:
-    one, other = tmp_path / "md0/md", tmp_path / "md1/md"
-    for md in (one, other):
+    item, other = tmp_path / "md0/md", tmp_path / "md1/md"
+    for md in (item, other):
         md.mkdir(parents=True)
     with (
-        journal.held(one),
+        journal.held(item),
         pytest.raises(BlklabError, match="md0: another blklab"),
-        journal.held(one),
+        journal.held(item),
     ):
         pass
-    with journal.held(one), journal.held(other):
+    with journal.held(item), journal.held(other):
         pass
 
 

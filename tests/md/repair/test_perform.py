@@ -96,7 +96,7 @@ class Model(MachineOps):
             self.state = replace(self.state, bitmap=words[1] == "--bitmap=internal")
             return CommandOutput(0, ())
         at = int(words[2][-1])
-        if at >= len(self.state.seats):
+        if at >= len(self.state.slots):
             return CommandOutput(0, ())
         match option:
             case "--fail":
@@ -107,7 +107,7 @@ class Model(MachineOps):
                 lists = (
                     BadBlockListState.NONE
                     if "--update=no-bbl" in words
-                    else self.state.seats[at].lists
+                    else self.state.slots[at].lists
                 )
                 self.state = changed(self.state, at, where=MemberState.IN_SYNC, lists=lists)
             case "--add":
@@ -146,16 +146,16 @@ def test_all_goes_well(model: Model) -> None:
 
 
 def test_steps_are_told_before_they_are_done(model: Model) -> None:
-    told: list[tuple[steps.Step, str]] = []
-    Repair(task_of(), model, lambda *step: told.append(step), lambda _: None).run()
-    assert [words.removeprefix("mdadm ") for _, words in told if words] == model.ran
+    facts: list[tuple[steps.Step, str]] = []
+    Repair(task_of(), model, lambda *step: facts.append(step), lambda _: None).run()
+    assert [words.removeprefix("mdadm ") for _, words in facts if words] == model.ran
 
 
 def test_a_failure_that_does_not_come_about(model: Model) -> None:
     model.lies = {"--fail"}
     with pytest.raises(StepFailed, match="/dev/sd0 is not failed after mdadm /dev/md0 --fail"):
         model.repair()
-    assert all(seat.where is MemberState.IN_SYNC for seat in model.state.seats)
+    assert all(slot.where is MemberState.IN_SYNC for slot in model.state.slots)
     # Nothing is to be mended.
     assert journal_directory.left(model.roots) == []
 
@@ -183,7 +183,7 @@ def test_a_member_that_cannot_be_re_added_is_added_as_a_new_one(model: Model) ->
         "/dev/md0 --re-add /dev/sd0",
         "/dev/md0 --add /dev/sd0",
     ]
-    assert all(seat.where is MemberState.IN_SYNC for seat in model.state.seats)
+    assert all(slot.where is MemberState.IN_SYNC for slot in model.state.slots)
 
 
 def test_but_not_where_that_would_spoil_it(model: Model) -> None:
@@ -223,7 +223,7 @@ def test_entries_that_come_up_while_a_member_is_taken_out(model: Model) -> None:
     assert isinstance(outcome, steps.Stop)
     assert model.marked == 1
     assert model.ran[2] == "/dev/md0 --re-add /dev/sd0"
-    assert all(seat.where is MemberState.IN_SYNC for seat in model.state.seats)
+    assert all(slot.where is MemberState.IN_SYNC for slot in model.state.slots)
 
 
 def test_bits_that_cannot_be_set(model: Model) -> None:
@@ -258,7 +258,7 @@ def test_signals_wait_until_the_member_is_back(model: Model, number: int) -> Non
     with signals.handled(), pytest.raises((KeyboardInterrupt, SystemExit)):
         model.repair()
     assert [line.split()[1] for line in model.ran] == ["--fail", "--remove", "--re-add"]
-    assert all(seat.where is MemberState.IN_SYNC for seat in model.state.seats)
+    assert all(slot.where is MemberState.IN_SYNC for slot in model.state.slots)
     (path,) = journal_directory.left(model.roots)
     model.before = lambda _: None
     assert Repair(journal.read(path), model, lambda *_: None, lambda _: None).run() == steps.Done()
@@ -319,7 +319,7 @@ def test_nobody_listens_any_more(model: Model) -> None:
         Repair(task_of(), model, tell, lambda _: None).run()
     # The member is back first.
     assert [line.split()[1] for line in model.ran] == ["--fail", "--remove", "--re-add"]
-    assert all(seat.where is MemberState.IN_SYNC for seat in model.state.seats)
+    assert all(slot.where is MemberState.IN_SYNC for slot in model.state.slots)
 
 
 @pytest.mark.parametrize(("state", "goes_on"), [("clean", True), ("inactive", False)])

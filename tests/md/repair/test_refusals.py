@@ -19,7 +19,7 @@ def _root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reasons(machine: Arrays, known: Software = SOUND) -> list[str]:
     array = inventory.array(machine.roots.sys / "block/md0", machine.roots)
-    return [one.sentence for one in refusals(array, known, machine.roots)]
+    return [item.sentence for item in refusals(array, known, machine.roots)]
 
 
 def member(machine: Arrays, name: str, **files: str) -> None:
@@ -54,8 +54,8 @@ ARRAY: list[tuple[dict[str, str], str]] = [
 @pytest.mark.parametrize(("md", "reason"), ARRAY)
 def test_arrays(machine: Arrays, md: dict[str, str], reason: str) -> None:
     machine.mirror()
-    machine.write(machine.roots.sys / "block/md0", {f"md__{key}": one for key, one in md.items()})
-    assert any(reason in found for found in reasons(machine))
+    machine.write(machine.roots.sys / "block/md0", {f"md__{key}": item for key, item in md.items()})
+    assert any(reason in result for result in reasons(machine))
 
 
 MEMBERS: list[tuple[dict[str, str], str]] = [
@@ -71,13 +71,13 @@ MEMBERS: list[tuple[dict[str, str], str]] = [
 def test_members(machine: Arrays, files: dict[str, str], reason: str) -> None:
     machine.mirror()
     member(machine, "sdb", **files)
-    assert any(reason in found for found in reasons(machine))
+    assert any(reason in result for result in reasons(machine))
 
 
 def test_a_member_that_cannot_be_read(machine: Arrays) -> None:
     machine.mirror()
     (machine.roots.dev / "sdb").unlink()
-    assert any("sdb: " in found for found in reasons(machine))
+    assert any("sdb: " in result for result in reasons(machine))
 
 
 def overwrite(machine: Arrays, disk: str, offset: int, content: bytes) -> None:
@@ -89,7 +89,7 @@ def overwrite(machine: Arrays, disk: str, offset: int, content: bytes) -> None:
 def test_a_checksum_that_does_not_hold(machine: Arrays) -> None:
     machine.mirror()
     overwrite(machine, "sdb", 4096 + 0x40, b"\1")
-    assert any("sdb: the checksum" in found for found in reasons(machine))
+    assert any("sdb: the checksum" in result for result in reasons(machine))
 
 
 @pytest.mark.parametrize("state", [2, 4])
@@ -97,7 +97,7 @@ def test_a_bitmap_that_does_not_trust_itself(machine: Arrays, state: int) -> Non
     machine.mirror()
     # bitmap_super_t.state is at 48; the bitmap 8 sectors behind the superblock.
     overwrite(machine, "sda", 8192 + 48, bytes([state]))
-    assert any("sda: its write-intent bitmap" in found for found in reasons(machine))
+    assert any("sda: its write-intent bitmap" in result for result in reasons(machine))
 
 
 def test_a_member_of_events_behind(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +141,8 @@ def test_spares_must_be_able_to_come_back(
     machine: Arrays, known: dict[str, Any], reason: str
 ) -> None:
     spare(machine)
-    found = reasons(machine, Software(**{**vars(SOUND), **known}))
-    assert (not found) if not reason else any(reason in one for one in found)
+    result = reasons(machine, Software(**{**vars(SOUND), **known}))
+    assert (not result) if not reason else any(reason in item for item in result)
 
 
 def test_others_than_root(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:

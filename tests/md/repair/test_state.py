@@ -24,15 +24,16 @@ def task(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> RepairTask:
         return ids.get(Path(path).name, "")
 
     monkeypatch.setattr(states, "disk_id", disk_id)
-    seats = tuple(
+    slots = tuple(
         MemberSlot(
-            one.slot or 0, one.superblock.device, one.path, one.superblock.offset, ids[one.name]
+            item.slot or 0, item.superblock.device, item.path, item.superblock.offset,
+            ids[item.name],
         )
-        for one in array.members
-        if one.superblock
+        for item in array.members
+        if item.superblock
     )  # fmt: skip
     out(machine, "sdb")
-    return RepairTask(array.uuid, array.path, "raid1", 2, 0, seats, taken=seats[1].device)
+    return RepairTask(array.uuid, array.path, "raid1", 2, 0, slots, taken=slots[1].device)
 
 
 def out(machine: Arrays, name: str) -> None:
@@ -46,8 +47,8 @@ def out(machine: Arrays, name: str) -> None:
 
 def test_it_is_where_it_was(machine: Arrays, task: RepairTask) -> None:
     seen = observe(task, machine.roots)
-    assert [seat.where for seat in seen.seats] == [MemberState.IN_SYNC, MemberState.OUT]
-    assert [seat.lists for seat in seen.seats] == [BadBlockListState.EMPTY, BadBlockListState.EMPTY]
+    assert [slot.where for slot in seen.slots] == [MemberState.IN_SYNC, MemberState.OUT]
+    assert [slot.lists for slot in seen.slots] == [BadBlockListState.EMPTY, BadBlockListState.EMPTY]
     assert seen.degraded == 1
 
 
@@ -62,7 +63,7 @@ def test_it_has_another_name(
 ) -> None:
     moved(machine, "sdq", "65:0")
     monkeypatch.setattr(states, "disk_id", lambda path, _: "disk-b" if "sdq" in path else "x")
-    assert observe(task, machine.roots).seats[1].path == str(machine.roots.dev / "sdq")
+    assert observe(task, machine.roots).slots[1].path == str(machine.roots.dev / "sdq")
 
 
 def test_a_copy_on_another_disk_is_not_it(
@@ -70,7 +71,7 @@ def test_a_copy_on_another_disk_is_not_it(
 ) -> None:
     moved(machine, "sdq", "65:0")
     monkeypatch.setattr(states, "disk_id", lambda path, _: "disk-q" if "sdq" in path else "x")
-    assert observe(task, machine.roots).seats[1].where is MemberState.GONE
+    assert observe(task, machine.roots).slots[1].where is MemberState.GONE
 
 
 def test_nor_are_two_that_might_be(
@@ -80,22 +81,22 @@ def test_nor_are_two_that_might_be(
     machine.device("loop0", "7:0", size="524288")
     (machine.roots.dev / "loop0").symlink_to(copy)
     monkeypatch.setattr(states, "disk_id", lambda *_: "")
-    assert observe(task, machine.roots).seats[1].where is MemberState.GONE
+    assert observe(task, machine.roots).slots[1].where is MemberState.GONE
 
 
 def test_nor_one_that_something_else_holds(machine: Arrays, task: RepairTask) -> None:
     machine.device("dm-0", "253:0", slaves="sdb")
-    assert observe(task, machine.roots).seats[1].where is MemberState.GONE
+    assert observe(task, machine.roots).slots[1].where is MemberState.GONE
 
 
 def test_a_superblock_in_another_place_is_another_device(machine: Arrays, task: RepairTask) -> None:
     # As of a whole disk, whose last partition has its superblock at the end they share.
-    seats = (
-        task.seats[0],
-        MemberSlot(1, task.seats[1].device, task.seats[1].path, 1 << 30, "disk-b"),
+    slots = (
+        task.slots[0],
+        MemberSlot(1, task.slots[1].device, task.slots[1].path, 1 << 30, "disk-b"),
     )
-    elsewhere = RepairTask(task.uuid, task.array, "raid1", 2, 0, seats, taken=task.taken)
-    assert observe(elsewhere, machine.roots).seats[1].where is MemberState.GONE
+    elsewhere = RepairTask(task.uuid, task.array, "raid1", 2, 0, slots, taken=task.taken)
+    assert observe(elsewhere, machine.roots).slots[1].where is MemberState.GONE
 
 
 def test_a_member_that_cannot_be_read_is_known_by_its_path(
@@ -103,5 +104,5 @@ def test_a_member_that_cannot_be_read_is_known_by_its_path(
 ) -> None:
     (machine.roots.dev / "sda").unlink()
     (machine.roots.dev / "sda").write_bytes(b"")
-    seat = observe(task, machine.roots).seats[0]
-    assert (seat.where, seat.lists) == (MemberState.IN_SYNC, BadBlockListState.UNKNOWN)
+    slot = observe(task, machine.roots).slots[0]
+    assert (slot.where, slot.lists) == (MemberState.IN_SYNC, BadBlockListState.UNKNOWN)

@@ -7,10 +7,10 @@ from tests.md.conftest import Arrays
 
 def test_a_repair_that_is_not_finished(machine: Arrays) -> None:
     machine.mirror(degraded="1")
-    assert "repair-unfinished" not in machine.found()
+    assert "repair-unfinished" not in machine.findings_by_code()
     (array,) = machine.seen().arrays
-    seat = MemberSlot(0, "device", "/dev/sda")
-    journal.write(RepairTask(array.uuid, "/dev/md0", "raid1", 2, 0, (seat,)), machine.roots)
-    found = machine.found()["repair-unfinished"]
-    assert found.severity == "critical"
-    assert found.remedy == ("blklab md fix --resume",)
+    slot = MemberSlot(0, "device", "/dev/sda")
+    journal.write(RepairTask(array.uuid, "/dev/md0", "raid1", 2, 0, (slot,)), machine.roots)
+    result = machine.findings_by_code()["repair-unfinished"]
+    assert result.severity == "critical"
+    assert result.remedy == ("blklab md fix --resume",)

@@ -31,24 +31,24 @@ def until(what: bool, md: Path) -> None:
 
 
 def test_held_and_released(md: Path) -> None:
-    one = WriteSuspension(md)
-    one.hold()
+    item = WriteSuspension(md)
+    item.hold()
     assert held(md)
-    one.release()
+    item.release()
     assert not held(md)
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
-    one.release()
+    item.release()
 
 
 def test_the_guard_is_killed(md: Path) -> None:
-    one = WriteSuspension(md)
-    one.hold()
-    assert one._guard is not None
-    os.kill(one._guard.pid, signal.SIGKILL)
-    os.waitid(os.P_PID, one._guard.pid, os.WEXITED | os.WNOWAIT)
+    item = WriteSuspension(md)
+    item.hold()
+    assert item._guard is not None
+    os.kill(item._guard.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, item._guard.pid, os.WEXITED | os.WNOWAIT)
     assert held(md)
-    one.release()
+    item.release()
     assert not held(md)
 
 
@@ -71,14 +71,14 @@ def test_writes_do_not_wait_without_a_guard(md: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_guard_is_deaf_to_signals_and_in_memory(md: Path) -> None:
-    one = WriteSuspension(md)
-    one.hold()
-    assert one._guard is not None
+    item = WriteSuspension(md)
+    item.hold()
+    assert item._guard is not None
     words = dict(
         line.split(":\t")
-        for line in Path(f"/proc/{one._guard.pid}/status").read_text().splitlines()
+        for line in Path(f"/proc/{item._guard.pid}/status").read_text().splitlines()
     )
-    one.release()
+    item.release()
     assert words["Name"] == "md-go-on"
     assert all(int(words["SigBlk"], 16) >> (number - 1) & 1 for number in (1, 2, 3, 15))
     may_lock = int(words["CapEff"], 16) >> 14 & 1  # CAP_IPC_LOCK
@@ -88,11 +88,11 @@ def test_the_guard_is_deaf_to_signals_and_in_memory(md: Path) -> None:
 
 def test_it_takes_too_long(md: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_suspension, "MOST", 0.2)
-    one = WriteSuspension(md)
-    one.hold()
+    item = WriteSuspension(md)
+    item.hold()
     until(False, md)
-    assert one.long
-    one.release()
+    assert item.long
+    item.release()
 
 
 def test_an_array_that_does_not_get_clean(md: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,8 +27,8 @@ class Said(Probe):
 
     def smart(self, path: str, kind: str = "") -> tuple[str, str]:
         self.asked.append((Path(path).name, kind))
-        said = self.answers.get(kind.replace(",", "") or Path(path).name, "")
-        return said, "" if said else "silent"
+        output = self.answers.get(kind.replace(",", "") or Path(path).name, "")
+        return output, "" if output else "silent"
 
     def controllers(self) -> tuple[str, str]:
         return self.scanned, ""
@@ -48,18 +48,20 @@ def document(name: str, **keys: Any) -> str:
     return json.dumps({**json.loads(read(name)), **keys})
 
 
-def found(machine: Arrays, reader: Said) -> tuple[Inventory, dict[tuple[str, str], Diagnostic]]:
+def examined_disks(
+    machine: Arrays, reader: Said
+) -> tuple[Inventory, dict[tuple[str, str], Diagnostic]]:
     seen = examined(machine.seen(), machine.roots, reader)
-    return seen, {(one.member, one.code): one for one in findings(seen)}
+    return seen, {(item.member, item.code): item for item in findings(seen)}
 
 
 def test_each_disk_is_asked_once(machine: Arrays) -> None:
     disks(machine)
     machine.array("md1", "9:1", {"sda1": {}, "sdb1": {}})
     reader = Said(sda=read("ata-failing"), sdb=read("scsi"))
-    seen, rules = found(machine, reader)
+    seen, rules = examined_disks(machine, reader)
     assert sorted(reader.asked) == [("sda", ""), ("sdb", "")]
-    assert [one.arrays for one in seen.disks or ()] == [("md0", "md1")] * 2
+    assert [item.arrays for item in seen.disks or ()] == [("md0", "md1")] * 2
     assert rules["sda", "smart-failed"].severity == "critical"
     assert "Reallocated_Sector_Ct is below its threshold" in rules["sda", "smart-failed"].message
     assert "8 sectors wait" in rules["sda", "smart-unreadable"].message
@@ -96,7 +98,7 @@ SEVEN = {way: {"enabled": True, "deciseconds": 70} for way in ("read", "write")}
 )
 def test_time_outs(machine: Arrays, timeout: str, keys: dict[str, Any], mend: str) -> None:
     disks(machine, device__timeout=timeout)
-    _, rules = found(machine, Said(sda=document("ata-failing", **keys), sdb=read("scsi")))
+    _, rules = examined_disks(machine, Said(sda=document("ata-failing", **keys), sdb=read("scsi")))
     if not mend:
         assert ("sda", "timeout") not in rules
     else:
@@ -106,7 +108,9 @@ def test_time_outs(machine: Arrays, timeout: str, keys: dict[str, Any], mend: st
 def test_striped_disks_may_try_on(machine: Arrays) -> None:
     disks(machine)
     machine.write(machine.roots.sys / "block/md0", {"md__level": "raid0"})
-    _, rules = found(machine, Said(sda=document("ata-failing", ata_sct_erc=ERC), sdb=read("scsi")))
+    _, rules = examined_disks(
+        machine, Said(sda=document("ata-failing", ata_sct_erc=ERC), sdb=read("scsi"))
+    )
     assert ("sda", "timeout") not in rules
 
 
@@ -115,7 +119,7 @@ def test_flash(machine: Arrays) -> None:
     log = json.loads(read("nvme"))["nvme_smart_health_information_log"]
     worn = {**log, "percentage_used": 130, "critical_warning": 0b1001}
     hot = {**log, "media_errors": 0, "critical_warning": 0b10}
-    _, rules = found(
+    _, rules = examined_disks(
         machine,
         Said(
             sda=document("nvme", nvme_smart_health_information_log=worn),
@@ -131,7 +135,7 @@ def test_flash(machine: Arrays) -> None:
 
 def test_shingled(machine: Arrays) -> None:
     disks(machine, queue__zoned="host-aware")
-    _, rules = found(machine, Said(sda=read("scsi"), sdb=read("scsi")))
+    _, rules = examined_disks(machine, Said(sda=read("scsi"), sdb=read("scsi")))
     assert "SMR" in rules["sdb", "smart-shingled"].message
 
 
@@ -145,9 +149,9 @@ def test_behind_a_controller(machine: Arrays) -> None:
         megaraid0=read("ata-failing"),
         megaraid1=document("ata-failing", wwn=None, serial_number="ANOTHER"),
     )
-    seen, rules = found(machine, reader)
+    seen, rules = examined_disks(machine, reader)
     assert seen.disks is not None
-    assert [(one.name, one.kind, one.arrays) for one in seen.disks] == [
+    assert [(item.name, item.kind, item.arrays) for item in seen.disks] == [
         ("sda", "", ("md0",)),
         ("sdb", "megaraid,0", ("md0",)),
         ("/dev/bus/0 megaraid,1", "megaraid,1", ()),
@@ -163,7 +167,7 @@ def test_disks_that_sleep_hide_nothing(machine: Arrays) -> None:
         {"smartctl": {"messages": [{"string": "Device is in STANDBY mode, exit(2)"}]}}
     )
     reader = Said(scan=read("scan-megaraid"), sda=asleep, sdb=read("scsi"))
-    seen, _ = found(machine, reader)
+    seen, _ = examined_disks(machine, reader)
     assert seen.unseen == ("sda: not seen: SMART: it sleeps, and was not woken",)
     assert len(reader.asked) == 2
 
@@ -181,9 +185,9 @@ def put_smartctl(machine: Arrays, monkeypatch: pytest.MonkeyPatch, script: str) 
 def test_the_program(machine: Arrays, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     disks(machine)
     monkeypatch.setattr(system_roots, "Roots", lambda: machine.roots)
-    asked, said = machine.root / "asked", machine.root / "said.json"
-    said.write_text(read("ata-failing"))
-    put_smartctl(machine, monkeypatch, f'echo "$@" >> {asked}\n/bin/cat {said}\nexit 216')
+    asked, output = machine.root / "asked", machine.root / "said.json"
+    output.write_text(read("ata-failing"))
+    put_smartctl(machine, monkeypatch, f'echo "$@" >> {asked}\n/bin/cat {output}\nexit 216')
     done = run("md", "audit", "--smart")
     assert done.status == 1
     assert "sda: says that it fails: Reallocated_Sector_Ct" in " ".join(done.out.split())

@@ -23,14 +23,14 @@ def changed(name: str, **keys: Any) -> DiskHealth:
 
 
 def test_a_disk_that_fails() -> None:
-    found, failure = parse(read("ata-failing"))
+    result, failure = parse(read("ata-failing"))
     assert not failure
-    assert (found.passed, found.failing) == (False, ("Reallocated_Sector_Ct",))
-    assert (found.reallocated, found.pending, found.uncorrectable) == (1975, 8, 0)
-    assert (found.model, found.serial) == ("Hitachi HDS721050DLE630", "MSK423Y20S3HBC")
-    assert found.wwn == "wwn-0x5000cca37fca81a8"
-    assert found.link == (1_500_000_000, 6_000_000_000)
-    assert (found.erc, found.erc_seconds, found.rotation) == (True, None, 7200)
+    assert (result.passed, result.failing) == (False, ("Reallocated_Sector_Ct",))
+    assert (result.reallocated, result.pending, result.uncorrectable) == (1975, 8, 0)
+    assert (result.model, result.serial) == ("Hitachi HDS721050DLE630", "MSK423Y20S3HBC")
+    assert result.wwn == "wwn-0x5000cca37fca81a8"
+    assert result.link == (1_500_000_000, 6_000_000_000)
+    assert (result.erc, result.erc_seconds, result.rotation) == (True, None, 7200)
 
 
 def test_other_kinds() -> None:
@@ -55,8 +55,8 @@ def test_why_nothing_is_told(name: str, why: str) -> None:
 
 
 def test_disks_that_sleep() -> None:
-    said = {"smartctl": {"messages": [{"string": "Device is in STANDBY mode, exit(2)"}]}}
-    assert parse(json.dumps(said)) == (DiskHealth(), "it sleeps, and was not woken")
+    output = {"smartctl": {"messages": [{"string": "Device is in STANDBY mode, exit(2)"}]}}
+    assert parse(json.dumps(output)) == (DiskHealth(), "it sleeps, and was not woken")
 
 
 def test_what_samples_lack() -> None:
@@ -84,8 +84,8 @@ def test_raw_values_that_hold_several_numbers() -> None:
         {"id": 5, "name": "Reallocated_Sector_Ct", "raw": several},
         {"id": 197, "name": "Something_Else", "raw": {"value": 9, "string": "9"}},
     ]
-    found = changed("ata-failing", ata_smart_attributes={"table": table})
-    assert (found.reallocated, found.pending) == (3, None)
+    result = changed("ata-failing", ata_smart_attributes={"table": table})
+    assert (result.reallocated, result.pending) == (3, None)
 
 
 def test_devices_behind_controllers() -> None:
@@ -104,14 +104,14 @@ def test_garbled_documents(name: str, data: st.DataObject) -> None:
         st.just([]), st.just({}), st.just([[{}]]),
     )  # fmt: skip
 
-    def garble(found: Any) -> Any:
+    def garble(result: Any) -> Any:
         if data.draw(st.integers(0, 9)) == 0:
             return data.draw(odd)
-        if isinstance(found, dict):
-            return {key: garble(one) for key, one in found.items()}
-        return [garble(one) for one in found[:3]] if isinstance(found, list) else found
+        if isinstance(result, dict):
+            return {key: garble(item) for key, item in result.items()}
+        return [garble(item) for item in result[:3]] if isinstance(result, list) else result
 
-    said = json.dumps(garble(json.loads(read(name))))
-    health, _ = parse(said)
+    output = json.dumps(garble(json.loads(read(name))))
+    health, _ = parse(output)
     json.dumps(health.as_dict(), allow_nan=False)
-    parse(said[: data.draw(st.integers(0, len(said)))])
+    parse(output[: data.draw(st.integers(0, len(output)))])

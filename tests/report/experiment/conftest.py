@@ -49,21 +49,21 @@ def labels() -> list[dict[str, str]]:
     ]
 
 
-def host(found: made.Labels) -> tuple[dict[str, Any], list[SeriesPoint]]:
+def host(result: made.Labels) -> tuple[dict[str, Any], list[SeriesPoint]]:
     """A run on a host; repeats differ by 1 %."""
-    repeat, share = int(found["repeat"]), WORKLOADS[found["workload"]]
-    iops = 1e5 * STACKS[found["stack"]] * (1 + 0.01 * repeat)
-    outcome = made.measured(found, iops, share=share)
+    repeat, share = int(result["repeat"]), WORKLOADS[result["workload"]]
+    iops = 1e5 * STACKS[result["stack"]] * (1 + 0.01 * repeat)
+    outcome = made.measured(result, iops, share=share)
     return outcome, made.series(iops, reads=share, seed=repeat)
 
 
-def simulated(found: made.Labels) -> tuple[dict[str, Any], list[SeriesPoint]]:
+def simulated(result: made.Labels) -> tuple[dict[str, Any], list[SeriesPoint]]:
     """The same, predicted 8 % too high but for one cell, which is twice as fast."""
-    outcome, points = host(found)
-    off = 2.0 if (found["stack"], found["workload"]) == ("far", "randread") else 1.08
-    for way in ("read", "write"):
-        outcome[way] = {**outcome[way], "iops": outcome[way]["iops"] * off}
-        outcome[way]["bw_bytes"] = outcome[way]["iops"] * 4096
+    outcome, points = host(result)
+    off = 2.0 if (result["stack"], result["workload"]) == ("far", "randread") else 1.08
+    for direction in ("read", "write"):
+        outcome[direction] = {**outcome[direction], "iops": outcome[direction]["iops"] * off}
+        outcome[direction]["bw_bytes"] = outcome[direction]["iops"] * 4096
     return {**outcome, "devices": []}, points
 
 
@@ -80,7 +80,7 @@ def reported(store: Store) -> Reported:
     """Returns a function that reports on campaigns of the store."""
 
     def reported(*words: str, **rest: Any) -> ExperimentReport:
-        chosen = [query.selected(store, one) for one in words]
+        chosen = [query.selected(store, item) for item in words]
         view = ExperimentView(chosen, lambda run: query.points(store, run))
         return ExperimentReport(view, lambda run: query.raw(store, run), **rest)
 

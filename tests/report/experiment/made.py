@@ -16,7 +16,7 @@ SPREAD = (0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.6, 2.0, 3.5, 8.0, 12.0)
 Labels = Mapping[str, str]
 
 
-def way(iops: float, latency_ns: float, *, seconds: float = 10, bs: int = 4096) -> Any:
+def direction_result(iops: float, latency_ns: float, *, seconds: float = 10, bs: int = 4096) -> Any:
     """Returns `read` or `write` of an outcome."""
     ios = round(iops * seconds)
     if not ios:
@@ -71,13 +71,13 @@ def mirror(read: Mapping[str, Any], write: Mapping[str, Any], split: float) -> l
     """Returns md over two partitions over two disks; the first disk has `split` of the reads."""
     reads, writes = read["total_ios"], write["total_ios"]
     first = round(reads * split)
-    found = [device("md4", [reads, writes], [3e5, 4e5], kind="md", leaf=False)]
+    result = [device("md4", [reads, writes], [3e5, 4e5], kind="md", leaf=False)]
     for disk, part, count in (("sda", "sda3", first), ("nvme0n1", "nvme0n1p3", reads - first)):
-        found.append(
+        result.append(
             device(part, [count, writes], [3e5, 4e5], kind="partition", above=["md4"], leaf=False)
         )
-        found.append(device(disk, [count, writes], [3e5, 4e5], above=[part], id=f"wwn-{disk}"))
-    return found
+        result.append(device(disk, [count, writes], [3e5, 4e5], above=[part], id=f"wwn-{disk}"))
+    return result
 
 
 ENVIRONMENT: Any = {
@@ -163,7 +163,7 @@ Outcome = Callable[[Labels], tuple[Any, list[SeriesPoint]]]
 
 def measured(labels: Labels, iops: float = 1e5, *, share: float = 1.0) -> Any:
     """Returns the outcome of a run on a host: `share` of the I/Os are reads."""
-    read, write = way(iops * share, 1e6), way(iops * (1 - share), 1.2e6)
+    read, write = direction_result(iops * share, 1e6), direction_result(iops * (1 - share), 1.2e6)
     return {
         "runtime_ns": 10 * 10**9,
         "read": read,

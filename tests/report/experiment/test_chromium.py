@@ -20,8 +20,8 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield opened
 
 
-def page(report: Any, folder: Path) -> Path:
-    path = folder / "report.html"
+def page(report: Any, directory: Path) -> Path:
+    path = directory / "report.html"
     path.write_text(report.html())
     return path
 

@@ -34,8 +34,8 @@ def test_a_page(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.usefixtures("both")
 def test_json_tells_what_was_written(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    told = json.loads(run("report", "1", "-o", path, "--json").out)
-    assert told == {"written": [str(path)], "bytes": path.stat().st_size}
+    facts = json.loads(run("report", "1", "-o", path, "--json").out)
+    assert facts == {"written": [str(path)], "bytes": path.stat().st_size}
 
 
 @pytest.mark.usefixtures("both")
@@ -70,25 +70,25 @@ def test_markdown_is_no_markup_whatever_is_in_it(text: str) -> None:
 
 @pytest.mark.usefixtures("sweep")
 def test_pictures(run: Run, tmp_path: Path) -> None:
-    folder = tmp_path / "charts"
+    directory = tmp_path / "charts"
     page = tmp_path / "page.html"
-    outcome = run("report", "1:bs=4k", "-o", page, "--charts", folder, "--x", "iodepth")
+    outcome = run("report", "1:bs=4k", "-o", page, "--charts", directory, "--x", "iodepth")
     assert outcome.status == 0, outcome.err
-    names = {path.name for path in folder.iterdir()}
+    names = {path.name for path in directory.iterdir()}
     assert {"fastest-random.png", "fastest-random.svg", "axis-0-0-iops.png"} <= names
-    assert (folder / "fastest-random.png").read_bytes().startswith(b"\x89PNG")
+    assert (directory / "fastest-random.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.usefixtures("both")
 def test_mistakes_are_one_line(run: Run, tmp_path: Path) -> None:
-    for words, said in (
+    for words, output in (
         (("report", "nothing"), "there is no campaign of 'nothing'"),
         (("report", "1", "-o", tmp_path / "no" / "page.html"), "no such directory"),
         (("report", "1", "--x", "bs", "-o", tmp_path / "p.html"), "--x: no label is called 'bs'"),
     ):
         outcome = run(*words)
         assert outcome.status == 2
-        assert said in outcome.err
+        assert output in outcome.err
         assert outcome.err.count("\n") == 1
 
 

@@ -31,15 +31,15 @@ def charts_of(report: Any) -> set[str]:
 def test_what_was_run_once_is_not_ranked_as_if_it_were_known(
     store: Store, reported: Reported
 ) -> None:
-    once = [found for found in labels() if found["repeat"] == "1"]
+    once = [result for result in labels() if result["repeat"] == "1"]
 
-    def steady(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
-        iops = {"raid1": 1e5, "near": 1.2e5, "far": 0.8e5}[found["stack"]]
-        return made.measured(found, iops), made.series(iops)
+    def steady(result: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        iops = {"raid1": 1e5, "near": 1.2e5, "far": 0.8e5}[result["stack"]]
+        return made.measured(result, iops), made.series(iops)
 
     made.add(store, once, steady)
-    said = dict(reported("1").sentences)["randread"]
-    assert "+20.0 % against raid1 (run once: how sure is not known)" in said
+    output = dict(reported("1").sentences)["randread"]
+    assert "+20.0 % against raid1 (run once: how sure is not known)" in output
 
 
 @pytest.mark.usefixtures("both")
@@ -49,41 +49,41 @@ def test_prediction_and_measurement_stand_side_by_side(reported: Reported) -> No
         *("result", "cells", "time", "latency", "members", "axes", "noticed", "setup", "raw")
     ]
     assert [series.name for series in report.view.series] == ["host", "sim"]
-    said = dict(report.sentences)
-    assert said["randread"].startswith("host: near is fastest with 122,400 IOPS, +20.0 %")
-    assert said["seqread"].startswith("host: near is fastest with 478 MiB/s")
-    assert "9 cells were both predicted and measured" in said["Prediction"]
-    assert "off by 8 % in the median, and by +100.0 % at the worst" in said["Prediction"]
-    assert "the fastest was predicted in 2 of 3 comparisons" in said["Prediction"]
-    (prediction,) = [one for one in report.diagnostics if one.code == "prediction"]
+    output = dict(report.sentences)
+    assert output["randread"].startswith("host: near is fastest with 122,400 IOPS, +20.0 %")
+    assert output["seqread"].startswith("host: near is fastest with 478 MiB/s")
+    assert "9 cells were both predicted and measured" in output["Prediction"]
+    assert "off by 8 % in the median, and by +100.0 % at the worst" in output["Prediction"]
+    assert "the fastest was predicted in 2 of 3 comparisons" in output["Prediction"]
+    (prediction,) = [item for item in report.diagnostics if item.code == "prediction"]
     assert "1 are off by more than 10 %" in prediction.message
     assert prediction.severity == "warning"
     assert report.doubts == ["Prediction (27 runs)"]
 
 
 def test_before_and_after(store: Store, reported: Reported) -> None:
-    def later(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
-        outcome, points = host(found)
-        if found["stack"] == "far":
+    def later(result: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        outcome, points = host(result)
+        if result["stack"] == "far":
             outcome["read"] = {**outcome["read"], "iops": outcome["read"]["iops"] * 1.5}
         return outcome, points
 
     made.add(store, labels(), host)
     made.add(store, labels(), later, name="after")
-    said = dict(reported("1", "2").sentences)
-    assert said["Change"] == (
+    output = dict(reported("1", "2").sentences)
+    assert output["Change"] == (
         "after against unbalanced, of 9 cells: faster in 2 (most: far randread, +50.0 %) and no"
         " difference seen in 7."
     )
 
 
 def test_stacks_that_are_alike(store: Store, reported: Reported) -> None:
-    def alike(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
-        return made.measured(found, 1e5 + 100 * int(found["repeat"])), made.series(1e5)
+    def alike(result: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        return made.measured(result, 1e5 + 100 * int(result["repeat"])), made.series(1e5)
 
     made.add(store, labels(), alike)
-    said = dict(reported("1").sentences)["randread"]
-    assert said == "no difference seen between raid1, near and far: about 100,200 IOPS."
+    output = dict(reported("1").sentences)["randread"]
+    assert output == "no difference seen between raid1, near and far: about 100,200 IOPS."
 
 
 @pytest.mark.usefixtures("both")
@@ -136,15 +136,15 @@ def test_figures_that_were_not_measured_have_no_section(reported: Reported) -> N
 
 
 def test_a_run_without_a_series_is_not_drawn_over_time(store: Store, reported: Reported) -> None:
-    def bare(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
-        return made.measured(found), []
+    def bare(result: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        return made.measured(result), []
 
     made.add(store, labels()[:1], bare, environment={}, raw="")
     report = reported("1")
     assert [s.anchor for s in report.sections if s.anchor in {"time", "raw"}] == []
-    ((topic, said),) = report.sentences
+    ((topic, output),) = report.sentences
     assert topic == "seqread"
-    assert said == "391 MiB/s; an I/O takes 1.05 ms, 99 % of them at most 3.50 ms."
+    assert output == "391 MiB/s; an I/O takes 1.05 ms, 99 % of them at most 3.50 ms."
 
 
 @pytest.mark.usefixtures("both")
@@ -193,13 +193,13 @@ def test_commands_of_simulated_stacks(store: Store, reported: Reported) -> None:
 
 
 def hostile(store: Store) -> None:
-    def outcome(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
-        figures, points = host({**found, "workload": "randread", "stack": "raid1"})
+    def outcome(result: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        figures, points = host({**result, "workload": "randread", "stack": "raid1"})
         figures["devices"][1]["name"] = figures["devices"][2]["name"] = HOSTILE
         figures["warnings"] = [HOSTILE]
         return figures, points
 
-    every = [{**one, "stack": HOSTILE + one["stack"], HOSTILE: "1"} for one in labels()]
+    every = [{**item, "stack": HOSTILE + item["stack"], HOSTILE: "1"} for item in labels()]
     environment = {**made.ENVIRONMENT, "programs": {HOSTILE: HOSTILE}}
     made.add(
         store,
@@ -209,19 +209,19 @@ def hostile(store: Store) -> None:
         raw=HOSTILE,
         environment=environment,
         experiment={"stacks": {HOSTILE: {"level": 1, "members": [HOSTILE]}}},
-        options=lambda found: {"rw": "randread" if found["stack"] else "", "name": HOSTILE},
+        options=lambda actual: {"rw": "randread" if actual["stack"] else "", "name": HOSTILE},
     )
 
 
 def test_hostile_labels_are_text(store: Store, reported: Reported) -> None:
     hostile(store)
     report = reported("1", title=HOSTILE, command=HOSTILE)
-    found = Parsed(report.html())
-    assert "img" not in {tag for tag, _ in found.elements}
-    assert len(found.scripts) == 3
-    data = json.loads(found.scripts[0])
+    result = Parsed(report.html())
+    assert "img" not in {tag for tag, _ in result.elements}
+    assert len(result.scripts) == 3
+    data = json.loads(result.scripts[0])
     assert data.keys() == {"config", "specs", "chooser"}
-    for tag, attributes in found.elements:
+    for tag, attributes in result.elements:
         assert tag not in {"link", "iframe", "base", "object"}
         assert not attributes.keys() & {"src", "srcset", "action"}
         assert not any(name.startswith("on") for name in attributes)
@@ -257,7 +257,7 @@ def test_what_the_chooser_begins_with(reported: Reported) -> None:
 def test_a_label_that_only_one_campaign_has_makes_series_of_it(
     store: Store, reported: Reported
 ) -> None:
-    every = [{**one, "kernel": kernel} for one in labels() for kernel in ("4.19", "5.3")]
+    every = [{**item, "kernel": kernel} for item in labels() for kernel in ("4.19", "5.3")]
     made.add(store, every, host, runner="sim", raw="")
     report = reported("1", "3")
     assert [series.name for series in report.view.series] == [
@@ -276,8 +276,8 @@ def test_raw_output_is_cut(store: Store, reported: Reported) -> None:
 
 
 def test_a_page_of_long_runs_stays_small(store: Store, reported: Reported) -> None:
-    def long(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
-        return made.measured(found, 1e5), made.series(1e5, 3600)
+    def long(result: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        return made.measured(result, 1e5), made.series(1e5, 3600)
 
     every = [
         {"stack": stack, "workload": f"randread{n}", "repeat": str(repeat)}
@@ -297,15 +297,15 @@ def test_a_page_of_long_runs_stays_small(store: Store, reported: Reported) -> No
 
 
 def test_imported_runs_say_less(store: Store, reported: Reported) -> None:
-    def imported(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
-        outcome = made.measured(found)
-        for way in ("read", "write"):
-            clat = dict(outcome[way]["clat_ns"])
+    def imported(result: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        outcome = made.measured(result)
+        for direction in ("read", "write"):
+            clat = dict(outcome[direction]["clat_ns"])
             clat.pop("bins", None)
             few = {"p99_9": None, "p99_99": None}
-            if found["workload"] == "randread":  # only a mean is known
+            if result["workload"] == "randread":  # only a mean is known
                 few |= dict.fromkeys(made.QUANTILES)
-            outcome[way] = {**outcome[way], "clat_ns": clat | few}
+            outcome[direction] = {**outcome[direction], "clat_ns": clat | few}
         for device in outcome["devices"]:
             device.update(dict.fromkeys(("sectors", "merges", "ticks_ns", "busy_ns", "queue_ns")))
         for key in ("cpu", "settings", "steady"):
@@ -316,18 +316,18 @@ def test_imported_runs_say_less(store: Store, reported: Reported) -> None:
     report = reported("1")
     assert "imported" in report.facts
     assert report.diagnostics == []
-    assert {"result", "cells", "latency", "members"} <= {one.anchor for one in report.sections}
+    assert {"result", "cells", "latency", "members"} <= {item.anchor for item in report.sections}
     for chart in report.charts:
         altair.Chart.from_dict(export.standalone(chart), validate=True)
     assert "<html" in report.html()
 
 
 def test_commands_have_their_time(store: Store, reported: Reported) -> None:
-    def command(found: made.Labels) -> tuple[dict[str, Any], list[Any]]:
-        outcome = made.measured(found, 0)
-        took = 10**9 * (1 if found["stack"] == "near" else 2) + 10**6 * int(found["repeat"])
-        one = {"wall_ns": took, "user_ns": 10**8, "system_ns": 10**8, "status": 0}
-        outcome |= {"command": {"argv": ["git", "grep"], "runs": [one, one]}, "devices": []}
+    def command(result: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        outcome = made.measured(result, 0)
+        took = 10**9 * (1 if result["stack"] == "near" else 2) + 10**6 * int(result["repeat"])
+        item = {"wall_ns": took, "user_ns": 10**8, "system_ns": 10**8, "status": 0}
+        outcome |= {"command": {"argv": ["git", "grep"], "runs": [item, item]}, "devices": []}
         return outcome, []
 
     made.add(store, labels(), command)

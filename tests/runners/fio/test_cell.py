@@ -16,12 +16,12 @@ from tests.runners.fio.conftest import MAKE
 def test_a_file_that_is_read_has_been_written(work: Path, make: MAKE) -> None:
     path = work / "data"
     begun = []
-    told: list[FioProgress] = []
+    facts: list[FioProgress] = []
     measured = cell.measure(
         make(numjobs="2", iodepth="4", time_based="1"),
         path,
         work,
-        progress=told.append,
+        progress=facts.append,
         ready=lambda: begun.append(target_preparation.is_laid_out(path, 4 << 20)),
     )
     assert begun == [True]
@@ -32,13 +32,13 @@ def test_a_file_that_is_read_has_been_written(work: Path, make: MAKE) -> None:
     assert outcome["devices"] == []
     assert outcome["steady"] is None
     assert outcome["command"] is None
-    assert sum(one.read_ios for one in series) == outcome["read"]["total_ios"]
-    assert {one.source for one in series} == {"jobs"}
-    assert [one.width_ns for one in series[:3]] == [250 * 10**6] * 3
+    assert sum(item.read_ios for item in series) == outcome["read"]["total_ios"]
+    assert {item.source for item in series} == {"jobs"}
+    assert [item.width_ns for item in series[:3]] == [250 * 10**6] * 3
     assert "--readonly" in outcome["fio"]["command"]
     assert outcome["fio"]["options"]["work"]["randseed"] == "1"
     assert len(json.loads(raw)["jobs"]) == 2
-    assert [one.name for one in work.iterdir()] == ["data"]
+    assert [item.name for item in work.iterdir()] == ["data"]
 
 
 def test_preconditioned_and_steady(work: Path, make: MAKE) -> None:

@@ -21,17 +21,17 @@ def test_what_a_command_takes(tmp_path: Path) -> None:
     )
     assert (tmp_path / "made").read_text() == "xxxxxx"
     assert calls == [0, 1]
-    for one in runs:
-        assert one.status == 0
-        assert one.user_ns > 10**6
-        assert one.wall_ns > 0
-        assert one.as_dict().keys() == {"wall_ns", "user_ns", "system_ns", "status"}
+    for item in runs:
+        assert item.status == 0
+        assert item.user_ns > 10**6
+        assert item.wall_ns > 0
+        assert item.as_dict().keys() == {"wall_ns", "user_ns", "system_ns", "status"}
 
 
 def test_the_time_of_children_counts(tmp_path: Path) -> None:
     burn = "python3 -c 'sum(range(3_000_000))'"
-    (one,) = command.run(["sh", "-c", f"{burn}; true"], tmp_path, 1)
-    assert one.user_ns > 10**6
+    (item,) = command.run(["sh", "-c", f"{burn}; true"], tmp_path, 1)
+    assert item.user_ns > 10**6
 
 
 def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_an_interrupt_stops_the_command(tmp_path: Path) -> None:
 
 def test_what_a_command_leaves_running_is_not_waited_for(tmp_path: Path) -> None:
     script = "sleep 600 & echo $! > left; echo done >&2"
-    (found,) = command.run(["sh", "-c", script], tmp_path, 1)
+    (result,) = command.run(["sh", "-c", script], tmp_path, 1)
     os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
-    assert found.status == 0
-    assert found.wall_ns < 300 * 10**9
+    assert result.status == 0
+    assert result.wall_ns < 300 * 10**9

@@ -24,7 +24,7 @@ def test_options_are_kept_and_ours_come_last(make: MAKE) -> None:
     for line in ("filename=/srv/a\\:b", "thread=1", "group_reporting=0"):
         # fio takes the last of several.
         option = line.partition("=")[0]
-        assert [one for one in lines if one.startswith(f"{option}=")][-1] == line
+        assert [item for item in lines if item.startswith(f"{option}=")][-1] == line
     assert "runtime=1000000us" in lines
     assert "ramp_time" not in text
     assert "log_avg_msec=250" in lines

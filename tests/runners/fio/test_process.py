@@ -31,15 +31,15 @@ runtime={runtime}
 
 def children(parent: int) -> list[int]:
     """Returns the fio processes that `parent` started."""
-    found = []
+    result = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             name, _, rest = path.read_text().partition(") ")
         except OSError:
             continue
         if name.endswith("(fio") and int(rest.split()[1]) == parent:
-            found.append(int(path.parent.name))
-    return found
+            result.append(int(path.parent.name))
+    return result
 
 
 def runs(number: int) -> bool:
@@ -54,25 +54,25 @@ def runs(number: int) -> bool:
 def awaited(what: Callable[[], object]) -> object:
     """Waits until something is the case."""
     until = time.monotonic() + 60
-    while not (found := what()) and time.monotonic() < until:
+    while not (result := what()) and time.monotonic() < until:
         time.sleep(0.02)
-    return found
+    return result
 
 
 def test_a_run_tells_how_far_it_is_and_leaves_nothing(work: Path) -> None:
     fio, version = program.find_fio()
-    told: list[FioProgress] = []
+    facts: list[FioProgress] = []
     ran = process.run(
-        fio, JOB.format(rw="randrw", runtime="2s"), work, seconds=2, progress=told.append
+        fio, JOB.format(rw="randrw", runtime="2s"), work, seconds=2, progress=facts.append
     )
     outcome = output.outcome(output.document(ran.output))
     assert outcome["fio"]["version"] == version
     assert outcome["read"]["total_ios"] > 0
     assert ran.command == ["fio", "--output-format=json+", "job.fio"]
     assert "Jobs:" not in ran.said
-    assert told
-    assert told[-1].total_seconds == 2
-    assert [live.seconds for live in told] == sorted(live.seconds for live in told)
+    assert facts
+    assert facts[-1].total_seconds == 2
+    assert [live.seconds for live in facts] == sorted(live.seconds for live in facts)
     assert list(work.iterdir()) == []
 
 
@@ -218,5 +218,5 @@ def test_the_line_of_progress(line: str, expected: tuple[float, float] | None) -
 
 @given(st.text(alphabet="[]rwt=0123456789.kM, IOPS", max_size=40))
 def test_no_line_of_progress_is_a_mistake(line: str) -> None:
-    found = process.iops(f"[{line} IOPS]")
-    assert found is None or min(found) >= 0
+    result = process.iops(f"[{line} IOPS]")
+    assert result is None or min(result) >= 0

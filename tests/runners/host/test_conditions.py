@@ -56,9 +56,9 @@ def look(
     sleep: Callable[[float], object] = lambda _seconds: None,
     **target: Any,
 ) -> list[Diagnostic]:
-    found = check({**TARGET, **target}, cells or [cell()], machine.roots, sleep)
-    assert {finding.code for finding in found} <= set(conditions.NAMES)
-    return found
+    result = check({**TARGET, **target}, cells or [cell()], machine.roots, sleep)
+    assert {finding.code for finding in result} <= set(conditions.NAMES)
+    return result
 
 
 def test_a_quiet_machine(mirror: Machine) -> None:
@@ -78,13 +78,13 @@ def test_arrays_that_sync_or_lack_a_member(mirror: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ios", "busy", "found"),
+    ("ios", "busy", "result"),
     [(140, 200, False), (141, 100, True), (100, 201, True)],
 )
-def test_others_io(mirror: Machine, ios: int, busy: int, found: bool) -> None:
+def test_others_io(mirror: Machine, ios: int, busy: int, result: bool) -> None:
     # Two seconds: 20 I/Os a second are 40, and 5 % are 100 ms.
     monkeyed = look(mirror, sleep=lambda _seconds: stats(mirror, ios, busy))
-    assert [finding.code for finding in monkeyed] == ["device-busy"] * found
+    assert [finding.code for finding in monkeyed] == ["device-busy"] * result
     assert all(
         "sda: found" in str(finding) and finding.severity == "critical" for finding in monkeyed
     )
@@ -98,7 +98,7 @@ def test_the_page_cache(mirror: Machine) -> None:
     assert look(mirror, cell(None, direct="0")) == []
     small = {**cell(None), "file_bytes": GIB}
     del small["jobs"][0]["options"]["direct"]
-    assert [found.code for found in look(mirror, cell(), small, small)] == ["page-cache"]
+    assert [result.code for result in look(mirror, cell(), small, small)] == ["page-cache"]
     # All of a device of 1 GiB.
     assert [f.code for f in look(mirror, cell(None, direct="0"), device="x")] == ["page-cache"]
     assert look(mirror, {"jobs": [], "command": {"argv": ["true"]}}) == []
@@ -156,11 +156,11 @@ def test_governors_and_memory_are_warnings(mirror: Machine) -> None:
 )
 def test_shingled_disks(mirror: Machine, files: dict[str, str], refuse: bool | None) -> None:
     mirror.write(mirror.roots.sys / "block/sda", files)
-    found = look(mirror, cell(rw="randwrite"))
-    assert [finding.severity == "critical" for finding in found] == (
+    result = look(mirror, cell(rw="randwrite"))
+    assert [finding.severity == "critical" for finding in result] == (
         [] if refuse is None else [refuse]
     )
-    assert all(finding.code == "smr-cliff" for finding in found)
+    assert all(finding.code == "smr-cliff" for finding in result)
     assert look(mirror, cell(rw="randread")) == []
 
 
@@ -179,10 +179,10 @@ def series(*rates: int) -> list[SeriesPoint]:
 
 
 def test_a_collapse_is_seen_afterwards() -> None:
-    found = collapse(series(*[100, 110] * 10, *[9, 8, 11, 10] * 5), "sda")
-    assert found is not None
-    assert "fell from 105.0 to 9.5 MiB/s in interval 21 of 40" in str(found)
-    assert found.severity == "warning"
+    result = collapse(series(*[100, 110] * 10, *[9, 8, 11, 10] * 5), "sda")
+    assert result is not None
+    assert "fell from 105.0 to 9.5 MiB/s in interval 21 of 40" in str(result)
+    assert result.severity == "warning"
 
 
 @pytest.mark.parametrize(

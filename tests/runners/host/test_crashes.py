@@ -32,8 +32,8 @@ destroy = ["{id}"]
 [targets.disk]
 device = "{device}"
 
-[targets.folder]
-directory = "{folder}"
+[targets.directory]
+directory = "{directory}"
 
 [workloads]
 reads = {{ rw = "randread", iodepth = 4, size = "4MiB" }}
@@ -51,14 +51,14 @@ def state(device: str) -> str:
     return Path(f"/sys/block/{Path(device).name}/queue/read_ahead_kb").read_text()
 
 
-def made(folders: list[Path], device: str) -> list[Path]:
-    """Returns what blklab made in folders of ours, and the nodes that it made of our device."""
+def made(directories: list[Path], device: str) -> list[Path]:
+    """Returns what blklab made in directories of ours, and the nodes that it made of our device."""
     nodes = [
         path
         for path in Path("/dev").glob(".blklab-*/device")
         if path.stat().st_rdev == Path(device).stat().st_rdev
     ]
-    return [*nodes, *(path for folder in folders for path in folder.iterdir())]
+    return [*nodes, *(path for directory in directories for path in directory.iterdir())]
 
 
 def done(where: str) -> dict[int, Any]:
@@ -78,17 +78,17 @@ def test_killed_at_any_instant(
 ) -> None:
     backing = loops.file("disk", 16 << 20)
     device = loops.attach(backing)
-    folder, temporary = tmp_path / "folder", tmp_path / "tmp"
-    for each in (folder, temporary):
+    directory, temporary = tmp_path / "directory", tmp_path / "tmp"
+    for each in (directory, temporary):
         each.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     experiment = tmp_path / "crashes.toml"
     repeats = max(1, crashes // 8)
     experiment.write_text(
-        EXPERIMENT.format(id=f"file:{backing}", device=device, folder=folder, repeats=repeats)
+        EXPERIMENT.format(id=f"file:{backing}", device=device, directory=directory, repeats=repeats)
     )
     where = str(tmp_path / "store.db")
-    found = state(device)
+    result = state(device)
     command = [
         *(sys.executable, "-m", "blklab.cli", "run", str(experiment), "--on", "host"),
         *("--resume", "--json", "--store", where, "--force", "device-busy"),
@@ -104,16 +104,16 @@ def test_killed_at_any_instant(
             time.sleep(generator.uniform(0, LONGEST))
             os.kill(process.pid, signal.SIGKILL)
             assert process.stderr is not None
-            said = process.stderr.read()
-        assert process.returncode in {-signal.SIGKILL, 0}, said
+            output = process.stderr.read()
+        assert process.returncode in {-signal.SIGKILL, 0}, output
         killed += 1
         now = done(where) if Path(where).exists() else {}
         assert kept.items() <= now.items(), "what was done is lost, or was done again"
         kept = now
     ended = subprocess.run(command, check=True, capture_output=True, text=True)
     results = json.loads(ended.stdout)
-    assert [one["number"] for one in results] == list(range(1, 8 * repeats + 1))
-    assert len({json.dumps(one["labels"]) for one in results}) == 8 * repeats
+    assert [item["number"] for item in results] == list(range(1, 8 * repeats + 1))
+    assert len({json.dumps(item["labels"]) for item in results}) == 8 * repeats
     store = Store(where)
     (campaign,) = query.all_campaigns(store)
     assert campaign.states == {"planned": 0, "running": 0, "done": 8 * repeats, "failed": 0}
@@ -122,10 +122,10 @@ def test_killed_at_any_instant(
     assert {path.name for path in store.database.series.iterdir()} == {
         f"run-{number}.parquet" for number in series
     }
-    assert state(device) == found
-    assert made([folder, temporary], device) == []
+    assert state(device) == result
+    assert made([directory, temporary], device) == []
     journals = Path(os.environ["BLKLAB_STATE"]).glob("journal-*")
     assert list(journals) == []
-    assert str(folder) not in subprocess.run(
+    assert str(directory) not in subprocess.run(
         ["pgrep", "-a", "fio"], check=False, capture_output=True, text=True
     ).stdout  # fmt: skip

@@ -64,7 +64,7 @@ def test_no_answer_is_no_answer(
 
 
 @pytest.mark.parametrize(
-    ("script", "found"),
+    ("script", "result"),
     [
         ("exit 8", ["several signatures at once"]),
         ("echo USAGE=crypto", ["crypto"]),
@@ -73,10 +73,10 @@ def test_no_answer_is_no_answer(
     ],
 )
 def test_what_blkid_alone_knows(
-    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, found: list[str]
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, result: list[str]
 ) -> None:
     fake(tmp_path, "blkid", script, monkeypatch)
-    assert system_programs.signatures(image) == found
+    assert system_programs.signatures(image) == result
 
 
 def test_a_wipefs_that_prints_nothing_found_nothing(
@@ -98,8 +98,8 @@ def test_a_program_that_hangs_is_given_up(
 def test_versions_and_lsblk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake(tmp_path, "fio", "echo fio-3.33", monkeypatch)
     fake(tmp_path, "mdadm", "echo 'mdadm - v4.2 - 2021-12-30' >&2", monkeypatch)
-    said = system_programs.versions()
-    assert (said["fio"], said["mdadm"]) == ("3.33", "4.2")
+    output = system_programs.versions()
+    assert (output["fio"], output["mdadm"]) == ("3.33", "4.2")
     fake(tmp_path, "lsblk", """echo '{"blockdevices": []}'""", monkeypatch)
     assert system_programs.lsblk() == {"blockdevices": []}
     fake(tmp_path, "lsblk", "exit 1", monkeypatch)

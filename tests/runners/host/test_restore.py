@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.runners.host.journal import HostJournal
+from blklab.runners.host.journal import DirectoryEntry, HostJournal, SettingsEntry, read
 from blklab.runners.host.restore import restore
 from blklab.runners.host.settings import applied
 from blklab.system import state_directory
-from blklab.system.identity import of_node
+from blklab.system.identity import BlockDevice, of_node
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots
 from tests.runners.host.conftest import Loops, alive, attribute, layers_of, real_values
@@ -69,6 +69,17 @@ def test_after_a_reboot_settings_are_void(machine: Machine, disks: list[SysfsLay
     assert not path.exists()
 
 
+def test_a_journal_of_the_previous_version_is_read() -> None:
+    left = read(Path(__file__).parents[2] / "data/journals/run-format-1.jsonl")
+    ids = ("wwn-0x5000c500a1b2c3d4",)
+    disk = BlockDevice("/dev/sda", "sda", "8:0", Path("/dev/sda"), 0, ids, 0)
+    assert left.entries == {
+        1: SettingsEntry(disk, {"scheduler": "none", "nr_requests": "64"}),
+        2: SettingsEntry(None, {"vm.dirty_ratio": "20"}),
+        3: DirectoryEntry("/tmp", "blklab-1234", "ext4", "/"),
+    }
+
+
 def test_gone_and_replaced_devices_are_not_written_to(
     machine: Machine, disks: list[SysfsLayer]
 ) -> None:
@@ -90,8 +101,8 @@ def test_the_journal_of_a_live_process_is_left_alone(
 ) -> None:
     path = left_by_another(machine, disks)
     alive(machine, 4999999, 5)
-    [said] = restore(machine.roots).running
-    assert said == f"{path}: left alone: its blklab is still running"
+    [output] = restore(machine.roots).running
+    assert output == f"{path}: left alone: its blklab is still running"
     alive(machine, 4999999, 6)  # another process with that number
     with path.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -218,7 +229,7 @@ def test_a_damaged_journal_stops_no_other(
     owner = path.read_text().splitlines()[0]
     damaged = machine.roots.state / "journal-1-damaged.jsonl"
     damaged.write_text(f"{owner}\n{line}\n")
-    (machine.roots.state / "journal-folder").mkdir()
+    (machine.roots.state / "journal-directory").mkdir()
     restored = restore(machine.roots)
     assert len(restored.done) == 3
     (problem,) = restored.problems

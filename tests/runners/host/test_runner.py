@@ -69,14 +69,14 @@ def test_every_field_is_documented(run: Run, tmp_path: Path) -> None:
     sections = [
         text.split(f"\n## {name}\n")[1].split("\n## ")[0] for name in ("result", "host result")
     ]
-    said = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", " ".join(sections)))))
+    output = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", " ".join(sections)))))
     more = (
         "[host.steady]\nround = '0.2s'\nrounds = 3\nlimit = '1s'\n[sweep]\n'vm.swappiness' = [61]\n"
     )
     result = measured(run, write(tmp_path, f'directory = "{tmp_path}"', more))[-1]
     result |= {"labels": {}}
     result["fio"] |= {"options": {}, "disk_util": {}}
-    assert set(fields(result)) - said == set()
+    assert set(fields(result)) - output == set()
 
 
 def test_a_raw_device_and_who_served_it(run: Run, tmp_path: Path, loops: Loops) -> None:
@@ -128,7 +128,7 @@ def test_a_sweep_changes_settings_and_puts_them_back(
     backing = loops.file("disk", 16 << 20)
     device = loops.attach(backing)
     file = Path(f"/sys/block/{Path(device).name}/queue/read_ahead_kb")
-    found = file.read_text()
+    result = file.read_text()
     path = write(
         tmp_path,
         f'device = "{device}"',
@@ -136,20 +136,20 @@ def test_a_sweep_changes_settings_and_puts_them_back(
         destroy=f'["file:{backing}"]',
     )
     baseline, swept = measured(run, path)
-    assert file.read_text() == found
+    assert file.read_text() == result
     assert baseline["settings"] == []
-    changed = {(one["where"], one["key"]): one["set"] for one in swept["settings"]}
+    changed = {(item["where"], item["key"]): item["set"] for item in swept["settings"]}
     assert changed[(Path(device).name, "read_ahead_kb")] == "64"
     tuned = json.loads(run("tune", "here@host", "--json").out)
-    assert [one["setting"] for one in tuned["tunings"][0]["effects"]] == ["read_ahead_kb"]
+    assert [item["setting"] for item in tuned["tunings"][0]["effects"]] == ["read_ahead_kb"]
 
 
 def test_a_command(run: Run, tmp_path: Path) -> None:
     more = "[workloads.copy]\ncommand = ['cp', 'a', 'b']\ntimes = 3\n[matrix]\nworkload = ['copy']"
     (tmp_path / "a").write_bytes(bytes(1 << 20))
     (result,) = measured(run, write(tmp_path, f'directory = "{tmp_path}"', more))
-    assert [one["status"] for one in result["command"]["runs"]] == [0, 0, 0]
-    assert all(one["wall_ns"] > 0 for one in result["command"]["runs"])
+    assert [item["status"] for item in result["command"]["runs"]] == [0, 0, 0]
+    assert all(item["wall_ns"] > 0 for item in result["command"]["runs"])
     assert (tmp_path / "b").stat().st_size == 1 << 20
     table = run("runs", "show", "here@host")
     assert table.status == 0
@@ -168,7 +168,7 @@ def test_a_cell_that_fails_is_told_and_the_others_are_measured(run: Run, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("target", "status", "said"),
+    ("target", "status", "output"),
     [
         ('directory = "/nowhere"', 2, "/nowhere: No such file or directory"),
         ('directory = "/etc/passwd"', 2, "/etc/passwd: not a directory"),
@@ -178,25 +178,25 @@ def test_a_cell_that_fails_is_told_and_the_others_are_measured(run: Run, tmp_pat
     ],
 )
 def test_targets_that_are_none(
-    run: Run, tmp_path: Path, target: str, status: int, said: str
+    run: Run, tmp_path: Path, target: str, status: int, output: str
 ) -> None:
     outcome = run("run", write(tmp_path, target), "--on", "host")
     assert (outcome.status, outcome.out) == (status, "")
-    assert said in outcome.err
+    assert output in outcome.err
     assert outcome.err.count("\n") == 1
     assert query.all_campaigns(Store()) == []
 
 
 def test_what_one_runner_has_and_the_other_has_not(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path, f'directory = "{tmp_path}"')
-    for words, said in (
+    for words, output in (
         (("--jobs", "2"), "--jobs: cells would disturb each other"),
         (("--force", "everything"), "--force 'everything': allowed: array-syncing"),
         (("--explain",), "--explain: what was measured is not explained"),
     ):
         outcome = run("run", path, "--on", "host", *words)
         assert outcome.status == 2
-        assert said in outcome.err
+        assert output in outcome.err
     assert run("run", path, "--force", "device-busy").status == 2
 
 

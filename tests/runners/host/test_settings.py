@@ -164,13 +164,13 @@ def test_dirty_bytes_and_ratio_unset_each_other(
             real(path.with_name(other), "0")
 
     monkeypatch.setattr(settings, "_write", as_the_kernel_does)
-    for found in (("20", "0"), ("0", "100000000")):
+    for result in (("20", "0"), ("0", "100000000")):
         for key, value_ in (("vm.dirty_ratio", "5"), ("vm.dirty_bytes", "8192")):
-            (vm / "dirty_ratio").write_text(found[0])
-            (vm / "dirty_bytes").write_text(found[1])
+            (vm / "dirty_ratio").write_text(result[0])
+            (vm / "dirty_bytes").write_text(result[1])
             with HostJournal(machine.roots) as journal, applied({key: value_}, disks, journal):
                 assert (vm / key[3:]).read_text() == value_
-            assert ((vm / "dirty_ratio").read_text(), (vm / "dirty_bytes").read_text()) == found
+            assert ((vm / "dirty_ratio").read_text(), (vm / "dirty_bytes").read_text()) == result
 
 
 def test_a_new_scheduler_resets_what_is_put_back_too(

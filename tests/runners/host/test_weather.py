@@ -72,7 +72,7 @@ def test_a_signature_saves_a_disk(run: Run, tmp_path: Path, loops: Loops, kind: 
 
 
 @pytest.mark.parametrize(
-    ("destroy", "said"),
+    ("destroy", "output"),
     [
         ([], "found nothing of it in `destroy`"),
         (["wwn-0x5000c500a1b2c3d4"], "found nothing of it in `destroy`"),
@@ -81,7 +81,7 @@ def test_a_signature_saves_a_disk(run: Run, tmp_path: Path, loops: Loops, kind: 
     ],
 )
 def test_a_disk_that_is_not_named_by_its_stable_name(
-    run: Run, tmp_path: Path, loops: Loops, destroy: list[str], said: str
+    run: Run, tmp_path: Path, loops: Loops, destroy: list[str], output: str
 ) -> None:
     backing = loops.file("disk", 16 << 20)
     device = loops.attach(backing)
@@ -89,7 +89,7 @@ def test_a_disk_that_is_not_named_by_its_stable_name(
     names = [name.format(device=device, backing=backing) for name in destroy]
     refused = run("run", experiment(tmp_path, f'device = "{device}"', names), *HOST)
     assert refused.status == 2
-    assert said in refused.err
+    assert output in refused.err
     assert f"file:{backing}" in refused.err
     assert digest(backing) == before
 
@@ -132,14 +132,14 @@ def test_what_is_mounted(run: Run, tmp_path: Path, loops: Loops) -> None:
 
 
 def test_a_link_in_the_path_and_a_hostile_directory(run: Run, tmp_path: Path) -> None:
-    folder = tmp_path / "a b;$(touch x)"
-    folder.mkdir()
-    (tmp_path / "link").symlink_to(folder)
+    directory = tmp_path / "a b;$(touch x)"
+    directory.mkdir()
+    (tmp_path / "link").symlink_to(directory)
     name = f"{tmp_path}/link/../link"
     path = experiment(tmp_path, f"directory = {json.dumps(name)}", [])
     outcome = run("run", path, *HOST)
     assert outcome.status == 0, outcome.err
-    assert list(folder.iterdir()) == []
+    assert list(directory.iterdir()) == []
     assert not (tmp_path / "x").exists()
 
 
@@ -213,25 +213,25 @@ def cmdline(pid: str) -> str:
         return ""
 
 
-def fake(folder: Path, said: str) -> str:
+def fake(directory: Path, output: str) -> str:
     """Puts a program called fio first in PATH; returns the PATH."""
-    folder.mkdir()
-    program = folder / "fio"
-    program.write_text(f"#!/bin/sh\necho {said}\n")
+    directory.mkdir()
+    program = directory / "fio"
+    program.write_text(f"#!/bin/sh\necho {output}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    return f"{folder}:{os.environ['PATH']}"
+    return f"{directory}:{os.environ['PATH']}"
 
 
 @pytest.mark.parametrize(
-    ("version", "said"), [("fio-2.1.11", "too old"), ("whatever", "is not fio")]
+    ("version", "output"), [("fio-2.1.11", "too old"), ("whatever", "is not fio")]
 )
 def test_fio_that_will_not_do(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, said: str
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, output: str
 ) -> None:
     monkeypatch.setenv("PATH", fake(tmp_path / "bin", version))
     outcome = run("run", experiment(tmp_path, f'directory = "{tmp_path}"', []), *HOST)
     assert outcome.status == 3
-    assert said in outcome.err
+    assert output in outcome.err
     assert outcome.err.count("\n") == 1
 
 
@@ -273,7 +273,7 @@ def test_the_stores_disk_is_full(run: Run, tmp_path: Path, loops: Loops) -> None
 
 
 @pytest.mark.parametrize(
-    ("sweep", "said"),
+    ("sweep", "output"),
     [
         ("scheduler = ['cfq-2']", "scheduler: found 'cfq-2', expected one of"),
         ("stripe_cache_size = [512]", "stripe_cache_size: found on none of"),
@@ -282,14 +282,14 @@ def test_the_stores_disk_is_full(run: Run, tmp_path: Path, loops: Loops) -> None
     ],
 )
 def test_a_setting_that_is_none_is_told_before_anything_runs(
-    run: Run, tmp_path: Path, loops: Loops, sweep: str, said: str
+    run: Run, tmp_path: Path, loops: Loops, sweep: str, output: str
 ) -> None:
     device = loops.attach(loops.file("disk", 16 << 20))
     path = experiment(tmp_path, f'device = "{device}"', [])
     path.write_text(path.read_text().replace("randwrite", "randread") + f"[sweep]\n{sweep}\n")
     refused = run("run", path, *HOST)
     assert refused.status == 2
-    assert said in refused.err
+    assert output in refused.err
     assert query.all_campaigns(Store()) == []
 
 

@@ -8,4 +8,4 @@ def names(guest: Guest, shapes: list[VirtualDiskShape]) -> list[str]:
     """What the guest calls disks."""
     serials = guest.agent.read(["/sys/block/vd*/serial"])
     disks = {(text or "").strip(): path.split("/")[3] for path, text in serials.items()}
-    return [disks[guest.disk(one).serial] for one in shapes]
+    return [disks[guest.disk(item).serial] for item in shapes]

@@ -103,7 +103,7 @@ def left(ours: Path) -> list[str]:
 
 def guests(ours: Path) -> list[int]:
     """Returns the processes that run QEMU with an image of a cache of ours, by their ids."""
-    found = []
+    result = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().split(b"\0")
@@ -112,5 +112,5 @@ def guests(ours: Path) -> list[int]:
         if os.fsencode(qemu.PROGRAM) in words[0] and any(
             word.startswith(os.fsencode(ours)) for word in words
         ):
-            found.append(int(path.parent.name))
-    return found
+            result.append(int(path.parent.name))
+    return result

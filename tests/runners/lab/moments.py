@@ -11,7 +11,7 @@ from blklab.runners.lab.machine import boot
 from blklab.runners.lab.stacks import build
 
 
-def said(moment: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def report_moment(moment: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def called(*arguments: Any, **named: Any) -> Any:
         say(moment)
         return function(*arguments, **named)
@@ -25,8 +25,8 @@ def say(moment: str) -> None:
 
 
 if __name__ == "__main__":
-    setattr(runner, "boot", said("boot", boot.boot))  # noqa: B010
-    setattr(cell, "build", said("build", build.build))  # noqa: B010
+    setattr(runner, "boot", report_moment("boot", boot.boot))  # noqa: B010
+    setattr(cell, "build", report_moment("build", build.build))  # noqa: B010
     playing = load.play
 
     def play(machine: Any, document: Any, target: Any, progress: Any, **named: Any) -> Any:

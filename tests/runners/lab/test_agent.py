@@ -293,8 +293,8 @@ def test_lost_framing_ends_it(serving: Serving) -> None:
     assert receive(connection) is None
     assert process.wait(30) == 1
     assert process.stderr is not None
-    said = process.stderr.read().decode()
-    assert said == "blklab-agent: a frame of 4294967295 bytes: expected at most 16777216\n"
+    output = process.stderr.read().decode()
+    assert output == "blklab-agent: a frame of 4294967295 bytes: expected at most 16777216\n"
 
 
 def test_poweroff(serving: Serving) -> None:
@@ -326,8 +326,8 @@ def test_a_dead_guest_wakes_who_waits(serving: Serving) -> None:
 
 
 def test_what_a_program_says_that_is_interrupted(agent: Agent) -> None:
-    said = 'trap "echo lost 7 >&2; exit 0" INT; echo there; while :; do sleep 0.05; done'
-    with agent.running(["sh", "-c", said]) as running:
+    output = 'trap "echo lost 7 >&2; exit 0" INT; echo there; while :; do sleep 0.05; done'
+    with agent.running(["sh", "-c", output]) as running:
         agent.run(["sleep", "0.5"])  # until the trap is set
     assert running.ran is not None
     assert running.ran.status in {0, -signal.SIGINT}

@@ -126,16 +126,18 @@ def _made(guest: Guest, shapes: dict[str, list[VirtualDiskShape]], root: Path) -
     live = inventory.inventory(machine.roots)
     for name in members:
         agent.run(["mdadm", "--stop", f"/dev/{name}"])
-    examine = {str(one): agent.run(["mdadm", "--examine", f"/dev/{one}"]).stdout for one in paths}
+    examine = {
+        str(item): agent.run(["mdadm", "--examine", f"/dev/{item}"]).stdout for item in paths
+    }
     listed = {
-        str(one): agent.run(["mdadm", "--examine-badblocks", f"/dev/{one}"], check=False)
-        for one in paths
+        str(item): agent.run(["mdadm", "--examine-badblocks", f"/dev/{item}"], check=False)
+        for item in paths
     }
     (root / "stopped").mkdir()
     _copied(guest, shapes, members, root / "stopped")
-    offline = images.inventory([root / "stopped" / one for one in paths])
-    said = {name: ran.stdout + ran.stderr for name, ran in listed.items()}
-    return Made(members, detail, examine, said, attributes, live, offline, machine.root)
+    offline = images.inventory([root / "stopped" / item for item in paths])
+    output = {name: ran.stdout + ran.stderr for name, ran in listed.items()}
+    return Made(members, detail, examine, output, attributes, live, offline, machine.root)
 
 
 def _copied(
@@ -181,13 +183,13 @@ def _machine(
 
 
 def field_of(text: str, name: str) -> str:
-    found = re.search(rf"^ *{name} : (.*?) *$", text, re.M)
-    return found[1] if found else ""
+    result = re.search(rf"^ *{name} : (.*?) *$", text, re.M)
+    return result[1] if result else ""
 
 
-def by_members(made: Made, found: Inventory) -> dict[str, Array]:
+def by_members(made: Made, result: Inventory) -> dict[str, Array]:
     names = {member: name for name, some in made.members.items() for member in some}
-    return {names[Path(one.members[0].name).name]: one for one in found.arrays}
+    return {names[Path(item.members[0].name).name]: item for item in result.arrays}
 
 
 @pytest.mark.guest
@@ -196,36 +198,36 @@ def test_the_audit_says_what_mdadm_says(made: Made) -> None:
     assert list(arrays) == [wanted.name for wanted in WANTED]
     for array in arrays.values():
         for member in array.members:
-            found = member.superblock
-            assert found is not None
+            result = member.superblock
+            assert result is not None
             text = made.examine[Path(member.name).name]
-            assert field_of(text, "Version").removesuffix(".00") == found.version
+            assert field_of(text, "Version").removesuffix(".00") == result.version
             assert field_of(text, "(?:Array )?UUID").split()[0] == array.uuid
             assert field_of(text, "Raid Level") == array.level
             assert int(field_of(text, "Raid Devices")) == array.raid_disks
             assert field_of(text, "State") == array.state == "clean"
             assert "correct" in field_of(text, "Checksum")
-            assert found.checksum_holds
+            assert result.checksum_holds
             # Of 0.90 mdadm has it in halves.
-            halves = f"{found.events >> 32}.{found.events & 0xFFFFFFFF}"
-            assert field_of(text, "Events") in {str(found.events), halves}
-            if found.version != "0.90":
-                assert field_of(text, "Device UUID") == found.device
+            halves = f"{result.events >> 32}.{result.events & 0xFFFFFFFF}"
+            assert field_of(text, "Events") in {str(result.events), halves}
+            if result.version != "0.90":
+                assert field_of(text, "Device UUID") == result.device
                 assert field_of(text, "Device Role") == f"Active device {member.slot}"
                 begin = field_of(text, "Data Offset") or "0 sectors"  # 1.0 has none
-                assert begin == f"{found.data_offset} sectors"
-                states = "".join(".A"[there] for there in found.present)
+                assert begin == f"{result.data_offset} sectors"
+                states = "".join(".A"[there] for there in result.present)
                 assert field_of(text, "Array State").startswith(f"{states} ")
-            assert ("Internal Bitmap" in text) == found.bitmap
+            assert ("Internal Bitmap" in text) == result.bitmap
             size = int(field_of(text, "Array Size").split()[0])
             assert size * 1024 == array.size
 
 
 @pytest.mark.guest
 def test_of_bad_blocks_too(made: Made) -> None:
-    for found in (made.offline, made.live):
-        for name, array in by_members(made, found).items():
-            wanted = next(one for one in WANTED if one.name == name)
+    for result in (made.offline, made.live):
+        for name, array in by_members(made, result).items():
+            wanted = next(item for item in WANTED if item.name == name)
             for member in array.members:
                 assert member.superblock is not None
                 text = made.listed[Path(member.name).name]
@@ -238,20 +240,20 @@ def test_of_bad_blocks_too(made: Made) -> None:
                 lines = re.findall(r"^ *(\d+) for (\d+) sectors$", text, re.M)
                 assert bool(lines) == (member.slot in wanted.bad)
                 assert ("is empty" in text) == (not lines)
-                told = [(one.sector, one.sectors) for one in bad.ranges]
-                assert told == sorted((int(sector), int(many)) for sector, many in lines)
+                facts = [(item.sector, item.sectors) for item in bad.ranges]
+                assert facts == sorted((int(sector), int(many)) for sector, many in lines)
                 assert member.entries == len(lines)
 
 
 @pytest.mark.guest
 def test_sysfs_and_superblocks_tell_the_same_sectors(made: Made) -> None:
-    told = []
-    for found in (made.live, made.offline):
-        ranges = [one.ranges for one in findings(found) if one.code == "bbl-entries"]
-        assert all(one["array_ranges"] for some in ranges for one in some)
-        told.append(sorted(ranges, key=str))
-    assert told[0] == told[1]
-    assert len(told[0]) == 5
+    facts = []
+    for result in (made.live, made.offline):
+        ranges = [item.ranges for item in findings(result) if item.code == "bbl-entries"]
+        assert all(item["array_ranges"] for some in ranges for item in some)
+        facts.append(sorted(ranges, key=str))
+    assert facts[0] == facts[1]
+    assert len(facts[0]) == 5
 
 
 @pytest.mark.guest
@@ -274,20 +276,20 @@ def test_and_of_running_arrays(made: Made) -> None:
 @pytest.mark.guest
 def test_the_probe_sees_as_much(made: Made) -> None:
     there = seen(parse(probe(made.machine)))
-    told = [
-        json.dumps(report.as_dict(one, findings(one)), indent=1).replace(f"{made.machine}/", "/")
-        for one in (made.live, there)
+    facts = [
+        json.dumps(report.as_dict(item, findings(item)), indent=1).replace(f"{made.machine}/", "/")
+        for item in (made.live, there)
     ]
     # mdadm was asked here; there it is not installed.
     assert len(there.arrays) == len(WANTED)
-    assert told[0].partition('"arrays"')[2] == told[1].partition('"arrays"')[2]
+    assert facts[0].partition('"arrays"')[2] == facts[1].partition('"arrays"')[2]
 
 
 @pytest.mark.guest
 def test_what_is_found(made: Made) -> None:
-    found = findings(made.live)
+    result = findings(made.live)
     rules = {
-        name: {one.code for one in found if one.subject == name} - {"never-checked"}
+        name: {item.code for item in result if item.subject == name} - {"never-checked"}
         for name in made.members
     }
     assert rules == {
@@ -313,8 +315,8 @@ def test_arrays_in_trouble(guest: Guest, tmp_path: Path) -> None:
             ["mdadm", "--create", f"/dev/{name}", "--run", "--assume-clean", *options,
              f"--raid-devices={len(used)}", *(f"/dev/{disk}" for disk in used)]
         )  # fmt: skip
-    one, other = (f"/sys/block/md90/md/dev-{disk}" for disk in members["md90"])
-    agent.write(f"{one}/state", "write_error")
+    item, other = (f"/sys/block/md90/md/dev-{disk}" for disk in members["md90"])
+    agent.write(f"{item}/state", "write_error")
     # The check waits there, for as long as it takes to look.
     agent.write("/sys/block/md90/md/sync_max", "8192")
     agent.write("/sys/block/md90/md/sync_action", "check")
@@ -330,27 +332,27 @@ def test_arrays_in_trouble(guest: Guest, tmp_path: Path) -> None:
     detail = {name: agent.run(["mdadm", "--detail", f"/dev/{name}"]).stdout for name in members}
     (tmp_path / "live").mkdir()
     _copied(guest, shapes, members, tmp_path / "live", 16 << 20)
-    found = findings(inventory.inventory(_machine(tmp_path, members, attributes).roots))
-    said = {(one.subject, one.code): one for one in found if one.severity != "note"}
+    result = findings(inventory.inventory(_machine(tmp_path, members, attributes).roots))
+    output = {(item.subject, item.code): item for item in result if item.severity != "note"}
     # Whether a superblock was written since is chance.
     may = {("md90", "never-checked"), ("md91", "never-checked"), ("md90", "bbl-disagree")}
-    assert said.keys() - may == {
+    assert output.keys() - may == {
         ("md90", "write-error"), ("md90", "bbl-entries"), ("md90", "repair-corrupts"),
         ("md91", "bbl-entries"), ("md91", "bbl-lost"),
         ("md91", "degraded"), ("md91", "faulty"),
     }  # fmt: skip
-    assert said["md90", "bbl-entries"].member == members["md90"][1]
-    assert said["md90", "write-error"].member == members["md90"][0]
+    assert output["md90", "bbl-entries"].member == members["md90"][1]
+    assert output["md90", "write-error"].member == members["md90"][0]
     assert "State : clean" in detail["md90"], "mdadm tells nobody"
-    assert said["md91", "faulty"].member == first
+    assert output["md91", "faulty"].member == first
     assert field_of(detail["md91"], "State") == "clean, degraded"
     assert field_of(detail["md91"], "Failed Devices") == "1"
-    (way,) = [one for one in found if one.code == "under-way"]
+    (direction,) = [item for item in result if item.code == "under-way"]
     # mdstat, where mdadm has it from, leaves out what is being read.
     share = int(field_of(detail["md90"], "Check Status").split("%")[0])
-    told = re.match(r"check is under way: at (\d+)\.", way.message)
-    assert told
-    assert abs(int(told[1]) - share) <= 5
+    facts = re.match(r"check is under way: at (\d+)\.", direction.message)
+    assert facts
+    assert abs(int(facts[1]) - share) <= 5
     agent.write("/sys/block/md90/md/sync_action", "idle")
     for name in members:
         agent.run(["mdadm", "--stop", f"/dev/{name}"])

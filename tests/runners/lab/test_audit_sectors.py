@@ -59,10 +59,10 @@ def test_where_the_kernel_puts_sectors(
     (array,) = images.inventory([tmp_path / str(at) for at in range(disks)]).arrays
     seen: list[int] = []
     for member in array.members:
-        found = member.superblock
-        assert found is not None
+        result = member.superblock
+        assert result is not None
         content = contents[int(Path(member.name).name)]
-        for sector in range(found.data_offset, found.data_offset + found.size):
+        for sector in range(result.data_offset, result.data_offset + result.size):
             mapped = array_ranges(array, member, SectorRange(sector, 1))
             assert mapped is not None
             if mapped and mapped[0].sector < WRITTEN:
@@ -84,17 +84,17 @@ def test_where_the_kernel_puts_sectors(
 )
 def test_what_filesystems_are_told(guest: Guest, kind: str, words: list[str]) -> None:
     (name,) = names(guest, [PLAIN])
-    found = None
+    result = None
     for unit, disks in ((0, 0), (64 << 10, 3), (512 << 10, 2)):
         if kind == "ext4":
             given = f"stride={unit >> 12},stripe_width={(unit >> 12) * disks}"
         else:
             given = f"su={unit >> 10}k,sw={disks}" if unit else "noalign"
-        told = [*words, given] if unit or kind == "xfs" else words[:-1]
-        guest.agent.run([*told, f"/dev/{name}"])
-        found = filesystem_geometry.parse(guest.disk(PLAIN).read(0, 4096), name)
-        assert found is not None
-        assert (found.kind, found.block) == (kind, 4096)
-        assert (found.unit, found.width) == (unit, unit * disks)
-    assert found is not None
-    assert alignment.options(found, 512 << 10, 2).endswith(given.replace("_", "-"))
+        facts = [*words, given] if unit or kind == "xfs" else words[:-1]
+        guest.agent.run([*facts, f"/dev/{name}"])
+        result = filesystem_geometry.parse(guest.disk(PLAIN).read(0, 4096), name)
+        assert result is not None
+        assert (result.kind, result.block) == (kind, 4096)
+        assert (result.unit, result.width) == (unit, unit * disks)
+    assert result is not None
+    assert alignment.options(result, 512 << 10, 2).endswith(given.replace("_", "-"))

@@ -106,8 +106,8 @@ runtime = "1s"
 class Measured:
     """What every cell measured, by its stack, and what else was seen."""
 
-    def __init__(self, folder: Path) -> None:
-        self.traces = folder / "traces"
+    def __init__(self, directory: Path) -> None:
+        self.traces = directory / "traces"
         self.options = ""
         self.outcomes: dict[str, dict[str, Any]] = {}
         self.failed: dict[str, str] = {}
@@ -119,11 +119,11 @@ class Measured:
 def measured(guest_image: GuestImage, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """Measures all cells, in one guest."""
     assert guest_image.kernel.is_file()
-    folder = tmp_path_factory.mktemp("cells")
-    found = Measured(folder)
+    parent = tmp_path_factory.mktemp("cells")
+    result = Measured(parent)
     cells: list[Cell] = []
     for name, text in (("bare", BARE), ("files", WITH_FILES)):
-        path = folder / f"{name}.toml"
+        path = parent / f"{name}.toml"
         path.write_text(text)
         cells += [
             replace(cell, number=len(cells) + at + 1)
@@ -133,21 +133,21 @@ def measured(guest_image: GuestImage, tmp_path_factory: pytest.TempPathFactory) 
 
     def created(guest: Any, *arguments: Any) -> str:
         directory = create(guest, *arguments)
-        found.options = guest.read("/proc/fs/ext4/md0/options")
+        result.options = guest.read("/proc/fs/ext4/md0/options")
         return directory
 
     ledger = Collected()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(filesystem, "create", created)
-        LabRunner(accelerator="tcg", trace=["traced", "watched"], traces=found.traces).run(
+        LabRunner(accelerator="tcg", trace=["traced", "watched"], traces=result.traces).run(
             cells, ledger
         )
     stacks = {cell.number: cell.labels["stack"] for cell in cells}
-    found.outcomes = {stacks[at]: dict(one.outcome) for at, one in ledger.ended.items()}
-    found.failed = {stacks[at]: message for at, message in ledger.failed.items()}
+    result.outcomes = {stacks[at]: dict(item.outcome) for at, item in ledger.ended.items()}
+    result.failed = {stacks[at]: message for at, message in ledger.failed.items()}
     ours = guest_image.kernel.parents[1]
-    found.guests, found.left = guests(guest_image.kernel.parent), left(ours)
-    return found
+    result.guests, result.left = guests(guest_image.kernel.parent), left(ours)
+    return result
 
 
 def test_every_cell_is_measured_and_nothing_is_left(measured: Measured) -> None:
@@ -174,7 +174,7 @@ def test_mirrors_of_unequal_flash_share_reads_by_their_rates(
 ) -> None:
     """1000 and 200 a second: 83 % and 17 %, by the shortest queue (drivers/md, 6.1)."""
     outcome = measured.outcomes[stack]
-    leaves = {**outcome, "devices": [one for one in outcome["devices"] if one["leaf"]]}
+    leaves = {**outcome, "devices": [item for item in outcome["devices"] if item["leaf"]]}
     assert reads(leaves)[fast] == pytest.approx(5 / 6, abs=0.05)
 
 
@@ -228,22 +228,26 @@ def test_a_filesystem_knows_the_stripes(measured: Measured) -> None:
     assert "stripe=32" in measured.options.splitlines()
     outcome = measured.outcomes["striped"]
     assert outcome["write"]["total_ios"] > 0
-    assert {one["name"] for one in outcome["devices"] if one["leaf"]} == {"fast", "slow", "third"}
+    assert {item["name"] for item in outcome["devices"] if item["leaf"]} == {
+        "fast",
+        "slow",
+        "third",
+    }
 
 
 def test_a_trace_has_what_fio_did(measured: Measured, run: Run) -> None:
-    (folder,) = measured.traces.iterdir()
+    (directory,) = measured.traces.iterdir()
     outcome = measured.outcomes["raid1"]
-    assert outcome["lab"]["traces"] == str(folder)
-    said = run("trace", "stat", folder, "--json")
-    assert said.status == 0, said.err
-    traced = json.loads(said.out)["devices"]
-    queued = {one["name"]: one["events"]["Q"] for one in traced}
+    assert outcome["lab"]["traces"] == str(directory)
+    output = run("trace", "stat", directory, "--json")
+    assert output.status == 0, output.err
+    traced = json.loads(output.out)["devices"]
+    queued = {item["name"]: item["events"]["Q"] for item in traced}
     # md may read or write its superblock meanwhile.
     assert sum(queued.values()) == pytest.approx(outcome["read"]["total_ios"], abs=4)
-    counted = [one["ios"][0] for one in outcome["devices"] if one["leaf"]]
+    counted = [item["ios"][0] for item in outcome["devices"] if item["leaf"]]
     assert sorted(queued.values()) == pytest.approx(sorted(counted), abs=4)
 
 
 def devices(outcome: Mapping[str, Any]) -> dict[str, Any]:
-    return {one["name"]: one for one in outcome["devices"]}
+    return {item["name"]: item for item in outcome["devices"]}

@@ -65,11 +65,11 @@ def test_a_member_fails_and_comes_back_when_the_load_has_begun() -> None:
 def test_fio_may_say_so_before_any_device() -> None:
     load, shown = Load((0, None)), list[FioProgress]()
     with load.during() as during:
-        told = during.listening(shown.append)
-        told(FioProgress(1.0, 10.0))
-        told(FioProgress(1.0, 10.0, 0.0, 0.0))
+        facts = during.listening(shown.append)
+        facts(FioProgress(1.0, 10.0))
+        facts(FioProgress(1.0, 10.0, 0.0, 0.0))
         assert load.recorder.ran == []
-        told(FioProgress(2.0, 10.0, 0.0, 5.0))
+        facts(FioProgress(2.0, 10.0, 0.0, 5.0))
         assert seen(lambda: FAILED in load.recorder.ran)
     assert len(shown) == 3
 

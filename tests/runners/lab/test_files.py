@@ -61,8 +61,8 @@ def test_files_come_out(machine: Any) -> None:
         [("/a", 0, 8)] * 3,
     ],
 )
-def test_no_more_than_the_disk_has(machine: Any, said: list[tuple[str, int, int]]) -> None:
-    machine.said = [ExportedFile(*each) for each in said]
+def test_no_more_than_the_disk_has(machine: Any, output: list[tuple[str, int, int]]) -> None:
+    machine.said = [ExportedFile(*each) for each in output]
     with pytest.raises(BlklabError, match=r"the guest says that /\w is at -?\d+ of the disk"):
         files.fetch(machine, ["/*"])
 
@@ -109,8 +109,10 @@ def test_names_of_files(machine: Any, tmp_path: Path, name: str) -> None:
 
 
 def test_events_that_were_dropped_are_a_warning() -> None:
-    said = "Device: /dev/vda\nYou have 1234 ( 12.3%) dropped events\nConsider using a larger buffer"
-    assert cell.dropped(said) == [
+    output = (
+        "Device: /dev/vda\nYou have 1234 ( 12.3%) dropped events\nConsider using a larger buffer"
+    )
+    assert cell.dropped(output) == [
         "the traces lack 1234 events, which blktrace dropped: the guest was too slow"
     ]
     assert cell.dropped("") == []

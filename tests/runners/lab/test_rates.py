@@ -31,32 +31,32 @@ def throttled(name: str, **limits: int) -> str:
     return f'{name} = {{ kind = "throttled", size = "1GiB"{words} }}\n'
 
 
-def rates(found: Any, accel: str) -> DiskRates:
-    return scaled(found, factor([found], accel))
+def rates(result: Any, accel: str) -> DiskRates:
+    return scaled(result, factor([result], accel))
 
 
 def test_limits_are_as_they_are_said(tmp_path: Path) -> None:
-    found = rates(
+    result = rates(
         document(tmp_path, throttled("a", iops_total=1000, bps_write=1 << 20) + throttled("b")),
         "tcg",
     )
-    assert found.scale == 1
-    assert found.limits == [{"iops_total": 1000, "bps_write": 1 << 20}, {}]
+    assert result.scale == 1
+    assert result.limits == [{"iops_total": 1000, "bps_write": 1 << 20}, {}]
 
 
 def test_rates_beyond_reach_are_divided_by_one_factor(tmp_path: Path) -> None:
     devices = throttled("a", iops_read=60_000, iops_write=10_000) + throttled("b", iops_read=3_000)
-    found = rates(document(tmp_path, devices), "tcg")
-    assert found.scale == 21  # 63,000 over 3,000
-    assert found.limits == [{"iops_read": 2857, "iops_write": 476}, {"iops_read": 143}]
+    result = rates(document(tmp_path, devices), "tcg")
+    assert result.scale == 21  # 63,000 over 3,000
+    assert result.limits == [{"iops_read": 2857, "iops_write": 476}, {"iops_read": 143}]
     assert rates(document(tmp_path, devices), "kvm").scale == pytest.approx(1.1)
 
 
 def test_bandwidth_beyond_reach(tmp_path: Path) -> None:
     devices = throttled("a", bps_total=REACH_BYTES["tcg"] * 3) + throttled("b", iops_total=100)
-    found = rates(document(tmp_path, devices), "tcg")
-    assert found.scale == 3
-    assert found.limits == [{"bps_total": REACH_BYTES["tcg"]}, {"iops_total": 33}]
+    result = rates(document(tmp_path, devices), "tcg")
+    assert result.scale == 3
+    assert result.limits == [{"bps_total": REACH_BYTES["tcg"]}, {"iops_total": 33}]
 
 
 def test_a_factor_is_rounded_up_to_two_digits(tmp_path: Path) -> None:
@@ -67,42 +67,42 @@ def test_a_factor_is_rounded_up_to_two_digits(tmp_path: Path) -> None:
 
 def test_a_factor_of_the_users(tmp_path: Path) -> None:
     devices = throttled("a", iops_total=1000) + throttled("b", iops_total=200)
-    found = rates(document(tmp_path, devices, lab="scale = 2.5"), "tcg")
-    assert found.scale == 2.5
-    assert found.limits == [{"iops_total": 400}, {"iops_total": 80}]
+    result = rates(document(tmp_path, devices, lab="scale = 2.5"), "tcg")
+    assert result.scale == 2.5
+    assert result.limits == [{"iops_total": 400}, {"iops_total": 80}]
 
 
 MODELS = 'a = { model = "pm983", size = "4GiB" }\nb = { model = "wd10eacs", size = "4GiB" }\n'
 
 
 def test_a_models_random_rates_are_what_it_does_alone(tmp_path: Path) -> None:
-    found = rates(document(tmp_path, MODELS, workload="rw = 'randread'\niodepth = 8"), "kvm")
-    flash, disk = found.limits
+    result = rates(document(tmp_path, MODELS, workload="rw = 'randread'\niodepth = 8"), "kvm")
+    flash, disk = result.limits
     assert flash.keys() == disk.keys() == {"iops_read", "iops_write"}
-    assert 30 < disk["iops_read"] * found.scale < 400
+    assert 30 < disk["iops_read"] * result.scale < 400
     assert flash["iops_read"] / disk["iops_read"] > 100
 
 
 def test_a_models_sequential_rates_are_bytes(tmp_path: Path) -> None:
-    found = rates(document(tmp_path, MODELS, workload="rw = 'read'\nbs = '1MiB'"), "tcg")
-    flash, disk = found.limits
+    result = rates(document(tmp_path, MODELS, workload="rw = 'read'\nbs = '1MiB'"), "tcg")
+    flash, disk = result.limits
     assert flash.keys() == disk.keys() == {"bps_read", "bps_write"}
-    assert 50e6 < disk["bps_read"] * found.scale < 150e6
+    assert 50e6 < disk["bps_read"] * result.scale < 150e6
     assert flash["bps_read"] > 5 * disk["bps_read"]
 
 
 def test_a_models_mixed_rates_are_of_both_together(tmp_path: Path) -> None:
-    found = rates(document(tmp_path, MODELS, workload="rw = 'randrw'\nrwmixread = 70"), "kvm")
-    assert [set(limits) for limits in found.limits] == [{"iops_total"}, {"iops_total"}]
+    result = rates(document(tmp_path, MODELS, workload="rw = 'randrw'\nrwmixread = 70"), "kvm")
+    assert [set(limits) for limits in result.limits] == [{"iops_total"}, {"iops_total"}]
 
 
 def test_all_cells_have_one_factor(tmp_path: Path) -> None:
     fast = document(tmp_path, throttled("a", iops_total=60_000) + throttled("b"))
     slow = document(tmp_path, throttled("a", iops_total=600) + throttled("b"))
     assert factor([slow], "tcg") == 1
-    found = factor([slow, fast], "tcg")
-    assert found == 20
-    assert scaled(slow, found).limits == [{"iops_total": 30}, {}]
+    result = factor([slow, fast], "tcg")
+    assert result == 20
+    assert scaled(slow, result).limits == [{"iops_total": 30}, {}]
 
 
 TWINS = """
@@ -127,5 +127,5 @@ def test_a_load_that_waits_for_latency_is_doubted(tmp_path: Path) -> None:
     assert doubt.message.startswith("the load leaves each hdd waiting for its latency")
     deep = document(tmp_path, TWINS, workload="rw = 'randread'\niodepth = 256")
     assert rates(deep, "tcg").doubts == []
-    said = document(tmp_path, throttled("a", iops_total=100) + throttled("b"))
-    assert rates(said, "tcg").doubts == []
+    output = document(tmp_path, throttled("a", iops_total=100) + throttled("b"))
+    assert rates(output, "tcg").doubts == []

@@ -74,7 +74,7 @@ class Lab:
         return self.guests[-1]
 
     def _measure(self, machine: Guest, document: Any, *_: Any, **__: Any) -> FinishedRun:
-        (number,) = [one.number for one in self.cells if one.document is document]
+        (number,) = [item.number for item in self.cells if item.document is document]
         self.served.append((len(self.guests), number))
         if number in self.acts:
             self.acts[number](machine)
@@ -94,22 +94,22 @@ def raising(error: BaseException) -> Callable[[Guest], object]:
 
 
 def kernels(lab: Lab) -> list[str]:
-    return [one.document["kernel"] for one in lab.cells]
+    return [item.document["kernel"] for item in lab.cells]
 
 
 def test_one_guest_for_the_cells_of_a_kernel(lab: Lab) -> None:
     assert kernels(lab) == ["6.1"] * 3 + ["6.12"] * 3
-    found = lab.run()
+    result = lab.run()
     assert lab.served == [(1, 1), (1, 2), (1, 3), (2, 4), (2, 5), (2, 6)]
     assert all(guest.ended for guest in lab.guests)
-    assert (len(found.ended), found.failed) == (6, {})
+    assert (len(result.ended), result.failed) == (6, {})
 
 
 def test_a_cell_that_fails_leaves_the_guest_to_the_next(lab: Lab) -> None:
     lab.acts[2] = raising(BlklabError("refused"))
-    found = lab.run()
+    result = lab.run()
     assert [guest for guest, _ in lab.served] == [1, 1, 1, 2, 2, 2]
-    assert found.failed == {2: "refused"}
+    assert result.failed == {2: "refused"}
 
 
 @pytest.mark.parametrize(
@@ -123,24 +123,24 @@ def test_a_cell_that_fails_leaves_the_guest_to_the_next(lab: Lab) -> None:
 )
 def test_what_a_cell_left_is_not_found_by_the_next(lab: Lab, path: str, text: str) -> None:
     lab.acts[1] = lambda guest: guest.agent.files.update({path: text})
-    found = lab.run()
+    result = lab.run()
     assert [guest for guest, _ in lab.served] == [1, 2, 2, 3, 3, 3]
-    assert found.failed == {}, "what was measured counts all the same"
+    assert result.failed == {}, "what was measured counts all the same"
 
 
 def test_a_guest_that_is_not_as_it_was_serves_no_other_cell(lab: Lab) -> None:
     lab.acts[1] = lambda guest: setattr(guest, "spoilt", True)
-    found = lab.run()
+    result = lab.run()
     assert [guest for guest, _ in lab.served] == [1, 2, 2, 3, 3, 3]
-    assert found.failed == {}
+    assert result.failed == {}
 
 
 @pytest.mark.parametrize("error", [GuestGone("closed"), GuestLost("the guest is lost: closed")])
 def test_a_guest_that_is_lost_costs_its_cell(lab: Lab, error: BlklabError) -> None:
     lab.acts[2] = raising(error)
-    found = lab.run()
+    result = lab.run()
     assert [guest for guest, _ in lab.served] == [1, 1, 2, 3, 3, 3]
-    assert found.failed == {2: "the guest is lost: closed"}
+    assert result.failed == {2: "the guest is lost: closed"}
 
 
 def test_an_error_of_a_guest_that_has_ended_is_its_end(lab: Lab) -> None:
@@ -180,13 +180,13 @@ def test_a_host_that_was_suspended(lab: Lab, monkeypatch: pytest.MonkeyPatch) ->
         asleep += 3600
 
     lab.acts[1] = act
-    found = lab.run()
-    assert found.failed == {1: "the host was suspended for 3600 s meanwhile: measure it again"}
-    assert len(found.ended) == 5
+    result = lab.run()
+    assert result.failed == {1: "the host was suspended for 3600 s meanwhile: measure it again"}
+    assert len(result.ended) == 5
 
 
 def test_a_cell_that_another_process_took(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Collected, "begin", lambda _self, one: one.number > 3)
+    monkeypatch.setattr(Collected, "begin", lambda _self, item: item.number > 3)
     lab.run()
     assert [number for _, number in lab.served] == [4, 5, 6]
     assert len(lab.guests) == 1, "for nothing, none is booted"

@@ -82,8 +82,8 @@ def test_told_to_end(cache: Path, experiment: Path, moment: str, number: int) ->
                 time.sleep(0.01)
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
-    said = [line for line in err.splitlines() if not line.startswith("at: ")]
-    assert said == (["blklab: interrupted"] if number == signal.SIGINT else [])
+    output = [line for line in err.splitlines() if not line.startswith("at: ")]
+    assert output == (["blklab: interrupted"] if number == signal.SIGINT else [])
     assert (process.returncode, out) == (128 + number, "")
     assert guests(cache) == []
     assert left(cache) == []
@@ -110,7 +110,7 @@ def test_killed_at_any_instant(cache: Path, experiment: Path) -> None:
     ended = subprocess.run(
         [*command, "--resume", "--json"], check=True, capture_output=True, text=True
     )
-    assert [one["number"] for one in json.loads(ended.stdout)] == [1, 2]
+    assert [item["number"] for item in json.loads(ended.stdout)] == [1, 2]
     assert states() == ["done", "done"]
     assert guests(cache) == []
     assert left(cache) == []

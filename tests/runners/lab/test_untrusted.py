@@ -125,28 +125,28 @@ STRANGE: dict[str, object] = {
 }
 
 
-@pytest.mark.parametrize("said", [NOTHING, STRANGE])
-def test_files_are_those_that_were_asked_for(said: dict[str, object]) -> None:
-    with answering(read=said) as agent:
+@pytest.mark.parametrize("output", [NOTHING, STRANGE])
+def test_files_are_those_that_were_asked_for(output: dict[str, object]) -> None:
+    with answering(read=output) as agent:
         assert agent.read(["/a", "/sys/block/vd*/serial"]) == {"/a": None}
     files = {"/a": "1", "/b": "2", "/sys/vda/x": "3", "/sys/vda/y/x": "4", "/sys/vda": "5"}
     with answering(read={"files": files}) as agent:
         assert agent.read(["/a", "/sys/vd*/x"]) == {"/a": "1", "/sys/vda/x": "3"}
 
 
-@pytest.mark.parametrize("said", [NOTHING, STRANGE])
+@pytest.mark.parametrize("output", [NOTHING, STRANGE])
 @pytest.mark.parametrize(
     "output", ["", "1", "x" * 5000, "9" * 5000, "\u00b2", "0 8 cache 8 1/2 8 1/²"]
 )
 def test_whoever_asks_has_an_answer_or_an_error_of_ours(
-    said: dict[str, object], output: str, monkeypatch: pytest.MonkeyPatch
+    text: dict[str, object], output: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blklab.runners.lab.stacks.guest.PATIENCE", 0.05)
     monkeypatch.setattr(bcache, "TICK", 0.0)
     table = {"name": "b", "metadata": None, "chunk": 1, "mode": "writeback"}
     table |= {"policy": "smq", "migration_threshold": None, "block": 512, "bucket": 1 << 19}
     wanted = DiskRates(1.0, [], [])
-    with answering(read=said, run=ran(output)) as agent:
+    with answering(read=text, run=ran(output)) as agent:
         guest = GuestStack(agent)
         guest.layers += [GuestLayer("a", "disk", "vda"), GuestLayer("b", "disk", "vdb")]
         machine: Any = SimpleNamespace(agent=agent, accel="tcg", hello=agent.hello(30))

@@ -42,9 +42,9 @@ AFTER = [sample(1750, top=405, disk=500), sample(2000, top=405, disk=500)]
 
 
 def test_the_load_is_where_the_top_has_io() -> None:
-    found = watched(stack(), [*STARTING, *LOAD, *AFTER], document())
-    assert found.watched_ns == 1000 * MS
-    fast, mirror = found.devices
+    result = watched(stack(), [*STARTING, *LOAD, *AFTER], document())
+    assert result.watched_ns == 1000 * MS
+    fast, mirror = result.devices
     assert (mirror["name"], mirror["kind"], mirror["leaf"]) == ("mirror", "md", False)
     assert mirror["ios"] == [400, 0]
     assert (fast["name"], fast["leaf"], fast["id"], fast["above"]) == (
@@ -55,20 +55,20 @@ def test_the_load_is_where_the_top_has_io() -> None:
     )
     assert fast["ios"] == [400, 0]
     assert fast["sectors"] == [3200, 0]
-    assert {point.source for point in found.points} == {"fast", "mirror"}
-    assert found.problems == []
+    assert {point.source for point in result.points} == {"fast", "mirror"}
+    assert result.problems == []
 
 
 def test_a_ramp_is_left_out() -> None:
-    found = watched(stack(), [*STARTING, *LOAD, *AFTER], document(ramp_ms=500))
-    assert found.watched_ns == 500 * MS
-    assert found.devices[1]["ios"] == [200, 0]
+    result = watched(stack(), [*STARTING, *LOAD, *AFTER], document(ramp_ms=500))
+    assert result.watched_ns == 500 * MS
+    assert result.devices[1]["ios"] == [200, 0]
 
 
 def test_without_any_io_all_is_watched() -> None:
-    found = watched(stack(), STARTING, document())
-    assert found.watched_ns == 500 * MS
-    assert [device["ios"] for device in found.devices] == [[2, 0], [0, 0]]
+    result = watched(stack(), STARTING, document())
+    assert result.watched_ns == 500 * MS
+    assert [device["ios"] for device in result.devices] == [[2, 0], [0, 0]]
 
 
 def test_points_are_an_interval_apart() -> None:

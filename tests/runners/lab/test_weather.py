@@ -90,16 +90,16 @@ def test_a_panic_costs_one_cell(cache: Path, tmp_path: Path, run: Run, during: D
     path = experiment(tmp_path, MIRROR + "[matrix]\niodepth = [4, 8]\n")
     outcome = run("run", path, "--on", "lab")
     assert outcome.status == 1
-    said = (
+    output = (
         "the guest is lost: Kernel panic - not syncing: sysrq triggered crash (its console's last"
         " lines: "
     )
-    assert f"cell 1 (stack=mirror workload=reads iodepth=4 repeat=1): {said}" in outcome.err
+    assert f"cell 1 (stack=mirror workload=reads iodepth=4 repeat=1): {output}" in outcome.err
     assert outcome.err.count("\n") == 1
     (lost, why), (other, _) = stored()
     assert (lost, other) == ("failed", "done")
     assert why is not None
-    assert why.startswith(said)
+    assert why.startswith(output)
     assert len(why) < 1000
     assert guests(cache) == []
     again = run("run", path, "--on", "lab", "--resume")
@@ -176,8 +176,8 @@ def test_cells_that_fail_in_one_guest(
     assert outcome.status == 1
     assert len(booted) == 1
     cells = {
-        (one.labels["stack"], one.labels["workload"]): one
-        for one in query.runs_of(Store(), query.all_campaigns(Store())[0].number)
+        (item.labels["stack"], item.labels["workload"]): item
+        for item in query.runs_of(Store(), query.all_campaigns(Store())[0].number)
     }
     assert cells["bare", "reads"].state == "done"
     unknown, hungry = (cells["bare", name].message or "" for name in ("unknown", "hungry"))
@@ -203,12 +203,12 @@ def test_a_stack_that_stays_does_not_spoil_the_next(
     assert outcome.status == 0, outcome.err
     assert stored() == [("done", None), ("done", None)]
     first, second = (
-        (one.outcome or {})["warnings"]
-        for one in query.runs_of(Store(), query.all_campaigns(Store())[0].number)
+        (item.outcome or {})["warnings"]
+        for item in query.runs_of(Store(), query.all_campaigns(Store())[0].number)
     )
-    said = "after the load: the stack cannot be taken down: /dev/md0 stopped: not so after 2 s"
-    assert said in first
-    assert said not in second
+    output = "after the load: the stack cannot be taken down: /dev/md0 stopped: not so after 2 s"
+    assert output in first
+    assert output not in second
     assert guests(cache) == []
 
 
@@ -218,17 +218,17 @@ def small(
 ) -> Iterator[Path]:
     """A cache on a filesystem of 300 MiB, with the image elsewhere."""
     assert guest_image.kernel.is_file()
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=300M", "tmpfs", str(folder)]
+    directory = tmp_path / "small"
+    directory.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=300M", "tmpfs", str(directory)]
     if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("no filesystem can be mounted here")
     try:
-        filled(folder / "blklab" / "lab")
-        monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-        yield folder
+        filled(directory / "blklab" / "lab")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(directory))
+        yield directory
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        subprocess.run(["umount", str(directory)], check=True)
 
 
 WRITING = """

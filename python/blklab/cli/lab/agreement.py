@@ -43,13 +43,13 @@ def show(
     from blklab.validation import agreement, recordings
     from blklab.validation import agreement_report as report
 
-    found, failed = _recorded(wanted) if recorded else _measured(wanted)
-    rows = [row for _, own in found for row in own]
+    pairs, failed = _recorded(wanted) if recorded else _measured(wanted)
+    rows = [row for _, own in pairs for row in own]
     verdicts = agreement.verdicts(rows)
     if output is not None:
         from blklab.output import write
 
-        write(output, ("\n".join(_section(wanted.directory, found)) + "\n").encode())
+        write(output, ("\n".join(_section(wanted.directory, pairs)) + "\n").encode())
 
     missed = recordings.missed(recordings.misses(wanted.directory), rows)
 
@@ -62,13 +62,18 @@ def show(
     documents: dict[str, Any] = {
         "rows": [row.as_dict() for row in rows],
         "verdicts": [
-            {"kernel": one.kernel, "cells": one.rows, "within": one.within, "holds": one.holds}
-            for one in verdicts
+            {
+                "kernel": verdict_.kernel,
+                "cells": verdict_.rows,
+                "within": verdict_.within,
+                "holds": verdict_.holds,
+            }
+            for verdict_ in verdicts
         ],
     }
     emit(documents, as_json, draw)
     fail_with(failed)
-    if check and not all(one.holds for one in verdicts):
+    if check and not all(verdict_.holds for verdict_ in verdicts):
         raise click.exceptions.Exit(1)
 
 
@@ -76,19 +81,26 @@ def recorded_section(directory: Path) -> list[str]:
     """Returns the lines of the accuracy report on what the lab once measured; none without."""
     from blklab.validation import recordings
 
-    found = [(one, recordings.predicted(directory, one)) for one in recordings.read(directory)]
-    return _section(directory, found) if found else []
+    pairs = [
+        (recording, recordings.predicted(directory, recording))
+        for recording in recordings.read(directory)
+    ]
+    return _section(directory, pairs) if pairs else []
 
 
 def _section(
-    directory: Path, found: "Sequence[tuple[LabRecording, Sequence[AgreementRow]]]"
+    directory: Path, pairs: "Sequence[tuple[LabRecording, Sequence[AgreementRow]]]"
 ) -> list[str]:
     from blklab.validation import agreement, recordings
     from blklab.validation import agreement_report as report
 
-    rows = [row for _, own in found for row in own]
+    rows = [row for _, own in pairs for row in own]
     missed = recordings.missed(recordings.misses(directory), rows)
-    return list(report.section([one for one, _ in found], rows, agreement.verdicts(rows), missed))
+    return list(
+        report.section(
+            [recording for recording, _ in pairs], rows, agreement.verdicts(rows), missed
+        )
+    )
 
 
 def _recorded(
@@ -98,18 +110,20 @@ def _recorded(
     from blklab.validation import recordings
 
     names = {path.stem for path in recordings.suites(wanted.directory, wanted.suite)}
-    found = []
-    for one in recordings.read(wanted.directory):
+    pairs = []
+    for recording in recordings.read(wanted.directory):
         rows = [
             row
-            for row in recordings.predicted(wanted.directory, one)
+            for row in recordings.predicted(wanted.directory, recording)
             if row.key.suite in names or wanted.suite == recordings.ALL
         ]
         if rows:
-            found.append((one, rows))
-    if not found:
-        raise UsageError(f"{recordings.folder(wanted.directory)}: nothing of it is recorded")
-    return found, []
+            pairs.append((recording, rows))
+    if not pairs:
+        raise UsageError(
+            f"{recordings.recordings_directory(wanted.directory)}: nothing of it is recorded"
+        )
+    return pairs, []
 
 
 def _measured(
@@ -132,24 +146,24 @@ def _measured(
     predicted: dict[str, dict[AgreementKey, AgreementFigures]] = {}
     given: dict[str, dict[AgreementKey, AgreementFigures]] = {}
     failed: list[str] = []
-    around: dict[str, dict[str, str]] = {}
+    machines: dict[str, dict[str, str]] = {}
     for real, model in zip(theirs, ours, strict=True):
         ours_, wrong = measured(SimRunner(None), model, wanted.store, keep=True, resume=False)
         failed += wrong
         results, wrong = measured(lab, real, wanted.store, keep=True, resume=wanted.resume)
         failed += wrong
         for kept, some in ((predicted, ours_), (given, results)):
-            for kernel, one, figures in _figures(model, some):
-                kept.setdefault(kernel, {})[one] = figures
+            for kernel, suite, figures in _figures(model, some):
+                kept.setdefault(kernel, {})[suite] = figures
         for result in results:
-            around.setdefault(_kernel(real, result), _around(lab, real, result))
-    found = []
+            machines.setdefault(_kernel(real, result), _measured_with(lab, real, result))
+    pairs = []
     for kernel, cells_of in given.items():
-        recording = recordings.LabRecording(kernel, around[kernel], cells_of)
+        recording = recordings.LabRecording(kernel, machines[kernel], cells_of)
         if wanted.record:
             note(f"kept in {recordings.keep(wanted.directory, recording)}")
-        found.append((recording, agreement.rows(kernel, predicted.get(kernel, {}), cells_of)))
-    return found, failed
+        pairs.append((recording, agreement.rows(kernel, predicted.get(kernel, {}), cells_of)))
+    return pairs, failed
 
 
 def _plans(
@@ -162,20 +176,20 @@ def _plans(
     from blklab.errors import UsageError
     from blklab.spec import cells
 
-    found: list[ExperimentPlan] = []
+    plans: list[ExperimentPlan] = []
     lacking: list[UsageError] = []
     for path in paths:
         plan = cells.plan(path, changes=extra, form=form)
         if not wanted.only:
-            found.append(plan)
+            plans.append(plan)
             continue
         try:
-            found.append(cells.plan(path, changes=extra, only=wanted.only, form=form))
+            plans.append(cells.plan(path, changes=extra, only=wanted.only, form=form))
         except UsageError as error:
             lacking.append(error)
-    if not found:
+    if not plans:
         raise lacking[0]
-    return found
+    return plans
 
 
 def _figures(
@@ -199,14 +213,14 @@ def _kernel(plan: "ExperimentPlan", result: "RunResult") -> str:
     return generations[result.number]
 
 
-def _around(lab: "LabRunner", plan: "ExperimentPlan", result: "RunResult") -> dict[str, str]:
+def _measured_with(lab: "LabRunner", plan: "ExperimentPlan", result: "RunResult") -> dict[str, str]:
     """Returns what a cell was measured with: as much of it as decides, and no date."""
     from blklab.outcome import in_lab
 
     environment = lab.environment()
     packages = environment["guests"].get(_kernel(plan, result), {}).get("packages", {})
-    told = {"kernel": in_lab(result.outcome)["lab"]["kernel"]}
-    told |= {name: packages[name] for name in ("fio", "mdadm") if name in packages}
-    told["QEMU"] = environment["programs"]["qemu"]
-    told["accelerator"] = in_lab(result.outcome)["lab"]["accel"]
-    return {name: str(value) for name, value in told.items()}
+    facts = {"kernel": in_lab(result.outcome)["lab"]["kernel"]}
+    facts |= {name: packages[name] for name in ("fio", "mdadm") if name in packages}
+    facts["QEMU"] = environment["programs"]["qemu"]
+    facts["accelerator"] = in_lab(result.outcome)["lab"]["accel"]
+    return {name: str(value) for name, value in facts.items()}

@@ -17,10 +17,10 @@ def kernels(*, as_json: bool) -> None:
     from blklab.runners.lab.image.build import offered
     from blklab.text import printable
 
-    found = offered()
-    rows = [[printable(one.name), printable(one.version)] for one in found]
+    kernels_offered = offered()
+    rows = [[printable(kernel.name), printable(kernel.version)] for kernel in kernels_offered]
     emit(
-        [{"name": one.name, "version": one.version} for one in found],
+        [{"name": one.name, "version": one.version} for one in kernels_offered],
         as_json,
         lambda console: draw(
             console,

@@ -108,17 +108,17 @@ def audit(
     from blklab.report import arrays as report
     from blklab.system.roots import Roots
 
-    ways = [
-        way
-        for way, given in (("--image", images), ("--host", hosts), ("--probed", probed))
+    sources = [
+        source
+        for source, given in (("--image", images), ("--host", hosts), ("--probed", probed))
         if given
     ]
-    if len(ways) > 1:
-        raise UsageError(f"{ways[0]} and {ways[1]}: expected one of them")
-    if more and not ways:
+    if len(sources) > 1:
+        raise UsageError(f"{sources[0]} and {sources[1]}: expected one of them")
+    if more and not sources:
         raise UsageError(f"{more[0]}: to look at images say --image {more[0]}")
     for option, given in (("--map-files", map_files), ("--smart", smart)):
-        if given and ways:
+        if given and sources:
             raise UsageError(f"{option}: it looks at this machine alone")
     if sudo and not hosts:
         raise UsageError("--sudo: it goes with --host; here, run blklab itself with sudo")
@@ -128,9 +128,13 @@ def audit(
         _fleet(names, worst, as_json, timeout=timeout if hosts else None, sudo=sudo)
         return
     paths = [Path(name) for name in (*images, *more)]
-    found = offline.inventory(paths) if paths else machine.inventory(Roots())
-    if found.unseen and not found.arrays and all(stray.unseen for stray in found.strays):
-        first, *rest = found.unseen
+    inventory_read = offline.inventory(paths) if paths else machine.inventory(Roots())
+    if (
+        inventory_read.unseen
+        and not inventory_read.arrays
+        and all(stray.unseen for stray in inventory_read.strays)
+    ):
+        first, *rest = inventory_read.unseen
         more_words = f" (and {len(rest)} more)" if rest else ""
         raise EnvironmentLacks(
             f"nothing could be seen: {first}{more_words}",
@@ -140,19 +144,19 @@ def audit(
         from blklab.md.smart.disks import examined
 
         with progress("Asking disks") as tell:
-            found = examined(found, Roots(), tell=tell)
+            inventory_read = examined(inventory_read, Roots(), tell=tell)
     if map_files:
         from blklab.md.contents import located
 
         with progress("Looking for files on bad blocks") as tell:
-            found = located(found, Roots(), tell=tell)
-    findings = rules.findings(found)
+            inventory_read = located(inventory_read, Roots(), tell=tell)
+    findings = rules.findings(inventory_read)
 
     def draw(console: "Console") -> None:
-        report.show(console, found, findings)
+        report.show(console, inventory_read, findings)
 
-    emit(report.as_dict(found, findings), as_json, draw)
-    if any(one.rank <= worst for one in findings):
+    emit(report.as_dict(inventory_read, findings), as_json, draw)
+    if any(finding.rank <= worst for finding in findings):
         raise Exit(1)
 
 
@@ -164,19 +168,19 @@ def _fleet(
     from blklab.report import fleet as report
 
     if timeout is None:
-        found = [read(name) for name in names]
+        hosts_read = [read(name) for name in names]
     else:
-        found = []
+        hosts_read = []
         with progress("Asking hosts", total=len(names)) as tell:
             for host in ssh.hosts(names, sudo=sudo, timeout=timeout):
-                found.append(host)
-                tell(len(found))
+                hosts_read.append(host)
+                tell(len(hosts_read))
 
     def draw(console: "Console") -> None:
-        report.show(console, found, worst)
+        report.show(console, hosts_read, worst)
 
-    emit(report.as_dict(found), as_json, draw)
-    if any(one.rank <= worst for host in found for one in host.findings):
+    emit(report.as_dict(hosts_read), as_json, draw)
+    if any(finding.rank <= worst for host in hosts_read for finding in host.findings):
         raise Exit(1)
-    if any(host.failure for host in found):
+    if any(host.failure for host in hosts_read):
         raise Exit(3)

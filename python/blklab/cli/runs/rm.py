@@ -21,7 +21,7 @@ def rm(*, campaigns: tuple[str, ...], yes: bool, store: str | None) -> None:
     Store(store, reading=True)  # a mistyped one is not made
     kept = Store(store)
     chosen = [query.selected(kept, words) for words in campaigns]
-    runs = {run.id for one in chosen for run in one.runs}
+    runs = {run.id for selection in chosen for run in selection.runs}
     if not yes:
         click.confirm(f"Remove {plural(len(runs), 'run')} of {', '.join(campaigns)}?", abort=True)
     whole = {one.campaign.number for one in chosen if ":" not in one.words}

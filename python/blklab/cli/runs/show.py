@@ -32,18 +32,22 @@ def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json
     from blklab.store.campaigns import Store
 
     kept = Store(store, reading=True)
-    found = query.selected(kept, campaign)
+    selection = query.selected(kept, campaign)
     if raw:
-        if len(found.runs) != 1:
-            raise UsageError(f"--raw: {campaign!r} is {len(found.runs)} runs, and one is wanted")
-        click.echo(query.raw(kept, found.runs[0].id), nl=False)
+        if len(selection.runs) != 1:
+            raise UsageError(
+                f"--raw: {campaign!r} is {len(selection.runs)} runs, and one is wanted"
+            )
+        click.echo(query.raw(kept, selection.runs[0].id), nl=False)
         return
 
     def draw(console: "Console") -> None:
         if randomio:
-            measured = [(run.labels, run.cell, run.outcome) for run in found.runs if run.outcome]
+            measured = [
+                (run.labels, run.cell, run.outcome) for run in selection.runs if run.outcome
+            ]
             saturation.show(console, measured)
             return
-        runs.show_runs(console, found.campaign, found.runs)
+        runs.show_runs(console, selection.campaign, selection.runs)
 
-    emit([run.as_dict() for run in found.runs], as_json, draw)
+    emit([run.as_dict() for run in selection.runs], as_json, draw)

@@ -93,7 +93,7 @@ def fio(
     _check_runtime(runtime)
     _check_outputs(output, iolog, overwrite=overwrite, prints=verified or as_json)
     if verified:
-        out.check_folder(Path(directory or "."))
+        out.check_directory(Path(directory or "."))
     with progress("Reading") as tick:
         profile = characterise(paths, selection, format_name=format_name, tick=tick)
     for warning in profile["trace"]["warnings"]:
@@ -199,7 +199,7 @@ def _verify(
 ) -> None:
     from blklab.trace.fio import verify
 
-    found = verify(
+    verification = verify(
         profile,
         plan,
         directory=Path(directory or "."),
@@ -207,23 +207,25 @@ def _verify(
         most_bytes=size,
         tell=lambda message: notes().print(message),
     )
-    for note in found.notes:
+    for note in verification.notes:
         notes().print(f"note: {note}")
-    emit(found.as_dict(), as_json, lambda console: _draw(console, plan, found))
-    if not found.passed:
+    emit(verification.as_dict(), as_json, lambda console: _draw(console, plan, verification))
+    if not verification.passed:
         click.get_current_context().exit(1)
 
 
-def _draw(console: "Console", plan: "FioPlan", found: "Verification") -> None:
+def _draw(console: "Console", plan: "FioPlan", verification: "Verification") -> None:
     from rich import box
     from rich.table import Table
 
-    title = f"{printable(plan.device)}: the trace, and {found.fio_version} ({plan.loop} loop)"
+    title = (
+        f"{printable(plan.device)}: the trace, and {verification.fio_version} ({plan.loop} loop)"
+    )
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("metric")
     for heading in ("trace", "fio", "difference", "allowed", ""):
         table.add_column(heading, justify="right")
-    for row in found.rows:
+    for row in verification.rows:
         verdict = {True: "ok", False: "OFF", None: ""}[row.passed]
         unit = f", {row.unit}" if row.unit else ""
         table.add_row(
@@ -235,7 +237,9 @@ def _draw(console: "Console", plan: "FioPlan", found: "Verification") -> None:
             style="red" if row.passed is False else None,
         )
     console.print(table)
-    console.print("The mix and the sizes agree." if found.passed else "The job is OFF: see above.")
+    console.print(
+        "The mix and the sizes agree." if verification.passed else "The job is OFF: see above."
+    )
 
 
 def _figure(value: float | None, *, signed: bool = False) -> str:

@@ -58,20 +58,20 @@ def hist(
     from blklab.report import histogram
 
     view = read(paths, selection, format_name)
-    found = [
+    histograms_shown = [
         (device, histogram.KINDS[what](device)) for device in view.detailed(all_devices=all_devices)
     ]
 
     def draw(console: "Console") -> None:
-        histogram.show(console, found)
+        histogram.show(console, histograms_shown)
 
     document = [
         {
             "device": device.number,
             "name": device.data["name"],
             "what": what,
-            "histograms": [histogram.as_json(one) for one in histograms],
+            "histograms": [histogram.as_json(histogram_) for histogram_ in histograms],
         }
-        for device, histograms in found
+        for device, histograms in histograms_shown
     ]
     emit(document, as_json, draw)

@@ -67,7 +67,7 @@ def report(
     to_stdout = target in out.STDOUT
     out.check(target)
     if charts is not None:
-        out.folder(Path(charts))
+        out.make_directory(Path(charts))
     view = read(paths, selection, format_name)
     from blklab.report import page
 
@@ -77,9 +77,9 @@ def report(
     if charts is not None:
         from blklab.report.export import export
 
-        found = page.charts(view)
-        with progress("drawing charts", total=2 * len(found)) as done:
-            for number, path in enumerate(export(found, Path(charts)), start=1):
+        page_charts = page.charts(view)
+        with progress("drawing charts", total=2 * len(page_charts)) as done:
+            for number, path in enumerate(export(page_charts, Path(charts)), start=1):
                 written.append(str(path))
                 done(number)
     tell(written, len(html.encode()), as_json=as_json, to_stdout=to_stdout)
@@ -99,8 +99,8 @@ def tell(written: list[str], size: int, *, as_json: bool, to_stdout: bool) -> No
     for path in page:
         click.echo(f"{printable(path)}  {format_size(size)}")
     if pictures:
-        folder = printable(str(Path(pictures[0]).parent))
-        click.echo(f"{folder}/  {len(pictures)} pictures", err=to_stdout)
+        directory = printable(str(Path(pictures[0]).parent))
+        click.echo(f"{directory}/  {len(pictures)} pictures", err=to_stdout)
 
 
 def default_name(path: str) -> str:

@@ -64,9 +64,9 @@ RULES: Final[tuple[Rule, ...]] = (
 def findings(inventory: Inventory) -> list[Diagnostic]:
     """Returns what all rules find, the worst first; nothing is read and nothing changed."""
     known = AuditedHost(inventory.software)
-    found = [
+    diagnostics = [
         finding for rule in RULES for array in inventory.arrays for finding in rule(array, known)
     ]
-    found += host.whole_machine(inventory)
-    found += smart.disks(inventory)
-    return sorted(found, key=lambda one: one.rank)
+    diagnostics += host.whole_machine(inventory)
+    diagnostics += smart.disks(inventory)
+    return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)

@@ -63,24 +63,28 @@ def filesystems(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     if array.level not in STRIPED or array.chunk <= 0 or array.data_disks < 1:
         return
     for part in array.parts:
-        found = part.geometry
+        geometry = part.geometry
         width = array.chunk * array.data_disks
-        if found is None or found.block <= 0 or (found.unit, found.width) == (array.chunk, width):
+        if (
+            geometry is None
+            or geometry.block <= 0
+            or (geometry.unit, geometry.width) == (array.chunk, width)
+        ):
             continue
-        if array.chunk % found.block:
+        if array.chunk % geometry.block:
             continue
-        yield _unlike(array, part, found, width)
+        yield _unlike(array, part, geometry, width)
 
 
-def _unlike(array: Array, part: ArrayPart, found: Geometry, width: int) -> Diagnostic:
-    told = (
-        f"believes in {format_size(found.unit)} × {format_size(found.width)}"
-        if found.unit or found.width
+def _unlike(array: Array, part: ArrayPart, geometry: Geometry, width: int) -> Diagnostic:
+    message = (
+        f"believes in {format_size(geometry.unit)} × {format_size(geometry.width)}"
+        if geometry.unit or geometry.width
         else "was told nothing"
     )
-    right = options(found, array.chunk, array.data_disks)
-    blocks = array.chunk // found.block
-    if found.kind == "ext4":
+    right = options(geometry, array.chunk, array.data_disks)
+    blocks = array.chunk // geometry.block
+    if geometry.kind == "ext4":
         mend = [
             command(
                 "tune2fs",
@@ -101,16 +105,16 @@ def _unlike(array: Array, part: ArrayPart, found: Geometry, width: int) -> Diagn
         array,
         "warning" if array.level in PARITIES else "note",
         "filesystem-stripe",
-        f"{found.kind} of {part.path}{where} {told} of chunk and stripe; they are"
+        f"{geometry.kind} of {part.path}{where} {message} of chunk and stripe; they are"
         f" {format_size(array.chunk)} and {format_size(width)}: `{right}` would have been"
         f" right{how}",
         *mend,
     )
 
 
-def options(found: Geometry, chunk: int, disks: int) -> str:
+def options(geometry: Geometry, chunk: int, disks: int) -> str:
     """Returns how the filesystem should have been made (mke2fs(8), mkfs.xfs(8))."""
-    if found.kind == "ext4":
-        blocks = chunk // found.block
-        return f"mkfs.ext4 -b {found.block} -E stride={blocks},stripe-width={blocks * disks}"
+    if geometry.kind == "ext4":
+        blocks = chunk // geometry.block
+        return f"mkfs.ext4 -b {geometry.block} -E stride={blocks},stripe-width={blocks * disks}"
     return f"mkfs.xfs -d su={chunk >> 10}k,sw={disks}"

@@ -25,7 +25,7 @@ def entries(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
     for member in array.members:
         if not member.ranges:
             continue
-        details = tuple(_detail(array, member, one) for one in member.ranges)
+        details = tuple(_detail(array, member, range_) for range_ in member.ranges)
         sectors = sum(one.sectors for one in member.ranges)
         words = listed([_words(detail) for detail in details], SHOWN)
         meaning = (
@@ -33,7 +33,7 @@ def entries(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
             if array.redundant
             else "reading there is an error"
         )
-        found = say(
+        diagnostic = say(
             array,
             "critical",
             "bbl-entries",
@@ -42,7 +42,7 @@ def entries(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
             *_refill(array, member, host),
             member=member.name,
         )
-        yield replace(found, ranges=details)
+        yield replace(diagnostic, ranges=details)
 
 
 def repair(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
@@ -67,26 +67,26 @@ def lost(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Ranges that no copy and no parity is left of."""
     gone = sectors_lost(array)
     if gone:
-        details = tuple(_lost(array, one) for one in gone)
+        details = tuple(_lost(array, range_) for range_ in gone)
         words = listed([str(one) for one in gone], SHOWN)
         what = "array sectors" if array.level in {"raid1", "raid10"} else "sectors of the members"
-        found = say(
+        diagnostic = say(
             array,
             "critical",
             "bbl-lost",
             f"too many members have bad blocks in the same place: reading is an error there"
             f" ({what} {words}); restore what lies there from a backup, by writing it",
         )
-        yield replace(found, ranges=details)
+        yield replace(diagnostic, ranges=details)
 
 
 def copied(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """The same entries on several members: copied by a recovery, most likely."""
     holders: dict[SectorRange, list[str]] = defaultdict(list)
     for member in array.members:
-        for one in member.ranges:
-            begin = one.sector - (member.data_offset or 0)
-            holders[SectorRange(begin, one.sectors)].append(member.name)
+        for range_ in member.ranges:
+            begin = range_.sector - (member.data_offset or 0)
+            holders[SectorRange(begin, range_.sectors)].append(member.name)
     shared = {one: names for one, names in holders.items() if len(names) > 1}
     if shared:
         names = sorted({name for holding in shared.values() for name in holding})
@@ -163,15 +163,17 @@ def disagreement(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
 def states(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Write errors that nobody was told of."""
     for member in array.members:
-        said = [word for word in ("write_error", "want_replacement") if word in member.states]
-        if said and "in_sync" in member.states and "faulty" not in member.states:
+        states_shown = [
+            word for word in ("write_error", "want_replacement") if word in member.states
+        ]
+        if states_shown and "in_sync" in member.states and "faulty" not in member.states:
             disk = command("smartctl", "--all", member.path)
             yield say(
                 array,
                 "critical",
                 "write-error",
-                f"is in sync and has {' and '.join(said)}: a write failed and was listed as a bad"
-                " block; mdstat, --detail and mdadm's mail say nothing of it",
+                f"is in sync and has {' and '.join(states_shown)}: a write failed and was"
+                " listed as a bad block; mdstat, --detail and mdadm's mail say nothing of it",
                 disk,
                 member=member.name,
             )
@@ -181,7 +183,9 @@ def empty(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Lists that are configured and empty: the next write error will be hidden in them."""
     if not array.redundant:
         return
-    having = [one for one in array.members if one.bad_blocks is not None and not one.ranges]
+    having = [
+        member for member in array.members if member.bad_blocks is not None and not member.ranges
+    ]
     having = [one for one in having if one.bad_blocks and not one.bad_blocks.empty_entries]
     if having:
         yield say(
@@ -196,7 +200,9 @@ def empty(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
 
 def none(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Nothing to fear from lists: said, so that nobody must wonder."""
-    if array.members and all(one.superblock and one.bad_blocks is None for one in array.members):
+    if array.members and all(
+        member.superblock and member.bad_blocks is None for member in array.members
+    ):
         yield say(array, "note", "bbl-none", "no bad-block list is configured on any member")
 
 
@@ -209,8 +215,8 @@ def sectors_lost(array: Array) -> tuple[SectorRange, ...]:
         return ()
     edges: dict[int, int] = defaultdict(int)
     for member in array.active:
-        for one in member.ranges:
-            for piece in _pieces(array, member, one):
+        for range_ in member.ranges:
+            for piece in _pieces(array, member, range_):
                 edges[piece.sector] += 1
                 edges[piece.end] -= 1
     lacking = array.degraded or 0
@@ -219,37 +225,49 @@ def sectors_lost(array: Array) -> tuple[SectorRange, ...]:
         lacking = 0  # which copies were on a member that is gone is not told here
     else:
         outlived = PARITIES.get(array.level, array.raid_disks - 1)
-    found, depth, begin = [], 0, 0
+    lost_ranges, depth, begin = [], 0, 0
     for at in sorted(edges):
         if depth and depth + lacking > outlived and at > begin:
-            found.append(SectorRange(begin, at - begin))
+            lost_ranges.append(SectorRange(begin, at - begin))
         depth, begin = depth + edges[at], at
-    return merged(tuple(found))
+    return merged(tuple(lost_ranges))
 
 
-def _pieces(array: Array, member: ArrayMember, one: SectorRange) -> tuple[SectorRange, ...]:
+def _pieces(array: Array, member: ArrayMember, range_: SectorRange) -> tuple[SectorRange, ...]:
     if array.level in {"raid1", "raid10"}:
-        return array_ranges(array, member, one) or ()
-    begin = max(0, one.sector - (member.data_offset or 0))
-    last = one.end - (member.data_offset or 0)
+        return array_ranges(array, member, range_) or ()
+    begin = max(0, range_.sector - (member.data_offset or 0))
+    last = range_.end - (member.data_offset or 0)
     return (SectorRange(begin, last - begin),) if last > begin else ()
 
 
-def _detail(array: Array, member: ArrayMember, one: SectorRange) -> dict[str, Any]:
-    mapped = array_ranges(array, member, one)
-    return {"member_sector": one.sector, "sectors": one.sectors, **_lying(array, mapped)}
+def _detail(array: Array, member: ArrayMember, range_: SectorRange) -> dict[str, Any]:
+    mapped = array_ranges(array, member, range_)
+    return {
+        "member_sector": range_.sector,
+        "sectors": range_.sectors,
+        **_file_locations(array, mapped),
+    }
 
 
-def _lost(array: Array, one: SectorRange) -> dict[str, Any]:
+def _lost(array: Array, range_: SectorRange) -> dict[str, Any]:
     """A range of `sectors_lost`: of parity, what of each member's data is there."""
     if array.level in {"raid1", "raid10"}:
-        return {"member_sector": None, "sectors": one.sectors, **_lying(array, (one,))}
+        return {
+            "member_sector": None,
+            "sectors": range_.sectors,
+            **_file_locations(array, (range_,)),
+        }
     mapped = []
     for member in array.active:
         if member.ranges and member.data_offset is not None:
-            own = SectorRange(one.sector + member.data_offset, one.sectors)
+            own = SectorRange(range_.sector + member.data_offset, range_.sectors)
             mapped += list(array_ranges(array, member, own) or ())
-    return {"member_sector": None, "sectors": one.sectors, **_lying(array, merged(tuple(mapped)))}
+    return {
+        "member_sector": None,
+        "sectors": range_.sectors,
+        **_file_locations(array, merged(tuple(mapped))),
+    }
 
 
 def _words(detail: dict[str, Any]) -> str:
@@ -264,7 +282,9 @@ def _words(detail: dict[str, Any]) -> str:
 
 def _refill(array: Array, member: ArrayMember, host: AuditedHost) -> list[str]:
     """Commands that have a member written anew from the others: only where all of it is there."""
-    others = [one for one in array.active if one is not member and "in_sync" in one.states]
+    others = [
+        member_ for member_ in array.active if member_ is not member and "in_sync" in member_.states
+    ]
     alone = len(others) >= array.raid_disks - 1 and not array.degraded and array.sync is None
     # A disk that cannot be added again must not be taken out.
     if (
@@ -291,44 +311,47 @@ def _count(many: int, what: str) -> str:
     return f"{many:,} {what if many == 1 else many_of}"
 
 
-def _sectors(found: tuple[SectorRange, ...]) -> str:
-    return f"{_count(sum(one.sectors for one in found), 'sector')} in {_count(len(found), 'range')}"
+def _sectors(ranges: tuple[SectorRange, ...]) -> str:
+    sectors = sum(range_.sectors for range_ in ranges)
+    return f"{_count(sectors, 'sector')} in {_count(len(ranges), 'range')}"
 
 
-def _lying(array: Array, mapped: tuple[SectorRange, ...] | None) -> dict[str, Any]:
+def _file_locations(array: Array, mapped: tuple[SectorRange, ...] | None) -> dict[str, Any]:
     """Returns where ranges are on the array and, if that was asked, which files lie there."""
-    told = (
+    summary = (
         None if mapped is None else [{"sector": at.sector, "sectors": at.sectors} for at in mapped]
     )
     if array.contents is None:
-        return {"array_ranges": told}
+        return {"array_ranges": summary}
     files: list[dict[str, Any]] = []
     others: dict[tuple[str, str], int] = {}
-    for one in array.contents:
+    for content in array.contents:
         for at in mapped or ():
-            first = max(one.begin, at.sector * SECTOR)
-            many = min(one.begin + one.bytes, at.end * SECTOR) - first
+            first = max(content.begin, at.sector * SECTOR)
+            many = min(content.begin + content.bytes, at.end * SECTOR) - first
             if many <= 0:
                 continue
-            if not one.path:
-                others[one.device, one.what] = others.get((one.device, one.what), 0) + many
+            if not content.path:
+                others[content.device, content.what] = (
+                    others.get((content.device, content.what), 0) + many
+                )
                 continue
-            offset = None if one.offset < 0 else one.offset + first - one.begin
+            offset = None if content.offset < 0 else content.offset + first - content.begin
             last = files[-1] if files else None
-            if last and _goes_on(last, one.path, one.what, offset):
+            if last and _goes_on(last, content.path, content.what, offset):
                 last["bytes"] += many
             else:
                 files.append(
                     {
-                        "device": one.device,
-                        "path": one.path,
+                        "device": content.device,
+                        "path": content.path,
                         "offset_bytes": offset,
                         "bytes": many,
-                        "what": one.what or None,
+                        "what": content.what or None,
                     }
                 )
     rest = [{"device": on, "what": what, "bytes": many} for (on, what), many in others.items()]
-    return {"array_ranges": told, "files": files, "others": rest}
+    return {"array_ranges": summary, "files": files, "others": rest}
 
 
 def _goes_on(last: dict[str, Any], path: str, what: str, offset: int | None) -> bool:

@@ -25,7 +25,7 @@ NOTICED = 0.2
 
 def mixed(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
     """Rotating disks and flash in one array."""
-    active = [one for one in array.active if one.rotational is not None]
+    active = [member for member in array.active if member.rotational is not None]
     slow = [one for one in active if one.rotational]
     fast = [one for one in active if not one.rotational]
     if not (slow and fast):
@@ -65,14 +65,14 @@ def unequal(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     is as slow as the others of its disk make it.
     """
     chosen = array.level in {"raid1", "raid10"}
-    for way in ("write",) if chosen else ("read", "write"):
+    for direction in ("write",) if chosen else ("read", "write"):
         for rotating in (True, False):
             busy = {
-                one.name: found
-                for one in array.active
-                if one.rotational is rotating
-                and not {"write_mostly", "faulty"}.intersection(one.states)
-                and (found := _mean(one, way)) is not None
+                member.name: mean
+                for member in array.active
+                if member.rotational is rotating
+                and not {"write_mostly", "faulty"}.intersection(member.states)
+                and (mean := _mean(member, direction)) is not None
             }
             if len(busy) < 2:
                 continue
@@ -86,9 +86,9 @@ def unequal(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
                 array,
                 "warning",
                 "unequal",
-                f"{way}s take {most:.3g} ms on {slow} and {least:.3g} ms on {fast} (means of"
+                f"{direction}s take {most:.3g} ms on {slow} and {least:.3g} ms on {fast} (means of"
                 f" {others:,} and {many:,} since boot): "
-                + ("a write is" if way == "write" else "every stripe is")
+                + ("a write is" if direction == "write" else "every stripe is")
                 + f" as slow as {slow}; a disk that is sick, shingled or shared, or a bad cable;"
                 " what it costs under your load: docs/howto/predict.md",
                 command(
@@ -98,14 +98,14 @@ def unequal(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
             )
 
 
-def _mean(member: ArrayMember, way: str) -> tuple[float, float, int] | None:
+def _mean(member: ArrayMember, direction: str) -> tuple[float, float, int] | None:
     """How long an I/O takes, ms; how large it is, sectors; and of how many that is the mean."""
     done = member.activity
     if done is None:
         return None
     many, ticks, sectors = (
         (done.reads, done.read_ticks, done.read_sectors)
-        if way == "read"
+        if direction == "read"
         else (done.writes, done.write_ticks, done.write_sectors)
     )
     if not ENOUGH <= many <= MOST:
@@ -116,10 +116,10 @@ def _mean(member: ArrayMember, way: str) -> tuple[float, float, int] | None:
 def write_mostly(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Members that are read only if nothing else is left."""
     names = [
-        one.name
-        for one in array.members
-        if "write_mostly" in one.states
-        or (not one.states and one.superblock and one.superblock.write_mostly)
+        member.name
+        for member in array.members
+        if "write_mostly" in member.states
+        or (not member.states and member.superblock and member.superblock.write_mostly)
     ]
     if names:
         whole = len(names) >= len(array.active) > 0
@@ -140,7 +140,7 @@ def layout(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
         array.level == "raid10"
         and far > 1
         and active
-        and all(one.rotational is False for one in active)
+        and all(member.rotational is False for member in active)
     ):
         kind = "offset" if offset else "far"
         yield say(

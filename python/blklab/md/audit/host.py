@@ -29,7 +29,7 @@ def add_fails(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
 
 def adding_fails(array: Array, host: AuditedHost) -> bool:
     """Whether `--add` fails here."""
-    active = any(one.bad_blocks and one.bad_blocks.active for one in array.members)
+    active = any(member.bad_blocks and member.bad_blocks.active for member in array.members)
     return active and is_of_the_pair(host.software)
 
 

@@ -84,18 +84,18 @@ def others(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
 
 def disagreement(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Members of one array that tell different things of it."""
-    told = {
+    facts = {
         (
-            one.superblock.level,
-            one.superblock.layout,
-            one.superblock.chunk,
-            one.superblock.raid_disks,
+            member.superblock.level,
+            member.superblock.layout,
+            member.superblock.chunk,
+            member.superblock.raid_disks,
         )
-        for one in array.members
-        if one.superblock and one.superblock.checksum_holds
+        for member in array.members
+        if member.superblock and member.superblock.checksum_holds
     }
-    if len(told) > 1 and not array.reshaping:
-        levels = listed(sorted(f"{level} of {disks}" for level, _, _, disks in told))
+    if len(facts) > 1 and not array.reshaping:
+        levels = listed(sorted(f"{level} of {disks}" for level, _, _, disks in facts))
         yield say(
             array,
             "warning",

@@ -16,7 +16,7 @@ def degraded(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """An array that lacks members, and whether it helps itself."""
     if not array.degraded:
         return
-    spares = [one for one in array.members if is_spare(one)]
+    spares = [member for member in array.members if is_spare(member)]
     outlived = _outlived(array)
     last = outlived is not None and array.degraded >= outlived
     rebuilding = array.sync is not None and array.sync.action == "recover"
@@ -74,8 +74,8 @@ def is_spare(member: ArrayMember) -> bool:
 def faulty(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Members that md has thrown out."""
     for member in array.members:
-        said = member.superblock.role if member.superblock else ""
-        if "faulty" in member.states or (not member.states and said == "faulty"):
+        role = member.superblock.role if member.superblock else ""
+        if "faulty" in member.states or (not member.states and role == "faulty"):
             yield say(
                 array,
                 "critical",
@@ -89,9 +89,9 @@ def faulty(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
 def events(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Members whose superblocks were not written when the others' were."""
     counted = {
-        one.name: one.superblock.events
-        for one in array.members
-        if one.superblock and one.superblock.role != "spare" and "faulty" not in one.states
+        other.name: other.superblock.events
+        for other in array.members
+        if other.superblock and other.superblock.role != "spare" and "faulty" not in other.states
     }
     newest = max(counted.values(), default=0)
     # Superblocks of an array at work are read one after the other: one event apart is no news.
@@ -164,9 +164,9 @@ def under_way(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
 def unclean(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """A resync that has not come to its end."""
     stopped = [
-        one.superblock.resync
-        for one in array.members
-        if one.superblock and one.superblock.resync is not None
+        other.superblock.resync
+        for other in array.members
+        if other.superblock and other.superblock.resync is not None
     ]
     if stopped and array.redundant and not array.live:
         yield say(
@@ -177,13 +177,13 @@ def unclean(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
             f" (it goes on at sector {min(stopped):,})",
         )
     for member in array.members:
-        found = member.superblock
-        if found and found.recovery is not None and not array.live:
+        superblock = member.superblock
+        if superblock and superblock.recovery is not None and not array.live:
             yield say(
                 array,
                 "warning",
                 "half-rebuilt",
-                f"was rebuilt up to sector {found.recovery:,} only",
+                f"was rebuilt up to sector {superblock.recovery:,} only",
                 member=member.name,
             )
 
@@ -203,7 +203,7 @@ def inactive(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
 
 def no_bitmap(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """A large array without a bitmap."""
-    log = any(one.superblock and one.superblock.role == "journal" for one in array.members)
+    log = any(member.superblock and member.superblock.role == "journal" for member in array.members)
     large = array.redundant and (array.size or 0) > HUGE
     if array.bitmap is False and large and not (log or array.external):
         yield say(

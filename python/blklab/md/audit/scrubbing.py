@@ -11,7 +11,7 @@ def mismatches(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Copies or parity that differ."""
     if not array.mismatches:
         return
-    bad = any(one.ranges for one in array.members)
+    bad = any(member.ranges for member in array.members)
     running = array.sync is not None and array.sync.action in {"check", "repair"}
     what = f"{array.mismatches:,} sectors do not match" + (" so far" if running else "")
     if array.level in {"raid1", "raid10"}:

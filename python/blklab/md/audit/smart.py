@@ -33,7 +33,7 @@ def disks(inventory: Inventory) -> Iterator[Diagnostic]:
     """All that is found of the disks that were asked."""
     redundant = {array.name for array in inventory.arrays if array.redundant}
     for disk in inventory.disks or ():
-        if disk.health.told:
+        if disk.health.has_answered:
             for rule in RULES:
                 yield from rule(disk)
             if redundant.intersection(disk.arrays):
@@ -52,9 +52,9 @@ def failed(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """Disks that expect to fail, or say that they have."""
     health = disk.health
     bits = health.critical_warning or 0
-    said = [words for at, words in enumerate(WARNINGS) if bits >> at & 1]
+    warnings = [words for at, words in enumerate(WARNINGS) if bits >> at & 1]
     if health.passed is False or bits & ~TEMPERATURE:
-        why = listed([*said, *(f"{name} is below its threshold" for name in health.failing)])
+        why = listed([*warnings, *(f"{name} is below its threshold" for name in health.failing)])
         yield _say(
             disk,
             "critical",
@@ -163,7 +163,7 @@ def patience(disk: PhysicalDisk) -> Iterator[Diagnostic]:
         )
         mend = shorter if can else longer
     else:
-        tries = max(one or 0 for one in health.erc_seconds)
+        tries = max(limit or 0 for limit in health.erc_seconds)
         if tries < waits:
             return
         what, mend = f"tries for {tries:g} s at a bad sector", shorter

@@ -25,7 +25,7 @@ KINDS = {"ext2", "ext3", "ext4", "xfs"}
 
 
 def located(
-    found: Inventory,
+    inventory: Inventory,
     roots: Roots,
     reader: Probe | None = None,
     tell: Callable[[int], None] = lambda _: None,
@@ -35,13 +35,15 @@ def located(
     `tell` takes how many files were looked at. Reads, and runs `dmsetup table` and `debugfs`.
     """
     asked = reader or Probe()
-    return replace(found, arrays=tuple(_array(one, roots, asked, tell) for one in found.arrays))
+    return replace(
+        inventory, arrays=tuple(_array(array, roots, asked, tell) for array in inventory.arrays)
+    )
 
 
 def _array(array: Array, roots: Roots, reader: Probe, tell: Callable[[int], None]) -> Array:
     ranges, unseen = [], []
     for member in array.members:
-        mapped = [array_ranges(array, member, one) for one in member.ranges]
+        mapped = [array_ranges(array, member, range_) for range_ in member.ranges]
         ranges += [piece for some in mapped for piece in some or ()]
         if None in mapped:
             unseen.append(f"{array.name}: not seen: which files lie on bad blocks of {member.name}")
@@ -53,28 +55,28 @@ def _array(array: Array, roots: Roots, reader: Probe, tell: Callable[[int], None
     contents: list[BlockContent] = []
     for place in places(node, spans, roots, reader):
         path = of_node(place.node, roots).path
-        lying: list[FilesFound] = []
+        located_files: list[FilesFound] = []
         try:
-            lying = list(_lying(place, path, roots, reader, tell, unseen))
+            located_files = list(_locate_files(place, path, roots, reader, tell, unseen))
         except (OSError, BlklabError) as error:
             reason = mounted.reason(error) if isinstance(error, OSError) else str(error)
             unseen.append(f"{path}: not seen: which files lie on bad blocks: {reason}")
-        contents += [content for one in lying for content in _content(one, place, path)]
+        contents += [content for one in located_files for content in _content(one, place, path)]
     return replace(
         array, contents=tuple(sorted(contents)), unseen=(*array.unseen, *dict.fromkeys(unseen))
     )
 
 
-def _content(one: FilesFound, place: VolumeSpans, path: str) -> Iterator[BlockContent]:
-    for piece in within(place.spans, one.begin, one.end):
-        offset = None if one.offset is None else one.offset + piece.begin - one.begin
+def _content(content: FilesFound, place: VolumeSpans, path: str) -> Iterator[BlockContent]:
+    for piece in within(place.spans, content.begin, content.end):
+        offset = None if content.offset is None else content.offset + piece.begin - content.begin
         many = piece.end - piece.begin
         yield BlockContent(
-            piece.array, many, path, one.path, -1 if offset is None else offset, one.what
+            piece.array, many, path, content.path, -1 if offset is None else offset, content.what
         )
 
 
-def _lying(
+def _locate_files(
     place: VolumeSpans,
     path: str,
     roots: Roots,
@@ -86,8 +88,8 @@ def _lying(
         raise BlklabError(place.failure)
     if place.divided:
         what = "between partitions or volumes, or what describes them"
-        for one in place.spans:
-            yield FilesFound(one.begin, one.end, "", None, what)
+        for span in place.spans:
+            yield FilesFound(span.begin, span.end, "", None, what)
         return
     number = text(place.node / "dev") or ""
     where = _mount(number, roots)
@@ -102,8 +104,8 @@ def _lying(
         return
     if where.kind not in KINDS:
         raise BlklabError(f"{where.kind} is mounted there, not ext4 or XFS")
-    found, failures = mounted.find(where.point, device_number(number), place.spans, tell)
-    yield from found
+    files, failures = mounted.find(where.point, device_number(number), place.spans, tell)
+    yield from files
     unseen.extend(
         f"{where.point}: not seen: {many:,} files or directories: {reason}"
         for reason, many in failures.items()

@@ -39,19 +39,19 @@ def places(node: Path, spans: Sequence[Span], roots: Roots, reader: Probe) -> It
         end = start + (number(text(part / "size")) or 0) * SECTOR
         divided = True
         taken.append((start, end))
-        moved = [_moved(one, -start) for one in within(spans, start, end)]
+        moved = [_moved(span, -start) for span in within(spans, start, end)]
         yield from places(part, moved, roots, reader)
     for holder in entries(node / "holders"):
         upper = holder.resolve()
         if not (upper / "dm").is_dir():
             yield VolumeSpans(upper, tuple(spans), failure="only the device mapper is followed")
             return
-        said, failure = reader.mapping(text(upper / "dev") or "")
+        mapping, failure = reader.mapping(text(upper / "dev") or "")
         if failure:
             yield VolumeSpans(upper, tuple(spans), failure=failure)
             return
         divided = True
-        for begin, length, kind, here in lines(said, text(node / "dev") or ""):
+        for begin, length, kind, here in lines(mapping, text(node / "dev") or ""):
             pieces = within(spans, here, here + length)
             taken.append((here, here + length))
             moved = [_moved(one, begin - here) for one in pieces]
@@ -66,13 +66,13 @@ def places(node: Path, spans: Sequence[Span], roots: Roots, reader: Probe) -> It
         yield VolumeSpans(node, tuple(left), divided)
 
 
-def lines(said: str, number: str) -> Iterator[tuple[int, int, str, int]]:
+def lines(mapping: str, number: str) -> Iterator[tuple[int, int, str, int]]:
     """Yields of a device's table where it has another: bytes above, length, kind, bytes beneath.
 
     Of kinds other than linear and crypt, which have the offset in places of their own, all of the
     device beneath is theirs.
     """
-    for line in said.splitlines():
+    for line in mapping.splitlines():
         words = line.split()
         if len(words) < 4 or not (words[0].isdecimal() and words[1].isdecimal()):
             continue
@@ -86,5 +86,5 @@ def lines(said: str, number: str) -> Iterator[tuple[int, int, str, int]]:
             yield begin, 1 << 63, kind, 0
 
 
-def _moved(one: Span, by: int) -> Span:
-    return Span(one.begin + by, one.end + by, one.array)
+def _moved(span: Span, by: int) -> Span:
+    return Span(span.begin + by, span.end + by, span.array)

@@ -48,7 +48,7 @@ class _FileSearch:
     """Bytes that are of an inode that it names."""
     wanted: tuple[Span, ...] = ()
     """Those bytes as they were at first, in order."""
-    found: list[FilesFound] = field(default_factory=list)
+    files: list[FilesFound] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
     shared: bool = False
     """Some bytes are of several files: all have to be looked at."""
@@ -59,12 +59,12 @@ class _FileSearch:
 
     def asked(self, begin: int, end: int) -> Iterator[Span]:
         """Yields what of the bytes between two is asked for."""
-        first = bisect_right(self.wanted, begin, key=lambda one: one.end)
+        first = bisect_right(self.wanted, begin, key=lambda span: span.end)
         for at in range(first, len(self.wanted)):
-            one = self.wanted[at]
-            if one.begin >= end:
+            span = self.wanted[at]
+            if span.begin >= end:
                 return
-            if piece := one.within(begin, end):
+            if piece := span.within(begin, end):
                 yield piece
 
 
@@ -81,27 +81,29 @@ def find(
             raise BlklabError("something else is mounted over it")
         search = _FileSearch(device, [], {})
         known = []
-        for one in spans:
-            known += _whose(root, device, one)
+        for span in spans:
+            known += _whose(root, device, span)
         for piece in known:
             if piece.inode is not None:
                 search.owned.setdefault(piece.inode, []).append(piece)
             elif piece.what:
-                search.found.append(FilesFound(piece.begin, piece.end, "", None, piece.what))
-        told = [(piece.begin, piece.end) for piece in known if not piece.unknown]
-        search.unknown = without(spans, told)
+                search.files.append(FilesFound(piece.begin, piece.end, "", None, piece.what))
+        reported = [(piece.begin, piece.end) for piece in known if not piece.unknown]
+        search.unknown = without(spans, reported)
         search.wanted = tuple(sorted(search.unknown))
         if not search.done():
             _walk(root, point, search, tell)
     for pieces in search.owned.values():
-        search.found += [FilesFound(one.begin, one.end, "", None, UNREACHED) for one in pieces]
-    search.found += [FilesFound(one.begin, one.end, "", None, UNREACHED) for one in search.unknown]
-    return search.found, search.failures
+        search.files += [FilesFound(span.begin, span.end, "", None, UNREACHED) for span in pieces]
+    search.files += [
+        FilesFound(span.begin, span.end, "", None, UNREACHED) for span in search.unknown
+    ]
+    return search.files, search.failures
 
 
-def _whose(root: int, device: int, one: Span) -> list[OwnedExtent]:
+def _whose(root: int, device: int, span: Span) -> list[OwnedExtent]:
     try:
-        return list(extents.of_filesystem(root, device, one.begin, one.end))
+        return list(extents.of_filesystem(root, device, span.begin, span.end))
     except OSError:
         return []  # the kernel does not tell: files will
 
@@ -114,9 +116,9 @@ def _walk(root: int, point: str, search: _FileSearch, tell: Tell) -> None:
     _claimed(os.fstat(root).st_ino, point, search)
     _look(root, point, search)
     while waiting and not search.done():
-        folder = waiting.pop()
-        for entry in _listing(root, folder, search):
-            path = os.path.join(folder, entry.name)  # noqa: PTH118  # as it is, byte for byte
+        parent = waiting.pop()
+        for entry in _listing(root, parent, search):
+            path = os.path.join(parent, entry.name)  # noqa: PTH118  # as it is, byte for byte
             name = os.path.join(point, path)  # noqa: PTH118
             looked += 1
             if looked % 512 == 0:
@@ -141,8 +143,8 @@ def _walk(root: int, point: str, search: _FileSearch, tell: Tell) -> None:
 
 def _claimed(inode: int, name: str, search: _FileSearch) -> None:
     """Gives what the filesystem says is of an inode its name."""
-    for one in search.owned.pop(inode, ()):
-        search.found.append(FilesFound(one.begin, one.end, name, one.offset, one.what))
+    for extent in search.owned.pop(inode, ()):
+        search.files.append(FilesFound(extent.begin, extent.end, name, extent.offset, extent.what))
 
 
 def _look(descriptor: int, name: str, search: _FileSearch) -> bool:
@@ -155,7 +157,7 @@ def _look(descriptor: int, name: str, search: _FileSearch) -> bool:
         for piece in extents.of_file(descriptor) if search.wanted else ():
             for at in search.asked(piece.begin, piece.begin + piece.bytes):
                 offset = piece.offset + at.begin - piece.begin
-                search.found.append(FilesFound(at.begin, at.end, name, offset, ""))
+                search.files.append(FilesFound(at.begin, at.end, name, offset, ""))
                 search.shared = search.shared or piece.shared
                 search.unknown = without(search.unknown, [(at.begin, at.end)])
     except OSError:
@@ -165,9 +167,9 @@ def _look(descriptor: int, name: str, search: _FileSearch) -> bool:
     return regular and status.st_nlink > 1
 
 
-def _listing(root: int, folder: str, search: _FileSearch) -> Iterator["os.DirEntry[str]"]:
+def _listing(root: int, directory: str, search: _FileSearch) -> Iterator["os.DirEntry[str]"]:
     try:
-        with _opened(folder or ".", OPEN | os.O_DIRECTORY, root) as descriptor:
+        with _opened(directory or ".", OPEN | os.O_DIRECTORY, root) as descriptor:
             if os.fstat(descriptor).st_dev == search.device:
                 with os.scandir(descriptor) as listing:
                     yield from listing

@@ -21,20 +21,20 @@ class Span(NamedTuple):
 
 def within(spans: Iterable[Span], begin: int, end: int) -> list[Span]:
     """Returns what of spans lies between two bytes of the device."""
-    return [piece for one in spans if (piece := one.within(begin, end))]
+    return [piece for span in spans if (piece := span.within(begin, end))]
 
 
 def without(spans: Iterable[Span], taken: Iterable[tuple[int, int]]) -> list[Span]:
     """Returns what of spans lies in none of `taken`, which are beginnings and ends."""
     gaps = sorted(taken)
 
-    def left(one: Span) -> Iterator[Span]:
-        at = one.begin
+    def left(span_: Span) -> Iterator[Span]:
+        at = span_.begin
         for begin, end in gaps:
-            if piece := one.within(at, begin):
+            if piece := span_.within(at, begin):
                 yield piece
             at = max(at, end)
-        if piece := one.within(at, one.end):
+        if piece := span_.within(at, span_.end):
             yield piece
 
-    return [piece for one in spans for piece in left(one)]
+    return [piece for span in spans for piece in left(span)]

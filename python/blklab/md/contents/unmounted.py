@@ -32,7 +32,9 @@ def find(path: str, block: int, spans: Sequence[Span]) -> list[FilesFound]:
     program = shutil.which("debugfs", path=PATH)
     if program is None:
         raise BlklabError("not mounted, and debugfs is not installed: apt-get install e2fsprogs")
-    blocks = sorted({at for one in spans for at in range(one.begin // block, -(-one.end // block))})
+    blocks = sorted(
+        {at for span in spans for at in range(span.begin // block, -(-span.end // block))}
+    )
     if len(blocks) > MOST_BLOCKS:
         raise BlklabError(f"not mounted, and {len(blocks):,} blocks are too many for debugfs")
     asked = _DebugfsAnswers(program, path)
@@ -41,7 +43,7 @@ def find(path: str, block: int, spans: Sequence[Span]) -> list[FilesFound]:
     inodes = sorted(set(owners.values()) - set(RESERVED))
     names = asked.names(inodes)
     places = {inode: asked.offsets(inode, blocks) for inode in inodes}
-    found = []
+    located = []
     for at in blocks:
         inode = owners.get(at)
         name, offset, what = "", None, ""
@@ -56,8 +58,8 @@ def find(path: str, block: int, spans: Sequence[Span]) -> list[FilesFound]:
             logical = places[inode].get(at)
             offset = None if logical is None else logical * block
             what = "" if name else UNREACHED
-        found.append(FilesFound(at * block, (at + 1) * block, name, offset, what))
-    return found
+        located.append(FilesFound(at * block, (at + 1) * block, name, offset, what))
+    return located
 
 
 class _DebugfsAnswers:
@@ -67,7 +69,7 @@ class _DebugfsAnswers:
         self._program = program
         self._path = path
 
-    def _said(self, question: str) -> str:
+    def _answer(self, question: str) -> str:
         try:
             ran = subprocess.run(
                 [self._program, "-R", question, "--", self._path],
@@ -84,38 +86,38 @@ class _DebugfsAnswers:
         return ran.stdout.decode(errors="surrogateescape")
 
     def used(self, blocks: Sequence[int]) -> dict[int, bool]:
-        found = {}
+        counts = {}
         for first, many in _runs(blocks):
-            said = self._said(f"testb {first} {many}")
+            answer = self._answer(f"testb {first} {many}")
             for number, state in re.findall(
-                r"^Block (\d+) (marked in use|not in use)$", said, re.M
+                r"^Block (\d+) (marked in use|not in use)$", answer, re.M
             ):
-                found[int(number)] = state == "marked in use"
-        return found
+                counts[int(number)] = state == "marked in use"
+        return counts
 
     def owners(self, blocks: Sequence[int]) -> dict[int, int]:
-        said = self._said(f"icheck {' '.join(map(str, blocks))}") if blocks else ""
-        return {int(at): int(inode) for at, inode in re.findall(r"^(\d+)\t(\d+)$", said, re.M)}
+        answer = self._answer(f"icheck {' '.join(map(str, blocks))}") if blocks else ""
+        return {int(at): int(inode) for at, inode in re.findall(r"^(\d+)\t(\d+)$", answer, re.M)}
 
     def names(self, inodes: Sequence[int]) -> dict[int, str]:
         """Names of files, which may hold ends of lines: then they are told up to there."""
-        said = self._said(f"ncheck {' '.join(map(str, inodes))}") if inodes else ""
-        found: dict[int, str] = {}
-        for inode, name in re.findall(r"^(\d+)\t(/.*)$", said, re.M):
+        answer = self._answer(f"ncheck {' '.join(map(str, inodes))}") if inodes else ""
+        paths: dict[int, str] = {}
+        for inode, name in re.findall(r"^(\d+)\t(/.*)$", answer, re.M):
             if int(inode) in inodes:
-                found.setdefault(int(inode), re.sub("^/+", "/", name))
-        return found
+                paths.setdefault(int(inode), re.sub("^/+", "/", name))
+        return paths
 
     def offsets(self, inode: int, blocks: Sequence[int]) -> dict[int, int]:
         """Where in a file some of its blocks are; nothing if it has no extents (ext3)."""
-        said = self._said(f"dump_extents -l <{inode}>")
+        answer = self._answer(f"dump_extents -l <{inode}>")
         pattern = r"^\s*\d+/\s*\d+\s+\d+/\s*\d+\s+(\d+)\s*-\s*\d+\s+(\d+)\s*-\s*\d+\s+(\d+)"
-        found = {}
-        for numbers in re.findall(pattern, said, re.M):
+        extents = {}
+        for numbers in re.findall(pattern, answer, re.M):
             logical, physical, many = map(int, numbers)
             for at in blocks[bisect_left(blocks, physical) : bisect_left(blocks, physical + many)]:
-                found[at] = logical + at - physical
-        return found
+                extents[at] = logical + at - physical
+        return extents
 
 
 def _runs(blocks: Sequence[int]) -> list[tuple[int, int]]:

@@ -58,16 +58,16 @@ class Collector:
             return [family for family in metrics.families(samples) if family.samples]
 
     def _samples(self, problems: list[str]) -> Iterator[metrics.Sample]:
-        found = self._disks.seen()
-        problems += unseen(found)
+        inventory = self._disks.seen()
+        problems += unseen(inventory)
         problems += self._activity.read()
-        for array in found.arrays:
+        for array in inventory.arrays:
             yield from metrics.of_array(array)
             yield from metrics.of_members(array)
             for member in array.members:
                 if did := self._activity.of(member.name):
                     yield from metrics.of_activity(array, member, did)
-        yield from metrics.of_findings(findings(found))
+        yield from metrics.of_findings(findings(inventory))
 
     def _tell(self, problems: list[str]) -> None:
         new = [problem for problem in dict.fromkeys(problems) if problem not in self._said]
@@ -78,9 +78,12 @@ class Collector:
         self._said = set(problems)
 
 
-def unseen(found: Inventory) -> list[str]:
+def unseen(inventory: Inventory) -> list[str]:
     """Returns what could not be seen, but for what was not to be."""
-    reasons = [*found.unseen, *(reason for array in found.arrays for reason in array.unseen)]
+    reasons = [
+        *inventory.unseen,
+        *(reason for array in inventory.arrays for reason in array.unseen),
+    ]
     return [reason for reason in reasons if not reason.endswith(NOT_READ)]
 
 

@@ -89,17 +89,17 @@ class ActivitySinceBoot:
 
     def of(self, name: str) -> DeviceActivity | None:
         """Returns what a device did since the kernel knows it, times modulo 2^32 ms."""
-        found = self._now.get(_kernels(name))
-        return None if found is None else DeviceActivity(
-            ios=(found.reads, found.writes),
-            merges=(found.read_merges, found.write_merges),
-            sectors=(found.read_sectors, found.write_sectors),
-            ticks_ns=(found.read_ticks * MS, found.write_ticks * MS),
-            busy_ns=found.busy * MS,
-            queue_ns=found.queue * MS,
-            discards=found.discards,
-            flushes=found.flushes,
-            flush_ns=None if found.flush_ticks is None else found.flush_ticks * MS,
+        activity = self._now.get(_kernels(name))
+        return None if activity is None else DeviceActivity(
+            ios=(activity.reads, activity.writes),
+            merges=(activity.read_merges, activity.write_merges),
+            sectors=(activity.read_sectors, activity.write_sectors),
+            ticks_ns=(activity.read_ticks * MS, activity.write_ticks * MS),
+            busy_ns=activity.busy * MS,
+            queue_ns=activity.queue * MS,
+            discards=activity.discards,
+            flushes=activity.flushes,
+            flush_ns=None if activity.flush_ticks is None else activity.flush_ticks * MS,
         )  # fmt: skip
 
 

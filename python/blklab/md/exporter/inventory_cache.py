@@ -59,8 +59,8 @@ class InventoryCache:
                 software = self._reader().software(self._roots)
                 self._known = _KnownArray(_CachedProbe(NOT_READ, software), None, 0)
             return inventory(self._roots, self._known.memory)
-        if (found := self._remembered(self._every)) is not None:
-            return found
+        if (cached := self._remembered(self._every)) is not None:
+            return cached
         if self._thread is None or not self._thread.is_alive():
             self._failure = None
             self._thread = threading.Thread(target=self._read, name="superblocks", daemon=True)
@@ -68,8 +68,8 @@ class InventoryCache:
         self._thread.join(self._patience)
         if self._failure is not None:
             raise self._failure
-        if (found := self._remembered(math.inf)) is not None:
-            return found
+        if (cached := self._remembered(math.inf)) is not None:
+            return cached
         software = self._known.memory.known if self._known else None
         return inventory(self._roots, _CachedProbe(SILENT, software))
 
@@ -78,8 +78,8 @@ class InventoryCache:
         known = self._known
         if known is None or self._clock() - known.since >= seconds:
             return None
-        found = inventory(self._roots, known.memory)
-        return found if known.mark == _mark(found, self._roots) else None
+        inventory_read = inventory(self._roots, known.memory)
+        return inventory_read if known.mark == _mark(inventory_read, self._roots) else None
 
     def _read(self) -> None:
         recorder = _RecordingProbe(self._reader())
@@ -150,7 +150,7 @@ class _RecordingProbe(_ScrapeProbe):
         return self.memory.known
 
 
-def _mark(found: Inventory, roots: Roots) -> object:
+def _mark(inventory: Inventory, roots: Roots) -> object:
     """What sysfs tells of members, that changes whenever superblocks may have become others'."""
     return [
         (
@@ -159,11 +159,17 @@ def _mark(found: Inventory, roots: Roots) -> object:
             array.reshaping,
             [part.name for part in array.parts],
             [
-                (one.slot, one.states, one.listed, one.unacknowledged, _identity(one.name, roots))
-                for one in array.members
+                (
+                    member.slot,
+                    member.states,
+                    member.listed,
+                    member.unacknowledged,
+                    _identity(member.name, roots),
+                )
+                for member in array.members
             ],
         )
-        for array in found.arrays
+        for array in inventory.arrays
     ]
 
 

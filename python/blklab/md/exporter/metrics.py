@@ -116,7 +116,7 @@ def families(samples: Iterable[Sample]) -> list[Family]:
 
     Labels are made harmless: names come from disks.
     """
-    found = {
+    samples_by_name = {
         name: (CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily)(
             PREFIX + name, declared.help, labels=declared.labels
         )
@@ -129,8 +129,8 @@ def families(samples: Iterable[Sample]) -> list[Family]:
         if value is not None
     }
     for (name, labels), value in values.items():
-        found[name].add_metric(labels, value)
-    return list(found.values())
+        samples_by_name[name].add_metric(labels, value)
+    return list(samples_by_name.values())
 
 
 def of_array(array: Array) -> Iterator[Sample]:
@@ -159,10 +159,10 @@ def of_array(array: Array) -> Iterator[Sample]:
 
 def of_members(array: Array) -> Iterator[Sample]:
     """Yields what there is to say of an array's members."""
-    told = [one.superblock for one in array.members if one.superblock]
+    superblocks = [other.superblock for other in array.members if other.superblock]
     # Damaged superblocks say anything; spares' are written when they like.
-    sound = [one for one in told if one.checksum_holds and one.role != "spare"]
-    newest = max((one.events for one in sound), default=0)
+    sound = [other for other in superblocks if other.checksum_holds and other.role != "spare"]
+    newest = max((other.events for other in sound), default=0)
     for member in array.members:
         name = (array.name, member.name)
         slot = "" if member.slot is None else str(member.slot)
@@ -172,11 +172,11 @@ def of_members(array: Array) -> Iterator[Sample]:
             yield "member_state", (*name, state), state in member.states
         yield "member_read_errors_total", name, member.errors
         yield from _bad_blocks(member, name)
-        if found := member.superblock:
-            yield "member_events", name, found.events
-            if found in sound:
-                yield "member_events_behind", name, newest - found.events
-            yield "member_superblock_checksum_ok", name, found.checksum_holds
+        if superblock := member.superblock:
+            yield "member_events", name, superblock.events
+            if superblock in sound:
+                yield "member_events_behind", name, newest - superblock.events
+            yield "member_superblock_checksum_ok", name, superblock.checksum_holds
 
 
 def _bad_blocks(member: ArrayMember, name: tuple[str, ...]) -> Iterator[Sample]:
@@ -184,24 +184,26 @@ def _bad_blocks(member: ArrayMember, name: tuple[str, ...]) -> Iterator[Sample]:
         yield "member_bad_blocks_configured", name, member.bad_blocks is not None
     if member.listed is not None or member.superblock:
         yield "member_bad_blocks_entries", name, member.entries
-        yield "member_bad_blocks_sectors", name, sum(one.sectors for one in member.ranges)
+        yield "member_bad_blocks_sectors", name, sum(range_.sectors for range_ in member.ranges)
     if member.listed is not None:
         yield "member_bad_blocks_unacknowledged", name, member.unacknowledged
         yield "member_bad_blocks_cut", name, member.listed_cut
 
 
-def of_activity(array: Array, member: ArrayMember, found: DeviceActivity) -> Iterator[Sample]:
+def of_activity(array: Array, member: ArrayMember, activity: DeviceActivity) -> Iterator[Sample]:
     """Yields what a member did."""
     name = (array.name, member.name)
     for at, word, past in ((0, "read", "read"), (1, "write", "written")):
-        yield f"member_{word}s_completed_total", name, found.ios[at]
-        yield f"member_{past}_bytes_total", name, found.sectors[at] * SECTOR
-        yield f"member_{word}_time_seconds_total", name, found.ticks_ns[at] / 1e9
-    yield "member_io_time_seconds_total", name, found.busy_ns / 1e9
-    yield "member_io_time_weighted_seconds_total", name, found.queue_ns / 1e9
+        yield f"member_{word}s_completed_total", name, activity.ios[at]
+        yield f"member_{past}_bytes_total", name, activity.sectors[at] * SECTOR
+        yield f"member_{word}_time_seconds_total", name, activity.ticks_ns[at] / 1e9
+    yield "member_io_time_seconds_total", name, activity.busy_ns / 1e9
+    yield "member_io_time_weighted_seconds_total", name, activity.queue_ns / 1e9
 
 
-def of_findings(found: Iterable[Diagnostic]) -> Iterator[Sample]:
+def of_findings(findings: Iterable[Diagnostic]) -> Iterator[Sample]:
     """Yields how many findings there are of each array, severity and rule."""
-    for labels, many in Counter((one.subject, one.severity, one.code) for one in found).items():
+    for labels, many in Counter(
+        (finding.subject, finding.severity, finding.code) for finding in findings
+    ).items():
         yield "findings", labels, many

@@ -53,7 +53,7 @@ class ListenAddress:
     def __str__(self) -> str:
         return self._words
 
-    def found(self) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
+    def socket_address(self) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
         """Returns what to bind to. Raises EnvironmentLacks if there is no such host."""
         if not self.host:
             # One socket for both, where there is IPv6.
@@ -77,7 +77,7 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
         self, address: ListenAddress, registry: CollectorRegistry, config: Path | None, log: Log
     ) -> None:
         """`config` is a web configuration file; None: no TLS, no auth. Raises EnvironmentLacks."""
-        self.address_family, place = address.found()
+        self.address_family, place = address.socket_address()
         self._config = config
         self._log = log
         self._connection = threading.local()

@@ -77,7 +77,9 @@ class WebConfig(_Table):
         padding = [NOBODY.format(cost) for cost in range(_cost(compared), dearest)]
         # bcrypt looks at 72 bytes; longer ones are no password of anybody's.
         with _hashing:  # one at a time: guessing keeps one CPU busy, not all
-            same, *_ = [bcrypt.checkpw(secret[:72], one.encode()) for one in (compared, *padding)]
+            same, *_ = [
+                bcrypt.checkpw(secret[:72], hashed.encode()) for hashed in (compared, *padding)
+            ]
         return same and known is not None and len(secret) <= 72
 
 
@@ -93,11 +95,11 @@ def load(path: Path) -> WebConfig:
         where = f" line {mark.line + 1}:" if mark else ""
         raise UsageError(f"{path}:{where} {getattr(error, 'problem', error)}") from None
     try:
-        found = WebConfig.model_validate({} if content is None else content)
+        config = WebConfig.model_validate({} if content is None else content)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         raise UsageError(f"{path}: {_problem(first)}") from None
-    return found
+    return config
 
 
 def context(path: Path, tls: Tls) -> ssl.SSLContext:
@@ -111,13 +113,13 @@ def context(path: Path, tls: Tls) -> ssl.SSLContext:
             f"{path}: tls_server_config: client_ca_file and client_auth_type go together: one says"
             " whose certificates, the other whether one must be shown (RequireAndVerifyClientCert)"
         )
-    folder = path.parent
-    files = f"{folder / tls.cert_file} and {folder / tls.key_file}"
+    directory = path.parent
+    files = f"{directory / tls.cert_file} and {directory / tls.key_file}"
     try:
-        made.load_cert_chain(folder / tls.cert_file, folder / tls.key_file)
+        made.load_cert_chain(directory / tls.cert_file, directory / tls.key_file)
         if tls.client_ca_file is not None:
-            files = str(folder / tls.client_ca_file)
-            made.load_verify_locations(folder / tls.client_ca_file)
+            files = str(directory / tls.client_ca_file)
+            made.load_verify_locations(directory / tls.client_ca_file)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
         raise UsageError(f"{path}: tls_server_config: {files}: {reason}") from None

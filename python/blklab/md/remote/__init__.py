@@ -34,21 +34,21 @@ class RemoteHost:
     def unseen(self) -> bool:
         """Whether something was not seen."""
         known = self.inventory
-        return known is None or bool(known.unseen) or any(one.unseen for one in known.arrays)
+        return known is None or bool(known.unseen) or any(array.unseen for array in known.arrays)
 
 
 def audited(name: str, data: bytes | bytearray) -> RemoteHost:
     """Returns what is found on a machine whose probe has printed `data`; raises nothing."""
     try:
-        found = seen(parse(data))
+        inventory = seen(parse(data))
     except BlklabError as error:
         return RemoteHost(name, failure=str(error))
     except (OSError, UnicodeError) as error:  # a full disk; a locale without the names' letters
         reason = getattr(error, "strerror", None) or error
         return RemoteHost(name, failure=f"what was seen cannot be laid out here: {reason}")
-    if found.unseen and not found.arrays:
-        return RemoteHost(name, failure=f"nothing could be seen: {found.unseen[0]}")
-    return RemoteHost(name, found, tuple(findings(found)))
+    if inventory.unseen and not inventory.arrays:
+        return RemoteHost(name, failure=f"nothing could be seen: {inventory.unseen[0]}")
+    return RemoteHost(name, inventory, tuple(findings(inventory)))
 
 
 def read(name: str) -> RemoteHost:

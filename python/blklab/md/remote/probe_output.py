@@ -111,20 +111,20 @@ def parse(data: bytes | bytearray) -> ProbeOutput:
     end = _line(b"end").search(data, header.end())
     if end is None:
         raise BlklabError("its output is torn: the line `end` is not there")
-    found = ProbeOutput()
+    output = ProbeOutput()
     # Heads are lines without a blank before them: the last is the end.
     heads = re.compile(rb"^[^ \n].*", re.M).finditer(data, header.end(), end.end())
     for head, after in pairwise(heads):
         try:
-            _record(found, _decoded(head[0]), bytes(data[head.end() + 1 : after.start()]))
-            _bounded(found)
+            _record(output, _decoded(head[0]), bytes(data[head.end() + 1 : after.start()]))
+            _bounded(output)
         except _MalformedRecord as malformed:
             number = data.count(b"\n", 0, head.start()) + 1
             raise BlklabError(
                 f"line {number} of its output: {malformed}, which no probe prints"
             ) from None
-    _sound(found)
-    return found
+    _sound(output)
+    return output
 
 
 def _line(pattern: bytes) -> re.Pattern[bytes]:
@@ -135,29 +135,29 @@ def _decoded(name: bytes) -> str:
     return name.decode(errors="surrogateescape")
 
 
-def _record(found: ProbeOutput, head: str, body: bytes) -> None:
+def _record(output: ProbeOutput, head: str, body: bytes) -> None:
     """Adds a record: its first line, and those below it."""
     kind, _, path = head.partition(" ")
     if head == "mdadm":
-        found.mdadm = _decoded(_content(body))
+        output.mdadm = _decoded(_content(body))
         return
     if kind not in ROOMS:
         raise _MalformedRecord(f"a record `{kind[:40]}`")
     _check(path, ROOMS[kind])
     if kind == "file":
-        found.files[path] = _content(body)
-        found.text += len(body)
+        output.files[path] = _content(body)
+        output.text += len(body)
     elif kind == "unread":
-        found.unread.add(path)
+        output.unread.add(path)
     elif kind == "directory":
-        found.directories.add(path)
+        output.directories.add(path)
     elif kind == "link":
         target = _decoded(_content(body))
         _check(target, ROOMS[kind])
-        found.links[path] = target
+        output.links[path] = target
     else:
-        found.disks[path] = disk = _disk(body)
-        found.read += disk.bytes
+        output.disks[path] = disk = _disk(body)
+        output.read += disk.bytes
 
 
 def _content(body: bytes) -> bytes:
@@ -168,13 +168,13 @@ def _content(body: bytes) -> bytes:
     return whole.replace(b"\n ", b"\n")[1:].removesuffix(b"\n")
 
 
-def _bounded(found: ProbeOutput) -> None:
+def _bounded(output: ProbeOutput) -> None:
     """Sees to it, after each record, that what is kept does not grow without end."""
-    if found.read > MOST_READ:
+    if output.read > MOST_READ:
         raise _MalformedRecord(f"more than {MOST_READ >> 20} MiB of disks")
-    if found.text > MOST_TEXT:
+    if output.text > MOST_TEXT:
         raise _MalformedRecord(f"more than {MOST_TEXT >> 20} MiB of files")
-    if sum(map(len, found.named)) > MOST_PATHS:
+    if sum(map(len, output.named)) > MOST_PATHS:
         raise _MalformedRecord(f"more than {MOST_PATHS:,} files")
 
 
@@ -225,18 +225,18 @@ def _disk(body: bytes) -> ProbedDevice:
     return disk
 
 
-def _sound(found: ProbeOutput) -> None:
+def _sound(output: ProbeOutput) -> None:
     """Sees to it that what is to be made of it can be, and only where it is to be."""
-    named = set[str]().union(*found.named)
-    if sum(map(len, found.named)) != len(named):
+    named = set[str]().union(*output.named)
+    if sum(map(len, output.named)) != len(named):
         raise BlklabError("its output names something twice, as things of different kinds")
-    targets = set(found.links.values())
+    targets = set(output.links.values())
     inner = set[str]()
     for path in named | targets:
         inner.update(map(str, PurePosixPath(path).parents))
         if len(named) + len(inner) > MOST_PATHS:
             raise BlklabError(f"its output names more than {MOST_PATHS:,} files")
     # A path through a link, or a link to a link, might lead anywhere, or around in circles.
-    ends = named - found.directories
+    ends = named - output.directories
     if through := ends & (inner | targets):
         raise BlklabError(f"its output has {min(through)!r} above something else, or linked to")

@@ -50,8 +50,8 @@ class RecordedProbe(Probe):
         """As on the spot, of the device by its own name."""
         if refusal := self._refusal(path):
             return None, refusal
-        found, failure = super().geometry(path)
-        return found and replace(found, device=self._roots.shown(path)), failure
+        geometry, failure = super().geometry(path)
+        return geometry and replace(geometry, device=self._roots.shown(path)), failure
 
     def repairing(self, uuid: str, roots: Roots) -> bool:  # noqa: ARG002
         """What is written down here is of arrays of this machine."""
@@ -65,36 +65,36 @@ class RecordedProbe(Probe):
         return self._refusals.get(path, "no such file or directory")
 
 
-def seen(found: ProbeOutput) -> Inventory:
+def seen(output: ProbeOutput) -> Inventory:
     """Returns the arrays of the machine that a stream is of. Raises OSError if there is no room."""
-    with _tree(found) as (roots, refusals):
-        return inventory(roots, RecordedProbe(roots, refusals, found.mdadm))
+    with _tree(output) as (roots, refusals):
+        return inventory(roots, RecordedProbe(roots, refusals, output.mdadm))
 
 
 @contextmanager
-def _tree(found: ProbeOutput) -> Iterator[tuple[RemoteRoots, dict[Path, str]]]:
+def _tree(output: ProbeOutput) -> Iterator[tuple[RemoteRoots, dict[Path, str]]]:
     with (
-        TemporaryDirectory(prefix="blklab-", ignore_cleanup_errors=True) as folder,
+        TemporaryDirectory(prefix="blklab-", ignore_cleanup_errors=True) as directory,
         ExitStack() as stack,
     ):
-        top = Path(folder).resolve()
+        top = Path(directory).resolve()
 
         def place(path: str) -> Path:
             made = top / path[1:]
             made.parent.mkdir(parents=True, exist_ok=True)
             return made
 
-        for path in (*found.directories, *found.links.values()):
+        for path in (*output.directories, *output.links.values()):
             place(path).mkdir(exist_ok=True)
-        for path, content in found.files.items():
+        for path, content in output.files.items():
             place(path).write_bytes(content)
-        for path, target in found.links.items():
+        for path, target in output.links.items():
             place(path).symlink_to(top / target[1:])
-        for path in found.unread:
+        for path in output.unread:
             # It is there, and root, too, cannot read it.
             place(path).symlink_to("may-not-be-read")
         refusals = {}
-        for path, disk in found.disks.items():
+        for path, disk in output.disks.items():
             made = place(path)
             refusals[made] = reason(disk.refused.rpartition(": ")[2])
             if not disk.refused:

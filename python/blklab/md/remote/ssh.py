@@ -66,7 +66,7 @@ def _command(program: str, name: str, sudo: bool, timeout: float) -> list[str]:
 
 def _ask(command: Sequence[str], timeout: float, leaving: threading.Event) -> bytearray:
     """Returns what the probe printed. Raises BlklabError with what ssh, or the host, said last."""
-    data, said, until = bytearray(), b"", time.monotonic() + timeout
+    data, stderr, until = bytearray(), b"", time.monotonic() + timeout
     with (
         PROBE.open("rb") as script,
         child_process.started(command, Path(), apart=True, stdin=script.fileno()) as (
@@ -80,7 +80,7 @@ def _ask(command: Sequence[str], timeout: float, leaving: threading.Event) -> by
         # A connection that is shared (ControlPersist) keeps stderr open when all is done.
         while waiting.get_map() and not (child_process.ended(process) and not waiting.select(0)):
             if leaving.is_set() or time.monotonic() > until:
-                raise BlklabError(_with(f"not done within {timeout:g} s", said))
+                raise BlklabError(_with(f"not done within {timeout:g} s", stderr))
             for key, _ in waiting.select(0.1):
                 chunk = os.read(key.fd, 1 << 16)
                 if not chunk:
@@ -88,21 +88,21 @@ def _ask(command: Sequence[str], timeout: float, leaving: threading.Event) -> by
                 elif key.fd == pipes[0]:
                     data += chunk
                 else:
-                    said = (said + chunk)[-4096:]
+                    stderr = (stderr + chunk)[-4096:]
             if len(data) > MOST_BYTES:
                 raise BlklabError(f"it printed more than {MOST_BYTES >> 20} MiB")
     if data[-64:].rstrip().endswith(b"\nend"):
         return data
     if HEADER in data:
-        raise BlklabError(_with("what it printed is torn", said))
-    raise BlklabError(_last(said) or f"no probe ran there: ssh ended with {process.returncode}")
+        raise BlklabError(_with("what it printed is torn", stderr))
+    raise BlklabError(_last(stderr) or f"no probe ran there: ssh ended with {process.returncode}")
 
 
-def _with(what: str, said: bytes) -> str:
-    last = _last(said)
+def _with(what: str, stderr: bytes) -> str:
+    last = _last(stderr)
     return f"{what}: {last}" if last else what
 
 
-def _last(said: bytes) -> str:
-    lines = [line.strip() for line in said.decode(errors="replace").splitlines()]
+def _last(stderr: bytes) -> str:
+    lines = [line.strip() for line in stderr.decode(errors="replace").splitlines()]
     return next((line for line in reversed(lines) if line), "")

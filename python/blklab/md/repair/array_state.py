@@ -53,7 +53,7 @@ class SlotState:
 class ArrayState:
     """An array, now."""
 
-    seats: tuple[SlotState, ...]
+    slots: tuple[SlotState, ...]
     bitmap: bool
     degraded: int
     sync: str = "idle"
@@ -65,13 +65,13 @@ class ArrayState:
     set_aside: dict[str, str] = field(default_factory=dict)
     """Of the task's spares that are out: device and path."""
     strangers: bool = False
-    """Members that are no seats are in sync: they have a seat's slot."""
+    """Members that are no slots are in sync: they have a slot's slot."""
     neighbour: str = ""
     """Another array on the same disks that md is at work at, and what it does there."""
 
-    def seat(self, device: str) -> SlotState:
-        """Returns the state of a seat."""
-        return next(seat for seat in self.seats if seat.device == device)
+    def slot(self, device: str) -> SlotState:
+        """Returns the state of a slot."""
+        return next(slot for slot in self.slots if slot.device == device)
 
 
 def node_of(uuid: str, roots: Roots) -> Path:
@@ -79,12 +79,12 @@ def node_of(uuid: str, roots: Roots) -> Path:
     for entry in entries(roots.sys / "block"):
         if not (entry / "md").is_dir():
             continue
-        told = array_uuid(text(entry / "md/uuid") or "")
-        if told == uuid:
+        uuid_read = array_uuid(text(entry / "md/uuid") or "")
+        if uuid_read == uuid:
             return entry.resolve()
-        if not told:  # kernels before 4.19
-            found = of_sysfs.members(entry.resolve(), "", roots, Probe())
-            if any(one.superblock and one.superblock.uuid == uuid for one in found):
+        if not uuid_read:  # kernels before 4.19
+            members_read = of_sysfs.members(entry.resolve(), "", roots, Probe())
+            if any(member.superblock and member.superblock.uuid == uuid for member in members_read):
                 return entry.resolve()
     raise BlklabError(
         f"the array {uuid} is not assembled: assemble it (mdadm --assemble --scan), then go on with"
@@ -98,23 +98,23 @@ def observe(task: RepairTask, roots: Roots) -> ArrayState:
     md = node / "md"
     inside = _members(node, task, roots)
     outside = _outside(task, set(inside), roots)
-    seats = {seat.device for seat in task.seats}
+    devices = {slot.device for slot in task.slots}
     where = text(md / "bitmap/location")
     return ArrayState(
-        seats=tuple(
-            _inside(seat.device, inside[seat.device])
-            if seat.device in inside
-            else _out(seat.device, seat.path, outside)
-            for seat in task.seats
+        slots=tuple(
+            _inside(slot.device, inside[slot.device])
+            if slot.device in inside
+            else _out(slot.device, slot.path, outside)
+            for slot in task.slots
         ),
         bitmap=where not in {None, "none", ""},
         degraded=of_sysfs.number(text(md / "degraded")) or 0,
         sync=text(md / "sync_action") or "idle",
         mode=text(md / "array_state") or "",
         spares={
-            device: one.path
-            for device, one in inside.items()
-            if is_spare(one) and device not in seats
+            device: member.path
+            for device, member in inside.items()
+            if is_spare(member) and device not in devices
         },
         set_aside={
             spare.device: str(outside[spare.device][0])
@@ -122,7 +122,8 @@ def observe(task: RepairTask, roots: Roots) -> ArrayState:
             if spare.device in outside
         },
         strangers=any(
-            device not in seats and "in_sync" in one.states for device, one in inside.items()
+            device not in devices and "in_sync" in member.states
+            for device, member in inside.items()
         ),
         neighbour=busy_neighbour(node, roots),
     )
@@ -130,14 +131,14 @@ def observe(task: RepairTask, roots: Roots) -> ArrayState:
 
 def _members(node: Path, task: RepairTask, roots: Roots) -> dict[str, ArrayMember]:
     """Returns the array's members by their UUIDs; those that cannot be read, by where they were."""
-    known = {one.path: one.device for one in task.disks}
-    found = {}
+    known = {disk.path: disk.device for disk in task.disks}
+    members_read = {}
     for member in of_sysfs.members(node, task.uuid, roots, Probe()):
         superblock = member.superblock
         device = superblock.device if superblock else known.get(member.path)
         if device is not None:
-            found[device] = member
-    return found
+            members_read[device] = member
+    return members_read
 
 
 def lists_of(superblock: Superblock | None, listed: bool) -> BadBlockListState:
@@ -186,8 +187,12 @@ def disk_id(path: str, roots: Roots) -> str:
 
 def spare_at(device: str, path: str, task: RepairTask, roots: Roots) -> RemovedSpare:
     """Returns what must be known of a spare to find it again."""
-    found = [one for one in read(Path(path)).superblocks if one.uuid == task.uuid]
-    return RemovedSpare(device, path, found[0].offset if found else 0, disk_id(path, roots))
+    superblocks = [
+        superblock for superblock in read(Path(path)).superblocks if superblock.uuid == task.uuid
+    ]
+    return RemovedSpare(
+        device, path, superblocks[0].offset if superblocks else 0, disk_id(path, roots)
+    )
 
 
 def _outside(
@@ -198,54 +203,54 @@ def _outside(
     None that something else holds (multipath has the same superblock as its paths), and none that
     is not surely the same: a copy of a disk would be taken for it, and is not what md knows.
     """
-    found: dict[str, tuple[Path, Superblock]] = {}
-    for one in task.disks:
-        if one.device not in inside and (it := _found(one, task.uuid, roots)):
-            found[one.device] = it
-    return found
+    outside: dict[str, tuple[Path, Superblock]] = {}
+    for disk in task.disks:
+        if disk.device not in inside and (it := _locate(disk, task.uuid, roots)):
+            outside[disk.device] = it
+    return outside
 
 
-def _found(
-    one: MemberSlot | RemovedSpare, uuid: str, roots: Roots
+def _locate(
+    slot: MemberSlot | RemovedSpare, uuid: str, roots: Roots
 ) -> tuple[Path, Superblock] | None:
-    before = Path(one.path)
-    superblock = _on(before, one, uuid, roots)
-    if superblock is not None and one.id and disk_id(one.path, roots) == one.id:
+    before = Path(slot.path)
+    superblock = _on(before, slot, uuid, roots)
+    if superblock is not None and slot.id and disk_id(slot.path, roots) == slot.id:
         return before, superblock
-    found = []
+    matches = []
     for entry in entries(roots.sys / "class/block"):
         path = roots.device(entry.name)
-        superblock = _on(path, one, uuid, roots)
+        superblock = _on(path, slot, uuid, roots)
         if superblock is None:
             continue
         now = disk_id(str(path), roots)
-        if not (one.id and now and now != one.id):
-            found.append((path, superblock))
-    return found[0] if len(found) == 1 else None
+        if not (slot.id and now and now != slot.id):
+            matches.append((path, superblock))
+    return matches[0] if len(matches) == 1 else None
 
 
-def _on(path: Path, one: MemberSlot | RemovedSpare, uuid: str, roots: Roots) -> Superblock | None:
+def _on(path: Path, slot: MemberSlot | RemovedSpare, uuid: str, roots: Roots) -> Superblock | None:
     """Returns the superblock of a member if it is on a disk that nothing holds."""
     node = roots.sys / "class/block" / str(path.relative_to(roots.dev)).replace("/", "!")
     if entries(node / "holders") or text(node / "size") in {"0", None}:
         return None
-    wanted = (uuid, one.device, one.offset)
-    found = read(path).superblocks
-    return next((it for it in found if (it.uuid, it.device, it.offset) == wanted), None)
+    wanted = (uuid, slot.device, slot.offset)
+    superblocks = read(path).superblocks
+    return next((it for it in superblocks if (it.uuid, it.device, it.offset) == wanted), None)
 
 
 def device_at(path: Path, uuid: str, roots: Roots) -> str | None:
     """Returns the UUID of an array's member by its path; None if it is not in the array."""
-    for one in of_sysfs.members(node_of(uuid, roots), uuid, roots, Probe()):
-        if one.path == str(path) and one.superblock and "faulty" not in one.states:
-            return one.superblock.device
+    for member in of_sysfs.members(node_of(uuid, roots), uuid, roots, Probe()):
+        if member.path == str(path) and member.superblock and "faulty" not in member.states:
+            return member.superblock.device
     return None
 
 
 def with_lists(uuid: str, roots: Roots) -> list[str]:
     """Returns the members that have a list, or of which it is not known; spares too."""
     return [
-        one.path
-        for one in of_sysfs.members(node_of(uuid, roots), uuid, roots, Probe())
-        if one.superblock is None or one.bad_blocks is not None or one.listed
+        member.path
+        for member in of_sysfs.members(node_of(uuid, roots), uuid, roots, Probe())
+        if member.superblock is None or member.bad_blocks is not None or member.listed
     ]

@@ -26,7 +26,7 @@ def swapped_to(node: Path, roots: Roots) -> str:
             used = {own} if own else filesystem_devices(path.parent, roots)[0]
         except OSError:
             used = set()
-        if any(number in beneath(one, roots) for one in used):
+        if any(number in beneath(number_used, roots) for number_used in used):
             return str(path)
     return ""
 
@@ -57,12 +57,12 @@ def sharing_spares(array: str, uuid: str, roots: Roots) -> str:
     """Returns the spare-group of an array, if mdadm's monitor runs that would move spares by it."""
     group = next(
         (
-            found[1]
+            match[1]
             for words in configured(roots)
             if "array".startswith(words[0].lower()) and len(words[0]) >= 3
             if array in words or any(word.lower() == f"uuid={uuid}" for word in words)
             for word in words
-            if (found := re.fullmatch(r"spare-group=(.+)", word, re.I))
+            if (match := re.fullmatch(r"spare-group=(.+)", word, re.I))
         ),
         "",
     )

@@ -38,9 +38,9 @@ def write(task: RepairTask, roots: Roots) -> None:
     """Writes a task down; it is on the disk when this returns. Raises BlklabError if it is not."""
     path = path_of(task.uuid, roots)
     try:
-        folder = state_directory.prepare(roots)
+        directory = state_directory.prepare(roots)
         replace(path, json.dumps(task.as_dict()).encode("ascii"), mode=0o600)
-        state_directory.sync(folder)
+        state_directory.sync(directory)
     except OSError as error:
         raise BlklabError(
             f"{path}: {error.strerror}: nothing is changed that is not noted there first"

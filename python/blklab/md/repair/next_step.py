@@ -25,7 +25,7 @@ def decide(state: ArrayState, task: RepairTask) -> steps.Step:
             " blklab md fix --resume"
         )
     if task.taken:
-        away = state.seat(task.taken)
+        away = state.slot(task.taken)
         if away.where is not MemberState.IN_SYNC:
             return _bring_back(away, state, task)
     reason = _trouble(state, task)
@@ -35,9 +35,9 @@ def decide(state: ArrayState, task: RepairTask) -> steps.Step:
     if reason is None or reason.passes:
         if state.sync not in {"idle", "frozen"}:
             return steps.WaitForSync()
-        if reason is None and (seat := _to_take(state, task)):
+        if reason is None and (slot := _to_take(state, task)):
             # md would rebuild a member only after that.
-            return steps.WaitForSync() if state.neighbour else _take(seat, state, task)
+            return steps.WaitForSync() if state.neighbour else _take(slot, state, task)
     if (reason is None or not state.degraded) and state.bitmap and task.bitmap_added:
         return steps.RemoveBitmap()
     return steps.Done() if reason is None else steps.Stop(reason.words)
@@ -52,9 +52,9 @@ class _UnexpectedState:
 
 def _bring_back(away: SlotState, state: ArrayState, task: RepairTask) -> steps.Step:
     others_bad = any(
-        seat.lists is BadBlockListState.ENTRIES
-        for seat in state.seats
-        if seat.device != away.device
+        slot.lists is BadBlockListState.ENTRIES
+        for slot in state.slots
+        if slot.device != away.device
     )
     match away.where:
         case MemberState.REBUILDING if state.degraded:
@@ -90,14 +90,14 @@ def _trouble(state: ArrayState, task: RepairTask) -> _UnexpectedState | None:
     """Why no member may be taken out; None if nothing is in the way."""
     if state.mode == "broken":
         return _UnexpectedState("more members have failed than the array outlives")
-    others = [seat for seat in state.seats if seat.device != task.taken]
-    for seat in others:
-        if seat.where is MemberState.REBUILDING:
-            return _UnexpectedState(f"{seat.path} is being rebuilt, not by us", passes=True)
-        if seat.where is not MemberState.IN_SYNC and (state.degraded or not state.strangers):
-            return _UnexpectedState(f"{seat.path} is {seat.where.value}, and not because of us")
-    for seat in state.seats:
-        if seat.where is MemberState.IN_SYNC and (words := _of_member(seat, task)):
+    others = [slot for slot in state.slots if slot.device != task.taken]
+    for slot in others:
+        if slot.where is MemberState.REBUILDING:
+            return _UnexpectedState(f"{slot.path} is being rebuilt, not by us", passes=True)
+        if slot.where is not MemberState.IN_SYNC and (state.degraded or not state.strangers):
+            return _UnexpectedState(f"{slot.path} is {slot.where.value}, and not because of us")
+    for slot in state.slots:
+        if slot.where is MemberState.IN_SYNC and (words := _of_member(slot, task)):
             return _UnexpectedState(words)
     if state.degraded:
         return _UnexpectedState("the array is degraded", passes=state.sync == "recover")
@@ -112,46 +112,46 @@ def _trouble(state: ArrayState, task: RepairTask) -> _UnexpectedState | None:
     return None
 
 
-def _of_member(seat: SlotState, task: RepairTask) -> str:
+def _of_member(slot: SlotState, task: RepairTask) -> str:
     """Why a member that is in sync keeps all of them in; nothing if it does not."""
-    if seat.lists is BadBlockListState.ENTRIES:
+    if slot.lists is BadBlockListState.ENTRIES:
         return (
-            f"{seat.path} has bad blocks: where they are, the others have the only good copy, so"
+            f"{slot.path} has bad blocks: where they are, the others have the only good copy, so"
             " none of them may be taken out"
         )
-    if seat.erring:
-        return f"a write to {seat.path} failed: the disk is not to be trusted"
-    if seat.lists is BadBlockListState.UNKNOWN:
-        return f"{seat.path}: its superblock cannot be read"
-    if seat.lists is BadBlockListState.EMPTY and seat.device in task.tried:
-        return f"{seat.path} still has a list: it was taken out once, and is not a second time"
+    if slot.erring:
+        return f"a write to {slot.path} failed: the disk is not to be trusted"
+    if slot.lists is BadBlockListState.UNKNOWN:
+        return f"{slot.path}: its superblock cannot be read"
+    if slot.lists is BadBlockListState.EMPTY and slot.device in task.tried:
+        return f"{slot.path} still has a list: it was taken out once, and is not a second time"
     return ""
 
 
 def _to_take(state: ArrayState, task: RepairTask) -> SlotState | None:
-    for seat in state.seats:
+    for slot in state.slots:
         if (
-            seat.where is MemberState.IN_SYNC
-            and seat.lists is BadBlockListState.EMPTY
-            and seat.device not in task.tried
+            slot.where is MemberState.IN_SYNC
+            and slot.lists is BadBlockListState.EMPTY
+            and slot.device not in task.tried
         ):
-            return seat
+            return slot
     return None
 
 
-def _take(seat: SlotState, state: ArrayState, task: RepairTask) -> steps.Step:
+def _take(slot: SlotState, state: ArrayState, task: RepairTask) -> steps.Step:
     if outlives(task, state) < 1:
-        return steps.Stop(f"{seat.path} is the last that is in sync: it cannot be taken out")
+        return steps.Stop(f"{slot.path} is the last that is in sync: it cannot be taken out")
     if not state.bitmap:
         return steps.AddBitmap()
     if state.spares:
         return steps.RemoveSpare(*next(iter(state.spares.items())))
-    return steps.FailMember(seat.device, seat.path)
+    return steps.FailMember(slot.device, slot.path)
 
 
 def outlives(task: RepairTask, state: ArrayState) -> int:
     """Returns how many members more may fail, whichever they are, and all data still be there."""
-    missing = task.raid_disks - sum(seat.where is MemberState.IN_SYNC for seat in state.seats)
+    missing = task.raid_disks - sum(slot.where is MemberState.IN_SYNC for slot in state.slots)
     if task.level == "raid10":
         copies = (task.layout & 0xFF) * (task.layout >> 8 & 0xFF)
         return max(0, copies - 1 - missing)
@@ -164,8 +164,8 @@ def after(step: steps.Step, state: ArrayState, task: RepairTask) -> tuple[ArrayS
 
     def moved(device: str, **now: object) -> tuple[SlotState, ...]:
         return tuple(
-            replace(seat, **now) if seat.device == device else seat  # type: ignore[arg-type]
-            for seat in state.seats
+            replace(slot, **now) if slot.device == device else slot  # type: ignore[arg-type]
+            for slot in state.slots
         )
 
     match step:
@@ -177,24 +177,24 @@ def after(step: steps.Step, state: ArrayState, task: RepairTask) -> tuple[ArrayS
         case steps.AddBitmap():
             return replace(state, bitmap=True), replace(task, bitmap_added=True)
         case steps.FailMember(device):
-            seats = moved(device, where=MemberState.FAULTY)
+            slots = moved(device, where=MemberState.FAULTY)
             taken = replace(task, taken=device, returned=False)
-            return replace(state, seats=seats, degraded=state.degraded + 1), taken
+            return replace(state, slots=slots, degraded=state.degraded + 1), taken
         case steps.RemoveMember(device):
-            return replace(state, seats=moved(device, where=MemberState.OUT)), task
+            return replace(state, slots=moved(device, where=MemberState.OUT)), task
         case steps.ReAddMember(device, _, without_list):
             now = {"lists": BadBlockListState.NONE} if without_list else {}
-            seats = moved(device, where=MemberState.REBUILDING, **now)
+            slots = moved(device, where=MemberState.REBUILDING, **now)
             tried = task.tried | {device}
-            return replace(state, seats=seats), replace(task, returned=True, tried=tried)
+            return replace(state, slots=slots), replace(task, returned=True, tried=tried)
         case steps.WaitForSync():
-            seats = tuple(
-                replace(seat, where=MemberState.IN_SYNC)
-                if seat.where is MemberState.REBUILDING
-                else seat
-                for seat in state.seats
+            slots = tuple(
+                replace(slot_state, where=MemberState.IN_SYNC)
+                if slot_state.where is MemberState.REBUILDING
+                else slot_state
+                for slot_state in state.slots
             )
-            now_idle = replace(state, seats=seats, sync="idle", degraded=0, neighbour="")
+            now_idle = replace(state, slots=slots, sync="idle", degraded=0, neighbour="")
             return now_idle, replace(task, taken="", returned=False, suspect=False)
         case steps.AddSpare(device, path):
             rest = _without(state.set_aside, device)
@@ -204,5 +204,5 @@ def after(step: steps.Step, state: ArrayState, task: RepairTask) -> tuple[ArrayS
     return state, task
 
 
-def _without(found: dict[str, str], device: str) -> dict[str, str]:
-    return {one: path for one, path in found.items() if one != device}
+def _without(paths: dict[str, str], device: str) -> dict[str, str]:
+    return {name: path for name, path in paths.items() if name != device}

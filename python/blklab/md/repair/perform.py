@@ -114,7 +114,7 @@ class Repair:
     def _settled(self) -> ArrayState:
         """Looks at the array, and notes that the member that was out is back, if it is."""
         state = self._look()
-        if self.task.taken and state.seat(self.task.taken).where is MemberState.IN_SYNC:
+        if self.task.taken and state.slot(self.task.taken).where is MemberState.IN_SYNC:
             self._release()
             self._parallel(self._ops.node(self.task) / "md", False)
             self._note(taken="", returned=False, suspect=False)
@@ -148,8 +148,8 @@ class Repair:
 
     def _look(self) -> ArrayState:
         state = self._ops.observe(self.task)
-        for seat in state.seats:
-            self.task = self.task.found_at(seat.device, seat.path)
+        for slot in state.slots:
+            self.task = self.task.found_at(slot.device, slot.path)
         self.task = replace(self.task, array=self._ops.array(self.task))
         return state
 
@@ -179,7 +179,7 @@ class Repair:
         match step:
             case steps.RemoveSpare(device, path):
                 spare = self._ops.spare_at(device, path, self.task)
-                others = tuple(one for one in self.task.spares if one.device != device)
+                others = tuple(other for other in self.task.spares if other.device != device)
                 self._note(spares=(*others, spare))
                 self._mdadm(words, lambda state: device in state.set_aside, f"{path} is still in")
             case steps.AddBitmap():
@@ -201,7 +201,7 @@ class Repair:
                 self._note(bitmap_added=False)
 
     def _is_not(self, device: str, *where: MemberState) -> Callable[[ArrayState], bool]:
-        return lambda state: state.seat(device).where not in where
+        return lambda state: state.slot(device).where not in where
 
     def _mdadm(
         self,
@@ -214,11 +214,13 @@ class Repair:
         deadline = self._ops.clock() + PATIENCE
         while True:
             before()
-            said = self._ops.mdadm(*words)
+            output = self._ops.mdadm(*words)
             if holds(self._look()):
                 return
             if self._ops.clock() > deadline:
-                raise StepFailed(f"{otherwise} after {mdadm.shown(words)}, which said: {said.last}")
+                raise StepFailed(
+                    f"{otherwise} after {mdadm.shown(words)}, which said: {output.last}"
+                )
             self._ops.sleep(POLL)
 
     def _take(self, device: str, path: str, words: list[str]) -> None:
@@ -238,8 +240,8 @@ class Repair:
     def _remove(self, device: str, path: str, words: list[str]) -> None:
         def suspected() -> None:
             # What came up between the look at its list and its failure may be in memory alone.
-            seat = self._look().seat(device)
-            if (seat.lists is BadBlockListState.ENTRIES or seat.erring) and not self.task.suspect:
+            slot = self._look().slot(device)
+            if (slot.lists is BadBlockListState.ENTRIES or slot.erring) and not self.task.suspect:
                 self._note(suspect=True)
             if not Path(path).exists():  # unplugged: mdadm has no name for it
                 node = self._ops.node(self.task) / "md" / f"dev-{Path(path).name}"
@@ -253,18 +255,18 @@ class Repair:
     def _re_add(self, device: str, path: str, words: list[str]) -> None:
         """Has a member come back, by what is least: a re-add, one as it was, or as a new disk."""
         again = not self.task.suspect or self._ops.mark_all(self.task)
-        said = mdadm.CommandOutput(0, ())
-        for attempt in self._ways(path, words, again=again):
-            said = self._ops.mdadm(*attempt)
+        output = mdadm.CommandOutput(0, ())
+        for attempt in self._re_add_variants(path, words, again=again):
+            output = self._ops.mdadm(*attempt)
             if self._came_back(device, path):
                 self._note(returned=True, tried=self.task.tried | {device})
                 return
         raise StepFailed(
-            f"{path} is out of {self.task.array} and cannot be added again (mdadm: {said.last}):"
+            f"{path} is out of {self.task.array} and cannot be added again (mdadm: {output.last}):"
             " the array is degraded; once that is mended: blklab md fix --resume"
         )
 
-    def _ways(self, path: str, words: list[str], *, again: bool) -> Iterator[list[str]]:
+    def _re_add_variants(self, path: str, words: list[str], *, again: bool) -> Iterator[list[str]]:
         """Yields what may bring a member back, the gentlest first; `again`: by a re-add, too."""
         array = self.task.array
         plain = [array, "--re-add", path]
@@ -276,8 +278,8 @@ class Repair:
         # That makes its superblock anew, which with some kernels is all it does; and a rebuild out
         # of what has bad blocks would write over good copies.
         state = self._look()
-        others = [seat for seat in state.seats if seat.device != self.task.taken]
-        bad = any(seat.lists is BadBlockListState.ENTRIES for seat in others)
+        others = [slot for slot in state.slots if slot.device != self.task.taken]
+        bad = any(slot.lists is BadBlockListState.ENTRIES for slot in others)
         may = state.degraded and state.sync == "idle" and not bad
         if may and not is_of_the_pair(self._ops.software()):
             yield steps.adding(array, path)
@@ -286,16 +288,17 @@ class Repair:
         """Tells whether a member is in the array again, under whichever UUID."""
         self._ops.sleep(POLL)
         state = self._look()
-        if state.seat(device).where in {MemberState.REBUILDING, MemberState.IN_SYNC}:
+        if state.slot(device).where in {MemberState.REBUILDING, MemberState.IN_SYNC}:
             return True
-        found = self._ops.device_at(path, self.task)
-        if found is None:
+        device_now = self._ops.device_at(path, self.task)
+        if device_now is None:
             return False
-        seats = tuple(
-            replace(one, device=found) if one.device == device else one for one in self.task.seats
+        slots = tuple(
+            replace(slot, device=device_now) if slot.device == device else slot
+            for slot in self.task.slots
         )
-        taken = found if self.task.taken == device else self.task.taken
-        self.task = replace(self.task, seats=seats, taken=taken)
+        taken = device_now if self.task.taken == device else self.task.taken
+        self.task = replace(self.task, slots=slots, taken=taken)
         return True
 
     def _wait(self, path: str) -> None:
@@ -354,7 +357,7 @@ class Repair:
         """Forgets the task, unless something of it is left to be undone."""
         state = self._look()
         # One that is out of an array that lacks nothing has lost its place.
-        taken = self.task.taken and state.seat(self.task.taken).where is not MemberState.IN_SYNC
+        taken = self.task.taken and state.slot(self.task.taken).where is not MemberState.IN_SYNC
         out = taken and state.degraded
         added = self.task.bitmap_added and state.bitmap
         if not (out or added or state.set_aside):

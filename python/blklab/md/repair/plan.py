@@ -65,9 +65,9 @@ class RepairPlan:
         return {
             "array": self.array.name,
             "uuid": self.array.uuid,
-            "refused": [one.sentence for one in self.refused],
-            "members_with_entries": [one.name for one in self.with_entries],
-            "warnings": [one.sentence for one in self.warnings],
+            "refused": [reason.sentence for reason in self.refused],
+            "members_with_entries": [reason.name for reason in self.with_entries],
+            "warnings": [reason.sentence for reason in self.warnings],
             "whole_seconds": self.whole_seconds,
             "steps": [
                 {
@@ -93,18 +93,18 @@ def plan(name: str, roots: Roots) -> RepairPlan:
             f"{array.path}: a repair of it is not finished ({where}): blklab md fix --resume"
         )
     known = software(roots)
-    seats = tuple(
+    slots = tuple(
         MemberSlot(
-            one.slot,
-            one.superblock.device,
-            one.path,
-            one.superblock.offset,
-            disk_id(one.path, roots),
+            member.slot,
+            member.superblock.device,
+            member.path,
+            member.superblock.offset,
+            disk_id(member.path, roots),
         )
-        for one in array.active
-        if one.slot is not None and one.superblock
+        for member in array.active
+        if member.slot is not None and member.superblock
     )
-    task = RepairTask(array.uuid, array.path, array.level, array.raid_disks, array.layout, seats)
+    task = RepairTask(array.uuid, array.path, array.level, array.raid_disks, array.layout, slots)
     refused = tuple(refusals(array, known, roots))
     entries = tuple(one for one in array.members if one.ranges)
     steps: tuple[PlannedStep, ...] = ()
@@ -153,7 +153,7 @@ def _steps(task: RepairTask, roots: Roots) -> tuple[tuple[PlannedStep, ...], str
             return (), step.reason
         words = command(step, task.array)
         state, task = after(step, state, task)
-        whole = sum(seat.where is MemberState.IN_SYNC for seat in state.seats)
+        whole = sum(slot.where is MemberState.IN_SYNC for slot in state.slots)
         shown = mdadm.shown(words) if words else ""
         steps.append(PlannedStep(step, shown, whole, outlives(task, state)))
     raise AssertionError(steps[-1])

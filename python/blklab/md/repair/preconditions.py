@@ -57,10 +57,10 @@ def _reasons(array: Array, known: Software, roots: Roots) -> Iterator[Reason]:
         yield "no-lists", "metadata 0.90 have no bad-block lists: there is nothing to be done"
         return
     yield from _at_work(array, md)
-    yield from _around(array, md.parent, roots)
+    yield from _environment(array, md.parent, roots)
     yield from _of_bitmap(md)
     yield from _of_members(array)
-    if all("in_sync" in one.states for one in array.active):
+    if all("in_sync" in member.states for member in array.active):
         yield from _behind(array, roots)
     spares = [one.name for one in array.members if is_spare(one)]
     if spares and not known.lists_off:
@@ -92,7 +92,7 @@ def _at_work(array: Array, md: Path) -> Iterator[Reason]:
         yield "reshape", "the array is being reshaped"
 
 
-def _around(array: Array, node: Path, roots: Roots) -> Iterator[Reason]:
+def _environment(array: Array, node: Path, roots: Roots) -> Iterator[Reason]:
     node = node.resolve()
     if neighbour := busy_neighbour(node, roots):
         work = f"another array on the same disks is at work ({neighbour})"
@@ -130,19 +130,19 @@ def _of_bitmap(md: Path) -> Iterator[Reason]:
 
 def _of_members(array: Array) -> Iterator[Reason]:
     for member in array.members:
-        found = member.superblock
+        superblock = member.superblock
         if "faulty" in member.states:
             yield "faulty", f"{member.name} is faulty"
-        elif found is None:
+        elif superblock is None:
             unseen = member.unseen or "no superblock of this array is on it"
             yield "no-superblock", f"{member.name}: {unseen}"
-        elif not found.checksum_holds:
+        elif not superblock.checksum_holds:
             yield "checksum", f"{member.name}: the checksum of its superblock does not hold"
         elif "want_replacement" in member.states or "replacement" in member.states:
             yield "replacement", f"{member.name} is being replaced, or is to be"
         elif "journal" in member.states:
             yield "journal", f"{member.name} is a journal"
-        elif found.bitmap_distrusted:
+        elif superblock.bitmap_distrusted:
             distrusts = "its write-intent bitmap says that it is not to be trusted"
             yield "bitmap", f"{member.name}: {distrusts}"
         if member.unacknowledged:
@@ -153,9 +153,9 @@ def _behind(array: Array, roots: Roots) -> Iterator[Reason]:
     """Members whose superblocks are of an earlier time, however often one looks."""
     for look in range(LOOKS):
         events = {
-            one.name: one.superblock.events
-            for one in array.members
-            if one.superblock and "in_sync" in one.states
+            member.name: member.superblock.events
+            for member in array.members
+            if member.superblock and "in_sync" in member.states
         }
         newest = max(events.values(), default=0)
         late = {name: newest - many for name, many in events.items() if newest - many > LATE}

@@ -33,7 +33,7 @@ mdadm --examine-badblocks /dev/sdX1     # "No bad-blocks list configured on"
 def offline(array: Array | None) -> str:
     """Returns how lists go while an array is stopped; of any array, if none is named."""
     path = array.path if array else "/dev/md0"
-    members = [one.path for one in array.members] if array else ["/dev/sdX1", "/dev/sdY1"]
+    members = [member.path for member in array.members] if array else ["/dev/sdX1", "/dev/sdY1"]
     return OFFLINE.format(
         stop=command("mdadm", "--stop", path),
         assemble=command("mdadm", "--assemble", path, "--update=no-bbl", *members),
@@ -66,10 +66,10 @@ def entries(array: Array, member: ArrayMember, *, adding_fails: bool) -> str:
 
 def _rewritten(array: Array, member: ArrayMember) -> Iterator[str]:
     """Commands that read ranges of the array and write the same back, in whole pages."""
-    for one in member.ranges:
-        mapped = array_ranges(array, member, one)
+    for range_ in member.ranges:
+        mapped = array_ranges(array, member, range_)
         if not mapped:
-            yield f"#     {one} of the member is parity, or no data: for that take 2b."
+            yield f"#     {range_} of the member is parity, or no data: for that take 2b."
         for at in mapped or ():
             first, last = at.sector // 8, -(-at.end // 8)
             yield command(

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Self
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Format 1 said `seats` where 2 says `slots`."""
 
 
 @dataclass(frozen=True)
@@ -43,35 +44,35 @@ class RepairTask:
     level: str
     raid_disks: int
     layout: int
-    seats: tuple[MemberSlot, ...]
+    slots: tuple[MemberSlot, ...]
     """In order of slots."""
     spares: tuple[RemovedSpare, ...] = ()
     """Those that are set aside, or are about to be."""
     bitmap_added: bool = False
     """The bitmap is ours, or is about to be: it goes when all is done."""
     taken: str = ""
-    """The device of the seat that is out because we took it out, or are about to."""
+    """The device of the slot that is out because we took it out, or are about to."""
     returned: bool = False
     """It was added again: should it be faulty now, it has failed for real."""
     suspect: bool = False
     """Bad blocks came up while it was taken out: all of it is to be written anew."""
     tried: frozenset[str] = field(default_factory=frozenset)
-    """Devices of seats that were taken out once: none is a second time."""
+    """Devices of slots that were taken out once: none is a second time."""
 
     @property
     def disks(self) -> list[MemberSlot | RemovedSpare]:
         """All that have, or had, a part in the array."""
-        return [*self.seats, *self.spares]
+        return [*self.slots, *self.spares]
 
     def found_at(self, device: str, path: str) -> Self:
         """Returns the same task, where a member or a spare is known to be elsewhere."""
         return replace(
             self,
-            seats=tuple(
-                replace(one, path=path) if one.device == device else one for one in self.seats
+            slots=tuple(
+                replace(slot, path=path) if slot.device == device else slot for slot in self.slots
             ),
             spares=tuple(
-                replace(one, path=path) if one.device == device else one for one in self.spares
+                replace(slot, path=path) if slot.device == device else slot for slot in self.spares
             ),
         )
 
@@ -80,26 +81,28 @@ class RepairTask:
         return {"task": FORMAT, **asdict(self), "tried": sorted(self.tried)}
 
 
-def from_dict(found: Mapping[str, Any]) -> RepairTask:
+def from_dict(document: Mapping[str, Any]) -> RepairTask:
     """Returns the task of a journal. Raises ValueError, KeyError or TypeError if it is none."""
-    rest = dict(found)
-    if rest.pop("task") != FORMAT:
-        raise ValueError(f"format {found['task']}, expected {FORMAT}")
-    seats = tuple(MemberSlot(**seat) for seat in rest.pop("seats"))
+    rest = dict(document)
+    if (version := rest.pop("task")) == 1:
+        rest["slots"] = rest.pop("seats")
+    elif version != FORMAT:
+        raise ValueError(f"format {version}, expected {FORMAT} or 1")
+    slots = tuple(MemberSlot(**slot) for slot in rest.pop("slots"))
     spares = tuple(RemovedSpare(**spare) for spare in rest.pop("spares"))
     task = RepairTask(
-        **{**rest, "seats": seats, "spares": spares, "tried": frozenset(rest["tried"])}
+        **{**rest, "slots": slots, "spares": spares, "tried": frozenset(rest["tried"])}
     )
-    told: list[tuple[object, type]] = [
+    typed: list[tuple[object, type]] = [
         *((word, str) for word in (task.uuid, task.array, task.level, task.taken, *task.tried)),
-        *((word, str) for one in task.disks for word in (one.device, one.path, one.id)),
-        *((one.offset, int) for one in task.disks),
+        *((word, str) for disk in task.disks for word in (disk.device, disk.path, disk.id)),
+        *((disk.offset, int) for disk in task.disks),
         *((number, int) for number in (task.raid_disks, task.layout)),
-        *((seat.slot, int) for seat in seats),
+        *((slot.slot, int) for slot in slots),
         *((flag, bool) for flag in (task.bitmap_added, task.returned, task.suspect)),
     ]
-    if any(type(value) is not wanted or "\0" in str(value) for value, wanted in told):
+    if any(type(value) is not wanted or "\0" in str(value) for value, wanted in typed):
         raise ValueError("a value of another type")
-    if task.taken and all(seat.device != task.taken for seat in seats):
-        raise ValueError("no seat is that of what was taken")
+    if task.taken and all(slot.device != task.taken for slot in slots):
+        raise ValueError("no slot is that of what was taken")
     return task

@@ -32,7 +32,7 @@ STARTS: Final = 60.0
 PYTHON: tuple[str, ...] = (sys.executable,)
 """The command that runs a Python program."""
 
-GUARD: Final = Path(__file__).with_name("guard.py")
+GUARD: Final = Path(__file__).with_name("write_suspension_guard.py")
 
 ALL: Final = b"%d" % ((1 << 63) - 1)
 

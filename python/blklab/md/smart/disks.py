@@ -23,7 +23,7 @@ Question = tuple[str, str]
 
 
 def examined(
-    found: Inventory,
+    inventory: Inventory,
     roots: Roots,
     reader: Probe | None = None,
     tell: Callable[[int], None] = lambda _: None,
@@ -35,7 +35,7 @@ def examined(
     no member has that, it is told as that controller's. `tell` takes how many were asked.
     """
     asked = reader or Probe()
-    nodes = _beneath(found, roots)
+    nodes = _beneath(inventory, roots)
     answers = _asked([(of_node(node, roots).path, "") for node in nodes], asked, tell)
     disks, hidden = [], []
     for (node, arrays), (health, failure) in zip(nodes.items(), answers, strict=True):
@@ -52,19 +52,19 @@ def examined(
         disks.append(disk)
         # smartctl knows a controller's volume for a disk without SMART, or says which -d to try.
         if failure and (health.protocol or re.search(r"'-d [\w+]+,N'", failure)):
-            hidden.append((len(disks) - 1, {normal(one) for one in device.ids}))
+            hidden.append((len(disks) - 1, {normal(identity) for identity in device.ids}))
     if hidden:
         disks += _behind(disks, hidden, asked, tell)
     unseen = [f"{one.name}: not seen: SMART: {one.failure}" for one in disks if one.failure]
     if len({one.failure for one in disks}) == 1 and disks[0].failure:
         unseen = [f"SMART of {len(disks)} disks: not seen: {disks[0].failure}"]
-    return replace(found, disks=tuple(disks), unseen=(*found.unseen, *unseen))
+    return replace(inventory, disks=tuple(disks), unseen=(*inventory.unseen, *unseen))
 
 
-def _beneath(found: Inventory, roots: Roots) -> dict[Path, tuple[str, ...]]:
+def _beneath(inventory: Inventory, roots: Roots) -> dict[Path, tuple[str, ...]]:
     """The disks beneath arrays, and the arrays' names."""
     disks: dict[Path, dict[str, None]] = {}
-    for array in found.arrays:
+    for array in inventory.arrays:
         for member in array.members:
             device = text(roots.sys / "class/block" / member.name.replace("/", "!") / "dev")
             for layer in layers([device] if device else [], roots):
@@ -81,12 +81,12 @@ def _beneath(found: Inventory, roots: Roots) -> dict[Path, tuple[str, ...]]:
 def _asked(
     questions: Iterable[Question], reader: Probe, tell: Callable[[int], None]
 ) -> list[tuple[DiskHealth, str]]:
-    found = []
+    disks = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for said, failure in pool.map(lambda one: reader.smart(*one), questions):
-            found.append((DiskHealth(), failure) if failure else parse(said))
-            tell(len(found))
-    return found
+        for answer, failure in pool.map(lambda question: reader.smart(*question), questions):
+            disks.append((DiskHealth(), failure) if failure else parse(answer))
+            tell(len(disks))
+    return disks
 
 
 def _behind(
@@ -96,8 +96,8 @@ def _behind(
     tell: Callable[[int], None],
 ) -> list[PhysicalDisk]:
     """Puts what controllers hide in the places of members whose ids they have; returns the rest."""
-    said, _ = reader.controllers()
-    questions = [one for one in dict.fromkeys(devices(said)) if "," in one[1]]
+    answer, _ = reader.controllers()
+    questions = [question for question in dict.fromkeys(devices(answer)) if "," in question[1]]
     rest = []
     for (path, kind), (health, failure) in zip(
         questions, _asked(questions, reader, tell), strict=True

@@ -23,30 +23,30 @@ SCSI_FAILED: Final = {3, 4, 5, 6, 7}
 """Results of self-tests that are failures, not tests that were broken off."""
 
 
-def parse(said: str) -> tuple[DiskHealth, str]:
+def parse(output: str) -> tuple[DiskHealth, str]:
     """Returns what smartctl said of a disk, and why that is nothing, if so; raises nothing."""
     try:
-        document = json.loads(said)
+        document = json.loads(output)
     except (ValueError, RecursionError):
         return DiskHealth(), "smartctl gave no JSON: 7.0 or later does"
-    found = _SmartctlNode(document)
-    messages = [str(one.text("string")) for one in found.list("smartctl", "messages")]
+    root = _SmartctlNode(document)
+    messages = [str(entry.text("string")) for entry in root.list("smartctl", "messages")]
     if any(re.search(r"mode, exit\(\d+\)", message) for message in messages):
         return DiskHealth(), "it sleeps, and was not woken"
-    health = _health(found)
-    if health.told:
+    health = _health(root)
+    if health.has_answered:
         return health, ""
     errors = [message for message in messages if message]
     return health, errors[0] if errors else "it tells nothing of its health"
 
 
-def devices(said: str) -> list[tuple[str, str]]:
+def devices(output: str) -> list[tuple[str, str]]:
     """Returns what `smartctl --scan-open` found: paths and types (`megaraid,3`)."""
     try:
-        found = _SmartctlNode(json.loads(said))
+        root = _SmartctlNode(json.loads(output))
     except (ValueError, RecursionError):
         return []
-    pairs = [(one.text("name"), one.text("type")) for one in found.list("devices")]
+    pairs = [(entry.text("name"), entry.text("type")) for entry in root.list("devices")]
     return [(name, kind) for name, kind in pairs if name.startswith("/dev/") and kind]
 
 
@@ -57,83 +57,87 @@ class _SmartctlNode:
         self._document = document
 
     def _at(self, *keys: str | int) -> Any:
-        found = self._document
+        value = self._document
         for key in keys:
-            found = found.get(key) if isinstance(found, dict) else None
-        return found
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
 
     def number(self, *keys: str) -> int | None:
-        found = self._at(*keys)
-        usable = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 1 << 64
-        return found if usable else None
+        value = self._at(*keys)
+        usable = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 64
+        return value if usable else None
 
     def flag(self, *keys: str) -> bool | None:
-        found = self._at(*keys)
-        return found if isinstance(found, bool) else None
+        value = self._at(*keys)
+        return value if isinstance(value, bool) else None
 
     def text(self, *keys: str) -> str:
-        found = self._at(*keys)
-        return " ".join(found.split())[:200] if isinstance(found, str) else ""
+        value = self._at(*keys)
+        return " ".join(value.split())[:200] if isinstance(value, str) else ""
 
     def list(self, *keys: str) -> "list[_SmartctlNode]":
-        found = self._at(*keys)
-        return [_SmartctlNode(one) for one in found] if isinstance(found, list) else []
+        value = self._at(*keys)
+        return [_SmartctlNode(item) for item in value] if isinstance(value, list) else []
 
     def has(self, *keys: str) -> bool:
         return self._at(*keys) is not None
 
 
-def _health(found: _SmartctlNode) -> DiskHealth:
-    attributes = found.list("ata_smart_attributes", "table")
+def _health(root: _SmartctlNode) -> DiskHealth:
+    attributes = root.list("ata_smart_attributes", "table")
     log = "nvme_smart_health_information_log"
     counters = [
         number
-        for way in ("read", "write", "verify")
-        if (number := found.number("scsi_error_counter_log", way, "total_uncorrected_errors"))
+        for direction in ("read", "write", "verify")
+        if (number := root.number("scsi_error_counter_log", direction, "total_uncorrected_errors"))
         is not None
     ]
     counted = {key: _attribute(attributes, *which) for key, which in COUNTED.items()}
     if counted["pending"] is None:
-        counted["pending"] = found.number("scsi_pending_defects", "count")
-    limits = [found.number("temperature", key) for key in ("op_limit_max", "drive_trip")]
+        counted["pending"] = root.number("scsi_pending_defects", "count")
+    limits = [root.number("temperature", key) for key in ("op_limit_max", "drive_trip")]
     return DiskHealth(
-        model=found.text("model_name"),
-        serial=found.text("serial_number"),
-        wwn=_wwn(found),
-        protocol=found.text("device", "protocol"),
-        rotation=found.number("rotation_rate"),
-        passed=found.flag("smart_status", "passed"),
-        failing=tuple(one.text("name") for one in attributes if one.text("when_failed") == "now"),
-        hours=found.number("power_on_time", "hours"),
+        model=root.text("model_name"),
+        serial=root.text("serial_number"),
+        wwn=_wwn(root),
+        protocol=root.text("device", "protocol"),
+        rotation=root.number("rotation_rate"),
+        passed=root.flag("smart_status", "passed"),
+        failing=tuple(
+            attribute.text("name")
+            for attribute in attributes
+            if attribute.text("when_failed") == "now"
+        ),
+        hours=root.number("power_on_time", "hours"),
         **counted,
-        grown_defects=found.number("scsi_grown_defect_list"),
+        grown_defects=root.number("scsi_grown_defect_list"),
         uncorrected=sum(counters) if counters else None,
-        critical_warning=found.number(log, "critical_warning"),
-        media_errors=found.number(log, "media_errors"),
-        used_percent=found.number(log, "percentage_used"),
-        self_test=_self_test(found),
-        temperature=found.number("temperature", "current"),
+        critical_warning=root.number(log, "critical_warning"),
+        media_errors=root.number(log, "media_errors"),
+        used_percent=root.number(log, "percentage_used"),
+        self_test=_self_test(root),
+        temperature=root.number("temperature", "current"),
         # Of virtual disks it is 0.
         temperature_limit=next((limit for limit in limits if limit), None),
-        erc=_erc(found),
-        erc_seconds=_erc_seconds(found),
-        link=_link(found),
-        shingled="SMR" in found.text("model_family"),
+        erc=_erc(root),
+        erc_seconds=_erc_seconds(root),
+        link=_link(root),
+        shingled="SMR" in root.text("model_family"),
     )
 
 
 def _attribute(attributes: "list[_SmartctlNode]", number: int, name: str) -> int | None:
-    for one in attributes:
-        if one.number("id") == number and name in one.text("name").lower():
+    for attribute in attributes:
+        if attribute.number("id") == number and name in attribute.text("name").lower():
             # Raw values may hold several numbers; of these the text has the one meant first.
-            match = re.match(r"\d{1,15}(?!\d)", one.text("raw", "string"))
-            return int(match[0]) if match else one.number("raw", "value")
+            match = re.match(r"\d{1,15}(?!\d)", attribute.text("raw", "string"))
+            return int(match[0]) if match else attribute.number("raw", "value")
     return None
 
 
-def _wwn(found: _SmartctlNode) -> str:
-    parts = [found.number("wwn", key) for key in ("naa", "oui", "id")]
-    unit = found.text("logical_unit_id")
+def _wwn(root: _SmartctlNode) -> str:
+    parts = [root.number("wwn", key) for key in ("naa", "oui", "id")]
+    unit = root.text("logical_unit_id")
     if re.fullmatch(r"0x[0-9a-f]{16}", unit):
         return f"wwn-{unit}"
     naa, oui, number = (-1 if part is None else part for part in parts)
@@ -142,44 +146,44 @@ def _wwn(found: _SmartctlNode) -> str:
     return f"wwn-0x{naa:x}{oui:06x}{number:09x}"
 
 
-def _self_test(found: _SmartctlNode) -> str:
+def _self_test(root: _SmartctlNode) -> str:
     for kind in ("standard", "extended"):
-        for one in found.list("ata_smart_self_test_log", kind, "table")[:1]:
-            if one.flag("status", "passed") is False:
-                return one.text("status", "string") or "failed"
-    for one in found.list("nvme_self_test_log", "table")[:1]:
-        if one.number("self_test_result", "value") in NVME_FAILED:
-            return one.text("self_test_result", "string") or "failed"
-    if found.number("scsi_self_test_0", "result", "value") in SCSI_FAILED:
-        return found.text("scsi_self_test_0", "result", "string") or "failed"
+        for test in root.list("ata_smart_self_test_log", kind, "table")[:1]:
+            if test.flag("status", "passed") is False:
+                return test.text("status", "string") or "failed"
+    for test in root.list("nvme_self_test_log", "table")[:1]:
+        if test.number("self_test_result", "value") in NVME_FAILED:
+            return test.text("self_test_result", "string") or "failed"
+    if root.number("scsi_self_test_0", "result", "value") in SCSI_FAILED:
+        return root.text("scsi_self_test_0", "result", "string") or "failed"
     return ""
 
 
-def _erc(found: _SmartctlNode) -> bool | None:
+def _erc(root: _SmartctlNode) -> bool | None:
     """Disks that tell of themselves, and nothing of SCT, cannot do it."""
-    said = found.flag("ata_sct_capabilities", "error_recovery_control_supported")
-    silent = found.has("ata_smart_data") and not found.has("ata_sct_capabilities")
-    return False if said is None and silent else said
+    supported = root.flag("ata_sct_capabilities", "error_recovery_control_supported")
+    silent = root.has("ata_smart_data") and not root.has("ata_sct_capabilities")
+    return False if supported is None and silent else supported
 
 
-def _erc_seconds(found: _SmartctlNode) -> tuple[float | None, float | None] | None:
-    if found.flag("ata_sct_erc", "read", "enabled") is None:
+def _erc_seconds(root: _SmartctlNode) -> tuple[float | None, float | None] | None:
+    if root.flag("ata_sct_erc", "read", "enabled") is None:
         return None
     times = [
-        found.number("ata_sct_erc", way, "deciseconds")
-        if found.flag("ata_sct_erc", way, "enabled")
+        root.number("ata_sct_erc", direction, "deciseconds")
+        if root.flag("ata_sct_erc", direction, "enabled")
         else None
-        for way in ("read", "write")
+        for direction in ("read", "write")
     ]
     read, write = (time / 10 if time else None for time in times)
     return read, write
 
 
-def _link(found: _SmartctlNode) -> tuple[int, int] | None:
+def _link(root: _SmartctlNode) -> tuple[int, int] | None:
     speeds = []
     for which in ("current", "max"):
-        units = found.number("interface_speed", which, "units_per_second")
-        bits = found.number("interface_speed", which, "bits_per_unit")
+        units = root.number("interface_speed", which, "units_per_second")
+        bits = root.number("interface_speed", which, "bits_per_unit")
         if not units or not bits:
             return None
         speeds.append(units * bits)

@@ -109,9 +109,9 @@ def _latency(view: ProfileView, shown: list[DeviceView]) -> Chart | None:
     rows: list[Spec] = []
     for device in shown:
         for op in ("read", "write"):
-            if (found := device.response(op)) is None:
+            if (response := device.response(op)) is None:
                 continue
-            stage, quantiles = found
+            stage, quantiles = response
             found_at = {key: quantiles[key] for key in ("p50", "p95", "p99")}
             rows.append({"name": device.label, "op": op, "stage": stage, **found_at})
     if not rows:
@@ -122,12 +122,12 @@ def _latency(view: ProfileView, shown: list[DeviceView]) -> Chart | None:
     y = {**category("name", axis={"title": None, "labelFontSize": 12}), "sort": labels}
     x = {**quantity("p50"), **log_durations(max(1, low * 0.7), high * 1.1, None)}
     keys = ("p50", "p95", "p99")
-    tips = [tip("name", "device"), tip("op", "operation"), *(tip(f"{k}_text", k) for k in keys)]
+    tooltips = [tip("name", "device"), tip("op", "operation"), *(tip(f"{k}_text", k) for k in keys)]
     shared = {
         "y": y,
         "yOffset": {"field": "op", "type": "nominal", "scale": {"domain": ops}},
         "color": by_op(ops),
-        "tooltip": tips,
+        "tooltip": tooltips,
     }
     spec = chart_spec(rows, transform=texts(duration_label, keys), layer=spans(shared, x))
     spec["height"] = max(110, 34 * len(shown))

@@ -29,20 +29,27 @@ def charts(device: DeviceView) -> list[Chart]:
 
 def _distribution(device: DeviceView) -> Chart | None:
     rows: list[Spec] = []
-    found = histogram.latency(device)
+    histograms = histogram.latency(device)
     named = {formatting.ops(op): op for op in OPS}
     titles = []
-    for one in found:
-        op = named[one.title.split()[-1]]
+    for histogram_ in histograms:
+        op = named[histogram_.title.split()[-1]]
         titles.append(op)
         rows += [
-            {"low": b.low, "high": b.high, "bin": b.label, "n": b.count, "op": op, "of": one.total}
-            for b in one.bins
+            {
+                "low": b.low,
+                "high": b.high,
+                "bin": b.label,
+                "n": b.count,
+                "op": op,
+                "of": histogram_.total,
+            }
+            for b in histogram_.bins
         ]
     if not rows:
         return None
     scale = log_durations(min(r["low"] for r in rows), max(r["high"] for r in rows), None)
-    tips = [tip("op", "operation"), tip("bin", "took"), tip("n", "I/Os", ",")]
+    tooltips = [tip("op", "operation"), tip("bin", "took"), tip("n", "I/Os", ",")]
     spec = chart_spec(
         rows,
         transform=[{"calculate": "datum.n / datum.of", "as": "share"}],
@@ -56,11 +63,11 @@ def _distribution(device: DeviceView) -> Chart | None:
             ),
             "y2": {"datum": 0},
             "color": by_op(titles),
-            "tooltip": [*tips, tip("share", "share of them", ".2%")],
+            "tooltip": [*tooltips, tip("share", "share of them", ".2%")],
         },
     )
-    tables = [table(one) for one in found]
-    stage = found[0].title.split()[0]
+    tables = [table(one) for one in histograms]
+    stage = histograms[0].title.split()[0]
     merged = TextTable(
         f"{stage} distribution",
         [*figures("operation"), *tables[0].columns],
@@ -74,15 +81,15 @@ def _stages(device: DeviceView) -> Chart | None:
     rows: list[Spec] = []
     for op in device.ops:
         for stage, meaning in STAGES.items():
-            if (found := device.latency(op, stage)) is None or found["count"] < 2:
+            if (latency := device.latency(op, stage)) is None or latency["count"] < 2:
                 continue
             rows.append(
                 {
                     "stage": stage.upper(),
                     "meaning": meaning,
                     "op": op,
-                    "n": found["count"],
-                    **{key: found[key] for key in ("p5", "p50", "p95", "p99")},
+                    "n": latency["count"],
+                    **{key: latency[key] for key in ("p5", "p50", "p95", "p99")},
                 }
             )
     if not rows:
@@ -92,13 +99,13 @@ def _stages(device: DeviceView) -> Chart | None:
     ops = [op for op in OPS if any(row["op"] == op for row in rows)]
     y = category("stage", axis={"grid": False, "title": None}, scale={"paddingInner": 0.25})
     offset = {"field": "op", "type": "nominal", "scale": {"domain": ops}}
-    tips = [
+    tooltips = [
         tip("op", "operation"),
         tip("meaning", "from"),
         tip("n", "I/Os", ","),
         *(tip(f"{k}_text", k) for k in keys),
     ]
-    shared = {"y": y, "yOffset": offset, "color": by_op(ops), "tooltip": tips}
+    shared = {"y": y, "yOffset": offset, "color": by_op(ops), "tooltip": tooltips}
     x = {**quantity("p5"), **log_durations(max(1, low * 0.9), high * 1.1, None)}
     stages = {row["stage"] for row in rows}
     spec = chart_spec(rows, transform=texts(duration_label, keys), layer=spans(shared, x))
@@ -108,19 +115,19 @@ def _stages(device: DeviceView) -> Chart | None:
 
 
 def _depth(device: DeviceView) -> Chart | None:
-    found = histogram.depth(device)
+    histograms = histogram.depth(device)
     rows: list[Spec] = [
         {
-            "depth": one.label,
-            "share": one.count / series.total,
-            "time": formatting.duration(one.count),
+            "depth": bin_.label,
+            "share": bin_.count / series.total,
+            "time": formatting.duration(bin_.count),
             "what": "in flight (Q to C)"
             if series.title == "I/Os in flight"
             else "at the device (D to C)",
-            "low": one.low,
+            "low": bin_.low,
         }
-        for series in found
-        for one in series.bins
+        for series in histograms
+        for bin_ in series.bins
         if series.total
     ]
     if not rows:
@@ -146,11 +153,11 @@ def _depth(device: DeviceView) -> Chart | None:
     if len(series) > 1:
         encoding["xOffset"] = {"field": "what", "type": "nominal", "sort": None}
     spec = chart_spec(rows, mark={"type": "bar"}, encoding=encoding)
-    both = [table(one) for one in found if one.total]
+    both = [table(bin_) for bin_ in histograms if bin_.total]
     depth = TextTable(
         "Queue depth",
         [*figures("what"), *both[0].columns],
-        [[n, *row] for n, one in zip(series, both, strict=True) for row in one.rows],
+        [[n, *row] for n, bin_ in zip(series, both, strict=True) for row in bin_.rows],
     )
     mean = formatting.number(device.data["in_flight"]["mean"])
     note = f"Time spent with so many I/Os under way; {mean} on average, weighted by time."

@@ -83,27 +83,29 @@ def charts(device: DeviceView) -> list[Chart]:
     slices = TimeSlices(device)
     if len(slices.rows) < 2:
         return []
-    found = [_iops(slices), _throughput(slices), _latency(slices), _mix(slices)]
-    return [chart for chart in (*found, _working_set(slices, device)) if chart]
+    charts_drawn = [_iops(slices), _throughput(slices), _latency(slices), _mix(slices)]
+    return [chart for chart in (*charts_drawn, _working_set(slices, device)) if chart]
 
 
 def _time(slices: TimeSlices) -> Spec:
     return quantity("t", f"time since the trace began ({slices.unit})", scale={"nice": False})
 
 
-def _over_time(slices: TimeSlices, keys: list[str], layers: list[Spec], tips: list[Spec]) -> Spec:
+def _over_time(
+    slices: TimeSlices, keys: list[str], layers: list[Spec], tooltips: list[Spec]
+) -> Spec:
     """Returns layers over time with a rule that follows the pointer and says the figures there."""
     rule: Spec = {
         "mark": {"type": "rule", "strokeWidth": 1},
         "encoding": {
             "opacity": {"condition": {"param": "hover", "empty": False, "value": 1}, "value": 0},
-            "tooltip": [tip("when", "from"), *tips],
+            "tooltip": [tip("when", "from"), *tooltips],
         },
         "params": [{"name": "hover", "select": HOVER}],
     }
     layers[0]["params"] = [zoom("x")]
-    for one in layers:  # so that the charts stand above each other second for second
-        y = one["encoding"]["y"]
+    for spec in layers:  # so that the charts stand above each other second for second
+        y = spec["encoding"]["y"]
         y["axis"] = {**y.get("axis", {}), "minExtent": AXIS, "maxExtent": AXIS}
     rows = [{key: row[key] for key in ("t", "when", *keys)} for row in slices.rows]
     return chart_spec(rows, encoding={"x": _time(slices)}, layer=[*layers, rule])
@@ -129,8 +131,8 @@ def _table(title: str, slices: TimeSlices, columns: dict[str, tuple[str, Any]]) 
 
 def _iops(slices: TimeSlices) -> Chart:
     keys = slices.present(*OPS)
-    tips = [tip(key, f"{key}s a second", ",.3~r") for key in keys]
-    spec = _over_time(slices, keys, [_stacked(keys, {"title": "I/Os a second"})], tips)
+    tooltips = [tip(key, f"{key}s a second", ",.3~r") for key in keys]
+    spec = _over_time(slices, keys, [_stacked(keys, {"title": "I/Os a second"})], tooltips)
     table = _table("IOPS", slices, {key: (f"{key}s/s", formatting.number) for key in keys})
     note = f"I/Os queued, in slices of {formatting.duration(slices.width_ns)}."
     return Chart("iops", "IOPS", spec, table, note, wide=True)
@@ -142,8 +144,8 @@ def _throughput(slices: TimeSlices) -> Chart | None:
         return None
     axis = size_axis(max(sum(row[key] for key in keys) for row in slices.rows), "bytes a second")
     names = {key: key.removesuffix("_bytes") for key in keys}
-    tips = [tip(f"{key}_text", f"{name} a second") for key, name in names.items()]
-    spec = _over_time(slices, keys, [_stacked(keys, axis)], tips)
+    tooltips = [tip(f"{key}_text", f"{name} a second") for key, name in names.items()]
+    spec = _over_time(slices, keys, [_stacked(keys, axis)], tooltips)
     spec["transform"] = texts(size_label, keys)
     columns = {key: (f"{name}/s", formatting.size) for key, name in names.items()}
     return Chart("throughput", "Throughput", spec, _table("Throughput", slices, columns), wide=True)
@@ -172,8 +174,8 @@ def _latency(slices: TimeSlices) -> Chart | None:
     lines["transform"] = [{"fold": keys, "as": ["key", "value"]}, *split]
     names = {"p50": "median", "p99": "99 %"}
     titles = {key: f"{key.split('_')[0]} {names[key.split('_')[1]]}" for key in keys}
-    tips = [tip(f"{key}_text", title) for key, title in titles.items()]
-    spec = _over_time(slices, keys, [lines], tips)
+    tooltips = [tip(f"{key}_text", title) for key, title in titles.items()]
+    spec = _over_time(slices, keys, [lines], tooltips)
     spec["transform"] = texts(duration_label, keys)
     columns = {key: (title, formatting.duration) for key, title in titles.items()}
     table = _table("Latency over time", slices, columns)
@@ -186,8 +188,8 @@ def _mix(slices: TimeSlices) -> Chart | None:
     if len(keys) < 2:
         return None
     axis = {"title": "share of the I/Os", "axis": {"format": "%", "tickCount": 4}}
-    tips = [tip(key, f"{key}s a second", ",.3~r") for key in keys]
-    spec = _over_time(slices, keys, [_stacked(keys, axis, stack="normalize")], tips)
+    tooltips = [tip(key, f"{key}s a second", ",.3~r") for key in keys]
+    spec = _over_time(slices, keys, [_stacked(keys, axis, stack="normalize")], tooltips)
 
     def shares(row: Spec) -> list[str]:
         total = sum(row[key] for key in keys)
@@ -208,8 +210,8 @@ def _working_set(slices: TimeSlices, device: DeviceView) -> Chart | None:
         layer("area", {"y": {**quantity(key), **axis}}, fillOpacity=opacity, **style)
         for key, opacity in opacities.items()
     ]
-    tips = [tip("so_far_text", "since the trace began"), tip("touched_text", "in this slice")]
-    spec = _over_time(slices, list(opacities), areas, tips)
+    tooltips = [tip("so_far_text", "since the trace began"), tip("touched_text", "in this slice")]
+    spec = _over_time(slices, list(opacities), areas, tooltips)
     spec["transform"] = texts(size_label, opacities)
     columns = {
         "so_far": ("since the trace began", formatting.size),

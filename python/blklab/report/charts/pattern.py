@@ -50,7 +50,7 @@ def _order(device: DeviceView) -> Chart | None:
             rows.append({"op": op, "kind": kind, "n": number, "share": number / streams["ios"]})
     if not rows:
         return None
-    tips = [tip("op", "operation"), tip("kind", "kind"), tip("n", "I/Os", ",")]
+    tooltips = [tip("op", "operation"), tip("kind", "kind"), tip("n", "I/Os", ",")]
     spec = chart_spec(
         rows,
         mark={"type": "bar", "height": {"band": 0.6}, "cornerRadiusEnd": 0},
@@ -64,7 +64,7 @@ def _order(device: DeviceView) -> Chart | None:
                 scale={"domain": list(kinds), "range": ["@accent", "@flush", "@line"]},
                 legend={"title": None},
             ),
-            "tooltip": [*tips, tip("share", "share", ".2%")],
+            "tooltip": [*tooltips, tip("share", "share", ".2%")],
         },
     )
     spec["height"] = 60 * len({row["op"] for row in rows})
@@ -73,17 +73,21 @@ def _order(device: DeviceView) -> Chart | None:
 
 
 def _seeks(device: DeviceView) -> Chart | None:
-    found = histogram.seek(device)
-    if not found:
+    histograms = histogram.seek(device)
+    if not histograms:
         return None
     rows = [
         {
-            "distance": one.label.removeprefix("from ").removesuffix(" (sequential)"),
-            "n": one.count,
-            "share": one.count / found[0].total,
-            "way": "none" if one.low == 0 == one.high else "forward" if one.low > 0 else "backward",
+            "distance": bin_.label.removeprefix("from ").removesuffix(" (sequential)"),
+            "n": bin_.count,
+            "share": bin_.count / histograms[0].total,
+            "way": "none"
+            if bin_.low == 0 == bin_.high
+            else "forward"
+            if bin_.low > 0
+            else "backward",
         }
-        for one in found[0].bins
+        for bin_ in histograms[0].bins
     ]
     axis = {"labelAngle": -90, "labelOverlap": True}
     spec = chart_spec(
@@ -109,11 +113,11 @@ def _seeks(device: DeviceView) -> Chart | None:
         },
     )
     note = "From the end of one read or write to the start of the next, by powers of two."
-    return Chart("seeks", "Seek distances", spec, table(found[0]), note)
+    return Chart("seeks", "Seek distances", spec, table(histograms[0]), note)
 
 
 def _dispersion(device: DeviceView) -> Chart | None:
-    found = device.data["pattern"]["arrivals"]["dispersion"]
+    dispersion = device.data["pattern"]["arrivals"]["dispersion"]
     rows: list[Spec] = [
         {
             "window": scale["window_ns"],
@@ -122,7 +126,7 @@ def _dispersion(device: DeviceView) -> Chart | None:
             "mean": scale["mean_ios"],
             "most": scale["max_ios"],
         }
-        for scale in found
+        for scale in dispersion
         if scale["index"]
     ]
     if len(rows) < 2:
@@ -133,7 +137,11 @@ def _dispersion(device: DeviceView) -> Chart | None:
     decades = [float(10**power) for power in range(-1, 9) if low <= 10**power <= high]
     x = quantity("window", "window", **_windows([row["window"] for row in rows]))
     y = quantity("index", "variance / mean", scale=scale, axis={"values": decades})
-    tips = [tip("name", "window"), tip("index", "dispersion", ".3~r"), tip("mean", "mean", ".3~r")]
+    tooltips = [
+        tip("name", "window"),
+        tip("index", "dispersion", ".3~r"),
+        tip("mean", "mean", ".3~r"),
+    ]
     spec = chart_spec(
         rows,
         layer=[
@@ -143,7 +151,7 @@ def _dispersion(device: DeviceView) -> Chart | None:
             },
             layer(
                 "line",
-                {"x": x, "y": y, "tooltip": [*tips, tip("most", "most", ",")]},
+                {"x": x, "y": y, "tooltip": [*tooltips, tip("most", "most", ",")]},
                 **DOTTED,
             ),
         ],
@@ -169,11 +177,11 @@ QUANTILES = {
 
 def _gaps(device: DeviceView) -> Chart | None:
     quantiles = device.data["pattern"]["arrivals"]["inter_arrival_ns"]
-    found = cast(Mapping[str, float | None], quantiles)
+    gaps = cast(Mapping[str, float | None], quantiles)
     rows: list[Spec] = [
-        {"percentile": percent, "gap": found[key], "text": formatting.duration(found[key])}
+        {"percentile": percent, "gap": gaps[key], "text": formatting.duration(gaps[key])}
         for key, percent in QUANTILES.items()
-        if found["count"] and found[key]
+        if gaps["count"] and gaps[key]
     ]
     if len(rows) < 2:
         return None
@@ -194,11 +202,11 @@ def _gaps(device: DeviceView) -> Chart | None:
 
 
 def _curve(device: DeviceView) -> Chart | None:
-    found = device.data["hotness"]
-    points = found["rank_curve"]
+    hotness = device.data["hotness"]
+    points = hotness["rank_curve"]
     if len(points) < 2:
         return None
-    unique = found["unique_bytes"]
+    unique = hotness["unique_bytes"]
     rows = [
         {
             "fraction": point["fraction"],
@@ -214,7 +222,11 @@ def _curve(device: DeviceView) -> Chart | None:
     axis = {"format": ".3~%", "tickCount": 5}
     x = quantity("fraction", "hottest share of the blocks touched", scale=scale, axis=axis)
     y: Spec = {"axis": {"format": "%"}, "scale": {"domain": [0, 1]}}
-    tips = [tip("blocks", "hottest"), tip("size", "which is"), tip("share", "of accesses", ".1%")]
+    tooltips = [
+        tip("blocks", "hottest"),
+        tip("size", "which is"),
+        tip("share", "of accesses", ".1%"),
+    ]
     places = {"x": x, "y": quantity("share", "share of the accesses", **y)}
     dashes = {"strokeDash": [4, 3], "color": "@soft", "strokeWidth": 1}
     evenly = layer("line", {"x": x, "y": quantity("fraction", **y)}, **dashes)
@@ -223,7 +235,7 @@ def _curve(device: DeviceView) -> Chart | None:
         layer=[
             {"data": {"values": even}, **evenly},
             layer("area", places, color="@accent", fillOpacity=0.15),
-            layer("line", {**places, "tooltip": tips}, **DOTTED),
+            layer("line", {**places, "tooltip": tooltips}, **DOTTED),
         ],
     )
     note = "Accesses that go to the hottest blocks; dashed: if all blocks were alike."

@@ -33,21 +33,24 @@ HALF: Final = 2 << 10
 def charts(device: DeviceView) -> list[Chart]:
     """Returns a histogram for each operation that has sizes."""
     named = {formatting.ops(op): op for op in OPS}
-    return [_chart(found, named[found.title.split()[-1]]) for found in histogram.sizes(device)]
+    return [
+        _chart(histogram_, named[histogram_.title.split()[-1]])
+        for histogram_ in histogram.sizes(device)
+    ]
 
 
-def _chart(found: Histogram, op: str) -> Chart:
-    total = found.total
+def _chart(histogram_: Histogram, op: str) -> Chart:
+    total = histogram_.total
     rows: list[Spec] = [
-        {"size": one.label, "low": one.low, "high": one.high, "n": one.count, "op": op}
-        for one in _drawn(found.bins)
+        {"size": bin_.label, "low": bin_.low, "high": bin_.high, "n": bin_.count, "op": op}
+        for bin_ in _drawn(histogram_.bins)
     ]
     colour = {"field": "op", "type": "nominal", "scale": {"domain": OPS}, "legend": None}
-    tips = [tip("size", "size"), tip("n", "I/Os", ","), tip("share", "share", ".2%")]
+    tooltips = [tip("size", "size"), tip("n", "I/Os", ","), tip("share", "share", ".2%")]
     encoding: Spec = {
         "y": quantity("n", "I/Os", axis={"tickMinStep": 1}),
         "color": colour,
-        "tooltip": tips,
+        "tooltip": tooltips,
     }
     spec = chart_spec(rows, mark={"type": "bar"}, encoding=encoding)
     spec["transform"] = [{"calculate": f"datum.n / {total}", "as": "share"}]
@@ -57,47 +60,47 @@ def _chart(found: Histogram, op: str) -> Chart:
         axis={"labelAngle": -45 if len(rows) > 6 else 0, "labelOverlap": False},
         scale={"paddingInner": 0.15, "paddingOuter": 0.1},
     )
-    note = f"{found.note[0].upper()}{found.note[1:]}."
-    if len(rows) < len(found.bins):
+    note = f"{histogram_.note[0].upper()}{histogram_.note[1:]}."
+    if len(rows) < len(histogram_.bins):
         note += f" Above {formatting.size(NAMED)} by doublings; the table has every bin."
-    return Chart(f"sizes-{op}", found.title, spec, table(found), note)
+    return Chart(f"sizes-{op}", histogram_.title, spec, table(histogram_), note)
 
 
 def _drawn(bins: Sequence[Bin]) -> list[Bin]:
     """Returns the bins; if they are many, those above NAMED together by doublings."""
     if len(bins) <= MOST_LABELS:
         return list(bins)
-    drawn = [one for one in bins if one.high <= NAMED + HALF]
+    drawn = [bin_ for bin_ in bins if bin_.high <= NAMED + HALF]
     low = NAMED
     while low < bins[-1].high:
-        inside = [one for one in bins if low + HALF <= one.low < 2 * low + HALF]
+        inside = [bin_ for bin_ in bins if low + HALF <= bin_.low < 2 * low + HALF]
         if inside:
             label = f"–{formatting.size(2 * low)}"
-            count = sum(one.count for one in inside)
+            count = sum(bin_.count for bin_ in inside)
             drawn.append(Bin(label, low + HALF, 2 * low + HALF, count))
         low *= 2
     return drawn
 
 
-def table(found: Histogram) -> TextTable:
+def table(histogram_: Histogram) -> TextTable:
     """Returns a histogram as a table."""
     rows, so_far = [], 0.0
-    for one in found.bins:
-        so_far += one.count
-        share = one.count / found.total
+    for bin_ in histogram_.bins:
+        so_far += bin_.count
+        share = bin_.count / histogram_.total
         count = (
-            formatting.duration(one.count)
-            if found.unit == "ns"
-            else formatting.count(int(one.count))
+            formatting.duration(bin_.count)
+            if histogram_.unit == "ns"
+            else formatting.count(int(bin_.count))
         )
         rows.append(
             [
-                one.label,
+                bin_.label,
                 count,
                 formatting.share(share),
-                formatting.share(so_far / found.total),
+                formatting.share(so_far / histogram_.total),
                 str(share),
             ]
         )
-    what = "time" if found.unit == "ns" else "I/Os"
-    return TextTable(found.title, [*figures("", what, "share", "so far"), BAR], rows)
+    what = "time" if histogram_.unit == "ns" else "I/Os"
+    return TextTable(histogram_.title, [*figures("", what, "share", "so far"), BAR], rows)

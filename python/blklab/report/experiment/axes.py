@@ -44,13 +44,13 @@ def section(view: ExperimentView, x: str | None, metric: str | None) -> PageSect
 
 
 def _curves(view: ExperimentView) -> list[tuple[str, SaturationCurve]]:
-    found = []
+    charts = []
     for series in view.series:
         if not any(label in LOADS for label in view.labels):
             continue
         measured = [(run.labels, run.cell, run.outcome or {}) for run in series.runs]
-        found += [(series.name, curve) for curve in curves(measured)]
-    return found
+        charts += [(series.name, curve) for curve in curves(measured)]
+    return charts
 
 
 def _knees(view: ExperimentView) -> TextTable:
@@ -89,13 +89,13 @@ def _figures_of(label: str) -> tuple[str, ...]:
 
 def _over(view: ExperimentView, label: str) -> list[Chart]:
     line = line_label(view, [label])
-    found = []
+    charts = []
     for at, cells in enumerate(panels(view, line, [label]).values()):
         for metric in _figures_of(label):
             mine = [cell for cell in cells if label in cell.labels and cell.value(metric)]
             if len({cell.labels[label] for cell in mine}) > 2:
-                found.append(_lines(view, mine, label, line, metric, at))
-    return found
+                charts.append(_lines(view, mine, label, line, metric, at))
+    return charts
 
 
 def axis(values: Sequence[float], label: str) -> Spec:
@@ -129,7 +129,7 @@ def _lines(
         {"calculate": metric_label(metric, f"datum.{key}"), "as": f"{key}_text"}
         for key in ("v", "low", "high")
     ]
-    tips = [
+    tooltips = [
         *([tip("line", line)] if line else []),
         *([tip("series", "campaign")] if view.several else []),
         tip("value", label),
@@ -146,14 +146,14 @@ def _lines(
         {"transform": [{"filter": "datum.low != null"}], **ranges},
         layer(
             "line",
-            {**points, "strokeDash": dash(view, cells), "tooltip": tips},
+            {**points, "strokeDash": dash(view, cells), "tooltip": tooltips},
             point={"size": 34},
             strokeWidth=1.8,
         ),
     ]
     note = "Bars: the 95 % interval of the mean."
     if label in LOADS and (knees := _marked(cells, data)):
-        shown = {**points, "tooltip": [tip("knee", "knee"), *tips[:-2]]}
+        shown = {**points, "tooltip": [tip("knee", "knee"), *tooltips[:-2]]}
         diamonds = layer("point", shown, shape="diamond", size=190, strokeWidth=2, fill=None)
         layers.append({"data": {"values": knees}, "transform": texts[:1], **diamonds})
         note += " Diamonds: the knee, where throughput over latency is largest."
@@ -161,9 +161,9 @@ def _lines(
         del layers[0]
         note = note.removeprefix("Bars: the 95 % interval of the mean.").strip()
     spec = chart_spec(data, transform=texts, encoding={"x": x}, layer=layers)
-    around = titled(view, cells, line, [label])
+    other_labels = titled(view, cells, line, [label])
     title = f"{METRICS[metric].what[:1].upper()}{METRICS[metric].what[1:]} by {label}"
-    title += f": {around}" if around else ""
+    title += f": {other_labels}" if other_labels else ""
     at = view.labels.index(label)
     return Chart(
         f"axis-{at}-{number}-{metric}", title, spec, _table(view, data, label, line, metric), note
@@ -188,14 +188,14 @@ def _scale(ys: Sequence[float], metric: str) -> Spec:
 
 
 def _row(cell: ReportCell, label: str, line: str | None, metric: str) -> dict[str, Any]:
-    found = cell.value(metric)
-    assert found is not None  # noqa: S101  # chosen for having it
+    cell_figure = cell.value(metric)
+    assert cell_figure is not None  # noqa: S101  # chosen for having it
     return {
         "x": numeric(cell.labels[label]),
         "value": cell.labels[label],
-        "v": found.mean,
-        "low": None if found.low is None else max(0.0, found.low) or None,
-        "high": found.high,
+        "v": cell_figure.mean,
+        "low": None if cell_figure.low is None else max(0.0, cell_figure.low) or None,
+        "high": cell_figure.high,
         "line": cell.labels.get(line, "") if line else "",
         "series": cell.series.name,
     }
@@ -206,18 +206,18 @@ def _marked(cells: Sequence[ReportCell], data: Sequence[Mapping[str, Any]]) -> l
     lines: dict[tuple[str, str], list[tuple[ReportCell, Mapping[str, Any]]]] = {}
     for cell, row in zip(cells, data, strict=True):
         lines.setdefault((row["line"], row["series"]), []).append((cell, row))
-    found = []
+    points = []
     for members in lines.values():
         measured = [
             (run.labels, run.cell, run.outcome or {}) for cell, _ in members for run in cell.runs
         ]
         for curve in curves(measured)[:1]:
-            found += [
+            points += [
                 {**row, "knee": f"{curve.knee.in_flight} in flight"}
                 for cell, row in members
                 if in_flight(cell.runs[0].cell) == curve.knee.in_flight
             ]
-    return found
+    return points
 
 
 def _table(

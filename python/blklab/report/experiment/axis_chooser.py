@@ -138,15 +138,15 @@ def _rows(
             number = numeric(value) if label in view.axes or label in LOADS else None
             row[names[label]] = value if number is None else number
             row[f"{names[label]}t"] = value
-        for one in metrics:
-            found = cell.value(one)
-            if found is not None:
-                low, high = found.low, found.high
-                row[names[one]] = _digits(found.mean)
+        for metric in metrics:
+            cell_figure = cell.value(metric)
+            if cell_figure is not None:
+                low, high = cell_figure.low, cell_figure.high
+                row[names[metric]] = _digits(cell_figure.mean)
                 if low is not None and high is not None:
                     row |= {
-                        f"{names[one]}l": _digits(max(0.0, low)),
-                        f"{names[one]}h": _digits(high),
+                        f"{names[metric]}l": _digits(max(0.0, low)),
+                        f"{names[metric]}h": _digits(high),
                     }
         rows.append(row)
     return rows

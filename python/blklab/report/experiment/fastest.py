@@ -29,14 +29,14 @@ ORDERS: Final = {
 
 def charts(view: ExperimentView) -> list[Chart]:
     """Returns a chart for sequential and one for random I/O."""
-    found = []
+    charts_drawn = []
     for order, title in ORDERS.items():
         cells = [cell for cell in view.order(view.cells) if cell.order == order]
         metric = "bw" if order == "sequential" else "iops"
         cells = [cell for cell in cells if cell.value(metric)]
         if cells:
-            found.append(_chart(view, cells, order, title, metric))
-    return found
+            charts_drawn.append(_chart(view, cells, order, title, metric))
+    return charts_drawn
 
 
 def _chart(
@@ -72,7 +72,7 @@ def _rows(view: ExperimentView, cell: ReportCell, row: str, metric: str) -> list
     assert total is not None  # noqa: S101  # charts() chose those that have it
     repeated = len(cell.runs) > 1 and total.most > total.least
     ends = [total.mean, total.most, total.high or 0.0]
-    around: dict[str, Any] = {
+    other_labels: dict[str, Any] = {
         "row": row,
         "series": cell.series.name,
         "name": view.name(cell),
@@ -83,11 +83,11 @@ def _rows(view: ExperimentView, cell: ReportCell, row: str, metric: str) -> list
         "high": None if total.high is None else _round(total.high),
         "end": _round(max(ends)),
     }
-    parts = [(way, cell.mean(f"{way}_{metric}")) for way in WAYS]
-    there = [(way, value) for way, value in parts if value]
+    parts = [(direction, cell.mean(f"{direction}_{metric}")) for direction in WAYS]
+    there = [(direction, value) for direction, value in parts if value]
     return [
-        {**around, "op": way, "v": _round(value), "first": at == 0}
-        for at, (way, value) in enumerate(there)
+        {**other_labels, "op": direction, "v": _round(value), "first": at == 0}
+        for at, (direction, value) in enumerate(there)
     ]
 
 
@@ -102,9 +102,9 @@ FIRST: Final = {"filter": "datum.first"}
 def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     most = max((row["end"] for row in data), default=1.0) or 1.0
     label = _label("datum.total", metric)
-    ops = [way for way in WAYS if any(row["op"] == way for row in data)]
+    ops = [direction for direction in WAYS if any(row["op"] == direction for row in data)]
     shared = offset(view)
-    tips = [
+    tooltips = [
         tip("name", "cell"),
         *([tip("series", "campaign")] if view.several else []),
         tip("op", "direction"),
@@ -132,7 +132,7 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
             },
             "order": {"field": "op", "type": "nominal", "sort": "ascending"},
             "opacity": opacity(view),
-            "tooltip": tips,
+            "tooltip": tooltips,
         },
     }
     layers = [bars, *_ranges(data, shared, x)]
@@ -167,7 +167,7 @@ def _label(value: str, metric: str) -> str:
 
 
 def _between(low: str, high: str, metric: str) -> str:
-    texts = [f"({_label(f'datum.{one}', metric)})" for one in (low, high)]
+    texts = [f"({_label(f'datum.{bound}', metric)})" for bound in (low, high)]
     return f"datum.{low} == null ? '–' : {texts[0]} + ' to ' + {texts[1]}"
 
 
@@ -186,7 +186,7 @@ def _table(view: ExperimentView, cells: Sequence[ReportCell], metric: str) -> Te
             [
                 view.name(cell),
                 *([cell.series.name] if view.several else []),
-                *(form(cell.mean(f"{way}_{metric}")) for way in WAYS),
+                *(form(cell.mean(f"{direction}_{metric}")) for direction in WAYS),
                 form(total.mean),
                 f"{form(total.least)} to {form(total.most)}" if spread else formatting.NONE,
                 f"{form(total.low)} to {form(total.high)}" if sure else formatting.NONE,

@@ -40,35 +40,39 @@ OPEN: Final = 4
 def section(view: ExperimentView) -> PageSection:
     """Returns the section."""
     line = line_label(view)
-    found: list[Chart] = []
+    charts: list[Chart] = []
     for at, cells in enumerate(panels(view, line).values()):
-        for way in WAYS:
-            mine = [cell for cell in cells if _clat(cell, way)]
+        for direction in WAYS:
+            mine = [cell for cell in cells if _clat(cell, direction)]
             if not mine:
                 continue
             name = titled(view, mine, line)
             both = len([w for w in WAYS if any(_clat(cell, w) for cell in cells)]) > 1
-            title = f"{name}, {way}s" if name and both else name or f"{way}s"
-            found.append(_percentiles(view, mine, line, way, f"percentiles-{at}-{way}", title))
-            histogram = _histogram(view, mine, line, way, f"histogram-{at}-{way}", title)
-            found += [histogram] if histogram else []
-    folds = [Details(f"{len(found) - OPEN} more", found[OPEN:])] if len(found) > OPEN else []
+            title = f"{name}, {direction}s" if name and both else name or f"{direction}s"
+            charts.append(
+                _percentiles(view, mine, line, direction, f"percentiles-{at}-{direction}", title)
+            )
+            histogram = _histogram(
+                view, mine, line, direction, f"histogram-{at}-{direction}", title
+            )
+            charts += [histogram] if histogram else []
+    folds = [Details(f"{len(charts) - OPEN} more", charts[OPEN:])] if len(charts) > OPEN else []
     intro = "From submission to completion, as the jobs saw it. Repeats are put together."
-    return PageSection("latency", "Latency", "Latency", found[:OPEN], intro, folds)
+    return PageSection("latency", "Latency", "Latency", charts[:OPEN], intro, folds)
 
 
-def _clat(cell: ReportCell, way: str) -> list[Mapping[str, Any]]:
+def _clat(cell: ReportCell, direction: str) -> list[Mapping[str, Any]]:
     """Returns the latencies of the runs that have any."""
-    found = [way_of(run.outcome or {}, way).get("clat_ns") or {} for run in cell.runs]
-    return [clat for clat in found if clat.get("count") and clat.get("p50") is not None]
+    latencies = [way_of(run.outcome or {}, direction).get("clat_ns") or {} for run in cell.runs]
+    return [clat for clat in latencies if clat.get("count") and clat.get("p50") is not None]
 
 
 def _line(view: ExperimentView, cell: ReportCell, line: str | None) -> str:
     return cell.labels.get(line, "") if line else view.name(cell)
 
 
-def _quantile(cell: ReportCell, way: str, key: str) -> float | None:
-    values = [clat[key] for clat in _clat(cell, way) if clat.get(key)]
+def _quantile(cell: ReportCell, direction: str, key: str) -> float | None:
+    values = [clat[key] for clat in _clat(cell, direction) if clat.get(key)]
     return sum(values) / len(values) if values else None
 
 
@@ -81,14 +85,14 @@ def _percentiles(
     view: ExperimentView,
     cells: Sequence[ReportCell],
     line: str | None,
-    way: str,
+    direction: str,
     name: str,
     title: str,
 ) -> Chart:
     data: list[Spec] = []
     for cell in cells:
         for key, share in QUANTILES.items():
-            if (value := _quantile(cell, way, key)) is not None:
+            if (value := _quantile(cell, direction, key)) is not None:
                 data.append(
                     {
                         "x": round(nines(share), 4),
@@ -103,7 +107,7 @@ def _percentiles(
     places = {round(nines(QUANTILES[key]), 4): label for key, label in TICKS.items()}
     shown = " : ".join(f"abs(datum.value - {at}) < 0.001 ? '{t} %'" for at, t in places.items())
     y = log_durations(min(values) * 0.9, max(values) * 1.1, None)
-    tips = [
+    tooltips = [
         tip("line", line or "cell"),
         *([tip("series", "campaign")] if view.several else []),
         tip("q", "percentile"),
@@ -123,15 +127,15 @@ def _percentiles(
             "y": {**quantity("v"), **y},
             "color": colour("line", lines, title=line, symbolType="stroke"),
             "strokeDash": dash(view, cells),
-            "tooltip": tips,
+            "tooltip": tooltips,
         },
     )
-    note = f"Latency that so many of the {way}s do not exceed."
-    return Chart(name, f"{title}: percentiles", spec, _table(view, cells, line, way), note)
+    note = f"Latency that so many of the {direction}s do not exceed."
+    return Chart(name, f"{title}: percentiles", spec, _table(view, cells, line, direction), note)
 
 
 def _table(
-    view: ExperimentView, cells: Sequence[ReportCell], line: str | None, way: str
+    view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str
 ) -> TextTable:
     columns = [text(line or ""), *([text("campaign")] if view.several else [])]
     columns += figures("mean", *(f"{100 * share:.6g} %" for share in QUANTILES.values()))
@@ -139,7 +143,7 @@ def _table(
         [
             _line(view, cell, line),
             *([cell.series.name] if view.several else []),
-            *(formatting.duration(_quantile(cell, way, key)) for key in ("mean", *QUANTILES)),
+            *(formatting.duration(_quantile(cell, direction, key)) for key in ("mean", *QUANTILES)),
         ]
         for cell in cells
     ]
@@ -147,14 +151,14 @@ def _table(
 
 
 def _binned(
-    view: ExperimentView, cells: Sequence[ReportCell], line: str | None, way: str
+    view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str
 ) -> tuple[list[Spec], list[ReportCell]]:
     """Returns a row a bin of each cell's latencies, and the cells that have any."""
     data: list[Spec] = []
     counted: list[ReportCell] = []
     for cell in cells:
         counts: dict[int, int] = {}
-        for clat in _clat(cell, way):
+        for clat in _clat(cell, direction):
             for value, count in clat.get("bins") or []:
                 if value > 0:
                     at = math.floor(BINS * math.log10(value))
@@ -179,18 +183,18 @@ def _histogram(
     view: ExperimentView,
     cells: Sequence[ReportCell],
     line: str | None,
-    way: str,
+    direction: str,
     name: str,
     title: str,
 ) -> Chart | None:
-    data, counted = _binned(view, cells, line, way)
+    data, counted = _binned(view, cells, line, direction)
     if not data:
         return None
     x = log_durations(min(row["low"] for row in data), max(row["high"] for row in data), None)
     lines = list(dict.fromkeys(row["line"] for row in data))
     middle = {"calculate": "sqrt(datum.low * datum.high)", "as": "middle"}
     bin_text = f"{duration_label('datum.low')} + ' – ' + {duration_label('datum.high')}"
-    tips = [
+    tooltips = [
         tip("line", line or "cell"),
         *([tip("series", "campaign")] if view.several else []),
         tip("bin", "took"),
@@ -214,7 +218,7 @@ def _histogram(
             },
             layer(
                 "line",
-                {**shared, "strokeDash": dash(view, counted), "tooltip": tips},
+                {**shared, "strokeDash": dash(view, counted), "tooltip": tooltips},
                 strokeWidth=1.4,
                 point={"size": 12, "opacity": 0},
                 **steps,
@@ -227,7 +231,7 @@ def _histogram(
         if row["n"]
     ]
     columns = [text(line or ""), text("campaign"), *figures("from", "I/Os")]
-    note = f"Twelve bins a decade; shares of each one's {way}s."
+    note = f"Twelve bins a decade; shares of each one's {direction}s."
     return Chart(
         name, f"{title}: distribution", spec, TextTable("Distribution", columns, body), note
     )

@@ -109,7 +109,7 @@ def opacity(view: ExperimentView) -> Spec:
     levels = list(PAPER)
     if True in predicts and False in predicts:
         full = iter(PAPER)
-        levels = [PREDICTED if one else next(full) for one in predicts]
+        levels = [PREDICTED if predicts_ else next(full) for predicts_ in predicts]
     return {
         "field": "series",
         "type": "ordinal",
@@ -183,8 +183,8 @@ def panels(
     view: ExperimentView, line: str | None, without: Sequence[str] = ()
 ) -> dict[tuple[str, ...], list[ReportCell]]:
     """Returns the cells of each chart, by what its lines have in common."""
-    around = [label for label in view.labels if label not in {line, *without}]
-    return grouped(view.order(view.cells), around)
+    other_labels = [label for label in view.labels if label not in {line, *without}]
+    return grouped(view.order(view.cells), other_labels)
 
 
 def titled(

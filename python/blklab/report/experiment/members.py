@@ -22,7 +22,7 @@ def section(view: ExperimentView) -> PageSection:
     cells = [cell for cell in view.order(view.cells) if _devices(cell)]
     several = [cell for cell in cells if len(leaves(cell.runs[0].outcome or {})) > 1]
     shown = view.order(best(view, several, "iops"))
-    charts = [chart for way in WAYS if (chart := _chart(view, shown, way))]
+    charts = [chart for direction in WAYS if (chart := _chart(view, shown, direction))]
     tables = [
         table
         for table in (
@@ -39,17 +39,20 @@ def section(view: ExperimentView) -> PageSection:
 
 
 def _devices(cell: ReportCell) -> list[Mapping[str, Any]]:
-    return [dict(one) for one in leaves(cell.runs[0].outcome or {})]
+    return [dict(device) for device in leaves(cell.runs[0].outcome or {})]
 
 
 def share(cell: ReportCell) -> dict[str, tuple[float | None, float | None]]:
     """Returns each device's share of a cell's reads and writes, the mean of its runs."""
     every = [shares(run.outcome or {}) for run in cell.runs]
-    found = {}
-    for name in dict.fromkeys(name for one in every for name in one):
-        pairs = [one[name] for one in every if name in one]
-        found[name] = (_mean([read for read, _ in pairs]), _mean([write for _, write in pairs]))
-    return found
+    shares_by_name = {}
+    for name in dict.fromkeys(name for devices in every for name in devices):
+        pairs = [devices[name] for devices in every if name in devices]
+        shares_by_name[name] = (
+            _mean([read for read, _ in pairs]),
+            _mean([write for _, write in pairs]),
+        )
+    return shares_by_name
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -57,8 +60,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _chart(view: ExperimentView, cells: Sequence[ReportCell], way: str) -> Chart | None:
-    at = WAYS.index(way)
+def _chart(view: ExperimentView, cells: Sequence[ReportCell], direction: str) -> Chart | None:
+    at = WAYS.index(direction)
     kept = [cell for cell in cells if any(pair[at] for pair in share(cell).values())]
     if not kept:
         return None
@@ -95,7 +98,7 @@ def _chart(view: ExperimentView, cells: Sequence[ReportCell], way: str) -> Chart
                 tip("name", "cell"),
                 *([tip("series", "campaign")] if view.several else []),
                 tip("device", "device"),
-                tip("share", f"of the {way}s", ".1%"),
+                tip("share", f"of the {direction}s", ".1%"),
             ],
         },
     )
@@ -106,7 +109,7 @@ def _chart(view: ExperimentView, cells: Sequence[ReportCell], way: str) -> Chart
         for name, pair in share(cell).items()
     ]
     table = TextTable("Shares", [text("cell"), text("device"), *figures("share")], body)
-    return Chart(f"members-{way}", f"{way.capitalize()}s", spec, table)
+    return Chart(f"members-{direction}", f"{direction.capitalize()}s", spec, table)
 
 
 def _row(view: ExperimentView, cell: ReportCell, row: str, device: str, amount: float) -> Spec:
@@ -141,21 +144,21 @@ def _figures(cell: ReportCell) -> Iterator[list[str]]:
     outcomes = [run.outcome or {} for run in cell.runs]
     for name, (reads, writes) in split.items():
         mine = [
-            (one, watched(outcome))
+            (device, watched(outcome))
             for outcome in outcomes
-            for one in leaves(outcome)
-            if one["name"] == name
+            for device in leaves(outcome)
+            if device["name"] == name
         ]
         runtime = sum(time for _, time in mine)
-        ios = sum(sum(one["ios"]) for one, _ in mine)
+        ios = sum(sum(device["ios"]) for device, _ in mine)
         ticks, merged, busy = (
             None
             if any(counted is None for counted in known)
             else sum(_sum(counted) for counted in known if counted is not None)
             for known in (
-                [one["ticks_ns"] for one, _ in mine],
-                [one["merges"] for one, _ in mine],
-                [one["busy_ns"] for one, _ in mine],
+                [device["ticks_ns"] for device, _ in mine],
+                [device["merges"] for device, _ in mine],
+                [device["busy_ns"] for device, _ in mine],
             )
         )
         yield [
@@ -179,7 +182,7 @@ def _trees(view: ExperimentView) -> Iterator[TextTable]:
     for members in grouped(view.cells, [STACK], series=True).values():
         cell = members[0]
         devices = (cell.runs[0].outcome or {}).get("devices") or []
-        if not any(one.get("above") for one in devices):
+        if not any(device.get("above") for device in devices):
             continue
         stack = cell.runs[0].labels.get(STACK, cell.series.name)
         title = f"What {printable(str(stack))} stands on"
@@ -193,28 +196,28 @@ def _trees(view: ExperimentView) -> Iterator[TextTable]:
 
 def _branches(devices: Sequence[Mapping[str, Any]], outcome: Outcome) -> Iterator[list[str]]:
     runtime = watched(outcome)
-    names = {one["name"] for one in devices}
+    names = {device["name"] for device in devices}
 
     def below(name: str | None, depth: int, seen: frozenset[str]) -> Iterator[list[str]]:
-        for one in devices:
-            above = [upper for upper in one.get("above") or [] if upper in names]
+        for device in devices:
+            above = [upper for upper in device.get("above") or [] if upper in names]
             if (
-                one["name"] in seen
+                device["name"] in seen
                 or (name is None and above)
                 or (name is not None and name not in above)
             ):
                 continue
-            ios, ticks = one["ios"], one.get("ticks_ns")
+            ios, ticks = device["ios"], device.get("ticks_ns")
             yield [
-                f"{'  ' * (depth - 1)}└ {printable(one['name'])}"
+                f"{'  ' * (depth - 1)}└ {printable(device['name'])}"
                 if depth
-                else printable(one["name"]),
-                printable(str(one.get("kind") or "")),
+                else printable(device["name"]),
+                printable(str(device.get("kind") or "")),
                 formatting.count(ios[0]),
                 formatting.count(ios[1]),
                 formatting.duration(sum(ticks) / sum(ios) if ticks and sum(ios) else None),
                 formatting.number(sum(ticks) / runtime if ticks else None),
             ]
-            yield from below(one["name"], depth + 1, seen | {one["name"]})
+            yield from below(device["name"], depth + 1, seen | {device["name"]})
 
     yield from below(None, 0, frozenset())

@@ -64,7 +64,7 @@ def section(view: ExperimentView) -> PageSection:
         if chart is not None:
             head = members[0].labels.get(WORKLOAD, "")
             charts.setdefault(head, []).append(chart)
-    every = [chart for found in charts.values() for chart in found]
+    every = [chart for charts_of_cell in charts.values() for chart in charts_of_cell]
     title = "Over time"
     intro = "Each point is an interval of a run, each line a run smoothed. All jobs together."
     if len(every) <= OPEN:
@@ -73,7 +73,10 @@ def section(view: ExperimentView) -> PageSection:
         rest = Details(f"{len(every) - OPEN} more", every[OPEN:])
         return PageSection("time", "Over time", title, every[:OPEN], intro, [rest])
     (_, first), *others = charts.items()
-    folds = [Details(f"{name} ({len(found)})", found) for name, found in others]
+    folds = [
+        Details(f"{name} ({len(charts_of_cell)})", charts_of_cell)
+        for name, charts_of_cell in others
+    ]
     if len(first) > OPEN:
         folds.insert(0, Details(f"{len(first) - OPEN} more", first[OPEN:]))
     return PageSection("time", "Over time", title, first[:OPEN], intro, folds)
@@ -111,25 +114,25 @@ def smoothed(values: Sequence[float]) -> list[float]:
     kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / width) ** 2)
     total = np.convolve(array, kernel)[reach:-reach]
     weight = np.convolve(np.ones(len(array)), kernel)[reach:-reach]
-    found: list[float] = (total / weight).tolist()
-    return found
+    smoothed_values: list[float] = (total / weight).tolist()
+    return smoothed_values
 
 
 def _chart(
     view: ExperimentView, cells: Sequence[ReportCell], number: int, most: int
 ) -> Chart | None:
     drawn = [
-        (cell, found)
+        (cell, course_drawn)
         for cell in cells
         for run in cell.runs
-        if (found := course(cell, run, most)) is not None
+        if (course_drawn := course(cell, run, most)) is not None
     ]
     if not drawn:
         return None
-    bucketed = any(found.intervals > len(found.values) for _, found in drawn)
-    data = [row for cell, found in drawn for row in _rows(cell, found, bucketed)]
+    bucketed = any(course_drawn.intervals > len(course_drawn.values) for _, course_drawn in drawn)
+    data = [row for cell, course_drawn in drawn for row in _rows(cell, course_drawn, bucketed)]
     high = max(max(row.get("h", 0), row["v"]) for row in data) or 1.0
-    names = [one.name for one in view.series if any(cell.series is one for cell in cells)]
+    names = [series.name for series in view.series if any(cell.series is series for cell in cells)]
     spec = chart_spec(
         data,
         usermeta={"log": _logarithmic(data, high)},
@@ -141,7 +144,9 @@ def _chart(
         layer=_layers(view, high, bucketed),
     )
     spec["height"] = 170
-    per = max(math.ceil(found.intervals / len(found.values)) for _, found in drawn)
+    per = max(
+        math.ceil(course_drawn.intervals / len(course_drawn.values)) for _, course_drawn in drawn
+    )
     note = f"Up to {per} intervals in a point; the band: least to most." if bucketed else ""
     title = view.name(cells[0])
     return Chart(f"time-{number}", title, spec, _table(view, drawn), note)
@@ -156,15 +161,22 @@ def _logarithmic(data: Sequence[Spec], high: float) -> Spec:
     return {"domain": [low, high * 1.15], "values": ticks}
 
 
-def _rows(cell: ReportCell, found: RunCourse, bucketed: bool) -> list[dict[str, Any]]:
-    columns = zip(found.seconds, found.values, found.low, found.high, found.smooth, strict=True)
+def _rows(cell: ReportCell, course_drawn: RunCourse, bucketed: bool) -> list[dict[str, Any]]:
+    columns = zip(
+        course_drawn.seconds,
+        course_drawn.values,
+        course_drawn.low,
+        course_drawn.high,
+        course_drawn.smooth,
+        strict=True,
+    )
     return [
         {
             "t": t,
             "v": _short(v),
             **({"l": _short(low), "h": _short(high)} if bucketed else {}),
             "s": _short(smooth),
-            "r": found.run.id,
+            "r": course_drawn.run.id,
             "c": cell.series.name,
         }
         for t, v, low, high, smooth in columns
@@ -181,11 +193,11 @@ def _layers(view: ExperimentView, high: float, bucketed: bool) -> list[Spec]:
         "scale": {"type": "linear", "domain": [0, high * 1.05], "nice": False, "clamp": True},
         "axis": {"labelExpr": "format(datum.value, '~s')", "tickCount": 4, "minExtent": 44},
     }
-    tips = [tip("t", "seconds", ".4~r"), tip("v", "I/Os a second", ",.3~r"), tip("r", "run")]
+    tooltips = [tip("t", "seconds", ".4~r"), tip("v", "I/Os a second", ",.3~r"), tip("r", "run")]
     if view.several:
-        tips.append(tip("c", "campaign"))
+        tooltips.append(tip("c", "campaign"))
     band = {"y": quantity("l", **y), "y2": {"field": "h"}}
-    point = {"y": quantity("v", **y), "tooltip": tips}
+    point = {"y": quantity("v", **y), "tooltip": tooltips}
     line = layer("line", {"y": quantity("s", **y)}, strokeWidth=1.7, clip=True)
     return [
         *([layer("area", band, fillOpacity=0.16, clip=True)] if bucketed else []),
@@ -199,16 +211,16 @@ def _table(view: ExperimentView, drawn: Sequence[tuple[ReportCell, RunCourse]]) 
     columns = [text("run"), *([text("campaign")] if view.several else [])]
     columns += figures("seconds", "intervals", "mean", "median", "least", "most", "variation")
     body = []
-    for cell, found in drawn:
-        values = over_time("iops", cell.points(found.run))
+    for cell, course_drawn in drawn:
+        values = over_time("iops", cell.points(course_drawn.run))
         mean = sum(values) / len(values)
         deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values))
         body.append(
             [
-                str(found.run.id),
+                str(course_drawn.run.id),
                 *([cell.series.name] if view.several else []),
-                f"{(found.run.outcome or {}).get('runtime_ns', 0) / 1e9:.3g}",
-                formatting.count(found.intervals),
+                f"{(course_drawn.run.outcome or {}).get('runtime_ns', 0) / 1e9:.3g}",
+                formatting.count(course_drawn.intervals),
                 formatting.number(mean),
                 formatting.number(median(values)),
                 formatting.number(min(values)),

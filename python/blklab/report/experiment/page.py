@@ -91,9 +91,9 @@ class ExperimentReport:
     def doubts(self) -> list[str]:
         """What casts doubt on the figures, to be read before them: topics and how many runs."""
         runs: dict[str, set[int]] = {}
-        for one in self.diagnostics:
-            if one.severity != "note":
-                runs.setdefault(diagnostics.title(one.code), set()).update(one.runs)
+        for diagnostic in self.diagnostics:
+            if diagnostic.severity != "note":
+                runs.setdefault(diagnostics.title(diagnostic.code), set()).update(diagnostic.runs)
         return [f"{title} ({formatting.plural(len(of), 'run')})" for title, of in runs.items()]
 
     def html(self) -> str:
@@ -126,9 +126,9 @@ class ExperimentReport:
         return "\n".join(lines).rstrip() + "\n"
 
 
-def _diagnosed(found: Sequence[Diagnostic]) -> PageSection:
-    notes = [one for one in found if one.severity == "note"]
-    doubts = [one for one in found if one not in notes]
+def _diagnosed(found_diagnostics: Sequence[Diagnostic]) -> PageSection:
+    notes = [diagnostic for diagnostic in found_diagnostics if diagnostic.severity == "note"]
+    doubts = [diagnostic for diagnostic in found_diagnostics if diagnostic not in notes]
     items = [
         shell.SentenceList(diagnostics.sentences(kind), title)
         for kind, title in ((doubts, "Casts doubt on the figures"), (notes, "Good to know"))
@@ -143,18 +143,18 @@ def _raw(view: ExperimentView, raw: Raw) -> PageSection:
     for series in view.series:
         texts = []
         for run in series.runs:
-            said = raw(run.id)
-            if not said:
+            fio_output = raw(run.id)
+            if not fio_output:
                 continue
-            shown = said[: max(0, min(RAW, left))]
+            shown = fio_output[: max(0, min(RAW, left))]
             left -= len(shown)
             labels = " ".join(f"{key}={value}" for key, value in run.labels.items())
             note = ""
-            if len(shown) < len(said):
+            if len(shown) < len(fio_output):
                 selection = ",".join(f"{key}={value}" for key, value in run.labels.items())
                 note = (
-                    f"{formatting.size(len(shown))} of {formatting.size(len(said))}; the rest:"
-                    f" blklab runs show '{run.campaign}:{selection}' --raw"
+                    f"{formatting.size(len(shown))} of {formatting.size(len(fio_output))};"
+                    f" the rest: blklab runs show '{run.campaign}:{selection}' --raw"
                 )
             title = printable(f"run {run.id}: {labels}")
             text = setup.printable_lines(shown.split("\n"))

@@ -33,13 +33,13 @@ def sentences(view: ExperimentView) -> list[Sentence]:
     """Returns what was found, the fastest first."""
     leading = _leading(view)
     name = f"{leading.name}: " if view.several else ""
-    fastest = [Sentence(topic, f"{name}{said}") for topic, said in _fastest(view, leading)]
+    fastest = [Sentence(topic, f"{name}{text}") for topic, text in _fastest(view, leading)]
     return [*fastest, *_predicted(view), *_changed(view)]
 
 
 def _leading(view: ExperimentView) -> ReportSeries:
     """Returns the series to speak of: a measured one before a predicted one."""
-    return next((one for one in view.series if not one.predicts), view.series[0])
+    return next((series for series in view.series if not series.predicts), view.series[0])
 
 
 def metric_of(cell: ReportCell) -> str:
@@ -50,8 +50,8 @@ def metric_of(cell: ReportCell) -> str:
 
 
 def _rate(metric: str, value: float) -> str:
-    said = figure(metric, value)
-    return f"{said} IOPS" if metric == "iops" else said
+    text = figure(metric, value)
+    return f"{text} IOPS" if metric == "iops" else text
 
 
 def _fastest(view: ExperimentView, series: ReportSeries) -> Iterator[Sentence]:
@@ -62,7 +62,7 @@ def _fastest(view: ExperimentView, series: ReportSeries) -> Iterator[Sentence]:
         return
     others = [label for label in view.labels if label not in {subject, *view.loads}]
     groups = list(grouped(cells, others).values())
-    said = 0
+    sentences_given = 0
     wins: dict[str, int] = {}
     for members in groups:
         metric = metric_of(members[0])
@@ -73,8 +73,8 @@ def _fastest(view: ExperimentView, series: ReportSeries) -> Iterator[Sentence]:
         there.sort(key=lambda cell: cell.mean(metric) or 0.0, reverse=better)
         first = there[0].labels.get(subject, "")
         wins[first] = wins.get(first, 0) + 1
-        if said < MOST:
-            said += 1
+        if sentences_given < MOST:
+            sentences_given += 1
             yield Sentence(
                 view.name(members[0], [subject, *view.loads]),
                 _ranking(view, there, subject, metric),
@@ -85,11 +85,11 @@ def _fastest(view: ExperimentView, series: ReportSeries) -> Iterator[Sentence]:
         yield Sentence("All together", said_of_all)
 
 
-def same(found: Difference | None) -> bool:
+def same(change: Difference | None) -> bool:
     """Tells whether no difference is seen where one could be."""
-    if found is None or found.p is None or found.low is None or found.high is None:
+    if change is None or change.p is None or change.low is None or change.high is None:
         return False
-    return found.p >= UNSURE or found.low <= 0 <= found.high
+    return change.p >= UNSURE or change.low <= 0 <= change.high
 
 
 def _subject(view: ExperimentView, cells: Sequence[ReportCell]) -> str | None:
@@ -109,23 +109,23 @@ def _ranking(view: ExperimentView, there: Sequence[ReportCell], subject: str, me
         return f"no difference seen between {names}: about {_rate(metric, top)}."
     name = first.labels.get(subject, "")
     shown = name if subject == STACK else f"{subject} {name}"
-    said = f"{shown} is fastest with {_rate(metric, top)}"
+    text = f"{shown} is fastest with {_rate(metric, top)}"
     if view.loads:
         load = " ".join(f"{key}={first.labels.get(key, formatting.NONE)}" for key in view.loads)
-        said += f" ({load})"
-    found = difference(second.samples(metric), first.samples(metric))
+        text += f" ({load})"
+    lead = difference(second.samples(metric), first.samples(metric))
     rival = second.labels.get(subject, "")
-    if found is not None:
-        if found.p is None or (found.once and not same(found)):
-            said += f", {change(found.change)} against {rival} (run once: how sure is not known)"
-        elif same(found):
-            said += f"; {rival} may be as fast ({change(-found.change)}, no difference seen)"
+    if lead is not None:
+        if lead.p is None or (lead.once and not same(lead)):
+            text += f", {change(lead.change)} against {rival} (run once: how sure is not known)"
+        elif same(lead):
+            text += f"; {rival} may be as fast ({change(-lead.change)}, no difference seen)"
         else:
-            said += f", {change(found.change)} against {rival} (interval {interval(found)})"
+            text += f", {change(lead.change)} against {rival} (interval {interval(lead)})"
     if len(there) > 2:
         least = last.mean(metric) or 0.0
-        said += f"; slowest is {last.labels.get(subject, '')} with {_rate(metric, least)}"
-    return said + "."
+        text += f"; slowest is {last.labels.get(subject, '')} with {_rate(metric, least)}"
+    return text + "."
 
 
 def _alone(view: ExperimentView, cells: Sequence[ReportCell]) -> Iterator[Sentence]:
@@ -135,23 +135,25 @@ def _alone(view: ExperimentView, cells: Sequence[ReportCell]) -> Iterator[Senten
         value = cell.value(metric)
         if value is None:
             continue
-        said = f"{_rate(metric, value.mean)}"
+        text = f"{_rate(metric, value.mean)}"
         if value.low is not None and value.high is not None:
             ends = [figure(metric, end) for end in (value.low, value.high)]
-            said += f" (interval {ends[0]} to {ends[1]})" if ends[0] != ends[1] else ""
+            text += f" (interval {ends[0]} to {ends[1]})" if ends[0] != ends[1] else ""
         mean, p99 = cell.mean("mean"), cell.mean("p99")
         if mean is not None and p99 is not None:
-            said += (
+            text += (
                 f"; an I/O takes {formatting.duration(mean)},"
                 f" 99 % of them at most {formatting.duration(p99)}"
             )
-        load = " ".join(f"{one}={cell.labels.get(one, formatting.NONE)}" for one in view.loads)
-        yield Sentence(view.name(cell, view.loads), f"{said}{f', at {load}' if load else ''}.")
+        load = " ".join(
+            f"{label}={cell.labels.get(label, formatting.NONE)}" for label in view.loads
+        )
+        yield Sentence(view.name(cell, view.loads), f"{text}{f', at {load}' if load else ''}.")
 
 
 def _predicted(view: ExperimentView) -> Iterator[Sentence]:
-    predicted = [one for one in view.series if one.predicts]
-    measured = [one for one in view.series if not one.predicts]
+    predicted = [series for series in view.series if series.predicts]
+    measured = [series for series in view.series if not series.predicts]
     for sim in predicted:
         for real in measured:
             yield from _against(view, sim, real)
@@ -163,20 +165,20 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
     by_case: dict[tuple[str, ...], list[tuple[ReportCell, ReportCell]]] = {}
     others = [label for label in view.labels if label != STACK]
     for members in grouped(view.cells, view.labels).values():
-        one = next((cell for cell in members if cell.series is sim), None)
+        prediction = next((cell for cell in members if cell.series is sim), None)
         other = next((cell for cell in members if cell.series is real), None)
-        if one is None or other is None or _is_scaled(other):
+        if prediction is None or other is None or _is_scaled(other):
             continue
         metric = metric_of(other)
-        expected, found = one.mean(metric), other.mean(metric)
-        if expected and found:
-            pairs.append((expected / found - 1, one, other))
+        expected, measurement = prediction.mean(metric), other.mean(metric)
+        if expected and measurement:
+            pairs.append((expected / measurement - 1, prediction, other))
             key = tuple(other.labels.get(label, "") for label in others)
-            by_case.setdefault(key, []).append((one, other))
+            by_case.setdefault(key, []).append((prediction, other))
     if not pairs:
         return
     off = median([abs(error) for error, *_ in pairs])
-    error, one, other = max(pairs, key=lambda pair: abs(pair[0]))
+    error, prediction, other = max(pairs, key=lambda pair: abs(pair[0]))
     metric = metric_of(other)
     for case in by_case.values():
         if len(case) > 1:
@@ -185,16 +187,16 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
             found_first = max(case, key=lambda pair: pair[1].mean(name) or 0.0)
             ranked.append(expected_first is found_first)
     topic = "Prediction" if len(view.series) == 2 else f"{sim.name} and {real.name}"
-    said = (
+    text = (
         f"{formatting.plural(len(pairs), 'cell was', 'cells were')} both predicted and measured:"
         f" predictions are off by {formatting.share(off)} in the median,"
         f" and by {change(error)} at the worst"
-        f" ({view.name(other)}: {_rate(metric, one.mean(metric) or 0)} predicted,"
+        f" ({view.name(other)}: {_rate(metric, prediction.mean(metric) or 0)} predicted,"
         f" {_rate(metric, other.mean(metric) or 0)} measured)"
     )
     if ranked:
-        said += f"; the fastest was predicted in {sum(ranked)} of {len(ranked)} comparisons"
-    yield Sentence(topic, said + ".")
+        text += f"; the fastest was predicted in {sum(ranked)} of {len(ranked)} comparisons"
+    yield Sentence(topic, text + ".")
 
 
 def _is_scaled(cell: ReportCell) -> bool:
@@ -205,7 +207,7 @@ def _is_scaled(cell: ReportCell) -> bool:
 def _changed(view: ExperimentView) -> Iterator[Sentence]:
     """How series of one kind differ from the first of that kind: before and after."""
     for predicts in (False, True):
-        kind = [one for one in view.series if one.predicts is predicts]
+        kind = [series for series in view.series if series.predicts is predicts]
         for other in kind[1:]:
             yield from _since(view, kind[0], other)
 
@@ -220,24 +222,24 @@ def _since(view: ExperimentView, base: ReportSeries, other: ReportSeries) -> Ite
         if before is None or after is None:
             continue
         metric = metric_of(after)
-        found = difference(before.samples(metric), after.samples(metric))
-        if found is None or found.p is None:
+        effect = difference(before.samples(metric), after.samples(metric))
+        if effect is None or effect.p is None:
             continue
-        gain = found.change if METRICS[metric].more_is_better else -found.change
-        if same(found):
+        gain = effect.change if METRICS[metric].more_is_better else -effect.change
+        if same(effect):
             alike += 1
         else:
-            once += found.once
-            (faster if gain > 0 else slower).append((abs(gain), found, view.name(after)))
+            once += effect.once
+            (faster if gain > 0 else slower).append((abs(gain), effect, view.name(after)))
     parts = []
     for cells, word in ((faster, "faster"), (slower, "slower")):
         if cells:
-            _, found, name = max(cells, key=lambda one: one[0])
-            parts.append(f"{word} in {len(cells)} (most: {name}, {change(found.change)})")
+            _, effect, name = max(cells, key=lambda item: item[0])
+            parts.append(f"{word} in {len(cells)} (most: {name}, {change(effect.change)})")
     parts += [f"no difference seen in {alike}"] if alike else []
     total = len(faster) + len(slower) + alike
     if total:
         of = formatting.plural(total, "cell")
         unsure = f" ({once} of them run once: how sure is not known)" if once else ""
-        said = f"{other.name} against {base.name}, of {of}: {formatting.listing(parts)}{unsure}."
-        yield Sentence("Change", said)
+        text = f"{other.name} against {base.name}, of {of}: {formatting.listing(parts)}{unsure}."
+        yield Sentence("Change", text)

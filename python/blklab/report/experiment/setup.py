@@ -58,10 +58,10 @@ def _environments(view: ExperimentView) -> Iterator[tuple[str, Mapping[str, Any]
 
 def _machines(view: ExperimentView) -> TextTable:
     """One column an environment: kernel, CPUs, versions, how memory is written back."""
-    found = list(_environments(view))
-    every = [_facts(environment) for _, environment in found]
+    environments = list(_environments(view))
+    every = [_facts(environment) for _, environment in environments]
     keys = dict.fromkeys(key for facts in every for key in facts)
-    names = [name if view.several or len(found) > 1 else "" for name, _ in found]
+    names = [name if view.several or len(environments) > 1 else "" for name, _ in environments]
     body = [[key, *(facts.get(key, formatting.NONE) for facts in every)] for key in keys]
     return TextTable("Machine and versions", [text(""), *map(text, names)], body)
 
@@ -129,10 +129,10 @@ def _md(view: ExperimentView) -> TextTable:
         for device in environment.get("devices") or []:
             md = device.get("md") or {}
             for key, value in md.items():
-                said = _members(value) if isinstance(value, Mapping) else str(value)
-                if key == "layout" and (word := _layout(str(md.get("level")), said)):
-                    said = f"{said} ({word})"
-                row = (str(device.get("name")), key, said)
+                text = _members(value) if isinstance(value, Mapping) else str(value)
+                if key == "layout" and (word := _layout(str(md.get("level")), text)):
+                    text = f"{text} ({word})"
+                row = (str(device.get("name")), key, text)
                 body[(*([name] if view.several else []), *map(printable, row))] = None
     return TextTable("Arrays", columns, [list(row) for row in body])
 
@@ -142,7 +142,7 @@ def _members(members: Mapping[str, Any]) -> str:
         (str(of.get("slot", "")), f"{name} ({of.get('state', '?')})")
         for name, of in members.items()
     ]
-    return ", ".join(f"{slot}: {said}" for slot, said in sorted(parts))
+    return ", ".join(f"{slot}: {member}" for slot, member in sorted(parts))
 
 
 def _settings(view: ExperimentView) -> TextTable:
@@ -150,9 +150,9 @@ def _settings(view: ExperimentView) -> TextTable:
     body: dict[tuple[str, ...], set[int]] = {}
     for series in view.series:
         for run in series.runs:
-            for one in measured(run.outcome or {}).get("settings") or []:
+            for setting in measured(run.outcome or {}).get("settings") or []:
                 row = tuple(
-                    printable(str(one.get(key, ""))) for key in ("where", "key", "found", "set")
+                    printable(str(setting.get(key, ""))) for key in ("where", "key", "found", "set")
                 )
                 body.setdefault((*([series.name] if view.several else []), *row), set()).add(run.id)
     columns = _columns(view, "device", "setting", "found", "set to", "in")
@@ -164,15 +164,15 @@ def _settings(view: ExperimentView) -> TextTable:
 
 
 def _builds(view: ExperimentView) -> Iterator[PlainText]:
-    said: set[str] = set()
+    commands_shown: set[str] = set()
     for series in view.series:
         lines = [line for run in series.runs[:1] for line in _kernel_built(run.environment)]
         if not lines:
             stacks = series.campaign.experiment.get("stacks") or {}
             lines = list(_spec_built(stacks if isinstance(stacks, Mapping) else {}))
         wanted = printable_lines(lines)
-        if wanted and wanted not in said:
-            said.add(wanted)
+        if wanted and wanted not in commands_shown:
+            commands_shown.add(wanted)
             yield PlainText(
                 f"Building the stacks{f' ({series.name})' if view.several else ''}",
                 wanted,
@@ -192,7 +192,7 @@ def _kernel_built(environment: Mapping[str, Any]) -> Iterator[str]:
         md = device.get("md") or {}
         members = md.get("members") or {}
         if md.get("level") and members:
-            slots = sorted(members.items(), key=lambda one: _slot(one[1]))
+            slots = sorted(members.items(), key=lambda member: _slot(member[1]))
             words_ = ["mdadm", "--create", f"/dev/{device['name']}", f"--level={md['level']}"]
             words_.append(f"--raid-devices={md.get('raid_disks', len(members))}")
             if layout := _layout(str(md["level"]), str(md.get("layout", ""))):
@@ -270,23 +270,25 @@ def _path(member: str, stacks: Mapping[str, Any]) -> str:
 
 
 def _jobs(view: ExperimentView) -> Iterator[PlainText]:
-    said: dict[str, None] = {}
-    ways: dict[str, None] = {}
+    jobs_shown: dict[str, None] = {}
+    directions: dict[str, None] = {}
     for members in grouped(view.order(view.cells), view.labels, series=True).values():
         text_ = _job(view, members[0])
         if text_:
-            said[printable_lines(text_.split("\n"))] = None
+            jobs_shown[printable_lines(text_.split("\n"))] = None
         command = (measured(members[0].runs[0].outcome or {}).get("fio") or {"command": []})[
             "command"
         ]
         if command:
-            ways[shlex.join(map(str, command))] = None
-    if said:
+            directions[shlex.join(map(str, command))] = None
+    if jobs_shown:
         note = "As fio job files, one a cell; the seed is that of the first repeat."
-        yield PlainText("Jobs of fio", "\n\n".join(said), note)
-    if ways:
+        yield PlainText("Jobs of fio", "\n\n".join(jobs_shown), note)
+    if directions:
         yield PlainText(
-            "How fio was called", printable_lines(list(ways)), "The paths are private to a run."
+            "How fio was called",
+            printable_lines(list(directions)),
+            "The paths are private to a run.",
         )
 
 

@@ -54,8 +54,8 @@ def _half(cell: ReportCell, metric: str) -> str:
 
 
 def _mean(cell: ReportCell, figure: "Any") -> float | None:
-    found = [value for run in cell.runs if (value := figure(run.outcome or {})) is not None]
-    return sum(found) / len(found) if found else None
+    figures = [value for run in cell.runs if (value := figure(run.outcome or {})) is not None]
+    return sum(figures) / len(figures) if figures else None
 
 
 def _machine(outcome: Outcome) -> float | None:

@@ -92,8 +92,8 @@ class ReportCell:
 
     def mean(self, metric: str) -> float | None:
         """Returns the mean of a figure."""
-        found = self.value(metric)
-        return None if found is None else found.mean
+        cell_figure = self.value(metric)
+        return None if cell_figure is None else cell_figure.mean
 
     def points(self, run: StoredRun) -> Sequence[SeriesPoint]:
         """Returns the series of one of its runs."""
@@ -118,16 +118,16 @@ def _value(samples: Sequence[RunSample]) -> CellFigure | None:
 
 def patterns(run: StoredRun) -> list[str]:
     """Returns fio's `rw` of each job of a run, as far as it is known."""
-    found = []
+    pairs = []
     for job in run.cell.get("jobs") or []:
         if "options" in job:
-            found.append(_rw(job["options"]))
+            pairs.append(_rw(job["options"]))
         elif "random" in job:
-            found.append("randrw" if job["random"] else "rw")
-    if not found:
+            pairs.append("randrw" if job["random"] else "rw")
+    if not pairs:
         options = (measured(run.outcome or {}).get("fio") or {"options": {}})["options"]
-        found = [_rw(words_) for words_ in options.values()]
-    return [rw for rw in found if rw]
+        pairs = [_rw(words_) for words_ in options.values()]
+    return [rw for rw in pairs if rw]
 
 
 def _rw(options: Mapping[str, Any]) -> str:
@@ -159,11 +159,13 @@ class ExperimentView:
         """Takes the campaigns in order. Raises UsageError if no run of one is done."""
         self.points: Points = remembered(points)
         names = _names(selections)
-        for one in selections:
-            if not any(run.outcome for run in one.runs):
-                raise UsageError(f"{one.words}: none of its runs is done")
-        self.campaigns = [one.campaign for one in selections]
-        self.failed = [run for one in selections for run in one.runs if run.state == "failed"]
+        for selection in selections:
+            if not any(run.outcome for run in selection.runs):
+                raise UsageError(f"{selection.words}: none of its runs is done")
+        self.campaigns = [selection.campaign for selection in selections]
+        self.failed = [
+            run for selection in selections for run in selection.runs if run.state == "failed"
+        ]
         self.series = [
             ReportSeries(printable(name), campaign, runs)
             for name, campaign, runs in _sides(names, selections)
@@ -174,23 +176,25 @@ class ExperimentView:
     def _telling(self) -> list[str]:
         """Returns the labels of which some series has several values, stack and workload first."""
         every = dict.fromkeys(label for s in self.series for run in s.runs for label in run.labels)
-        told = [
+        values = [
             label
             for label in every
             if label != REPEAT
             and any(len({run.labels.get(label) for run in s.runs}) > 1 for s in self.series)
         ]
-        first = [label for label in (STACK, WORKLOAD) if label in told]
-        if not told:
+        first = [label for label in (STACK, WORKLOAD) if label in values]
+        if not values:
             first = [label for label in (WORKLOAD, STACK) if label in every][:1]
-        return [*first, *(label for label in told if label not in first)]
+        return [*first, *(label for label in values if label not in first)]
 
     def _folded(self, series: ReportSeries) -> list[ReportCell]:
-        found: dict[tuple[str, ...], list[StoredRun]] = {}
+        runs_by_cell: dict[tuple[str, ...], list[StoredRun]] = {}
         # Labels that a series has none of are as good as its only value.
         own = [label for label in series.runs[0].labels if label != REPEAT]
         for run in series.runs:
-            found.setdefault(tuple(run.labels.get(label, "") for label in own), []).append(run)
+            runs_by_cell.setdefault(tuple(run.labels.get(label, "") for label in own), []).append(
+                run
+            )
         return [
             ReportCell(
                 series,
@@ -202,7 +206,7 @@ class ExperimentView:
                 runs,
                 self.points,
             )
-            for runs in found.values()
+            for runs in runs_by_cell.values()
         ]
 
     @cached_property
@@ -218,22 +222,22 @@ class ExperimentView:
     @cached_property
     def fixed(self) -> dict[str, str]:
         """Labels with one value for all."""
-        found: dict[str, set[str]] = {}
+        values_by_label: dict[str, set[str]] = {}
         for run in self.runs:
             for label, value in run.labels.items():
-                found.setdefault(label, set()).add(value)
+                values_by_label.setdefault(label, set()).add(value)
         return {
             label: printable(values.pop())
-            for label, values in found.items()
+            for label, values in values_by_label.items()
             if len(values) == 1 and label != REPEAT and label not in self.labels
         }
 
     def values(self, label: str) -> list[str]:
         """Returns the values of a label: numbers in their order, others in that of the data."""
-        found = list(dict.fromkeys(c.labels[label] for c in self.cells if label in c.labels))
-        if label not in NAMES and all(numeric(value) is not None for value in found):
-            found.sort(key=lambda value: numeric(value) or 0.0)
-        return found
+        values_found = list(dict.fromkeys(c.labels[label] for c in self.cells if label in c.labels))
+        if label not in NAMES and all(numeric(value) is not None for value in values_found):
+            values_found.sort(key=lambda value: numeric(value) or 0.0)
+        return values_found
 
     @cached_property
     def axes(self) -> list[str]:
@@ -278,48 +282,51 @@ class ExperimentView:
 def best(view: ExperimentView, cells: Sequence[ReportCell], metric: str) -> list[ReportCell]:
     """Returns of cells that differ only in their load the one that brings the most."""
     others = [label for label in view.labels if label not in view.loads]
-    found = grouped(cells, others, series=True)
-    return [max(members, key=lambda cell: cell.mean(metric) or 0.0) for members in found.values()]
+    groups = grouped(cells, others, series=True)
+    return [max(members, key=lambda cell: cell.mean(metric) or 0.0) for members in groups.values()]
 
 
 def grouped(
     cells: Sequence[ReportCell], by: Sequence[str], *, series: bool = False
 ) -> dict[tuple[str, ...], list[ReportCell]]:
     """Returns cells by the values of labels, and by their series."""
-    found: dict[tuple[str, ...], list[ReportCell]] = {}
+    groups: dict[tuple[str, ...], list[ReportCell]] = {}
     for cell in cells:
         key = tuple(cell.labels.get(label, "") for label in by)
-        found.setdefault((*key, cell.series.name) if series else key, []).append(cell)
-    return found
+        groups.setdefault((*key, cell.series.name) if series else key, []).append(cell)
+    return groups
 
 
 def _sides(
     names: Sequence[str], selections: Sequence[Selection]
 ) -> "list[tuple[str, CampaignRow, list[StoredRun]]]":
     """Returns the series: a campaign with a label that another has not is one for each value."""
-    done = [[run for run in one.runs if run.outcome] for one in selections]
+    done = [[run for run in selection.runs if run.outcome] for selection in selections]
     whole = [
-        (name, one.campaign, runs) for name, one, runs in zip(names, selections, done, strict=True)
+        (name, selection.campaign, runs)
+        for name, selection, runs in zip(names, selections, done, strict=True)
     ]
     if len(whole) < 2:
         return whole
     split = compare.sides(list(zip(names, done, strict=True)))
     if len(split) > max(MOST_SIDES, len(whole)):
         return whole
-    rows = {one.campaign.number: one.campaign for one in selections}
+    rows = {selection.campaign.number: selection.campaign for selection in selections}
     return [(side.name, rows[side.runs[0].campaign], list(side.runs)) for side in split]
 
 
 def _names(selections: Sequence[Selection]) -> list[str]:
     """Returns short names that differ: runners, else experiments, else the labels chosen."""
-    rows = [one.campaign for one in selections]
+    rows = [selection.campaign for selection in selections]
     for names in (
         [row.runner for row in rows],
         [row.name for row in rows],
-        [one.words.partition(":")[2] for one in selections],
+        [selection.words.partition(":")[2] for selection in selections],
         [f"{row.name} {row.runner}" for row in rows],
         [f"{row.name} {row.runner} {row.number}" for row in rows],
     ):
         if all(names) and len(set(names)) == len(names):
             return [printable(name) for name in names]
-    return [f"{printable(one.words)} ({at})" for at, one in enumerate(selections, start=1)]
+    return [
+        f"{printable(selection.words)} ({at})" for at, selection in enumerate(selections, start=1)
+    ]

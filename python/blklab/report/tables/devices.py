@@ -43,10 +43,10 @@ def _figures(device: DeviceView) -> list[str]:
 
 
 def _pair(device: DeviceView, op: str) -> str:
-    found = device.response(op)
-    if found is None:
+    response = device.response(op)
+    if response is None:
         return formatting.NONE
-    return f"{formatting.duration(found[1]['p50'])} / {formatting.duration(found[1]['p99'])}"
+    return f"{formatting.duration(response[1]['p50'])} / {formatting.duration(response[1]['p99'])}"
 
 
 def stack(view: ProfileView) -> str:

@@ -19,8 +19,8 @@ def stages(device: DeviceView) -> TextTable:
             if (quantiles := device.latency(op, stage)) is None:
                 continue
             keys = ("min", *PERCENTILES, "max", "mean")
-            found = cast(Mapping[str, float | None], quantiles)
-            durations = [formatting.duration(found[key]) for key in keys]
+            stage_quantiles = cast(Mapping[str, float | None], quantiles)
+            durations = [formatting.duration(stage_quantiles[key]) for key in keys]
             name = f"{stage.upper()}"
             rows.append(
                 [op if first else "", name, formatting.count(quantiles["count"]), *durations]

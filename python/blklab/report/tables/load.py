@@ -51,19 +51,19 @@ def sizes(device: DeviceView) -> TextTable:
     """The most frequent request sizes of each operation."""
     rows = []
     for op in ("read", "write", "discard"):
-        found = device.op(op)["sizes"]
-        top = sorted(found["exact"], key=lambda entry: -entry["count"])[:MOST_SIZES]
+        sizes_of_op = device.op(op)["sizes"]
+        top = sorted(sizes_of_op["exact"], key=lambda entry: -entry["count"])[:MOST_SIZES]
         for at, entry in enumerate(top):
-            share = entry["count"] / found["count"]
+            share = entry["count"] / sizes_of_op["count"]
             cells = [
                 formatting.size(entry["bytes"]),
                 formatting.count(entry["count"]),
                 formatting.share(share),
             ]
             rows.append([op if at == 0 else "", *cells, str(share)])
-        if rest := len(found["exact"]) - len(top):
-            counted = found["count"] - sum(entry["count"] for entry in top)
-            share = counted / found["count"]
+        if rest := len(sizes_of_op["exact"]) - len(top):
+            counted = sizes_of_op["count"] - sum(entry["count"] for entry in top)
+            share = counted / sizes_of_op["count"]
             rest_cells = [f"{rest} others", formatting.count(counted), formatting.share(share)]
             rows.append(["", *rest_cells, str(share)])
     columns = [text(""), *figures("size", "I/Os", "share"), BAR]
@@ -72,7 +72,7 @@ def sizes(device: DeviceView) -> TextTable:
 
 def groups(device: DeviceView, kind: str, most: int = MOST_GROUPS) -> TextTable:
     """I/Os by `processes`, `sources` or `cpus`, with their response times."""
-    found = device.groups(kind)
+    groups_found = device.groups(kind)
     rows = [
         [
             group.label,
@@ -85,11 +85,11 @@ def groups(device: DeviceView, kind: str, most: int = MOST_GROUPS) -> TextTable:
             _pair(group.write_ns),
             formatting.count(group.errors),
         ]
-        for group in found[:most]
+        for group in groups_found[:most]
     ]
     headings = figures("reads", "bytes", "read p50 / p99", "write p50 / p99", "errors")
     columns = [text(KINDS[kind]), *figures("I/Os", "share"), BAR, *headings]
-    rest = found[most:]
+    rest = groups_found[most:]
     note = ""
     if rest:
         share = sum(group.total for group in rest) / device.ios if device.ios else 0.0

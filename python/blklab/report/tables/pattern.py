@@ -42,21 +42,21 @@ def order(device: DeviceView) -> TextTable:
 
 def seeks(device: DeviceView) -> TextTable:
     """Distances from the end of one read or write to the start of the next."""
-    found = device.data["pattern"]["seeks"]
-    if not found["count"]:
+    seek_quantiles = device.data["pattern"]["seeks"]
+    if not seek_quantiles["count"]:
         return TextTable("Seeks", [], [])
-    total = found["count"]
+    total = seek_quantiles["count"]
 
     def distance(sectors: float | None) -> str:
         return formatting.size(None if sectors is None else SECTOR * sectors)
 
     row = [
-        formatting.share(found["forward"] / total),
-        formatting.share(found["backward"] / total),
-        formatting.share(found["zero"] / total),
-        distance(found["median_distance_sectors"]),
-        distance(found["mean_distance_sectors"]),
-        distance(found["p95_distance_sectors"]),
+        formatting.share(seek_quantiles["forward"] / total),
+        formatting.share(seek_quantiles["backward"] / total),
+        formatting.share(seek_quantiles["zero"] / total),
+        distance(seek_quantiles["median_distance_sectors"]),
+        distance(seek_quantiles["mean_distance_sectors"]),
+        distance(seek_quantiles["p95_distance_sectors"]),
     ]
     headings = figures("forward", "backward", "none", "median distance", "mean", "p95")
     return TextTable("Seeks", headings, [row])
@@ -64,7 +64,7 @@ def seeks(device: DeviceView) -> TextTable:
 
 def arrivals(device: DeviceView) -> TextTable:
     """Index of dispersion at each window width."""
-    found = device.data["pattern"]["arrivals"]
+    arrivals_found = device.data["pattern"]["arrivals"]
     rows = [
         [
             formatting.duration(scale["window_ns"]),
@@ -73,7 +73,7 @@ def arrivals(device: DeviceView) -> TextTable:
             formatting.count(scale["max_ios"]),
             formatting.number(scale["index"]),
         ]
-        for scale in found["dispersion"]
+        for scale in arrivals_found["dispersion"]
         if scale["windows"]
     ]
     note = (
@@ -86,35 +86,39 @@ def arrivals(device: DeviceView) -> TextTable:
 def gaps(device: DeviceView) -> TextTable:
     """Times from one arrival to the next."""
     quantiles = device.data["pattern"]["arrivals"]["inter_arrival_ns"]
-    found = cast(Mapping[str, float | None], quantiles)
+    gap_quantiles = cast(Mapping[str, float | None], quantiles)
     keys = ("min", "p1", "p5", "p25", "p50", "p75", "p95", "p99", "p99_9", "max", "mean")
-    rows = [[formatting.duration(found[key]) for key in keys]] if found["count"] else []
+    rows = (
+        [[formatting.duration(gap_quantiles[key]) for key in keys]]
+        if gap_quantiles["count"]
+        else []
+    )
     columns = figures(*(key.replace("_", ".") for key in keys))
     return TextTable("Time between arrivals", columns, rows, spare=("p1", "p25", "p75", "p99_9"))
 
 
 def hotness(device: DeviceView) -> TextTable:
     """Share of the accesses in the hottest part of the blocks."""
-    found = device.data["hotness"]
+    hotness_found = device.data["hotness"]
     rows = [
         [
             f"hottest {formatting.share(hot['fraction'])}",
-            formatting.size(hot["fraction"] * found["unique_bytes"]),
+            formatting.size(hot["fraction"] * hotness_found["unique_bytes"]),
             formatting.share(hot["io_share"]),
             str(hot["io_share"]),
         ]
-        for hot in found["hottest"]
-        if hot["fraction"] * found["unique_blocks"] >= 1
+        for hot in hotness_found["hottest"]
+        if hot["fraction"] * hotness_found["unique_blocks"] >= 1
     ]
-    zipf = found["zipf"]
+    zipf = hotness_found["zipf"]
     note = {"zipf": "Zipf: ", "uniform": "not Zipf but uniform: "}.get(
         zipf["verdict"], "not Zipf: "
     )
     note += formatting.zipf_reason(zipf)
-    if found["sampled"]:
+    if hotness_found["sampled"]:
         note += (
-            f"; from a sample of {formatting.share(found['sample_rate'])} of the blocks"
-            f" (distinct blocks ±{formatting.share(found['relative_error'])})"
+            f"; from a sample of {formatting.share(hotness_found['sample_rate'])} of the blocks"
+            f" (distinct blocks ±{formatting.share(hotness_found['relative_error'])})"
         )
     columns = [text("blocks"), *figures("size", "of accesses"), BAR]
     return TextTable("Hotness", columns, rows, note)
@@ -122,16 +126,16 @@ def hotness(device: DeviceView) -> TextTable:
 
 def footprint(device: DeviceView) -> TextTable:
     """Distinct blocks touched."""
-    found = device.data["hotness"]
-    if not found["accesses"]:
+    hotness_found = device.data["hotness"]
+    if not hotness_found["accesses"]:
         return TextTable("Footprint", [], [])
     row = [
-        formatting.size(found["unique_bytes"]),
-        formatting.size(found["unique_read_blocks"] * BLOCK),
-        formatting.size(found["unique_written_blocks"] * BLOCK),
+        formatting.size(hotness_found["unique_bytes"]),
+        formatting.size(hotness_found["unique_read_blocks"] * BLOCK),
+        formatting.size(hotness_found["unique_written_blocks"] * BLOCK),
         # Not below 1: the number of blocks is an estimate.
-        formatting.number(max(1.0, found["accesses_per_block"] or 1.0)),
-        formatting.share(found["first_touch_share"]),
+        formatting.number(max(1.0, hotness_found["accesses_per_block"] or 1.0)),
+        formatting.share(hotness_found["first_touch_share"]),
     ]
     headings = figures("touched", "read", "written", "accesses a block", "first touches")
     return TextTable("Footprint", headings, [row])
@@ -139,11 +143,11 @@ def footprint(device: DeviceView) -> TextTable:
 
 def hot_blocks(device: DeviceView, most: int = MOST_BLOCKS) -> TextTable:
     """The hottest blocks themselves."""
-    found = device.data["hotness"]
+    hotness_found = device.data["hotness"]
     rows = []
-    for block in found["top"][:most]:
+    for block in hotness_found["top"][:most]:
         accesses = block["reads"] + block["writes"]
-        share = accesses / found["accesses"]
+        share = accesses / hotness_found["accesses"]
         counts = [
             formatting.count(block["reads"]),
             formatting.count(block["writes"]),

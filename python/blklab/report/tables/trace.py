@@ -134,12 +134,12 @@ def _tally(tally: Tally) -> Iterator[str]:
 def diagnose(view: ProfileView) -> list[Diagnostic]:
     """Returns what makes the figures less than certain, and then what is worth knowing of them."""
     trace = view.trace
-    found = [
+    diagnostics = [
         _doubt("reading", warning["message"], printable(warning["path"]))
         for warning in trace["warnings"]
     ]
     if trace["dropped"]:
-        found.append(
+        diagnostics.append(
             _doubt(
                 "dropped-events",
                 f"the kernel dropped {formatting.plural(trace['dropped'], 'event')} while"
@@ -148,7 +148,7 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
             )
         )
     if trace["sequence_gaps"]:
-        found.append(
+        diagnostics.append(
             _doubt(
                 "missing-events",
                 f"{formatting.plural(trace['sequence_gaps'], 'event')} missing by sequence number:"
@@ -157,12 +157,12 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
         )
     if trace["out_of_order"]:
         many = formatting.plural(trace["out_of_order"], "event")
-        found.append(_doubt("out-of-order", f"{many} out of order in time"))
+        diagnostics.append(_doubt("out-of-order", f"{many} out of order in time"))
     if left_out := view.profile["events_left_out"]:
         many = formatting.plural(left_out, "event")
-        found.append(_doubt("too-many-devices", f"{many} of devices beyond 1,024 left out"))
-    found += [one for device in view.devices for one in _of_device(device)]
-    return sorted(found, key=lambda one: one.rank)
+        diagnostics.append(_doubt("too-many-devices", f"{many} of devices beyond 1,024 left out"))
+    diagnostics += [diagnostic for device in view.devices for diagnostic in _of_device(device)]
+    return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)
 
 
 SERIOUS: Final = 0.01

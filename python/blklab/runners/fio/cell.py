@@ -75,7 +75,7 @@ def _jobs(
     target_preparation.precondition(
         fio, kind, path, size, directory, cell=cell, filled=filled, progress=progress
     )
-    found = None
+    resumed = None
     if wanted := host.get("steady"):
 
         def one_round(_before: int) -> float:
@@ -83,11 +83,11 @@ def _jobs(
             outcome = output.outcome(output.document(ran.output))
             return float(outcome["read"]["iops"] + outcome["write"]["iops"])
 
-        found = steady_state.until_steady(wanted, one_round)
+        resumed = steady_state.until_steady(wanted, one_round)
     warnings = []
-    if found is not None and not found["reached"]:
+    if resumed is not None and not resumed["reached"]:
         warnings.append(
-            f"no steady state after {len(found['rounds'])} rounds: it is measured as it is"
+            f"no steady state after {len(resumed['rounds'])} rounds: it is measured as it is"
         )
     if host.get("drop_caches") and (warning := target_preparation.drop_caches(proc)):
         warnings.append(warning)
@@ -96,7 +96,7 @@ def _jobs(
     ready()
     ran = _run(fio, cell, path, directory, progress, "measure", None, log_ms)
     measured = figures(ran, interval_ns, log_ms)
-    measured.outcome["steady"] = found
+    measured.outcome["steady"] = resumed
     measured.outcome["warnings"] = [*warnings, *measured.outcome["warnings"]]
     return measured
 
@@ -113,7 +113,7 @@ def figures(ran: process.FioExit, interval_ns: int, log_ms: int) -> FioFigures:
     slices = logs.merge(
         logs.gather(ran.logs, jobfile.LOG, output.jobs(document)), interval_ns, float(log_ms)
     )
-    return FioFigures(outcome, [SeriesPoint("jobs", *one) for one in slices], ran.output)
+    return FioFigures(outcome, [SeriesPoint("jobs", *slice_) for slice_ in slices], ran.output)
 
 
 def _run(

@@ -48,12 +48,12 @@ def resolve(argv: Sequence[str], directory: Path) -> str:
         raise UsageError("an empty command: a program is expected")
     if "/" in argv[0]:
         path = directory / argv[0]
-        found = str(path) if path.is_file() and os.access(path, os.X_OK) else None
+        program = str(path) if path.is_file() and os.access(path, os.X_OK) else None
     else:
-        found = shutil.which(argv[0])
-    if found is None:
+        program = shutil.which(argv[0])
+    if program is None:
         raise UsageError(f"command {argv[0]!r}: no such program")
-    return found
+    return program
 
 
 def run(
@@ -73,11 +73,11 @@ def run(
     if not directory.is_dir():
         raise UsageError(f"{directory}: no such directory")
     program = resolve(argv, directory)
-    found = []
+    runs = []
     for number in range(times):
         before()
-        found.append(_once(program, argv, directory, number, progress))
-    return found
+        runs.append(_once(program, argv, directory, number, progress))
+    return runs
 
 
 def _once(
@@ -85,12 +85,12 @@ def _once(
 ) -> TimedRun:
     started = time.perf_counter_ns()
     with child_process.started([program, *argv[1:]], directory, apart=True) as (process, pipes):
-        said = _drain(process.pid, pipes, started, number, progress)
+        output = _drain(process.pid, pipes, started, number, progress)
         _, status, usage = os.wait4(process.pid, 0)
         took = time.perf_counter_ns() - started
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
         words = f": {printable(lines[-1])[:300]}" if lines else ""
         name = printable(argv[0])
         raise BlklabError(f"command {name!r} failed: {ending(process.returncode)}{words}")
@@ -103,22 +103,22 @@ def _drain(pid: int, pipes: Sequence[int], started: int, number: int, progress: 
     """Reads what a command writes until it ends; what it left running may hold the pipes on."""
     err = pipes[-1]
     open_ = list(pipes)
-    said = b""
-    told = time.monotonic()
+    output = b""
+    last_report = time.monotonic()
     ended = os.pidfd_open(pid)
     try:
         while True:
             ready, _, _ = select.select([*open_, ended], [], [], 1.0)
             if ready == [ended]:
-                return said.decode(errors="replace")
-            for descriptor in (one for one in ready if one != ended):
+                return output.decode(errors="replace")
+            for descriptor in (descriptor_ for descriptor_ in ready if descriptor_ != ended):
                 chunk = os.read(descriptor, 1 << 16)
                 if not chunk:
                     open_.remove(descriptor)
                 elif descriptor == err:
-                    said = (said + chunk)[-MOST_SAID:]
-            if time.monotonic() - told >= 1:
-                told = time.monotonic()
+                    output = (output + chunk)[-MOST_SAID:]
+            if time.monotonic() - last_report >= 1:
+                last_report = time.monotonic()
                 seconds = (time.perf_counter_ns() - started) / 1e9
                 progress(FioProgress(seconds, None, phase=f"command {number + 1}"))
     finally:
@@ -130,14 +130,14 @@ def outcome(
 ) -> MeasuredResult:
     """Returns the outcome: `nothing` is `read` and `write` of a result without I/O of jobs."""
     return {
-        "runtime_ns": sum(one.wall_ns for one in runs),
+        "runtime_ns": sum(run.wall_ns for run in runs),
         "read": nothing,
         "write": nothing,
         "groups": [],
         "devices": [],
         "targets": [],
         "steady": None,
-        "command": {"argv": list(argv), "runs": [one.as_dict() for one in runs]},
+        "command": {"argv": list(argv), "runs": [run.as_dict() for run in runs]},
         "warnings": [],
         "forced": [],
     }

@@ -78,7 +78,7 @@ def iops(line: str) -> tuple[float, float] | None:
     match = _IOPS.search(line)
     if match is None:
         return None
-    read, write = (_scaled(match[way]) for way in ("read", "write"))
+    read, write = (_scaled(match[direction]) for direction in ("read", "write"))
     return read, write
 
 
@@ -112,12 +112,12 @@ def run(
             (own / LINK).symlink_to(target.absolute())
         output = own / "job.json"
         options = ["--output-format=json+", *(["--readonly"] if readonly else [])]
-        said = play(
+        text = play(
             fio, own / "job.fio", output, options, seconds, progress, phase, descriptors(target)
         )
         logs = {path.name: path.read_text(errors="replace") for path in own.glob("*.log")}
         command = ["fio", *options, "job.fio"]
-        return FioExit(output.read_text(errors="replace"), said, logs, command)
+        return FioExit(output.read_text(errors="replace"), text, logs, command)
 
 
 def descriptors(target: Path | None) -> list[int]:
@@ -144,26 +144,26 @@ def play(
     # Progress once a second, also without a terminal; the rates only once fio can tell its end.
     command = [fio, *options, f"--output={output}", "--eta=always", job.name]
     with child_process.started(command, job.parent, descriptors=inherited) as (process, pipes):
-        said = _watch(process, pipes[0], seconds, progress, phase)
+        text = _watch(process, pipes[0], seconds, progress, phase)
     written = output.read_text(errors="replace") if output.exists() else ""
     if process.returncode < 0:
         raise BlklabError(f"fio did not finish: {ending(process.returncode)}")
     if process.returncode:
         before = written.partition("{\n")[0]
-        words = printable(complaint(said + before, process.returncode))
+        words = printable(complaint(text + before, process.returncode))
         raise BlklabError(f"fio failed: {words}")
     if not written.strip():
-        raise BlklabError(f"fio failed: {printable(complaint(said, 0))}")
-    return said
+        raise BlklabError(f"fio failed: {printable(complaint(text, 0))}")
+    return text
 
 
 def _watch(
     process: child_process.Process, pipe: int, seconds: float | None, progress: Progress, phase: str
 ) -> str:
     """Reads what fio says until it ends, and returns it without its lines of progress."""
-    started = told = time.monotonic()
+    started = last_report = time.monotonic()
     rates: tuple[float | None, float | None] = (None, None)
-    said, rest = "", ""
+    output, rest = "", ""
     while True:
         ended = child_process.ended(process)
         ready, _, _ = select.select([pipe], [], [], 0 if ended else POLL)
@@ -172,16 +172,16 @@ def _watch(
         *lines, rest = re.split(r"[\r\n]", rest + chunk.decode(errors="replace"))
         lively = False
         for line in lines:
-            found = iops(line)
-            if found is not None:
-                rates, lively = found, True
-            elif line.strip() and not line.startswith("Jobs: ") and len(said) < MOST_SAID:
-                said += line + "\n"
-        if lively or now - told >= 1:
-            told = now
+            figure = iops(line)
+            if figure is not None:
+                rates, lively = figure, True
+            elif line.strip() and not line.startswith("Jobs: ") and len(output) < MOST_SAID:
+                output += line + "\n"
+        if lively or now - last_report >= 1:
+            last_report = now
             progress(FioProgress(now - started, seconds, *rates, phase=phase))
         if ended and not chunk:
-            return said if rest.startswith("Jobs: ") else said + rest
+            return output if rest.startswith("Jobs: ") else output + rest
         if ready and not chunk:
             time.sleep(POLL)  # it has closed its output and is about to end
         if seconds is not None and now - started > seconds + PATIENCE:

@@ -31,9 +31,9 @@ def find_fio(oldest: Sequence[int] = OLDEST) -> tuple[str, str]:
     return path, version
 
 
-def complaint(said: str, status: int) -> str:
+def complaint(output: str, status: int) -> str:
     """Returns the line of a program's output that says best what is wrong."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     for pattern in (r"error=|err=.*[1-9]", r"^Bad option", r"^fio:", r"."):
         for line in lines:
             if re.search(pattern, line):

@@ -55,19 +55,19 @@ def until_steady(
     """
     rounds: list[float] = []
     while True:
-        found = judge(
+        steadiness = judge(
             rounds,
             window=int(wanted["rounds"]),
             most_range=float(wanted["range"]),
             most_slope=float(wanted["slope"]),
         )
         used = (len(rounds) + 1) * int(wanted["round_ns"])
-        if found.reached or (rounds and used > int(wanted["limit_ns"])):
+        if steadiness.reached or (rounds and used > int(wanted["limit_ns"])):
             break
         rounds.append(measure(len(rounds)))
     return {
-        "reached": found.reached,
+        "reached": steadiness.reached,
         "rounds": rounds,
-        "range": found.range,
-        "slope": found.slope,
+        "range": steadiness.range,
+        "slope": steadiness.slope,
     }

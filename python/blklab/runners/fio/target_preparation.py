@@ -164,6 +164,6 @@ def precondition(
         fill(fio, target, size, directory, seed=seed, progress=progress)
     if kind == "random":
         jobs = [job["options"] for job in cell["jobs"]]
-        writing = [one for one in jobs if job_writes(one)]
+        writing = [other for other in jobs if job_writes(other)]
         like = (writing or jobs)[0]
         scatter(fio, target, size, directory, like=like, seed=seed, progress=progress)

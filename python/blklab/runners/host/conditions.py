@@ -80,7 +80,7 @@ def check(
     seconds, unless they may be busy: nothing of ours may run meanwhile.
     """
     beneath = layers_of(target, roots)
-    found = [
+    diagnostics = [
         *_arrays(beneath),
         *([] if "device-busy" in passed_by else _busy(beneath, roots, sleep)),
         *_page_cache(target, cells, beneath, roots),
@@ -90,7 +90,10 @@ def check(
         *_uncounted(beneath),
         *_memory(roots),
     ]
-    return [replace(one, severity="warning") if one.code in passed_by else one for one in found]
+    return [
+        replace(diagnostic, severity="warning") if diagnostic.code in passed_by else diagnostic
+        for diagnostic in diagnostics
+    ]
 
 
 def _arrays(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
@@ -223,20 +226,20 @@ def _caches(beneath: Sequence[SysfsLayer]) -> dict[str, int]:
     The kernel does not say in sysfs that a volume is cached: LVM calls the volume with the cached
     data VG-LV_cdata, or VG-LV_cvol if it has the metadata too (lvmcache(7)).
     """
-    found: dict[str, int] = {}
+    cache_users: dict[str, int] = {}
     for layer in beneath:
         if layer.node is None:
             continue
         if layer.kind == "dm":
             name = text(layer.node / "dm/name") or ""
             if re.search(r"_(cdata|cvol)$", name):
-                found[name] = _size(layer.node)
+                cache_users[name] = _size(layer.node)
         if layer.kind == "bcache":
             for cache in entries(layer.node / "bcache/cache"):
                 if re.fullmatch(r"cache\d+", cache.name):
                     disk = cache.resolve().parent
-                    found[disk.name] = _size(disk)
-    return found
+                    cache_users[disk.name] = _size(disk)
+    return cache_users
 
 
 def _size(node: Path) -> int:
@@ -309,8 +312,8 @@ def _uncounted(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
 
 
 def _memory(roots: Roots) -> Iterator[Diagnostic]:
-    found = memory(roots)
-    total, free = found.get("MemTotal", 0), found.get("MemAvailable")
+    memory_ = memory(roots)
+    total, free = memory_.get("MemTotal", 0), memory_.get("MemAvailable")
     if total and free is not None and free < total / 20:
         yield Diagnostic(
             "low-memory",

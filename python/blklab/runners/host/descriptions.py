@@ -23,12 +23,18 @@ def workload(document: FioCellDocument) -> str:
     if (command := document.get("command")) is not None:
         return " ".join(command["argv"])
     jobs = document["jobs"]
-    said = [_job(job["options"]) for job in jobs]
+    jobs_described = [_job(job["options"]) for job in jobs]
     if len(jobs) > 1:
-        said = [f"[{job['name']}] {words}" for job, words in zip(jobs, said, strict=True)]
+        jobs_described = [
+            f"[{job['name']}] {words}" for job, words in zip(jobs, jobs_described, strict=True)
+        ]
     if document["runtime_ns"] is not None:
-        said.append(f"runtime={document['runtime_ns'] / 1e9:g}s")
-    return " + ".join(said[:-1]) + f" {said[-1]}" if len(said) > 1 else said[0]
+        jobs_described.append(f"runtime={document['runtime_ns'] / 1e9:g}s")
+    return (
+        " + ".join(jobs_described[:-1]) + f" {jobs_described[-1]}"
+        if len(jobs_described) > 1
+        else jobs_described[0]
+    )
 
 
 PLAIN = {

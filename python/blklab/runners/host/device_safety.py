@@ -168,27 +168,27 @@ def _open(path: Path, device: BlockDevice, writes: bool) -> int:
 def _check_blank(device: BlockDevice, journal: HostJournal, yes_destroy: Collection[str]) -> None:
     """Raises BlklabError for what bears a signature, it or a partition of it."""
     roots = journal.roots
-    found = []
+    signatures = []
     parts = [
         of_number(number, roots)
         for part in partitions(device.node)
         if (number := text(part / "dev"))
     ]
     if parts:
-        found.append(f"{len(parts)} partition{'s' if len(parts) > 1 else ''}")
+        signatures.append(f"{len(parts)} partition{'s' if len(parts) > 1 else ''}")
     for each in [device, *parts]:
         with ExitStack() as stack:
             node = _node(each, journal, stack) if os.geteuid() == 0 else Path(each.path)
-            found += [f"{sign} on {each.name}" for sign in system_programs.signatures(node)]
-    if found and not any(device.is_called(name) for name in yes_destroy):
+            signatures += [f"{sign} on {each.name}" for sign in system_programs.signatures(node)]
+    if signatures and not any(device.is_called(name) for name in yes_destroy):
         raise BlklabError(
-            f"{device.path}: found {', '.join(_shown(found))}, expected a blank device; if that may"
-            f" be lost, repeat its id: --yes-destroy {device.id}"
+            f"{device.path}: found {', '.join(_shown(signatures))}, expected a blank device;"
+            f" if that may be lost, repeat its id: --yes-destroy {device.id}"
         )
 
 
-def _shown(found: Sequence[str]) -> list[str]:
-    return [*found[:5], *([f"{len(found) - 5} more"] if len(found) > 5 else [])]
+def _shown(names: Sequence[str]) -> list[str]:
+    return [*names[:5], *([f"{len(names) - 5} more"] if len(names) > 5 else [])]
 
 
 def _node(device: BlockDevice, journal: HostJournal, stack: ExitStack) -> Path:

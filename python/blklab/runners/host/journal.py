@@ -65,11 +65,11 @@ class LeftoverJournal:
 
 def boot_of(roots: Roots) -> str:
     """Returns what tells this boot of the kernel from others. Raises EnvironmentLacks."""
-    found = boot_id(roots)
-    if not found:
+    boot = boot_id(roots)
+    if not boot:
         path = roots.proc / "sys/kernel/random/boot_id"
         raise EnvironmentLacks(f"{path} cannot be read", "mount /proc")
-    return found
+    return boot
 
 
 class HostJournal:
@@ -193,7 +193,7 @@ def _fill(left: LeftoverJournal, lines: list[dict[str, Any]]) -> None:
             if known is not None:
                 known = {**known, "node": Path(known["node"]), "ids": tuple(known["ids"])}
                 device = BlockDevice(**known)
-                if not all(isinstance(one, str) for one in (device.name, device.number)):
+                if not all(isinstance(text, str) for text in (device.name, device.number)):
                     raise ValueError("no device")
             values = {str(key): str(value) for key, value in line["settings"]["values"].items()}
             left.entries[int(line["id"])] = SettingsEntry(device, values)
@@ -208,12 +208,12 @@ def _fill(left: LeftoverJournal, lines: list[dict[str, Any]]) -> None:
 
 def all_left(roots: Roots) -> list[Path]:
     """Returns the journals that are there, dead or alive, the oldest first."""
-    found = [
+    journals = [
         path
         for path in entries(roots.state)
         if path.name.startswith("journal-") and (path.is_symlink() or not path.is_dir())
     ]
-    return sorted(found, key=lambda path: (path.lstat().st_mtime_ns, path.name))
+    return sorted(journals, key=lambda path: (path.lstat().st_mtime_ns, path.name))
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def measured(
             names, roots, document["interval_ns"], lead_ns=int(document["ramp_ns"])
         )
         with ExitStack() as watching:
-            found = fio_cell.measure(
+            figures = fio_cell.measure(
                 _prepared(document, place),
                 place.path,
                 place.work,
@@ -56,7 +56,7 @@ def measured(
         place.verify()
         place.prepared = True
     seconds = time.monotonic() - begin
-    outcome = found.outcome
+    outcome = figures.outcome
     outcome["devices"] = _devices(layers, sampler, roots)
     outcome["watched_ns"] = sampler.watched_ns
     outcome["targets"] = []
@@ -72,7 +72,7 @@ def measured(
         *sampler.problems,
         *_cliffs(layers, sampler.points),
     ]
-    return FinishedRun(outcome, seconds, [*found.series, *sampler.points], found.raw)
+    return FinishedRun(outcome, seconds, [*figures.series, *sampler.points], figures.raw)
 
 
 def _prepared(document: HostCellDocument, place: TargetLocation) -> HostCellDocument:
@@ -102,13 +102,13 @@ def _devices(
 def _ramp(outcome: Outcome) -> list[str]:
     """Says so if the load was over before its ramp was: fio then has I/Os, but no latencies."""
     return [
-        f"all {way}s were done within ramp_time: their rate is of the ramp, and there is no"
+        f"all {direction}s were done within ramp_time: their rate is of the ramp, and there is no"
         " latency; set time_based = true, or a larger size"
-        for way in ("read", "write")
-        if outcome[way]["total_ios"] and not outcome[way]["clat_ns"]["count"]
+        for direction in ("read", "write")
+        if outcome[direction]["total_ios"] and not outcome[direction]["clat_ns"]["count"]
     ]
 
 
 def _cliffs(layers: Sequence[SysfsLayer], points: Sequence[SeriesPoint]) -> list[str]:
-    found = [conditions.collapse(points, layer.name) for layer in layers if layer.leaf]
-    return [str(one) for one in found if one is not None]
+    collapses = [conditions.collapse(points, layer.name) for layer in layers if layer.leaf]
+    return [str(collapse) for collapse in collapses if collapse is not None]

@@ -63,11 +63,11 @@ def _undone(
         return _settings(entry, left, roots, did)
     path = Path(entry.parent) / entry.name
     try:
-        found = remove(entry, roots)
+        problem = remove(entry, roots)
     except (BlklabError, OSError) as error:
         did.problems.append(f"{path}: not removed: {error}")
         return False
-    if found:
+    if problem:
         did.done.append(f"{path}: removed")
     return True
 

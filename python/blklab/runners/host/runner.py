@@ -113,8 +113,8 @@ class HostRunner(Runner):
     def _clean(self) -> None:
         """Undoes what a blklab that was killed has left: else it would be measured with."""
         left = restore(self._roots)
-        for said in (*left.done, *left.problems):
-            self._note(f"after a run that was killed: {said}")
+        for message in (*left.done, *left.problems):
+            self._note(f"after a run that was killed: {message}")
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
         """Measures cells one after the other. One that fails is told to the ledger, and passed by.
@@ -144,7 +144,7 @@ class HostRunner(Runner):
         journal: HostJournal,
     ) -> FinishedRun:
         findings = self._findings(cell)
-        refused = [one for one in findings if one.severity == "critical"]
+        refused = [finding for finding in findings if finding.severity == "critical"]
         if refused:
             names = " ".join(f"--force {name}" for name in dict.fromkeys(o.code for o in refused))
             raise BlklabError(f"{'; '.join(map(str, refused))} ({names} to measure all the same)")
@@ -152,7 +152,7 @@ class HostRunner(Runner):
             as_host(cell.document),
             places.of(as_host(cell.document), documents),
             journal,
-            warnings=[str(one) for one in findings],
+            warnings=[str(finding) for finding in findings],
             forced=sorted(self._force),
             progress=lambda live: self.progress(cell, live),
         )
@@ -167,7 +167,9 @@ class HostRunner(Runner):
                 self._roots,
                 passed_by=self._force,
             )
-            if {one.code for one in findings if one.severity == "critical"} != {"device-busy"}:
+            if {finding.code for finding in findings if finding.severity == "critical"} != {
+                "device-busy"
+            }:
                 break
         return findings
 

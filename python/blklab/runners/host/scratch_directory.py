@@ -122,9 +122,9 @@ def check_mounted(directory: Path, roots: Roots) -> None:
     if str(real) in {mount.point for mount in mounts(roots)}:
         return
     mount = holding(real, roots)
-    found = f"a directory on {mount.source} ({mount.point})" if mount else "a directory"
+    place = f"a directory on {mount.source} ({mount.point})" if mount else "a directory"
     raise UsageError(
-        f"{directory}: found {found}, expected a mounted filesystem: mount it there first, or say"
+        f"{directory}: found {place}, expected a mounted filesystem: mount it there first, or say"
         " `directory` instead of `filesystem`"
     )
 
@@ -200,25 +200,25 @@ def remove_in(parent: int, name: str) -> bool:
 
 
 def _remove_tree(parent: int, name: str, device: int, mount: str | None) -> None:
-    folder = os.open(name, _DIRECTORY, dir_fd=parent)
+    directory = os.open(name, _DIRECTORY, dir_fd=parent)
     try:
         # A bind mount of the same filesystem has the same device, but another number of mount.
-        if os.fstat(folder).st_dev != device or _mount_of(folder) != mount:
+        if os.fstat(directory).st_dev != device or _mount_of(directory) != mount:
             raise BlklabError(f"{name}: something is mounted there, so not removed; unmount it")
-        with os.scandir(folder) as listed:
+        with os.scandir(directory) as listed:
             inside = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listed]
         for entry, is_directory in inside:
             if is_directory:
-                _remove_tree(folder, entry, device, mount)
+                _remove_tree(directory, entry, device, mount)
             else:
-                os.unlink(entry, dir_fd=folder)
+                os.unlink(entry, dir_fd=directory)
     finally:
-        os.close(folder)
+        os.close(directory)
     os.rmdir(name, dir_fd=parent)
 
 
 def _mount_of(descriptor: int) -> str | None:
     """Returns the number of the mount that an open file is in (proc(5), fdinfo; Linux 3.15)."""
-    said = text(Path(f"/proc/self/fdinfo/{descriptor}")) or ""
-    found = re.search(r"^mnt_id:\s*(\d+)", said, re.M)
-    return found[1] if found else None
+    fdinfo = text(Path(f"/proc/self/fdinfo/{descriptor}")) or ""
+    match = re.search(r"^mnt_id:\s*(\d+)", fdinfo, re.M)
+    return match[1] if match else None

@@ -86,27 +86,27 @@ def path_of(node: Path | None, key: str, roots: Roots) -> Path:
 
 def current(path: Path, key: str) -> str | None:
     """Returns a setting's value, as it would be written; None if it cannot be read."""
-    found = text(path)
-    if found is None:
+    value = text(path)
+    if value is None:
         return None
     if key == "scheduler":
-        chosen = re.search(r"\[([^\]]*)\]", found)
-        return chosen[1] if chosen else found
+        chosen = re.search(r"\[([^\]]*)\]", value)
+        return chosen[1] if chosen else value
     if key in {"sync_speed_min", "sync_speed_max"}:
         # `1000 (system)` follows the system's; `2000 (local)` is this array's own.
-        return "system" if found.endswith("(system)") else found.split(" ", 1)[0]
-    return " ".join(found.split())
+        return "system" if value.endswith("(system)") else value.split(" ", 1)[0]
+    return " ".join(value.split())
 
 
-def _same(key: str, wanted: str, found: str | None) -> bool:
-    if found is None:
+def _same(key: str, wanted: str, value: str | None) -> bool:
+    if value is None:
         return False
     if key == "wbt_lat_usec" and wanted == "-1":  # the kernel's default, whatever it is
         return True
     try:
-        return int(wanted) == int(found)
+        return int(wanted) == int(value)
     except ValueError:
-        return " ".join(wanted.split()) == found
+        return " ".join(wanted.split()) == value
 
 
 def _write(path: Path, value: str) -> None:
@@ -230,17 +230,17 @@ def _check_no_leftovers(
     What is found now would be taken for what was there, and put back for ever.
     """
     names = {_where(device) for device in plan}
-    found = dict.fromkeys(journal.changed() & names, journal.path)
+    conflicts = dict.fromkeys(journal.changed() & names, journal.path)
     for path in journals.all_left(journal.roots):
         with suppress(FileNotFoundError), journals.taken(path, journal.roots) as left:
             if left is not None and left.boot == journals.boot_of(journal.roots):
                 for entry in left.entries.values():
                     if isinstance(entry, journals.SettingsEntry) and _where(entry.device) in names:
-                        found[_where(entry.device)] = path
-    if found:
-        name = min(found)
+                        conflicts[_where(entry.device)] = path
+    if conflicts:
+        name = min(conflicts)
         raise BlklabError(
-            f"{name}: an earlier run left its settings changed ({found[name]}); run"
+            f"{name}: an earlier run left its settings changed ({conflicts[name]}); run"
             " 'blklab restore' first"
         )
 
@@ -272,8 +272,8 @@ def _put_back_after(
                 journal.done(number)
             problems += failed
         if problems:
-            said = "; ".join([*([str(cause)] if cause else []), *problems])
-            raise BlklabError(f"{said}; 'blklab restore' tries again") from cause
+            problem = "; ".join([*([str(cause)] if cause else []), *problems])
+            raise BlklabError(f"{problem}; 'blklab restore' tries again") from cause
 
 
 def _values(device: BlockDevice | None, keys: Sequence[str], roots: Roots) -> dict[str, str]:
@@ -282,8 +282,8 @@ def _values(device: BlockDevice | None, keys: Sequence[str], roots: Roots) -> di
     wanted = dict.fromkeys([*keys, *(also for key in keys for also in ALSO.get(key, ()))])
     if node is not None and "scheduler" in keys:
         wanted.update(dict.fromkeys(f"{TUNABLE}{f.name}" for f in entries(node / "queue/iosched")))
-    found = {key: current(path_of(node, key, roots), key) for key in wanted}
-    return {key: value for key, value in found.items() if value is not None}
+    values = {key: current(path_of(node, key, roots), key) for key in wanted}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def put_back(device: BlockDevice | None, values: Mapping[str, str], roots: Roots) -> list[str]:
@@ -305,10 +305,10 @@ def put_back(device: BlockDevice | None, values: Mapping[str, str], roots: Roots
                 failures[key] = f" ({error.strerror})"
     problems = []
     for key, value in values.items():
-        found = current(path_of(node, key, roots), key)
-        if not _same(key, value, found):
+        present = current(path_of(node, key, roots), key)
+        if not _same(key, value, present):
             why = failures.get(key, "")
-            problems.append(f"{where}: {key}: found {found}, expected {value} again{why}")
+            problems.append(f"{where}: {key}: found {present}, expected {value} again{why}")
     return problems
 
 

@@ -31,10 +31,10 @@ def find(name: str, package: str) -> str:
     What is in sbin is found, though PATH may leave it out.
     """
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-    found = shutil.which(name, path=path)
-    if found is None:
+    program = shutil.which(name, path=path)
+    if program is None:
         raise EnvironmentLacks(f"{name} is not installed", f"install it: apt-get install {package}")
-    return found
+    return program
 
 
 def ask(program: str, *arguments: str) -> ProgramOutput:
@@ -64,37 +64,37 @@ def signatures(node: Path) -> list[str]:
 
 
 def _of_wipefs(node: Path) -> list[str]:
-    said = ask(find("wipefs", "util-linux"), "-n", "-J", str(node))
-    if said.status != 0:
-        raise _unanswered("wipefs", node, said)
-    if not said.out.strip():  # util-linux before 2.37 prints nothing if it finds nothing
+    output = ask(find("wipefs", "util-linux"), "-n", "-J", str(node))
+    if output.status != 0:
+        raise _unanswered("wipefs", node, output)
+    if not output.out.strip():  # util-linux before 2.37 prints nothing if it finds nothing
         return []
     try:
-        listed = json.loads(said.out)["signatures"]
-        return [f"{found['type']} at {found['offset']}" for found in listed]
+        listed = json.loads(output.out)["signatures"]
+        return [f"{signature['type']} at {signature['offset']}" for signature in listed]
     except (ValueError, KeyError, TypeError) as error:
         raise BlklabError(f"wipefs {node}: {error} in its answer, expected signatures") from None
 
 
 def _of_blkid(node: Path) -> list[str]:
-    said = ask(find("blkid", "util-linux"), "-p", "-o", "export", str(node))
+    output = ask(find("blkid", "util-linux"), "-p", "-o", "export", str(node))
     # blkid(8): 2 nothing found, 8 several that exclude one another.
-    if said.status == 2 and not said.out.strip():
+    if output.status == 2 and not output.out.strip():
         return []
-    if said.status == 8:
+    if output.status == 8:
         return ["several signatures at once"]
-    if said.status != 0:
-        raise _unanswered("blkid", node, said)
-    values = dict(line.split("=", 1) for line in said.out.splitlines() if "=" in line)
-    found = [values[key] for key in ("TYPE", "PTTYPE") if key in values]
+    if output.status != 0:
+        raise _unanswered("blkid", node, output)
+    values = dict(line.split("=", 1) for line in output.out.splitlines() if "=" in line)
+    signatures = [values[key] for key in ("TYPE", "PTTYPE") if key in values]
     # Some have only a use, and what is found but not understood is something all the same.
-    return found or [values.get("USAGE", "something that blkid recognises")]
+    return signatures or [values.get("USAGE", "something that blkid recognises")]
 
 
-def _unanswered(program: str, node: Path, said: ProgramOutput) -> BlklabError:
-    why = (said.err or said.out).strip().splitlines()[:1] or ["no reason given"]
+def _unanswered(program: str, node: Path, output: ProgramOutput) -> BlklabError:
+    why = (output.err or output.out).strip().splitlines()[:1] or ["no reason given"]
     return BlklabError(
-        f"{program} {node}: exit status {said.status} ({why[0]}): cannot tell what is on it"
+        f"{program} {node}: exit status {output.status} ({why[0]}): cannot tell what is on it"
     )
 
 
@@ -102,8 +102,8 @@ def lsblk() -> Any:
     """Returns `lsblk -J`: the tree of devices, sizes in bytes. None if it is missing or fails."""
     columns = "NAME,KNAME,MAJ:MIN,TYPE,SIZE,RO,ROTA,SCHED,RQ-SIZE,RA,MODEL,SERIAL,FSTYPE,MOUNTPOINT"
     try:
-        said = ask(find("lsblk", "util-linux"), "-J", "-b", "-o", columns)
-        return json.loads(said.out) if said.status == 0 else None
+        output = ask(find("lsblk", "util-linux"), "-J", "-b", "-o", columns)
+        return json.loads(output.out) if output.status == 0 else None
     except (EnvironmentLacks, ValueError):
         return None
 
@@ -124,9 +124,9 @@ def versions() -> dict[str, str | None]:
 
 def _version(name: str, arguments: Sequence[str]) -> str | None:
     try:
-        said = ask(find(name, name), *arguments)
+        output = ask(find(name, name), *arguments)
     except EnvironmentLacks:
         return None
     # mdadm says it on stderr.
-    match = re.search(r"\d+\.\d[\w.~+-]*", said.out + said.err)
+    match = re.search(r"\d+\.\d[\w.~+-]*", output.out + output.err)
     return match[0] if match else None

@@ -77,7 +77,9 @@ class TargetLocations:
         """
         key = (document["target"]["name"], document["command"] is not None)
         if key not in self._made:
-            same = [one for one in documents if one["target"] == document["target"]]
+            same = [
+                document_ for document_ in documents if document_["target"] == document["target"]
+            ]
             self._made[key] = self._make(document, same)
         return self._made[key]
 
@@ -89,7 +91,7 @@ class TargetLocations:
         self, document: HostCellDocument, documents: Sequence[HostCellDocument]
     ) -> TargetLocation:
         target = document["target"]
-        written = any(writes(one) for one in documents)
+        written = any(writes(document_) for document_ in documents)
         if document["command"] is not None:
             directory = Path(target.get("filesystem") or target["directory"])
             if not directory.is_dir():

@@ -52,7 +52,7 @@ KIND: Final = RunnerKind(
         ),
         RunnerOption(
             "--trace-to",
-            "Where the traces go, a folder a cell.  [default: traces]",
+            "Where the traces go, a directory a cell.  [default: traces]",
             metavar="DIR",
             type=click.Path(path_type=Path, file_okay=False),
             elsewhere=NOT_BOOTED,

@@ -157,7 +157,7 @@ class Agent:
             arguments["timeout_ms"] = round(timeout * 1000)
         call = self._connection.begin("run", **arguments)
         try:
-            reply = self._connection.reply(call, lambda event: _told(event, stream))
+            reply = self._connection.reply(call, lambda event: _report_event(event, stream))
         except GuestGone:
             raise
         except AgentRefused as error:
@@ -203,13 +203,13 @@ class Agent:
         A path may have `*` within a component; what it matches are keys of their own. There are no
         other keys, and each path without `*` is one.
         """
-        said = texts(self._ask("read", paths=list(paths)), "files")
-        found: dict[str, str | None] = {path: None for path in paths if "*" not in path}
+        texts_read = texts(self._ask("read", paths=list(paths)), "files")
+        by_path: dict[str, str | None] = {path: None for path in paths if "*" not in path}
         globs = [_matching(path) for path in paths if "*" in path]
-        for path, text in said.items():
-            if path in found or any(glob.fullmatch(path) for glob in globs):
-                found[path] = text
-        return found
+        for path, text in texts_read.items():
+            if path in by_path or any(glob.fullmatch(path) for glob in globs):
+                by_path[path] = text
+        return by_path
 
     def write(self, path: str, text: str) -> None:
         """Writes a file in one system call, as sysfs needs it."""
@@ -273,7 +273,7 @@ def _sample(message: Message) -> FileSample:
     return FileSample(item(message, "t_ns", int), texts(message, "files"))
 
 
-def _told(event: Message, stream: Stream | None) -> None:
+def _report_event(event: Message, stream: Stream | None) -> None:
     for name in ("stdout", "stderr"):
         if stream is not None and name in event:
             stream(name, item(event, name, str))

@@ -74,12 +74,12 @@ def _taken(
     A cache is as large as its disk: what it keeps of itself is part of that.
     """
     for _, table in stack_tree.built(node):
-        for key, one in stack_tree.below(table):
-            if "device" in one and key != "cache":
+        for key, child in stack_tree.below(table):
+            if "device" in child and key != "cache":
                 # md leaves room for a reshape, by size (mdadm's super1.c, `choose_bm_space` and
                 # `validate_geometry1`: a thousandth, 128 MiB at most); others take less than 8 MiB.
-                size = devices[one["device"]]["bytes"]
-                yield one["device"], min(256 << 20, (8 << 20) + (size // 512 >> 20 << 20))
+                size = devices[child["device"]]["bytes"]
+                yield child["device"], min(256 << 20, (8 << 20) + (size // 512 >> 20 << 20))
 
 
 def measure(
@@ -106,7 +106,7 @@ def measure(
         for disk in disks:
             machine.throttle(disk, {})
             disk.clear()
-        with machine.told():
+        with machine.paused_watch():
             target = build(guest, document, [disk.serial for disk in disks])
             settings.apply(guest, document["settings"])
             prepare(machine, guest, document, target, progress)
@@ -155,11 +155,11 @@ def _load(
     # A cache's counts take seconds to clear, in which a rebuild could be over.
     for ready in guest.readying:
         ready()
-    with ExitStack() as around:
-        traced_ill = around.enter_context(_tracing(machine, guest, recorded)) if recorded else []
+    with ExitStack() as stack_:
+        traced_ill = stack_.enter_context(_tracing(machine, guest, recorded)) if recorded else []
         during = FaultSchedule(guest, document)
         waiting = PressureMeter()
-        reading = around.enter_context(
+        reading = stack_.enter_context(
             machine.agent.sampling(span_ms, ["/proc/diskstats", "/proc/stat"])
         )
         ran = load.play(
@@ -168,9 +168,9 @@ def _load(
             alongside=during,
         )
         waited = waiting.share()
-    found = figures(ran, interval_ns, log_ms)
+    fio_figures = figures(ran, interval_ns, log_ms)
     seen = layer_activity.watched(guest, reading.samples, document)
-    outcome = in_lab(found.outcome)
+    outcome = in_lab(fio_figures.outcome)
     outcome["devices"] = seen.devices
     outcome["watched_ns"] = seen.watched_ns
     outcome["cpu"] = seen.cpu
@@ -191,7 +191,7 @@ def _load(
         files.save(machine, f"{TRACES}/*", traces, old=TRACE)
         guest.run("rm", "-rf", TRACES)  # out of the guest's memory
         outcome["lab"]["traces"] = str(traces)
-    return FinishedRun(outcome, 0.0, [*found.series, *seen.points], ran.output)
+    return FinishedRun(outcome, 0.0, [*fio_figures.series, *seen.points], ran.output)
 
 
 def _slowed(document: LabCellDocument, scale: float) -> LabCellDocument:
@@ -232,9 +232,9 @@ def _tracing(
         problems += dropped(running.ran.stdout + running.ran.stderr)
 
 
-def dropped(said: str) -> list[str]:
+def dropped(output: str) -> list[str]:
     """Returns a warning about events that blktrace says it has lost (blktrace.c, `show_stats`)."""
-    match = re.search(r"have (\d{1,18}) .{0,20}dropped events", said, re.A)
+    match = re.search(r"have (\d{1,18}) .{0,20}dropped events", output, re.A)
     if match is None:
         return []
     return [f"the traces lack {match[1]} events, which blktrace dropped: the guest was too slow"]

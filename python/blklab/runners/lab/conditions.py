@@ -19,7 +19,9 @@ def describe_guest(
 ) -> outcome.GuestFacts:
     """Returns what a measurement in this guest ran on."""
     names = [layer.kernel for layer in guest.layers]
-    said = machine.agent.read([f"/sys/block/{name}/queue/{key}" for name in names for key in QUEUE])
+    answers = machine.agent.read(
+        [f"/sys/block/{name}/queue/{key}" for name in names for key in QUEUE]
+    )
     return {
         "accel": machine.accel,
         "kernel": machine.hello.kernel,
@@ -34,7 +36,7 @@ def describe_guest(
                 "queue": {
                     key: text.strip()
                     for key in QUEUE
-                    if (text := said[f"/sys/block/{layer.kernel}/queue/{key}"]) is not None
+                    if (text := answers[f"/sys/block/{layer.kernel}/queue/{key}"]) is not None
                 },
             }
             for layer in guest.layers

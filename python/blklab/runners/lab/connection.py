@@ -148,14 +148,14 @@ class AgentConnection:
             raise AgentRefused(f"in the guest: {printable(item(answer, 'error', str))}")
         return answer
 
-    def reply(self, call: AgentCall, told: Callable[[Message], None]) -> Message:
+    def reply(self, call: AgentCall, on_event: Callable[[Message], None]) -> Message:
         """Returns a call's reply; `told` gets the events before it, in this thread."""
         try:
             while True:
                 message = self.next(call)
                 if "ok" in message:
                     return whole(message["ok"])
-                told(whole(message.get("event")))
+                on_event(whole(message.get("event")))
         finally:
             self.forget(call)
 

@@ -25,19 +25,19 @@ _PART: Final = 16 << 20
 
 def fetch(machine: GuestMachine, paths: Sequence[str]) -> dict[str, bytes]:
     """Returns files of the guest, by path; a path may have `*`. Raises BlklabError."""
-    found = _exported(machine, paths)
-    total = sum(file.bytes for file in found)
+    exported = _exported(machine, paths)
+    total = sum(file.bytes for file in exported)
     if total > MOST_FETCHED:
         raise BlklabError(
             f"the guest's {paths[0]} and others are {format_size(total)}; at most"
             f" {format_size(MOST_FETCHED)} were expected"
         )
-    return {file.path: machine.results.read(file.offset, file.bytes) for file in found}
+    return {file.path: machine.results.read(file.offset, file.bytes) for file in exported}
 
 
-def texts(found: Mapping[str, bytes]) -> dict[str, str]:
+def texts(contents: Mapping[str, bytes]) -> dict[str, str]:
     """Returns files as text."""
-    return {path: content.decode(errors="replace") for path, content in found.items()}
+    return {path: content.decode(errors="replace") for path, content in contents.items()}
 
 
 def save(
@@ -91,12 +91,12 @@ def _exported(machine: GuestMachine, paths: Sequence[str]) -> Sequence[ExportedF
     if device is None:
         raise BlklabError("the guest has no disk for results")
     end = 0
-    found = machine.agent.export(paths, f"/dev/{device}")
-    for file in found:
+    exported = machine.agent.export(paths, f"/dev/{device}")
+    for file in exported:
         if file.offset < end or file.bytes < 0 or file.offset + file.bytes > disk.shape.bytes:
             raise BlklabError(
                 f"the guest says that {printable(file.path[:200])} is at {file.offset} of the disk"
                 f" for results, and {file.bytes} B: expected after {end}, and within it"
             )
         end = file.offset + file.bytes
-    return found
+    return exported

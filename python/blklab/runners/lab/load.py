@@ -40,22 +40,22 @@ def play(
     agent.write(f"{DIRECTORY}/job.fio", text)
     seconds = jobfile.seconds(document, runtime_ns)
     options = ["--output-format=json+"]
-    said = _FioMessages(seconds, progress, phase)
+    messages = _FioMessages(seconds, progress, phase)
     with alongside or nullcontext():
         ran = agent.run(
             ["fio", *options, "--output=job.json", "--eta=always", "job.fio"],
             cwd=DIRECTORY,
             timeout=None if seconds is None else seconds + PATIENCE,
-            stream=said.heard,
+            stream=messages.heard,
             check=False,
         )
     written = texts(fetch(machine, [f"{DIRECTORY}/job.json", f"{DIRECTORY}/*.log"]))
     result = written.pop(f"{DIRECTORY}/job.json", "")
     if ran.status:
-        words = complaint(said.text + ran.stderr + result.partition("{\n")[0], ran.status)
+        words = complaint(messages.text + ran.stderr + result.partition("{\n")[0], ran.status)
         raise BlklabError(f"fio failed in the guest: {printable(words)}")
     logs = {path.rpartition("/")[2]: content for path, content in written.items()}
-    return FioExit(result, said.text, logs, ["fio", *options, "job.fio"])
+    return FioExit(result, messages.text, logs, ["fio", *options, "job.fio"])
 
 
 class _FioMessages:
@@ -73,10 +73,10 @@ class _FioMessages:
         """Takes what fio said."""
         *lines, self._rest = re.split(r"[\r\n]", self._rest + chunk)
         for line in lines:
-            found = iops(line)
-            if found is not None or line.startswith("Jobs: "):
+            figure = iops(line)
+            if figure is not None or line.startswith("Jobs: "):
                 self._lines += 1  # one a second
-                read, write = found or (None, None)
+                read, write = figure or (None, None)
                 self._progress(
                     FioProgress(float(self._lines), self._seconds, read, write, phase=self._phase)
                 )

@@ -76,14 +76,14 @@ def rates(document: LabCellDocument, scale: float) -> DiskRates:
     unscaled = _unscaled(document)
     limits = []
     for device, wanted in zip(document["devices"], unscaled, strict=True):
-        found = {key: round(rate / scale) for key, rate in wanted.items() if rate}
-        for key, rate in found.items():
+        scaled = {key: round(rate / scale) for key, rate in wanted.items() if rate}
+        for key, rate in scaled.items():
             if rate < 1:
                 raise BlklabError(
                     f"device {device['name']}: {key} of {wanted[key]:g} divided by {scale:g} is"
                     " less than 1 a second: set a smaller lab.scale"
                 )
-        limits.append(found)
+        limits.append(scaled)
     return DiskRates(scale, limits, _doubts(document))
 
 
@@ -126,7 +126,8 @@ def _saturated(document: LabCellDocument, device: Mapping[str, Any]) -> bool:
     own = _alone(document, device, None)
     many = {**own, "jobs": [{**job, "iodepth": max(MANY, job["iodepth"])} for job in own["jobs"]]}
     usual, most = (
-        sum(float(way["bw_bytes"]) for way in found.values()) for found in _simulated(own, many)
+        sum(float(direction["bw_bytes"]) for direction in outcome.values())
+        for outcome in _simulated(own, many)
     )
     return usual >= SATURATED * most
 
@@ -148,8 +149,8 @@ def _limits(document: LabCellDocument, device: Mapping[str, Any]) -> dict[str, f
         (both,) = _simulated(_alone(document, device, None if mixed else EVEN))
         total = [both["read"], both["write"]]
         if random:
-            return {"iops_total": sum(way["iops"] for way in total)}
-        return {"bps_total": sum(way["bw_bytes"] for way in total)}
+            return {"iops_total": sum(direction["iops"] for direction in total)}
+        return {"bps_total": sum(direction["bw_bytes"] for direction in total)}
     reads, writes = _simulated(*(_alone(document, device, share) for share in (1.0, 0.0)))
     if random:
         return {"iops_read": reads["read"]["iops"], "iops_write": writes["write"]["iops"]}
@@ -164,8 +165,11 @@ def _simulated(*documents: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 @cache
 def _outcome(text: str) -> dict[str, Any]:
-    (found,) = outcomes([json.loads(text)])
-    return {way: {key: found[way][key] for key in ("iops", "bw_bytes")} for way in WAYS}
+    (outcome,) = outcomes([json.loads(text)])
+    return {
+        direction: {key: outcome[direction][key] for key in ("iops", "bw_bytes")}
+        for direction in WAYS
+    }
 
 
 def _alone(
@@ -200,8 +204,8 @@ def _alone(
 
 def _needed(limits: Sequence[Mapping[str, float]], accel: str) -> float:
     """Returns the factor that brings all devices within reach, rounded up to two digits."""
-    iops = sum(_most(one, "iops") for one in limits) / REACH_IOPS[accel]
-    bandwidth = sum(_most(one, "bps") for one in limits) / REACH_BYTES[accel]
+    iops = sum(_most(limit, "iops") for limit in limits) / REACH_IOPS[accel]
+    bandwidth = sum(_most(limit, "bps") for limit in limits) / REACH_BYTES[accel]
     factor = max(1.0, iops, bandwidth)
     unit = 10.0 ** (math.floor(math.log10(factor)) - 1)
     return max(1.0, float(math.ceil(factor / unit) * unit))
@@ -209,5 +213,7 @@ def _needed(limits: Sequence[Mapping[str, float]], accel: str) -> float:
 
 def _most(limits: Mapping[str, float], what: str) -> float:
     """Returns the largest rate of a device that its limits allow, as far as they say."""
-    total, read, write = (limits.get(f"{what}_{way}", 0.0) for way in ("total", "read", "write"))
+    total, read, write = (
+        limits.get(f"{what}_{direction}", 0.0) for direction in ("total", "read", "write")
+    )
     return total or max(read, write)

@@ -78,7 +78,9 @@ class LabRunner(Runner):
         if "kernel" in plan.varied:
             raise UsageError("--kernel: the matrix varies kernel, and this is one for all cells")
         key = UserKernel(self._kernel, lambda _note: None).key
-        cells = [replace(one, document={**one.document, "own_kernel": key}) for one in plan.cells]
+        cells = [
+            replace(cell, document={**cell.document, "own_kernel": key}) for cell in plan.cells
+        ]
         return replace(plan, cells=cells)
 
     def check(self, plan: ExperimentPlan) -> None:
@@ -106,8 +108,12 @@ class LabRunner(Runner):
             "blklab": __version__,
             "programs": {"qemu": qemu.find()[1]},
             "guests": {
-                wanted: {"kernel": one.version, "image": one.digest, "packages": dict(one.packages)}
-                for wanted, one in self._images.items()
+                wanted: {
+                    "kernel": image_made.version,
+                    "image": image_made.digest,
+                    "packages": dict(image_made.packages),
+                }
+                for wanted, image_made in self._images.items()
             },
         }
 
@@ -191,7 +197,7 @@ class LabRunner(Runner):
                     lambda live: self.progress(cell, live),
                     scale=self._scale(machine.accel),
                     traced=self._trace,
-                    traces=self._traces / _folder(cell),
+                    traces=self._traces / _trace_directory(cell),
                 )
         except BlklabError as error:
             if isinstance(error, GuestGone) or machine.ended:
@@ -233,7 +239,7 @@ def _turn(cell: Cell) -> tuple[int, int]:
     return int(cell.labels["repeat"]), cell.number
 
 
-def _folder(cell: Cell) -> str:
+def _trace_directory(cell: Cell) -> str:
     words = "-".join(str(value) for value in cell.labels.values())
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in words)
     return f"{cell.number:03}-{safe}"[:100]

@@ -64,8 +64,8 @@ def shape_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRo
         rows.append(
             FioComparisonRow(f"{op} sizes, largest gap", "points", 0.0, gap_percent, allowed)
         )
-        found = [streams_of(profile, op) for profile in (trace, fio)]
-        if shares := [streams["sequential_share"] for streams in found if streams]:
+        pair = [streams_of(profile, op) for profile in (trace, fio)]
+        if shares := [streams["sequential_share"] for streams in pair if streams]:
             rows.append(
                 FioComparisonRow(f"{op}s, sequential", "%", *(s and s * 100 for s in shares))
             )

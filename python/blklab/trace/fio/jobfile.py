@@ -113,34 +113,45 @@ def _head(plan: FioPlan, target: JobTarget, unpaced: bool) -> Iterator[str]:
 
 
 def _job(plan: FioPlan, job: JobPlan, target: JobTarget) -> Iterator[str]:
-    ways = job.directions
+    directions = job.directions
     yield f"rw={_rw(job)}"
-    if ways[0].way == "trim" and not target.is_device:
+    if directions[0].direction == "trim" and not target.is_device:
         yield "# On a file, a discard is a hole punched with fallocate."
         yield "ioengine=falloc"
-    if len(ways) == 2:
-        reads = ways[0].ios / job.ios
-        yield f"# {ways[0].ios:,} reads, {ways[1].ios:,} writes: {reads:.2%} reads."
+    if len(directions) == 2:
+        reads = directions[0].ios / job.ios
+        yield f"# {directions[0].ios:,} reads, {directions[1].ios:,} writes: {reads:.2%} reads."
         yield f"rwmixread={round(reads * 100)}"
-    if _rw(job).startswith("rand") and any(round(way.sequential * 100) for way in ways):
-        shares = ", ".join(f"{way.sequential:.1%} of {way.way}s" for way in ways)
+    if _rw(job).startswith("rand") and any(
+        round(direction.sequential * 100) for direction in directions
+    ):
+        shares = ", ".join(
+            f"{direction.sequential:.1%} of {direction.direction}s" for direction in directions
+        )
         yield f"# Continue an earlier I/O: {shares}."
-        yield f"percentage_random={_each(ways, lambda way: 100 - round(way.sequential * 100))}"
+        random = _each(directions, lambda direction: 100 - round(direction.sequential * 100))
+        yield f"percentage_random={random}"
     yield "# Exact sizes of the trace, the mean of each hundredth of the I/Os."
-    yield f"bssplit={_each(ways, _split)}"
-    coarsest = max(ways, key=lambda way: way.sizes[0].bytes)
-    own = plan.locality.for_sizes_from(coarsest.sizes[0].bytes, min(way.align for way in ways))
+    yield f"bssplit={_each(directions, _split)}"
+    coarsest = max(directions, key=lambda direction: direction.sizes[0].bytes)
+    own = plan.locality.for_sizes_from(
+        coarsest.sizes[0].bytes, min(direction.align for direction in directions)
+    )
     if own is not plan.locality:
         yield "# The zones above, with room for this job's smallest I/O."
         yield f"random_distribution={own.option}"
-    yield f"blockalign={_each(ways, lambda way: way.align)}"
-    if any(share.bytes % way.sizes[0].bytes for way in ways for share in way.sizes):
+    yield f"blockalign={_each(directions, lambda direction: direction.align)}"
+    if any(
+        share.bytes % direction.sizes[0].bytes
+        for direction in directions
+        for share in direction.sizes
+    ):
         yield "# Or fio would round sizes down to multiples of the smallest."
         yield "bs_unaligned=1"
     top = "the most" if plan.loop == "open" else "the 95th percentile of what"
     if job.name == "flushed":
         yield "# One after the other: each waits for its flush."
-    elif ways[0].way == "trim":
+    elif directions[0].direction == "trim":
         yield "# falloc takes one at a time."
     elif not plan.depth_known:
         yield "# I/Os in flight: the trace does not tell; a guess."
@@ -177,22 +188,25 @@ def _pace(plan: FioPlan, job: JobPlan) -> Iterator[str]:
     `usec_for_io` and `__setup_rate`). With flushes the Poisson process divides by the rate of
     flushes, which is none, and fio dies of SIGFPE (measured with 3.33).
     """
-    total = sum(way.rate for other in plan.jobs for way in other.directions)
-    rates = ", ".join(f"{way.rate:.2f} {way.way}s/s" for way in job.directions)
+    total = sum(direction.rate for other in plan.jobs for direction in other.directions)
+    rates = ", ".join(f"{each.rate:.2f} {each.direction}s/s" for each in job.directions)
     whole = all(
-        way.rate >= 0.5 and abs(round(way.rate) - way.rate) <= WORST_ROUNDING * total
-        for way in job.directions
+        direction.rate >= 0.5
+        and abs(round(direction.rate) - direction.rate) <= WORST_ROUNDING * total
+        for direction in job.directions
     )
     yield f"# Arrivals: {rates}, {plan.arrivals}."
     if plan.poisson and whole and not job.flush_every:
-        yield f"rate_iops={_each(job.directions, lambda way: round(way.rate))}"
+        yield f"rate_iops={_each(job.directions, lambda direction: round(direction.rate))}"
         yield "rate_process=poisson"
     else:
         if plan.poisson and job.flush_every:
             yield "# Steady, in bytes/s: with flushes, fio 3.33 dies of a Poisson process."
         elif plan.poisson:
             yield "# Steady, in bytes a second: fio's Poisson process takes whole I/Os/s only."
-        each = _each(job.directions, lambda way: max(1, round(way.rate * way.mean_bytes)))
+        each = _each(
+            job.directions, lambda direction: max(1, round(direction.rate * direction.mean_bytes))
+        )
         yield f"rate={each}"
 
 
@@ -207,19 +221,21 @@ def _weights(jobs: Sequence[JobPlan]) -> dict[str, int]:
 
 
 def _rw(job: JobPlan) -> str:
-    word = "rw" if len(job.directions) == 2 else job.directions[0].way
-    sequential = all(way.sequential >= 1 - 0.005 for way in job.directions)
-    streams = job.numjobs > 1 and all(way.sequential >= SEQUENTIAL for way in job.directions)
+    word = "rw" if len(job.directions) == 2 else job.directions[0].direction
+    sequential = all(direction.sequential >= 1 - 0.005 for direction in job.directions)
+    streams = job.numjobs > 1 and all(
+        direction.sequential >= SEQUENTIAL for direction in job.directions
+    )
     return word if sequential or streams else f"rand{word}"
 
 
-def _each(ways: Sequence[DirectionPlan], value: Callable[[DirectionPlan], object]) -> str:
+def _each(directions: Sequence[DirectionPlan], value: Callable[[DirectionPlan], object]) -> str:
     """Returns a value for reads, then writes; fio takes a single one for every direction."""
-    return ",".join(str(value(way)) for way in ways)
+    return ",".join(str(value(direction)) for direction in directions)
 
 
-def _split(way: DirectionPlan) -> str:
-    return ":".join(f"{share.bytes}/{share.percent}" for share in way.sizes)
+def _split(direction: DirectionPlan) -> str:
+    return ":".join(f"{share.bytes}/{share.percent}" for share in direction.sizes)
 
 
 def _section(name: str) -> str:

@@ -32,7 +32,7 @@ SEQUENTIAL: Final = 0.9
 class DirectionPlan:
     """The I/Os of one direction."""
 
-    way: Way
+    direction: Way
     ios: int
     rate: float
     """I/Os a second."""
@@ -107,32 +107,32 @@ def make_plan(
     name = device["name"] or device["device"]
     ops = device["load"]["ops"]
     duration = max(1, device["last_ns"] - device["first_ns"])
-    ways = [_direction(device, op, duration) for op in WAYS if ops[op]["ios"]]
-    if not any(way.sizes for way in ways):
+    directions = [_direction(device, op, duration) for op in WAYS if ops[op]["ios"]]
+    if not any(direction.sizes for direction in directions):
         raise BlklabError(f"{name}: no read, write or discard in the trace as filtered")
-    ways = [way for way in ways if way.sizes]
-    level = _level(device, sum(way.ios for way in ways))
-    told, why = judge_loop(level)
+    directions = [direction for direction in directions if direction.sizes]
+    level = _level(device, sum(direction.ios for direction in directions))
+    judged_loop, why = judge_loop(level)
     if loop:
-        told, why = loop, f"as asked for; {why}"
+        judged_loop, why = loop, f"as asked for; {why}"
     arrivals = device["pattern"]["arrivals"]["pattern"] or "too few to tell"
-    weight = sum(way.ios for way in ways)
-    sequential = sum(way.sequential * way.ios for way in ways) / weight
-    largest = max(share.bytes for way in ways for share in way.sizes)
+    weight = sum(direction.ios for direction in directions)
+    sequential = sum(direction.sequential * direction.ios for direction in directions) / weight
+    largest = max(share.bytes for direction in directions for share in direction.sizes)
     return FioPlan(
         source=", ".join(part["name"] or part["files"][0] for part in profile["trace"]["inputs"]),
         device=name,
         ios=weight,
         duration_ns=duration,
         runtime_ns=runtime_ns or max(duration, 10**9),
-        loop=told,
+        loop=judged_loop,
         loop_why=why,
         depth_known=level is not None,
         poisson=arrivals in {"bursty", "random"},
         arrivals=arrivals,
-        jobs=_jobs(device, ways, told, level),
+        jobs=_jobs(device, directions, judged_loop, level),
         locality=locality(device, sequential, largest),
-        notes=tuple(_notes(device, ways, told, arrivals)),
+        notes=tuple(_notes(device, directions, judged_loop, arrivals)),
     )
 
 
@@ -177,7 +177,7 @@ def _direction(device: DeviceProfile, op: str, duration: int) -> DirectionPlan:
     streams, life = streams_of(device, op), device["life"].get(op)
     took = life["latency_ns"]["q2c"]["mean"] if life else None
     return DirectionPlan(
-        way=WAYS[op],
+        direction=WAYS[op],
         ios=asked["ios"],
         rate=rate,
         sizes=split([(size["bytes"], size["count"]) for size in asked["sizes"]["exact"]]),
@@ -187,7 +187,7 @@ def _direction(device: DeviceProfile, op: str, duration: int) -> DirectionPlan:
 
 
 def _jobs(
-    device: DeviceProfile, ways: list[DirectionPlan], loop: Loop, level: LevelSummary | None
+    device: DeviceProfile, directions: list[DirectionPlan], loop: Loop, level: LevelSummary | None
 ) -> tuple[JobPlan, ...]:
     """Shares the directions out over sections.
 
@@ -197,31 +197,31 @@ def _jobs(
     """
     ops = device["load"]["ops"]
     flushes = ops["flush"]["ios"]
-    by_way = {way.way: way for way in ways}
+    by_way = {direction.direction: direction for direction in directions}
     flushed = None
     if flushes and loop == "open" and "write" in by_way:
         parted = _part_flushed(by_way["write"], _sizes(device, "write"), flushes)
         if parted is not None:
             by_way["write"], flushed = parted
-    mixed = [by_way[way] for way in ("read", "write") if way in by_way]
+    mixed = [by_way[direction] for direction in ("read", "write") if direction in by_way]
     apart = flushes and flushed is None and len(mixed) == 2
-    groups = [[way] for way in mixed] if apart else [mixed] if mixed else []
+    groups = [[direction] for direction in mixed] if apart else [mixed] if mixed else []
     if "trim" in by_way:
         groups.append([by_way["trim"]])
     depth = UNKNOWN_DEPTH
     if level is not None:
         depth = level["max"] if loop == "open" else level["p95"] or 1
-    weight = sum(way.in_flight for way in ways) or 1.0
+    weight = sum(direction.in_flight for direction in directions) or 1.0
     jobs = []
     for group in groups:
-        share = sum(way.in_flight for way in group) / weight if len(groups) > 1 else 1.0
+        share = sum(direction.in_flight for direction in group) / weight if len(groups) > 1 else 1.0
         own = depth if loop == "open" else round(depth * share)
         job = JobPlan(
-            name="mixed" if len(group) > 1 else f"{group[0].way}s",
+            name="mixed" if len(group) > 1 else f"{group[0].direction}s",
             directions=tuple(group),
-            iodepth=1 if group[0].way == "trim" else min(DEEPEST, max(1, own)),
+            iodepth=1 if group[0].direction == "trim" else min(DEEPEST, max(1, own)),
         )
-        if group[-1].way == "write":
+        if group[-1].direction == "write":
             writes = ops["write"]
             job = replace(job, dsync=writes["fua"] * 2 >= writes["ios"])
             if flushes and flushed is None:
@@ -234,7 +234,7 @@ def _jobs(
 
 
 def _part_flushed(
-    way: DirectionPlan, sizes: list[SizeCount], flushes: int
+    direction: DirectionPlan, sizes: list[SizeCount], flushes: int
 ) -> tuple[DirectionPlan, DirectionPlan] | None:
     """Parts as many writes as there are flushes from the others, all of the most frequent size.
 
@@ -244,28 +244,35 @@ def _part_flushed(
     """
     counts = {size["bytes"]: size["count"] for size in sizes}
     mode = max(counts, key=lambda size: counts[size])
-    left = way.ios - flushes
+    left = direction.ios - flushes
     if counts[mode] < flushes or left <= 0:
         return None
     own = split([(mode, flushes)])
     counts[mode] -= flushes
-    others = replace(way, ios=left, rate=way.rate * left / way.ios, sizes=split([*counts.items()]))
-    flushed = replace(way, ios=flushes, rate=way.rate * flushes / way.ios, sizes=own)
+    others = replace(
+        direction,
+        ios=left,
+        rate=direction.rate * left / direction.ios,
+        sizes=split([*counts.items()]),
+    )
+    flushed = replace(
+        direction, ios=flushes, rate=direction.rate * flushes / direction.ios, sizes=own
+    )
     return others, flushed
 
 
 def _by_stream(job: JobPlan, device: DeviceProfile, loop: Loop) -> JobPlan:
     """Gives each concurrent sequential stream of a closed load a process of its own."""
-    if loop != "closed" or any(way.sequential < SEQUENTIAL for way in job.directions):
+    if loop != "closed" or any(direction.sequential < SEQUENTIAL for direction in job.directions):
         return job
-    found = [streams_of(device, way.way) for way in job.directions]
-    streams = max((one["peak_concurrent_streams"] for one in found if one), default=1)
+    summaries = [streams_of(device, direction.direction) for direction in job.directions]
+    streams = max((stream["peak_concurrent_streams"] for stream in summaries if stream), default=1)
     numjobs = max(1, min(streams, job.iodepth, 64))
     return replace(job, numjobs=numjobs, iodepth=max(1, round(job.iodepth / numjobs)))
 
 
 def _notes(
-    device: DeviceProfile, ways: list[DirectionPlan], loop: Loop, arrivals: str
+    device: DeviceProfile, directions: list[DirectionPlan], loop: Loop, arrivals: str
 ) -> list[str]:
     notes = []
     if loop == "open" and arrivals == "bursty":
@@ -277,13 +284,13 @@ def _notes(
         notes.append("sizes that are no multiple of 512 bytes were rounded up for direct I/O")
     for op, word in WAYS.items():
         true = device["load"]["ops"][op]["sizes"]["mean_bytes"] or 0.0
-        for way in ways:
-            if way.way == word and abs(way.mean_bytes - true) > 0.05 * true:
+        for direction in directions:
+            if direction.direction == word and abs(direction.mean_bytes - true) > 0.05 * true:
                 notes.append(
                     f"fio takes whole percents of sizes: the mean {op} is"
-                    f" {format_size(way.mean_bytes)} here, {format_size(true)} in the trace"
+                    f" {format_size(direction.mean_bytes)} here, {format_size(true)} in the trace"
                 )
-    if any(way.way == "trim" for way in ways):
+    if any(direction.direction == "trim" for direction in directions):
         notes.append("on a block device, set ioengine=libaio for [trims]: falloc punches holes")
     return notes
 

@@ -88,7 +88,9 @@ def verify(
             " (--size): sequential shares and hot blocks may differ for that"
         )
         plan = plan.within(most_bytes)
-    largest = max(share.bytes for j in plan.jobs for way in j.directions for share in way.sizes)
+    largest = max(
+        share.bytes for j in plan.jobs for direction in j.directions for share in direction.sizes
+    )
     if largest * max(job.numjobs for job in plan.jobs) > plan.locality.size:
         raise UsageError(f"the largest I/O is {format_size(largest)}: the file must hold it")
     direct = direct_works(directory)

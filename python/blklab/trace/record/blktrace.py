@@ -58,7 +58,7 @@ class BlktraceTotals:
 class BlktraceExit:
     """How a run of blktrace ended."""
 
-    said: str
+    output: str
     seconds: float
     stopped_by: str
     """`time`, `user`, or `blktrace` when it ended by itself."""
@@ -67,24 +67,24 @@ class BlktraceExit:
 _TOTAL: Final = re.compile(r"^\s*Total:\s+(\d+) events \(dropped (\d+)\),\s+(\d+) KiB data", re.M)
 
 
-def tallies(said: str) -> dict[str, BlktraceTotals]:
+def tallies(output: str) -> dict[str, BlktraceTotals]:
     """Returns the totals by device of blktrace's closing report (blktrace.c, show_stats)."""
-    found = {}
-    for name, block in re.findall(r"^=== (.+?) ===\n(.*?)(?=^===|\Z)", said, re.M | re.S):
+    totals = {}
+    for name, block in re.findall(r"^=== (.+?) ===\n(.*?)(?=^===|\Z)", output, re.M | re.S):
         if total := _TOTAL.search(block):
-            found[name] = BlktraceTotals(*(int(number) for number in total.groups()))
-    return found
+            totals[name] = BlktraceTotals(*(int(number) for number in total.groups()))
+    return totals
 
 
 def version(blktrace: str) -> str:
     """Returns what `blktrace -v` says."""
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [blktrace, "-v"], capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentLacks(f"{blktrace} does not run: {error}", "reinstall blktrace") from None
-    lines = (said.stdout + said.stderr).strip().splitlines()
+    lines = (output.stdout + output.stderr).strip().splitlines()
     # "/usr/sbin/blktrace version 2.0.0"
     return lines[0].rpartition("/")[2][:100] if lines else "unknown"
 
@@ -129,10 +129,10 @@ def run(
             # whose trace must go on. Files are there only once it has set up its own.
             if (killed or process.returncode < 0) and any(True for _ in files()):
                 _tear_down(devices)
-        said = _read(output)
+        text = _read(output)
     if not clean:
-        raise failure(said, process.returncode, [path for path in files() if _size(path)])
-    return BlktraceExit(said, ran, stopped_by)
+        raise failure(text, process.returncode, [path for path in files() if _size(path)])
+    return BlktraceExit(text, ran, stopped_by)
 
 
 def _watch(
@@ -193,13 +193,13 @@ def _size(path: Path) -> int:
         return 0
 
 
-def failure(said: str, status: int, left: list[Path]) -> BlklabError:
+def failure(output: str, status: int, left: list[Path]) -> BlklabError:
     """Returns what to raise for a blktrace that ended with `status`, with its own words.
 
     It may end well and have recorded nothing: then its threads were refused the kernel's buffers
     (blktrace.c, setup_buffer). `left` is what it wrote.
     """
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     words = next((line for line in lines if "failed" in line.lower()), lines[0] if lines else "")
     match = re.search(r"BLKTRACESETUP\S* \S+ failed: (\d+)/", words)
     if match and int(match[1]) == 16:
@@ -219,5 +219,5 @@ def failure(said: str, status: int, left: list[Path]) -> BlklabError:
     ending = f"signal {-status}" if status < 0 else f"status {status}"
     kept = f"; what it had written is kept ({left[0]}, ...)" if left else ""
     if status == 0:
-        return BlklabError(f"blktrace ended without a trace: {words or 'it said nothing'}")
-    return BlklabError(f"blktrace failed ({ending}): {words or 'it said nothing'}{kept}")
+        return BlklabError(f"blktrace ended without a trace: {words or 'it output nothing'}")
+    return BlklabError(f"blktrace failed ({ending}): {words or 'it output nothing'}{kept}")

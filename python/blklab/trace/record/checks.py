@@ -32,7 +32,7 @@ class RecordedDevice:
 
 def find_devices(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
     """Returns the devices at `paths`, each once. Raises UsageError for what is none."""
-    found: dict[str, RecordedDevice] = {}
+    devices: dict[str, RecordedDevice] = {}
     for path in paths:
         try:
             status = Path(path).stat()
@@ -43,8 +43,8 @@ def find_devices(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
         number = number_of(status.st_rdev)
         node = node_of(number, roots)
         name = node.name if node else Path(path).name
-        found.setdefault(number, RecordedDevice(path, name, number))
-    return list(found.values())
+        devices.setdefault(number, RecordedDevice(path, name, number))
+    return list(devices.values())
 
 
 def check_apart(devices: Sequence[RecordedDevice], directory: Path, roots: Roots) -> list[str]:
@@ -102,10 +102,10 @@ def check_kernel(devices: Sequence[RecordedDevice], roots: Roots) -> None:
 def find_blktrace() -> str:
     """Returns blktrace's path; it is in sbin, which PATH may leave out."""
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-    found = shutil.which("blktrace", path=path)
-    if found is None:
+    program = shutil.which("blktrace", path=path)
+    if program is None:
         raise EnvironmentLacks("blktrace is not installed", "install it: apt-get install blktrace")
-    return found
+    return program
 
 
 def ready_debugfs(roots: Roots) -> tuple[str, str]:

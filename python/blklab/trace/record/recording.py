@@ -97,8 +97,8 @@ class TraceRecording:
     @property
     def dropped(self) -> int | None:
         """Events that the kernel had no buffer for; None if blktrace did not say."""
-        told = [tally.dropped for _, tally in self.devices if tally]
-        return sum(told) if told else None
+        drops = [tally.dropped for _, tally in self.devices if tally]
+        return sum(drops) if drops else None
 
 
 def record(
@@ -142,7 +142,7 @@ def record(
     began = time.time_ns()
     with _interrupted_by_signals():
         ended = run(command, devices, options.seconds, output.files, tick)
-    found = tallies(ended.said)
+    totals = tallies(ended.output)
     recording = TraceRecording(
         name=name,
         files=tuple(output.files()),
@@ -150,11 +150,11 @@ def record(
         seconds=ended.seconds,
         stopped_by=ended.stopped_by,
         bytes=sum(path.stat().st_size for path in output.files()),
-        devices=tuple((device, found.get(device.name)) for device in devices),
+        devices=tuple((device, totals.get(device.name)) for device in devices),
         options=options,
     )
     if not recording.files:
-        raise failure(ended.said, 0, [])
+        raise failure(ended.output, 0, [])
     document = _sidecar(recording, command, began, version(blktrace))
     replace(output.sidecar, (json.dumps(document, indent=2) + "\n").encode())
     return recording

@@ -74,18 +74,18 @@ def resumed() -> bool:
 
 
 def lists(disk: str) -> str:
-    said = subprocess.run(
+    output = subprocess.run(
         ["mdadm", "--examine-badblocks", disk], capture_output=True, text=True, check=False
     )
-    return said.stdout.split(disk)[0].strip() or said.stderr.strip()
+    return output.stdout.split(disk)[0].strip() or output.stderr.strip()
 
 
 def seen(disks: list[str]) -> dict[str, Any]:
-    found = [one for one in MD.iterdir() if one.name.startswith("dev-")]
+    result = [item for item in MD.iterdir() if item.name.startswith("dev-")]
     return {
         "degraded": int((MD / "degraded").read_text()),
         "bitmap": (MD / "bitmap/location").read_text().strip(),
-        "states": {one.name[4:]: (one / "state").read_text().strip() for one in sorted(found)},
+        "states": {item.name[4:]: (item / "state").read_text().strip() for item in sorted(result)},
         "lists": {disk[5:]: lists(disk) for disk in disks},
         "unfinished": len(journal_directory.left(Roots())),
     }
@@ -117,10 +117,10 @@ def main() -> None:
         ended = forked(partial(repaired, points))
         left = seen(disks)
         again = forked(resumed) if ended < 0 else None
-        told, _ = fio.communicate()
+        facts, _ = fio.communicate()
         line = {
             "point": point, "ended": ended, "left": left, "resumed": again,
-            "fio": fio.returncode, "told": told[-500:] if fio.returncode else "",
+            "fio": fio.returncode, "told": facts[-500:] if fio.returncode else "",
             "now": seen(disks), "mismatches": checked(),
         }  # fmt: skip
         sys.stdout.write(json.dumps(line) + "\n")

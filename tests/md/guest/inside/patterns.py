@@ -11,10 +11,10 @@ BLOCK = 4096
 NAMES = ("plain", "deep/deeper/file", "a\nname \udcff\x1b[31m", "deep/sparse")
 
 
-def write(folder: Path) -> list[str]:
+def write(directory: Path) -> list[str]:
     """Files of several sorts: fragmented, with holes, of a hostile name, with two names."""
-    (folder / "deep/deeper").mkdir(parents=True)
-    paths = [folder / name for name in NAMES]
+    (directory / "deep/deeper").mkdir(parents=True)
+    paths = [directory / name for name in NAMES]
     for turn in range(0, 48, 4):  # in turns, so that their extents lie between one another
         for which, path in enumerate(paths):
             with path.open("r+b" if path.exists() else "wb") as file:
@@ -23,25 +23,25 @@ def write(folder: Path) -> list[str]:
                     file.seek(place * BLOCK)
                     file.write((MAGIC + struct.pack("<II", which, place)).ljust(BLOCK, b"."))
                 os.fsync(file.fileno())
-    (folder / "deep/plain-again").hardlink_to(paths[0])
-    (folder / "link").symlink_to("/")
-    os.mkfifo(folder / "pipe")
+    (directory / "deep/plain-again").hardlink_to(paths[0])
+    (directory / "link").symlink_to("/")
+    os.mkfifo(directory / "pipe")
     os.sync()
     return [str(path) for path in paths]
 
 
 def find(member: Path) -> list[tuple[int, int, int]]:
     """Returns which sectors of a disk hold which file's block: sector, file, block."""
-    found = []
+    result = []
     with member.open("rb", buffering=0) as disk:
         at = 0
         while piece := disk.read(1 << 20):
             for begin in range(0, len(piece), BLOCK):
                 if piece.startswith(MAGIC, begin):
                     which, place = struct.unpack_from("<II", piece, begin + len(MAGIC))
-                    found.append(((at + begin) // 512, which, place))
+                    result.append(((at + begin) // 512, which, place))
             at += len(piece)
-    return found
+    return result
 
 
 def table(device: Path) -> None:
@@ -51,9 +51,9 @@ def table(device: Path) -> None:
         disk.write((bytes(446) + entry).ljust(510, b"\0") + b"\x55\xaa")
 
 
-def lay(folder: Path, member: Path) -> list[tuple[int, str, int]]:
+def lay(directory: Path, member: Path) -> list[tuple[int, str, int]]:
     """Writes files; returns which sectors of a member hold which file's bytes."""
-    paths = write(folder)
+    paths = write(directory)
     return [(sector, paths[which], at * BLOCK) for sector, which, at in find(member)]
 
 

@@ -50,8 +50,8 @@ def test_an_image_is_made_and_found_again(tmp_path: Path, monkeypatch: pytest.Mo
             ["cpio", "-it", "--quiet"], stdin=stream, stdout=subprocess.PIPE, check=True
         ).stdout.decode()
     assert {"usr/bin/fio", "usr/sbin/lvcreate", "usr/sbin/modprobe"} <= set(listed.split())
-    said: list[str] = []
-    assert image(PackagedKernel("6"), note=said.append, agent=agent) == made
-    assert not said
+    output: list[str] = []
+    assert image(PackagedKernel("6"), note=output.append, agent=agent) == made
+    assert not output
     prune(agent)
     assert made.initrd.is_file()

@@ -29,10 +29,10 @@ def test_cpio_lists_what_was_written() -> None:
         cpio.character("dev/console", 5, 1, 0o600),
         cpio.directory("tmp", 0o1777),
     )
-    said = subprocess.run(
+    output = subprocess.run(
         ["cpio", "-itv", "--numeric-uid-gid"], input=written, capture_output=True, check=True
     ).stdout.decode()
-    lines = [line.split() for line in said.splitlines()]
+    lines = [line.split() for line in output.splitlines()]
     assert [(words[0], words[-1]) for words in lines] == [
         ("lrwxrwxrwx", "usr/bin"),
         ("drwxr-xr-x", "dev"),
@@ -52,12 +52,16 @@ def test_cpio_unpacks_the_same_contents(contents: dict[str, bytes]) -> None:
 
     written = archive(*(cpio.file(f"d/{name}", content) for name, content in contents.items()))
     assert len(written) % 512 == 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         subprocess.run(
-            ["cpio", "-idm", "--quiet"], input=written, cwd=folder, check=True, capture_output=True
+            ["cpio", "-idm", "--quiet"],
+            input=written,
+            cwd=directory,
+            check=True,
+            capture_output=True,
         )
-        found = {path.name: path.read_bytes() for path in Path(folder).glob("d/*")}
-    assert found == contents
+        result = {path.name: path.read_bytes() for path in Path(directory).glob("d/*")}
+    assert result == contents
 
 
 def test_the_order_of_files_does_not_matter() -> None:

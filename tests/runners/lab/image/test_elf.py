@@ -22,15 +22,15 @@ CONTENT = PROGRAM.read_bytes()
 def test_readelf_says_the_same(program: str) -> None:
     if not Path(program).is_file():
         pytest.skip(f"no {program}")
-    said = subprocess.run(
+    output = subprocess.run(
         ["readelf", "-dlW", program], check=True, capture_output=True, text=True
     ).stdout
-    found = linked(Path(program).read_bytes())
-    assert list(found.needed) == re.findall(r"\(NEEDED\).*\[(.*)\]", said)
-    interpreters = re.findall(r"program interpreter: (.*)\]", said)
-    assert [found.interpreter] == (interpreters or [None])
-    paths = re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", said)
-    assert ":".join(found.directories) == "".join(paths)
+    result = linked(Path(program).read_bytes())
+    assert list(result.needed) == re.findall(r"\(NEEDED\).*\[(.*)\]", output)
+    interpreters = re.findall(r"program interpreter: (.*)\]", output)
+    assert [result.interpreter] == (interpreters or [None])
+    paths = re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", output)
+    assert ":".join(result.directories) == "".join(paths)
 
 
 @given(st.integers(0, 4096), st.binary(min_size=1, max_size=8), st.integers(64, 8192))

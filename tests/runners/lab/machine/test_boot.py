@@ -47,16 +47,16 @@ Pretend = Callable[[str], None]
 @pytest.fixture
 def pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretend:
     """Returns a function that puts a program in QEMU's place, which needs no image."""
-    folder = tmp_path / "programs"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    directory = tmp_path / "programs"
+    directory.mkdir()
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     made = GuestImage(tmp_path / "vmlinuz", tmp_path / "initrd", "6.1.0-1", {}, "0")
     monkeypatch.setattr(runner, "image", lambda _kernel, **_: made)
     monkeypatch.setattr("blklab.runners.lab.machine.boot.LAST", 0.2)
 
     def pretend(text: str) -> None:
-        path = folder / "qemu-system-x86_64"
+        path = directory / "qemu-system-x86_64"
         path.write_text(f"#!{sys.executable} -S\nimport sys\n{text}\n")
         path.chmod(0o755)
 
@@ -72,12 +72,12 @@ def experiment(tmp_path: Path) -> Path:
 
 def cleaned(tmp_path: Path) -> bool:
     """Tells whether nothing is left where the disks were."""
-    folder = tmp_path / "cache" / "blklab" / "lab"
-    return not folder.is_dir() or not list(folder.iterdir())
+    directory = tmp_path / "cache" / "blklab" / "lab"
+    return not directory.is_dir() or not list(directory.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("text", "status", "said"),
+    ("text", "status", "output"),
     [
         ('print("hello")', 3, "qemu-system-x86_64 does not say its version; install it: apt-get"),
         ("sys.exit(1)", 3, "does not say its version"),
@@ -129,12 +129,18 @@ def cleaned(tmp_path: Path) -> bool:
     ],
 )
 def test_it_does_not_boot(
-    run: Run, pretend: Pretend, experiment: Path, tmp_path: Path, text: str, status: int, said: str
+    run: Run,
+    pretend: Pretend,
+    experiment: Path,
+    tmp_path: Path,
+    text: str,
+    status: int,
+    output: str,
 ) -> None:
     pretend(text)
     outcome = run("run", experiment, "--on", "lab")
     assert (outcome.status, outcome.out) == (status, "")
-    assert said in outcome.err
+    assert output in outcome.err
     assert outcome.err.count("\n") == 1
     assert cleaned(tmp_path)
     listed = run("runs", "show", "1").out

@@ -23,27 +23,27 @@ PANIC = """\
 
 def console(text: bytes) -> GuestConsole:
     reading, writing = os.pipe()
-    found = GuestConsole(reading)
+    result = GuestConsole(reading)
     while text:
         text = text[os.write(writing, text) :]
     os.close(writing)
-    found.join()
+    result.join()
     os.close(reading)
-    return found
+    return result
 
 
 def test_a_panic_without_its_dump() -> None:
-    found = console(PANIC.encode())
-    assert found.reason() == "Kernel panic - not syncing: sysrq triggered crash"
-    assert found.lines() == [
+    result = console(PANIC.encode())
+    assert result.reason() == "Kernel panic - not syncing: sysrq triggered crash"
+    assert result.lines() == [
         "sysrq: Trigger a crash",
         "Kernel panic - not syncing: sysrq triggered crash",
     ]
 
 
 def test_a_panic_says_more_than_what_led_to_it() -> None:
-    found = console(b"Out of memory: Killed process 1\nblklab-agent: x\nKernel panic: y\n")
-    assert found.reason() == "Kernel panic: y"
+    result = console(b"Out of memory: Killed process 1\nblklab-agent: x\nKernel panic: y\n")
+    assert result.reason() == "Kernel panic: y"
     assert console(b"Out of memory: a\nblklab-agent: x\n").reason() == "blklab-agent: x"
     assert console(b"all is well\n").reason() is None
 
@@ -58,8 +58,8 @@ def test_the_last_lines_are_few_short_and_harmless() -> None:
 
 
 def test_no_more_than_the_end_is_kept() -> None:
-    found = console(b"blklab-agent: long ago\n" + b"y\n" * MOST)
-    assert found.reason() is None
+    result = console(b"blklab-agent: long ago\n" + b"y\n" * MOST)
+    assert result.reason() is None
 
 
 def test_complaints_of_the_kernels_log() -> None:

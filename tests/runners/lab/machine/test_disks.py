@@ -17,10 +17,10 @@ def test_files_without_names_that_are_gone_after(tmp_path: Path) -> None:
     with VirtualDisks(shapes, tmp_path / "lab") as made:
         fast, slow, results = made.every()
         assert (fast.serial, slow.serial, results.serial) == ("fast", "slow", RESULTS)
-        assert [one.id for one in made.every()] == ["disk0", "disk1", "disk2"]
+        assert [item.id for item in made.every()] == ["disk0", "disk1", "disk2"]
         assert list((tmp_path / "lab").iterdir()) == []
         assert os.fstat(slow.descriptor).st_size == 2 << 20
-        descriptors = [one.descriptor for one in made.every()]
+        descriptors = [item.descriptor for item in made.every()]
     for descriptor in descriptors:
         with pytest.raises(OSError, match="Bad file"):
             os.fstat(descriptor)

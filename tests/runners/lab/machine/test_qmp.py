@@ -36,11 +36,11 @@ def connect(heard: list[Any]) -> Iterator[Connect]:
                 stream.write(json.dumps(GREETING) + "\r\n")
                 stream.flush()
                 for line in stream:
-                    said = answers(json.loads(line))
-                    if said is None:
+                    output = answers(json.loads(line))
+                    if output is None:
                         return
-                    for one in said:
-                        stream.write((one if isinstance(one, str) else json.dumps(one)) + "\r\n")
+                    for item in output:
+                        stream.write((item if isinstance(item, str) else json.dumps(item)) + "\r\n")
                     stream.flush()
 
         thread = threading.Thread(target=play, daemon=True)
@@ -49,8 +49,8 @@ def connect(heard: list[Any]) -> Iterator[Connect]:
         return made[-1][0]
 
     yield connect
-    for one, thread in made:
-        one.close()
+    for each, thread in made:
+        each.close()
         thread.join()
 
 
@@ -64,13 +64,13 @@ def test_a_command_and_its_answer(connect: Connect, heard: list[Any]) -> None:
     connected = connect(answers)
     assert connected.call("block_set_io_throttle", id="disk0", iops=7) == {"n": 2}
     assert connected.call("stop") == {"n": 3}
-    assert [one["execute"] for one in asked] == [
+    assert [item["execute"] for item in asked] == [
         "qmp_capabilities",
         "block_set_io_throttle",
         "stop",
     ]
     assert asked[1]["arguments"] == {"id": "disk0", "iops": 7}
-    assert [one["event"] for one in heard] == ["RTC_CHANGE"] * 3
+    assert [item["event"] for item in heard] == ["RTC_CHANGE"] * 3
 
 
 def test_a_refusal_is_in_qemus_words(connect: Connect) -> None:
@@ -93,9 +93,9 @@ def test_qemu_that_ends(connect: Connect) -> None:
         connected.call("stop")
 
 
-@pytest.mark.parametrize("said", ["not JSON", "[]", "7", '{"return"'])
-def test_nonsense_is_the_end(connect: Connect, said: str) -> None:
-    connected = connect(lambda _: [said])
+@pytest.mark.parametrize("output", ["not JSON", "[]", "7", '{"return"'])
+def test_nonsense_is_the_end(connect: Connect, output: str) -> None:
+    connected = connect(lambda _: [output])
     with pytest.raises(BlklabError, match="QEMU is gone"):
         connected.call("stop")
 

@@ -40,15 +40,15 @@ class Recorder:
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
         """Returns files."""
-        found: dict[str, str | None] = {}
+        result: dict[str, str | None] = {}
         for path in paths:
             if "*" in path:
                 names = [name for name in self.files if fnmatch.fnmatchcase(name, path)]
                 same = [name for name in names if name.count("/") == path.count("/")]
-                found |= {name: self.files[name] for name in sorted(same)}
+                result |= {name: self.files[name] for name in sorted(same)}
             else:
-                found[path] = self.files.get(path)
-        return found
+                result[path] = self.files.get(path)
+        return result
 
     def write(self, path: str, text: str) -> None:
         """Records a write."""

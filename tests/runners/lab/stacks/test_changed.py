@@ -26,29 +26,29 @@ def test_it_is_put_back() -> None:
     recorder = Recorder(
         {f"{QUEUE}/scheduler": "[none] mq-deadline\n", f"{QUEUE}/nr_requests": "64\n"}
     )
-    one = guest(recorder)
-    changed(one, f"{QUEUE}/scheduler", "none")
-    changed(one, f"{QUEUE}/nr_requests", "64")
+    item = guest(recorder)
+    changed(item, f"{QUEUE}/scheduler", "none")
+    changed(item, f"{QUEUE}/nr_requests", "64")
     assert recorder.wrote == [], "it is so already"
-    changed(one, f"{QUEUE}/scheduler", "mq-deadline")
-    changed(one, f"{QUEUE}/nr_requests", "32")
-    assert one.undo() == []
+    changed(item, f"{QUEUE}/scheduler", "mq-deadline")
+    changed(item, f"{QUEUE}/nr_requests", "32")
+    assert item.undo() == []
     assert recorder.wrote[2:] == [(f"{QUEUE}/nr_requests", "64"), (f"{QUEUE}/scheduler", "none")]
     with pytest.raises(BlklabError, match="queue/wbt: the guest's kernel has no such setting"):
-        changed(one, f"{QUEUE}/wbt", "1")
+        changed(item, f"{QUEUE}/wbt", "1")
 
 
 @pytest.mark.parametrize("name", ["dirty", "dirty_background"])
 def test_a_limit_in_bytes_is_unset_by_the_ratio(name: str) -> None:
     recorder = Recorder({f"{VM}/{name}_ratio": "20\n", f"{VM}/{name}_bytes": "0\n"})
-    one = guest(recorder)
-    changed(one, f"{VM}/{name}_bytes", "1048576")
+    item = guest(recorder)
+    changed(item, f"{VM}/{name}_bytes", "1048576")
     recorder.files[f"{VM}/{name}_ratio"] = "0"
-    assert one.undo() == []
+    assert item.undo() == []
     assert recorder.wrote[1:] == [(f"{VM}/{name}_ratio", "20")]
     recorder.wrote.clear()
-    changed(one, f"{VM}/{name}_ratio", "10")
-    assert one.undo() == []
+    changed(item, f"{VM}/{name}_ratio", "10")
+    assert item.undo() == []
     assert recorder.wrote[1:] == [(f"{VM}/{name}_ratio", "20")]
 
 
@@ -57,8 +57,8 @@ def test_what_stays_changed_is_said_unless_it_is_gone() -> None:
     recorder.refused = frozenset(
         {(f"{QUEUE}/nr_requests", "64"), ("/sys/block/md0/md/x", "1 (system)")}
     )
-    one = guest(recorder)
-    one.undoing.append(lambda: recorder.files.pop("/sys/block/md0/md/x"))
-    changed(one, f"{QUEUE}/nr_requests", "32")
-    changed(one, "/sys/block/md0/md/x", "2")
-    assert one.undo() == [f"{QUEUE}/nr_requests: is 32, and was 64"]
+    item = guest(recorder)
+    item.undoing.append(lambda: recorder.files.pop("/sys/block/md0/md/x"))
+    changed(item, f"{QUEUE}/nr_requests", "32")
+    changed(item, "/sys/block/md0/md/x", "2")
+    assert item.undo() == [f"{QUEUE}/nr_requests: is 32, and was 64"]

@@ -38,12 +38,12 @@ def made(
     level: str, many: int, *, slots: dict[int, dict[str, Any]] | None = None, **changed: Any
 ) -> tuple[Recorder, Any]:
     recorder = Recorder()
-    one = guest(recorder, "a", "b", "c", "d")
+    item = guest(recorder, "a", "b", "c", "d")
     slots = slots or {}
     members = [slot(**slots.get(at, {})) for at in range(many)]
     paths = [None if member["node"] is None else PATHS[at] for at, member in enumerate(members)]
-    assert md.create(one, table(level, members, **changed), paths) == "/dev/md0"
-    return recorder, one
+    assert md.create(item, table(level, members, **changed), paths) == "/dev/md0"
+    return recorder, item
 
 
 COMMON = "mdadm --create /dev/md0 --run --metadata=1.2 --homehost=any --name=md0"
@@ -109,27 +109,27 @@ def test_create(level: str, many: int, changed: dict[str, Any], options: str) ->
 
 def test_members_that_are_missing_or_come_later() -> None:
     slots: dict[int, dict[str, Any]] = {1: {"node": None}, 2: {"rebuilding": True}}
-    recorder, one = made("raid1", 3, slots=slots, sync="recover")
+    recorder, item = made("raid1", 3, slots=slots, sync="recover")
     assert recorder.ran[1].endswith("/dev/vda missing missing")
     assert recorder.ran[2:] == ["mdadm /dev/md0 --add /dev/vdc"]
     assert [text for _, text in recorder.wrote if text.isalpha()] == ["frozen"]
-    for start in one.starting:
+    for start in item.starting:
         start()
     assert recorder.wrote[-1] == ("/sys/block/md0/md/sync_action", "idle")
-    assert [layer.above for layer in one.layers] == [["array"], [], ["array"], [], []]
+    assert [layer.above for layer in item.layers] == [["array"], [], ["array"], [], []]
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_member_that_comes_later_is_write_mostly_as_well(at: int) -> None:
     slots = {2: {"rebuilding": True, "write_mostly": True}}
-    recorder, one = made("raid1", 3, slots=slots, sync="recover")
+    recorder, item = made("raid1", 3, slots=slots, sync="recover")
     state = ("/sys/block/md0/md/dev-vdc/state", "writemostly")
     assert recorder.ran[-1] == "mdadm /dev/md0 --add /dev/vdc"
     assert recorder.wrote[-1] == state
     for refused in ({}, {"mdadm /dev/md0 --re-add": 1}):
         recorder.wrote.clear()
         recorder.answers = refused
-        md.re_add(one, "array", PATHS[at])
+        md.re_add(item, "array", PATHS[at])
         assert recorder.wrote == ([state] if at == 2 else [])
     assert recorder.ran[-2:] == [
         f"mdadm /dev/md0 --re-add {PATHS[at]}",
@@ -138,18 +138,18 @@ def test_a_member_that_comes_later_is_write_mostly_as_well(at: int) -> None:
 
 
 def test_a_resync_waits_for_the_load_in_an_array_that_can_be_written() -> None:
-    recorder, one = made("raid5", 3, sync="resync")
+    recorder, item = made("raid5", 3, sync="resync")
     action = "/sys/block/md0/md/sync_action"
     assert recorder.wrote[-1] == (action, "frozen")
     assert recorder.ran[-1] == "mdadm --readwrite /dev/md0"
-    assert one.syncing == {"array": "resync"}
-    one.starting[0]()
+    assert item.syncing == {"array": "resync"}
+    item.starting[0]()
     assert recorder.wrote[-1] == (action, "idle")
 
 
 def test_a_check_starts_with_the_load() -> None:
-    recorder, one = made("raid6", 4, sync="check")
-    one.starting[0]()
+    recorder, item = made("raid6", 4, sync="check")
+    item.starting[0]()
     assert recorder.wrote[-1] == ("/sys/block/md0/md/sync_action", "check")
 
 
@@ -167,8 +167,8 @@ def test_what_is_written_to_sysfs() -> None:
 
 
 def test_it_is_stopped_and_its_members_forget_it() -> None:
-    recorder, one = made("raid1", 2)
-    assert one.undo() == []
+    recorder, item = made("raid1", 2)
+    assert item.undo() == []
     assert recorder.ran[-2:] == [
         "mdadm --stop /dev/md0",
         "mdadm --zero-superblock --force /dev/vda /dev/vdb",
@@ -177,30 +177,30 @@ def test_it_is_stopped_and_its_members_forget_it() -> None:
 
 def test_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blklab.runners.lab.stacks.guest.PATIENCE", 0.1)
-    recorder, one = made("raid1", 2)
+    recorder, item = made("raid1", 2)
     recorder.answers = {"mdadm --stop": 1}
-    assert one.undo() == ["/dev/md0 stopped: not so after 0.1 s"]
+    assert item.undo() == ["/dev/md0 stopped: not so after 0.1 s"]
 
 
 def test_a_member_fails_and_comes_back() -> None:
-    recorder, one = made("raid1", 2)
-    assert md.member(one, "array", 1) == "/dev/vdb"
+    recorder, item = made("raid1", 2)
+    assert md.member(item, "array", 1) == "/dev/vdb"
     with pytest.raises(BlklabError, match="array array has no member in slot 2"):
-        md.member(one, "array", 2)
-    md.fail(one, "array", "/dev/vdb")
-    md.re_add(one, "array", "/dev/vdb")
+        md.member(item, "array", 2)
+    md.fail(item, "array", "/dev/vdb")
+    md.re_add(item, "array", "/dev/vdb")
     assert recorder.ran[-3:] == [
         "mdadm /dev/md0 --fail /dev/vdb",
         "mdadm /dev/md0 --remove /dev/vdb",
         "mdadm /dev/md0 --re-add /dev/vdb",
     ]
     recorder.answers = {"mdadm /dev/md0 --re-add": 1}
-    md.re_add(one, "array", "/dev/vdb")
+    md.re_add(item, "array", "/dev/vdb")
     assert recorder.ran[-1] == "mdadm /dev/md0 --add /dev/vdb"
 
 
 def test_what_became_of_it() -> None:
-    recorder, one = made("raid1", 2)
+    recorder, item = made("raid1", 2)
     base = "/sys/block/md0/md"
     recorder.files = {
         f"{base}/array_state": "clean\n",
@@ -213,7 +213,7 @@ def test_what_became_of_it() -> None:
         "mdadm --examine-badblocks /dev/vda": "Bad-blocks on /dev/vda:\n   8 for 8 sectors\n",
         "mdadm --examine-badblocks /dev/vdb": "No bad-blocks list configured on /dev/vdb\n",
     }
-    (report,) = [report() for report in one.reports]
+    (report,) = [report() for report in item.reports]
     assert report == {
         "name": "array",
         "kind": "md",
@@ -228,7 +228,7 @@ def test_what_became_of_it() -> None:
         ],
     }
     recorder.answers = {"mdadm --examine-badblocks": "Bad-blocks list is empty in /dev/vda\n"}
-    (report,) = [report() for report in one.reports]
+    (report,) = [report() for report in item.reports]
     assert [member["bad_blocks"] for member in report["members"]] == [[], []]
 
 

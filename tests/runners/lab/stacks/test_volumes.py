@@ -18,16 +18,16 @@ STATUS = (
 
 def test_a_volume() -> None:
     recorder = Recorder(on={"lvcreate": MAPPED})
-    one = guest(recorder, "x", "y")
+    item = guest(recorder, "x", "y")
     table = {"name": "a-b", "stripes": 2, "stripe_size": 65536}
-    assert lvm.volume(one, table, {"members": ["/dev/vda", "/dev/vdb"]}) == "/dev/dm-0"
+    assert lvm.volume(item, table, {"members": ["/dev/vda", "/dev/vdb"]}) == "/dev/dm-0"
     assert recorder.ran == [
         "pvcreate -y -ff /dev/vda /dev/vdb",
         "vgcreate -y vg0 /dev/vda /dev/vdb",
         "lvcreate -y -Wn -Zn -n data -l 100%FREE -i 2 -I 65536b vg0",
     ]
-    assert [layer.above for layer in one.layers] == [["a-b"], ["a-b"], []]
-    assert one.undo() == []
+    assert [layer.above for layer in item.layers] == [["a-b"], ["a-b"], []]
+    assert item.undo() == []
     assert recorder.ran[3:] == [
         "vgremove -y -ff vg0",
         "pvremove -y -ff /dev/vda /dev/vdb",
@@ -39,11 +39,11 @@ def test_volumes_of_names_that_are_alike() -> None:
     recorder.on["lvcreate -y -Wn -Zn -n data -l 100%FREE vg1"] = {
         "/sys/block/dm-1/dm/name": "vg1-data\n"
     }
-    one = guest(recorder, "x")
+    item = guest(recorder, "x")
     table = {"name": "a-b", "stripes": 1}
-    assert lvm.volume(one, table, {"members": ["/dev/vda"]}) == "/dev/dm-0"
-    assert lvm.volume(one, {**table, "name": "a_b"}, {"members": ["/dev/dm-0"]}) == "/dev/dm-1"
-    assert [(layer.name, layer.above) for layer in one.layers] == [
+    assert lvm.volume(item, table, {"members": ["/dev/vda"]}) == "/dev/dm-0"
+    assert lvm.volume(item, {**table, "name": "a_b"}, {"members": ["/dev/dm-0"]}) == "/dev/dm-1"
+    assert [(layer.name, layer.above) for layer in item.layers] == [
         ("x", ["a-b"]),
         ("a-b", ["a_b"]),
         ("a_b", []),
@@ -63,10 +63,10 @@ CACHED: Any = {
 def cached(extents: int, **changed: Any) -> tuple[Recorder, Any]:
     recorder = Recorder(on={"lvconvert": MAPPED}, answers={"pvs": f"  {extents}\n"})
     recorder.answers = {**recorder.answers, "dmsetup status": STATUS}
-    one = guest(recorder, "x", "y")
+    item = guest(recorder, "x", "y")
     paths = {"origin": ["/dev/vda"], "cache": ["/dev/vdb"]}
-    assert lvm.cached(one, {**CACHED, **changed}, paths) == "/dev/dm-0"
-    return recorder, one
+    assert lvm.cached(item, {**CACHED, **changed}, paths) == "/dev/dm-0"
+    return recorder, item
 
 
 def test_a_cache() -> None:
@@ -92,11 +92,11 @@ def test_a_caches_metadata_grow_with_it() -> None:
 
 
 def test_a_cache_counts_from_the_loads_beginning() -> None:
-    recorder, one = cached(64)
-    one.readying[0]()
+    recorder, item = cached(64)
+    item.readying[0]()
     later = STATUS.replace("100 20 30 40 1 9 2", "150 21 35 40 1 12 0")
     recorder.answers = {"dmsetup status vg0-data": later}
-    (report,) = [report() for report in one.reports]
+    (report,) = [report() for report in item.reports]
     assert report == {
         "name": "a-b",
         "kind": "lvmcache",
@@ -115,9 +115,9 @@ def test_a_cache_counts_from_the_loads_beginning() -> None:
 
 @pytest.mark.parametrize("line", ["", "0 8 linear 254:0 0", "0 8 cache 8 1/2 128", STATUS[:40]])
 def test_a_status_of_something_else(line: str) -> None:
-    one = guest(Recorder(answers={"dmsetup": line}))
+    item = guest(Recorder(answers={"dmsetup": line}))
     with pytest.raises(BlklabError, match="no cache's status"):
-        lvm.status(one, "x")
+        lvm.status(item, "x")
 
 
 BCACHE: Any = {
@@ -141,9 +141,9 @@ def test_a_bcache(monkeypatch: pytest.MonkeyPatch) -> None:
         f"{base}/state": "clean",
     }
     recorder = Recorder(on={"/sys/fs/bcache/register": there})
-    one = guest(recorder, "ssd", "hdd")
+    item = guest(recorder, "ssd", "hdd")
     paths = {"backing": ["/dev/vdb"], "cache": ["/dev/vda"]}
-    assert bcache.create(one, BCACHE, paths) == "/dev/bcache0"
+    assert bcache.create(item, BCACHE, paths) == "/dev/bcache0"
     assert recorder.ran == [
         "modprobe -q bcache",
         "make-bcache --wipe-bcache --block 4096 --bucket 524288 -B /dev/vdb -C /dev/vda",
@@ -157,20 +157,20 @@ def test_a_bcache(monkeypatch: pytest.MonkeyPatch) -> None:
         (f"{base}/cache/congested_read_threshold_us", "2000"),
         (f"{base}/cache/congested_write_threshold_us", "20000"),
     ]
-    assert [layer.above for layer in one.layers] == [["fast"], ["fast"], []]
-    assert one.starting == [], "what waits does not delay what starts with the load"
-    one.readying[0]()
+    assert [layer.above for layer in item.layers] == [["fast"], ["fast"], []]
+    assert item.starting == [], "what waits does not delay what starts with the load"
+    item.readying[0]()
     assert recorder.wrote[-1] == (f"{base}/clear_stats", "1")
     recorder.files |= {
         f"{base}/stats_total/cache_hits": "7\n",
         f"{base}/cache_mode": "writethrough [writearound]\n",
         f"{base}/cache/cache0/priority_stats": "Unused:\t\t40%\nClean:  50%\nMetadata: 1%\n",
     }
-    (report,) = [report() for report in one.reports]
+    (report,) = [report() for report in item.reports]
     assert (report["cache_hits"], report["cache_misses"]) == (7, None)
     assert (report["unused_percent"], report["clean_percent"]) == (40, 50)
     recorder.wrote.clear()
-    with bcache.unbypassed(one, BCACHE):
+    with bcache.unbypassed(item, BCACHE):
         assert [text for _, text in recorder.wrote] == ["0", "0", "0"]
     assert [text for _, text in recorder.wrote[3:]] == ["4194304", "2000", "20000"]
 
@@ -178,22 +178,22 @@ def test_a_bcache(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_delay_is_of_whole_milliseconds() -> None:
     recorder = Recorder(files={"/sys/block/vda/size": "2048\n"})
     recorder.on = {"dmsetup create": {"/sys/block/dm-3/dm/name": "delay_vda\n"}}
-    one = guest(recorder, "x")
-    assert delay.delayed_disk(one, one.layers[0], 1_600_000) == "/dev/dm-3"
+    item = guest(recorder, "x")
+    assert delay.delayed_disk(item, item.layers[0], 1_600_000) == "/dev/dm-3"
     assert recorder.ran[-1] == ("dmsetup create delay_vda --table 0 2048 delay /dev/vda 0 2")
-    one.undo()
+    item.undo()
     assert recorder.ran[-1] == "dmsetup remove --retry delay_vda"
 
 
 def test_a_delay_of_a_stack() -> None:
     recorder = Recorder(files={"/sys/block/vda/size": "2048\n"})
     recorder.on = {"dmsetup create": {"/sys/block/dm-3/dm/name": "delay_vda\n"}}
-    one = guest(recorder, "x")
+    item = guest(recorder, "x")
     table = {"name": "slow", "read_ns": 5_000_000, "write_ns": 0}
-    assert delay.create(one, table, {"origin": ["/dev/vda"]}) == "/dev/dm-3"
+    assert delay.create(item, table, {"origin": ["/dev/vda"]}) == "/dev/dm-3"
     mapping = "0 2048 delay /dev/vda 0 5 /dev/vda 0 0"
     assert recorder.ran[-1] == f"dmsetup create delay_vda --table {mapping}"
-    assert [(layer.name, layer.above) for layer in one.layers] == [("x", ["slow"]), ("slow", [])]
+    assert [(layer.name, layer.above) for layer in item.layers] == [("x", ["slow"]), ("slow", [])]
 
 
 def array(level: str, members: int, **changed: Any) -> Any:
@@ -225,18 +225,18 @@ def test_geometry(node: Any, expected: tuple[int, int] | None) -> None:
 
 def test_filesystems_are_made_for_the_stripes() -> None:
     recorder = Recorder()
-    one = guest(recorder)
-    assert filesystem.create(one, "ext4", "/dev/md0", array("raid5", 5)) == "/mnt"
+    item = guest(recorder)
+    assert filesystem.create(item, "ext4", "/dev/md0", array("raid5", 5)) == "/mnt"
     assert recorder.ran[1:] == [
         "mkfs.ext4 -q -F -b 4096 -E lazy_itable_init=1,lazy_journal_init=1,stride=16,"
         "stripe_width=64 /dev/md0",
         "mount -t ext4 -o noinit_itable /dev/md0 /mnt",
     ]
-    one.undo()
+    item.undo()
     assert recorder.ran[-1] == "umount /mnt"
-    filesystem.create(one, "xfs", "/dev/md0", array("raid5", 5))
+    filesystem.create(item, "xfs", "/dev/md0", array("raid5", 5))
     assert "mkfs.xfs -q -f -d su=65536,sw=4 /dev/md0" in recorder.ran
-    filesystem.create(one, "xfs", "/dev/vda", {"device": 0})
+    filesystem.create(item, "xfs", "/dev/vda", {"device": 0})
     assert "mkfs.xfs -q -f /dev/vda" in recorder.ran
 
 

@@ -49,15 +49,15 @@ def bbl(
         report.recipe(results(), recipes.INSTALLER)
         return
     if recipe == "offline":
-        found = plans.array_of(array, Roots()) if array else None
-        report.recipe(results(), recipes.offline(found))
+        array_found = plans.array_of(array, Roots()) if array else None
+        report.recipe(results(), recipes.offline(array_found))
         return
     if array is None:
         raise UsageError("which array? blklab md audit lists them")
     plan = plans.plan(array, Roots())
     explained = [
-        recipes.entries(plan.array, one, adding_fails=plan.adding_fails)
-        for one in plan.with_entries
+        recipes.entries(plan.array, member, adding_fails=plan.adding_fails)
+        for member in plan.with_entries
     ]
     if only_plan or plan.refused or plan.nothing_to_do:
         emit(report.as_dict(plan), as_json, lambda console: report.show(console, plan, explained))

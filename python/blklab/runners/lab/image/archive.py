@@ -96,8 +96,8 @@ class PackageFiles:
             stream.seek(entry.offset)
             return stream.read(entry.size)
 
-    def below(self, folder: str) -> Iterator[str]:
+    def below(self, directory: str) -> Iterator[str]:
         """Returns the paths of the regular files in a directory and in those below it."""
         for path, entry in self.entries.items():
-            if path.startswith(f"{folder}/") and entry.target is None:
+            if path.startswith(f"{directory}/") and entry.target is None:
                 yield path

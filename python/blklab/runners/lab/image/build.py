@@ -77,9 +77,9 @@ def image(
         first = cache.recall(PROGRAMS)
         second = source.key if isinstance(source, UserKernel) else cache.recall(kernel_name(source))
         if first is not None and second is not None:
-            found = cache.find(_key(first, second, init))
-            if found is not None:
-                return _read(found)
+            cached = cache.find(_key(first, second, init))
+            if cached is not None:
+                return _read(cached)
     with cache.locked(note):
         cache.check_room()
         debian = DebianArchive(cache.root / _APT, note)

@@ -45,8 +45,8 @@ class ImageCache:
 
     def make(self, key: str, fill: Callable[[Path], object]) -> Path:
         """Returns the directory of a key, which `fill` fills if there is none. Locked only."""
-        if (found := self.find(key)) is not None:
-            return found
+        if (cached := self.find(key)) is not None:
+            return cached
         path = self.root / key
         with self.scratch() as scratch:
             made = scratch / "made"
@@ -135,9 +135,9 @@ class ImageCache:
     def _pointers(self) -> dict[str, Any]:
         # Damaged or missing, it costs a question to apt: no more.
         with suppress(OSError, ValueError):
-            found = json.loads((self.root / "pointers.json").read_text())
-            if isinstance(found, dict):
-                return found
+            pointers = json.loads((self.root / "pointers.json").read_text())
+            if isinstance(pointers, dict):
+                return pointers
         return {}
 
     def remove_others(self, used: set[str]) -> int:

@@ -50,22 +50,22 @@ def write(nodes: Iterable[CpioEntry], stream: BinaryIO) -> None:
     All belongs to root and dates from 1970. It ends at a multiple of 512 bytes, so that another
     may follow it. Raises ValueError when two nodes differ on a path.
     """
-    found: dict[str, CpioEntry] = {}
+    entries: dict[str, CpioEntry] = {}
     for node in nodes:
-        if found.setdefault(node.path, node) != node:
+        if entries.setdefault(node.path, node) != node:
             raise ValueError(f"{node.path}: twice in one archive")
-    for path in list(found):
+    for path in list(entries):
         while path := path.rpartition("/")[0]:
-            found.setdefault(path, directory(path))
+            entries.setdefault(path, directory(path))
     written = 0
     # A directory's name is the beginning of those in it: it sorts before them.
-    for number, path in enumerate(sorted(found), start=1):
-        written += _one(found[path], number, stream)
-    written += _one(CpioEntry(TRAILER, 0), 0, stream)
+    for number, path in enumerate(sorted(entries), start=1):
+        written += _write_entry(entries[path], number, stream)
+    written += _write_entry(CpioEntry(TRAILER, 0), 0, stream)
     stream.write(b"\0" * (-written % _BLOCK))
 
 
-def _one(node: CpioEntry, number: int, stream: BinaryIO) -> int:
+def _write_entry(node: CpioEntry, number: int, stream: BinaryIO) -> int:
     name = os.fsencode(node.path) + b"\0"
     fields = [
         number,

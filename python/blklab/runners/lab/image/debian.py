@@ -71,8 +71,8 @@ def run(
     program = arguments[0]
     # What is in sbin is found, though PATH may leave it out.
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-    found = shutil.which(program, path=path)
-    if found is None:
+    path_found = shutil.which(program, path=path)
+    if path_found is None:
         package = {"depmod": "kmod"}.get(program)
         raise EnvironmentLacks(
             f"{program} is not installed",
@@ -81,7 +81,7 @@ def run(
             else "the guest is made of Debian's packages: use a Debian machine",
         )
     done = subprocess.run(
-        command([found, *arguments[1:]]),
+        command([path_found, *arguments[1:]]),
         cwd=directory,
         stdin=subprocess.DEVNULL,
         stdout=stdout,
@@ -94,8 +94,8 @@ def run(
     return (done.stdout or b"").decode(errors="replace")
 
 
-def _reason(said: bytes, status: int) -> str:
-    lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+def _reason(output: bytes, status: int) -> str:
+    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
     errors = [line.removeprefix("E: ") for line in lines if line.startswith("E: ")]
     return printable((errors or lines or [f"ended with status {status}"])[0])
 
@@ -150,8 +150,10 @@ class DebianArchive:
         if not packages:
             return {}
         shown = self._apt("apt-cache", "show", "--no-all-versions", *packages)
-        found = re.findall(r"^Package: (\S+)\n(?:.+\n)*?Version: (\S+)$", shown, re.M)
-        return {match[1]: version for name, version in found if (match := _KERNEL.fullmatch(name))}
+        matches = re.findall(r"^Package: (\S+)\n(?:.+\n)*?Version: (\S+)$", shown, re.M)
+        return {
+            match[1]: version for name, version in matches if (match := _KERNEL.fullmatch(name))
+        }
 
     def with_dependencies(self, names: Collection[str]) -> list[DebianPackage]:
         """Returns packages and all that they depend on, as apt resolves it."""
@@ -163,9 +165,9 @@ class DebianArchive:
 
     def _listed(self, *arguments: str) -> list[DebianPackage]:
         # What lies in the directory it is started in counts as downloaded and is not listed.
-        said = self._apt("apt-get", "-qq", "--print-uris", *arguments, directory=self._directory)
+        output = self._apt("apt-get", "-qq", "--print-uris", *arguments, directory=self._directory)
         debs = []
-        for file, size in _URI.findall(said):
+        for file, size in _URI.findall(output):
             name, version, _ = file.removesuffix(".deb").split("_")
             debs.append(DebianPackage(name, unquote(version), file, int(size)))
         if not debs:

@@ -127,7 +127,7 @@ def modules_of(modules: Path) -> Path:
         return modules.resolve()
     where = printable(str(modules))
     try:
-        found = {
+        directories = {
             path.parent.resolve()
             for pattern in ("*/modules.dep", "lib/modules/*/modules.dep")
             for path in modules.glob(pattern)
@@ -136,10 +136,10 @@ def modules_of(modules: Path) -> Path:
             raise BlklabError(f"{where}: not a directory of modules")
     except OSError as error:
         raise BlklabError(f"{where}: {error.strerror}") from None
-    if len(found) != 1:
-        names = ", ".join(sorted(printable(path.name) for path in found)) or "none"
+    if len(directories) != 1:
+        names = ", ".join(sorted(printable(path.name) for path in directories)) or "none"
         raise BlklabError(
             f"{where}: one kernel's modules, with the modules.dep that depmod writes, are wanted;"
             f" found {names}"
         )
-    return found.pop()
+    return directories.pop()

@@ -67,23 +67,23 @@ def chosen(directory: Path) -> list[str]:
         if words[0] == "softdep":
             soft[words[1].replace("-", "_")] = [word.replace("-", "_") for word in words[2:]]
     waiting = [path for path in needs if _wanted(path)]
-    found: set[str] = set()
+    modules: set[str] = set()
     while waiting:
         path = waiting.pop()
-        if path in found:
+        if path in modules:
             continue
         if path not in needs:
             where = printable(str(directory / "modules.dep"))
             raise BlklabError(f"{where}: {printable(path)} is needed and not listed")
-        found.add(path)
+        modules.add(path)
         waiting += needs[path]
         waiting += [by_name[name] for name in soft.get(name_of(path), []) if name in by_name]
-    return sorted(found)
+    return sorted(modules)
 
 
 def _wanted(path: str) -> bool:
     parent = str(PurePosixPath(path).parent)
-    listed = any(f"{parent}/".startswith(f"kernel/{folder}/") for folder in DIRECTORIES)
+    listed = any(f"{parent}/".startswith(f"kernel/{directory}/") for directory in DIRECTORIES)
     return listed or name_of(path) in SINGLE
 
 

@@ -45,8 +45,8 @@ def about(part: Path) -> tuple[str, dict[str, str]]:
     """Returns what `describe` wrote. Raises BlklabError if it is damaged."""
     file = part / "about.json"
     try:
-        found: Any = json.loads(file.read_text())
-        return str(found["version"]), dict(found["packages"])
+        description: Any = json.loads(file.read_text())
+        return str(description["version"]), dict(description["packages"])
     except (OSError, ValueError, TypeError, KeyError):
         raise BlklabError(
             f"{printable(str(file))}: damaged; remove {printable(str(part))}"
@@ -60,8 +60,8 @@ def make_programs(cache: ImageCache, debian: DebianArchive, note: Note, *, anew:
     with cache.scratch() as scratch:
 
         def select() -> list[DebianPackage]:
-            found = debian.with_dependencies(sorted(programs.PROGRAMS))
-            return [deb for deb in found if programs.may_matter(deb)]
+            packages = debian.with_dependencies(sorted(programs.PROGRAMS))
+            return [deb for deb in packages if programs.may_matter(deb)]
 
         debs, paths = fetch(debian, select, scratch)
         key = f"programs-{_digest([programs.RECIPE, *map(_sha256, paths)])}"

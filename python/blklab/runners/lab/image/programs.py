@@ -170,29 +170,29 @@ def contents(files: PackageFiles, programs: Iterable[str]) -> list[cpio.CpioEntr
 
 
 def _there(files: PackageFiles, path: str) -> str:
-    found = files.follow(path)
-    if found is None:
+    _is_present = files.follow(path)
+    if _is_present is None:
         raise BlklabError(f"/{path}: in none of the packages that the guest is made of")
-    return found
+    return _is_present
 
 
 def _needs(files: PackageFiles, path: str, content: bytes) -> list[str]:
     """Returns what the dynamic linker will look for, by where it will find it."""
     try:
-        told = linked(content)
+        dependencies = linked(content)
     except NotElf as error:
         raise BlklabError(f"/{path}: {error}") from None
     needed = []
-    if told.interpreter is not None:
-        needed.append(_merged(told.interpreter))
+    if dependencies.interpreter is not None:
+        needed.append(_merged(dependencies.interpreter))
         if files.follow(needed[-1]) is None:
-            raise BlklabError(f"/{path}: {told.interpreter} is in none of the packages")
+            raise BlklabError(f"/{path}: {dependencies.interpreter} is in none of the packages")
     origin = f"/{posixpath.dirname(path)}"
     own = [
         _merged(posixpath.normpath(directory.replace("$ORIGIN", origin)))
-        for directory in told.directories
+        for directory in dependencies.directories
     ]
-    for name in told.needed:
+    for name in dependencies.needed:
         for directory in (*own, *_SEARCHED):
             if files.follow(f"{directory}/{name}") is not None:
                 needed.append(f"{directory}/{name}")

@@ -148,7 +148,7 @@ class GuestMachine:
         return self._disks.results
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def paused_watch(self) -> Iterator[None]:
         """Adds what the guest's kernel complained of meanwhile to an error of the block."""
         began = self._uptime()
         try:
@@ -183,7 +183,9 @@ class GuestMachine:
             time.sleep(0.05)
         died = self._died()
         self._process.kill()  # one that is still there would have us wait for what it says
-        reason = self._ended_by or self.console.reason() or self._said() or died or str(error)
+        reason = (
+            self._ended_by or self.console.reason() or self._last_output() or died or str(error)
+        )
         return GuestLost(f"the guest is lost: {reason}{self._last_lines()}")
 
     def _greet(self, patience: float) -> None:
@@ -227,7 +229,7 @@ class GuestMachine:
         with suppress(ProcessLookupError):
             self._process.kill()
 
-    def _said(self) -> str | None:
+    def _last_output(self) -> str | None:
         """Returns what QEMU itself complained of."""
         self._errors.join()
         lines = [line for line in self._errors.lines() if "warning:" not in line]

@@ -21,5 +21,5 @@ def seconds(uptime: str) -> float:
 def since(log: str, began: float) -> list[str]:
     """Returns the last complaints of `dmesg` from a time on, harmless on a terminal."""
     matches = (_LINE.fullmatch(line) for line in log.splitlines())
-    lines = [one[2] for one in matches if one and float(one[1]) >= began]
+    lines = [match[2] for match in matches if match and float(match[1]) >= began]
     return [printable(line)[:200] for line in lines if COMPLAINT.search(line)][-LINES:]

@@ -60,8 +60,8 @@ class QmpConnection:
         if answer is None:
             raise BlklabError(f"QEMU is gone: it did not answer {command}")
         if "error" in answer:
-            said = answer["error"]
-            reason = said.get("desc", "") if isinstance(said, dict) else said
+            error = answer["error"]
+            reason = error.get("desc", "") if isinstance(error, dict) else error
             raise BlklabError(f"QEMU refuses {command}: {printable(str(reason))}")
         return answer.get("return")
 
@@ -71,14 +71,14 @@ class QmpConnection:
     def _listen(self) -> None:
         with suppress(OSError, ValueError), self._socket.makefile("rb") as lines:
             for line in lines:
-                said: object = json.loads(line)
-                if not isinstance(said, dict):
+                message: object = json.loads(line)
+                if not isinstance(message, dict):
                     break
-                if "event" in said:
-                    self._heard(said)
-                elif "return" in said or "error" in said:
+                if "event" in message:
+                    self._heard(message)
+                elif "return" in message or "error" in message:
                     with self._answered:
-                        self._answer = said
+                        self._answer = message
                         self._answered.notify_all()
         with self._answered:
             self._gone = True

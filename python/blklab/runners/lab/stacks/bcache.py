@@ -46,8 +46,8 @@ def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequ
     guest.until(
         lambda: len(guest.glob("/sys/block/bcache*/size")) > len(before), "the bcache is there"
     )
-    made = _one(guest, "/sys/block/bcache*/size", before)
-    of_set = _one(guest, "/sys/fs/bcache/*/average_key_size", sets)
+    made = _wait_for_new(guest, "/sys/block/bcache*/size", before)
+    of_set = _wait_for_new(guest, "/sys/fs/bcache/*/average_key_size", sets)
     kernel, cache_set = made.split("/")[3], of_set.rpartition("/")[0]
     base = f"/sys/block/{kernel}/bcache"
     guest.undoing.append(lambda: _stop(guest, kernel, cache_set))
@@ -64,7 +64,7 @@ def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequ
     return f"/dev/{kernel}"
 
 
-def _one(guest: GuestStack, pattern: str, before: set[str]) -> str:
+def _wait_for_new(guest: GuestStack, pattern: str, before: set[str]) -> str:
     new = set(guest.glob(pattern)) - before
     if len(new) != 1:
         raise BlklabError(f"in the guest: {len(new)} new {pattern}, expected one")
@@ -79,18 +79,18 @@ def _clear(guest: GuestStack, base: str) -> None:
 
 def _statistics(guest: GuestStack, base: str, name: str) -> dict[str, Any]:
     time.sleep(TICK)
-    said = guest.agent.read(
+    answers = guest.agent.read(
         [
             *(f"{base}/stats_total/{key}" for key in COUNTS),
             *(f"{base}/{key}" for key in ("state", "dirty_data", "cache_mode")),
             f"{base}/stats_total/bypassed",
         ]
     )
-    found: dict[str, Any] = {"name": name}
-    for path, text in said.items():
+    figures: dict[str, Any] = {"name": name}
+    for path, text in answers.items():
         key, value = path.rpartition("/")[2], (text or "").strip()
-        found[key] = int(value) if re.fullmatch(r"\d{1,18}", value, re.A) else value or None
-    return {**found, **buckets(guest, name)}
+        figures[key] = int(value) if re.fullmatch(r"\d{1,18}", value, re.A) else value or None
+    return {**figures, **buckets(guest, name)}
 
 
 @contextmanager
@@ -112,8 +112,8 @@ def _bypass(guest: GuestStack, name: str, values: Mapping[str, Any]) -> None:
 def buckets(guest: GuestStack, name: str) -> dict[str, int]:
     """Returns what buckets are used for, in per cent: `unused`, `clean`, `dirty`, `metadata`."""
     base = f"/sys/block/{guest.named(name).kernel}/bcache"
-    said = guest.read(f"{base}/cache/cache0/priority_stats") or ""
-    shares = re.findall(r"^(Unused|Clean|Dirty|Metadata):\s+(\d{1,3})%", said, re.M | re.A)
+    output = guest.read(f"{base}/cache/cache0/priority_stats") or ""
+    shares = re.findall(r"^(Unused|Clean|Dirty|Metadata):\s+(\d{1,3})%", output, re.M | re.A)
     return {f"{name.lower()}_percent": int(share) for name, share in shares}
 
 

@@ -78,9 +78,9 @@ def _queue(guest: GuestStack, layer: GuestLayer, device: LabDeviceDocument) -> N
         # Its default is of what the disk was at boot (block/blk-wbt.c): ask for it anew.
         guest.write(f"{base}/wbt_lat_usec", "-1")
     for key, value in given.items():
-        found = guest.setting(f"{base}/{key}")
-        if found != value:
-            raise BlklabError(f"device {device['name']}: {key}: asked {value}, found {found}")
+        present = guest.setting(f"{base}/{key}")
+        if present != value:
+            raise BlklabError(f"device {device['name']}: {key}: asked {value}, found {present}")
 
 
 def changed(guest: GuestStack, path: str, value: str) -> None:
@@ -113,9 +113,9 @@ def _counterpart(path: str) -> str | None:
 
     A limit in bytes is not unset by writing 0, which is refused, but by writing the ratio.
     """
-    for one, other in (("_ratio", "_bytes"), ("_bytes", "_ratio")):
-        if path.startswith("/proc/sys/vm/dirty_") and path.endswith(one):
-            return path.removesuffix(one) + other
+    for suffix, other in (("_ratio", "_bytes"), ("_bytes", "_ratio")):
+        if path.startswith("/proc/sys/vm/dirty_") and path.endswith(suffix):
+            return path.removesuffix(suffix) + other
     return None
 
 

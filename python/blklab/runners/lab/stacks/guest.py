@@ -95,8 +95,8 @@ class GuestStack:
 
     def glob(self, pattern: str) -> dict[str, str]:
         """Returns the files that match a pattern, with what they say."""
-        found = self.agent.read([pattern])
-        return {path: text.strip() for path, text in found.items() if text is not None}
+        matches = self.agent.read([pattern])
+        return {path: text.strip() for path, text in matches.items() if text is not None}
 
     def until(self, there: Callable[[], bool], what: str) -> None:
         """Waits until something is so. Raises BlklabError when it takes too long."""
@@ -108,8 +108,8 @@ class GuestStack:
 
     def mapped(self, name: str) -> str:
         """Returns the kernel's name of a device-mapper's: dm-0. Raises BlklabError."""
-        for path, found in self.glob("/sys/block/dm-*/dm/name").items():
-            if found == name:
+        for path, content in self.glob("/sys/block/dm-*/dm/name").items():
+            if content == name:
                 return path.split("/")[3]
         raise BlklabError(f"the guest has no device {name}")
 

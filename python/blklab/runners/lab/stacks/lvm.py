@@ -91,8 +91,10 @@ def status(guest: GuestStack, mapped: str) -> dict[str, Any]:
         counted = [_number(word, "counts") for word in words[at + 5 : at + 12]]
         counts = dict(zip(COUNTS, counted, strict=True))
     except (ValueError, IndexError, BlklabError):
-        found = printable(line[:200])
-        raise BlklabError(f"dmsetup status {mapped}: found {found}, no cache's status") from None
+        line_shown = printable(line[:200])
+        raise BlklabError(
+            f"dmsetup status {mapped}: found {line_shown}, no cache's status"
+        ) from None
     return {"used_blocks": used, "blocks": total, **counts, "status": line}
 
 

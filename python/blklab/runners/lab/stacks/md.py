@@ -68,7 +68,7 @@ def create(guest: GuestStack, md: Mapping[str, Any], members: Sequence[str | Non
             guest,
             md,
             kernel,
-            [one for one, absent in zip(members, rebuilding, strict=True) if absent],
+            [name for name, absent in zip(members, rebuilding, strict=True) if absent],
         )
     guest.reports.append(lambda: report(guest, md["name"], kernel, members))
     return path
@@ -170,10 +170,10 @@ def report(
     """Returns what became of an array: its state, and each member's bad-block list."""
     base = f"/sys/block/{kernel}/md"
     keys = ("array_state", "degraded", "sync_action", "sync_completed", "mismatch_cnt")
-    said = guest.agent.read([f"{base}/{key}" for key in keys])
-    found = {key: (said[f"{base}/{key}"] or "").strip() or None for key in keys}
+    answers = guest.agent.read([f"{base}/{key}" for key in keys])
+    values = {key: (answers[f"{base}/{key}"] or "").strip() or None for key in keys}
     each = [_member(guest, base, member) for member in members if member is not None]
-    return cast(VolumeReport, {"name": name, "kind": "md", **found, "members": each})
+    return cast(VolumeReport, {"name": name, "kind": "md", **values, "members": each})
 
 
 def _member(guest: GuestStack, base: str, member: str) -> MemberResult:

@@ -1,4 +1,4 @@
-"""A name of the store's own, so that no two share a folder of series."""
+"""A name of the store's own, so that no two share a directory of series."""
 
 from uuid import uuid4
 
