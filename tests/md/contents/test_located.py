@@ -32,7 +32,7 @@ def point(machine: Arrays, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def located(monkeypatch: pytest.MonkeyPatch, point: Path) -> list[Span]:
+def asked_spans(monkeypatch: pytest.MonkeyPatch, point: Path) -> list[Span]:
     """What is asked for; answered with a file in two pieces, and free space."""
     asked: list[Span] = []
 
@@ -58,11 +58,11 @@ def mount(machine: Arrays, point: Path, kind: str = "ext4", root: str = "/") -> 
     machine.proc("self/mountinfo", line)
 
 
-def test_files_of_ranges(machine: Arrays, point: Path, located_: list[Span]) -> None:
+def test_files_of_ranges(machine: Arrays, point: Path, asked_spans: list[Span]) -> None:
     mount(machine, point)
     result = located(machine.seen(), machine.roots)
     # The list counts from the member's start, whose data begin at 2048.
-    assert located_ == [
+    assert asked_spans == [
         Span(2048 << 9, 2064 << 9, 2048 << 9),
         Span(6952 << 9, 6960 << 9, 6952 << 9),
     ]

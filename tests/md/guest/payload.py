@@ -29,8 +29,8 @@ BYTES: Final = 256 << 20
 LAUNCH: Final = """\
 import runpy, sys
 sys.path.insert(0, "/run/python/packages")
-from blklab.md.repair import writes
-writes.PYTHON = tuple(sys.argv.pop(1).split())
+from blklab.md.repair import write_suspension
+write_suspension.PYTHON = tuple(sys.argv.pop(1).split())
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
 

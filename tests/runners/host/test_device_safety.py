@@ -358,13 +358,13 @@ def test_a_node_left_by_a_killed_process_is_removed(loops: Loops, here: Roots) -
     script = f"""
 import os, signal
 from pathlib import Path
-from blklab.runners.host.journal import Journal
+from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.device_safety import claim
 from blklab.system.identity import of_number
 from blklab.system.layers import beneath, filesystem_devices
 from blklab.system.roots import Roots
 from blklab.system.users import uses
-with Journal(Roots(state=Path({str(here.state)!r}))) as journal:
+with HostJournal(Roots(state=Path({str(here.state)!r}))) as journal:
     with claim({device!r}, journal, writes=True, destroy=["file:{file}"]) as held:
         print(held.path, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
