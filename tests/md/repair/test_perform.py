@@ -22,7 +22,7 @@ from blklab.md.repair.operations import MachineOps
 from blklab.md.repair.perform import Repair, StepFailed
 from blklab.md.repair.task import RepairTask
 from blklab.system.roots import Roots
-from tests.md.repair.test_decide import changed, state_of, task_of
+from tests.md.repair.test_next_step import changed, state_of, task_of
 
 
 class Model(MachineOps):
