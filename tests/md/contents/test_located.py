@@ -87,13 +87,13 @@ def test_files_of_ranges(machine: Arrays, point: Path, asked_spans: list[Span]) 
 
 
 def test_it_is_printed_without_what_terminals_obey(
-    machine: Arrays, point: Path, located: list[Span], run: Run, monkeypatch: pytest.MonkeyPatch
+    machine: Arrays, point: Path, asked_spans: list[Span], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(system_roots, "Roots", lambda: machine.roots)
     mount(machine, point)
     plain = run("md", "audit").out
     assert "free space" not in plain
-    assert not located
+    assert not asked_spans
     shown = run("md", "audit", "--map-files").out
     assert "\x1b" not in shown
     assert "from byte 1,048,576" in " ".join(shown.split())

@@ -128,13 +128,9 @@ def audit(
         _fleet(names, worst, as_json, timeout=timeout if hosts else None, sudo=sudo)
         return
     paths = [Path(name) for name in (*images, *more)]
-    inventory_read = offline.inventory(paths) if paths else machine.inventory(Roots())
-    if (
-        inventory_read.unseen
-        and not inventory_read.arrays
-        and all(stray.unseen for stray in inventory_read.strays)
-    ):
-        first, *rest = inventory_read.unseen
+    seen = offline.inventory(paths) if paths else machine.inventory(Roots())
+    if seen.unseen and not seen.arrays and all(stray.unseen for stray in seen.strays):
+        first, *rest = seen.unseen
         more_words = f" (and {len(rest)} more)" if rest else ""
         raise EnvironmentLacks(
             f"nothing could be seen: {first}{more_words}",
@@ -144,18 +140,18 @@ def audit(
         from blklab.md.smart.disks import examined
 
         with progress("Asking disks") as tell:
-            inventory_read = examined(inventory_read, Roots(), tell=tell)
+            seen = examined(seen, Roots(), tell=tell)
     if map_files:
         from blklab.md.contents import located
 
         with progress("Looking for files on bad blocks") as tell:
-            inventory_read = located(inventory_read, Roots(), tell=tell)
-    findings = rules.findings(inventory_read)
+            seen = located(seen, Roots(), tell=tell)
+    findings = rules.findings(seen)
 
     def draw(console: "Console") -> None:
-        report.show(console, inventory_read, findings)
+        report.show(console, seen, findings)
 
-    emit(report.as_dict(inventory_read, findings), as_json, draw)
+    emit(report.as_dict(seen, findings), as_json, draw)
     if any(finding.rank <= worst for finding in findings):
         raise Exit(1)
 
