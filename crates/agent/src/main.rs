@@ -5,18 +5,18 @@
 
 mod call;
 mod children;
+mod control;
 mod decode;
-mod exchange;
 mod export;
 mod failure;
 mod files;
 mod frame;
 mod glob;
 mod guest;
+mod lock;
 mod run;
 mod sample;
 mod server;
-mod sync;
 
 use std::fs::File;
 use std::io;

@@ -2,10 +2,10 @@
 
 use crate::call::Run;
 use crate::children::Children;
+use crate::control::RequestControl;
 use crate::decode::Decoder;
-use crate::exchange::RequestControl;
 use crate::failure::reason;
-use crate::sync::lock;
+use crate::lock::lock;
 use rustix::process::{Pid, Signal};
 use serde::Serialize;
 use std::io::{ErrorKind, Read, Write};

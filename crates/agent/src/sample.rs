@@ -1,6 +1,6 @@
 //! Reads files at an interval in the guest, because the host cannot measure the guest's time.
 
-use crate::exchange::RequestControl;
+use crate::control::RequestControl;
 use crate::files::{self, Files};
 use crate::frame;
 use rustix::time::{ClockId, clock_gettime};

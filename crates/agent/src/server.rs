@@ -2,9 +2,9 @@
 
 use crate::call::{self, Call};
 use crate::children::Children;
-use crate::exchange::{HostStream, RequestControl};
+use crate::control::{HostStream, RequestControl};
+use crate::lock::lock;
 use crate::run::{self, Environment, Listener};
-use crate::sync::lock;
 use crate::{export, failure, files, frame, sample};
 use rustix::process::Signal;
 use serde_json::{Value, json};

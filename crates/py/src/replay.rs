@@ -28,7 +28,6 @@ pub type TraceArguments = (Vec<String>, Option<String>, Option<TraceSelection>);
 /// An error while the simulator reads I/Os; for the simulator the trace then ends.
 pub type ReplayFailure = Rc<RefCell<Option<TraceError>>>;
 
-/// The filter for a selection.
 pub fn selected_filter(chosen: Option<&TraceSelection>) -> TraceFilter {
     match chosen {
         None => TraceFilter::default(),

@@ -7,7 +7,6 @@ pub const NONE: u32 = u32::MAX;
 /// An item with a `u32` field that links it to another item. While its slot is free, the field names the next free
 /// slot.
 pub trait ArenaItem {
-    /// The link.
     fn link(&mut self) -> &mut u32;
 }
 
@@ -61,7 +60,6 @@ impl<T: ArenaItem> Arena<T> {
         self.free = number;
     }
 
-    /// How many are in use.
     #[cfg(test)]
     pub fn in_use(&self) -> usize {
         self.used

@@ -70,7 +70,6 @@ pub enum Owner {
     Bio(u32),
     /// A target, which knows what `tag` and `number` mean.
     Target {
-        /// The target.
         target: u16,
         /// Only the target knows what it means.
         tag: u8,

@@ -15,14 +15,12 @@ pub type Time = u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event(u64);
 
-/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// A task runs.
     Task(u32),
     /// A timer of a target is due.
     Timer {
-        /// The target.
         target: u16,
         /// The target's own number for it.
         timer: u32,
@@ -42,7 +40,6 @@ impl Event {
         Self(1 << 48 | u64::from(target) << 32 | u64::from(timer))
     }
 
-    /// Its kind.
     #[inline(always)]
     pub fn kind(self) -> EventKind {
         let number = self.0 as u32;

@@ -71,9 +71,7 @@ pub struct Point {
 pub struct JobMetrics {
     /// The time that counts: without the ramp.
     pub runtime_ns: u64,
-    /// All reads.
     pub read: Direction,
-    /// All writes.
     pub write: Direction,
     /// Every job group separately.
     pub groups: Vec<Group>,
@@ -101,7 +99,6 @@ impl Merge for SeriesBin {
     }
 }
 
-/// One direction's sums.
 #[derive(Clone, Debug, Default)]
 struct DirectionSums {
     latencies: Quantiles,

@@ -3,14 +3,12 @@
 use super::hdd::HddSpec;
 use crate::events::Time;
 
-/// A position on the disk.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskPosition {
     /// In bytes from the beginning of the disk.
     pub byte: u64,
     /// Tracks before it, plus the fraction of the track it is on.
     revolution: f64,
-    /// The cylinder.
     cylinder: f64,
     /// Its angle with the skew of its track, 0 to 1.
     angle: f64,

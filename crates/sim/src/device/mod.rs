@@ -27,7 +27,6 @@ pub struct DiskCommand {
     pub op: Op,
     /// In bytes from the beginning of the disk.
     pub byte: u64,
-    /// How many bytes.
     pub bytes: u32,
 }
 
@@ -103,7 +102,6 @@ macro_rules! models {
             $($(#[$doc])* $kind($spec),)+
         }
 
-        /// One disk.
         #[derive(Debug)]
         pub enum Disk {
             $($(#[$doc])* $kind($model),)+

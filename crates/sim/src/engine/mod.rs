@@ -4,13 +4,13 @@
 //! when the disk is done (`complete`). Tasks submit bios one by one at their own pace, and sleep where the kernel
 //! would let them sleep: for a tag, in the writeback throttle, for a completion.
 
-mod play;
+mod event_loop;
 mod replay;
 mod target;
 mod task;
 #[cfg(test)]
 mod tests;
-mod wait;
+mod wait_list;
 
 use crate::bio::{Bio, Bios, Flags, NONE, Op, Owner};
 use crate::error::SimError;
@@ -19,10 +19,10 @@ use crate::load::Host;
 use crate::metrics::MetricsRecorder;
 use crate::rng::Rng;
 
-pub use play::FinishedRun;
+pub use event_loop::FinishedRun;
 pub use target::{Child, Limits, Mapped, PlugAfter, Target, WorkerNext};
 pub use task::{Plugged, Role, Task};
-pub use wait::WaitList;
+pub use wait_list::WaitList;
 
 /// A task's I/O in flight.
 #[derive(Clone, Copy, Debug)]

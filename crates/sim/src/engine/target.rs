@@ -83,11 +83,9 @@ pub enum WorkerNext {
 /// What happens to a worker's plug after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlugAfter {
-    /// It ends.
     Ends,
     /// It ends if it is full.
     EndsIfFull,
-    /// It stays.
     Stays,
 }
 

@@ -18,7 +18,6 @@ pub enum Role {
     Replay(Box<ReplayState>),
     /// A background worker of a target.
     Worker {
-        /// The target.
         target: u16,
         /// The target's own number for it.
         worker: u32,

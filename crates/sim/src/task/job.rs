@@ -23,7 +23,6 @@ pub enum NextAction {
     Finish,
 }
 
-/// The state of one job.
 #[derive(Debug)]
 pub struct JobState {
     spec: load::Job,

@@ -6,7 +6,6 @@ use crate::rng::{Rng, mix};
 /// Draws block numbers of a region of `blocks`.
 #[derive(Clone, Debug)]
 pub enum Offsets {
-    /// Uniform.
     Uniform,
     /// Zipf's law over ranks; the ranks are scattered over the region.
     Zipf(ZipfRanks),

@@ -26,7 +26,6 @@ pub struct ReplayIo {
 /// Recorded I/Os in the order in which they were queued, read one by one as the simulation advances.
 pub type ReplayIos = Box<dyn Iterator<Item = ReplayIo>>;
 
-/// The state of a replay.
 pub struct ReplayState {
     ios: ReplayIos,
     timed: bool,

@@ -127,7 +127,6 @@ impl Intake {
         }
     }
 
-    /// Adds events of one device.
     fn add_device_events(&mut self, at: usize, events: &[Event]) {
         let (unfiltered, merged) = (self.unfiltered, self.merged);
         let state = &mut self.states[at];

@@ -8,7 +8,6 @@ use std::io::{ErrorKind, Read};
 
 const BUFFER: usize = 256 << 10;
 
-/// A decoded record.
 pub enum DecodedRecord {
     /// A request.
     Row(RequestRow),

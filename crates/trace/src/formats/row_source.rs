@@ -17,7 +17,6 @@ const MOST_IN_FLIGHT: usize = 256 << 10;
 /// No response time recorded.
 pub const NO_RESPONSE: u64 = u64::MAX;
 
-/// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestRow {
     /// When it was issued, ns on the trace's own clock.
@@ -28,7 +27,6 @@ pub struct RequestRow {
     pub sector: u64,
     /// Length in bytes.
     pub bytes: u32,
-    /// Its device.
     pub device: DeviceId,
     /// Its process, 0 if not recorded.
     pub pid: u32,

@@ -11,7 +11,6 @@ const SHOWN: u64 = 3;
 /// The bytes of a file that recognition gets ([`crate::open`]).
 const HEAD: usize = 64 << 10;
 
-/// A parsed line.
 pub enum ParsedLine {
     /// A request.
     Row(RequestRow),

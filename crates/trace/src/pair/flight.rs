@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 /// Twins or neighbours that are checked before a search ends.
 const MAX_STEPS: usize = 64;
 
-/// One bio in flight.
 #[derive(Clone, Copy)]
 pub struct InFlightBio {
     /// The bio.
@@ -34,7 +33,6 @@ pub enum BioState {
     NotInserted,
     /// Not yet dispatched.
     NotDispatched,
-    /// Dispatched.
     Dispatched,
     /// Any state.
     Any,
@@ -55,7 +53,6 @@ impl BioState {
     }
 }
 
-/// Bios in flight.
 #[derive(Default)]
 pub struct BiosInFlight {
     slots: Vec<InFlightBio>,

@@ -111,12 +111,10 @@ impl Stripe {
         unreachable!("the stripe waits for ever: {self:?}, {whole:#x} and {part:#x} written")
     }
 
-    /// All the slots.
     fn all_slots(&self) -> u64 {
         u64::MAX >> (64 - self.disks)
     }
 
-    /// The slots of parity.
     fn parity_slots(&self) -> u64 {
         1 << self.parity.p | self.parity.q.map_or(0, |q| 1 << q)
     }

@@ -37,7 +37,6 @@ const NAP: Time = 500_000_000;
 pub struct SyncPiece {
     /// Its first sector: of the array, or in a recovery of RAID-10 of each member.
     pub start: u64,
-    /// Its sectors.
     pub sectors: u64,
     /// The member sectors that are read.
     pub reads: Vec<MemberSector>,
@@ -45,11 +44,9 @@ pub struct SyncPiece {
     pub writes: Vec<MemberSector>,
 }
 
-/// A running sync.
 #[derive(Debug)]
 pub struct RunningSync {
     action: SyncAction,
-    /// Its task.
     pub task: u32,
     /// Minimum and maximum in KiB/s for each member.
     speed_limits: (u64, u64),

@@ -32,7 +32,6 @@ enum QueueAdmission {
     Full,
 }
 
-/// One disk with its queue.
 #[derive(Debug)]
 pub struct DiskQueue {
     id: u16,

@@ -9,7 +9,6 @@
 pub struct SortedRequest {
     /// Where it begins.
     pub sector: u64,
-    /// Its number.
     pub number: u32,
     /// Its ticket in the order of arrival.
     pub ticket: u32,

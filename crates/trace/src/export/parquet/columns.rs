@@ -119,7 +119,6 @@ impl Column for OptionalInt64Column {
     }
 }
 
-/// Optional bytes.
 #[derive(Default)]
 pub struct OptionalBytesColumn {
     values: Vec<ByteArray>,

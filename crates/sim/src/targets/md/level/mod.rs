@@ -71,7 +71,6 @@ pub trait Mirror {
 pub struct LevelConfig<'a> {
     /// The array.
     pub md: &'a Md,
-    /// Its level.
     pub level: Level,
     /// The members, by slot.
     pub children: &'a [Option<Child>],

@@ -98,7 +98,6 @@ impl Simulation {
         self.finish()
     }
 
-    /// Runs a task.
     #[inline(always)]
     fn run_task(&mut self, number: u32) {
         let task = &mut self.tasks[number as usize];
