@@ -157,7 +157,7 @@ capacity = "1TiB"
         (["fio.json", "--model", "sm883", "--size", "9"], "fio.json: "),
         (["fio.json", "--model", "sm883", "--kernel", "x"], "'x' is no kernel generation"),
         (["part.toml", "--model", "sm883"], "part.toml: no fio results"),
-        (["ref", "--model", "sm883", "--target", "x"], "ref: --target: one of ssd is expected"),
+        (["ref", "--model", "sm883", "--target", "x"], "ref: --target: expected one of ssd"),
         (["fio.json"], "Missing option '--model'"),
     ],
 )
@@ -206,6 +206,6 @@ def test_a_bad_fit_is_said(run: Run) -> None:
     worst = max(residuals, key=lambda item: abs(item["error"]))
     assert abs(worst["error"]) > 0.25
     assert outcome.err.splitlines()[-1] == (
-        f"blklab: warning: the model fits badly: {worst['run']!r} is predicted"
-        f" {worst['error']:+.0%} off"
+        f"blklab: warning: the model fits badly: its error for {worst['run']!r} is"
+        f" {worst['error']:+.0%}"
     )

@@ -72,7 +72,7 @@ def test_a_bug_asks_for_a_report(
     monkeypatch.delenv("BLKLAB_DEBUG", raising=False)
     assert guarded(raises(error)) == 70
     message = capsys.readouterr().err
-    assert message.startswith(f"blklab: error: this is a bug in blklab: {type(error).__name__}: ")
+    assert message.startswith(f"blklab: error: a bug in blklab: {type(error).__name__}: ")
     assert "BLKLAB_DEBUG=1" in message
     assert message.count("\n") == 1
 

@@ -84,11 +84,11 @@ def test_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         ([DATA / "README.md"], 2, "README.md: of no format that is known"),
         ([DATA / "iostat-3.10.txt"], 1, "one report, which is of the time since boot"),
         ([DATA / "fio-3.25.txt", "--format", "iostat"], 1, "no table of iostat -x"),
-        ([DATA / "fio-3.25.txt", "--label", "stack"], 2, "'stack': KEY=VALUE is wanted"),
-        ([DATA / "fio-3.25.txt", "--label", "a:b=c"], 2, "'a:b=c': KEY=VALUE is wanted"),
-        ([DATA / "fio-3.25.txt", "--rename", "a=b"], 2, "'a=b': LABEL:OLD=NEW is wanted"),
-        ([DATA / "fio-3.25.txt", "--interval", "0s"], 2, "an interval is longer than 0"),
-        ([DATA / "fio-3.25.txt", "--name", "a@b"], 2, "'a@b': a name without @ : ~ / is wanted"),
+        ([DATA / "fio-3.25.txt", "--label", "stack"], 2, "'stack': expected KEY=VALUE"),
+        ([DATA / "fio-3.25.txt", "--label", "a:b=c"], 2, "'a:b=c': expected KEY=VALUE"),
+        ([DATA / "fio-3.25.txt", "--rename", "a=b"], 2, "'a=b': expected LABEL:OLD=NEW"),
+        ([DATA / "fio-3.25.txt", "--interval", "0s"], 2, "expected more than 0"),
+        ([DATA / "fio-3.25.txt", "--name", "a@b"], 2, "'a@b': expected a name without @ : ~ /"),
     ],
 )
 def test_mistakes_are_one_line(run: Run, arguments: list[object], status: int, output: str) -> None:

@@ -31,7 +31,7 @@ def test_a_dry_run_shows_the_cells(run: Run) -> None:
 def test_what_is_varied_has_a_column(run: Run) -> None:
     outcome = run("run", EXAMPLES / "spindles.toml", "--dry-run", "--set", "numjobs=[2, 7]")
     assert outcome.status == 0
-    assert "Ten spindles, RAID-10 far 2: 2 cells" in outcome.out
+    assert "Ten disks, RAID-10 far 2: 2 cells" in outcome.out
     assert "numjobs=7" in outcome.out
 
 
@@ -58,7 +58,7 @@ def test_a_dry_run_prints_the_cells_as_json(run: Run) -> None:
     [
         ([], "Missing argument 'EXPERIMENT'"),
         (["nowhere.toml"], "nowhere.toml: cannot be read: No such file or directory"),
-        ([UNBALANCED, "--only", "stack"], "'stack': LABEL=PATTERN is wanted, such as stack=raid1"),
+        ([UNBALANCED, "--only", "stack"], "'stack': expected LABEL=PATTERN, such as stack=raid1"),
         ([UNBALANCED, "--only", "stak=x"], "nothing is called 'stak'; did you mean 'stack'?"),
         ([UNBALANCED, "--only", "stack=x"], "--only stack=x: none of the 48 cells is so"),
         ([UNBALANCED, "--set", "x"], "--set 'x': KEY=VALUE is wanted, such as iodepth=8"),

@@ -155,9 +155,9 @@ def test_cells_are_resumed(run: Run, directory: Path) -> None:
     ("options", "output"),
     [
         (["--lab", "pairs"], "--lab: there is no suite 'pairs'; did you mean 'pair'"),
-        (["--lab", "--recorded"], "nothing of it is recorded"),
+        (["--lab", "--recorded"], "no recording of suite"),
         (["--lab", "--recorded", "--record"], "--record: --recorded measures nothing"),
-        (["--lab", "--calibration", "x"], "--calibration: it is not of the lab"),
+        (["--lab", "--calibration", "x"], "--calibration: --lab does not take it"),
         (["--recorded"], "--recorded: only --lab takes it"),
         (["--set", "kernel=6.1"], "--set: only --lab takes it"),
         (["--lab", "--only", "stack=raid7"], "--only stack=raid7: none of the 1 cells is so"),

@@ -1,4 +1,4 @@
-"""`blklab calibrate`: a device's model from measurements of that device alone."""
+"""`blklab calibrate`: fit a device model to measurements of one device."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     "--model",
     required=True,
     metavar="NAME|FILE",
-    help="What the fit begins with: a stock model, or a file with a [device] table.",
+    help="The model to start from: a stock model or a file with a [device] table.",
 )
 @click.option("--target", metavar="NAME", help="The single-device target, if INPUT is a directory.")
-@click.option("--kernel", default="6.1", show_default=True, help="The kernel it was measured on.")
+@click.option("--kernel", default="6.1", show_default=True, help="Kernel of the measurements.")
 @click.option(
     "--filesystem",
     type=click.Choice(["none", "ext3", "ext4", "xfs"]),
     default="none",
     show_default=True,
-    help="What was between fio and the device.",
+    help="Filesystem between fio and the device.",
 )
 @click.option(
     "--size",
     metavar="SIZE",
-    help="What of the device fio could use, from its start; all of it unless given.",
+    help="Bytes from the start of the device that fio used; default: all.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help='Write the calibrated device here, for calibrated = "FILE".',
+    help='Write the calibrated device to this file, for calibrated = "FILE".',
 )
 @json_option
 def calibrate(
@@ -57,11 +57,11 @@ def calibrate(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Fit a device's model to runs of fio on that device alone.
+    """Fit a device model to fio runs on one device.
 
-    INPUT is fio's output (JSON or text), or a directory of tables as `blklab validate` reads. Data
-    sheets and physics give most of a model; the few parameters that decide are fitted, in stages,
-    each on the runs that depend on it. Says how far off the fitted model is for every input.
+    INPUT is fio's output (JSON or text), or a directory of tables as `blklab validate` reads. Most
+    parameters come from data sheets and physics. The few important ones are fitted in stages, each
+    to the runs that depend on it. The command prints the error of the fitted model for each run.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def calibrate(
       blklab calibrate reference/ --target ssd --model sm883 --kernel 4.19 --filesystem ext4
 
     \b
-    Exit status: 0 done, 2 an input or the model makes no sense.
+    Exit status: 0 success; 2 an input or the model is not valid.
     """
     from blklab.analysis import calibrate as analysis
 
@@ -89,7 +89,7 @@ def calibrate(
     )
     if abs(calibration.worst.error) > analysis.BAD:
         worst = calibration.worst
-        warn(f"the model fits badly: {worst.run.name!r} is predicted {worst.error:+.0%} off")
+        warn(f"the model fits badly: its error for {worst.run.name!r} is {worst.error:+.0%}")
     if output is not None:
         from blklab.output import write
 
@@ -141,7 +141,7 @@ def _runs(path: Path, target: str | None) -> "list[Observation]":
     if target is None and len(singles) == 1:
         target = singles[0]
     if target not in singles:
-        raise UsageError(f"{path}: --target: one of {', '.join(singles) or 'none'} is expected")
+        raise UsageError(f"{path}: --target: expected one of {', '.join(singles) or 'none'}")
     return experiments.observations(rows, target)
 
 

@@ -1,6 +1,6 @@
-"""What commands share: parameters, printing, progress.
+"""Parameters, printing and progress that commands share.
 
-Results go to stdout, as tables for people or as JSON for programs; everything else to stderr.
+Results go to stdout, as tables or as JSON. Everything else goes to stderr.
 """
 
 import json
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 PIPED_WIDTH: Final = 100
-"""The width of tables that no terminal shows, unless COLUMNS says otherwise."""
+"""The width of tables if stdout is not a terminal and COLUMNS is not set."""
 
 
 class _Quantity(click.ParamType[int]):
-    """A parameter that one of the parsers in blklab.units reads."""
+    """A parameter that a parser of blklab.units reads."""
 
     def __init__(self, name: str, parse: Callable[[str], int]) -> None:
         self.name = name
@@ -54,44 +54,44 @@ class _Input(click.Path):
         ctx: click.Context | None,
     ) -> "str | bytes | os.PathLike[str]":
         if not value:
-            self.fail("the name of a trace is empty", param, ctx)
+            self.fail("expected the name of a trace, got an empty string", param, ctx)
         return super().convert(value, param, ctx)
 
 
 INPUT: Final = _Input(path_type=str)
-"""Argument type: something to read. Whether it is there, its reader says, with a better message."""
+"""Argument type: a file to read. The reader checks whether it exists: its message is better."""
 
 
 def json_option(command: F) -> F:
-    """Decorator: adds `--json`, passed on as `as_json`. Every printing command has it."""
+    """Decorator: add `--json`, passed as `as_json`. Every command that prints results has it."""
     return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(
         command
     )
 
 
 def store_option(command: F) -> F:
-    """Decorator: adds `--store`, passed on as `store`. Every command that uses the store has it."""
+    """Decorator: add `--store`, passed as `store`. Every command that uses the store has it."""
     return click.option(
         "--store",
         metavar="FILE|URL",
-        help="Where results are kept: an SQLite file or postgresql://…; $BLKLAB_STORE, else"
+        help="The store: an SQLite file or postgresql://…; default: $BLKLAB_STORE, otherwise"
         " blklab/store.db in your data directory.",
     )(command)
 
 
 def confidence_option(command: F) -> F:
-    """Decorator: adds `--confidence`, of every interval and verdict that a command prints."""
+    """Decorator: add `--confidence`, for all intervals and verdicts of a command."""
     return click.option(
         "--confidence",
         type=click.FloatRange(0.5, 0.999),
         default=0.95,
         show_default=True,
-        help="Of the intervals, and of what is called a difference.",
+        help="Confidence level of intervals and verdicts.",
     )(command)
 
 
 def emit(result: object, as_json: bool, render: Callable[["Console"], None]) -> None:
-    """Prints `result` as JSON, or lets `render` draw it on a console over stdout."""
+    """Print `result` as JSON, or call `render` with a console on stdout."""
     if as_json:
         click.echo(json.dumps(result, indent=2, allow_nan=False))
     else:
@@ -99,29 +99,29 @@ def emit(result: object, as_json: bool, render: Callable[["Console"], None]) -> 
 
 
 def results() -> "Console":
-    """Returns the console for results: stdout, coloured only on a terminal.
+    """Return the console for results: stdout, coloured only on a terminal.
 
-    Text is printed as it is: no markup, no emoji codes. Pass names from a trace through
+    It prints text literally, without markup or emoji codes. Pass names from traces through
     `blklab.text.printable` first.
     """
     return _console(stderr=False)
 
 
 def notes() -> "Console":
-    """Returns the console for notes, warnings and progress: stderr."""
+    """Return the console for notes, warnings and progress: stderr."""
     return _console(stderr=True)
 
 
 def warn(message: str) -> None:
-    """Prints one line `blklab: warning: …` on stderr."""
+    """Print one line `blklab: warning: …` on stderr."""
     from blklab.text import printable
 
-    with suppress(OSError):  # nobody may be left to read it
+    with suppress(OSError):  # stderr may be closed
         click.echo(f"blklab: warning: {printable(message)}", err=True)
 
 
 def note(message: str) -> None:
-    """Prints one line `blklab: …` on stderr, if that is a terminal."""
+    """Print one line `blklab: …` on stderr if stderr is a terminal."""
     from blklab.text import printable
 
     if sys.stderr.isatty():
@@ -130,7 +130,7 @@ def note(message: str) -> None:
 
 
 def fail_with(failed: Sequence[str]) -> None:
-    """Ends the command with what went wrong first, if anything did. Raises BlklabError."""
+    """Raise BlklabError with the first failure, if there is one."""
     if failed:
         from blklab.errors import BlklabError
 
@@ -140,10 +140,10 @@ def fail_with(failed: Sequence[str]) -> None:
 
 @contextmanager
 def progress(description: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Shows a bar on stderr while the block runs, if stderr is a terminal.
+    """Show a progress bar on stderr while the block runs, if stderr is a terminal.
 
-    Gives a function that takes how much is done so far; `total` is when it is complete, None if
-    nobody knows.
+    Yields a function that takes the amount done so far. `total` is the whole amount; None if
+    unknown.
     """
     if not sys.stderr.isatty():
         yield lambda _done: None
@@ -160,10 +160,10 @@ def _console(*, stderr: bool) -> "Console":
     from rich.console import Console
 
     class PlainCommand(Console):
-        def on_broken_pipe(self) -> None:  # rich's ends the program with status 1
+        def on_broken_pipe(self) -> None:  # rich's own ends the program with status 1
             if not stderr:
                 raise BrokenPipeError
-            self.quiet = True  # nobody is left to read notes
+            self.quiet = True  # stderr is closed
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH

@@ -1,4 +1,4 @@
-"""`blklab compare`: results beside each other, and whether they differ."""
+"""`blklab compare`: compare results and show whether they differ."""
 
 from typing import TYPE_CHECKING
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     "metrics",
     default="iops,mean,p99",
     show_default=True,
-    metavar="FIGURE,...",
-    help="What to compare: iops, bw, read_iops, mean, p50, p99, p99_9, write_p99, wall ...",
+    metavar="METRIC,...",
+    help="Metrics to compare: iops, bw, read_iops, mean, p50, p99, p99_9, write_p99, wall ...",
 )
 @click.option(
     "--by",
     metavar="LABEL,...",
-    help="Labels that tell rows apart; what differs only in others is put together.",
+    help="Labels that make a row; runs that differ only in other labels are merged.",
 )
 @click.option(
     "--between",
     metavar="LABEL",
-    help="Compare the values of this label with each other, the first being the baseline.",
+    help="Compare the values of this label with each other; the first is the baseline.",
 )
 @confidence_option
 @click.option(
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     "conditions",
     multiple=True,
     metavar="CONDITION",
-    help="Exit with status 1 if this holds of any cell: 'iops < 0.95*baseline', 'p99 > 5ms'.",
+    help="Exit with status 1 if this is true for a cell: 'iops < 0.95*baseline', 'p99 > 5ms'.",
 )
 @click.option(
     "--sure",
     is_flag=True,
-    help="Fail only if the confidence interval leaves no doubt; it takes two runs or more.",
+    help="Fail only if the whole confidence interval fails; needs two runs or more.",
 )
 @click.option(
     "--allow-missing",
     is_flag=True,
-    help="Cells of the baseline that were not measured on the other side are no error.",
+    help="Accept that cells of the baseline are missing in the other campaign.",
 )
 @store_option
 @json_option
@@ -63,13 +63,12 @@ def compare(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Compare CAMPAIGNS cell by cell; the first is the baseline.
+    """Compare CAMPAIGNS cell by cell. The first campaign is the baseline.
 
-    `blklab runs --help` says how to name a campaign. Runs of the same cell (repeats) are put
-    together. Cells are the same if all labels are that both have: to compare two workloads,
-    --between workload, or 'a:workload=x' with 'b:workload=y'. The interval is a bootstrap's over
-    runs, of fewer than three Student's; p is of Welch's test, corrected for the number of
-    differences where a verdict is given.
+    `blklab runs --help` explains how to name a campaign. Repeats of a cell are merged. Two cells
+    match if the labels that both have are equal. To compare two workloads, use --between workload,
+    or name 'a:workload=x' and 'b:workload=y'. Intervals are bootstrap intervals over runs; with
+    fewer than three runs, Student's. p is of Welch's test, corrected for the number of comparisons.
 
     \b
     Examples:
@@ -78,8 +77,8 @@ def compare(
       blklab compare base@host new@host --fail-if 'iops < 0.95*baseline' --sure
 
     \b
-    Exit status: 0 fine, 1 a --fail-if held, 2 some --fail-if could not be judged: a cell of the
-    baseline was not measured, or was run once and --sure is wanted; 3 the store fails.
+    Exit status: 0 success; 1 a --fail-if condition is true; 2 a condition could not be judged: a
+    cell of the baseline is missing, or has one run and --sure needs two; 3 the store failed.
     """
     from blklab.analysis import compare as analysis
     from blklab.analysis import fail_if
@@ -124,7 +123,7 @@ def compare(
         "unjudged": unjudged,
     }
     emit(document, as_json, draw)
-    if failed:  # whatever is with the others: this is known
+    if failed:  # a failure is known, even if other conditions could not be judged
         raise BlklabError(_first(failed))
     if unjudged:
         raise UsageError(_first(unjudged))
@@ -135,12 +134,12 @@ def _first(lines: list[str]) -> str:
 
 
 def _labels(campaigns: tuple[str, ...]) -> set[str]:
-    """Returns the labels that are named behind a colon."""
+    """Return the labels that are named behind a colon."""
     terms = [term for words in campaigns for term in words.partition(":")[2].split(",")]
     return {term.partition("=")[0].strip() for term in terms if term.strip()}
 
 
 def _short(campaigns: tuple[str, ...]) -> list[str]:
-    """Returns what to call the sides: without labels, if that tells them apart."""
+    """Return the names of the sides, without labels if they are unique."""
     names = [words.partition(":")[0].strip() for words in campaigns]
     return names if len(set(names)) == len(names) else list(campaigns)

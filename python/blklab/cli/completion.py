@@ -1,4 +1,4 @@
-"""`blklab completion`: the script that makes a shell complete blklab's commands and options."""
+"""`blklab completion`: print the completion script for a shell."""
 
 import click
 
@@ -6,21 +6,21 @@ import click
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script that makes SHELL complete blklab's commands and options.
+    """Print the completion script for SHELL.
 
     \b
-    Install it for yourself:
+    Install it for one user:
       bash   blklab completion bash > ~/.local/share/bash-completion/completions/blklab
       zsh    blklab completion zsh > ~/.zfunc/_blklab
              (with fpath+=~/.zfunc before compinit in ~/.zshrc)
       fish   blklab completion fish > ~/.config/fish/completions/blklab.fish
 
     \b
-    Or for every user of this machine:
+    Install it for all users:
       bash   blklab completion bash > /usr/share/bash-completion/completions/blklab
 
-    Make the directory first if it is not there, then start a new shell. The script asks blklab
-    itself, so it need not be printed again after an upgrade.
+    Create the directory first if necessary, then start a new shell. The script calls blklab, so an
+    upgrade of blklab needs no new script.
     """
     from click.shell_completion import get_completion_class
 

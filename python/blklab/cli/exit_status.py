@@ -1,4 +1,4 @@
-"""Turns whatever ends a command into one line on stderr and an exit status."""
+"""Turn each failure of a command into one line on stderr and an exit status."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from blklab.text import printable
 
 
 def guarded(run: Callable[[], int]) -> int:
-    """Calls `run` and returns the exit status of the program, whatever happens."""
+    """Call `run` and return the exit status of the program."""
     status = _status(run)
     streams.give_up()
     return status
@@ -70,14 +70,14 @@ def _report(error: BaseException) -> int:
             _say("error: out of memory")
             return 1
     _say(
-        f"error: this is a bug in blklab: {type(error).__name__}: {error}; please report it with"
-        " the traceback that BLKLAB_DEBUG=1 shows"
+        f"error: a bug in blklab: {type(error).__name__}: {error}; please report it with the"
+        " traceback that BLKLAB_DEBUG=1 prints"
     )
     return CRASHED
 
 
 def _describe(error: OSError) -> str:
-    """Returns `FILE: what is wrong`, without the number that Python puts before it."""
+    """Return `FILE: reason`, without the error number that Python prints first."""
     reason = error.strerror or str(error)
     names = [
         os.fsdecode(n) for n in (error.filename, error.filename2) if isinstance(n, str | bytes)
@@ -87,5 +87,5 @@ def _describe(error: OSError) -> str:
 
 def _say(message: str) -> None:
     one_line = printable(" ".join(message.split()))
-    with contextlib.suppress(OSError):  # nobody may be left to read it
+    with contextlib.suppress(OSError):  # stderr may be closed
         print(f"blklab: {one_line}", file=sys.stderr)  # noqa: T201

@@ -1,4 +1,4 @@
-"""`blklab import`: results that others measured, kept as runs."""
+"""`blklab import`: import results of other tools as runs."""
 
 from typing import TYPE_CHECKING
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from blklab.store.campaigns import Store
 
 FORMATS = ("fio", "fio-log", "fio-text", "iostat", "randomio", "blkparse")
-"""As in blklab.imports.registry, which is too heavy to be imported for `--help`."""
+"""The formats of blklab.imports.registry, which is too slow to import for `--help`."""
 
 
 def _labels(
     _ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
-    """Reads `KEY=VALUE`."""
+    """Parse `KEY=VALUE`."""
     labels = {}
     for text in texts:
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not key or not value or set(key) & set(",:@~"):
-            raise click.BadParameter(f"{text!r}: KEY=VALUE is wanted, such as stack=raid1")
+            raise click.BadParameter(f"{text!r}: expected KEY=VALUE, such as stack=raid1")
         labels[key] = value
     return labels
 
@@ -32,28 +32,30 @@ def _labels(
 def _renamed(
     _ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[tuple[str, str], str]:
-    """Reads `LABEL:OLD=NEW`."""
+    """Parse `LABEL:OLD=NEW`."""
     renamed = {}
     for text in texts:
         label, colon, rest = (part.strip() for part in text.partition(":"))
         old, equals, new = (part.strip() for part in rest.partition("="))
         if not (colon and equals and label and old and new):
-            raise click.BadParameter(f"{text!r}: LABEL:OLD=NEW is wanted, such as stack:md4=raid1")
+            raise click.BadParameter(f"{text!r}: expected LABEL:OLD=NEW, such as stack:md4=raid1")
         renamed[label, old] = new
     return renamed
 
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--name", metavar="NAME", help="What to call the campaign; the first file's name.")
-@click.option("--title", default="", metavar="TEXT", help="What it is about.")
+@click.option(
+    "--name", metavar="NAME", help="Name of the campaign; default: the name of the first file."
+)
+@click.option("--title", default="", metavar="TEXT", help="Title of the campaign.")
 @click.option(
     "--label",
     "labels",
     multiple=True,
     metavar="KEY=VALUE",
     callback=_labels,
-    help="A label of all runs: stack=raid1.",
+    help="Add a label to all runs: stack=raid1.",
 )
 @click.option(
     "--rename",
@@ -61,19 +63,23 @@ def _renamed(
     multiple=True,
     metavar="LABEL:OLD=NEW",
     callback=_renamed,
-    help="Another value of a label, as your experiment calls it: stack:md4=raid1, device:sdc=ssd.",
+    help="Change the value of a label to that of your experiment: stack:md4=raid1, device:sdc=ssd.",
 )
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Instead of what the content looks like."
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="Format of the files; default: recognised from the content.",
 )
-@click.option("--device", metavar="NAME", help="Of iostat and blkparse: the device that is meant.")
+@click.option("--device", metavar="NAME", help="For iostat and blkparse: the device to import.")
 @click.option(
-    "--interval", type=DURATION, metavar="DURATION", help="Of iostat without -t: 1s, 500ms."
+    "--interval",
+    type=DURATION,
+    metavar="DURATION",
+    help="For iostat without -t: its interval, such as 1s or 500ms.",
 )
-@click.option(
-    "--keep-first", is_flag=True, help="Of iostat -y: the first report is not since boot."
-)
-@click.option("--dry-run", is_flag=True, help="Show the runs; keep nothing.")
+@click.option("--keep-first", is_flag=True, help="For iostat -y: also import the first report.")
+@click.option("--dry-run", is_flag=True, help="Show the runs; store nothing.")
 @store_option
 @json_option
 def import_(
@@ -91,14 +97,14 @@ def import_(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Keep what others measured beside your own results: for `runs`, `compare` and `report`.
+    """Import results of other tools into the store, for `runs`, `compare` and `report`.
 
     FILE is the output of fio (JSON, text, interval logs), `iostat -x`, randomio or blkparse, a
     directory of such files, a directory of published figures such as reference/, or - for
     standard input. blklab recognises the format from the content. The runs of each tool become
     a campaign: NAME@fio, NAME@iostat ...
 
-    The workload of a run is fio's job; runs that have all labels in common are repeats.
+    fio's job name becomes the workload of a run. Runs with the same labels are repeats.
 
     \b
     Examples:
@@ -113,9 +119,9 @@ def import_(
     from blklab.store.campaigns import Store
 
     if name is not None and (not name.strip() or set(name) & set("@:~/")):
-        raise click.BadParameter(f"{name!r}: a name without @ : ~ / is wanted", param_hint="--name")
+        raise click.BadParameter(f"{name!r}: expected a name without @ : ~ /", param_hint="--name")
     if interval == 0:
-        raise click.BadParameter("an interval is longer than 0", param_hint="--interval")
+        raise click.BadParameter("expected more than 0", param_hint="--interval")
     batches_read, notes = batches(
         files,
         ImportSource((), device, interval, keep_first),
@@ -131,7 +137,7 @@ def import_(
     kept = Store(store)
     numbers = [kept.add(batch.plan, batch.finished, batch.environment) for batch in batches_read]
     for number in numbers:
-        note(f"kept as campaign {number}: blklab report {number}")
+        note(f"stored as campaign {number}: blklab report {number}")
     _show(kept, numbers, as_json)
 
 
@@ -149,7 +155,7 @@ def _show(kept: "Store", numbers: list[int], as_json: bool) -> None:
 
 
 def _document(batch: "Batch") -> dict[str, object]:
-    """Returns what would be kept, as `--json` has it."""
+    """Return the batch as `--json` prints it."""
     return {
         "experiment": batch.plan.name,
         "runner": batch.plan.runner,

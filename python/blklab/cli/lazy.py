@@ -1,4 +1,4 @@
-"""A click group that knows its commands by name and imports one only when it is run."""
+"""A click group that imports a command only when it runs."""
 
 import importlib
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ import click
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """One registered command: where it is, and its line in the group's help."""
+    """A registered command: its module and its line in the group's help."""
 
     target: str
     """`module:attribute` of the click command."""
@@ -20,18 +20,18 @@ class CommandEntry:
 
 
 class LazyGroup(click.Group):
-    """A group over a registry of entries; listing them imports none of them."""
+    """A group of registered commands; listing them imports none."""
 
     def __init__(self, *args: Any, entries: Mapping[str, CommandEntry], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.entries = entries
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Returns the names in the order of the registry."""
+        """Return the names in the order of the registry."""
         return list(self.entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Imports and returns the command called `cmd_name`, or None if there is none."""
+        """Import and return the command `cmd_name`, or None if there is no such command."""
         entry = self.entries.get(cmd_name)
         if entry is None:
             return super().get_command(ctx, cmd_name)
@@ -47,7 +47,7 @@ class LazyGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002
         formatter: click.HelpFormatter,
     ) -> None:
-        """Writes the registry's lines, without importing the commands."""
+        """Write the summaries of the registry, without importing the commands."""
         if self.entries:
             with formatter.section("Commands"):
                 formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
@@ -55,7 +55,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click's, but a mistyped name is answered with the nearest one."""
+        """Like click's, but suggest the nearest name for a mistyped one."""
         name = args[0]
         if not name.startswith("-") and name not in self.entries and not ctx.resilient_parsing:
             import difflib

@@ -1,4 +1,4 @@
-"""`blklab report`: campaigns beside each other, as one page."""
+"""`blklab report`: write a report of campaigns."""
 
 import shlex
 from pathlib import Path
@@ -23,8 +23,7 @@ ENDINGS = {"html": ".html", "markdown": ".md", "csv": ".csv"}
     "-o",
     "--output",
     metavar="FILE",
-    help="What to write; `-` for stdout.  [default: the experiment's name with .html, .md or"
-    " .csv, here]",
+    help="File to write; `-` for stdout.  [default: the experiment's name with .html, .md or .csv]",
 )
 @click.option(
     "--as",
@@ -32,17 +31,19 @@ ENDINGS = {"html": ".html", "markdown": ".md", "csv": ".csv"}
     type=click.Choice(list(ENDINGS)),
     default="html",
     show_default=True,
-    help="A page; sentences and tables; a row of figures for each run.",
+    help="html: a page with charts; markdown: sentences and tables; csv: one row for each run.",
 )
-@click.option("--charts", metavar="DIR", help="Write each chart as PNG and SVG there too.")
-@click.option("--title", metavar="TEXT", help="The page's title.")
+@click.option("--charts", metavar="DIR", help="Also write each chart as PNG and SVG to DIR.")
+@click.option("--title", metavar="TEXT", help="Title of the page.")
 @click.option(
     "--x",
     metavar="LABEL",
-    help="What the chart of your choice begins with, across: iodepth, bs ...",
+    help="Horizontal axis of the free chart at the start: iodepth, bs ...",
 )
 @click.option(
-    "--metric", metavar="FIGURE", help="And up: iops, bw, read_iops, mean, p99, write_p99_9 ..."
+    "--metric",
+    metavar="METRIC",
+    help="Vertical axis: iops, bw, read_iops, mean, p99 ...",
 )
 @store_option
 @json_option
@@ -58,26 +59,26 @@ def report(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Write a report on CAMPAIGNS: one HTML file that needs no network, to read and to pass on.
+    """Write a report on CAMPAIGNS: one HTML file that works without a network.
 
-    `blklab runs --help` says how to name a campaign. Several stand beside each other in every
-    chart: a prediction and a measurement, before and after. The page begins with the result, then
-    shows figures with their uncertainty, the runs over time, latencies, who served what, every
-    parameter against every figure, what is to be doubted, and how to build and measure it again.
+    `blklab runs --help` explains how to name a campaign. Several campaigns appear side by side in
+    every chart, such as a prediction and a measurement. The page starts with the result. Then come
+    figures with their uncertainty, runs over time, latencies, the share of each device, a chart of
+    any parameter against any metric, diagnostics, and the commands to repeat the experiment.
 
-    A file that is there already is replaced, at once and as a whole.
+    An existing file is replaced atomically.
 
     \b
     Examples:
-      blklab report unbalanced                           writes unbalanced.html
+      blklab report unbalanced                           write unbalanced.html
       blklab report unbalanced@sim unbalanced@host -o both.html
       blklab report 3:workload=rand* --x iodepth --metric p99
-      blklab report unbalanced --charts charts/          with charts/fastest-random.png, .svg ...
+      blklab report unbalanced --charts charts/          also write charts/fastest-random.png ...
       blklab report unbalanced --as markdown -o - | gh issue comment 7 -F -
       blklab report unbalanced@host --as csv -o figures.csv
 
     \b
-    Exit status: 0 done, 2 usage: there is no such campaign, or the output cannot be written.
+    Exit status: 0 success; 2 no such campaign, or the output cannot be written.
     """
     from blklab import output as out
     from blklab.report import tabular
@@ -140,5 +141,5 @@ def _report(
 
 
 def _plain(name: str) -> str:
-    """Returns the name of a file in this directory, whatever an experiment is called."""
+    """Return a file name without directories for an experiment of any name."""
     return Path(name).name.lstrip(".") or "report"

@@ -1,4 +1,4 @@
-"""`blklab restore`: what a run that was killed has left changed is put back."""
+"""`blklab restore`: restore what a killed run changed."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 @click.command()
 @json_option
 def restore(*, as_json: bool) -> None:
-    """Put back the settings, and remove the files, that a killed `blklab run --on host` has left.
+    """Restore the settings and remove the files that a killed `blklab run --on host` left.
 
-    A run that ends by itself, by Ctrl-C or by an error leaves nothing. What was changed is written
-    down before it is, in $BLKLAB_STATE, else /var/lib/blklab (root) or blklab in $XDG_STATE_HOME.
-    Runs under way are left alone, and so is a device whose name another disk has by now. The next
-    run on this host does the same before it begins.
+    A run that ends normally, with an error or by Ctrl-C restores everything itself. Each change is
+    written to a journal first, in $BLKLAB_STATE; default: /var/lib/blklab (root) or blklab in
+    $XDG_STATE_HOME. This command does not touch runs that are still running, nor a device whose
+    name now belongs to another disk. The next run on this host also restores before it begins.
 
-    Exit status: 0 all is as it was, 1 something could not be put back.
+    Exit status: 0 everything is restored; 1 something could not be restored.
     """
     from blklab.errors import BlklabError
     from blklab.runners.host.restore import restore as undo

@@ -1,7 +1,7 @@
-"""The command line's root: options, commands, and how one is run.
+"""The root of the command line: its commands and options.
 
-Everything here is imported at every start, so it imports little: rich, altair and the like come
-in when a command needs them.
+Every start imports this module, so it imports little. Commands import rich, altair and other
+large libraries when they need them.
 """
 
 import os
@@ -14,36 +14,32 @@ from blklab.cli.lazy import CommandEntry, LazyGroup
 COMMANDS = {
     "run": CommandEntry("blklab.cli.run:run", "Run an experiment: stacks × workloads × settings"),
     "tune": CommandEntry(
-        "blklab.cli.tune:tune", "Say which setting of a sweep mattered, and how to keep it"
+        "blklab.cli.tune:tune", "Show which setting of a sweep had an effect, and how to keep it"
     ),
     "compare": CommandEntry(
-        "blklab.cli.compare:compare", "Compare results, and say whether they differ"
+        "blklab.cli.compare:compare", "Compare results and show whether they differ"
     ),
     "import": CommandEntry(
-        "blklab.cli.import_:import_", "Keep what others measured as runs of your own"
+        "blklab.cli.import_:import_", "Import results of other tools into the store"
     ),
     "report": CommandEntry(
-        "blklab.cli.report:report", "Write results as a page: charts, tables, doubts"
+        "blklab.cli.report:report", "Write a report of results: charts, tables, diagnostics"
     ),
-    "runs": CommandEntry("blklab.cli.runs:runs", "See, export and remove results that were kept"),
-    "lab": CommandEntry(
-        "blklab.cli.lab:lab", "Prepare the guests of `run --on lab`, and see a demo"
-    ),
-    "md": CommandEntry("blklab.cli.md:md", "Say what is wrong or risky with md arrays"),
+    "runs": CommandEntry("blklab.cli.runs:runs", "List, show, export and remove stored results"),
+    "lab": CommandEntry("blklab.cli.lab:lab", "Prepare guests for `run --on lab`, and run a demo"),
+    "md": CommandEntry("blklab.cli.md:md", "Audit, repair and monitor md arrays"),
     "restore": CommandEntry(
-        "blklab.cli.restore:restore", "Put back what a run that was killed has left changed"
+        "blklab.cli.restore:restore", "Restore settings that a killed run has changed"
     ),
-    "trace": CommandEntry(
-        "blklab.cli.trace:trace", "Read block traces and say what the workload is"
-    ),
+    "trace": CommandEntry("blklab.cli.trace:trace", "Record, read and describe block traces"),
     "calibrate": CommandEntry(
-        "blklab.cli.calibrate:calibrate", "Fit a device's model to measurements of that device"
+        "blklab.cli.calibrate:calibrate", "Fit a device model to measurements of one device"
     ),
     "validate": CommandEntry(
-        "blklab.cli.validate:validate", "Predict published arrays, and say how far off that is"
+        "blklab.cli.validate:validate", "Compare predictions with published and lab measurements"
     ),
     "completion": CommandEntry(
-        "blklab.cli.completion:completion", "Print the completion for your shell"
+        "blklab.cli.completion:completion", "Print the completion script for your shell"
     ),
 }
 
@@ -52,7 +48,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     if wanted and not ctx.resilient_parsing:
         from blklab import DEBUG_BUILD, __version__
 
-        note = " (debug build: correct, but do not believe its speed)" if DEBUG_BUILD else ""
+        note = " (debug build: correct, but slow)" if DEBUG_BUILD else ""
         click.echo(f"blklab {__version__}{note}")
         ctx.exit()
 
@@ -73,18 +69,19 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     help="Print the version and exit.",
 )
 def blklab() -> None:
-    """A laboratory for Linux block storage: what a server asks of its disks, which arrangement of
-    them would suit it, and how fast it is.
+    """A laboratory for Linux block storage. It describes workloads, predicts and measures arrays,
+    and audits and repairs md arrays.
 
     \b
     First commands to type:
-      blklab trace record /dev/md4 -w 60 -o md4   record a minute of an array, as root
-      blklab trace stat md4                       what the workload is, in the terminal
-      blklab trace report md4 -o md4.html         the same as a page to pass on
-      blklab run exp.toml                         an experiment, simulated
-      blklab run exp.toml --on host               the same, measured with fio
-      blklab compare exp@sim exp@host             one beside the other
-      blklab COMMAND --help                       what a command takes, with examples
+      blklab trace record /dev/md4 -w 60 -o md4   record one minute of an array, as root
+      blklab trace stat md4                       describe the workload in the terminal
+      blklab trace report md4 -o md4.html         the same as an HTML page
+      blklab run exp.toml                         simulate an experiment
+      blklab run exp.toml --on host               measure it with fio on this host
+      blklab compare exp@sim exp@host             compare prediction and measurement
+      blklab md audit                             check the md arrays of this host
+      blklab COMMAND --help                       options and examples of a command
 
     \b
     Results go to stdout, everything else to stderr. Commands that print results
@@ -93,26 +90,26 @@ def blklab() -> None:
 
     \b
     Exit status:
-      0    done
-      1    it could not be done, or a check or comparison failed
-      2    the command line makes no sense
-      3    something is missing here, the message says what to install; or the store fails
+      0    success
+      1    the command failed, or a check or comparison failed
+      2    wrong usage: option, argument or input file
+      3    a program or permission is missing (the message says which), or the store failed
       70   a bug in blklab
-      130  interrupted; 141, 143 and so on: 128 + the signal that ended it
+      128+N  signal N ended the command: 130 is Ctrl-C
 
     \b
     Environment:
-      NO_COLOR      if set, no colours
-      COLUMNS       the width to print for, instead of the terminal's
-      BLKLAB_STORE  where results are kept, instead of your data directory
-      BLKLAB_STATE  where what must be undone after a crash is written down
-      BLKLAB_DEBUG  if 1, a failure shows its traceback
+      NO_COLOR      if set, print no colours
+      COLUMNS       width of the output; default: the width of the terminal
+      BLKLAB_STORE  file or URL of the store; default: blklab/store.db in your data directory
+      BLKLAB_STATE  directory of the journals of unfinished runs and repairs
+      BLKLAB_DEBUG  if 1, print the traceback of a failure
     """
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs a command line and returns its exit status; failures are raised."""
-    # What click's own main() does, but for its handling of errors: see blklab.cli.exit_status.
+    """Run a command line and return its exit status. Failures are raised."""
+    # Like click's main(), without its error handling: see blklab.cli.exit_status.
     if instruction := os.environ.get("_BLKLAB_COMPLETE"):
         from click.shell_completion import shell_complete
 

@@ -1,4 +1,4 @@
-"""`blklab run`: every cell of an experiment, on a runner."""
+"""`blklab run`: run the cells of an experiment on a runner."""
 
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
 def only_cells(
     _ctx: click.Context, _parameter: click.Parameter, text: str | None
 ) -> dict[str, str]:
-    """Reads `stack=raid1,workload=rand*`."""
+    """Parse `stack=raid1,workload=rand*`."""
     wanted: dict[str, str] = {}
     for term in text.split(",") if text is not None else []:
         label, equals, pattern = (part.strip() for part in term.partition("="))
         if not equals or not label:
-            raise click.BadParameter(f"{term!r}: LABEL=PATTERN is wanted, such as stack=raid1")
+            raise click.BadParameter(f"{term!r}: expected LABEL=PATTERN, such as stack=raid1")
         wanted[label] = pattern
     return wanted
 
 
 class _RunCommand(click.Command):
-    """The command with the options of every runner in the registry."""
+    """The command `run` with the options of every runner in the registry."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Returns the parameters, those of the runners before the ones about the store."""
+        """Return the parameters. The options of runners come before `--resume`."""
         choice = click.Option(
             ["--on", "runner"],
             type=click.Choice(list(RUNNERS)),
             default="sim",
             show_default=True,
-            help="What to run it on: "
+            help="The runner: "
             + "; ".join(f"{kind.name}: {kind.summary}" for kind in RUNNERS.values()),
         )
         experiment, *others = super().get_params(ctx)
@@ -65,7 +65,7 @@ class _RunCommand(click.Command):
 
 
 def _options() -> "Iterator[tuple[RunnerKind, RunnerOption]]":
-    """Returns every runner's options; one that several have is the first one's."""
+    """Yield the options of all runners; an option of several runners comes once."""
     seen = set()
     for kind in RUNNERS.values():
         for option in kind.options:
@@ -76,37 +76,40 @@ def _options() -> "Iterator[tuple[RunnerKind, RunnerOption]]":
 
 @click.command(cls=_RunCommand)
 @click.argument("experiment", type=click.Path(path_type=Path), required=False)
-@click.option("--dry-run", is_flag=True, help="Show the cells and what each would do; run nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the cells and what they would do; run nothing.")
 @click.option(
     "--only",
     metavar="LABEL=PATTERN,...",
     callback=only_cells,
-    help="Only these cells: 'stack=raid1,workload=rand*'.",
+    help="Run only these cells: 'stack=raid1,workload=rand*'.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Instead of the file's seed."
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    metavar="N",
+    help="Seed of random numbers; default: the file's.",
 )
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Change a key as [matrix] does: kernel=6.1, iodepth=8, near.chunk=64k.",
+    help="Change a key of the file: kernel=6.1, iodepth=8, near.chunk=64k.",
 )
 @click.option(
     "--explain",
     is_flag=True,
-    help="Say why: who was saturated, who got which share, what the balancer did.",
+    help="Explain the figures: saturated devices, each member's share, read balancing.",
 )
 @click.option(
     "--target",
     "targets",
     multiple=True,
     metavar="[STACK=]PATH",
-    help="On a host: where a stack is, a directory or a device, beside or instead of [targets].",
+    help="With --on host: the directory or device of a stack; replaces its entry in [targets].",
 )
-@click.option("--resume", is_flag=True, help="Go on with a campaign that was interrupted.")
-@click.option("--no-store", is_flag=True, help="Keep the results nowhere: only print them.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted campaign.")
+@click.option("--no-store", is_flag=True, help="Print the results; do not store them.")
 @store_option
 @click.option(
     "--schema", is_flag=True, help="Print the JSON Schema of experiment files, for editors."
@@ -129,35 +132,36 @@ def run(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Run the cells of EXPERIMENT, a TOML file of devices, stacks and workloads.
+    """Run the cells of EXPERIMENT, a TOML file with devices, stacks and workloads.
 
-    Every combination of a stack, a workload and what [matrix] varies is a cell. All of them are
-    checked before the first one runs: a mistake is one line with file, key, what was found and what
-    is allowed. docs/reference/experiments.md describes the file.
+    A cell is one combination of a stack, a workload and the values of [matrix]. blklab checks all
+    cells before it runs the first one. docs/reference/experiments.md describes the file.
 
-    On a host nothing is written but into directories that blklab makes, and to devices that the
-    experiment names in `destroy` by stable name (docs/howto/measure.md).
+    --on sim (the default) simulates the cells.
 
-    In the lab a real kernel in a virtual machine builds the stacks on throttled disks: it needs
-    QEMU, but neither root nor a disk (docs/howto/lab.md).
+    --on host runs fio on this host. blklab writes only to directories that it creates, and to
+    devices that the experiment lists in `destroy` by a stable name (docs/howto/measure.md).
 
-    Results are kept: `blklab runs list` shows them, `blklab compare` and `blklab report` use them.
-    A campaign that was interrupted, however rudely, goes on with --resume.
+    --on lab boots a real kernel in a virtual machine and builds the stacks on throttled virtual
+    disks. It needs QEMU; it needs neither root nor a disk (docs/howto/lab.md).
+
+    Results are stored: `blklab runs list` lists them, `blklab compare` and `blklab report` use
+    them. After an interruption or a crash, --resume continues the campaign.
 
     \b
     Examples:
-      blklab run unbalanced.toml --dry-run           the cells, and what each will do
+      blklab run unbalanced.toml --dry-run           list the cells
       blklab run unbalanced.toml --only 'stack=near,workload=rand*'
       blklab run unbalanced.toml --only stack=near --explain
       blklab run unbalanced.toml --set kernel=6.1 --set iodepth='[1, 8, 64]'
-      blklab run directory.toml --on host --target /srv        with fio, on this machine
-      blklab run mirrors.toml --on lab                         with real md, in a virtual machine
+      blklab run directory.toml --on host --target /srv        measure with fio on this host
+      blklab run mirrors.toml --on lab                         measure real md in a virtual machine
       blklab run unbalanced.toml --dry-run --json | jq .cells[0].cell
-      blklab run --schema > experiment.schema.json   completion and checks in your editor
+      blklab run --schema > experiment.schema.json   JSON Schema for your editor
 
     \b
-    Exit status: 0 done, 1 a cell failed, was refused or is missing, 2 the experiment makes no
-    sense, 3 something is missing, such as fio, or the store fails.
+    Exit status: 0 success; 1 a cell failed, was refused or is missing; 2 the experiment is not
+    valid; 3 a program such as fio is missing, or the store failed.
     """
     if schema:
         from blklab.spec.schema import text
@@ -180,7 +184,7 @@ def run(
     )
     if explain and not kind.explain:
         able = [runner_kind.name for runner_kind in RUNNERS.values() if runner_kind.explain]
-        raise _refused("--explain", "what was measured is not explained", able)
+        raise _refused("--explain", "measurements have no explanation", able)
     chosen = _runner(kind, options)
     plan = chosen.planned(plan)
     if dry_run:
@@ -195,7 +199,7 @@ def run(
 
 
 def changes(settings: tuple[str, ...]) -> list[Any]:
-    """Reads what `--set` was given. Raises UsageError."""
+    """Parse the values of `--set`. Raises UsageError."""
     from blklab.errors import UsageError
     from blklab.spec.overrides import parse_set
 
@@ -212,7 +216,7 @@ def _draw(console: "Console", plan: "ExperimentPlan") -> None:
 
 
 def _runner(kind: "RunnerKind", options: dict[str, Any]) -> "Runner":
-    """Makes a runner, and refuses the options that are another's."""
+    """Create a runner. Raises UsageError for options of other runners."""
     taken = {option.name for option in kind.options}
     for _, option in _options():
         if option.name not in taken and options[option.name]:
@@ -234,7 +238,7 @@ def _refused(flag: str, reason: str, whose: list[str]) -> Exception:
 def measured(
     runner: "Runner", plan: "ExperimentPlan", where: str | None, *, keep: bool, resume: bool
 ) -> "tuple[list[RunResult], list[str]]":
-    """Runs what is to be run; returns the results, and what went wrong."""
+    """Run the cells that are not done yet; return the results and the failures."""
     from blklab.runners.campaign import carry_out
     from blklab.store.campaigns import Store
 
@@ -242,13 +246,13 @@ def measured(
     with _watched(runner, plan) as ended:
         outcome = carry_out(runner, plan, store, resume=resume, ended=ended, note=warn)
     if outcome.campaign is not None:
-        note(f"kept as campaign {outcome.campaign}: blklab report {outcome.campaign}")
+        note(f"stored as campaign {outcome.campaign}: blklab report {outcome.campaign}")
     return outcome.results, outcome.failed
 
 
 @contextmanager
 def _watched(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callable[[int], None]]":
-    """Shows on a terminal how far a campaign is; gives what takes the number of cells done."""
+    """Show the progress of a campaign; yield the function that takes the number of cells done."""
     if RUNNERS[plan.runner].predicts:
         with progress(f"running on {plan.runner}", len(plan.cells)) as advance:
             yield advance

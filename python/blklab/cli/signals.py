@@ -1,8 +1,8 @@
-"""What SIGINT, SIGTERM and SIGHUP do to a command: it cleans up after itself and ends.
+"""SIGINT, SIGTERM and SIGHUP: a command removes unfinished files and ends.
 
-Their handlers raise, so that `finally` and Rust's `Drop` remove what is unfinished. Python calls
-them between two of its instructions, and the native core asks for them while it works, but not
-while it waits: for more of a pipe, say. Then a thread removes what is unfinished and ends blklab.
+The handlers raise, so that `finally` and Rust's `Drop` remove unfinished files. Python calls
+handlers between two instructions. The native core checks for signals while it works, but not
+while it waits, such as for a pipe. In that case a thread removes the files and ends blklab.
 """
 
 import os
@@ -14,35 +14,35 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-PATIENCE: Final = 2.0
-"""Seconds for the native core to ask whether there was a signal."""
+HANDLER_TIMEOUT_S: Final = 2.0
+"""How long a signal may stay unhandled before the thread ends blklab."""
 
 ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 _unfinished: set[Path] = set()
-_noticed = threading.Event()
+_handled = threading.Event()
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    _noticed.set()
+    _handled.set()
     raise KeyboardInterrupt
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
-    _noticed.set()
+    _handled.set()
     raise SystemExit(128 + number)
 
 
 @contextmanager
 def handled() -> Iterator[None]:
-    """Handles the signals while the block runs, but for those that are ignored (nohup)."""
+    """Handle the signals while the block runs, except those that are ignored (nohup)."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # whoever runs it answers for signals
+        yield  # Python handles signals in the main thread only
         return
     wanted = {signal.SIGINT: _interrupt, **dict.fromkeys(ENDING, _end)}
     before = {number: signal.getsignal(number) for number in wanted}
     kept = {number: old for number, old in before.items() if old not in {signal.SIG_IGN, None}}
-    _noticed.clear()
+    _handled.clear()
     reading_end, tell = os.pipe()
     os.set_blocking(tell, False)
     earlier = signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
@@ -62,9 +62,9 @@ def handled() -> Iterator[None]:
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Lets the signals end blklab on the spot while the block runs: it must leave nothing behind.
+    """Let signals end blklab immediately while the block runs. The block must need no cleanup.
 
-    For native code that keeps Python from running, so that no handler would be called.
+    This is for native code that keeps Python from calling handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -83,7 +83,7 @@ def at_once() -> Iterator[None]:
 
 @contextmanager
 def unfinished(output: str) -> Iterator[None]:
-    """Names what the native core writes while the block runs, to be removed should it be stuck."""
+    """Register the file that the native core writes, so that the thread can remove it."""
     path = Path(output).resolve() if Path(output).is_file() else Path(output).absolute()
     _unfinished.add(path)
     try:
@@ -93,11 +93,11 @@ def unfinished(output: str) -> Iterator[None]:
 
 
 def _watch(reading_end: int) -> None:
-    """Ends blklab if a signal is not noticed."""
+    """End blklab if a signal stays unhandled."""
     while numbers := os.read(reading_end, 1):
         number = numbers[0]
-        if _noticed.wait(PATIENCE) or signal.getsignal(number) not in {_interrupt, _end}:
-            _noticed.clear()
+        if _handled.wait(HANDLER_TIMEOUT_S) or signal.getsignal(number) not in {_interrupt, _end}:
+            _handled.clear()
             continue
         for path in list(_unfinished):
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Standard streams as the shell left them: closed, full, or with nobody at the other end."""
+"""Standard streams that are closed, full or without a reader."""
 
 import contextlib
 import io
@@ -12,9 +12,9 @@ from blklab.output import STDOUT
 
 
 def ready() -> None:
-    """Sees to streams that are closed (`>&-`), before a file is opened under their numbers.
+    """Replace closed streams (`>&-`), before another file gets their descriptor numbers.
 
-    A closed stdin and stdout fail when used, with EBADF; what goes to a closed stderr is lost.
+    A closed stdin or stdout fails with EBADF when it is used. Output to a closed stderr is lost.
     """
     for number, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
@@ -33,9 +33,9 @@ def ready() -> None:
 
 
 def check_stdout() -> None:
-    """Raises OSError if stdout is closed, before the native core writes there.
+    """Raise OSError if stdout is closed, before the native core writes there.
 
-    Rust takes a write to a closed stdout for one that succeeded (std, stdio.rs, handle_ebadf).
+    Rust ignores a write to a closed stdout (std, stdio.rs, handle_ebadf).
     """
     sys.stdout.flush()
     try:
@@ -46,7 +46,7 @@ def check_stdout() -> None:
 
 @contextmanager
 def native(output: str) -> Iterator[None]:
-    """Runs native code that writes to `output`, and tells a reader that is gone from a failure."""
+    """Run native code that writes to `output`. Raises BrokenPipeError if its reader has ended."""
     if output not in STDOUT:
         yield
         return
@@ -60,7 +60,7 @@ def native(output: str) -> Iterator[None]:
 
 
 def _reader_is_gone() -> bool:
-    """Tells whether stdout is a pipe that nobody reads."""
+    """Return whether stdout is a pipe without a reader."""
     import select
 
     poll = select.poll()
@@ -69,7 +69,7 @@ def _reader_is_gone() -> bool:
 
 
 def flush() -> None:
-    """Writes out stdout. Raises OSError with its name, or BrokenPipeError."""
+    """Flush stdout. Raises OSError with the name of the stream, or BrokenPipeError."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -79,7 +79,7 @@ def flush() -> None:
 
 
 def is_of_stdout(error: OSError) -> bool:
-    """Tells whether an error without a name comes from printing: click and rich do all of it."""
+    """Return whether an OSError without a file name comes from printing (by click or rich)."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -88,9 +88,9 @@ def is_of_stdout(error: OSError) -> bool:
 
 
 def give_up() -> None:
-    """Sends what is left in the streams nowhere, if it cannot be written where it belongs.
+    """Discard buffered output that cannot be written.
 
-    Python flushes them once more when it ends, and would complain.
+    Python flushes the streams when it ends, and would print an error.
     """
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -100,5 +100,5 @@ def give_up() -> None:
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, stream.fileno())
                 os.close(nowhere)
-        except ValueError:  # closed: nothing is left
+        except ValueError:  # closed
             continue

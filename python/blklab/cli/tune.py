@@ -1,4 +1,4 @@
-"""`blklab tune`: which setting of a sweep mattered, and how to keep it."""
+"""`blklab tune`: show which setting of a sweep had an effect, and how to keep it."""
 
 from typing import TYPE_CHECKING
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("campaign")
-@click.option("--metric", default="iops", show_default=True, help="What is to become better.")
+@click.option("--metric", default="iops", show_default=True, help="The metric to improve.")
 @confidence_option
 @store_option
 @json_option
 def tune(
     *, campaign: str, metric: str, confidence: float, store: str | None, as_json: bool
 ) -> None:
-    """Say which setting of a sweep mattered, by how much, and how to keep it.
+    """Show which setting of a sweep had an effect, how large it is, and how to keep the setting.
 
-    CAMPAIGN is the sweep, once it was run: `blklab run EXPERIMENT --on host` with a table [sweep]
-    (docs/howto/measure.md). `blklab runs --help` says how to name it. Nothing is changed: the
-    commands, the udev rule and the sysctl file are printed.
+    CAMPAIGN is a finished sweep: `blklab run EXPERIMENT --on host` with a table [sweep]
+    (docs/howto/measure.md). `blklab runs --help` explains how to name it. The command changes
+    nothing. It prints commands, a udev rule and a sysctl file.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`blklab validate`: the simulator beside published measurements, or beside the lab."""
+"""`blklab validate`: compare the simulator with published measurements or with the lab."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,32 +48,32 @@ _DIRECTORY = click.Path(path_type=Path)
     is_flag=False,
     flag_value="all",
     metavar="[SUITE]",
-    help="Measure DIR/lab/SUITE.toml on real kernels and simulate the same; all but 'short', if no"
-    " suite is given.",
+    help="Measure DIR/lab/SUITE.toml on real kernels and simulate it; without SUITE: all suites"
+    " except 'short'.",
 )
 @click.option(
-    "--recorded", is_flag=True, help="With --lab: boot nothing; take what was measured once."
+    "--recorded", is_flag=True, help="With --lab: use recorded measurements; boot no guest."
 )
 @click.option(
-    "--record", is_flag=True, help="With --lab: keep what is measured in DIR/lab/measured."
+    "--record", is_flag=True, help="With --lab: store the measurements in DIR/lab/measured."
 )
 @click.option(
     "--only",
     metavar="LABEL=PATTERN,...",
     callback=only_cells,
-    help="With --lab: only these cells: 'stack=raid1*,workload=rand*'.",
+    help="With --lab: run only these cells: 'stack=raid1*,workload=rand*'.",
 )
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="With --lab: change a key in every suite: kernel=6.12.",
+    help="With --lab: change a key in all suites: kernel=6.12.",
 )
 @taking(ACCEL, where="With --lab")
-@click.option("--resume", is_flag=True, help="With --lab: go on with what was interrupted.")
+@click.option("--resume", is_flag=True, help="With --lab: continue an interrupted campaign.")
 @store_option
-@click.option("--check", is_flag=True, help="Exit with 1 if a row is outside its bound.")
+@click.option("--check", is_flag=True, help="Exit with status 1 if a row is outside its bound.")
 @json_option
 def validate(
     *,
@@ -91,25 +91,26 @@ def validate(
     check: bool,
     as_json: bool,
 ) -> None:
-    """Calibrate on single devices, predict every array, and print prediction beside measurement.
+    """Predict published arrays and print predictions next to measurements.
 
-    Arrays are never fitted: what differs between them must follow from the kernel's rules.
+    The device models are calibrated on single devices. Nothing is fitted to arrays: their
+    predictions follow from the rules of the kernel.
 
-    With --lab, arrays of throttled virtual disks are measured on a real kernel and simulated: nine
-    of ten cells must agree. Results are kept in the store, as those of `blklab run` are.
+    With --lab, arrays of throttled virtual disks are measured on a real kernel and simulated. Nine
+    of ten cells must agree. The results are stored, like those of `blklab run`.
 
     \b
     Examples:
       blklab validate --reference reference/
       blklab validate --reference held-back/ --calibration reference/ --json
       blklab validate --reference reference/ -o docs/explanation/accuracy.md
-      blklab validate --lab short --check                 a minute and a half
+      blklab validate --lab short --check                 takes a minute and a half
       blklab validate --lab published --set kernel=6.12
-      blklab validate --lab --recorded                    what was measured once
+      blklab validate --lab --recorded                    recorded measurements
 
     \b
-    Exit status: 0 done, 1 with --check if a row is outside its bound, 2 the tables make no sense,
-    3 something is missing, such as QEMU.
+    Exit status: 0 success; 1 with --check if a row is outside its bound; 2 the tables are not
+    valid; 3 a program such as QEMU is missing.
     """
     lab_options = {
         "--recorded": recorded,
@@ -121,7 +122,7 @@ def validate(
         "--store": store,
     }
     if lab is not None:
-        _refuse({"--calibration": calibration}, "it is not of the lab")
+        _refuse({"--calibration": calibration}, "--lab does not take it")
         if recorded:
             measuring = {name: lab_options[name] for name in lab_options if name != "--recorded"}
             _refuse(measuring, "--recorded measures nothing")
@@ -162,7 +163,7 @@ def validate(
 
 
 def _refuse(options: "Mapping[str, object]", reason: str) -> None:
-    """Raises UsageError for the first of options that was given."""
+    """Raise UsageError for the first option that was given."""
     from blklab.errors import UsageError
 
     for name, value in options.items():

@@ -232,7 +232,7 @@ def test_an_interrupt_ends_the_recording(
         (
             "for path in directory.glob('x.*'): path.unlink()",
             1,
-            "blktrace ended without a trace: it said nothing",
+            "blktrace ended without a trace: it printed nothing",
         ),
         (
             "print('BLKTRACESETUP(2) /dev/sdx failed: 16/Device or resource busy');sys.exit(1)",
@@ -240,7 +240,7 @@ def test_an_interrupt_ends_the_recording(
             "somebody traces this device already",
         ),
         ("sys.stderr.write('No space left\\n');sys.exit(1)", 1, "(status 1): No space left"),
-        ("import os; os.kill(os.getpid(), 9)", 1, "(signal 9): it said nothing; what it had"),
+        ("import os; os.kill(os.getpid(), 9)", 1, "(signal 9): it printed nothing; what it had"),
     ],
 )
 def test_a_failing_blktrace(
@@ -267,8 +267,8 @@ def test_what_makes_no_sense(run: Run, tmp_path: Path) -> None:
     for arguments, words in (
         (("-o", tmp_path / "nowhere/x"), "no such directory"),
         (("-o", "-"), "a name for files is needed"),
-        (("-o", tmp_path / "x", "-w", "0s"), "nothing would be recorded"),
-        (("-o", tmp_path / "x", "--buffer-size", "100"), "--buffer-size must be"),
+        (("-o", tmp_path / "x", "-w", "0s"), "expected more than 0"),
+        (("-o", tmp_path / "x", "--buffer-size", "100"), "--buffer-size: expected"),
     ):
         outcome = run("trace", "record", "/dev/sdx", *arguments)
         assert outcome.status in {1, 2}

@@ -98,7 +98,7 @@ def test_what_is_heavy_is_not_imported() -> None:
 def test_what_makes_no_sense(run: Run) -> None:
     for arguments, words in (
         ((SCSI, "--since", "300000d"), "too long a duration"),
-        (("",), "the name of a trace is empty"),
+        (("",), "expected the name of a trace, got an empty string"),
     ):
         outcome = run("trace", "stat", *arguments)
         assert (outcome.status, outcome.out) == (2, "")

@@ -6,22 +6,20 @@ from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS = {
     "demo": CommandEntry(
-        "blklab.cli.lab.demo:demo", "Watch mirrors of unequal disks share their reads"
+        "blklab.cli.lab.demo:demo", "Measure and predict mirrors of unequal disks"
     ),
-    "build": CommandEntry("blklab.cli.lab.build:build", "Make a guest's image beforehand, or anew"),
-    "kernels": CommandEntry(
-        "blklab.cli.lab.kernels:kernels", "List the kernels that guests can have"
-    ),
+    "build": CommandEntry("blklab.cli.lab.build:build", "Build or rebuild the image of a guest"),
+    "kernels": CommandEntry("blklab.cli.lab.kernels:kernels", "List the kernels for guests"),
     "prune": CommandEntry(
-        "blklab.cli.lab.prune:prune", "Remove images that nothing asks for any more"
+        "blklab.cli.lab.prune:prune", "Remove images of older packages and kernels"
     ),
 }
 
 
 @click.group(cls=LazyGroup, entries=COMMANDS)
 def lab() -> None:
-    """Prepare what `blklab run --on lab` boots: a real Debian kernel in a virtual machine.
+    """Prepare the guests of `blklab run --on lab`: virtual machines with a real Debian kernel.
 
-    Nothing here needs root: packages are fetched with apt into a cache of blklab's own, below
-    XDG_CACHE_HOME, and unpacked there.
+    These commands do not need root. They download packages with apt into blklab's cache below
+    XDG_CACHE_HOME and unpack them there.
     """

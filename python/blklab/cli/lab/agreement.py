@@ -1,4 +1,4 @@
-"""`blklab validate --lab`: the same cells in the simulator and in the lab."""
+"""`blklab validate --lab`: run the same cells in the simulator and in the lab."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AgreementOptions:
-    """What was asked for."""
+    """The options of `blklab validate --lab`."""
 
     directory: Path
     suite: str
@@ -38,7 +38,7 @@ class AgreementOptions:
 def show(
     wanted: AgreementOptions, *, recorded: bool, output: Path | None, as_json: bool, check: bool
 ) -> None:
-    """Measures, or takes what was recorded; prints it beside the simulation, and judges it."""
+    """Measure the suites or read the recordings, and print them next to the simulation."""
     from blklab.report import terminal
     from blklab.validation import agreement, recordings
     from blklab.validation import agreement_report as report
@@ -78,7 +78,7 @@ def show(
 
 
 def recorded_section(directory: Path) -> list[str]:
-    """Returns the lines of the accuracy report on what the lab once measured; none without."""
+    """Return the lines of the accuracy report about recorded lab measurements, if there are any."""
     from blklab.validation import recordings
 
     pairs = [
@@ -121,7 +121,8 @@ def _recorded(
             pairs.append((recording, rows))
     if not pairs:
         raise UsageError(
-            f"{recordings.recordings_directory(wanted.directory)}: nothing of it is recorded"
+            f"{recordings.recordings_directory(wanted.directory)}: no recording of suite"
+            f" {wanted.suite!r}; record it with --record"
         )
     return pairs, []
 
@@ -129,7 +130,7 @@ def _recorded(
 def _measured(
     wanted: AgreementOptions,
 ) -> "tuple[list[tuple[LabRecording, list[AgreementRow]]], list[str]]":
-    """Runs every suite on both runners; what is within a suite is resumed, cell by cell."""
+    """Run every suite on both runners. With --resume, finished cells are not run again."""
     from blklab.cli.run import changes, measured
     from blklab.runners.lab.runner import LabRunner
     from blklab.runners.sim.runner import SimRunner
@@ -161,7 +162,7 @@ def _measured(
     for kernel, cells_of in given.items():
         recording = recordings.LabRecording(kernel, machines[kernel], cells_of)
         if wanted.record:
-            note(f"kept in {recordings.keep(wanted.directory, recording)}")
+            note(f"stored in {recordings.keep(wanted.directory, recording)}")
         pairs.append((recording, agreement.rows(kernel, predicted.get(kernel, {}), cells_of)))
     return pairs, failed
 
@@ -169,9 +170,9 @@ def _measured(
 def _plans(
     wanted: AgreementOptions, paths: "Sequence[Path]", extra: "Sequence[Override]", form: "CellForm"
 ) -> "list[ExperimentPlan]":
-    """Returns the plan of each suite that has cells that are wanted.
+    """Return the plan of each suite that has selected cells.
 
-    Raises UsageError if none has, and for an experiment that makes no sense.
+    Raises UsageError if no suite has any, and for an invalid experiment.
     """
     from blklab.errors import UsageError
     from blklab.spec import cells
@@ -208,13 +209,13 @@ def _figures(
 
 
 def _kernel(plan: "ExperimentPlan", result: "RunResult") -> str:
-    """Returns the kernel generation of a result."""
+    """Return the kernel generation of a result."""
     generations = {cell.number: str(cell.document["kernel"]) for cell in plan.cells}
     return generations[result.number]
 
 
 def _measured_with(lab: "LabRunner", plan: "ExperimentPlan", result: "RunResult") -> dict[str, str]:
-    """Returns what a cell was measured with: as much of it as decides, and no date."""
+    """Return the versions of kernel, fio, mdadm and QEMU that measured a cell."""
     from blklab.outcome import in_lab
 
     environment = lab.environment()

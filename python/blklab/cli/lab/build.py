@@ -1,4 +1,4 @@
-"""`blklab lab build`: a guest's image, made beforehand or anew."""
+"""`blklab lab build`: build or rebuild the image of a guest."""
 
 from pathlib import Path
 
@@ -12,20 +12,24 @@ from blklab.runners.lab import KERNEL
 @click.command()
 @click.argument("generation", default="6.1")
 @taking(*KERNEL)
-@click.option("--anew", is_flag=True, help="With the newest packages, though it is there.")
+@click.option("--rebuild", is_flag=True, help="Build again with the newest packages.")
 @json_option
 def build(
-    *, generation: str, kernel: Path | None, modules: Path | None, anew: bool, as_json: bool
+    *, generation: str, kernel: Path | None, modules: Path | None, rebuild: bool, as_json: bool
 ) -> None:
-    """Make the image of a guest with the kernel GENERATION, such as 6.1 or 6.1.0-49.
+    """Build the image of a guest with the kernel GENERATION, such as 6.1 or 6.1.0-49.
+
+    An existing image is kept; --rebuild builds it again.
 
     \b
-    Exit status: 0 it is there, 2 no such kernel, 3 packages cannot be had.
+    Exit status: 0 the image exists; 2 no such kernel; 3 packages cannot be downloaded.
     """
     from blklab.runners.lab.image.build import image
     from blklab.runners.lab.image.kernels import PackagedKernel, own_kernel
 
-    made = image(own_kernel(kernel, modules) or PackagedKernel(generation), note=note, anew=anew)
+    made = image(
+        own_kernel(kernel, modules) or PackagedKernel(generation), note=note, rebuild=rebuild
+    )
     document = {
         "kernel": made.version,
         "digest": made.digest,

@@ -1,4 +1,4 @@
-"""What commands share that take options of the runner `lab`."""
+"""Options of the runner `lab` for other commands."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def taking(*options: "RunnerOption", where: str = "") -> "Callable[[F], F]":
-    """Decorator: adds options of a runner; `where` says when they count, for the help."""
+    """Decorator: add options of a runner. `where` begins their help, such as "With --lab"."""
 
     def add(command: "F") -> "F":
         for option in reversed(options):

@@ -1,4 +1,4 @@
-"""`blklab lab demo`: mirrors of unequal disks, on a real kernel and in the simulator."""
+"""`blklab lab demo`: measure and predict mirrors of unequal disks."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @store_option
 @json_option
 def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
-    """Boot a real kernel, build mirrors of unequal disks with mdadm, and see who serves the reads.
+    """Boot a real kernel, build mirrors of unequal disks with mdadm, and measure their reads.
 
-    The simulator's prediction is printed beside what was measured. The experiment is
-    examples/mirrors.toml; results are kept in the store.
+    The output shows predictions next to measurements. The experiment is examples/mirrors.toml.
+    The results are stored.
     """
     from blklab.cli.run import measured
     from blklab.runners import lab

@@ -1,4 +1,4 @@
-"""`blklab lab kernels`: which kernels guests can have."""
+"""`blklab lab kernels`: list the kernels for guests."""
 
 import click
 
@@ -8,9 +8,9 @@ from blklab.cli.common import emit, json_option
 @click.command()
 @json_option
 def kernels(*, as_json: bool) -> None:
-    """List the kernels that Debian's packages offer for guests here, the newest first.
+    """List the kernels of Debian's packages that guests can boot, newest first.
 
-    An experiment asks for one by its generation (kernel = "6.12") or its version ("6.1.0-49").
+    An experiment selects one by generation (kernel = "6.12") or by version ("6.1.0-49").
     """
     from blklab.report.tables.base import TextTable, text
     from blklab.report.terminal import draw
@@ -24,6 +24,6 @@ def kernels(*, as_json: bool) -> None:
         as_json,
         lambda console: draw(
             console,
-            TextTable("Kernels for guests", [text("kernel"), text("package's version")], rows),
+            TextTable("Kernels for guests", [text("kernel"), text("package version")], rows),
         ),
     )

@@ -1,4 +1,4 @@
-"""`blklab lab prune`: images that nothing asks for any more."""
+"""`blklab lab prune`: remove old images."""
 
 import click
 
@@ -8,7 +8,7 @@ from blklab.cli.common import emit, json_option
 @click.command()
 @json_option
 def prune(*, as_json: bool) -> None:
-    """Remove what the cache has of older packages, kernels and agents."""
+    """Remove images of older packages, kernels and agents from the cache."""
     from blklab.runners.lab.image.build import prune as remove
     from blklab.units import format_size
 

@@ -1,4 +1,4 @@
-"""`blklab runs`: what is in the store."""
+"""`blklab runs`: the stored results."""
 
 import click
 
@@ -14,13 +14,13 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, entries=COMMANDS)
 def runs() -> None:
-    """See, export and remove results that were kept.
+    """List, show, export and remove stored results.
 
     \b
-    A campaign is named by
-      3                   its number
-      unbalanced          its experiment: the newest one
-      unbalanced@host     the newest on that runner
-      unbalanced@host~1   the one before
-      ...:stack=raid1,workload=rand*   only the runs with these labels
+    How to name a campaign:
+      3                   by its number
+      unbalanced          the newest campaign of this experiment
+      unbalanced@host     the newest one on this runner
+      unbalanced@host~1   the one before the newest
+      ...:stack=raid1,workload=rand*   only runs with these labels
     """

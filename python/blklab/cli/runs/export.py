@@ -1,4 +1,4 @@
-"""`blklab runs export`: results for other programs."""
+"""`blklab runs export`: export results."""
 
 import click
 
@@ -13,12 +13,15 @@ from blklab.cli.common import store_option
     type=click.Choice(["json", "csv", "series"]),
     default="json",
     show_default=True,
-    help="Whole results; a row of figures for each run; results over time, as Parquet.",
+    help="json: complete results; csv: one row for each run; series: figures over time, as"
+    " Parquet.",
 )
-@click.option("-o", "output", default="-", metavar="FILE", help="Where to; standard output.")
+@click.option(
+    "-o", "output", default="-", metavar="FILE", help="File to write; default: standard output."
+)
 @store_option
 def export(*, campaigns: tuple[str, ...], form: str, output: str, store: str | None) -> None:
-    """Write the runs of CAMPAIGNS for other programs.
+    """Export the runs of CAMPAIGNS as JSON, CSV or Parquet.
 
     \b
     Examples:

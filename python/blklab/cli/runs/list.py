@@ -1,4 +1,4 @@
-"""`blklab runs list`: every campaign in the store."""
+"""`blklab runs list`: list the campaigns in the store."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @store_option
 @json_option
 def list_(*, store: str | None, as_json: bool) -> None:
-    """List the campaigns, the oldest first: what was run, on what, and how far it came."""
+    """List the campaigns, oldest first: experiment, runner and progress."""
     from blklab.report import runs
     from blklab.store import query
     from blklab.store.campaigns import Store

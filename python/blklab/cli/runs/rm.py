@@ -1,4 +1,4 @@
-"""`blklab runs rm`: results that nobody needs any more."""
+"""`blklab runs rm`: remove results."""
 
 import click
 
@@ -10,15 +10,15 @@ from blklab.cli.common import note, store_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
 def rm(*, campaigns: tuple[str, ...], yes: bool, store: str | None) -> None:
-    """Remove CAMPAIGNS with all their runs; with labels behind a colon, only those runs.
+    """Remove CAMPAIGNS with all their runs, or only the runs with the labels behind a colon.
 
-    Asks first, unless --yes. A run that is under way is not removed.
+    The command asks first, unless --yes is given. It does not remove a run that is still running.
     """
     from blklab.report.formatting import plural
     from blklab.store import query
     from blklab.store.campaigns import Store
 
-    Store(store, reading=True)  # a mistyped one is not made
+    Store(store, reading=True)  # fails for a mistyped name, instead of creating a store
     kept = Store(store)
     chosen = [query.selected(kept, words) for words in campaigns]
     runs = {run.id for selection in chosen for run in selection.runs}

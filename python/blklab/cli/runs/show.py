@@ -1,4 +1,4 @@
-"""`blklab runs show`: the runs of a campaign."""
+"""`blklab runs show`: show the runs of a campaign."""
 
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("campaign")
-@click.option("--randomio", is_flag=True, help="As randomio's table, and where load stops to pay.")
-@click.option("--raw", is_flag=True, help="What fio said, instead: of a single run.")
+@click.option("--randomio", is_flag=True, help="Show randomio's table and the saturation point.")
+@click.option("--raw", is_flag=True, help="Print fio's output of a single run.")
 @store_option
 @json_option
 def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json: bool) -> None:
-    """Show the runs of CAMPAIGN, as `blklab runs --help` says how to name it.
+    """Show the runs of CAMPAIGN. `blklab runs --help` explains how to name it.
 
     \b
     Examples:
@@ -36,7 +36,8 @@ def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json
     if raw:
         if len(selection.runs) != 1:
             raise UsageError(
-                f"--raw: {campaign!r} is {len(selection.runs)} runs, and one is wanted"
+                f"--raw: {campaign!r} has {len(selection.runs)} runs, expected one: add labels,"
+                " such as :stack=raid1,repeat=1"
             )
         click.echo(query.raw(kept, selection.runs[0].id), nl=False)
         return

@@ -1,4 +1,4 @@
-"""`blklab trace`: one module per command, and one line each in COMMANDS."""
+"""`blklab trace`: one module and one line in COMMANDS for each command."""
 
 import resource
 
@@ -7,7 +7,7 @@ import click
 from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS: dict[str, CommandEntry] = {
-    "stat": CommandEntry("blklab.cli.trace.stat:stat", "Say what the workload of a trace is"),
+    "stat": CommandEntry("blklab.cli.trace.stat:stat", "Describe the workload of a trace"),
     "hist": CommandEntry(
         "blklab.cli.trace.hist:hist", "Draw histograms of sizes, latencies, seeks"
     ),
@@ -25,11 +25,11 @@ COMMANDS: dict[str, CommandEntry] = {
 
 @click.group(cls=LazyGroup, entries=COMMANDS, subcommand_metavar="COMMAND ...", options_metavar="")
 def trace() -> None:
-    """Read block traces and say what the workload is.
+    """Record, read and describe block traces.
 
-    A trace is what `blktrace` recorded: a set of files NAME.blktrace.0, .1 ..., given as NAME, as
-    their directory or one by one. The format is recognised from the content.
+    A trace is a set of blktrace files NAME.blktrace.0, .1 ... Give its NAME, its directory or the
+    files. Other formats are recognised from their content (docs/reference/formats.md).
     """
-    # A trace has a file for each device and CPU, all open at once; the soft limit is often 1,024.
+    # A trace has one open file for each device and CPU; the soft limit is often 1,024.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

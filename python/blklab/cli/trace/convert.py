@@ -1,4 +1,4 @@
-"""`blklab trace convert`: from one format to another."""
+"""`blklab trace convert`: convert a trace to another format."""
 
 from typing import TYPE_CHECKING
 
@@ -20,15 +20,15 @@ def _targets() -> str:
     return "\n".join(f"  {name:<16} {about}" for name, about in _core.trace_targets())
 
 
-@click.command(epilog="\b\nForms:\n" + _targets())
+@click.command(epilog="\b\nFormats:\n" + _targets())
 @trace_arguments
 @selection_options
-@click.option("-o", "--output", required=True, metavar="FILE", help="What to write; - is stdout.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="File to write; - for stdout.")
 @click.option(
     "--to",
     type=click.Choice([name for name, _ in _core.trace_targets()]),
-    metavar="FORM",
-    help="The form to write; else FILE's suffix says.",
+    metavar="FORMAT",
+    help="Format to write; default: from the suffix of FILE.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @json_option
@@ -49,7 +49,7 @@ def convert(
       blklab trace convert md127 --op read -o r.iolog    for fio --read_iolog
       blklab trace convert usr_0.csv.gz -o usr_0         blktrace binary, for blkparse
 
-    FILE appears when it is complete; until then it has a temporary name beside it.
+    blklab writes to a temporary file in the same directory and renames it when it is complete.
     """
     from blklab.trace.convert import convert as converting
 
@@ -69,7 +69,7 @@ def convert(
         names = ", ".join(printable(file) for file in report["files"])
         console.print(
             f"{names}: {what}, {units.format_size(report['bytes'])}"
-            + (f" ({left:,} have no place in this form)" if left else "")
+            + (f" ({left:,} cannot be stored in this format)" if left else "")
         )
 
     if output not in STDOUT or as_json:

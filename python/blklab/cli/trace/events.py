@@ -1,4 +1,4 @@
-"""`blklab trace events`: the events as text."""
+"""`blklab trace events`: print the events as text."""
 
 import click
 
@@ -11,8 +11,8 @@ from blklab.cli.trace.selection import selection_options, trace_arguments
 @click.command()
 @trace_arguments
 @selection_options
-@click.option("-q", "--quiet", is_flag=True, help="Leave out the summary at the end.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("-q", "--quiet", is_flag=True, help="Omit the summary at the end.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def events(
     paths: tuple[str, ...],
     format_name: str | None,
@@ -22,7 +22,7 @@ def events(
 ) -> None:
     """Print events exactly as blkparse does.
 
-    The lines, their order and the summary are those of blkparse 1.2.0 with its default options.
+    Lines, order and summary are those of blkparse 1.2.0 with default options.
 
     \b
       blklab trace events md127 | grep ' C '

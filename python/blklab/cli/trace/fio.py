@@ -1,4 +1,4 @@
-"""`blklab trace fio`: the workload as a fio job, and the proof."""
+"""`blklab trace fio`: write a fio job that reproduces a workload, and verify it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,34 +18,45 @@ if TYPE_CHECKING:
     from blklab.documents.profile import Profile
     from blklab.trace.fio import FioPlan, JobTarget, Loop, Verification
 
-LEAST_RUNTIME: Final = 10**9
+MIN_RUNTIME: Final = 10**9
 """ns; fio counts whole seconds."""
-MOST_RUNTIME: Final = 20 * 86_400 * 10**9
+MAX_RUNTIME: Final = 20 * 86_400 * 10**9
 """ns; poll(2), which waits for fio, takes 31 bits of milliseconds."""
 
 
 @click.command()
 @trace_arguments
 @selection_options
-@click.option("-o", "--output", metavar="FILE", help="Write the job file here; - is stdout.")
-@click.option("--filename", metavar="FILE", help="What the job is to use; OVERWRITTEN by writes.")
-@click.option("--directory", metavar="DIR", help="Where the job, or --verify, makes its file.")
+@click.option("-o", "--output", metavar="FILE", help="Job file to write; - for stdout.")
+@click.option("--filename", metavar="FILE", help="File or device of the job; writes OVERWRITE it.")
+@click.option(
+    "--directory", metavar="DIR", help="Directory in which the job or --verify creates its file."
+)
 @click.option(
     "--iolog",
     metavar="FILE",
-    help="Write every I/O here as well, with its time, for fio's read_iolog.",
+    help="Also write every I/O with its time to FILE, for fio's read_iolog.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
-@click.option("--closed", "loop", flag_value="closed", help="Keep a fixed number in flight.")
+@click.option(
+    "--closed", "loop", flag_value="closed", help="Keep a fixed number of I/Os in flight."
+)
 @click.option("--open", "loop", flag_value="open", help="Keep the rate of arrivals.")
-@click.option("--runtime", type=DURATION, metavar="TIME", help="Run so long; the trace's length.")
-@click.option("--verify", "verified", is_flag=True, help="Run it with fio and compare.")
+@click.option(
+    "--runtime",
+    type=DURATION,
+    metavar="TIME",
+    help="Runtime of the job; default: the length of the trace.",
+)
+@click.option(
+    "--verify", "verified", is_flag=True, help="Run the job with fio and compare it with the trace."
+)
 @click.option(
     "--size",
     type=SIZE,
     default="1g",
     show_default=True,
-    help="With --verify: the most that its file may take.",
+    help="With --verify: maximum size of its file.",
 )
 @json_option
 def fio(
@@ -66,14 +77,14 @@ def fio(
 ) -> None:
     """Write a fio job that reproduces the workload of TRACE.
 
-    Comments in the job file say where each figure comes from. It reproduces the device that says
-    most, or --device. Whether I/Os wait for earlier ones (closed loop) or for their time (open
-    loop) is told from the I/Os in flight.
+    Comments in the job file state the source of each figure. The job reproduces the device that the
+    whole workload passes through, or --device. In a closed loop, I/Os wait for earlier ones; in an
+    open loop, they arrive at their own times. blklab infers the loop from the I/Os in flight.
 
-    --verify runs the job with fio on a file of at most --size in a new directory below --directory
-    (or here), which it removes, and compares what fio issued with the trace. Exit status 1 says
-    that the mix of operations or a size distribution is more than 2 percentage points off, beyond
-    what chance makes of so many I/Os. It takes up to twice --runtime (10s unless given).
+    --verify runs the job with fio on a file of at most --size, in a new directory below --directory
+    (default: the current directory), and removes it. It compares fio's I/Os with the trace. Exit
+    status 1: the mix of operations or a size distribution differs by more than 2 percentage points
+    plus the random error. It takes up to twice --runtime (default: 10s).
 
     \b
       blklab trace fio md127 -o md127.fio
@@ -81,7 +92,7 @@ def fio(
       fio --filename=/mnt/scratch/file md127.fio
 
     \b
-    A job has the workload's statistics; an iolog has its I/Os, one by one:
+    A job has the statistics of the workload; an iolog has each I/O:
       blklab trace fio md127 --iolog md127.iolog
       fio --name=replay --read_iolog=md127.iolog --replay_redirect=/mnt/scratch/file
     """
@@ -123,11 +134,11 @@ def _target(filename: str | None, directory: str | None, verified: bool) -> "Job
     is_device = filename is not None and Path(filename).is_block_device()
     for path in (filename, directory):
         if path is not None and ("\n" in path or "\0" in path):
-            raise UsageError(f"{path!r} cannot be a file's name in a job")
+            raise UsageError(f"{path!r}: a job file cannot contain this file name")
     if verified and is_device:
-        raise UsageError(f"{filename} is a block device: --verify writes to a file of its own only")
+        raise UsageError(f"{filename}: is a block device; --verify writes only to its own file")
     if directory is not None and Path(directory).exists() and not Path(directory).is_dir():
-        raise UsageError(f"--directory {directory} is not a directory")
+        raise UsageError(f"--directory {directory}: not a directory")
     return JobTarget(filename, directory, is_device)
 
 
@@ -135,15 +146,15 @@ def _check_runtime(runtime: int | None) -> None:
     from blklab.errors import UsageError
     from blklab.units import format_duration
 
-    if runtime is not None and not LEAST_RUNTIME <= runtime <= MOST_RUNTIME:
+    if runtime is not None and not MIN_RUNTIME <= runtime <= MAX_RUNTIME:
         raise UsageError(
-            f"--runtime {format_duration(runtime)}: must be from {format_duration(LEAST_RUNTIME)}"
-            f" to {format_duration(MOST_RUNTIME)}"
+            f"--runtime {format_duration(runtime)}: must be from {format_duration(MIN_RUNTIME)}"
+            f" to {format_duration(MAX_RUNTIME)}"
         )
 
 
 def _check_outputs(output: str | None, iolog: str | None, *, overwrite: bool, prints: bool) -> None:
-    """Refuses what cannot be written before the trace is read, which may take long."""
+    """Check the output files before the trace is read, which can take long."""
     from blklab import output as out
     from blklab.errors import UsageError
 
@@ -151,11 +162,11 @@ def _check_outputs(output: str | None, iolog: str | None, *, overwrite: bool, pr
         if path is not None:
             out.check(path, overwrite=overwrite)
     if output is not None and output in out.STDOUT and prints:
-        raise UsageError(f"-o {output}: stdout is for what --json and --verify print")
+        raise UsageError(f"-o {output}: --json and --verify print to stdout; name a file")
     if iolog is not None and iolog in out.STDOUT and prints:
-        raise UsageError(f"--iolog {iolog}: stdout is for what --json and --verify print")
+        raise UsageError(f"--iolog {iolog}: --json and --verify print to stdout; name a file")
     if output is not None and iolog is not None and out.same(output, iolog):
-        raise UsageError(f"-o and --iolog are both {output}: one would replace the other")
+        raise UsageError(f"-o and --iolog: both are {output}; expected two files")
 
 
 def _replay(
@@ -166,7 +177,7 @@ def _replay(
     format_name: str | None,
     overwrite: bool,
 ) -> None:
-    """Writes the I/Os of the device that the job is of, as filtered."""
+    """Write the selected I/Os of the job's device as an iolog."""
     from blklab.trace.convert import convert
     from blklab.trace.fio.plan import focus_device
 
@@ -184,7 +195,7 @@ def _replay(
         )
     count = document["report"]["written"]
     notes().print(
-        f"{printable(iolog)}: {count:,} I/Os; replay_redirect=FILE says where fio replays them"
+        f"{printable(iolog)}: {count:,} I/Os; replay them with fio and replay_redirect=FILE"
     )
 
 
@@ -218,9 +229,7 @@ def _draw(console: "Console", plan: "FioPlan", verification: "Verification") -> 
     from rich import box
     from rich.table import Table
 
-    title = (
-        f"{printable(plan.device)}: the trace, and {verification.fio_version} ({plan.loop} loop)"
-    )
+    title = f"{printable(plan.device)}: the trace and {verification.fio_version} ({plan.loop} loop)"
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("metric")
     for heading in ("trace", "fio", "difference", "allowed", ""):
@@ -238,7 +247,9 @@ def _draw(console: "Console", plan: "FioPlan", verification: "Verification") -> 
         )
     console.print(table)
     console.print(
-        "The mix and the sizes agree." if verification.passed else "The job is OFF: see above."
+        "The mix and the sizes agree."
+        if verification.passed
+        else "The job does not reproduce the trace: see OFF above."
     )
 
 

@@ -1,4 +1,4 @@
-"""`blklab trace hist`: histograms in the terminal."""
+"""`blklab trace hist`: draw histograms in the terminal."""
 
 from typing import TYPE_CHECKING
 
@@ -6,8 +6,8 @@ import click
 
 from blklab import _core
 from blklab.cli.common import emit, json_option
-from blklab.cli.trace.read_trace import read
 from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.cli.trace.trace_view import read_view
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     type=click.Choice(["size", "latency", "depth", "seek"]),
     default="size",
     show_default=True,
-    help="What to count.",
+    help="The quantity to count.",
 )
-@click.option("--all-devices", is_flag=True, help="Every device, not only the main one.")
+@click.option("--all-devices", is_flag=True, help="Show all devices, not only the main one.")
 @json_option
 def hist(
     *,
@@ -37,16 +37,16 @@ def hist(
     """Draw a histogram of TRACE for each operation: sizes, latencies, queue depth or seeks.
 
     \b
-    --what size      request sizes, in bins of 4 KiB centred on the size: 4 KiB
-                     stands for 2 KiB up to but not including 6 KiB
-    --what latency   time from queued to completed (Q2C), ten bins a decade;
-                     D2C where nothing was seen queued
-    --what depth     time spent with so many I/Os in flight
+    --what size      request sizes, in bins of 4 KiB; the bin "4 KiB" holds sizes
+                     from 2 KiB to less than 6 KiB
+    --what latency   time from queued to completed (Q2C), ten bins per decade;
+                     D2C if the trace has no Q events
+    --what depth     time with this number of I/Os in flight
     --what seek      distance from the end of one I/O to the start of the next,
-                     powers of two in both directions
+                     in powers of two, in both directions
 
-    Each line has the bin, a bar, the count, its share and the share of all bins so far. Bins
-    without I/O are left out.
+    Each line shows the bin, a bar, the count, its share and the cumulative share. Bins without I/O
+    are omitted.
 
     \b
     Examples:
@@ -57,7 +57,7 @@ def hist(
     """
     from blklab.report import histogram
 
-    view = read(paths, selection, format_name)
+    view = read_view(paths, selection, format_name)
     histograms_shown = [
         (device, histogram.KINDS[what](device)) for device in view.detailed(all_devices=all_devices)
     ]

@@ -1,4 +1,4 @@
-"""`blklab trace record`: a trace of live devices."""
+"""`blklab trace record`: record a trace of live devices."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +21,9 @@ LONGEST: Final = (2**31 - 2) * 10**9
 
 @click.command()
 @click.argument("devices", metavar="DEVICE...", nargs=-1, required=True)
-@click.option("-w", "duration", type=DURATION, metavar="TIME", help="Stop after this: 60, 5m.")
+@click.option(
+    "-w", "duration", type=DURATION, metavar="TIME", help="Length of the recording: 60, 5m."
+)
 @click.option(
     "-o",
     "output",
@@ -44,7 +46,7 @@ LONGEST: Final = (2**31 - 2) * 10**9
     show_default=True,
     help="Buffers of each CPU (blktrace -n).",
 )
-@click.option("--overwrite", is_flag=True, help="Replace a trace of that name.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing trace.")
 @json_option
 def record(
     *,
@@ -56,14 +58,14 @@ def record(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """Record what is asked of DEVICE… with blktrace, as root.
+    """Record the I/O of DEVICE… with blktrace, as root.
 
-    Ctrl-C ends the recording, and is the way to end it without -w; the trace is good up to there.
-    Name an array together with its members to see how its I/O is spread.
+    Ctrl-C ends the recording; the trace is complete up to that moment. Record an array together
+    with its members to see how the I/O is distributed.
 
-    The trace must not be written to a filesystem on a recorded device: that is refused. debugfs is
-    mounted if it is not. Beside the trace, NAME.blklab.json (NAME/blklab.json) says how it was made
-    and how many events were dropped for want of buffers.
+    blklab refuses to write the trace to a filesystem on a recorded device. It mounts debugfs if
+    necessary. NAME.blklab.json (NAME/blklab.json) records the options and the number of events that
+    were dropped because buffers were full.
 
     \b
       blklab trace record /dev/md4 -w 60 -o /dev/shm/md4
@@ -74,11 +76,11 @@ def record(
     from blklab.units import format_duration
 
     if duration is not None and duration <= 0:
-        raise UsageError("-w 0s: nothing would be recorded")
+        raise UsageError("-w 0s: expected more than 0")
     if duration is not None and duration > LONGEST:
-        raise UsageError(f"-w {format_duration(duration)}: blktrace records for 68 years at most")
+        raise UsageError(f"-w {format_duration(duration)}: expected at most 68 years")
     if buffer_size % 1024 or not 4096 <= buffer_size <= 1 << 30:
-        raise UsageError("--buffer-size must be whole KiB, from 4k to 1g")
+        raise UsageError("--buffer-size: expected whole KiB, from 4k to 1g")
     options = recorder.RecordingOptions(
         seconds=None if duration is None else duration / 1e9,
         buffer_size=buffer_size // 1024,

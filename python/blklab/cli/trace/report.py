@@ -1,4 +1,4 @@
-"""`blklab trace report`: what the workload is, as one HTML page."""
+"""`blklab trace report`: write an HTML page that describes the workload."""
 
 import shlex
 from pathlib import Path
@@ -8,8 +8,8 @@ import click
 
 from blklab import _core
 from blklab.cli.common import json_option, progress
-from blklab.cli.trace.read_trace import read
 from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.cli.trace.trace_view import read_view
 
 if TYPE_CHECKING:
     from blklab.documents.profile import Profile
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     metavar="FILE",
-    help="The page to write; `-` for stdout.  [default: TRACE's name with .html, here]",
+    help="File to write; `-` for stdout.  [default: name of TRACE with .html]",
 )
-@click.option("--charts", metavar="DIR", help="Write each chart as PNG and SVG there too.")
-@click.option("--title", metavar="TEXT", help="The page's title.")
+@click.option("--charts", metavar="DIR", help="Also write each chart as PNG and SVG to DIR.")
+@click.option("--title", metavar="TEXT", help="Title of the page.")
 @json_option
 def report(
     *,
@@ -37,28 +37,27 @@ def report(
     title: str | None,
     as_json: bool,
 ) -> None:
-    """Write a report on TRACE: one HTML file that needs no network, to read and to pass on.
+    """Write a report on TRACE: one HTML file that works without a network.
 
-    It says in five sentences what the workload is, then shows it: the stack of devices, the load
-    and the response times over time, request sizes, queue depth, sequential streams and seeks,
-    bursts, hot blocks and the working set, processes, source devices and CPUs. Behind each chart is
-    its table. Ctrl+wheel zooms a chart over time, dragging moves it, a double-click goes back. The
-    page follows the reader's light or dark scheme, fits a phone, and prints.
+    Five sentences describe the workload. Charts and tables follow: the stack of devices, load and
+    latency over time, request sizes, queue depth, sequential streams and seeks, bursts, hot blocks
+    and the working set, processes, source devices and CPUs. Each chart has its table. Ctrl+wheel
+    zooms a chart over time, dragging moves it, and a double-click resets it. The page supports
+    light and dark schemes, phones and printing.
 
-    A file that is there already is replaced, at once and as a whole. The path is tried before the
-    trace is read.
+    An existing file is replaced atomically. blklab checks the path before it reads the trace.
 
     \b
     Examples:
-      blklab trace report md127                          writes md127.html
+      blklab trace report md127                          write md127.html
       blklab trace report traces/ -o report.html --title "db7, Friday evening"
       blklab trace report md127 --since 30s --until 90s -o minute.html
-      blklab trace report md127 --device vdc             a member instead of the array
-      blklab trace report md127 --charts charts/         with charts/iops.png, .svg ...
+      blklab trace report md127 --device vdc             report on a member
+      blklab trace report md127 --charts charts/         also write charts/iops.png, .svg ...
       blklab trace report md127 -o - | ssh web 'cat > md127.html'
 
     \b
-    Exit status: 0 done, 1 no I/O in what was selected or an unreadable trace, 2 usage: the output
+    Exit status: 0 success; 1 no I/O in the selection, or the trace cannot be read; 2 the output
     cannot be written.
     """
     from blklab import output as out
@@ -68,7 +67,7 @@ def report(
     out.check(target)
     if charts is not None:
         out.make_directory(Path(charts))
-    view = read(paths, selection, format_name)
+    view = read_view(paths, selection, format_name)
     from blklab.report import page
 
     html = page.render(view, title=title, command=command_line(paths, format_name, view.profile))
@@ -86,7 +85,7 @@ def report(
 
 
 def tell(written: list[str], size: int, *, as_json: bool, to_stdout: bool) -> None:
-    """Says what was written: to stderr if the page itself went to stdout; pictures in short."""
+    """Print the written files and their size: to stderr if the page went to stdout."""
     import json
 
     from blklab.text import printable

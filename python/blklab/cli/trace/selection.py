@@ -1,4 +1,4 @@
-"""The options that every command on a trace shares: which trace, which part of it."""
+"""Options of all commands that read a trace: the trace and the selection of events."""
 
 import functools
 from collections.abc import Callable
@@ -12,44 +12,44 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def trace_arguments(command: F) -> F:
-    """Decorator: adds TRACE… and `--format`, passed on as `paths` and `format_name`."""
+    """Decorator: add TRACE… and `--format`, passed as `paths` and `format_name`."""
     command = click.option(
         "--format",
         "format_name",
         metavar="NAME",
-        help="The trace's format; recognised from the content unless given.",
+        help="Format of the trace; default: recognised from the content.",
     )(command)
     return click.argument("paths", metavar="TRACE...", type=INPUT, nargs=-1, required=True)(command)
 
 
 def selection_options(command: F) -> F:
-    """Decorator: adds the filters, passed on as one `selection` (blklab._core.Filter)."""
+    """Decorator: add the filters, passed as one `selection` (blklab._core.Filter)."""
 
     @click.option(
         "--device",
         "devices",
         multiple=True,
         metavar="DEV",
-        help="Only this device: md127 or 9,127.",
+        help="Select this device: md127 or 9,127.",
     )
     @click.option(
         "--process",
         "processes",
         multiple=True,
         metavar="NAME",
-        help="Only this process: name or pid.",
+        help="Select this process: name or pid.",
     )
     @click.option(
         "--op",
         "ops",
         multiple=True,
         type=click.Choice(["read", "write", "discard", "flush"]),
-        help="Only this operation.",
+        help="Select this operation.",
     )
     @click.option(
-        "--since", type=DURATION, metavar="TIME", help="Only from this time on: 10s, 1500ms."
+        "--since", type=DURATION, metavar="TIME", help="Select from this time on: 10s, 1500ms."
     )
-    @click.option("--until", type=DURATION, metavar="TIME", help="Only before this time.")
+    @click.option("--until", type=DURATION, metavar="TIME", help="Select up to this time.")
     @functools.wraps(command)
     def with_selection(
         *args: Any,
@@ -64,7 +64,7 @@ def selection_options(command: F) -> F:
         from blklab.errors import UsageError
 
         if since is not None and until is not None and since >= until:
-            raise UsageError("--since must be earlier than --until: the window holds no time")
+            raise UsageError("--since must be earlier than --until")
         selection = _core.Filter(
             devices=devices, processes=processes, ops=ops, since_ns=since, until_ns=until
         )

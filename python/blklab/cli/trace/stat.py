@@ -1,4 +1,4 @@
-"""`blklab trace stat`: what the workload is, in the terminal."""
+"""`blklab trace stat`: describe the workload in the terminal."""
 
 from typing import TYPE_CHECKING
 
@@ -6,8 +6,8 @@ import click
 
 from blklab import _core
 from blklab.cli.common import emit, json_option
-from blklab.cli.trace.read_trace import read
 from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.cli.trace.trace_view import read_view
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,33 +28,33 @@ def stat(
     all_devices: bool,
     as_json: bool,
 ) -> None:
-    """Say what the workload of TRACE is: in five sentences, then in figures.
+    """Describe the workload of TRACE in five sentences and in tables.
 
-    The sentences say how much I/O of which kind and size there was (Load), in which order and
-    rhythm (Pattern), how long it took and how much of it was under way at once (Latency), how much
-    data it touched and how hot the hottest of it is (Locality), and who asked for it (Origin).
+    Load: amount, kind and size of the I/O. Pattern: sequential or random, steady or bursty.
+    Latency: latencies and I/Os in flight. Locality: amount of distinct data, and how often the
+    hottest blocks are accessed. Origin: processes and source devices.
 
-    The tables give the figures behind them. Times are those of the life of an I/O in btt's
+    The tables contain the figures. Times are named in btt's
     letters: Q queued, G request allocated, I inserted, D dispatched, C completed; Q2C is what the
     caller waits for, D2C what the device needs. Quantiles are exact for the first 4,096 I/Os of a
-    kind; beyond, --json states their largest error as relative_error.
+    kind; after that, --json states their largest error as relative_error.
 
-    When the trace holds several devices, all are listed, and the one that the whole workload
-    passes through (an array rather than its members) is shown in full. Choose others with --device,
-    or all with --all-devices.
+    If the trace has several devices, all are listed. The device that the whole workload passes
+    through (an array, not its members) is shown in full. Select others with --device, or all with
+    --all-devices.
 
     \b
     Examples:
-      blklab trace stat md127                        the set md127.blktrace.0, .1 ...
-      blklab trace stat traces/                      every set in a directory, as one trace
+      blklab trace stat md127                        the files md127.blktrace.0, .1 ...
+      blklab trace stat traces/                      all files in a directory, as one trace
       blktrace -d /dev/sda -o - -w 10 | blklab trace stat -
       blklab trace stat md127 --since 10s --until 20s --op write
       blklab trace stat md127 --process postgres --json | jq .devices[0].life.read.latency_ns.q2c
 
     \b
-    Exit status: 0 done, 1 no I/O in what was selected or an unreadable trace, 2 usage.
+    Exit status: 0 success; 1 no I/O in the selection, or the trace cannot be read; 2 wrong usage.
     """
-    view = read(paths, selection, format_name)
+    view = read_view(paths, selection, format_name)
 
     def draw(console: "Console") -> None:
         from blklab.report import terminal

@@ -219,5 +219,5 @@ def failure(output: str, status: int, left: list[Path]) -> BlklabError:
     ending = f"signal {-status}" if status < 0 else f"status {status}"
     kept = f"; what it had written is kept ({left[0]}, ...)" if left else ""
     if status == 0:
-        return BlklabError(f"blktrace ended without a trace: {words or 'it output nothing'}")
-    return BlklabError(f"blktrace failed ({ending}): {words or 'it output nothing'}{kept}")
+        return BlklabError(f"blktrace ended without a trace: {words or 'it printed nothing'}")
+    return BlklabError(f"blktrace failed ({ending}): {words or 'it printed nothing'}{kept}")

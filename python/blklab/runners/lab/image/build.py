@@ -57,15 +57,14 @@ def image(
     kernel: PackagedKernel | UserKernelOption,
     *,
     note: Note,
-    anew: bool = False,
+    rebuild: bool = False,
     agent: Path = AGENT,
 ) -> GuestImage:
     """Returns the image with a kernel, and builds what of it is not cached.
 
-    `6.1` stays the kernel that it was when it was first asked for, and the programs stay as they
-    were, unless they are wanted `anew`. `note` is told what takes time. Raises UsageError if no
-    such kernel is on offer, EnvironmentLacks if packages cannot be had, BlklabError if the user's
-    own kernel cannot be used.
+    `6.1` keeps the version of its first use, and the programs keep theirs, until `rebuild`.
+    `note` gets a line for each slow step. Raises UsageError if there is no such kernel,
+    EnvironmentLacks if packages cannot be downloaded, BlklabError if the user's kernel is unusable.
     """
     _check_machine()
     if not agent.is_file():
@@ -73,7 +72,7 @@ def image(
     init = agent.read_bytes()
     cache = ImageCache(directory())
     source = UserKernel(kernel, note) if isinstance(kernel, UserKernelOption) else kernel
-    if not anew:
+    if not rebuild:
         first = cache.recall(PROGRAMS)
         second = source.key if isinstance(source, UserKernel) else cache.recall(kernel_name(source))
         if first is not None and second is not None:
@@ -83,13 +82,13 @@ def image(
     with cache.locked(note):
         cache.check_room()
         debian = DebianArchive(cache.root / _APT, note)
-        if anew:
+        if rebuild:
             debian.refresh(anyway=True)
         if isinstance(source, UserKernel):
             part = make_own(cache, source)
         else:
-            part = make_kernel(cache, debian, note, source, anew=anew)
-        base = make_programs(cache, debian, note, anew=anew)
+            part = make_kernel(cache, debian, note, source, rebuild=rebuild)
+        base = make_programs(cache, debian, note, rebuild=rebuild)
         key = _key(base.name, part.name, init)
         return _read(cache.make(key, lambda into: _assemble(base, part, init, into)))
 

@@ -53,9 +53,9 @@ def about(part: Path) -> tuple[str, dict[str, str]]:
         ) from None
 
 
-def make_programs(cache: ImageCache, debian: DebianArchive, note: Note, *, anew: bool) -> Path:
+def make_programs(cache: ImageCache, debian: DebianArchive, note: Note, *, rebuild: bool) -> Path:
     """Returns the part that holds the programs: packages.cpio. With the cache locked."""
-    if not anew and (key := cache.recall(PROGRAMS)) is not None:
+    if not rebuild and (key := cache.recall(PROGRAMS)) is not None:
         return cache.root / key
     with cache.scratch() as scratch:
 
@@ -77,11 +77,11 @@ def make_programs(cache: ImageCache, debian: DebianArchive, note: Note, *, anew:
 
 
 def make_kernel(
-    cache: ImageCache, debian: DebianArchive, note: Note, kernel: PackagedKernel, *, anew: bool
+    cache: ImageCache, debian: DebianArchive, note: Note, kernel: PackagedKernel, *, rebuild: bool
 ) -> Path:
     """Returns the part with a packaged kernel: vmlinuz, modules.cpio. With the cache locked."""
     name = kernel_name(kernel)
-    if not anew and (key := cache.recall(name)) is not None:
+    if not rebuild and (key := cache.recall(name)) is not None:
         return cache.root / key
     debian.refresh()
     offers = in_order(debian.kernels())

@@ -1,4 +1,4 @@
-"""Reading a trace for a command: with progress, warnings, and a word if there is no I/O in it."""
+"""Read a trace for a command: with progress, warnings, and an error if it has no I/O."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -10,14 +10,16 @@ from blklab.errors import BlklabError
 if TYPE_CHECKING:
     from blklab.report.view import ProfileView
 
-MOST_NAMED: Final = 8
-"""Devices that a message names."""
+MAX_NAMED: Final = 8
+"""How many devices a message names."""
 
 
-def read(paths: Sequence[str], selection: _core.Filter, format_name: str | None) -> "ProfileView":
-    """Characterises a trace, prints what is doubtful about it on stderr, and returns its view.
+def read_view(
+    paths: Sequence[str], selection: _core.Filter, format_name: str | None
+) -> "ProfileView":
+    """Characterise a trace, print warnings about it on stderr, and return its view.
 
-    Raises BlklabError when there is no I/O in what was selected.
+    Raises BlklabError if the selection has no I/O.
     """
     from blklab.report.view import ProfileView
     from blklab.trace.profile import characterise
@@ -33,7 +35,7 @@ def read(paths: Sequence[str], selection: _core.Filter, format_name: str | None)
 
 
 def _nothing(view: "ProfileView", paths: Sequence[str]) -> str:
-    """Says what was looked for and what there is instead."""
+    """Return the message for a selection without I/O: what was selected, and what the trace has."""
     from blklab.report import formatting
     from blklab.report.tables.trace import filters
 
@@ -50,7 +52,7 @@ def _nothing(view: "ProfileView", paths: Sequence[str]) -> str:
 def _devices(names: list[str]) -> str:
     if not names:
         return ""
-    listed = ", ".join(names[:MOST_NAMED])
-    left = len(names) - MOST_NAMED
+    listed = ", ".join(names[:MAX_NAMED])
+    left = len(names) - MAX_NAMED
     more = f" and {left:,} {'other' if left == 1 else 'others'}" if left > 0 else ""
     return f", of {listed}{more}"
