@@ -76,7 +76,7 @@ def test_a_label_that_one_side_has_alone_makes_several_sides_of_it() -> None:
     result = sides([("sim", simulated), ("host", measured)])
     assert [side.name for side in result] == ["sim kernel=4.19", "sim kernel=5.3", "host"]
     compared = compare(result, ["iops"], no_points)
-    assert str(compared.notes[-1]) == "these are runs of host and sim"
+    assert str(compared.notes[-1]) == "the runs come from different runners: host and sim"
     assert [row.verdicts for row in compared.rows] == [["unknown", "unknown"]]
 
 
@@ -88,16 +88,16 @@ def test_a_cell_that_one_side_lacks() -> None:
         no_points,
     )
     assert result.rows[0].values[1] is None
-    assert "1 of the figures are missing on one side" in map(str, result.notes)
+    assert "1 values are missing on one side" in map(str, result.notes)
     assert result.as_dict()["rows"][0]["values"][1] is None
 
 
 @pytest.mark.parametrize(
     ("metrics", "by", "output"),
     [
-        (["iosp"], None, "no figure is called 'iosp'; did you mean 'iops'?"),
-        (["iops"], ["stak"], "--by: not all have a label 'stak'; did you mean 'stack'?"),
-        (["wall"], None, "nothing can be compared: no run has wall"),
+        (["iosp"], None, "no metric 'iosp'; did you mean 'iops'?"),
+        (["iops"], ["stak"], "--by: not all sides have a label 'stak'; did you mean 'stack'?"),
+        (["wall"], None, "nothing to compare: no run has wall"),
     ],
 )
 def test_mistakes(metrics: list[str], by: list[str] | None, output: str) -> None:
@@ -108,9 +108,9 @@ def test_mistakes(metrics: list[str], by: list[str] | None, output: str) -> None
 
 
 def test_one_thing_is_nothing_to_compare() -> None:
-    with pytest.raises(UsageError, match="one thing cannot be compared"):
+    with pytest.raises(UsageError, match="a comparison needs two sides"):
         sides([("a", three(1, stack="x"))])
-    with pytest.raises(UsageError, match="has no label 'kernel'"):
+    with pytest.raises(UsageError, match="no label 'kernel'"):
         sides([("a", three(1, stack="x"))], between="kernel")
 
 
@@ -176,7 +176,7 @@ def test_nothing_to_judge_is_no_success() -> None:
     judged = fail_if.judged(result, fail_if.parse("iops < 0.95*baseline"), sure=False)
     assert judged.failed == []
     (output,) = judged.unjudged(allow_missing=True)
-    assert "no cell has iops on both sides; they are told apart by stack" in output
+    assert "no cell has iops on both sides; the cells differ in stack" in output
     judged = fail_if.judged(result, fail_if.parse("iops < 200"), sure=False)
     assert judged.failed == ["b stack=near: iops < 200"]
 
@@ -203,7 +203,7 @@ def test_a_cell_that_vanished_among_others_is_no_success() -> None:
     judged = fail_if.judged(result, condition, sure=False)
     assert judged.failed == []
     assert judged.unjudged(allow_missing=False) == ["iops: stack=x workload=wr: not measured on c2"]
-    assert "of what was put together, 1 of the first side's cells are not on another" in map(
+    assert "in merged rows, 1 cells of the first side are missing on another side" in map(
         str, result.notes
     )
     # One of each is no loss: it was named so.
@@ -228,7 +228,7 @@ def test_of_one_run_nothing_is_sure(text: str, points: Points) -> None:
     judged = fail_if.judged(result, fail_if.parse(text), sure=True)
     assert judged.failed == []
     assert judged.unjudged(allow_missing=True) == [
-        "--sure: b: one run says nothing of how the next would differ: repeats = 2 or more"
+        "--sure: b: the variation between runs is unknown with one run: use repeats = 2 or more"
     ]
     assert fail_if.judged(result, fail_if.parse(text), sure=False).failed
 
@@ -260,7 +260,7 @@ def test_two_single_runs_are_neither_better_nor_worse() -> None:
     sides_ = [ComparisonSide("a", outcomes[:1]), ComparisonSide("b", outcomes[1:])]
     result = compare(sides_, ["iops"], points)
     assert [row.verdicts for row in result.rows] == [["differ"]]
-    assert str(result.notes[0]).startswith("some cells were run once")
+    assert str(result.notes[0]).startswith("some cells have one run")
     both = [ComparisonSide("a", three(90.0)), ComparisonSide("b", outcomes[1:])]
     assert [row.verdicts for row in compare(both, ["iops"], points).rows] == [["worse"]]
 
@@ -274,7 +274,7 @@ def test_what_each_side_has_one_of_is_no_other_name_for_it() -> None:
         ["rd", "wr"],
     )
     assert all(row.differences == [None] for row in apart.rows)
-    assert "they are told apart by workload: --by, or the label behind the colon" in str(
+    assert "the cells differ in workload: use --by, or select a label behind the colon" in str(
         apart.notes[0]
     )
     meant = compare(result, ["iops"], no_points, chosen={"workload"})
@@ -292,8 +292,8 @@ def test_cells_that_were_asked_for_other_things_are_noted() -> None:
 
     result = [ComparisonSide("a", asked("4k", 10)), ComparisonSide("b", asked("64k", 60))]
     assert [str(each) for each in compare(result, ["iops"], no_points).notes] == [
-        "the cells are not the same: runtime: 10 s against 1m 00s",
-        "the cells are not the same: bs: 4k against 64k",
+        "the cells differ in runtime: 10 s and 1m 00s",
+        "the cells differ in bs: 4k and 64k",
     ]
     assert len(compare(result, ["iops"], no_points, chosen={"bs"}).notes) == 1
     assert len(compare(result, ["iops"], no_points, chosen={"workload"}).notes) == 1
@@ -302,7 +302,7 @@ def test_cells_that_were_asked_for_other_things_are_noted() -> None:
         ComparisonSide("b", asked("64k", 60, runner="sim")),
     ]
     assert [str(each) for each in compare(other, ["iops"], no_points).notes] == [
-        "these are runs of host and sim"
+        "the runs come from different runners: host and sim"
     ]
 
 
@@ -317,17 +317,17 @@ def test_runs_that_were_forced_are_noted() -> None:
         [ComparisonSide("a", three(100)), ComparisonSide("X", new)], ["iops"], no_points
     )
     assert [str(each) for each in result.notes] == [
-        "2 runs of X were forced: device-busy; 1 run of X with warnings (blklab runs show)"
+        "2 runs of X were forced: device-busy; 1 run of X has warnings (blklab runs show)"
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "output"),
     [
-        ("iops", "FIGURE < BOUND is wanted"),
-        ("iosp < 5", "no figure is called 'iosp'; did you mean 'iops'?"),
-        ("iops < fast", "found 'fast', a number or a multiple of baseline is wanted"),
-        ("iops < 2*baseline*2", "baseline is multiplied once"),
+        ("iops", "expected METRIC < BOUND"),
+        ("iosp < 5", "no metric 'iosp'; did you mean 'iops'?"),
+        ("iops < fast", "found 'fast', expected a number or a multiple of baseline"),
+        ("iops < 2*baseline*2", "expected one factor of baseline"),
         ("p99 < 5 parsecs", "'5 parsecs'"),
     ],
 )

@@ -101,8 +101,8 @@ def test_nothing_is_doubted_of_clean_simulations(
 def test_a_disk_that_is_too_fast() -> None:
     spins = environment("sda", queue={"rotational": "1"})
     text = diagnostics_text([stored_run(environment=spins)], "impossible-rate")
-    assert "40,000 random reads a second from sda, which says that it rotates" in text
-    assert "with 128 in flight, 1,883 are more than any disk reaches" in text
+    assert "40,000 random reads per second from sda, which claims to rotate" in text
+    assert "No disk exceeds 1,883 with 128 in flight" in text
     assert most_random_reads(1) == 400
     assert 1_500 < most_random_reads(32) < 1_700
 
@@ -114,7 +114,7 @@ def test_a_bus_that_is_too_slow_for_it() -> None:
         )
 
     text = diagnostics_text([with_outcome(change)], "impossible-rate")
-    assert "1.37 GiB/s read from sda, more than the 572 MiB/s of SATA" in text
+    assert "1.37 GiB/s read from sda, which is more than 572 MiB/s of SATA" in text
 
 
 def test_the_page_cache() -> None:
@@ -124,18 +124,18 @@ def test_the_page_cache() -> None:
         )
 
     text = diagnostics_text([with_outcome(change)], "page-cache")
-    assert "of 3.81 GiB that the jobs read, 391 MiB were read from the devices" in text
+    assert "the jobs read 3.81 GiB, but only 391 MiB were read from the devices" in text
 
 
 def test_data_that_are_too_small() -> None:
     job = made.job("randread", direct="0")
     text = diagnostics_text([stored_run(cell={"jobs": [job], "target": {}})], "small-data")
-    assert "2 GiB of data, I/O through the page cache (direct=0), and 128 GiB of memory" in text
+    assert "2 GiB of data with I/O through the page cache (direct=0) and 128 GiB of memory" in text
     target = {"name": "raid1", "cache_bytes": 4 << 30}
     text = diagnostics_text(
         [stored_run(cell={"jobs": [made.job("randread")], "target": target})], "small-data"
     )
-    assert "a cache of 4 GiB before it" in text
+    assert "a cache of 4 GiB in front of it" in text
 
 
 def twins(times: Sequence[float], ios: Sequence[int]) -> StoredRun:
@@ -150,7 +150,9 @@ def twins(times: Sequence[float], ios: Sequence[int]) -> StoredRun:
 
 def test_unequal_twins() -> None:
     text = diagnostics_text([twins((9e6, 3e6), (500_000, 500_000))], "unequal-twins")
-    assert "sda took 9 ms for its reads, sdb 3 ms for as many: they are the same model" in text
+    assert (
+        "sda took 9 ms for each of its reads, sdb 3 ms for as many: both are the same model" in text
+    )
     assert of([twins((3.2e6, 3e6), (500_000, 500_000))]) == []
     # Who has more to do has a longer queue: that is the balancer's, not the disk's.
     assert of([twins((9e6, 3e6), (900_000, 100_000))]) == []
@@ -163,16 +165,16 @@ def test_drift_stalls_and_levels() -> None:
     ]
     text = diagnostics_text([stored_run()], "drift", points={1: sinking})
     assert "raid1" not in text
-    assert "run 1: from" in text
+    assert " IOPS in the first third and " in text
     assert "(−5" in text
     stalled = [*base[:40], replace(base[40], read_ios=10), *base[41:]]
-    assert "10 IOPS 40 s after its start" in diagnostics_text(
+    assert "10 IOPS 40 s after the start" in diagnostics_text(
         [stored_run()], "outliers", points={1: stalled}
     )
     switching = [
         replace(p, read_ios=p.read_ios // (1 + at // 3 % 2 * 3)) for at, p in enumerate(base)
     ]
-    assert "IOPS and else about" in diagnostics_text(
+    assert "IOPS and otherwise about" in diagnostics_text(
         [stored_run()], "two-levels", points={1: switching}
     )
 
@@ -185,10 +187,10 @@ def test_what_runs_say_of_themselves() -> None:
 
     runs = [with_outcome(change, number=number) for number in (1, 2, 3, 4)]
     assert diagnostics_text(runs, "warning") == "sda: it is warm (4 runs)."
-    assert diagnostics_text(runs, "forced") == "measured in spite of: device-busy (4 runs)."
+    assert diagnostics_text(runs, "forced") == "measured despite: device-busy (4 runs)."
     text = diagnostics_text(runs, "not-steady")
     assert "no steady state in 2 rounds (the last ones: 100, 200 IOPS)" in text
-    assert text.endswith("and the like in 3 more runs.")
+    assert text.endswith("3 more runs have similar values.")
 
 
 def test_failed_runs() -> None:
@@ -208,10 +210,8 @@ def test_limits() -> None:
     busy = next(notice for notice in of([run]) if notice.code == "busy-devices")
     assert "sda in 1 of 1 runs (never idle)" in busy.message
     assert busy.severity == "note"
-    assert "each job keeps its CPU busy for 98 % of the time" in diagnostics_text(
-        [run], "processor"
-    )
-    assert diagnostics_text([run], "cpus") == "run 1: 2 % of the machine's CPUs were left."
+    assert "each job uses its CPU for 98 % of the time" in diagnostics_text([run], "processor")
+    assert diagnostics_text([run], "cpus") == "run 1: only 2 % of the host's CPU time was idle."
 
 
 def repeats(figures: Sequence[float]) -> list[StoredRun]:
@@ -224,7 +224,7 @@ def repeats(figures: Sequence[float]) -> list[StoredRun]:
 
 def test_an_odd_repeat() -> None:
     text = diagnostics_text(repeats([1e5, 1.01e5, 0.99e5, 1e5, 5e4]), "odd-one-out")
-    assert "50,000 IOPS, where its 5 repeats have 100,000 in the median" in text
+    assert "50,000 IOPS; the median of its 5 repeats is 100,000" in text
     assert of(repeats([1e5, 1.01e5, 0.99e5, 1.02e5])) == []
 
 
@@ -232,4 +232,4 @@ def test_a_campaign_that_drifts() -> None:
     text = diagnostics_text(
         repeats([1e5 * (1 - at / 100) for at in range(12)]), "drift-of-the-campaign"
     )
-    assert text.startswith("Campaign 1: its later runs brought −6 % IOPS")
+    assert text.startswith("Campaign 1: IOPS of later runs differ by −6 %")

@@ -118,21 +118,21 @@ def test_clones_are_one_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "output"),
     [
-        ("", "no fio results: JSON or fio's text output is expected"),
+        ("", "no fio results; expected JSON or text output of fio"),
         ('{"jobs": [', "fio's JSON is broken: it is cut off in line 1"),
         ('{"jobs": 5}', ".jobs: found 5, a list is expected"),
-        ('{"jobs": [{}]}', "no fio results: JSON or fio's text output is expected"),
+        ('{"jobs": [{}]}', "no fio results; expected JSON or text output of fio"),
         (
             json.dumps({"jobs": [job("a", 0, 9, iodepth="deep")]}),
-            "job 'a': iodepth: found 'deep', a whole number is expected",
+            "job 'a': iodepth: found 'deep', expected a whole number",
         ),
         (
             json.dumps({"jobs": [job("a", 0, float("inf"))]}),
-            "no fio results: JSON or fio's text output is expected",
+            "no fio results; expected JSON or text output of fio",
         ),
         (
             json.dumps({"jobs": [job("a", 0, 9), job("b", 0, 9)]}),
-            "jobs 'a' and 'b' ran at the same time: stonewall between them is expected",
+            "jobs 'a' and 'b' ran at the same time; expected stonewall between them",
         ),
         (
             json.dumps({"jobs": [job("a", 0, 9) | {"error": 5}]}),
@@ -145,7 +145,7 @@ def test_clones_are_one_run(tmp_path: Path) -> None:
         *(
             (
                 json.dumps({"jobs": [job("a", 0, 9, **{option: value})]}),
-                f"job 'a': {option}={value}: a run without {option} is expected",
+                f"job 'a': {option}={value}: expected a run without {option}",
             )
             for option, value in (
                 ("rate", "1m"),
@@ -159,7 +159,7 @@ def test_clones_are_one_run(tmp_path: Path) -> None:
         ),
         (
             json.dumps({"jobs": [job("a", 0, 9, rwmixread="60", rwmixwrite="30")]}),
-            "job 'a': rwmixwrite=30 beside rwmixread=60: 100 together is expected",
+            "job 'a': rwmixread=60 and rwmixwrite=30: expected 100 together",
         ),
     ],
 )

@@ -27,7 +27,7 @@ def test_a_queue_bends_where_its_servers_are_all_busy() -> None:
     assert (curve.knee.in_flight, curve.saturated.in_flight) == (4, 4)
     assert curve.overloaded is None
     assert curve.as_dict()["knee"] == 4
-    assert "the knee is at 4 in flight (400 IOPS, 10 ms); saturated from 4" in report.sentence(
+    assert "the knee is at 4 I/Os in flight (400 IOPS, 10 ms); saturated from 4" in report.sentence(
         curve
     )
 
@@ -37,7 +37,7 @@ def test_too_much_load_is_seen() -> None:
     (curve,) = curves([*runs, queue(16, service=0.02), queue(32, service=0.04)])
     assert curve.overloaded is not None
     assert curve.overloaded.in_flight == 16
-    assert "16 bring less again (200 IOPS)" in report.sentence(curve)
+    assert "IOPS fall again at 16 (200 IOPS)" in report.sentence(curve)
 
 
 def test_each_block_size_has_a_curve() -> None:

@@ -138,9 +138,9 @@ def test_noise_is_no_effect() -> None:
 @pytest.mark.parametrize(
     ("sweep", "metric", "output"),
     [
-        ({}, "iops", "campaign 3 (sweep) is no sweep"),
-        ({"scheduler": []}, "iosp", "no figure is called 'iosp'; did you mean 'iops'?"),
-        ({"scheduler": []}, "wall", "campaign 3: its runs have no wall"),
+        ({}, "iops", "campaign 3 (sweep): not a sweep"),
+        ({"scheduler": []}, "iosp", "no metric 'iosp'; did you mean 'iops'?"),
+        ({"scheduler": []}, "wall", "campaign 3: no run has wall"),
     ],
 )
 def test_mistakes(sweep: dict[str, Any], metric: str, output: str) -> None:

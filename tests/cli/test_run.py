@@ -124,13 +124,13 @@ def test_results_are_a_table(run: Run, small: Path) -> None:
     lines = [
         "",
         r"Two mirrors: simulated",
-        r"\#  stack  workload   read IOPS  write IOPS +mean +99 %  below +in queues",
+        r"\#  stack  workload   read IOPS  write IOPS +mean +p99  share +in queues",
         rf"1  raid1  randread  +{figure} +– +{time} +{time}  nvme \d+ % ssd \d+ % +\d+ \d+",
         rf"2  raid1  randwrite +– +{figure} +{time} +{time}  nvme 50 % ssd 50 % +\d+ \d+",
         rf"3  near   randread  +{figure} +– +{time} +{time}  nvme \d+ % ssd \d+ % +\d+ \d+",
         rf"4  near   randwrite +– +{figure} +{time} +{time}  nvme 50 % ssd 50 % +\d+ \d+",
-        r"mean and 99 %: completion latencies\. below: each disk's share of the I/Os; in queues: ",
-        r"number of requests in each disk and its queue\.",
+        r"mean and p99: completion latencies\. share: each disk's share of the I/Os\. in queues: mean number of ",
+        r"requests in each disk and its queue\.",
         "",
     ]
     printed = outcome.out.split("\n")
@@ -179,8 +179,8 @@ def test_explanations_say_who_was_saturated_and_chosen(run: Run, small: Path) ->
     raid1, near = text.split("stack=near workload=randread repeat=1")
     assert "· Saturated: ssd (its interface 100% of the time)." in near
     assert re.search(
-        r"· Of the reads below, nvme [\d.]+% \([\d,]+ a second, [\d.]+ µs each, [\d.]+ in its"
-        r" queue\); ssd [\d.]+% \([\d,]+ a second",
+        r"· Shares of the reads: nvme [\d.]+% \([\d,]+ per second, [\d.]+ µs each, [\d.]+ in its"
+        r" queue\); ssd [\d.]+% \([\d,]+ per second",
         near,
     )
     assert re.search(
@@ -191,7 +191,7 @@ def test_explanations_say_who_was_saturated_and_chosen(run: Run, small: Path) ->
     assert re.search(
         r"The balancer of raid1 .* went to slot 0 because it had the fewest I/Os pending", raid1
     )
-    assert re.search(r"All of ssd's tags \(nr_requests\) were taken [\d,]+ times", near)
+    assert re.search(r"All tags \(nr_requests\) of ssd were in use [\d,]+ times", near)
 
 
 def test_explanations_are_in_the_json(run: Run, small: Path) -> None:
@@ -211,9 +211,9 @@ def test_explanations_say_what_md_writes_wait_for(run: Run, small: Path) -> None
     outcome = run("run", small, "--explain", "--only", "stack=raid1,workload=randwrite")
     text = " ".join(outcome.out.split())
     assert re.search(
-        r"Held back by writeback throttling of nvme \(flushing \d+% of the time\)", text
+        r"Writeback throttling of nvme is the limit \(flushing \d+% of the time\)", text
     )
-    assert re.search(r"Writeback throttling of nvme put tasks to sleep [\d,]+ times: md", text)
+    assert re.search(r"Writeback throttling of nvme put tasks to sleep [\d,]+ times\. md", text)
     assert re.search(r"ssd spent \d+% of the time in \d+ flushes, and served nothing", text)
 
 
@@ -266,6 +266,6 @@ def test_a_delay_is_a_stack(run: Run) -> None:
     (target,) = result["targets"]
     assert (target["kind"], target["name"]) == ("delay", "distant")
     assert target["held"][0] >= 500
-    assert any("distant held" in sentence for sentence in result["explanation"])
+    assert any("distant delayed" in sentence for sentence in result["explanation"])
     shown = run("run", EXAMPLES / "delay.toml", "--dry-run")
     assert "mirror: md RAID-1 [near delay read=5ms" in shown.out

@@ -152,7 +152,9 @@ def test_of_one_run_nothing_is_sure(run: Run) -> None:
     assert "these two runs differ" in run(*words, "--metric", "iops").out
     outcome = run(*words, "--fail-if", "iops < 0.95*baseline", "--sure")
     assert outcome.status == 2
-    assert "one run says nothing of how the next would differ: repeats = 2 or more" in outcome.err
+    assert (
+        "the variation between runs is unknown with one run: use repeats = 2 or more" in outcome.err
+    )
 
 
 @pytest.mark.usefixtures("small")
@@ -164,7 +166,7 @@ def test_an_empty_store(run: Run) -> None:
     listed = run("runs", "list", "--store", os.environ["BLKLAB_STORE"])
     assert listed.status == 0
     assert " ".join(listed.out.split()) == (
-        f"no campaigns in {os.environ['BLKLAB_STORE']}: `blklab run EXPERIMENT` makes one"
+        f"no campaigns in {os.environ['BLKLAB_STORE']}: create one with `blklab run EXPERIMENT`"
     )
 
 

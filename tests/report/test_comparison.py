@@ -54,7 +54,7 @@ def test_p_goes_first_then_the_interval() -> None:
         output = printed(
             width, lambda console: comparison.show(console, compared("a", "b", workload="randread"))
         )
-        result = re.search("no room here for: (.*)", output)
+        result = re.search("Columns hidden \\(terminal too narrow\\): (.*)", output)
         return result[1] if result else ""
 
     facts = list(dict.fromkeys(notes(width) for width in range(120, 50, -1)))

@@ -36,7 +36,7 @@ def test_an_array(pgbench: ProfileView) -> None:
     assert result["Pattern"].startswith(
         "Reads are random (2 % of them continue a stream) and writes"
     )
-    assert "arrivals are bursty: the busiest second brought 542 I/Os" in result["Pattern"]
+    assert "arrivals are bursty: the busiest second had 542 I/Os" in result["Pattern"]
     assert "Q2C: from being queued to completion" in result["Latency"]
     assert "52; none for 38 % of the time" in result["Latency"]
     assert result["Locality"].startswith("The I/O touched 44.1 MiB of distinct 4 KiB blocks")
@@ -69,13 +69,13 @@ def test_one_read(tmp_path: Path) -> None:
     result = sentences_of(view.focus)
     assert "nothing but reads, all 4 KiB." in result["Load"]
     assert "Reads (1) are too few to call sequential" in result["Pattern"]
-    assert "Reads take 10 ms in the median" in result["Latency"]
+    assert "Reads take 10 ms at the median" in result["Latency"]
 
 
 def test_no_completions(tmp_path: Path) -> None:
     records = [Record(at, Q, QUEUED | READ, sector=8 * at, size=4096) for at in range(50)]
     result = sentences_of(read_trace(write_trace(tmp_path / "sdz", records)).focus)
-    assert result["Latency"].startswith("No I/O was seen from its queueing to its completion")
+    assert result["Latency"].startswith("No I/O was recorded from queueing to completion")
     assert "in flight" not in result["Latency"]
     assert "reads are sequential (98 %" in result["Pattern"].lower()
 
@@ -92,7 +92,7 @@ def test_flushes_alone(tmp_path: Path) -> None:
 def test_a_format_that_knows_no_processes() -> None:
     path = Path(__file__).parents[1] / "data" / "formats" / "msr.csv"
     result = sentences_of(read_trace(path).focus)
-    assert result["Origin"] == "The trace does not say which process queued the I/O."
+    assert result["Origin"] == "The trace does not contain the processes that queued the I/O."
 
 
 def test_one_is_singular(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_one_is_singular(tmp_path: Path) -> None:
 def test_what_a_format_cannot_tell_is_not_said() -> None:
     formats = Path(__file__).parents[1] / "data" / "formats"
     result = sentences_of(read_trace(formats / "oracle-general.bin").focus)
-    assert "the trace does not tell reads from writes" in result["Load"]
+    assert "the trace does not distinguish reads and writes" in result["Load"]
     assert "read" not in result["Pattern"]
     assert "came from" not in result["Origin"]
     assert "queued on" not in result["Origin"]

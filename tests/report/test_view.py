@@ -74,7 +74,7 @@ def test_empty_columns_go() -> None:
 
 def test_doubts_and_notes(pgbench: ProfileView) -> None:
     assert all(item.severity == "note" for item in trace.diagnose(pgbench))
-    assert "dm-0: 1 I/O under way when the trace ended" in map(str, trace.diagnose(pgbench))
+    assert "dm-0: 1 I/O in flight when the trace ended" in map(str, trace.diagnose(pgbench))
     result: Any = {**pgbench.trace, "dropped": 7, "sequence_gaps": 1, "out_of_order": 2}
     result["warnings"] = [{"path": "x\x1b", "message": "cut off"}]
     output = " ".join(map(str, trace.diagnose(ProfileView({**pgbench.profile, "trace": result}))))

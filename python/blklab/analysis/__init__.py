@@ -1,1 +1,1 @@
-"""What is made of results: calibrations, predictions beside measurements, explanations."""
+"""Analyses of results: calibration, comparison, explanation, diagnostics."""

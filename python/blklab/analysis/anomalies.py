@@ -1,8 +1,8 @@
-"""What is odd in a series of figures, or among repeats: drift, outliers, two levels.
+"""Anomalies in a series or among repeats: drift, outliers, two levels.
 
-Pure functions of numbers. Each wants a difference that matters (a share of the mean) as well as one
-that chance does not make, so that long and quiet series raise no alarm over a per mille, and short
-and noisy ones none over their noise.
+Pure functions of numbers. An anomaly must be large enough to matter (a share of the mean) and too
+unlikely to be chance. So long, quiet series do not report a per mille, and short, noisy series
+do not report their noise.
 """
 
 import math
@@ -18,53 +18,53 @@ DRIFT: Final = 0.10
 2.1.24, allows a steady state's best line to rise or fall."""
 
 CERTAIN: Final = 0.001
-"""Probability by chance of what is called a drift: of a thousand steady runs, one is accused."""
+"""Probability that chance looks like a drift: one of a thousand steady runs is reported wrongly."""
 
 FEWEST: Final = 20
-"""Intervals of a series below which it says nothing of its course."""
+"""Minimum number of intervals of a series for these checks."""
 
 SCORE: Final = 5.0
-"""Of an outlier: deviation from the median in normal standard deviations as the median absolute
-deviation tells them. Iglewicz and Hoaglin ("How to Detect and Handle Outliers", 1993) have 3.5 for
-one look; here, there are thousands."""
+"""Deviation of an outlier from the median, in normal standard deviations estimated from the median
+absolute deviation. Iglewicz and Hoaglin ("How to Detect and Handle Outliers", 1993) use 3.5 for
+one value; a series has thousands."""
 
 NORMAL: Final = 0.6745
-"""The median absolute deviation of a normal distribution of deviation 1."""
+"""The median absolute deviation of a normal distribution with standard deviation 1."""
 
 STALL: Final = 0.5
-"""Share of the median from which an interval's deviation is worth a word: half the work undone."""
+"""Share of the median from which a deviation is reported: half the work was not done."""
 
 CHANCE: Final = 6.0
-"""Deviations of a Poisson count that its own chance is allowed."""
+"""Standard deviations of a Poisson count that are accepted as chance."""
 
 RARE: Final = 0.05
-"""Share of intervals above which deviations are no outliers, but how it is."""
+"""Share of intervals above which deviations are normal for the series, and not outliers."""
 
 REPEAT: Final = 0.05
-"""Share of the median by which a repeat has to be off."""
+"""Share of the median by which a repeat must differ to be reported."""
 
 LEVELS: Final = 0.85
-"""Share of the variance that two levels have to explain. The best cut explains 2/π = 0.64 of a
-normal distribution's and 0.75 of a straight slope's."""
+"""Share of the variance that two levels must explain. The best cut explains 2/π = 0.64 of the
+variance of a normal distribution and 0.75 of that of a straight slope."""
 
 APART: Final = 0.2
-"""Share of the mean that two levels have to be apart."""
+"""Minimum distance of two levels, as a share of the mean."""
 
 LEAST_SHARE: Final = 0.1
-"""Share of the intervals that the rarer level has to have."""
+"""Minimum share of intervals at the rarer level."""
 
 
 def drift(values: Sequence[float]) -> float | None:
-    """Returns by how much the last third of a series differs from its first; None if it does not.
+    """Returns how much the last third of a series differs from the first, as a share of the first.
 
-    As a share of the first third. The test knows that neighbours are alike.
+    None if there is no drift. The test takes autocorrelation into account.
     """
     third = len(values) // 3
     if len(values) < FEWEST:
         return None
     first, last = values[:third], values[-third:]
     still = _without_line(values)
-    # How much a third varies does not count its share of the drift itself.
+    # The variance within a third must not include the drift itself.
     sides = [
         [RunSample(sum(part) / len(part), varies)]
         for part, varies in ((first, still[:third]), (last, still[-third:]))
@@ -76,7 +76,7 @@ def drift(values: Sequence[float]) -> float | None:
 
 
 def _without_line(values: Sequence[float]) -> list[float]:
-    """Returns what is left of a series about its mean without the line that fits it best."""
+    """Returns the residuals of a series from the straight line that fits it best."""
     import numpy as np
 
     series = np.asarray(values, dtype=float)
@@ -87,7 +87,7 @@ def _without_line(values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class Outlier:
-    """One value that does not belong to the others."""
+    """A value that does not fit the others."""
 
     at: int
     value: float
@@ -95,10 +95,11 @@ class Outlier:
 
 
 def stalls(values: Sequence[float], counts: Sequence[float]) -> list[Outlier]:
-    """Returns the intervals of a series that fall out of it, the furthest first.
+    """Returns the intervals of a series that are outliers, the largest deviation first.
 
-    `counts` are the I/Os behind each value: their chance is allowed for. The first and the last
-    interval, in which a run begins and ends, are not looked at, nor is what happens often.
+    `counts` are the I/Os behind each value; their random error is accepted. The first and the last
+    interval are ignored, because a run begins and ends in them. Frequent deviations are ignored
+    too.
     """
     if len(values) < FEWEST:
         return []
@@ -117,7 +118,7 @@ def stalls(values: Sequence[float], counts: Sequence[float]) -> list[Outlier]:
 
 
 def misfits(values: Sequence[float]) -> list[Outlier]:
-    """Returns the repeats that are unlike the others; of fewer than four, none can be told."""
+    """Returns the repeats that differ from the others; none if there are fewer than four."""
     if len(values) < 4:
         return []
     middle = median(values)
@@ -131,7 +132,7 @@ def misfits(values: Sequence[float]) -> list[Outlier]:
 
 @dataclass(frozen=True)
 class Levels:
-    """A series that goes between two levels."""
+    """A series that alternates between two levels."""
 
     low: float
     high: float
@@ -139,10 +140,10 @@ class Levels:
 
 
 def levels(values: Sequence[float], counts: Sequence[float]) -> Levels | None:
-    """Returns the two levels of a series, None if it does not have just two.
+    """Returns the two levels of a series; None if it does not have exactly two.
 
-    The cut is the one that leaves the least variance within (Otsu, "A Threshold Selection Method
-    from Gray-Level Histograms", IEEE Transactions on Systems, Man and Cybernetics 9(1), 1979).
+    The cut minimises the variance within the levels (Otsu, "A Threshold Selection Method from
+    Gray-Level Histograms", IEEE Transactions on Systems, Man and Cybernetics 9(1), 1979).
     """
     ordered = sorted(values)
     count, total = len(ordered), sum(ordered)
@@ -168,11 +169,11 @@ def levels(values: Sequence[float], counts: Sequence[float]) -> Levels | None:
 
 
 def course(ratios: Sequence[float]) -> float | None:
-    """Returns by how much a campaign drifted from its first runs to its last, None if it did not.
+    """Returns how much a campaign drifted from its first runs to its last; None if it did not.
 
-    `ratios` are each run's figure over the mean of its repeats, in the order in which they ran. By
-    Spearman's rank correlation with that order, and 3 % between the halves at least: what two
-    sockets' clocks or a room's temperature easily make.
+    `ratios` are the figures of runs divided by the mean of their repeats, in the order of the runs.
+    The test is Spearman's rank correlation with this order. The halves must differ by 3 % or more,
+    because room temperature or clock differences easily cause that.
     """
     count = len(ratios)
     if count < 8:
@@ -185,5 +186,5 @@ def course(ratios: Sequence[float]) -> float | None:
     from scipy.stats import spearmanr
 
     rho = float(spearmanr(range(count), ratios).statistic)
-    # Under no correlation, rho has a variance of 1 / (n - 1).
+    # Without correlation, the variance of rho is 1 / (n - 1).
     return change if abs(rho) * math.sqrt(count - 1) >= 3.29 else None

@@ -1,9 +1,9 @@
-"""Fits a device's model to what was measured on that device alone.
+"""Fit a device model to measurements of one device.
 
-A model has many parameters, most of which data sheets and physics give; a few are fitted, in
-stages of one or two, each on the runs that depend on them. The fit minimises the squared logarithms
-of predicted over measured IOPS with Nelder and Mead's simplex (SciPy), held gently to where it
-began, so that runs that say nothing about a parameter leave it alone.
+Data sheets and physics give most parameters of a model. A few parameters are fitted, one or two
+at a time, each to the runs that depend on it. The fit minimises the squared logarithm of predicted
+over measured IOPS with the Nelder-Mead simplex (SciPy). A small penalty keeps a parameter near its
+initial value if the runs do not depend on it.
 """
 
 import math
@@ -20,21 +20,21 @@ from blklab.spec.fields import EXACT, HOUR, SECTOR
 from blklab.text import printable
 
 HOLD: Final = 0.003
-"""The weight of a parameter's squared logarithmic distance from its beginning."""
+"""The weight of the penalty: of the squared logarithmic distance from the initial value."""
 
 ENOUGH_IOS: Final = 300_000
-"""I/Os of a run that a fit simulates: the steady state of a fast disk."""
+"""I/Os that the simulation of a run has in a fit: enough for the steady state of a fast disk."""
 
 BAD: Final = 0.25
-"""A run whose prediction is further off says that the model does not describe the device."""
+"""A larger error means that the model does not describe the device."""
 
 ENOUGH_TIME: Final = "300s"
-"""And for how long at most: dozens of a slow disk's flushes."""
+"""Maximum simulated time: dozens of flushes of a slow disk."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Parameters that are fitted together, and the runs they are fitted on."""
+    """Parameters that are fitted together, and the runs to which they are fitted."""
 
     parameters: tuple[str, ...]
     runs: Callable[[Observation], bool]
@@ -45,12 +45,12 @@ def _mixed(run: Observation) -> bool:
 
 
 STAGES: Final[dict[str, tuple[Stage, ...]]] = {
-    # A SATA disk's interface decides: what a command costs, and what its bytes.
+    # The interface of a SATA disk is the limit: the time for a command and for its bytes.
     "ssd": (
         Stage(("read_command_ns", "read_bandwidth"), lambda run: run.reads),
         Stage(("write_command_ns", "write_bandwidth"), lambda run: run.writes),
     ),
-    # An NVMe's flash does, except for sequential reads.
+    # The flash of an NVMe disk is the limit, except for sequential reads.
     "nvme": (
         Stage(("read_command_ns", "page_read_ns"), lambda run: run.reads),
         Stage(("program_ns",), lambda run: run.writes),
@@ -66,7 +66,7 @@ STAGES: Final[dict[str, tuple[Stage, ...]]] = {
 
 @dataclass(frozen=True)
 class Residual:
-    """What the fitted model says of one input."""
+    """The prediction of the fitted model for one input."""
 
     run: Observation
     read_iops: float
@@ -74,7 +74,7 @@ class Residual:
 
     @property
     def error(self) -> float:
-        """Predicted over measured IOPS, less one."""
+        """Predicted over measured IOPS, minus one."""
         return (self.read_iops + self.write_iops) / (self.run.read_iops + self.run.write_iops) - 1
 
 
@@ -83,16 +83,16 @@ class Calibration:
     """A fitted device."""
 
     device: Mapping[str, Any]
-    """Its table, as an experiment's `[devices.x]`."""
+    """Its table, as in `[devices.x]` of an experiment."""
 
     fitted: Mapping[str, tuple[float, float]]
-    """Parameters that were fitted: before and after."""
+    """The fitted parameters: values before and after."""
 
     residuals: Sequence[Residual]
 
     @property
     def worst(self) -> Residual:
-        """The run that the fitted model is furthest off for."""
+        """The run with the largest error."""
         return max(self.residuals, key=lambda residual: abs(residual.error))
 
 
@@ -106,15 +106,17 @@ def calibrate(
     where: Path,
     tell: Callable[[str], None] = lambda _line: None,
 ) -> Calibration:
-    """Fits a device's table to runs on it alone, on a partition of `size` at its start, or
-    on all of it.
+    """Fits the table of a device to runs on this device, on a partition of `size` at its start or
+    on the whole device.
 
-    `where` is named in errors; `tell` hears of each stage. Raises UsageError.
+    `where` names the input in errors; `tell` gets a line for each stage. Raises UsageError.
     """
     if device.get("kind") not in STAGES:
-        raise UsageError(f"{where}: a device of kind {device.get('kind')!r} has nothing to fit")
+        raise UsageError(
+            f"{where}: a device of kind {device.get('kind')!r} has no parameters to fit"
+        )
     if not runs:
-        raise UsageError(f"{where}: there is no run to calibrate on")
+        raise UsageError(f"{where}: no run to calibrate on")
     settings = {"kernel": kernel, "filesystem": filesystem}
     bench = _Bench(settings, size, where)
     fitted = dict(device)
@@ -122,7 +124,7 @@ def calibrate(
     bench.check(device, runs)
     for stage in STAGES[device["kind"]]:
         chosen = [run for run in runs if stage.runs(run)]
-        # As many parameters as there are runs to tell them apart.
+        # A stage must not have more parameters than runs.
         parameters = stage.parameters[: len(chosen)]
         if parameters:
             tell(f"fitting {', '.join(parameters)} to {', '.join(run.name for run in chosen)}")
@@ -133,13 +135,13 @@ def calibrate(
 
 
 class _Bench:
-    """Simulates runs on a device."""
+    """Simulates runs on a device during a fit."""
 
     def __init__(self, settings: Mapping[str, Any], size: str | None, where: Path) -> None:
         self.settings, self.size, self.where = settings, size, where
 
     def check(self, device: Mapping[str, Any], runs: Sequence[Observation]) -> None:
-        """Raises UsageError if the device or a run makes no sense."""
+        """Raises UsageError if the device or a run is not valid."""
         for run in runs:
             self._document(device, run)
 
@@ -187,7 +189,7 @@ def _fit(
     count = len(parameters)
     start = begin
     if count == 1:
-        # One parameter is cheap to look around for, and some disks have two ways of working.
+        # One parameter is cheap to scan, and some disks have two local minima.
         start = min(([begin[0] + math.log(2) * step / 2] for step in range(-4, 5)), key=misfit)
     simplex = np.array(
         [start] + [[x + 0.3 * (i == j) for j, x in enumerate(start)] for i in range(count)]
@@ -207,14 +209,14 @@ def _fit(
 
 
 def _allowed(name: str, value: float) -> int:
-    """Returns the nearest value that a device's table may have."""
+    """Returns the nearest value that a device table may have."""
     if name.endswith("_bytes"):
         return max(SECTOR, round(min(value, EXACT) / SECTOR) * SECTOR)
     return max(1, round(min(value, HOUR if name.endswith("_ns") else EXACT)))
 
 
 def as_toml(calibration: Calibration, source: str) -> str:
-    """Returns a calibrated file: the `[device]` table that `calibrated = "FILE"` reads."""
+    """Returns a calibrated file with the `[device]` table that `calibrated = "FILE"` reads."""
     lines = [
         '# Written by `blklab calibrate`. An experiment takes it as calibrated = "this file".',
         "",
@@ -225,7 +227,7 @@ def as_toml(calibration: Calibration, source: str) -> str:
         if key != "source":
             mark = "  # fitted" if key in calibration.fitted else ""
             lines.append(f"{key} = {_shown(value)}{mark}")
-    lines += ["", "# Predicted beside measured IOPS of every input:"]
+    lines += ["", "# Predicted and measured IOPS of every input:"]
     for residual in calibration.residuals:
         predicted, measured = (
             residual.read_iops + residual.write_iops,

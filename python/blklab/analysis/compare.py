@@ -1,4 +1,4 @@
-"""Two or more sets of runs beside each other, cell by cell."""
+"""Compare two or more sets of runs, cell by cell."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from blklab.spec.problems import near
 from blklab.store.query import StoredRun
 
 REPEAT: Final = "repeat"
-"""The label whose values are runs of the same cell."""
+"""The label that numbers the runs of a cell."""
 
 Key = tuple[str, ...]
 
@@ -22,17 +22,17 @@ Key = tuple[str, ...]
 def sides(
     chosen: Sequence[tuple[str, Sequence[StoredRun]]], between: str | None = None
 ) -> list[ComparisonSide]:
-    """Returns what is to be compared: the selections, or the values of a label within them.
+    """Returns the sides of a comparison: the selections, or the values of the label `between`.
 
-    A selection that varies a label which another does not have becomes several: nothing else would
-    tell its runs apart. Raises UsageError if fewer than two are left.
+    If a selection varies a label that another one does not have, each value becomes a side. Raises
+    UsageError for fewer than two sides.
     """
     compared: list[ComparisonSide] = []
     for name, runs in chosen:
         others = [set(_labels(rest)) for other, rest in chosen if other != name]
         split = [between] if between else _own(runs, others)
         if between and between not in _labels(runs):
-            raise UsageError(f"{name}: has no label {between!r}; {near(between, _labels(runs))}")
+            raise UsageError(f"{name}: no label {between!r}; {near(between, _labels(runs))}")
         for values in dict.fromkeys(_key(run, split) for run in runs):
             description = " ".join(
                 f"{label}={value}" for label, value in zip(split, values, strict=True)
@@ -42,7 +42,9 @@ def sides(
             )
             compared.append(ComparisonSide(of, [run for run in runs if _key(run, split) == values]))
     if len(compared) < 2:
-        raise UsageError("one thing cannot be compared: name another, or --between LABEL")
+        raise UsageError(
+            "a comparison needs two sides: name another campaign, or use --between LABEL"
+        )
     return compared
 
 
@@ -73,25 +75,25 @@ def compare(
     chosen: Collection[str] = (),
     confidence: float = 0.95,
 ) -> Comparison:
-    """Compares sides cell by cell; the first is the baseline.
+    """Compares sides cell by cell; the first side is the baseline.
 
-    Cells are told apart by the labels that all sides have, or by those that `by` names, the others
-    being put together. Of `chosen` labels, the sides may have different values: they were made by
-    them. Raises UsageError for figures and labels that do not exist.
+    Cells are identified by the labels that all sides have, or by the labels in `by`; runs that
+    differ only in other labels are merged. The sides may differ in the `chosen` labels, which
+    selected them. Raises UsageError for metrics and labels that do not exist.
     """
     for name in metrics:
         if name not in METRICS:
-            raise UsageError(f"no figure is called {name!r}; {near(name, METRICS)}")
+            raise UsageError(f"no metric {name!r}; {near(name, METRICS)}")
     usable = [
         ComparisonSide(side.name, [run for run in side.runs if run.outcome]) for side in compared
     ]
     for side in usable:
         if not side.runs:
-            raise UsageError(f"{side.name}: none of its runs is done")
+            raise UsageError(f"{side.name}: no run is done")
     shared = _shared(usable)
     for label in by or ():
         if label not in shared:
-            raise UsageError(f"--by: not all have a label {label!r}; {near(label, shared)}")
+            raise UsageError(f"--by: not all sides have a label {label!r}; {near(label, shared)}")
     labels = _telling(usable, shared, chosen) if by is None else list(by)
     keys = list(dict.fromkeys(_key(run, labels) for side in usable for run in side.runs))
     within = [label for label in _telling(usable, shared, shared) if label not in labels]
@@ -104,7 +106,7 @@ def compare(
         is not None
     ]
     if not rows:
-        raise UsageError(f"nothing can be compared: no run has {' or '.join(metrics)}")
+        raise UsageError(f"nothing to compare: no run has {' or '.join(metrics)}")
     judged = _judged(rows, confidence)
     pairs = [[_cell(side, labels, key) for side in usable] for key in keys]
     noted = list(notes(usable, judged, pairs, chosen))
@@ -125,9 +127,8 @@ def _shared(compared: Sequence[ComparisonSide]) -> list[str]:
 def _telling(
     compared: Sequence[ComparisonSide], shared: Sequence[str], chosen: Collection[str]
 ) -> list[str]:
-    """Returns the labels that tell cells apart: those that have more than one value.
-
-    On a side, or from one side to the next, unless the sides were chosen so.
+    """Returns the labels that identify cells: those with several values on a side, or different
+    values on two sides, unless the sides were selected by them.
     """
     values = {
         label: [{run.labels.get(label) for run in side.runs} for side in compared]
@@ -189,7 +190,7 @@ def _value(points: Sequence[RunSample], confidence: float) -> CellValue | None:
 
 
 def _judged(rows: Sequence[ComparisonRow], confidence: float) -> list[ComparisonRow]:
-    """Gives each row its verdicts; p is corrected for how many differences are looked at."""
+    """Gives each row its verdicts; p is corrected for the number of differences."""
     adjusted = iter(
         holm(
             [
@@ -208,7 +209,7 @@ def _judged(rows: Sequence[ComparisonRow], confidence: float) -> list[Comparison
 
 
 def verdict(difference: Difference | None, p: float | None, more: bool, alpha: float) -> str:
-    """Returns what a difference is, if `more` is better: see `Row.verdicts`."""
+    """Returns the verdict on a difference: see `ComparisonRow`. `more`: more is better."""
     if difference is None or p is None or difference.low is None or difference.high is None:
         return "unknown"
     if p >= alpha or difference.low <= 0 <= difference.high:

@@ -1,4 +1,4 @@
-"""What a comparison is: its sides, rows and values."""
+"""The types of a comparison: sides, rows and values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from blklab.store.query import StoredRun
 
 @dataclass(frozen=True)
 class ComparisonSide:
-    """One of the things that are compared."""
+    """A set of runs that is compared with others."""
 
     name: str
     runs: Sequence[StoredRun]
@@ -19,7 +19,7 @@ class ComparisonSide:
 
 @dataclass(frozen=True)
 class CellValue:
-    """What one side measured of a cell."""
+    """The value of a cell on one side."""
 
     mean: float
     runs: int
@@ -27,36 +27,36 @@ class CellValue:
     most: float
     low: float | None
     high: float | None
-    """The confidence interval of the mean, of two runs their range; None of one run: how much the
-    next would differ is not known."""
+    """The confidence interval of the mean; for two runs, their range; None for one run, because the
+    variation between runs is unknown."""
 
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One cell: the values of every side, and how each differs from the first."""
+    """One cell: its values on all sides, and their differences from the first."""
 
     metric: str
     labels: Mapping[str, str]
     values: Sequence[CellValue | None]
     differences: Sequence[Difference | None]
-    """Of the second side and those behind it, from the first."""
+    """The difference of each side but the first."""
 
     verdicts: Sequence[str]
-    """`better`, `worse`, `same` (no difference seen), `differ` (one run a side, further apart than
-    each varied within: whether others would be, is not known) or `unknown`, of the same sides."""
+    """For each side but the first: `better`, `worse`, `same` (no difference seen), `unknown`, or
+    `differ`: there is one run on each side, and their difference is larger than the variation
+    within them; the variation between runs is unknown."""
 
     lacks: Sequence[Sequence[str]] = ()
-    """Of the second side and those behind it: which cells of the baseline's are not among those
-    that were put together."""
+    """For each side but the first: the cells of the baseline that are missing in the merged row."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Everything that a comparison says."""
+    """A complete comparison."""
 
     sides: Sequence[str]
     by: Sequence[str]
-    """The labels that tell the rows apart."""
+    """The labels that identify a row."""
 
     rows: Sequence[ComparisonRow]
     notes: Sequence[Diagnostic]

@@ -1,4 +1,4 @@
-"""What is to be known of a comparison beside its figures."""
+"""Notes about a comparison: missing cells, single runs, different conditions."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -11,12 +11,12 @@ from blklab.outcome import measured
 from blklab.store.query import StoredRun
 
 Pair = Sequence[Sequence[StoredRun]]
-"""The runs of one cell, side by side."""
+"""The runs of one cell, for each side."""
 
 TIMES: Final[Mapping[str, str]] = {"runtime_ns": "runtime", "ramp_ns": "ramp", "max_ios": "max_ios"}
 
 PLACES: Final = ("name", "filename", "directory", "size", "io_bytes", "offset_increment")
-"""Options of a job that follow from where it runs."""
+"""Options of a job that depend on where it runs."""
 
 
 def notes(
@@ -25,33 +25,37 @@ def notes(
     pairs: Sequence[Pair],
     chosen: Collection[str],
 ) -> Iterator[Diagnostic]:
-    """Yields what is to be said of sides, their rows and the cells that were paired."""
+    """Yields the notes about the sides, their rows and the pairs of cells."""
     single = any(value is not None and value.runs == 1 for row in rows for value in row.values)
     alone = all(difference is None for row in rows for difference in row.differences)
     if single and not alone:
         yield _note(
             "run-once",
-            "some cells were run once: how much the next run would differ is not known (repeats)",
+            "some cells have one run: the variation between runs is unknown; use repeats"
+            " = 2 or more",
         )
     missing = sum(value is None for row in rows for value in row.values)
     if alone:
         apart = ", ".join(rows[0].labels) or "nothing"
         yield _note(
             "nothing-shared",
-            f"no cell is on more than one side; they are told apart by {apart}: --by, or the label"
-            " behind the colon of a campaign, compares them all the same",
+            f"no cell exists on more than one side; the cells differ in {apart}: use --by,"
+            " or select a label behind the colon of a campaign",
         )
     elif missing:
-        yield _note("figures-missing", f"{missing} of the figures are missing on one side")
+        yield _note("figures-missing", f"{missing} values are missing on one side")
     lacking = sum(len(cells) for row in rows for cells in row.lacks)
     if lacking:
         yield _note(
             "cells-missing",
-            f"of what was put together, {lacking} of the first side's cells are not on another",
+            f"in merged rows, {lacking} cells of the first side are missing on another side",
         )
     runners = {run.runner for side in compared for run in side.runs}
     if len(runners) > 1:
-        yield _note("several-runners", f"these are runs of {' and '.join(sorted(runners))}")
+        yield _note(
+            "several-runners",
+            f"the runs come from different runners: {' and '.join(sorted(runners))}",
+        )
     else:
         yield from _unlike(pairs, chosen)
     yield from _scaled(compared)
@@ -63,20 +67,20 @@ def _note(code: str, message: str) -> Diagnostic:
 
 
 def _scaled(compared: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
-    """Yields which sides' rates are not those of their devices."""
+    """Yields the sides whose device rates are scaled."""
     for side in compared:
         factors = {scale(run.outcome) for run in side.runs if run.outcome} - {1.0}
         if factors:
             listed = ", ".join(f"{factor:g}" for factor in sorted(factors))
             yield _note(
                 "scaled-rates",
-                f"rates of {side.name} are divided by {listed}, to be within the lab's reach:"
-                " shares and orderings compare, absolute rates and latencies do not",
+                f"rates of {side.name} are divided by {listed} so that the lab can reach"
+                " them: compare shares and orders, not absolute rates and latencies",
             )
 
 
 def _unlike(pairs: Sequence[Pair], chosen: Collection[str]) -> Iterator[Diagnostic]:
-    """Yields in what the cells that are compared were asked for differs from side to side."""
+    """Yields the options in which compared cells differ."""
     differing: dict[str, tuple[str, str]] = {}
     for base, *others in pairs:
         for other in others:
@@ -87,11 +91,11 @@ def _unlike(pairs: Sequence[Pair], chosen: Collection[str]) -> Iterator[Diagnost
                     if values[0] != values[1]:
                         differing.setdefault(key, (values[0], values[1]))
     for key, (mine, theirs) in differing.items():
-        yield _note("unlike-cells", f"the cells are not the same: {key}: {mine} against {theirs}")
+        yield _note("unlike-cells", f"the cells differ in {key}: {mine} and {theirs}")
 
 
 def _asked(cell: Mapping[str, Any], chosen: Collection[str]) -> dict[str, str]:
-    """Returns what a cell was asked to do, by its words; without what follows from `chosen`."""
+    """Returns the requested options of a cell, without those that follow from `chosen`."""
     requested = {word: _described(key, cell[key]) for key, word in TIMES.items() if cell.get(key)}
     if "workload" not in chosen:
         for at, job in enumerate(cell.get("jobs") or []):
@@ -110,7 +114,7 @@ def _described(key: str, value: Any) -> str:
 
 
 def _doubtful(compared: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
-    """Yields how many runs of a side were forced, and why, and how many have warnings."""
+    """Yields how many runs of a side were forced or have warnings."""
     for side in compared:
         outcomes = [measured(run.outcome) for run in side.runs if run.outcome]
         forced = [outcome["forced"] for outcome in outcomes if outcome.get("forced")]
@@ -118,9 +122,17 @@ def _doubtful(compared: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
         parts = []
         if forced:
             names = sorted({str(name) for names_of_run in forced for name in names_of_run})
-            parts.append(f"{_runs(forced)} of {side.name} were forced: {', '.join(names)}")
+            parts.append(
+                f"{_runs(forced)} of {side.name}"
+                f" {'were' if len(forced) != 1 else 'was'} forced:"
+                f" {', '.join(names)}"
+            )
         if warned:
-            parts.append(f"{_runs(warned)} of {side.name} with warnings (blklab runs show)")
+            parts.append(
+                f"{_runs(warned)} of {side.name}"
+                f" {'have' if len(warned) != 1 else 'has'} warnings (blklab runs"
+                " show)"
+            )
         if parts:
             yield _note("doubtful-runs", "; ".join(parts))
 

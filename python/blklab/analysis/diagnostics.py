@@ -1,7 +1,7 @@
-"""What casts doubt on a set of runs, or helps to read them, each with its figures.
+"""Diagnostics of a set of runs: doubts and notes, each with its figures.
 
-Thresholds are where the checks are: `sanity_checks` (single measurements), `anomalies` (series and
-repeats), and here. Of the same about many runs one diagnostic is made.
+Thresholds are next to their checks: in `sanity_checks` (single measurements), `anomalies` (series
+and repeats), and here. The same diagnostic of several runs is merged.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,29 +22,29 @@ from blklab.store.query import StoredRun
 from blklab.store.series import JOBS, SeriesPoint
 
 BUSY: Final = 0.98
-"""Share of the time that a device has something to do without pause: iostat's %util near 100."""
+"""Share of time with I/O in flight from which a device counts as always busy (iostat: %util)."""
 
 PROCESSOR: Final = 0.95
-"""Share of a CPU from which on a job waits for its CPU and not for its I/O."""
+"""Share of a CPU from which a job is limited by its CPU."""
 
 MACHINE: Final = 0.05
-"""Share of all CPUs, idle or waiting for I/O, below which none is left for more."""
+"""Share of all CPUs, idle or waiting for I/O, below which CPUs are the limit."""
 
 OFF: Final = 0.10
-"""A prediction that is nearer is good: devices of one model differ by as much."""
+"""Error of a good prediction: devices of one model differ as much."""
 
 SHOWN: Final = 3
-"""Runs named in a sentence."""
+"""Maximum number of runs that a sentence names."""
 
 
 SAID: Final = frozenset({"warning", "forced"})
-"""What was said by a program: a diagnostic for each thing said."""
+"""Codes whose message comes from a program: one diagnostic for each message."""
 
 
 def diagnose(runs: Sequence[StoredRun], points: Points) -> list[Diagnostic]:
-    """Returns what is to be said of runs, doubts (warnings) first.
+    """Returns the diagnostics of runs, warnings first.
 
-    Runs of several campaigns may be among them; those that are not done are told if they failed.
+    The runs may belong to several campaigns. Of runs that are not done, only failures are reported.
     """
     done = [run for run in runs if run.outcome]
     names = _RunNames(runs)
@@ -66,7 +66,7 @@ def _doubt(code: str, message: str, *runs: StoredRun, weight: float = 0.0) -> Di
 
 
 class _RunNames:
-    """What runs are called: by the labels that tell them apart."""
+    """Names of runs: the labels in which they differ."""
 
     def __init__(self, runs: Sequence[StoredRun]) -> None:
         self.runs = {run.id: run for run in runs}
@@ -75,7 +75,7 @@ class _RunNames:
         self._several = len({run.campaign for run in runs}) > 1
 
     def of(self, run: StoredRun, *, repeat: bool = True) -> str:
-        """Returns `raid1 randread iodepth=4, run 12`."""
+        """Returns a name such as `raid1 randread iodepth=4, run 12`."""
         parts = [run.runner] if self._several else []
         for label in self._told:
             if label != compare.REPEAT and label in run.labels:
@@ -88,7 +88,7 @@ class _RunNames:
 
 
 def _merged(diagnostics: Sequence[Diagnostic], names: _RunNames) -> Iterator[Diagnostic]:
-    """Makes one diagnostic of those with the same code, with the heaviest in full."""
+    """Merges diagnostics with the same code; the one with the largest weight is shown in full."""
     codes: dict[tuple[str, str], list[Diagnostic]] = {}
     for diagnostic in diagnostics:
         codes.setdefault(
@@ -104,20 +104,20 @@ def _merged(diagnostics: Sequence[Diagnostic], names: _RunNames) -> Iterator[Dia
             yield _doubt(code, f"{message} ({where}).", *runs)
             continue
         shown: dict[str, str] = {}
-        for diagnostic in members:  # of repeats, the heaviest
+        for diagnostic in members:  # of repeats, the one with the largest weight
             run = names.runs[diagnostic.runs[0]]
             shown.setdefault(names.of(run, repeat=False), f"{names.of(run)}: {diagnostic.message}")
         parts = list(shown.values())[:SHOWN]
         rest = len(runs) - len(parts)
-        more = f"; and the like in {rest} more runs" if rest > 1 else ""
-        more = "; and the like in another run" if rest == 1 else more
+        more = f"; {rest} more runs have similar values" if rest > 1 else ""
+        more = "; another run has similar values" if rest == 1 else more
         yield _doubt(code, f"{'; '.join(parts)}{more}.", *runs)
 
 
 def _failed(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
     for run in runs:
         if run.state == "failed":
-            yield _doubt("failed", run.message or "no reason was given", run)
+            yield _doubt("failed", run.message or "the reason was not recorded", run)
 
 
 def _recorded_notes(run: StoredRun) -> Iterator[Diagnostic]:
@@ -128,15 +128,15 @@ def _recorded_notes(run: StoredRun) -> Iterator[Diagnostic]:
         last = ", ".join(f"{iops:,.0f}" for iops in rounds[-5:])
         yield _doubt(
             "not-steady",
-            f"no steady state in {len(rounds)} rounds (the last ones: {last} IOPS); it was measured"
-            " all the same",
+            f"no steady state in {len(rounds)} rounds (the last ones: {last} IOPS); the"
+            " result was recorded anyway",
             run,
         )
     for warning in outcome.get("warnings") or []:
         if not str(warning).startswith("no steady state"):
             yield _doubt("warning", str(warning).rstrip("."), run)
     if forced := outcome.get("forced"):
-        yield _doubt("forced", f"measured in spite of: {', '.join(map(str, forced))}", run)
+        yield _doubt("forced", f"measured despite: {', '.join(map(str, forced))}", run)
 
 
 def _course(run: StoredRun, points: Sequence[SeriesPoint]) -> Iterator[Diagnostic]:
@@ -149,7 +149,7 @@ def _course(run: StoredRun, points: Sequence[SeriesPoint]) -> Iterator[Diagnosti
         first, last = sum(values[:third]) / third, sum(values[-third:]) / third
         yield _doubt(
             "drift",
-            f"from {first:,.0f} IOPS in the first third to {last:,.0f} in the last"
+            f"{first:,.0f} IOPS in the first third and {last:,.0f} in the last"
             f" ({_percent(change)})",
             run,
             weight=abs(change),
@@ -157,8 +157,8 @@ def _course(run: StoredRun, points: Sequence[SeriesPoint]) -> Iterator[Diagnosti
     elif levels := anomalies.levels(values, counts):
         yield _doubt(
             "two-levels",
-            f"{levels.share_low * 100:.0f} % of the time about {levels.low:,.0f} IOPS and else"
-            f" about {levels.high:,.0f}, nothing between: the mean is neither",
+            f"{levels.share_low * 100:.0f} % of the time about {levels.low:,.0f} IOPS and"
+            f" otherwise about {levels.high:,.0f}: the mean describes neither",
             run,
             weight=levels.high / max(1.0, levels.low),
         )
@@ -168,8 +168,8 @@ def _course(run: StoredRun, points: Sequence[SeriesPoint]) -> Iterator[Diagnosti
         more = f"; {len(stalls)} such intervals" if len(stalls) > 1 else ""
         yield _doubt(
             "outliers",
-            f"{worst.value:,.0f} IOPS {second:.4g} s after its start, where {worst.median:,.0f} are"
-            f" usual{more}",
+            f"{worst.value:,.0f} IOPS {second:.4g} s after the start; the median is"
+            f" {worst.median:,.0f}{more}",
             run,
             weight=abs(worst.value / worst.median - 1) if worst.median else 0.0,
         )
@@ -179,19 +179,19 @@ def _limits(run: StoredRun) -> Iterator[Diagnostic]:
     if (cores := cores_per_job(run)) is not None and cores >= PROCESSOR:
         yield _doubt(
             "processor",
-            f"each job keeps its CPU busy for {min(1.0, cores) * 100:.0f} % of the time: the CPU is"
-            " measured, not the device",
+            f"each job uses its CPU for {min(1.0, cores) * 100:.0f} % of the time: this"
+            " measures the CPU, not the device",
             run,
             weight=cores,
         )
     cpu = measured(run.outcome or {}).get("cpu") or {}
     if cpu and cpu.get("idle", 1) + cpu.get("iowait", 0) < MACHINE:
         left = cpu.get("idle", 0) + cpu.get("iowait", 0)
-        yield _doubt("cpus", f"{left * 100:.0f} % of the machine's CPUs were left", run)
+        yield _doubt("cpus", f"only {left * 100:.0f} % of the host's CPU time was idle", run)
 
 
 def _busy(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
-    """Which devices had no pause, in how many of the runs in which they did anything."""
+    """Yields the devices that were always busy, and in how many runs."""
     counted: dict[tuple[str, str, str], list[int]] = {}
     used: dict[tuple[str, str], int] = {}
     for run in runs:
@@ -216,16 +216,18 @@ def _busy(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
     ]
     if parts:
         rest = f", and {len(parts) - 8} more" if len(parts) > 8 else ""
-        text = f"Worked without pause: {', '.join(parts[:8])}{rest}."
+        text = f"Always busy: {', '.join(parts[:8])}{rest}."
         if any(part == "never idle" for *_, part in counted):
-            text += " A disk that rotates is at its limit then; flash, only if nothing is gained by"
-            text += " more in flight."
+            text += (
+                " A rotating disk is then at its limit. A flash disk is at its limit only if more"
+                " I/Os in flight do not increase IOPS."
+            )
         ids = tuple(dict.fromkeys(number for ids in counted.values() for number in ids))
         yield Diagnostic("busy-devices", "note", "", text, runs=ids)
 
 
 def cores(outcome: Outcome) -> float | None:
-    """Returns how many CPUs the jobs of a run kept busy; None if it is not known."""
+    """Returns how many CPUs the jobs of a run used; None if unknown."""
     simulated = predicted(outcome)
     if simulated is not None and simulated["runtime_ns"]:
         return simulated["processor_ns"] / simulated["runtime_ns"]
@@ -236,7 +238,7 @@ def cores(outcome: Outcome) -> float | None:
 
 
 def cores_per_job(run: StoredRun) -> float | None:
-    """Returns the share of a CPU that each job of a run kept busy; None if it is not known."""
+    """Returns the share of a CPU that each job of a run used; None if unknown."""
     jobs = 0
     for job in run.cell.get("jobs") or []:
         jobs += int(job.get("options", job).get("numjobs", 1))
@@ -259,14 +261,16 @@ def _repeats(runs: Sequence[StoredRun], names: _RunNames) -> Iterator[Diagnostic
             run = members[odd.at]
             yield _doubt(
                 "odd-one-out",
-                f"{names.of(run)}: {odd.value:,.0f} IOPS, where its {len(members)} repeats have"
-                f" {odd.median:,.0f} in the median.",
+                f"{names.of(run)}: {odd.value:,.0f} IOPS; the median of its {len(members)}"
+                f" repeats is {odd.median:,.0f}.",
                 run,
             )
 
 
 def _campaigns(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
-    """A drift that all cells share comes from outside: heat, wear, a filling disk, a neighbour."""
+    """A drift that all cells share has an external cause: temperature, wear, a filling disk, other
+    load.
+    """
     for campaign in dict.fromkeys(run.campaign for run in runs):
         own = [run for run in runs if run.campaign == campaign]
         ratios = []
@@ -285,8 +289,8 @@ def _campaigns(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
         if change is not None:
             yield _doubt(
                 "drift-of-the-campaign",
-                f"Campaign {campaign}: its later runs brought {_percent(change)} IOPS compared with"
-                " earlier repeats of the same, whatever was run: something else changed meanwhile.",
+                f"Campaign {campaign}: IOPS of later runs differ by {_percent(change)}"
+                " from earlier repeats of the same cells: something else changed.",
                 *own,
             )
 
@@ -295,7 +299,7 @@ def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnost
     campaigns = {run.campaign: run.runner for run in runs}
     predicted = [number for number, runner in campaigns.items() if predicts(runner)]
     measured = [number for number, runner in campaigns.items() if not predicts(runner)]
-    # Of scaled devices, nobody predicts the rates.
+    # The rates of scaled devices have no prediction.
     true = [run for run in runs if scale(run.outcome or {}) == 1]
     for sim in predicted:
         for other in measured:
@@ -306,7 +310,7 @@ def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnost
             try:
                 sides = compare.sides(chosen)
                 comparison = compare.compare(sides, ["iops"], points)
-            except UsageError:  # they have no cell in common
+            except UsageError:  # no common cell
                 continue
             off, pairs = _off(comparison)
             if not off:
@@ -316,10 +320,10 @@ def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnost
             assert difference.low is not None and difference.high is not None  # noqa: S101  # judged
             yield _doubt(
                 "prediction",
-                f"Of {pairs} cells that were predicted and measured, {len(off)} are off by more"
-                f" than {OFF * 100:.0f} % and the interval; the most{of}"
-                f" by {_percent(difference.change)} ({_percent(difference.low)} to"
-                f" {_percent(difference.high)}).",
+                f"Of {pairs} cells that were predicted and measured, {len(off)} differ by"
+                f" more than {OFF * 100:.0f} % and the interval; the largest"
+                f" difference{of} is {_percent(difference.change)}"
+                f" ({_percent(difference.low)} to {_percent(difference.high)}).",
                 *(run for run in runs if run.campaign == sim),
             )
 

@@ -1,4 +1,4 @@
-"""Why a simulated run was as fast as it was: who was saturated, who was chosen, who waited."""
+"""Explain a simulated run: saturated parts, shares of devices, choices of the balancer, waits."""
 
 from collections.abc import Iterator
 from typing import Final, cast
@@ -9,24 +9,24 @@ from blklab.documents.outcome import DiskStats, MdReport, Outcome
 from blklab.units import format_count, format_duration
 
 BUSY: Final = 0.95
-"""A part that works for more of the time than this is saturated."""
+"""A part is saturated if it is busy for more than this share of the time."""
 
 REASONS: Final = {
-    "only": "nothing else could serve them",
-    "sequential": "they went on where its last read ended",
+    "only": "no other member could serve them",
+    "sequential": "they continued its last read",
     "idlest": "it had the fewest I/Os pending",
     "nearest": "its head was nearest",
     "lowest": "its copy has the lowest address (far and offset layouts)",
 }
-"""What the balancer's reasons mean."""
+"""The reasons of the read balancer."""
 
 PARTS: Final = {"interface": "its interface", "media": "its media", "flushes": "flushing"}
-"""What a device's parts are called."""
+"""Names of the parts of a device."""
 
 
 def explain(document: Cell, of_run: outcomes.Outcome) -> list[str]:
-    """Returns sentences, the most important first, each with the figures that it rests on."""
-    outcome = cast(Outcome, of_run)  # none but the simulator's are explained
+    """Returns sentences with figures, the most important first."""
+    outcome = cast(Outcome, of_run)  # only simulations have these figures
     return [
         *_limits(document, outcome),
         *_shares(outcome),
@@ -36,7 +36,7 @@ def explain(document: Cell, of_run: outcomes.Outcome) -> list[str]:
 
 
 def saturation(device: DiskStats, runtime_ns: int) -> tuple[float, str]:
-    """Returns how much of the time a device's busiest part worked, and which part that is."""
+    """Returns the busy share of a device's busiest part, and the name of the part."""
     work = device["work"]
     parts = {
         "interface": work["interface_ns"] / runtime_ns,
@@ -58,20 +58,20 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
         yield f"Saturated: {', '.join(saturated)}."
     cpu = _processor(document, outcome)
     if cpu >= 0.9:
-        yield f"The jobs' processors are the limit: they work {cpu:.0%} of the time."
+        yield f"The CPUs of the jobs are the limit: they are busy {cpu:.0%} of the time."
     elif not saturated and (throttled := [d for d in outcome["devices"] if _is_throttled(d)]):
         share, part = saturation(throttled[0], runtime)
         yield (
-            f"Held back by writeback throttling of {throttled[0]['name']} ({PARTS[part]}"
+            f"Writeback throttling of {throttled[0]['name']} is the limit ({PARTS[part]}"
             f" {share:.0%} of the time)."
         )
     elif not saturated:
         busiest = max(outcome["devices"], key=lambda device: saturation(device, runtime)[0])
         share, part = saturation(busiest, runtime)
         yield (
-            f"Nothing is saturated: {busiest['name']} is busiest ({PARTS[part]} {share:.0%} of the"
-            f" time),"
-            f" the jobs' processors work {cpu:.0%} of it; latency and queue depth decide."
+            f"Nothing is saturated. The busiest device is {busiest['name']} ({PARTS[part]}"
+            f" {share:.0%} of the time); the jobs' CPUs are busy {cpu:.0%} of it. Latency"
+            " and queue depth are the limit."
         )
 
 
@@ -80,7 +80,7 @@ def _is_throttled(device: DiskStats) -> bool:
 
 
 def _processor(document: Cell, outcome: Outcome) -> float:
-    """Returns the share of the time for which a job's processor works."""
+    """Returns the busy share of a job's CPU."""
     jobs = sum(job["numjobs"] for job in document["jobs"]) + bool(document["replay"])
     return float(outcome["processor_ns"] / (max(1, jobs) * max(1, outcome["watched_ns"])))
 
@@ -101,10 +101,10 @@ def _shares(outcome: Outcome) -> Iterator[str]:
             merged = device["merges"][direction] / max(1, ios)
             merging = f", {merged:.2g} merged into each" if merged >= 0.05 else ""
             parts.append(
-                f"{device['name']} {ios / total:.1%} ({ios * 1e9 / runtime:,.0f} a second,"
-                f" {took} each, {depth:.1f} in its queue{merging})"
+                f"{device['name']} {ios / total:.1%} ({ios * 1e9 / runtime:,.0f} per"
+                f" second, {took} each, {depth:.1f} in its queue{merging})"
             )
-        yield f"Of the {name} below, {'; '.join(parts)}."
+        yield f"Shares of the {name}: {'; '.join(parts)}."
 
 
 def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
@@ -113,7 +113,7 @@ def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
             yield from _md(document, target)
         elif sum(target["held"]):
             reads, others = map(format_count, target["held"])
-            yield f"{target['name']} held {reads} reads and {others} other bios for its delay."
+            yield f"{target['name']} delayed {reads} reads and {others} other bios."
 
 
 def _md(document: Cell, array: MdReport) -> Iterator[str]:
@@ -146,18 +146,18 @@ def _waits(outcome: Outcome) -> Iterator[str]:
         if _is_throttled(device):
             yield (
                 f"Writeback throttling of {device['name']} put tasks to sleep"
-                f" {format_count(device['throttle_waits'])} times: md passes writes on without"
-                " REQ_IDLE, so that they count as buffered ones, and with a write cache sleepers"
-                " wake only when all writes are back."
+                f" {format_count(device['throttle_waits'])} times. md submits writes"
+                " without REQ_IDLE, so they count as buffered writes. With a write cache,"
+                " sleeping tasks continue only after all writes are complete."
             )
         if device["tag_waits"] / ios > 0.01:
             yield (
-                f"All of {device['name']}'s tags (nr_requests) were taken"
-                f" {format_count(device['tag_waits'])} times, and tasks slept for one."
+                f"All tags (nr_requests) of {device['name']} were in use"
+                f" {format_count(device['tag_waits'])} times, and a task waited for one."
             )
         if device["flush_ns"] / runtime > 0.05:
             yield (
                 f"{device['name']} spent {device['flush_ns'] / runtime:.0%} of the time in"
-                f" {format_count(device['flushes'])} flushes, and served nothing meanwhile:"
-                " journal commits and fsyncs ask for them."
+                f" {format_count(device['flushes'])} flushes and served nothing else then."
+                " Journal commits and fsync cause flushes."
             )

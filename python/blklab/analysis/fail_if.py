@@ -1,4 +1,4 @@
-"""`--fail-if`: when a comparison is a failure: `iops < 0.95*baseline`, `p99 > 5ms`."""
+"""Conditions of `--fail-if`, such as `iops < 0.95*baseline` or `p99 > 5ms`."""
 
 import operator
 import re
@@ -26,28 +26,30 @@ _SHARE: Final = re.compile(rf"(?:{_NUMBER}\s*\*\s*)?baseline(?:\s*\*\s*{_NUMBER}
 
 @dataclass(frozen=True)
 class Condition:
-    """A figure, and the bound that it must not cross."""
+    """A metric and the bound for it."""
 
     text: str
     metric: str
     sign: str
     bound: float
     relative: bool
-    """Whether the bound is a multiple of the baseline's figure."""
+    """Whether the bound is a multiple of the baseline's value."""
 
 
 def parse(text: str) -> Condition:
-    """Reads a condition. Raises UsageError."""
+    """Parses a condition. Raises UsageError."""
     match = _WORDS.fullmatch(text)
     if match is None:
-        raise UsageError(f"--fail-if {text!r}: FIGURE < BOUND is wanted: 'iops < 0.95*baseline'")
+        raise UsageError(
+            f"--fail-if {text!r}: expected METRIC < BOUND, such as 'iops < 0.95*baseline'"
+        )
     name, sign, bound = match.groups()
     if name not in METRICS:
-        raise UsageError(f"--fail-if {text!r}: no figure is called {name!r}; {near(name, METRICS)}")
+        raise UsageError(f"--fail-if {text!r}: no metric {name!r}; {near(name, METRICS)}")
     if share := _SHARE.fullmatch(bound):
         factors = [float(part) for part in share.groups() if part is not None]
         if len(factors) == 2:
-            raise UsageError(f"--fail-if {text!r}: baseline is multiplied once")
+            raise UsageError(f"--fail-if {text!r}: expected one factor of baseline")
         return Condition(text, name, sign, factors[0] if factors else 1.0, True)
     try:
         return Condition(text, name, sign, _absolute(bound, METRICS[name].kind), False)
@@ -63,35 +65,36 @@ def _absolute(text: str, kind: str) -> float:
             return float(parse_duration(text))
         case "bandwidth":
             return float(parse_size(text.removesuffix("/s")))
-    raise ValueError(f"found {text!r}, a number or a multiple of baseline is wanted")
+    raise ValueError(f"found {text!r}, expected a number or a multiple of baseline")
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a condition says of a comparison, each a line for a cell and a side."""
+    """The judgement of a condition: one line for each cell and side."""
 
     failed: Sequence[str]
     missing: Sequence[str]
-    """Cells of the baseline that another side lacks."""
+    """Cells of the baseline that are missing on another side."""
 
     unsure: Sequence[str]
-    """Cells whose interval is not known, if the condition must be sure."""
+    """Cells whose interval is unknown, if the condition needs it."""
 
     nothing: str = ""
-    """Why no cell at all could be judged."""
+    """The reason why no cell could be judged."""
 
     def unjudged(self, *, allow_missing: bool) -> list[str]:
-        """Returns what was not judged and would have to be, for this to be a success."""
+        """Returns the lines about what was not judged but must be, for a success."""
         if self.nothing:
             return [self.nothing]
         return [*([] if allow_missing else self.missing), *self.unsure]
 
 
 def judged(comparison: Comparison, condition: Condition, *, sure: bool) -> Judgement:
-    """Returns of which cells and sides a condition holds, and of which nothing can be said.
+    """Returns where a condition is true and where it cannot be judged.
 
-    With `sure`, the whole confidence interval must be beyond the bound: of the change if this is
-    relative, else of the side's own mean. A cell that the baseline lacks is no failure.
+    With `sure`, the whole confidence interval must be beyond the bound: the interval of the change
+    for a relative bound, otherwise that of the side's mean. A cell that the baseline lacks is not a
+    failure.
     """
     failed, missing, unsure = [], [], []
     rows = [row for row in comparison.rows if row.metric == condition.metric]
@@ -118,8 +121,10 @@ def judged(comparison: Comparison, condition: Condition, *, sure: bool) -> Judge
     nothing = (
         ""
         if count
-        else f"--fail-if {condition.text!r}: no cell has {condition.metric} on both sides; they"
-        f" are told apart by {', '.join(comparison.by) or 'nothing'}: see blklab runs show"
+        else (
+            f"--fail-if {condition.text!r}: no cell has {condition.metric} on both sides; the"
+            f" cells differ in {', '.join(comparison.by) or 'nothing'}: see blklab runs show"
+        )
     )
     return Judgement(failed, missing, unsure, nothing)
 
@@ -140,7 +145,7 @@ def _holds(row: ComparisonRow, at: int, condition: Condition, *, sure: bool) -> 
 
 
 def _ends(row: ComparisonRow, at: int, condition: Condition) -> tuple[float, ...] | None:
-    """Returns the interval and what is in it, of the share of the baseline or of the mean."""
+    """Returns the ends and the middle of the interval: of the change or of the mean."""
     value, change = row.values[at], row.differences[at - 1]
     if not condition.relative:
         if value is None or value.low is None or value.high is None:
@@ -157,5 +162,5 @@ def _why(row: ComparisonRow, at: int, condition: Condition) -> str:
     if condition.relative:
         once = once and baseline is not None and baseline.runs == 1
     if once:
-        return "one run says nothing of how the next would differ: repeats = 2 or more"
-    return "nothing tells how sure its figure is"
+        return "the variation between runs is unknown with one run: use repeats = 2 or more"
+    return "its interval is unknown"

@@ -1,6 +1,6 @@
-"""The figures of a result by name, as `--metric` takes them, and which way is better.
+"""The metrics of a result by name, as `--metric` takes them.
 
-Latencies are ns, rates a second, bandwidths bytes a second. A figure that is not there is None.
+Latencies are in ns, rates per second, bandwidths in bytes per second. A missing metric is None.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ WAYS: Final = ("read", "write")
 
 @dataclass(frozen=True)
 class Metric:
-    """One figure."""
+    """A metric of a result."""
 
     name: str
     what: str
@@ -27,14 +27,14 @@ class Metric:
 
 
 def way_of(outcome: Outcome, direction: str) -> DirectionResult:
-    """Returns the figures of a direction, `read` or `write`; none if the outcome has none."""
+    """Returns the result of a direction, `read` or `write`; empty if the outcome has none."""
     return (outcome.get("read") if direction == "read" else outcome.get("write")) or {}
 
 
 def _rate(direction: str, key: str) -> Callable[[Outcome], float | None]:
     def of(outcome: Outcome) -> float | None:
         figures: Mapping[str, Any] = way_of(outcome, direction)
-        # Of nothing, there is no rate: a run of writes has no read IOPS, not 0.
+        # A run without reads has no read IOPS, not 0.
         value = figures.get(key) if figures.get("total_ios") else None
         return None if value is None else float(value)
 
@@ -62,7 +62,7 @@ def _latency(direction: str | None, key: str) -> Callable[[Outcome], float | Non
 
 
 def busier(outcome: Outcome) -> str:
-    """Returns the direction with the more I/Os, `read` or `write`."""
+    """Returns the direction with more I/Os, `read` or `write`."""
     return max(
         ("read", "write"), key=lambda direction: way_of(outcome, direction).get("total_ios") or 0
     )
@@ -107,40 +107,42 @@ _ALL: Final = [
         for way in (None, "read", "write")
         for key, what in LATENCIES.items()
     ),
-    Metric("wall", "time of the command", "time", False, _command("wall_ns")),
-    Metric("user", "its user time", "time", False, _command("user_ns")),
-    Metric("system", "its system time", "time", False, _command("system_ns")),
+    Metric("wall", "wall-clock time of the command", "time", False, _command("wall_ns")),
+    Metric("user", "user CPU time of the command", "time", False, _command("user_ns")),
+    Metric("system", "system CPU time of the command", "time", False, _command("system_ns")),
 ]
 
 METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}
-"""Every figure by name. Latencies without a direction are of the one with the more I/Os."""
+"""All metrics by name. A latency without a direction is that of the direction with more I/Os."""
 
 
 def flat(outcome: Outcome) -> dict[str, float]:
-    """Returns every figure that a result has, by name."""
+    """Returns all metrics of a result, by name."""
     figures = {name: metric.of(outcome) for name, metric in METRICS.items()}
     return {name: value for name, value in figures.items() if value is not None}
 
 
 def watched(outcome: Outcome) -> int:
-    """Returns the time that devices' counts are of, ns: with the ramp, in a simulation."""
+    """Returns the time to which the counts of devices refer, ns; in a simulation, it includes the
+    ramp.
+    """
     return max(1, outcome.get("watched_ns") or outcome.get("runtime_ns") or 1)
 
 
 def leaves(outcome: Outcome) -> list[DeviceResult]:
-    """Returns the devices that share the I/O out among them: those with nothing below them."""
+    """Returns the lowest devices, which share the I/O."""
     return [device for device in outcome.get("devices") or [] if device.get("leaf", True)]
 
 
 def scale(outcome: Outcome) -> float:
-    """Returns by what the rates of the run's devices were divided; 1 outside the lab."""
+    """Returns the factor by which the rates of the devices were divided; 1 outside the lab."""
     return float((in_lab(outcome).get("lab") or {}).get("scale") or 1)
 
 
 def shares(outcome: Outcome) -> dict[str, tuple[float | None, float | None]]:
-    """Returns the share of reads and of writes that each lowest device served; None of none.
+    """Returns each lowest device's share of reads and of writes; None without I/O.
 
-    Of the I/Os that reached the devices: merged ones are one.
+    Shares are of I/Os at the devices, after merging.
     """
     devices = leaves(outcome)
     totals = [sum(device["ios"][direction] for device in devices) for direction in (0, 1)]

@@ -1,4 +1,4 @@
-"""What was measured on a single device: runs of fio, from its own output or from a table."""
+"""Measurements of a single device: fio runs, from fio's output or from a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,30 +13,30 @@ from blklab.units import parse_size
 
 @dataclass(frozen=True)
 class Observation:
-    """One run: what fio was asked for, and the IOPS it measured."""
+    """One run: the requested options and the measured IOPS."""
 
     name: str
-    """What to call it in a report."""
+    """Its name in reports."""
 
     workload: Mapping[str, Any]
-    """In fio's words, as a workload of an experiment file."""
+    """The workload, in fio's options."""
 
     read_iops: float
     write_iops: float
 
     @property
     def reads(self) -> bool:
-        """Whether there were only reads."""
+        """Whether all I/Os are reads."""
         return self.write_iops == 0
 
     @property
     def writes(self) -> bool:
-        """Whether there were only writes."""
+        """Whether all I/Os are writes."""
         return self.read_iops == 0
 
     @property
     def random(self) -> bool:
-        """Whether offsets were random."""
+        """Whether offsets are random."""
         return str(self.workload["rw"]).startswith("rand")
 
 
@@ -44,7 +44,7 @@ WORDS: Final = (
     *("rw", "bs", "iodepth", "numjobs", "rwmixread", "rwmixwrite"),
     *("size", "offset", "fsync"),
 )
-"""fio's options that decide what a run asks of a device."""
+"""fio's options that describe the load of a device."""
 
 
 DIFFERENT: Final[Mapping[str, frozenset[str]]] = {
@@ -59,7 +59,7 @@ DIFFERENT: Final[Mapping[str, frozenset[str]]] = {
     "percentage_random": frozenset({"100"}),
     "zonemode": frozenset({"none"}),
 }
-"""Options that decide it as well and are not taken over, with the values that change nothing."""
+"""Other options that affect the load, with the values that change nothing."""
 
 
 def from_fio(path: Path) -> list[Observation]:
@@ -77,12 +77,12 @@ def from_fio(path: Path) -> list[Observation]:
     except BlklabError as error:
         raise UsageError(f"{path}: {error}") from None
     if not observations:
-        raise UsageError(f"{path}: no fio results: JSON or fio's text output is expected")
+        raise UsageError(f"{path}: no fio results; expected JSON or text output of fio")
     return observations
 
 
 def _goings(content: str) -> Iterator[Sequence[FioJobResult]]:
-    """Yields the jobs of each going of fio."""
+    """Yields the jobs of each run of fio."""
     if "{" in content and '"jobs"' in content:
         yield output.jobs(output.document(content))
         return
@@ -93,9 +93,9 @@ def _goings(content: str) -> Iterator[Sequence[FioJobResult]]:
 
 
 def _runs(path: Path, jobs: Sequence[FioJobResult]) -> Iterator[Observation]:
-    """Returns one run a group: the clones of a job together.
+    """Returns one run for each group: the clones of a job are merged.
 
-    Raises UsageError for different jobs that ran at the same time: neither had the device alone.
+    Raises UsageError for different jobs that ran at the same time, because they share the device.
     """
     groups: dict[int, list[FioJobResult]] = {}
     for job in jobs:
@@ -105,8 +105,8 @@ def _runs(path: Path, jobs: Sequence[FioJobResult]) -> Iterator[Observation]:
         for job in members:
             if job.name != first.name:
                 raise UsageError(
-                    f"{path}: jobs {first.name!r} and {job.name!r} ran at the same time:"
-                    " stonewall between them is expected"
+                    f"{path}: jobs {first.name!r} and {job.name!r} ran at the same time;"
+                    " expected stonewall between them"
                 )
         _check(path, first.name, first.options)
         read, write = (
@@ -117,18 +117,17 @@ def _runs(path: Path, jobs: Sequence[FioJobResult]) -> Iterator[Observation]:
         words = {"numjobs": len(members), **_words(path, first)}
         words.setdefault("rw", "rw" if read and write else "read" if read else "write")
         if read and write and not first.options.keys() & {"rwmixread", "rwmixwrite"}:
-            # fio's text does not say what was asked for; fio keeps to it.
+            # fio's text output does not contain the requested rate; fio achieves it.
             words["rwmixread"] = round(100 * read / (read + write))
         yield Observation(first.name, words, read, write)
 
 
 def _check(path: Path, name: str, options: Mapping[str, str]) -> None:
-    """Raises UsageError for a job that did what cannot be simulated from here."""
+    """Raises UsageError for a job that cannot be simulated from its options."""
     for option, harmless in DIFFERENT.items():
         if option in options and options[option].strip() not in harmless:
             raise UsageError(
-                f"{path}: job {name!r}: {option}={options[option]}: a run without {option} is"
-                " expected"
+                f"{path}: job {name!r}: {option}={options[option]}: expected a run without {option}"
             )
     if {"rwmixread", "rwmixwrite"} <= options.keys():
         shares = [
@@ -136,8 +135,8 @@ def _check(path: Path, name: str, options: Mapping[str, str]) -> None:
         ]
         if sum(shares) != 100:
             raise UsageError(
-                f"{path}: job {name!r}: rwmixwrite={shares[1]} beside rwmixread={shares[0]}:"
-                " 100 together is expected"
+                f"{path}: job {name!r}: rwmixread={shares[0]} and rwmixwrite={shares[1]}:"
+                " expected 100 together"
             )
 
 
@@ -145,7 +144,7 @@ def _whole(path: Path, name: str, key: str, options: Mapping[str, str]) -> int:
     value = options[key].strip()
     if not (value.isascii() and value.isdigit() and len(value) < 10):
         raise UsageError(
-            f"{path}: job {name!r}: {key}: found {value[:60]!r}, a whole number is expected"
+            f"{path}: job {name!r}: {key}: found {value[:60]!r}, expected a whole number"
         )
     return int(value)
 

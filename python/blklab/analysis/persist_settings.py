@@ -1,4 +1,4 @@
-"""How to keep settings over a reboot: commands for now, a udev rule and a sysctl file for later."""
+"""Persist settings: shell commands for now, a udev rule and a sysctl file for the next boot."""
 
 import re
 import shlex
@@ -14,10 +14,10 @@ SYSCTL: Final = "/etc/sysctl.d/60-blklab.conf"
 
 @dataclass(frozen=True)
 class PersistedSettings:
-    """What makes settings last."""
+    """How to apply and persist settings."""
 
     commands: Sequence[str]
-    """For a root shell, now."""
+    """Commands for a root shell."""
 
     udev: Sequence[str]
     """Lines of a rules file."""
@@ -27,9 +27,9 @@ class PersistedSettings:
 
 
 def keep(settings: Mapping[str, str], outcomes: Iterable[Mapping[str, Any]]) -> PersistedSettings:
-    """Returns what keeps settings on the devices on which these results had them changed.
+    """Returns how to persist settings on the devices that these results changed.
 
-    A disk that has a name of its own is matched by that, since `sdb` may be another one tomorrow.
+    A disk with a stable identity is matched by it, because `sdb` may be another disk after a boot.
     """
     devices: dict[str, Mapping[str, Any]] = {}
     changed: dict[tuple[str, str], None] = {}
@@ -57,7 +57,7 @@ def keep(settings: Mapping[str, str], outcomes: Iterable[Mapping[str, Any]]) -> 
 
 
 def attribute(key: str) -> str:
-    """Returns where a setting is below /sys/block/NAME."""
+    """Returns the path of a setting below /sys/block/NAME."""
     if key in MD:
         return f"md/{key}"
     return "device/queue_depth" if key == "queue_depth" else f"queue/{key}"

@@ -1,13 +1,13 @@
-"""How sure a difference is: few runs, each of many samples that depend on one another.
+"""Confidence intervals and tests for few runs with many autocorrelated samples each.
 
-Two things vary: a run from the next, and an interval from the next within a run, where neighbours
-are alike (autocorrelation). Sides of three runs or more are resampled (the bootstrap), their
-intervals widened as Hesterberg does ("What Teachers Should Know About the Bootstrap", The American
-Statistician 69(4), 2015, "expanded percentile interval"), and tested by Welch. Fewer runs can only
-be resampled into themselves: their interval is Student's. A run that stands alone against several
-is taken to vary as those do. Of one run against one, only what varied within them is known; that
-is neither how much the next would differ nor all of what a short run hides: of 95 % intervals,
-93 % hold the truth for 30 samples with a correlation of 0.7, 90 % for 60 with 0.9.
+Runs differ from each other, and intervals within a run differ, with autocorrelation. Sides with
+three runs or more are resampled (bootstrap); their intervals are expanded as in Hesterberg ("What
+Teachers Should Know About the Bootstrap", The American Statistician 69(4), 2015, "expanded
+percentile interval"), and the test is Welch's. Sides with fewer runs cannot be resampled: the
+interval is Student's. A single run against several is assumed to vary as much as those. For one
+run against one, only the variation within them is known. It does not include the variation
+between runs, nor all of the variation of a short run: of 95 % intervals, 93 % contain the true
+value for 30 samples with a correlation of 0.7, and 90 % for 60 samples with 0.9.
 """
 
 import math
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 DRAWS: Final = 2000
-"""Resamples: the ends of a 95 % interval are then the 50th from either side."""
+"""Resamples: each end of a 95 % interval is then the 50th value."""
 
 SEED: Final = 20_260
-"""The same samples give the same interval, whenever asked."""
+"""A fixed seed: the same samples always give the same interval."""
 
 ENOUGH: Final = 3
-"""Runs that say by themselves how much a run varies."""
+"""Number of runs from which the variation between runs is estimated from them."""
 
 
 @dataclass(frozen=True)
 class RunSample:
-    """One run: its figure, and the same over time if it is known."""
+    """The value of a run, and its series over time if known."""
 
     value: float
     series: Sequence[float] = ()
@@ -41,27 +41,27 @@ class RunSample:
 
 @dataclass(frozen=True)
 class Difference:
-    """What is known of `other / baseline - 1`."""
+    """An estimate of `other / baseline - 1`."""
 
     change: float
     low: float | None
     high: float | None
-    """The confidence interval; None where nothing tells the spread."""
+    """The confidence interval; None if the variation is unknown."""
 
     p: float | None
-    """Probability of such a difference if there were none."""
+    """Probability of a difference this large if there is none."""
 
     once: bool = False
-    """Of one run a side: all that is known is what varied within the two."""
+    """Whether each side has one run: only the variation within the runs is known."""
 
 
 def correlation_time(values: Sequence[float]) -> float:
-    """Returns how many samples are worth an independent one, 1 at least.
+    """Returns how many samples carry the information of one independent sample, at least 1.
 
-    `1 + 2 Σρ` up to where pairs of correlations are no longer positive (Geyer, "Practical Markov
-    Chain Monte Carlo", Statistical Science 7(4), 1992: the initial positive sequence). Taken from
-    the mean of `n` samples, each covariance is too small by the variance of that mean, `τ / n`
-    (Marriott and Pope, Biometrika 41, 1954): that is given back once.
+    `1 + 2 Σρ`, up to where sums of pairs of correlations are no longer positive (Geyer, "Practical
+    Markov Chain Monte Carlo", Statistical Science 7(4), 1992: initial positive sequence). With the
+    mean of `n` samples, each covariance is too small by the variance of this mean, `τ / n`
+    (Marriott and Pope, Biometrika 41, 1954). This bias is corrected once.
     """
     import numpy as np
 
@@ -93,7 +93,7 @@ def _positive(rho: "Array") -> float:
 def difference(
     baseline: Sequence[RunSample], other: Sequence[RunSample], confidence: float = 0.95
 ) -> Difference | None:
-    """Compares two sides, each of one run at least; None if the baseline is nothing."""
+    """Compares two sides with at least one run each; None if the baseline is 0."""
     import numpy as np
 
     means = [float(np.mean([sample.value for sample in side])) for side in (baseline, other)]
@@ -134,7 +134,9 @@ def difference(
 
 
 def _alone(means: Sequence[float], several: Sequence[RunSample], confidence: float) -> Difference:
-    """Compares one run with several: as Student does, with one relative spread for both sides."""
+    """Compares one run with several, with Student's t: the relative variance is the same on both
+    sides.
+    """
     import numpy as np
     from scipy.special import stdtr
 
@@ -152,10 +154,10 @@ def _alone(means: Sequence[float], several: Sequence[RunSample], confidence: flo
 
 
 def interval(samples: Sequence[RunSample], confidence: float = 0.95) -> tuple[float, float] | None:
-    """Returns the confidence interval of the mean of a side's runs; None if nothing tells it.
+    """Returns the confidence interval of the mean of a side; None if unknown.
 
-    Nor of two runs: Student's would be thirteen times as wide as they are apart, and say less than
-    the two themselves. Of one run, it is of what varied within it.
+    None for two runs: Student's interval would be thirteen times as wide as their distance. For one
+    run, the interval describes the variation within it.
     """
     import numpy as np
     from scipy.special import stdtrit
@@ -185,7 +187,7 @@ def _spread(side: Sequence[RunSample]) -> tuple[float, float] | None:
     worth = len(series) / correlation_time(side[0].series)
     if worth < 2:
         return None
-    # What is left of the variance once the mean is taken from the same samples.
+    # The bias of a variance that is estimated around the sample mean.
     return float(np.var(series, ddof=1)) / worth / (1 - 1 / worth), worth - 1
 
 
@@ -201,7 +203,7 @@ def _welch(means: Sequence[float], spreads: Sequence[tuple[float, float]]) -> fl
 
 
 def _degrees(spreads: Sequence[tuple[float, float]]) -> float:
-    """Returns the degrees of freedom of two spreads together (Welch and Satterthwaite)."""
+    """Returns the degrees of freedom of two variances (Welch and Satterthwaite)."""
     total = sum(spread for spread, _ in spreads)
     parts = sum(spread**2 / degrees for spread, degrees in spreads)
     return total**2 / parts if parts else min(degrees for _, degrees in spreads)
@@ -210,22 +212,22 @@ def _degrees(spreads: Sequence[tuple[float, float]]) -> float:
 def _student(
     means: Sequence[float], variance: float, degrees: float, confidence: float
 ) -> tuple[float, float]:
-    """Returns Student's interval of the change of positive means, from their relative variance.
+    """Returns Student's interval for the change of positive means, from their relative variances.
 
-    Of the logarithm of the ratio, whose spread is the relative one (the delta method): a ratio is
-    never negative, and a large one is as sure as a small one.
+    It is computed on the logarithm of the ratio, whose variance is the relative one (delta method).
+    A ratio is never negative.
     """
     from scipy.special import stdtrit
 
     reach = float(stdtrit(degrees, (1 + confidence) / 2)) * math.sqrt(variance)
-    # Beyond e^50 it is as good as unknown, and no number.
+    # Beyond e^50 the value is useless, and it would overflow.
     factor = math.exp(min(reach, 50.0))
     ratio = means[1] / means[0]
     return ratio / factor - 1, ratio * factor - 1
 
 
 def _expanded(share: float, degrees: float) -> float:
-    """Returns which quantile of the bootstrap makes the `share` of a small sample."""
+    """Returns the quantile of the bootstrap that corresponds to `share` for a small sample."""
     from scipy.special import ndtr, stdtrit
 
     count = degrees + 1
@@ -242,7 +244,7 @@ def _draws(side: Sequence[RunSample], generator: "np.random.Generator") -> "Arra
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """Returns p values for many differences seen at once (Holm, 1979); None stays None."""
+    """Returns p values corrected for multiple comparisons (Holm, 1979); None stays None."""
     there = sorted((p, at) for at, p in enumerate(values) if p is not None)
     adjusted: list[float | None] = [None] * len(values)
     largest = 0.0

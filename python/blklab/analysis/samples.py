@@ -1,4 +1,4 @@
-"""Runs as samples: a figure of each, and the same over time."""
+"""Runs as samples: a value for each run, and its series."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,13 +8,13 @@ from blklab.store.query import StoredRun
 from blklab.store.series import JOBS, SeriesPoint
 
 Points = Callable[[int], Sequence[SeriesPoint]]
-"""What gives the series of a run, by its number in the store."""
+"""A function that returns the series of a run, by its number in the store."""
 
 Measured = tuple[StoredRun, RunSample]
 
 
 def remembered(points: Points) -> Points:
-    """Returns what gives the series of runs and reads each only once: several figures need it."""
+    """Returns the same function with a cache: several metrics read the same series."""
     kept: dict[int, Sequence[SeriesPoint]] = {}
 
     def read(run: int) -> Sequence[SeriesPoint]:
@@ -26,7 +26,7 @@ def remembered(points: Points) -> Points:
 
 
 def samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:
-    """Returns the runs that have a figure, each with its sample."""
+    """Returns the runs that have a metric, each with its sample."""
     result = []
     for run in runs:
         value = metric.of(run.outcome or {})
@@ -36,10 +36,10 @@ def samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[M
 
 
 def over_time(metric: str, points: Sequence[SeriesPoint]) -> list[float]:
-    """Returns a figure in each interval of a run's jobs; nothing for one that has no such."""
+    """Returns a metric in each interval of a run's jobs; empty if the run has no series."""
     mine = [point for point in points if point.source == JOBS and point.width_ns > 0]
     if len(mine) > 1 and mine[-1].width_ns < mine[0].width_ns:
-        mine.pop()  # the run ended in it
+        mine.pop()  # the last interval is incomplete
     direction, _, figure = metric.rpartition("_")
     if direction not in {"", *WAYS}:
         return []

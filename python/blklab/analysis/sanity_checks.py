@@ -1,7 +1,6 @@
-"""What makes a single measured run doubtful: caches, impossible figures, unequal twins.
+"""Sanity checks of a single measured run: caches, impossible rates, unequal twins.
 
-All of it is about measurements: a simulation has no page cache, and its disks keep their data
-sheets.
+They apply to measurements only: a simulation has no page cache and obeys data sheets.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,43 +16,43 @@ from blklab.store.query import StoredRun
 from blklab.units import format_duration, format_rate, format_size
 
 ENOUGH: Final = 1000
-"""I/Os below which a rate says little."""
+"""Minimum number of I/Os for these checks."""
 
 ROTATION_NS: Final = 4e6
-"""A revolution at 15,000 rpm, the fastest that disks were made."""
+"""One revolution at 15,000 rpm, the fastest disks."""
 
 SETTLE_NS: Final = 0.5e6
-"""A seek to a neighbouring track, at the least (data sheets of 15,000 rpm disks: 0.2 ms and the
-settling behind it)."""
+"""Minimum time of a seek to a neighbouring track (data sheets of 15,000 rpm disks: 0.2 ms, plus
+settling)."""
 
 DEEPEST: Final = 256
-"""I/Os that a disk can choose from: SCSI's queues; SATA's have 32."""
+"""Maximum number of I/Os that a disk can reorder: SCSI's queue; SATA has 32."""
 
 BUSES: Final = {
     "SATA": 600e6,
     "one rotating disk": 600e6,
     "PCIe 5.0 ×4": 15.8e9,
 }
-"""Bytes a second: SATA 3.x at 6 Gbit/s 8b/10b; two actuators' outermost tracks (data sheets: 550
-MB/s); four lanes of 32 GT/s 128b/130b."""
+"""Maximum bytes per second: SATA 3.x at 6 Gbit/s 8b/10b; the outer tracks of two actuators (data
+sheets: 550 MB/s); four lanes of 32 GT/s 128b/130b."""
 
 UNSEEN: Final = 0.5
-"""Share of the jobs' bytes that has to reach the devices. Mirrors and parity make it more, nothing
-but a cache makes it less: merging makes fewer I/Os of the same bytes."""
+"""Share of the jobs' bytes that must reach the devices. Mirrors and parity increase it; only a
+cache decreases it: merging makes fewer I/Os with the same bytes."""
 
 TWICE: Final = 2
-"""Data have to be so much larger than a cache that misses it by half at most."""
+"""Data must be larger than a cache by this factor, so that at least half of the I/Os miss it."""
 
 ALIKE: Final = 1.2
-"""Ratio of twins' I/Os up to which they had the same to do."""
+"""Ratio of the I/Os of twins up to which their work is equal."""
 
 UNEQUAL: Final = 1.5
-"""Ratio of twins' times for the same work: temperature, a firmware or a dying head; two samples of
-a model differ by less than a tenth."""
+"""Ratio of the times of twins for equal work that is reported. Causes are temperature, firmware or
+a failing head. Two disks of a model differ by less than a tenth."""
 
 
 def check_run(run: StoredRun) -> Iterator[Diagnostic]:
-    """Yields doubts about a measured run."""
+    """Yields the doubts about a measured run."""
     outcome = run.outcome or {}
     checks = (_impossible(run, outcome), _unseen(outcome), _small(run), _twins(run, outcome))
     for diagnostic in chain(*checks):
@@ -65,7 +64,7 @@ def _doubt(code: str, message: str) -> Diagnostic:
 
 
 def words_of(run: StoredRun) -> list[Mapping[str, Any]]:
-    """Returns fio's options of each job of a measured run, as far as they are known."""
+    """Returns fio's options of each job of a measured run, as far as known."""
     jobs = [job["options"] for job in run.cell.get("jobs") or [] if "options" in job]
     return jobs or list(
         (measured(run.outcome or {}).get("fio") or {"options": {}})["options"].values()
@@ -73,17 +72,17 @@ def words_of(run: StoredRun) -> list[Mapping[str, Any]]:
 
 
 def most_random_reads(in_flight: float) -> float:
-    """Returns the random reads a second that no disk reaches with so many in its queue.
+    """Returns the random reads per second that no disk reaches with this number of I/Os in flight.
 
-    Of that many, the one that comes by next can be chosen: it is 1 / (n + 1) of a revolution away
-    on average, and a seek at the least. At a depth of 1 that is 400, at 32 it is 1,600; real disks
+    The disk can choose the I/O that comes next: it is 1 / (n + 1) of a revolution away on average,
+    plus at least the shortest seek. This gives 400 at a depth of 1 and 1,600 at 32. Real disks
     reach less than half of it.
     """
     return 1e9 / (SETTLE_NS + ROTATION_NS / (max(1.0, in_flight) + 1))
 
 
 def hardware(run: StoredRun, name: str) -> Mapping[str, Any]:
-    """Returns what the environment knows of a device, or of the disk that it is a partition of."""
+    """Returns what the environment contains about a device, or about the disk of a partition."""
     known = {device.get("name"): device for device in run.environment.get("devices") or []}
     details = known.get(name) or {}
     if details.get("kind") == "partition" or not details:
@@ -110,17 +109,17 @@ def _impossible(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
         if spins and random and reads >= ENOUGH and reads / seconds > most:
             yield _doubt(
                 "impossible-rate",
-                f"{reads / seconds:,.0f} random reads a second from {device['name']}, which says"
-                f" that it rotates: with {depth} in flight, {most:,.0f} are more than any disk"
-                " reaches, so that a cache answered, or it is a virtual disk",
+                f"{reads / seconds:,.0f} random reads per second from {device['name']},"
+                f" which claims to rotate. No disk exceeds {most:,.0f} with {depth} in"
+                " flight, so a cache answered, or the disk is virtual",
             )
         bus = _bus(known, str(device["name"]), spins)
         sectors = device.get("sectors")
         if bus and sectors and sectors[0] * 512 / seconds > BUSES[bus]:
             yield _doubt(
                 "impossible-rate",
-                f"{format_rate(sectors[0] * 512 / seconds)} read from {device['name']}, more than"
-                f" the {format_rate(BUSES[bus])} of {bus}",
+                f"{format_rate(sectors[0] * 512 / seconds)} read from {device['name']},"
+                f" which is more than {format_rate(BUSES[bus])} of {bus}",
             )
 
 
@@ -134,7 +133,7 @@ def _bus(known: Mapping[str, Any], name: str, spins: bool) -> str | None:
 
 
 def _unseen(outcome: Outcome) -> Iterator[Diagnostic]:
-    """A read that no device saw came from memory; so did a write that none saw yet go there."""
+    """Yields reads that came from memory, and writes that have not reached a device."""
     devices = leaves(outcome)
     sectors = [device["sectors"] for device in devices if device.get("sectors") is not None]
     if not devices or len(sectors) < len(devices):
@@ -149,7 +148,7 @@ def _unseen(outcome: Outcome) -> Iterator[Diagnostic]:
             what = "read from" if name == "read" else "written to"
             yield _doubt(
                 "page-cache",
-                f"of {format_size(asked['io_bytes'])} that the jobs {asked_for},"
+                f"the jobs {asked_for} {format_size(asked['io_bytes'])}, but only"
                 f" {format_size(seen)} were {what} the devices",
             )
 
@@ -165,20 +164,20 @@ def _small(run: StoredRun) -> Iterator[Diagnostic]:
     if buffered and memory and data < TWICE * memory:
         yield _doubt(
             "small-data",
-            f"{format_size(data)} of data, I/O through the page cache (direct=0), and"
-            f" {format_size(memory)} of memory: twice as much data as memory is wanted",
+            f"{format_size(data)} of data with I/O through the page cache (direct=0) and"
+            f" {format_size(memory)} of memory: expected twice as much data as memory",
         )
     cache = target.get("cache_bytes")
     if cache and data < TWICE * cache:
         yield _doubt(
             "small-data",
-            f"{format_size(data)} of data, and a cache of {format_size(cache)} before it: twice as"
-            " much is wanted",
+            f"{format_size(data)} of data and a cache of {format_size(cache)} in front of"
+            " it: expected twice as much data as cache",
         )
 
 
 def _twins(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
-    """Equal members of one array that took unequal times for the same work."""
+    """Yields equal members of one array that took different times for equal work."""
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for device in leaves(outcome):
         known = hardware(run, device["name"])
@@ -204,8 +203,9 @@ def _unequal(twins: Sequence[Mapping[str, Any]], direction: int, name: str) -> I
     if max(ios) <= ALIKE * min(ios) and times[0] > UNEQUAL * times[1]:
         yield _doubt(
             "unequal-twins",
-            f"{slow['name']} took {format_duration(times[0])} for its {name}, {fast['name']}"
-            f" {format_duration(times[1])} for as many: they are the same model",
+            f"{slow['name']} took {format_duration(times[0])} for each of its {name},"
+            f" {fast['name']} {format_duration(times[1])} for as many: both are the same"
+            " model",
         )
     most, least = (
         max(twins, key=lambda one: one["ios"][direction]),

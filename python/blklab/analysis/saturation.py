@@ -1,8 +1,8 @@
-"""How much more load still brings more: throughput and latency by I/Os in flight, and the knee.
+"""Saturation: bandwidth and latency by I/Os in flight, and the knee.
 
-The knee is where throughput over latency is largest (Kleinrock, "Power and Deterministic Rules of
-Thumb for Probabilistic Problems in Computer Communications", ICC 1979): before it, a waiting job is
-idle hardware; behind it, mostly waiting. Saturated is what reaches 95 % of the most.
+The knee is where bandwidth over latency is largest (Kleinrock, "Power and Deterministic Rules of
+Thumb for Probabilistic Problems in Computer Communications", ICC 1979). Below it, hardware is
+idle; above it, I/Os mostly wait. A load is saturated at 95 % of the largest bandwidth.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,45 +14,45 @@ from blklab.outcome import Outcome
 from blklab.spec.workload import SYNCHRONOUS
 
 SATURATED: Final = 0.95
-"""Share of the largest throughput that is as good as all of it."""
+"""Share of the largest bandwidth that counts as saturated."""
 
 LOADS: Final = ("numjobs", "iodepth")
-"""Labels that are the load, not what is loaded."""
+"""Labels that set the load."""
 
 
 @dataclass(frozen=True)
 class LoadPoint:
-    """What one load brought: the mean of its runs."""
+    """The mean of the runs with one load."""
 
     in_flight: int
-    """I/Os that the jobs keep in flight: jobs × iodepth, or × 1 of a synchronous engine."""
+    """I/Os in flight: jobs × iodepth; jobs × 1 for a synchronous engine."""
 
     iops: float
     latency_ns: float
-    """Mean of reads and writes together."""
+    """Mean latency of reads and writes together."""
 
 
 @dataclass(frozen=True)
 class SaturationCurve:
-    """Loads from the smallest to the largest, all else being equal."""
+    """Loads in ascending order; everything else is equal."""
 
     labels: Mapping[str, str]
     loads: Sequence[LoadPoint]
 
     @property
     def knee(self) -> LoadPoint:
-        """The load that makes the most of throughput over latency."""
+        """The load with the largest ratio of bandwidth to latency."""
         return max(self.loads, key=lambda load: load.iops / load.latency_ns)
 
     @property
     def saturated(self) -> LoadPoint:
-        """The smallest load with nearly the largest throughput."""
+        """The smallest load with nearly the largest bandwidth."""
         most = max(load.iops for load in self.loads)
         return next(load for load in self.loads if load.iops >= SATURATED * most)
 
     @property
     def overloaded(self) -> LoadPoint | None:
-        """The first load behind the largest throughput that brings clearly less of it."""
+        """The first load above the maximum with clearly less bandwidth."""
         most = max(self.loads, key=lambda load: load.iops)
         behind = [load for load in self.loads if load.in_flight > most.in_flight]
         return next((load for load in behind if load.iops < SATURATED * most.iops), None)
@@ -69,13 +69,13 @@ class SaturationCurve:
 
 
 Measured = tuple[Mapping[str, str], Mapping[str, Any], Outcome]
-"""Labels, the cell's document and the outcome of a run."""
+"""Labels, the document of the cell and the outcome of a run."""
 
 
 def curves(runs: Sequence[Measured]) -> list[SaturationCurve]:
-    """Returns a curve for each set of runs that differ in nothing but the load.
+    """Returns a curve for each set of runs that differ only in the load.
 
-    None of fewer than three loads: two have no knee.
+    Sets with fewer than three loads have no knee and are ignored.
     """
     varied = {label for labels, _, _ in runs for label in labels if label not in {*LOADS, "repeat"}}
     loads_by_group: dict[tuple[tuple[str, str], ...], dict[int, list[LoadPoint]]] = {}
@@ -108,7 +108,7 @@ def curves(runs: Sequence[Measured]) -> list[SaturationCurve]:
 
 
 def in_flight(document: Mapping[str, Any]) -> int:
-    """Returns how many I/Os a cell's jobs keep in flight, 0 without jobs."""
+    """Returns the number of I/Os that the jobs of a cell keep in flight; 0 without jobs."""
     total = 0
     for job in document.get("jobs") or []:
         words = job.get("options", job)

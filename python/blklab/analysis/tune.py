@@ -1,4 +1,4 @@
-"""What a sweep says: which setting mattered, by how much, and how sure that is."""
+"""Evaluate a sweep: the effect of each setting, with its uncertainty."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,36 +17,36 @@ from blklab.store.query import CampaignRow, StoredRun
 
 @dataclass(frozen=True)
 class Effect:
-    """One value of one setting, against the baseline."""
+    """The effect of one value of a setting, against the baseline."""
 
     setting: str
     value: str
     baseline: str
-    """What it is compared with: `as is`, or the first value of the sweep."""
+    """The baseline: `as is`, or the first value of the sweep."""
 
     difference: Difference
     verdict: str
-    """`better`, `worse`, `same`, `differ` or `unknown`, as of a comparison."""
+    """`better`, `worse`, `same`, `differ` or `unknown`, as in a comparison."""
 
     runs: int
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What a sweep says of one workload on one stack."""
+    """The effects of a sweep on one workload and stack."""
 
     labels: Mapping[str, str]
     metric: str
     baseline: float | None
     effects: Sequence[Effect]
-    """The largest first, whichever way."""
+    """The largest effect first, in either direction."""
 
     note: str = ""
-    """What is missing."""
+    """Missing combinations."""
 
     @property
     def best(self) -> dict[str, Effect]:
-        """The best value of each setting that made a difference for the better."""
+        """The best value of each setting that improves the metric."""
         effects: dict[str, Effect] = {}
         for effect in self.effects:
             if effect.verdict == "better":
@@ -54,7 +54,7 @@ class Tuning:
         return effects
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns it for `--json`."""
+        """Returns the tuning for `--json`."""
         return {
             "labels": dict(self.labels),
             "metric": self.metric,
@@ -74,23 +74,23 @@ def tune(
     points: Points,
     confidence: float = 0.95,
 ) -> list[Tuning]:
-    """Returns what a sweep says, for each workload and stack by itself.
+    """Returns the effects of a sweep, for each workload and stack.
 
-    One at a time, each value is compared with the runs in which nothing was changed. Of every
-    combination, with the first value of its setting: each run over the mean of those with the
-    first value that differ in nothing else. Raises UsageError for a campaign that is no sweep.
+    In a one-at-a-time sweep, each value is compared with the runs without changes. In a full sweep,
+    each value is compared with the first value of its setting: each run is divided by the mean of
+    the runs that differ only in this setting. Raises UsageError for a campaign that is not a sweep.
     """
     if metric not in METRICS:
-        raise UsageError(f"no figure is called {metric!r}; {near(metric, METRICS)}")
+        raise UsageError(f"no metric {metric!r}; {near(metric, METRICS)}")
     settings = [key for key in campaign.experiment.get("sweep", {}) if key != MODE]
     done = [run for run in runs if run.outcome is not None]
     if not settings:
         raise UsageError(
-            f"campaign {campaign.number} ({campaign.name}) is no sweep: [sweep] in the experiment"
-            " says what to try (docs/reference/experiments.md)"
+            f"campaign {campaign.number} ({campaign.name}): not a sweep; add [sweep] to"
+            " the experiment (docs/reference/experiments.md)"
         )
     if not done:
-        raise UsageError(f"campaign {campaign.number}: none of its runs is done")
+        raise UsageError(f"campaign {campaign.number}: no run is done")
     contexts: dict[tuple[tuple[str, str], ...], list[StoredRun]] = {}
     for run in done:
         pairs = tuple(pair for pair in run.labels.items() if pair[0] not in {*settings, REPEAT})
@@ -113,7 +113,7 @@ def tune(
         note = _left_out(measured, runs, settings) if together else ""
         tunings.append(Tuning(labels, metric, mean, effects, note))
     if not tunings:
-        raise UsageError(f"campaign {campaign.number}: its runs have no {metric}")
+        raise UsageError(f"campaign {campaign.number}: no run has {metric}")
     return _judged(tunings, METRICS[metric], confidence)
 
 
@@ -151,7 +151,7 @@ def _effects(
 def _groups(
     measured: Sequence[Measured], others: Sequence[str]
 ) -> dict[tuple[str, ...], list[Measured]]:
-    """Returns runs by what the other settings are."""
+    """Returns runs by the values of the other settings."""
     groups: dict[tuple[str, ...], list[Measured]] = {}
     for run, sample in measured:
         groups.setdefault(tuple(run.labels[other] for other in others), []).append((run, sample))
@@ -161,9 +161,10 @@ def _groups(
 def _paired(
     measured: Sequence[Measured], setting: str, pair: tuple[str, str], others: Sequence[str]
 ) -> tuple[list[RunSample], list[RunSample]]:
-    """Returns the runs of two values, each over the mean of the first, all else being equal.
+    """Returns the runs of two values, divided by the mean of the first, everything else being
+    equal.
 
-    A combination of the others that was not measured with both values tells nothing of them.
+    A combination of the other settings without runs for both values is ignored.
     """
     pairs: tuple[list[RunSample], list[RunSample]] = ([], [])
     for members in _groups(measured, others).values():
@@ -181,19 +182,19 @@ def _paired(
 def _left_out(
     measured: Sequence[Measured], tried: Sequence[StoredRun], settings: Sequence[str]
 ) -> str:
-    """Returns how many combinations of what was tried are missing, if any."""
+    """Returns a sentence about missing combinations, if there are any."""
     every = math.prod(len({run.labels[setting] for run in tried}) for setting in settings)
     missing = every - len(_groups(measured, settings))
     if not missing:
         return ""
     return (
-        f"{missing} of {every} combinations {'was' if missing == 1 else 'were'} not measured: a"
-        " value is compared only where that which it is compared with was"
+        f"{missing} of {every} combinations {'was' if missing == 1 else 'were'} not"
+        " measured: values are compared only where both were measured"
     )
 
 
 def _judged(tunings: Sequence[Tuning], metric: Metric, confidence: float) -> list[Tuning]:
-    """Gives verdicts, p corrected for all that was tried, and puts the largest effects first."""
+    """Adds verdicts, with p corrected for all effects, and sorts by the size of the effect."""
     adjusted = iter(
         holm([effect.difference.p for effect_ in tunings for effect in effect_.effects])
     )
@@ -215,9 +216,9 @@ def _judged(tunings: Sequence[Tuning], metric: Metric, confidence: float) -> lis
 
 
 def settings_of(tunings: Sequence[Tuning]) -> dict[str, str]:
-    """Returns the settings of the host that were for the better everywhere they were tried.
+    """Returns the settings of the host that improve the metric wherever they were tried.
 
-    A value is taken if it was `better` for one workload at least and `worse` for none.
+    A value is included if it is `better` for at least one workload and `worse` for none.
     """
     chosen: dict[str, str] = {}
     for tuning in tunings:

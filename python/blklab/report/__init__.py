@@ -1,5 +1,5 @@
-"""Whatever people look at: sentences, tables and charts of a profile, in the terminal or as HTML.
+"""Output for people: sentences, tables and charts, in the terminal, as HTML and as Markdown.
 
-`view` reads a profile (docs/reference/formats.md). `sentences` and `tables` describe it in words
-and figures, once for both. `terminal` and `page` lay them out.
+`view` reads a profile (docs/reference/formats.md). `sentences` and `tables` describe it, both for
+the terminal and for pages. `terminal` and `page` lay them out.
 """

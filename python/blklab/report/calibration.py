@@ -1,4 +1,4 @@
-"""What a calibration fitted and how well, as tables."""
+"""Tables of a calibration: fitted parameters and errors."""
 
 from typing import TYPE_CHECKING
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def fitted(calibration: "Calibration") -> TextTable:
-    """Returns the parameters that were fitted."""
+    """Returns the table of fitted parameters."""
     columns = [text("parameter"), *figures("before", "after")]
     entries = [[name, f"{a:,.0f}", f"{b:,.0f}"] for name, (a, b) in calibration.fitted.items()]
     return TextTable("Fitted", columns, entries)
 
 
 def residuals(calibration: "Calibration") -> TextTable:
-    """Returns what the fitted model says of every input."""
+    """Returns the table of predictions and errors for all inputs."""
     columns = [text("run"), *figures("measured", "predicted", "error")]
     entries = [
         [
@@ -32,5 +32,5 @@ def residuals(calibration: "Calibration") -> TextTable:
 
 
 def iops(value: float) -> str:
-    """Returns I/Os a second as text."""
+    """Returns IOPS as text."""
     return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""The cells of an experiment, as lines in their runner's words."""
+"""The cells of an experiment as a table, in the terms of their runner."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from blklab.spec.cells import Cell, ExperimentPlan
 
 NAMED: Final = ("stack", "workload")
-"""Columns that say first what the experiment calls it."""
+"""Columns before those of the runner."""
 
 
 def show(console: "Console", plan: "ExperimentPlan") -> None:
-    """Prints what an experiment would run."""
+    """Prints the cells of an experiment."""
     terminal.draw(console, table(plan))
     for line in RUNNERS[plan.runner].spoken().notes(plan):
         console.print(f"· {printable(line)}")
@@ -53,5 +53,5 @@ def _row(cell: "Cell", descriptions: "CellDescriptions", varied: Sequence[str]) 
 
 
 def stack(plan: "ExperimentPlan", cell: "Cell") -> str:
-    """Returns a cell's stack in one line: `md RAID-10 n2 512K [nvme ssd]`."""
+    """Returns a stack in one line: `md RAID-10 n2 512K [nvme ssd]`."""
     return printable(RUNNERS[plan.runner].spoken().columns["stack"](cell))

@@ -1,4 +1,4 @@
-"""A comparison as tables, one for each figure."""
+"""Tables of a comparison, one for each metric."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ SAID: Final[Mapping[str, str]] = {
     "differ": "these two runs differ",
     "unknown": "not known",
 }
-"""Verdicts, as they are read."""
+"""Verdicts as text."""
 
 
 def show(console: "Console", comparison: "Comparison") -> None:
@@ -32,7 +32,7 @@ def show(console: "Console", comparison: "Comparison") -> None:
 
 
 def tables(comparison: "Comparison") -> list[TextTable]:
-    """Returns a table for each figure, one row for each cell and side that is compared."""
+    """Returns a table for each metric, with one row for each cell and compared side."""
     names = list(dict.fromkeys(row.metric for row in comparison.rows))
     return [
         _table(comparison, name, [row for row in comparison.rows if row.metric == name])
@@ -64,13 +64,13 @@ def _table(comparison: "Comparison", name: str, rows: "Sequence[ComparisonRow]")
         for row in rows
         for at in range(1, len(row.values))
     ]
-    # Which cell it is and the verdict are the last to go.
+    # The labels and the verdict are hidden last.
     spare = ("p", "95 % interval", sides[0], "" if many else sides[1], "change")
     return TextTable(f"{METRICS[name].what} ({name})", columns, drawn, spare=spare)
 
 
 def value(metric: str, cell_value: "CellValue | None") -> str:
-    """Returns a figure, and how far its runs are from it at most: `12,345 ±1.7 %`."""
+    """Returns a value with the largest deviation of its runs: `12,345 ±1.7 %`."""
     if cell_value is None:
         return formatting.NONE
     mean = figure(metric, cell_value.mean)
@@ -83,7 +83,7 @@ def value(metric: str, cell_value: "CellValue | None") -> str:
 
 
 def figure(metric: str, amount: float) -> str:
-    """Returns a figure with its unit."""
+    """Returns a value with its unit."""
     match METRICS[metric].kind:
         case "time":
             return formatting.duration(amount)
@@ -106,7 +106,7 @@ def interval(difference: "Difference") -> str:
 
 
 def change(share: float) -> str:
-    """Returns a change in percent, with its sign; what is a hundredfold or more, as that."""
+    """Returns a change in percent with its sign; a factor of 100 or more is shown as a factor."""
     if share >= 100:
         return ">+10,000 %"
     return f"{100 * share:+.1f} %".replace("-", "−")

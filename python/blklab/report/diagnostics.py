@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 STYLES: Final = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 
 MOST_FILES: Final = 20
-"""Pieces of files that are shown under a diagnostic."""
+"""File extents that are shown under a diagnostic."""
 
 TITLES: Final = {
     "cpus": "CPUs",
@@ -22,7 +22,7 @@ TITLES: Final = {
     "page-cache": "The page cache answered",
     "small-data": "Data set too small",
 }
-"""Codes that read badly as a title."""
+"""Titles of codes whose own words are not clear."""
 
 
 def show(
@@ -58,7 +58,7 @@ def show(
         for where in located(diagnostic):
             console.print(Text(f"{'':12}{where}", overflow="fold"))
         for remedy in diagnostic.remedy:
-            # They are to be copied: none of them is broken.
+            # Users copy commands, so they are not wrapped.
             line = Text(f"{'':12}{printable(remedy)}", style="green")
             console.print(line, soft_wrap=True)
     if most is not None and len(found_diagnostics) > most:
@@ -66,7 +66,7 @@ def show(
 
 
 def located(diagnostic: Diagnostic) -> list[str]:
-    """Returns what lies on the bad blocks, a line each: files, then the rest together."""
+    """Returns the contents of bad blocks, one line each: files first."""
     files = [at for each in diagnostic.ranges for at in each.get("files", ())]
     lines = [
         f"{format_size(at['bytes'])} of {printable(at['path'])}"
@@ -75,7 +75,7 @@ def located(diagnostic: Diagnostic) -> list[str]:
         for at in files[:MOST_FILES]
     ]
     if len(files) > MOST_FILES:
-        lines.append(f"and {len(files) - MOST_FILES:,} more pieces of files: --json has them all")
+        lines.append(f"and {len(files) - MOST_FILES:,} more file extents: --json lists all")
     rest: dict[tuple[str, str], int] = {}
     for each in diagnostic.ranges:
         for at in each.get("others", ()):
@@ -87,7 +87,7 @@ def located(diagnostic: Diagnostic) -> list[str]:
 
 
 def counts(found_diagnostics: Sequence[Diagnostic]) -> dict[str, int]:
-    """Returns how many there are of each severity."""
+    """Returns the number of diagnostics of each severity."""
     return {
         severity: sum(diagnostic.severity == severity for diagnostic in found_diagnostics)
         for severity in SEVERITIES
@@ -95,12 +95,12 @@ def counts(found_diagnostics: Sequence[Diagnostic]) -> dict[str, int]:
 
 
 def title(code: str) -> str:
-    """Returns a code as the title of what is told: `two-levels` is `Two levels`."""
+    """Returns a code as a title: `two-levels` is `Two levels`."""
     return TITLES.get(code) or code.replace("-", " ").capitalize()
 
 
 def sentences(found_diagnostics: Sequence[Diagnostic]) -> list[Sentence]:
-    """Returns diagnostics for a page or Markdown, which escape them."""
+    """Returns diagnostics as sentences for a page or Markdown, which escape them."""
     return [
         Sentence(title(diagnostic.code), printable(str(diagnostic)))
         for diagnostic in found_diagnostics

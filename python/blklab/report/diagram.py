@@ -1,4 +1,4 @@
-"""The stack of devices as a drawing: boxes in layers, lines as thick as the I/O they carry."""
+"""A drawing of the stack of devices: boxes in layers; the width of a line is the amount of I/O."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,12 +12,12 @@ BOX_HEIGHT: Final = 46
 GAP: Final = 22
 LAYER: Final = 96
 MOST: Final = 8
-"""Devices in a layer; more are left to the table."""
+"""Maximum number of devices in a layer; if there are more, there is no drawing."""
 
 
 @dataclass(frozen=True)
 class DiagramBox:
-    """A device."""
+    """A device in the drawing."""
 
     x: float
     y: float
@@ -29,7 +29,7 @@ class DiagramBox:
 
 @dataclass(frozen=True)
 class DiagramLine:
-    """I/O from one device to one below it."""
+    """I/O from one device to a device below it."""
 
     path: str
     width: float
@@ -38,7 +38,7 @@ class DiagramLine:
 
 @dataclass(frozen=True)
 class Diagram:
-    """Boxes and lines in a space of `width` by `height`."""
+    """Boxes and lines in an area of `width` by `height`."""
 
     width: float
     height: float
@@ -49,7 +49,7 @@ class Diagram:
 
 
 def diagram(view: ProfileView) -> Diagram | None:
-    """Returns the drawing; None if a layer is too wide for one."""
+    """Returns the drawing; None if a layer has too many devices."""
     layers: list[list[tuple[str, str, str, str]]] = [
         [_traced(view, device) for device in layer if device.active] for layer in view.layers()
     ]

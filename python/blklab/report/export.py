@@ -1,4 +1,4 @@
-"""A report's charts as PNG and SVG files."""
+"""Export the charts of a report as PNG and SVG files."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ FONT: Final = "Liberation Sans, DejaVu Sans, Arial, sans-serif"
 
 
 def export(charts: list[Chart], directory: Path) -> Iterator[Path]:
-    """Writes each chart as NAME.png and NAME.svg, light; gives the files as they are written."""
+    """Writes each chart as NAME.png and NAME.svg, in light colours; yields the paths."""
     import vl_convert  # 40 MB, and slow to start
 
     for chart in charts:
@@ -34,10 +34,10 @@ def export(charts: list[Chart], directory: Path) -> Iterator[Path]:
 
 
 def standalone(chart: Chart) -> dict[str, Any]:
-    """Returns a chart's whole specification, with its title, width and colours."""
+    """Returns the complete specification of a chart, with title, width and colours."""
     spec: dict[str, Any] = theme.coloured(chart.spec, theme.LIGHT)
     config = {**theme.config(theme.LIGHT, FONT), "background": theme.LIGHT["paper"], "padding": 14}
-    if "layer" in spec:  # what follows the pointer is of no use in a picture
+    if "layer" in spec:  # a picture has no pointer
         spec["layer"] = [layer for layer in spec["layer"] if not _follows(layer)]
     return {**spec, "title": chart.title, "width": WIDTH[chart.wide], "config": config}
 

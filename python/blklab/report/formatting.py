@@ -1,4 +1,4 @@
-"""Figures as they stand in a sentence or a table cell."""
+"""Format figures for sentences and table cells."""
 
 import re
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from blklab import units
 from blklab.documents.profile import ZipfFit
 
 NONE: Final = "–"
-"""Stands where there is no figure."""
+"""Text for a missing figure."""
 
 
 class Sentence(NamedTuple):
-    """One sentence, and the one word that says what it is about."""
+    """A sentence and its topic."""
 
     topic: str
     text: str
@@ -33,7 +33,7 @@ def share(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Returns a figure without a unit, with three digits: `1.58`, `22.2`, `2,260`."""
+    """Returns a figure without a unit, with three significant digits: `1.58`, `22.2`, `2,260`."""
     if value is None:
         return NONE
     for bound, decimals in ((9.995, 2), (99.95, 1)):
@@ -44,22 +44,22 @@ def number(value: float | None) -> str:
 
 
 def count(value: int | None) -> str:
-    """Returns a count with its thousands apart."""
+    """Returns a count with thousands separators."""
     return NONE if value is None else units.format_count(value)
 
 
 def duration(nanoseconds: float | None) -> str:
-    """Returns a duration."""
+    """Returns a duration with its unit."""
     return NONE if nanoseconds is None else units.format_duration(nanoseconds)
 
 
 def size(number_of_bytes: float | None) -> str:
-    """Returns a size."""
+    """Returns a size with its unit."""
     return NONE if number_of_bytes is None else units.format_size(number_of_bytes)
 
 
 def rate(bytes_per_second: float | None) -> str:
-    """Returns a throughput."""
+    """Returns a bandwidth with its unit."""
     return NONE if bytes_per_second is None else units.format_rate(bytes_per_second)
 
 
@@ -81,15 +81,15 @@ def ops(name: str) -> str:
 
 
 def zipf_reason(zipf: ZipfFit) -> str:
-    """Returns why popularity is or is not Zipf's, as a profile says it, to end a sentence."""
+    """Returns why popularity is or is not Zipf's, as the end of a sentence."""
     reason = str(zipf["reason"]).rstrip(".")
     reason = reason.replace("only 1 distinct blocks were", "only 1 distinct block was")
-    # The number of distinct blocks may be an estimate, and then a little too high.
+    # The number of distinct blocks can be an estimate that is slightly too high.
     return re.sub(r"\b(0\.\d\d|1\.0[0-4]) times each", "about once each", reason)
 
 
 def cells(numbers: Sequence[int]) -> str:
-    """Returns `cell 3`, `cells 3, 5`, `cells 1 to 12` and the like; at most six parts."""
+    """Returns `cell 3`, `cells 3, 5` or `cells 1 to 12`; at most six parts."""
     spans: list[list[int]] = []
     for number_ in sorted(numbers):
         if spans and number_ == spans[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""Histograms of a device: what was counted, by which bins, of which operations."""
+"""Histograms of a device: sizes, latencies, queue depth and seeks, by operation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 NARROWEST: Final = 10
 WIDEST: Final = 60
-"""Cells of the longest bar."""
+"""Characters of the longest bar."""
 
 COLOURS: Final = {"reads": "blue", "writes": "yellow", "discards": "magenta", "flushes": "green"}
 
@@ -31,23 +31,23 @@ class Bin:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Bins in ascending order, empty ones between others left out, and what they count."""
+    """Bins in ascending order without the empty ones, and the unit of their counts."""
 
     title: str
     unit: str
-    """What is counted: `I/Os`, or `ns` for time."""
+    """The unit of the counts: `I/Os`, or `ns` for time."""
 
     bins: list[Bin]
     note: str = ""
 
     @property
     def total(self) -> float:
-        """What all bins hold together."""
+        """The sum of all bins."""
         return sum(bin_.count for bin_ in self.bins)
 
 
 def sizes(device: DeviceView) -> list[Histogram]:
-    """Request sizes by operation, in bins of 4 KiB centred on the size."""
+    """Returns request sizes by operation, in bins of 4 KiB centred on the size."""
     histograms = []
     for op in ("read", "write", "discard"):
         counted = device.op(op)["sizes"]
@@ -73,7 +73,7 @@ def _edges(kib: int) -> tuple[float, float]:
 
 
 def latency(device: DeviceView) -> list[Histogram]:
-    """Response times by operation, in ten logarithmic bins a decade."""
+    """Returns latencies by operation, in ten logarithmic bins per decade."""
     histograms = []
     for op in OPS:
         if (response := device.response(op)) is None:
@@ -96,7 +96,7 @@ def _range(low: float, high: float) -> str:
 
 
 def depth(device: DeviceView) -> list[Histogram]:
-    """Time spent with so many I/Os in flight."""
+    """Returns the time with each number of I/Os in flight."""
     histograms = []
     for title, level in (
         ("I/Os in flight", device.data["in_flight"]),
@@ -110,7 +110,7 @@ def depth(device: DeviceView) -> list[Histogram]:
 
 
 SINGLE: Final = 16
-"""Depths up to this have a bin each; above, bins go from one power of two to the next."""
+"""Depths up to this have one bin each; larger ones have bins between powers of two."""
 
 
 def _grouped(levels: list[LevelTime]) -> list[Bin]:
@@ -128,7 +128,7 @@ def _grouped(levels: list[LevelTime]) -> list[Bin]:
 
 
 def seek(device: DeviceView) -> list[Histogram]:
-    """Distances from the end of one I/O to the start of the next, powers of two each side."""
+    """Returns seek distances, in powers of two in both directions."""
     seeks = device.data["pattern"]["seeks"]
     bins = [
         Bin(
@@ -147,7 +147,7 @@ def _distance(entry: SeekRange) -> str:
     low, high = 512 * entry["low_sectors"], 512 * entry["high_sectors"]
     if low == high:
         return formatting.size(low) if low else "0 (sequential)"
-    # Ranges are [2^i, 2^(i+1)) sectors: named by their power of two.
+    # Ranges are [2^i, 2^(i+1)) sectors: they are named after their power of two.
     return f"from {formatting.size(low)}" if low > 0 else f"from {formatting.size(high)}"
 
 
@@ -157,7 +157,7 @@ KINDS: Final[dict[str, Callable[[DeviceView], list[Histogram]]]] = {
     "depth": depth,
     "seek": seek,
 }
-"""Every kind of histogram, by the name that `--what` takes."""
+"""All kinds of histograms, by the value of `--what`."""
 
 
 def as_json(histogram: Histogram) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def show(console: "Console", by_device: Sequence[tuple[DeviceView, Sequence[Hist
             console.print()
         console.print(Rule(Text(device.label, style="bold"), align="left", style="cyan"))
         if not histograms:
-            console.print(Text("nothing to count here", style="dim"))
+            console.print(Text("nothing to count", style="dim"))
         for histogram in histograms:
             console.print()
             _draw(console, histogram)

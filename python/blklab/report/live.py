@@ -1,4 +1,4 @@
-"""A campaign while it runs: which cell, how far, how long still, and the IOPS of this moment."""
+"""A campaign while it runs: current cell, progress, time left and current IOPS."""
 
 import time
 from collections import deque
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 WIDTH: Final = 30
-"""Moments that the sparkline shows."""
+"""Number of values in the sparkline."""
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Returns values as blocks, the largest as the highest; zero is the lowest."""
+    """Returns values as block characters: the largest is the highest block, zero the lowest."""
     most = max(values, default=0)
     if most <= 0:
         return BLOCKS[0] * len(values)
@@ -28,7 +28,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def expected(cells: "Sequence[Cell]") -> float:
-    """Returns the seconds that cells will take at least: their runtimes, ramps and rounds."""
+    """Returns the minimum time of cells in seconds: runtimes, ramps and rounds."""
     return sum(_seconds(cell.document) for cell in cells)
 
 
@@ -40,11 +40,11 @@ def _seconds(document: Mapping[str, Any]) -> float:
 
 @dataclass
 class LiveCampaign:
-    """What is shown; `update` is the runner's `progress`."""
+    """The display of a campaign; `update` is the runner's `progress`."""
 
     cells: "Sequence[Cell]"
     varied: "Sequence[str]" = ()
-    """The labels to show of a cell."""
+    """The labels of a cell that are shown."""
 
     clock: Callable[[], float] = time.monotonic
     done: int = 0
@@ -59,7 +59,7 @@ class LiveCampaign:
         self.began = self.clock()
 
     def update(self, cell: "Cell", live: Any) -> None:
-        """Takes what the runner says of a cell: `runners.fio.process.Live`."""
+        """Takes the progress of a cell: `runners.fio.process.FioProgress`."""
         if cell is not self.cell or live.phase != self.phase:
             self.cell, self.phase = cell, live.phase
             self.rates.clear()
@@ -68,11 +68,11 @@ class LiveCampaign:
             self.rates.append(live.read_iops + (live.write_iops or 0))
 
     def ended(self, done: int) -> None:
-        """Takes how many cells are done."""
+        """Takes the number of cells done."""
         self.done = done
 
     def left(self) -> float | None:
-        """Returns the seconds left, from what the cells done took; None before the first one."""
+        """Returns the estimated seconds left; None before the first cell is done."""
         spent = self.clock() - self.began
         if not self.done:
             least = expected(self.cells)
@@ -80,7 +80,7 @@ class LiveCampaign:
         return max(0.0, spent / self.done * len(self.cells) - spent)
 
     def lines(self) -> list[str]:
-        """Returns what is shown."""
+        """Returns the content of the display."""
         left = self.left()
         head = f"{self.done} of {len(self.cells)} cells"
         if left is not None:
@@ -104,7 +104,7 @@ def _clock(seconds: float) -> str:
 
 @contextmanager
 def shown(console: "Console", plan: "ExperimentPlan") -> Iterator[LiveCampaign]:
-    """Shows a campaign on a terminal while the block runs; elsewhere nothing."""
+    """Shows a campaign on a terminal while the block runs; nothing if stderr is no terminal."""
     campaign = LiveCampaign(plan.cells, plan.varied)
     if not console.is_terminal:
         yield campaign

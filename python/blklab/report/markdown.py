@@ -1,4 +1,4 @@
-"""Sentences and tables as GitHub flavoured Markdown."""
+"""Format sentences and tables as GitHub Flavored Markdown."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,16 +13,16 @@ SPECIAL: Final = re.compile(r"([\\`*\[\]|~#])")
 
 
 def escaped(text: str) -> str:
-    """Returns text that is no markup, whatever is in it."""
+    """Returns text with all markup escaped."""
     plain = " ".join(text.split())
     plain = SPECIAL.sub(r"\\\1", plain)
     plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    # An underscore within a word is none, as in p99_9.
+    # An underscore within a word is not markup, as in p99_9.
     return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", plain)
 
 
 def table(shown: TextTable) -> Iterator[str]:
-    """Returns the lines of a table, a blank one behind them; bars are left out."""
+    """Returns the lines of a table and a blank line; columns of bars are left out."""
     kept = [at for at, column in enumerate(shown.columns) if not column.bar]
     columns = [shown.columns[at] for at in kept]
     yield "| " + " | ".join(escaped(column.heading) for column in columns) + " |"
@@ -38,14 +38,14 @@ def _cell(text: str) -> str:
 
 
 def sentences(given_sentences: Sequence[Sentence]) -> Iterator[str]:
-    """Returns a list of topics and what is said of them, a blank line behind it."""
+    """Returns a list of sentences and a blank line."""
     for topic, text in given_sentences:
         yield f"- **{escaped(topic)}:** {escaped(text)}" if topic else f"- {escaped(text)}"
     yield ""
 
 
 def section(shown: PageSection) -> Iterator[str]:
-    """Returns a section; of charts, the tables behind them."""
+    """Returns a section; charts are replaced by their tables."""
     yield from (f"## {escaped(shown.title)}", "")
     for item in shown.items:
         yield from _item(item)

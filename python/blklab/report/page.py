@@ -19,7 +19,7 @@ from blklab.report.view import DeviceView, ProfileView
 
 @dataclass(frozen=True)
 class OtherDevice:
-    """A device that is not in focus: what it is, in short."""
+    """A short description of a device that is not in focus."""
 
     label: str
     sentences: list[Sentence]
@@ -27,12 +27,12 @@ class OtherDevice:
 
 
 def charts(view: ProfileView) -> list[Chart]:
-    """Returns every chart of a report, in the order of the page."""
+    """Returns all charts of a report, in the order of the page."""
     return [chart for section in _sections(view) for chart in section.charts]
 
 
 def render(view: ProfileView, *, title: str | None = None, command: str = "") -> str:
-    """Returns the page; `command` is how it was made. Raises BlklabError if there is no I/O."""
+    """Returns the page; `command` created it. Raises BlklabError if there is no I/O."""
     device, doubts = view.focus, trace.diagnose(view)
     context: dict[str, Any] = {
         "title": title or f"The workload of {device.label}",
@@ -64,7 +64,7 @@ def _sections(view: ProfileView) -> list[PageSection]:
         _devices(view),
         PageSection("time", "Over time", "Over time", [c for c in by_time if c not in working_set]),
         PageSection("sizes", "Sizes", "Request sizes", sizes.charts(device)),
-        PageSection("latency", "Latency", "Response times and queue depth", latency.charts(device)),
+        PageSection("latency", "Latency", "Latency and queue depth", latency.charts(device)),
         PageSection("errors", "Errors", "Errors", _some(life.errors(device))),
         PageSection("order", "Order", "Sequential or random", pattern.order_charts(device)),
         PageSection("rhythm", "Arrivals", "Arrivals", pattern.arrival_charts(device)),
@@ -81,7 +81,7 @@ def _sections(view: ProfileView) -> list[PageSection]:
         PageSection(
             "origin",
             "Who asked",
-            "Who asked, for what",
+            "Processes, devices and CPUs",
             [*_some(load.operations(device)), *groups.charts(device)],
         ),
     ]

@@ -1,4 +1,4 @@
-"""Results of runs, as a table and as explanations."""
+"""Results of runs as a table and as explanations."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from blklab.runners.result import RunResult
     from blklab.spec.cells import Cell, ExperimentPlan
 
-SPARE: Final = ("in queues", "99 %", "below")
-"""Columns to do without in a narrow terminal, the first of them first."""
+SPARE: Final = ("in queues", "p99", "share")
+"""Columns that a narrow terminal hides, the first one first."""
 
 
 def show(console: "Console", plan: "ExperimentPlan", results: "Sequence[RunResult]") -> None:
@@ -31,7 +31,7 @@ def show(console: "Console", plan: "ExperimentPlan", results: "Sequence[RunResul
 
 
 def warnings(results: "Sequence[RunResult]") -> list[str]:
-    """Returns what runs warn of, each once, with the cells that do."""
+    """Returns the warnings of runs, each once, with its cells."""
     cells_by_warning: dict[str, list[int]] = {}
     for result in results:
         for warning in result.outcome.get("warnings", []):
@@ -44,19 +44,19 @@ def warnings(results: "Sequence[RunResult]") -> list[str]:
 
 
 def table(plan: "ExperimentPlan", results: "Sequence[RunResult]") -> TextTable:
-    """Returns one row a cell: IOPS, latencies, and which share of the I/Os each disk served."""
+    """Returns the table of results: IOPS, latencies, and each disk's share of the I/Os."""
     varied = [label for label in plan.varied if label not in {"stack", "workload"}]
     columns = [TableColumn("#"), text("stack"), text("workload")]
     columns += [text(label) for label in varied]
-    columns += [TableColumn(name) for name in ("read IOPS", "write IOPS", "mean", "99 %")]
-    columns += [text("below"), TableColumn("in queues")]
+    columns += [TableColumn(name) for name in ("read IOPS", "write IOPS", "mean", "p99")]
+    columns += [text("share"), TableColumn("in queues")]
     rows = [_row(cell, result, varied) for cell, result in _pairs(plan, results)]
     title = printable(plan.title) or "Experiment"
     commands = any(result.outcome.get("command") for result in results)
     note = (
-        f"mean and 99 %: completion latencies{' (mean of a command: its time)' * commands}. below:"
-        " each disk's share of the I/Os; in queues: the mean number of requests in each disk and"
-        " its queue."
+        f"mean and p99: completion latencies{' (mean of a command: its time)' * commands}."
+        " share: each disk's share of the I/Os. in queues: mean number of requests in"
+        " each disk and its queue."
     )
     return TextTable(f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE)
 
@@ -64,7 +64,7 @@ def table(plan: "ExperimentPlan", results: "Sequence[RunResult]") -> TextTable:
 def _pairs(
     plan: "ExperimentPlan", results: "Sequence[RunResult]"
 ) -> "list[tuple[Cell, RunResult]]":
-    """Returns each result with its cell: a cell that failed has none."""
+    """Returns each result with its cell; failed cells have none."""
     cells = {cell.number: cell for cell in plan.cells}
     return [(cells[result.number], result) for result in results]
 
@@ -98,7 +98,7 @@ def _iops(direction: Mapping[str, Any]) -> str:
 
 
 def _latency(outcome: Outcome, figure: str) -> float | None:
-    """Returns the latency of the direction with the more I/Os; of a command, its mean time."""
+    """Returns the latency of the direction with more I/Os; for a command, its mean time."""
     if outcome.get("command") and figure == "mean":
         return METRICS["wall"].of(outcome)
     return METRICS[figure].of(outcome)
@@ -110,7 +110,7 @@ def explanations(
     results: "Sequence[RunResult]",
     explained: Sequence[Sequence[str]],
 ) -> None:
-    """Prints, for each cell, what decided its figures."""
+    """Prints the explanation of each cell."""
     from rich.rule import Rule
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""Campaigns and runs of the store, as tables."""
+"""Tables of stored campaigns and runs."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 
 def show_campaigns(console: "Console", rows: "Sequence[CampaignRow]", where: str) -> None:
-    """Prints one line a campaign of the store at `where`."""
+    """Prints the campaigns of the store at `where`."""
     if not rows:
-        console.print(f"no campaigns in {printable(where)}: `blklab run EXPERIMENT` makes one")
+        console.print(
+            f"no campaigns in {printable(where)}: create one with `blklab run EXPERIMENT`"
+        )
         return
     terminal.draw(console, campaigns(rows))
 
@@ -57,7 +59,7 @@ def _states(row: "CampaignRow") -> str:
 def show_runs(
     console: "Console", campaign: "CampaignRow", stored_runs: "Sequence[StoredRun]"
 ) -> None:
-    """Prints a campaign: one line a run."""
+    """Prints the runs of a campaign."""
     terminal.draw(console, runs(campaign, stored_runs))
     rows = [(f"run {run.id}", run.outcome or {}) for run in stored_runs]
     if (caches := volumes.caches(rows)) is not None:
@@ -72,7 +74,7 @@ def show_runs(
 
 
 def doubts(stored_runs: "Sequence[StoredRun]") -> list[str]:
-    """Returns what makes runs doubtful, each once, with the runs that it does."""
+    """Returns the doubts about runs, each once, with its runs."""
     runs_by_doubt: dict[str, list[str]] = {}
     for run in stored_runs:
         for doubt in _doubts(run):
@@ -107,7 +109,7 @@ def show_measured(
     plan: "ExperimentPlan",
     stored_runs: "Sequence[tuple[Mapping[str, str], Any]]",
 ) -> None:
-    """Prints runs that are in no store: labels and outcome of each."""
+    """Prints runs that are not in a store."""
     title = f"{printable(plan.title) or printable(plan.name)}, on {plan.runner}"
     rows = [
         ([str(number)], labels, outcome) for number, (labels, outcome) in enumerate(stored_runs, 1)
@@ -121,11 +123,11 @@ def _table(
     rows: "Sequence[tuple[list[str], Mapping[str, str], Any]]",
     note: str,
 ) -> TextTable:
-    """Returns one row a run: what is before the labels, those that vary, the figures."""
+    """Returns one row for each run: leading columns, varied labels, figures."""
     labels = list(dict.fromkeys(label for _, own, _ in rows for label in own))
     varied = [label for label in labels if len({own.get(label) for _, own, _ in rows}) > 1]
     columns = [*columns, *(text(label) for label in varied)]
-    columns += [TableColumn(name) for name in ("read IOPS", "write IOPS", "mean", "99 %")]
+    columns += [TableColumn(name) for name in ("read IOPS", "write IOPS", "mean", "p99")]
     return TextTable(
         title,
         columns,
@@ -145,7 +147,7 @@ def _table(
 def figures(outcome: "Any") -> list[str]:
     """Returns read IOPS, write IOPS, mean and 99th percentile of the latency, as text.
 
-    Of the direction with the more I/Os; a dash for what there is not.
+    Latencies are those of the direction with more I/Os. A missing figure is a dash.
     """
     if not outcome or "read" not in outcome:
         return [formatting.NONE] * 4
@@ -159,5 +161,5 @@ def figures(outcome: "Any") -> list[str]:
 
 
 def when(stamp: str) -> str:
-    """Returns an ISO time as the user's clock shows it, to the minute."""
+    """Returns an ISO time in the local time zone, to the minute."""
     return datetime.fromisoformat(stamp).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -1,4 +1,4 @@
-"""Saturation sweeps: randomio's table, and where more load no longer pays."""
+"""Saturation sweeps: randomio's table and the knee of each curve."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -16,11 +16,11 @@ HEAD = (
     "   iops |   iops   min    avg    max   sdev |   iops   min    avg    max   sdev",
     "--------+-----------------------------------+----------------------------------",
 )
-"""As randomio prints it, version 1.6."""
+"""The header that randomio 1.6 prints."""
 
 
 def show(console: "Console", runs: Sequence[Measured]) -> None:
-    """Prints a campaign in randomio's manner, and where each curve bends."""
+    """Prints a campaign as randomio does, and the knee of each curve."""
     for line in randomio(runs):
         console.print(line, soft_wrap=True)
     for curve in curves(runs):
@@ -28,7 +28,7 @@ def show(console: "Console", runs: Sequence[Measured]) -> None:
 
 
 def randomio(runs: Sequence[Measured]) -> Iterator[str]:
-    """Returns randomio's table: a block for all that differs but the load, a line for each run."""
+    """Returns randomio's table: a block for each set of other labels, a line for each run."""
     blocks: dict[tuple[tuple[str, str], ...], list[Measured]] = {}
     for run in runs:
         other_labels = tuple(pair for pair in run[0].items() if pair[0] not in {*LOADS, "repeat"})
@@ -44,7 +44,7 @@ def randomio(runs: Sequence[Measured]) -> Iterator[str]:
 
 
 def line(outcome: Outcome) -> str:
-    """Returns a run as a line of randomio's: rates, and latencies in ms."""
+    """Returns a run as a line of randomio's table: rates, and latencies in ms."""
     total = sum(direction.get("iops") or 0 for direction in (outcome["read"], outcome["write"]))
     return f"{total:7.1f} |{_direction(outcome['read'])} |{_direction(outcome['write'])}"
 
@@ -57,14 +57,15 @@ def _direction(figures: DirectionResult) -> str:
 
 
 def sentence(curve: SaturationCurve) -> str:
-    """Returns where a curve bends."""
+    """Returns a sentence about the knee of a curve."""
     knee, full, less = curve.knee, curve.saturated, curve.overloaded
     labels = " ".join(f"{key}={value}" for key, value in curve.labels.items())
     text = (
-        f"{f'{labels}: ' if labels else ''}the knee is at {knee.in_flight} in flight"
+        f"{f'{labels}: ' if labels else ''}the knee is at {knee.in_flight} I/Os in flight"
         f" ({knee.iops:,.0f} IOPS, {formatting.duration(knee.latency_ns)}); saturated from"
-        f" {full.in_flight} ({full.iops:,.0f} IOPS, {formatting.duration(full.latency_ns)})"
+        f" {full.in_flight} ({full.iops:,.0f} IOPS,"
+        f" {formatting.duration(full.latency_ns)})"
     )
     if less is not None:
-        text += f"; {less.in_flight} bring less again ({less.iops:,.0f} IOPS)"
+        text += f"; IOPS fall again at {less.in_flight} ({less.iops:,.0f} IOPS)"
     return printable(text + ".")

@@ -1,4 +1,4 @@
-"""The workload in five plain sentences, with numbers, for the terminal and the page alike."""
+"""Five sentences that describe a workload, for the terminal and for pages."""
 
 from typing import Final
 
@@ -8,18 +8,18 @@ from blklab.report.formatting import Sentence
 from blklab.report.view import BLOCK, OPS, DeviceView, OriginGroup
 
 ALMOST_ALL: Final = 0.95
-"""Share from which one value is said to be nearly the only one."""
+"""Share from which a value is called nearly the only one."""
 
 FEWEST: Final = 20
-"""I/Os below which nothing is said about their order."""
+"""Minimum number of I/Os for a statement about their order."""
 
 
 UNKNOWN: Final = "(unknown)"
-"""What a profile calls the process of an I/O whose process the trace does not name."""
+"""The process name in a profile if the trace does not name the process."""
 
 
 def sentences(device: DeviceView) -> list[Sentence]:
-    """Returns what the workload of a device is, in five sentences."""
+    """Returns five sentences that describe the workload of a device."""
     return [
         Sentence("Load", _load(device)),
         Sentence("Pattern", _pattern(device)),
@@ -37,7 +37,7 @@ def _load(device: DeviceView) -> str:
         ended = sum(device.life(op)["without_queue"] for op in device.ops)
         return (
             f"No I/O was queued on {device.label} as a bio; it dispatched"
-            f" {formatting.plural(ended, 'request')} of its own or passed through."
+            f" {formatting.plural(ended, 'request')} of its driver or passed through."
         )
     text = f"{device.label} received {formatting.plural(device.ios, 'I/O')}"
     if device.bytes:
@@ -53,7 +53,7 @@ def _load(device: DeviceView) -> str:
         sizes = _sizes(device, present[0])
         if not device.capabilities["directions"]:
             sizes_text = f"they are {sizes}; " if sizes else ""
-            return f"{text}: {sizes_text}the trace does not tell reads from writes."
+            return f"{text}: {sizes_text}the trace does not distinguish reads and writes."
         return f"{text}: nothing but {formatting.ops(present[0])}" + (
             f", {sizes}." if sizes else "."
         )
@@ -73,7 +73,7 @@ def _mix(device: DeviceView, present: list[str]) -> str:
 
 
 def _sizes(device: DeviceView, op: str) -> str:
-    """How large the I/Os of an operation are, to follow `reads are`; empty if they have no size."""
+    """Returns the sizes of an operation's I/Os, to follow `reads are`; empty if they have none."""
     sizes = device.op(op)["sizes"]
     if not sizes["count"]:
         return ""
@@ -141,19 +141,19 @@ def _order(name: str, streams: StreamsSummary) -> str:
 def _arrivals(arrivals: ArrivalsSummary, clock_ns: int | None) -> str:
     gap = arrivals["inter_arrival_ns"]["mean"]
     if arrivals["pattern"] and (clock_ns is None or (gap or 0.0) < clock_ns):
-        return "the trace's clock is too coarse to judge the rhythm of arrivals"
+        return "the clock of the trace is too coarse to describe the rhythm of arrivals"
     match arrivals["pattern"]:
         case "bursty":
             text = "arrivals are bursty"
         case "steady":
             text = "arrivals are steady"
         case "random":
-            text = "arrivals are random, as if independent of each other"
+            text = "arrivals are random and independent"
         case _:
-            return "arrivals are too few to judge their rhythm"
+            return "too few arrivals to describe their rhythm"
     if arrivals["peak_to_mean"] is not None and arrivals["peak_to_mean"] >= 1.05:
         text += (
-            f": the busiest second brought {formatting.plural(arrivals['peak_iops'], 'I/O')},"
+            f": the busiest second had {formatting.plural(arrivals['peak_iops'], 'I/O')},"
             f" {formatting.number(arrivals['peak_to_mean'])} times the mean"
         )
     return text
@@ -169,7 +169,7 @@ def _latency(device: DeviceView) -> str:
     )
     depth = _depth(device)
     if not timed:
-        text = "no I/O was seen from its queueing to its completion, so latency is unknown"
+        text = "no I/O was recorded from queueing to completion, so latency is unknown"
         return _sentence([text, depth])
     parts: list[str] = []
     for op in timed:
@@ -179,7 +179,7 @@ def _latency(device: DeviceView) -> str:
             parts.append(f"{formatting.ops(op)} {p50} and {p99}")
             continue
         parts.append(
-            f"{formatting.ops(op)} take {p50} in the median and {p99} at the 99th percentile"
+            f"{formatting.ops(op)} take {p50} at the median and {p99} at the 99th percentile"
         )
         since = "queued" if stage == "Q2C" else "dispatched"
     text = f"{', '.join(parts)} ({stage}: from being {since} to completion)"
@@ -187,14 +187,14 @@ def _latency(device: DeviceView) -> str:
 
 
 def _inside(device: DeviceView, op: str) -> str:
-    """Where the time goes: in the device, or waiting for it."""
+    """Returns the share of the latency before dispatch: waiting instead of service."""
     whole, inside = device.latency(op), device.latency(op, "d2c")
     if whole is None or inside is None or not whole["mean"]:
         return ""
     waiting = max(0.0, 1 - (inside["mean"] or 0.0) / whole["mean"])
     if waiting < 0.05:
         return ""
-    return f"{formatting.ops(op)} spend {formatting.share(waiting)} of it before dispatch"
+    return f"{formatting.ops(op)} spend {formatting.share(waiting)} of the time before dispatch"
 
 
 def _depth(device: DeviceView) -> str:
@@ -234,7 +234,7 @@ def _sentence(parts: list[str]) -> str:
 def _locality(device: DeviceView) -> str:
     hotness = device.data["hotness"]
     if not hotness["accesses"]:
-        return "No data was read or written, so there is no working set and no block is hot."
+        return "No data was read or written, so there is no working set."
     about = "about " if hotness["sampled"] else ""
     text = f"The I/O touched {about}{formatting.size(hotness['unique_bytes'])} of distinct"
     text += f" {formatting.size(BLOCK)} blocks"
@@ -271,7 +271,7 @@ def _zipf(zipf: ZipfFit) -> str:
 
 def _origin(device: DeviceView) -> str:
     if not device.ios:
-        return "Nobody queued I/O here."
+        return "No I/O was queued here."
     parts = [_processes(device), _sources(device) if device.capabilities["layers"] else ""]
     cpus = device.groups("cpus")
     if len(cpus) > 1 and (top := cpus[0].total / device.ios) >= max(0.5, 1.5 / len(cpus)):
@@ -282,7 +282,7 @@ def _origin(device: DeviceView) -> str:
 def _processes(device: DeviceView) -> str:
     groups = device.groups("processes")
     if len(groups) == 1 and groups[0].label == UNKNOWN:
-        return "the trace does not say which process queued the I/O"
+        return "the trace does not contain the processes that queued the I/O"
     if len(groups) == 1:
         return f"all I/O was queued by {groups[0].label}"
     top = _top(groups, device.ios)
@@ -310,5 +310,5 @@ def _sources(device: DeviceView) -> str:
 
 
 def _top(groups: list[OriginGroup], ios: int) -> list[OriginGroup]:
-    """Returns up to three groups that matter, and at least one."""
+    """Returns up to three groups with a large share, and at least one."""
     return [group for group in groups[:3] if group.total / ios >= 0.05] or groups[:1]

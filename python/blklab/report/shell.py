@@ -1,4 +1,4 @@
-"""What every page is: one self-contained HTML file, its sections, styles, scripts and policy."""
+"""The parts of a self-contained HTML page: sections, styles, scripts and security policy."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ from blklab.report.tables.base import TextTable
 FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 SHORT: Final = 24
-"""Rows up to which a folded table is unfolded on paper."""
+"""Maximum rows of a folded table that is unfolded in print."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class KeyFigureTile:
 
 @dataclass(frozen=True)
 class PlainText:
-    """Text as it is, such as commands or a program's output."""
+    """Preformatted text, such as commands or the output of a program."""
 
     title: str
     text: str
@@ -43,7 +43,7 @@ class PlainText:
 
 @dataclass(frozen=True)
 class SentenceList:
-    """Sentences, one below the other: a topic each, and what is said of it."""
+    """A list of sentences with their topics."""
 
     sentences: Sequence[Sentence]
     title: str = ""
@@ -56,10 +56,10 @@ class AxisChooser:
     title: str
     note: str
     fields: Sequence[Mapping[str, Any]]
-    """`name`, `title`, `kind` (`label` or `figure`), and what the page's script wants."""
+    """`name`, `title`, `kind` (`label` or `figure`) and data for the page's script."""
 
     filters: Sequence[Mapping[str, Any]]
-    """Labels to choose a value of: `name`, `title`, `values`, `chosen`."""
+    """Labels for filters: `name`, `title`, `values`, `chosen`."""
 
     start: Mapping[str, str]
     """Fields by axis: `x`, `y`, `colour`."""
@@ -72,7 +72,7 @@ Item = Chart | TextTable | PlainText | SentenceList | AxisChooser
 
 @dataclass(frozen=True)
 class Details:
-    """Items behind one line, shown when that is opened."""
+    """Items behind a summary line."""
 
     title: str
     items: Sequence[Item]
@@ -80,30 +80,30 @@ class Details:
 
 @dataclass(frozen=True)
 class PageSection:
-    """One section of the page."""
+    """A section of the page."""
 
     anchor: str
     short: str
     """Its name in the navigation."""
     title: str
     items: Sequence[Item]
-    """Shown two beside each other, or one if it is wide."""
+    """Charts; two narrow ones are side by side."""
     intro: str = ""
     folds: Sequence[Details] = ()
-    """What comes behind, folded."""
+    """Folded items at the end."""
 
     def __bool__(self) -> bool:
-        """Whether there is anything in it."""
+        """Whether the section has content."""
         return bool(self.items or self.folds)
 
     @property
     def everything(self) -> list[Item]:
-        """What is in it, folded or not."""
+        """All items, folded or not."""
         return [*self.items, *(item for fold in self.folds for item in fold.items)]
 
     @property
     def charts(self) -> list[Chart]:
-        """The charts in it."""
+        """All charts in the section."""
         return [item for item in self.everything if isinstance(item, Chart)]
 
 
@@ -165,7 +165,7 @@ def asset(name: str) -> str:
 
 
 def policy(scripts: list[str]) -> str:
-    """Returns a Content Security Policy: these scripts run and nothing else; nothing is fetched."""
+    """Returns a Content Security Policy: only these scripts run, and nothing is loaded."""
     digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
     sources = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
@@ -178,7 +178,7 @@ ESCAPES: Final = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 def inert_json(document: Any) -> Any:
-    """Returns JSON that a script element may hold, whatever the names in it."""
+    """Returns JSON that is safe in a script element."""
     from markupsafe import Markup
 
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -191,7 +191,7 @@ FIGURE: Final = re.compile(rf"(?<![\w/.,-])(?:{CLOCK}|[<>]?\d[\d,]*(?:\.\d+)?{UN
 
 
 def emphasised(text: str) -> Any:
-    """Returns a sentence as HTML with its figures set off, each on one line with its unit."""
+    """Returns a sentence as HTML; figures are emphasised and are not separated from their units."""
     from markupsafe import Markup, escape
 
     parts, at = [], 0

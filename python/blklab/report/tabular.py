@@ -1,4 +1,4 @@
-"""Runs as rows of plain figures: CSV for spreadsheets, JSON for programs."""
+"""Runs as rows of figures: CSV for spreadsheets, JSON for programs."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def rows(runs: "Sequence[StoredRun]") -> list[dict[str, Any]]:
-    """Returns one row a run that is done: labels, every figure, each device's shares."""
+    """Returns one row for each run that is done: labels, metrics, each device's shares."""
     tabular_rows = []
     for run in runs:
         if run.outcome is None:
@@ -35,7 +35,9 @@ def rows(runs: "Sequence[StoredRun]") -> list[dict[str, Any]]:
 
 
 def as_csv(runs: "Sequence[StoredRun]") -> str:
-    """Returns runs as CSV (RFC 4180, but for line ends), units as blklab.analysis.metrics has."""
+    """Returns runs as CSV (RFC 4180, with \\n as line end), in the units of
+    blklab.analysis.metrics.
+    """
     table = rows(runs)
     names = list(dict.fromkeys(name for row in table for name in row))
     buffer = io.StringIO()
@@ -46,7 +48,7 @@ def as_csv(runs: "Sequence[StoredRun]") -> str:
 
 
 def _safe(value: Any) -> Any:
-    """Keeps a spreadsheet from taking a label for a formula."""
+    """Returns text that a spreadsheet does not take for a formula."""
     if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t")):
         return "'" + value
     return value

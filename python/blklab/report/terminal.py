@@ -1,4 +1,4 @@
-"""Sentences and tables in the terminal."""
+"""Print sentences and tables in the terminal."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 BAR_WIDTH: Final = 12
-"""Cells of a bar; narrow terminals get half."""
+"""Characters of a bar; half of it in narrow terminals."""
 
 GAP: Final = 2
-"""Blank cells between columns."""
+"""Spaces between columns."""
 
 NARROW: Final = 100
-"""Columns below which bars are halved."""
+"""Terminal width below which bars are halved."""
 
 NOTHING: Final = TextTable("", [], [])
 
@@ -38,11 +38,11 @@ DETAILS: Final[tuple[Callable[[DeviceView], TextTable], ...]] = (
     lambda device: load.groups(device, "sources") if device.is_fed else NOTHING,
     lambda device: load.groups(device, "cpus"),
 )
-"""What is shown of a device, in order."""
+"""The tables of a device, in order."""
 
 
 def stat(console: "Console", view: ProfileView, *, all_devices: bool) -> None:
-    """Prints what the workload of a trace is."""
+    """Prints the workload of a trace."""
     shown = view.detailed(all_devices=all_devices)
     for at, device in enumerate(shown):
         _headline(console, device, first=at == 0)
@@ -55,7 +55,7 @@ def stat(console: "Console", view: ProfileView, *, all_devices: bool) -> None:
         for build in DETAILS:
             draw(console, build(device))
         draw_events(console, device)
-    diagnostics.show(console, trace.diagnose(view), "Doubts and notes", most=40)
+    diagnostics.show(console, trace.diagnose(view), "Diagnostics", most=40)
     if len(shown) < sum(device.active for device in view.devices):
         rest = formatting.listing(
             [f"--device {d.label}" for d in view.devices if d.active and d not in shown][:2]
@@ -94,7 +94,7 @@ def _prose(console: "Console", device: DeviceView) -> None:
 
 
 def draw(console: "Console", table: TextTable) -> None:
-    """Prints a table under its title, as much of it as there is room for; nothing if empty."""
+    """Prints a table under its title, without columns that do not fit; nothing if empty."""
     if not table:
         return
     from rich.table import Table as Grid
@@ -118,11 +118,11 @@ def draw(console: "Console", table: TextTable) -> None:
     if table.note:
         _note(console, table.note)
     if left_out:
-        _note(console, f"no room here for: {', '.join(left_out)}")
+        _note(console, f"Columns hidden (terminal too narrow): {', '.join(left_out)}")
 
 
 def fitted(table: TextTable, width: int) -> tuple[TextTable, list[str]]:
-    """Returns the table without the columns it can spare, until it fits, and their headings."""
+    """Returns the table without the hidden columns, and their headings."""
     from rich.cells import cell_len
 
     left_out: list[str] = []
@@ -135,7 +135,7 @@ def fitted(table: TextTable, width: int) -> tuple[TextTable, list[str]]:
         ]
         if sum(widths) + GAP * (len(widths) - 1) <= width:
             break
-        # The words that a row begins with say what it is about.
+        # The first column identifies a row.
         names = [
             column.heading if at or column.numeric else None
             for at, column in enumerate(table.columns)
@@ -148,7 +148,7 @@ def fitted(table: TextTable, width: int) -> tuple[TextTable, list[str]]:
 
 
 def _whole(table: TextTable, width: int) -> set[int]:
-    """Returns the columns that are not broken: figures, and names if breaking at blanks will do."""
+    """Returns the columns that are not wrapped: figures, and names where spaces suffice."""
     from rich.cells import cell_len
 
     figures = {at for at, column in enumerate(table.columns) if column.numeric or column.bar}
@@ -179,7 +179,7 @@ EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
 
 def bar(value: float, longest: float, width: int) -> str:
-    """Returns a bar of up to `width` cells; the `longest` value fills them. What is not 0 shows."""
+    """Returns a bar of up to `width` characters for a value; a value above 0 is always visible."""
     if longest <= 0 or value <= 0:
         return ""
     eighths = max(1, round(8 * width * min(1.0, value / longest)))

@@ -1,4 +1,4 @@
-"""What a sweep says, as a table and as what to do."""
+"""The result of a sweep: a table, sentences and commands."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def show(
     console: "Console", tunings: "Sequence[Tuning]", kept: "PersistedSettings", *, alone: bool
 ) -> None:
-    """Prints what mattered, and how to keep what was for the better."""
+    """Prints the effects, and how to keep settings that improve the metric."""
     for tuning in tunings:
         terminal.draw(console, table(tuning))
         console.print(conclusion(tuning))
@@ -33,7 +33,8 @@ def show(
             console.print(line, soft_wrap=True)
         if alone and len(set(kept.commands)) > 1:
             console.print(
-                'Each was measured alone: what they do together, mode = "all" tells.', style="dim"
+                'Settings were measured one at a time; mode = "all" measures combinations.',
+                style="dim",
             )
 
 
@@ -63,7 +64,7 @@ def table(tuning: "Tuning") -> TextTable:
     labels = " ".join(f"{key}={value}" for key, value in tuning.labels.items())
     base = "" if tuning.baseline is None else f", baseline {figure(tuning.metric, tuning.baseline)}"
     title = f"{METRICS[tuning.metric].what}{base}"
-    # What was tried and the verdict are the last to go.
+    # The setting and the verdict are hidden last.
     spare = ("p", "95 % interval", "runs", "against", "change")
     return TextTable(
         f"{printable(labels)}: {title}" if labels else title, columns, rows, spare=spare
@@ -71,7 +72,7 @@ def table(tuning: "Tuning") -> TextTable:
 
 
 def conclusion(tuning: "Tuning") -> str:
-    """Returns what mattered, in a sentence."""
+    """Returns the conclusion in a sentence."""
     best = tuning.best
     rest: dict[str, set[str]] = {}
     for effect in tuning.effects:
@@ -84,19 +85,19 @@ def conclusion(tuning: "Tuning") -> str:
     ]
     quiet = [setting for setting in rest if setting not in {*worse, *alone, *unknown}]
     parts = [
-        f"{printable(setting)} = {printable(effect.value)} is for the better"
+        f"{printable(setting)} = {printable(effect.value)} improves it"
         f" ({change(effect.difference.change)}, {interval(effect.difference)})"
         for setting, effect in best.items()
     ]
     for settings, advice in (
-        (worse, "leave as it is, others are worse"),
+        (worse, "leave unchanged, other values are worse"),
         (alone, "runs differ, but each was run once: repeats = 2 or more"),
         (unknown, "not known"),
         (quiet, "no difference seen"),
     ):
         if settings:
             parts.append(f"{_listed(sorted(settings))}: {advice}")
-    return "; ".join(parts) + "." if parts else "Nothing was tried beside the baseline."
+    return "; ".join(parts) + "." if parts else "The sweep has only the baseline."
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -104,7 +105,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def keep(kept: "PersistedSettings") -> list[str]:
-    """Returns the lines that say how to keep settings; none if there is nothing to keep."""
+    """Returns the commands that persist settings; none if there is nothing to keep."""
     lines = []
     if kept.commands:
         lines += ["Now, as root:", *(f"    {line}" for line in kept.commands)]
@@ -116,5 +117,5 @@ def keep(kept: "PersistedSettings") -> list[str]:
     if kept.sysctl:
         lines += [f"And {persist_settings.SYSCTL}:", *(f"    {line}" for line in kept.sysctl)]
     return [printable(line) for line in lines] or [
-        formatting.NONE + " nothing to keep: no setting of this host was for the better"
+        formatting.NONE + " nothing to keep: no setting of this host improves the metric"
     ]

@@ -1,4 +1,4 @@
-"""A profile as the report looks at it: devices by name, who feeds whom, figures derived."""
+"""A profile for reports: devices by name, the stack, derived figures."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from blklab.errors import BlklabError
 from blklab.text import printable
 
 OPS: Final = ("read", "write", "discard", "flush")
-"""Operations in the order in which they are always shown."""
+"""Operations in the order in which they are shown."""
 
 STAGES: Final = {
     "q2c": "queued to completed",
@@ -33,18 +33,18 @@ STAGES: Final = {
     "q2m": "queued to merged",
     "m2d": "merged to dispatched",
 }
-"""Stretches of an I/O's life, and what they are, in btt's letters."""
+"""Stages of an I/O in btt's letters, and their meaning."""
 
 BLOCK: Final = 4096
-"""Bytes of the blocks that hotness and working set count."""
+"""Block size of hotness and working set, bytes."""
 
 DIRECT: Final = "direct"
-"""What a profile calls the source of I/Os that were not remapped."""
+"""The source in a profile for I/Os that were not remapped."""
 
 
 @dataclass(frozen=True)
 class OriginGroup:
-    """What one process, CPU or source device asked of a device."""
+    """The I/Os of one process, CPU or source device."""
 
     label: str
     ios: dict[str, int]
@@ -63,13 +63,13 @@ class OriginGroup:
 
 @dataclass(frozen=True)
 class RemapEdge:
-    """An edge of the stack: I/Os that `lower` received from `upper` by remapping."""
+    """Remaps from `upper` to `lower`: an edge of the stack."""
 
     upper: str
     lower: str
     ios: int
     share: float
-    """Of the lower device's I/Os, 0..=1."""
+    """Share of the lower device's I/Os, 0..=1."""
 
 
 class DeviceView:
@@ -80,7 +80,7 @@ class DeviceView:
     ) -> None:
         self.data = data
         self.capabilities = capabilities
-        """What the trace tells at all."""
+        """What the trace contains about the device."""
         self.number: str = data["device"]
         self.names = names
         self.label = names[self.number]
@@ -97,50 +97,50 @@ class DeviceView:
 
     @property
     def active(self) -> bool:
-        """Whether any I/O was seen on it."""
+        """Whether the device has any I/O."""
         lives = self.data["life"].values()
         return self.ios > 0 or any(life["completed"] or life["without_queue"] for life in lives)
 
     @property
     def span_ns(self) -> int:
-        """Time from the device's first event to its last."""
+        """Time from the first event to the last, ns."""
         return max(0, int(self.data["last_ns"]) - int(self.data["first_ns"]))
 
     @property
     def iops(self) -> float | None:
-        """I/Os queued a second of the device's span."""
+        """Queued I/Os per second of the span."""
         return self.ios / (self.span_ns / 1e9) if self.span_ns else None
 
     @property
     def throughput(self) -> float | None:
-        """Bytes queued a second of the device's span."""
+        """Queued bytes per second of the span."""
         return self.bytes / (self.span_ns / 1e9) if self.span_ns else None
 
     @cached_property
     def ops(self) -> list[str]:
-        """Operations seen, in the usual order."""
+        """Operations with I/O, in the usual order."""
         return [op for op in OPS if self.op(op)["ios"] or self.life(op)["without_queue"]]
 
     def op(self, name: str) -> OpLoadProfile:
-        """What was asked for of one operation."""
+        """Returns the load of one operation."""
         return self.data["load"]["ops"][name]
 
     def life(self, name: str) -> LifeProfile:
-        """How long one operation took; `all` is whatever moves data."""
+        """Returns the latencies of one operation; `all` is reads and writes."""
         return self.data["life"][name]
 
     def streams(self, name: str) -> StreamsSummary:
-        """The sequential streams of reads or writes."""
+        """Returns the sequential streams of reads or writes."""
         pattern = self.data["pattern"]
         return pattern["read_streams"] if name == "read" else pattern["write_streams"]
 
     def latency(self, op: str, stage: str = "q2c") -> QuantilesSummary | None:
-        """Quantiles in ns of one stretch of life, None if it was never seen."""
+        """Returns the quantiles of one stage in ns; None if it never occurred."""
         quantiles = self.life(op)["latency_ns"][stage]
         return quantiles if quantiles["count"] else None
 
     def response(self, op: str) -> tuple[str, QuantilesSummary] | None:
-        """Q2C, or D2C where nothing was seen queued: (its letters, quantiles in ns)."""
+        """Returns Q2C, or D2C if there are no Q events: (letters, quantiles in ns)."""
         for stage in ("q2c", "d2c"):
             if (quantiles := self.latency(op, stage)) is not None:
                 return stage.upper(), quantiles
@@ -148,17 +148,17 @@ class DeviceView:
 
     @property
     def passes_on(self) -> bool:
-        """Whether it is bio-based, as md and dm are: passes I/O on and has no dispatch (D)."""
+        """Whether the device is bio-based, like md and dm: it has no dispatch (D)."""
         return self.capabilities["layers"] and self.ends and "D" not in self.data["events"]
 
     @property
     def ends(self) -> bool:
-        """Whether completions were seen; without them nothing is known of I/Os in flight."""
+        """Whether the trace has completions; without them, I/Os in flight are unknown."""
         return bool(self.data["events"].get("C"))
 
     @cached_property
     def errors(self) -> dict[str, dict[str, int]]:
-        """Failed completions by operation and errno, operations without failures left out."""
+        """Failed completions by operation and errno."""
         by_op = {op: self.life(op)["errors"] for op in OPS}
         return {op: errors for op, errors in by_op.items() if errors}
 
@@ -169,11 +169,11 @@ class DeviceView:
 
     @property
     def is_fed(self) -> bool:
-        """Whether any of its I/O was remapped to it."""
+        """Whether I/O was remapped to the device."""
         return any(source["name"] != DIRECT for source in self.data["load"]["sources"])
 
     def groups(self, kind: str) -> list[OriginGroup]:
-        """Its I/Os by `processes`, `cpus` or `sources`, most first."""
+        """Returns its I/Os by `processes`, `cpus` or `sources`, largest first."""
         return [
             OriginGroup(
                 label=self._group_label(kind, entry["name"]),
@@ -199,7 +199,7 @@ class DeviceView:
         return self.names.get(name, printable(name))
 
     def slices(self) -> tuple[int, list[SliceProfile]]:
-        """Width in ns and the time slices, from the first with I/O to the last with I/O."""
+        """Returns the width in ns and the time slices, from the first with I/O to the last."""
         over_time = self.data["over_time"]
         slices = over_time["slices"]
         busy = [at for at, slice_ in enumerate(slices) if _is_busy(slice_)]
@@ -224,7 +224,7 @@ class ProfileView:
 
     @cached_property
     def focus(self) -> DeviceView:
-        """The device to look at first. Raises BlklabError if no device has I/O."""
+        """The main device. Raises BlklabError if no device has I/O."""
         active = [device for device in self.devices if device.active]
         if not active:
             raise BlklabError("no I/O to report on")
@@ -232,14 +232,14 @@ class ProfileView:
         return chosen[0] if chosen else max(active, key=lambda device: device.ios)
 
     def detailed(self, *, all_devices: bool) -> list[DeviceView]:
-        """Devices to show in full: the focus; all if asked for, or if the user chose some."""
+        """Returns the devices to show in full: the main one, all, or the user's selection."""
         if all_devices or self.profile["filter"]["devices"]:
             ordered = [device for layer in self.layers() for device in layer]
             return [device for device in ordered if device.active]
         return [self.focus]
 
     def feeds(self) -> list[RemapEdge]:
-        """Which device's I/Os came from which, by remapping."""
+        """The remaps between devices."""
         return [
             RemapEdge(source["name"], device.number, ios, ios / device.ios)
             for device in self.devices
@@ -249,7 +249,9 @@ class ProfileView:
         ]
 
     def layers(self) -> list[list[DeviceView]]:
-        """Devices from the top of the stack to the bottom; those of one layer feed none of it."""
+        """Returns the layers of the stack from top to bottom; devices of a layer do not feed each
+        other.
+        """
         above: dict[str, set[str]] = {device.number: set() for device in self.devices}
         for feed in self.feeds():
             if feed.upper in above:
@@ -257,7 +259,7 @@ class ProfileView:
         rank: dict[str, int] = {}
         while len(rank) < len(above):
             ready = [n for n, uppers in above.items() if n not in rank and uppers <= rank.keys()]
-            # Devices that feed each other in a circle come in order of appearance.
+            # A cycle of devices is broken in the order of appearance.
             for number in ready or [n for n in above if n not in rank]:
                 rank[number] = 1 + max((rank.get(u, -1) for u in above[number]), default=-1)
         layers: list[list[DeviceView]] = [[] for _ in range(max(rank.values(), default=-1) + 1)]
@@ -266,13 +268,13 @@ class ProfileView:
         return [sorted(layer, key=lambda device: device.label) for layer in layers if layer]
 
     def span_ns(self) -> tuple[int, int]:
-        """First and last event of all devices, ns since the trace began."""
+        """First and last event of all devices, ns since the start of the trace."""
         seen = [device for device in self.devices if device.data["events"]] or self.devices
         first = min((int(device.data["first_ns"]) for device in seen), default=0)
         return first, max((int(device.data["last_ns"]) for device in seen), default=0)
 
     def started(self) -> str | None:
-        """When the trace's clock was zero, in UTC, if the format records it."""
+        """The start of the trace in UTC, if the format records it."""
         start = self.trace["start_unix_ns"]
         if start is None:
             return None
@@ -280,17 +282,17 @@ class ProfileView:
         return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
     def files(self) -> Iterator[tuple[str, list[str]]]:
-        """What was read: (input's name, its files)."""
+        """The inputs: (name, files)."""
         for entry in self.trace["inputs"]:
             yield printable(entry["name"]), [printable(str(path)) for path in entry["files"]]
 
 
 def _labels(profile: Profile) -> dict[str, str]:
-    """Returns a label for each device number: its name, with the number where names repeat."""
-    # Those that a filter left out, too: I/O may have come from them.
+    """Returns a label for each device number: its name, with the number if names repeat."""
+    # Devices that a filter excluded are included: I/O can come from them.
     names: dict[str, str | None] = dict(profile["device_names"])
     names.update({data["device"]: data["name"] for data in profile["devices"]})
-    # Formats whose devices have names instead of numbers, such as MSR Cambridge's volumes.
+    # Some formats name devices instead of numbering them, such as MSR Cambridge's volumes.
     own = {f"{n >> 20},{n & 0xFFFFF}": name for n, name in profile["trace"]["device_names"]}
     names.update({number: own.get(number, name) for number, name in names.items()})
     given = list(names.values())

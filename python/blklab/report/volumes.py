@@ -1,4 +1,4 @@
-"""What arrays and caches did in the lab: hits, promotions, what is degraded or listed as bad."""
+"""Tables of arrays and caches in the lab: hits, promotions, degraded members, bad blocks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,11 +8,11 @@ from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
 
 Rows = Sequence[tuple[str, Mapping[str, Any]]]
-"""Runs or cells: what each is called, and its outcome."""
+"""Names of runs or cells with their outcomes."""
 
 
 def caches(rows: Rows) -> TextTable | None:
-    """Returns the table of the caches, None if there are none."""
+    """Returns the table of caches; None if there are none."""
     cache_rows = [
         [printable(name), printable(target["name"]), target["kind"], *_counts(target)]
         for name, outcome in rows
@@ -24,8 +24,9 @@ def caches(rows: Rows) -> TextTable | None:
     columns = [text("run"), text("cache"), text("kind")]
     columns += figures("hits", "read hits", "write hits", "promoted", "demoted", "used", "dirty")
     note = (
-        "Since the load began. hits: of all I/Os; bcache counts both directions together, and"
-        " leaves out what went around it. used: of the cache's blocks or buckets."
+        "Since the load began. hits: share of all I/Os; bcache counts both directions"
+        " together, without I/Os that bypassed it. used: share of the cache's blocks or"
+        " buckets."
     )
     return TextTable("Caches", columns, cache_rows, note)
 
@@ -59,7 +60,7 @@ def _share(hits: int | None, misses: int | None) -> str:
 
 
 def arrays(rows: Rows) -> list[str]:
-    """Returns what is not as it should be with arrays after the load, a line each."""
+    """Returns the problems of arrays after the load, one line each."""
     lines = []
     for name, outcome in rows:
         for target in outcome.get("targets") or []:
@@ -71,7 +72,7 @@ def arrays(rows: Rows) -> list[str]:
 def _array_state(target: Mapping[str, Any]) -> list[str]:
     parts = []
     if target.get("degraded") not in {None, "0"}:
-        parts.append(f"{target['degraded']} of its members missing")
+        parts.append(f"{target['degraded']} members missing")
     if target.get("sync_action") not in {None, "idle"}:
         parts.append(f"{target['sync_action']} at {target.get('sync_completed')}")
     if target.get("mismatch_cnt") not in {None, "0"}:

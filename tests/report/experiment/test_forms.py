@@ -84,7 +84,7 @@ def test_mistakes_are_one_line(run: Run, tmp_path: Path) -> None:
     for words, output in (
         (("report", "nothing"), "there is no campaign of 'nothing'"),
         (("report", "1", "-o", tmp_path / "no" / "page.html"), "no such directory"),
-        (("report", "1", "--x", "bs", "-o", tmp_path / "p.html"), "--x: no label is called 'bs'"),
+        (("report", "1", "--x", "bs", "-o", tmp_path / "p.html"), "--x: no label 'bs'"),
     ):
         outcome = run(*words)
         assert outcome.status == 2

@@ -39,7 +39,7 @@ def test_what_was_run_once_is_not_ranked_as_if_it_were_known(
 
     made.add(store, once, steady)
     output = dict(reported("1").sentences)["randread"]
-    assert "+20.0 % against raid1 (run once: how sure is not known)" in output
+    assert "+20.0 % against raid1 (run once: the variation is unknown)" in output
 
 
 @pytest.mark.usefixtures("both")
@@ -53,8 +53,8 @@ def test_prediction_and_measurement_stand_side_by_side(reported: Reported) -> No
     assert output["randread"].startswith("host: near is fastest with 122,400 IOPS, +20.0 %")
     assert output["seqread"].startswith("host: near is fastest with 478 MiB/s")
     assert "9 cells were both predicted and measured" in output["Prediction"]
-    assert "off by 8 % in the median, and by +100.0 % at the worst" in output["Prediction"]
-    assert "the fastest was predicted in 2 of 3 comparisons" in output["Prediction"]
+    assert "the median error of predictions is 8 %, the largest +100.0 %" in output["Prediction"]
+    assert "the fastest was predicted correctly in 2 of 3 comparisons" in output["Prediction"]
     (prediction,) = [item for item in report.diagnostics if item.code == "prediction"]
     assert "1 are off by more than 10 %" in prediction.message
     assert prediction.severity == "warning"
@@ -152,7 +152,7 @@ def test_who_served_what(reported: Reported) -> None:
     report = reported("1")
     (section,) = [section for section in report.sections if section.anchor == "members"]
     tables = [item for item in section.items if isinstance(item, TextTable)]
-    tree = next(table for table in tables if table.title == "What raid1 stands on")
+    tree = next(table for table in tables if table.title == "Devices below raid1")
     assert [row[0] for row in tree.rows] == [
         "md4",
         "└ sda3",
@@ -247,7 +247,7 @@ def test_what_the_chooser_begins_with(reported: Reported) -> None:
     assert names[chooser(metric="p99").start["y"]] == "99th percentile of the latency"
     assert names[chooser(x="workload").start["x"]] == "workload"
     assert len(chooser().rows) == 9
-    with pytest.raises(UsageError, match="--x: no label is called 'iodepht'"):
+    with pytest.raises(UsageError, match="--x: no label 'iodepht'"):
         reported("1", x="iodepht")
     with pytest.raises(UsageError, match="--metric: no run has 'iosp'; did you mean"):
         reported("1", metric="iosp")

@@ -1,1 +1,1 @@
-"""Charts of a profile as Vega-Lite: data, drawn by the page, as PNG and as SVG alike."""
+"""Charts of a profile as Vega-Lite specifications with data, for pages, PNG and SVG."""

@@ -1,4 +1,4 @@
-"""What a chart is, and the pieces of Vega-Lite that charts share."""
+"""The type of a chart, and parts of Vega-Lite that charts share."""
 
 import itertools
 import math
@@ -9,43 +9,45 @@ from typing import Any, Final
 from blklab.report.tables.base import TextTable
 
 Spec = dict[str, Any]
-"""A Vega-Lite specification, or a part of one."""
+"""A Vega-Lite specification or a part of one."""
 
 OPS: Final = ["read", "write", "discard", "flush"]
 """Operations in the order of their colours."""
 
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
-"""Names the dialect; nothing is fetched from there."""
+"""The version of the specification; nothing is loaded from this address."""
 
 HEIGHT: Final = 210
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart, with the table behind it."""
+    """A chart and its table."""
 
     name: str
-    """Unique on a page; the name of its files."""
+    """Unique on a page; the name of exported files."""
 
     title: str
     spec: Spec
-    """Without width and config: whoever draws it adds them. Text in it is printable."""
+    """The specification without width and config, which the renderer adds. Its text is
+    printable.
+    """
 
     table: TextTable
     note: str = ""
-    """How to read it, in a line."""
+    """A line that explains the chart."""
 
     wide: bool = False
     """Whether it takes the whole width of the page."""
 
 
 def chart_spec(values: Sequence[Spec], **rest: Any) -> Spec:
-    """Returns a specification over rows of data."""
+    """Returns a specification with rows of data."""
     return {"$schema": SCHEMA, "data": {"values": list(values)}, "height": HEIGHT, **rest}
 
 
 def layer(kind: str, encoding: Spec, **style: Any) -> Spec:
-    """Returns a layer: a mark of some kind and style, and what it shows."""
+    """Returns a layer: a mark with its style and encoding."""
     return {"mark": {"type": kind, **style}, "encoding": encoding}
 
 
@@ -60,12 +62,12 @@ def spans(shared: Spec, x: Spec) -> list[Spec]:
 
 
 def texts(form: Callable[[str], str], keys: Iterable[str]) -> list[Spec]:
-    """Returns the transforms that write fields as text for a tooltip: `p50` as `p50_text`."""
+    """Returns the transforms that format fields for a tooltip: `p50` as `p50_text`."""
     return [{"calculate": form(f"datum.{key}"), "as": f"{key}_text"} for key in keys]
 
 
 def by_op(present: Sequence[str], domain: Sequence[str] = OPS) -> Spec:
-    """Returns the colour of the field `op`, with a legend of what is there."""
+    """Returns the colour of the field `op`, with a legend of the operations in the data."""
     legend = {"title": None, "values": list(present)} if len(present) > 1 else None
     return {"field": "op", "type": "nominal", "scale": {"domain": list(domain)}, "legend": legend}
 
@@ -95,7 +97,7 @@ def stacking() -> tuple[Spec, Spec]:
 
 
 def size_axis(high: float, title: str | None) -> Spec:
-    """Returns scale and axis of bytes from 0, with ticks at powers of two times a whole number."""
+    """Returns scale and axis for bytes from 0, with ticks at multiples of a power of two."""
     step = 2 ** max(0, math.floor(math.log2(max(high, 1) / 3)))
     values = list(range(0, int(high) + step, step))
     return {
@@ -112,7 +114,7 @@ def size_ticks(high: float, few: int = 4) -> list[float]:
 
 
 def log_ticks(low: float, high: float, *, sizes: bool = False) -> list[float]:
-    """Returns ticks of a logarithmic axis: decades and their thirds, or powers of two of bytes."""
+    """Returns ticks of a logarithmic axis: decades and thirds, or powers of two of bytes."""
     if sizes:
         span = math.log2(high / low)
         step = max(1, math.ceil(span / 7))
@@ -125,7 +127,7 @@ def log_ticks(low: float, high: float, *, sizes: bool = False) -> list[float]:
 
 
 def zoom(*channels: str) -> Spec:
-    """Returns the parameter that drags and zooms; the wheel alone scrolls the page."""
+    """Returns the parameter that drags and zooms; the wheel without a key scrolls the page."""
     return {
         "name": "zoom",
         "select": {
@@ -138,12 +140,12 @@ def zoom(*channels: str) -> Spec:
 
 
 def duration_label(value: str) -> str:
-    """Returns the Vega expression that writes ns as units.format_duration does."""
+    """Returns the Vega expression that formats ns like units.format_duration."""
     return _scaled(value, [("ns", 1), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)])
 
 
 def size_label(value: str) -> str:
-    """Returns the Vega expression that writes bytes as units.format_size does."""
+    """Returns the Vega expression that formats bytes like units.format_size."""
     names = ("B", "KiB", "MiB", "GiB", "TiB")
     return _scaled(value, [(name, 1024**power) for power, name in enumerate(names)])
 

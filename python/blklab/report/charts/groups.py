@@ -1,4 +1,4 @@
-"""Who asked: processes, source devices, CPUs; and how a stack shares its I/O."""
+"""Charts of processes, source devices, CPUs and the devices of a stack."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ from blklab.report.tables import devices, load
 from blklab.report.view import DeviceView, ProfileView
 
 MOST: Final = 14
-"""Bars; the others are counted together."""
+"""Maximum number of bars; the others are added up."""
 
 TITLES: Final = {"processes": "By process", "sources": "By source device", "cpus": "By CPU"}
 
@@ -59,7 +59,7 @@ def _bars(device: DeviceView, kind: str) -> Chart | None:
 
 
 def _stacked(rows: list[Spec], names: list[str], who: Spec, last: Spec) -> Spec:
-    """Returns bars of `n` I/Os by `name`, in pieces by `op`; `who` and `last` frame the tooltip."""
+    """Returns bars of `n` I/Os by `name`, stacked by `op`; `who` and `last` frame the tooltip."""
     rank, order = stacking()
     return chart_spec(
         rows,
@@ -76,7 +76,7 @@ def _stacked(rows: list[Spec], names: list[str], who: Spec, last: Spec) -> Spec:
 
 
 def stack_charts(view: ProfileView) -> list[Chart]:
-    """Returns the devices of a stack beside each other; none if there is only one."""
+    """Returns charts that compare the devices of a stack; none if there is only one."""
     shown = [device for layer in view.layers() for device in layer if device.active]
     if len(shown) < 2:
         return []
@@ -132,4 +132,4 @@ def _latency(view: ProfileView, shown: list[DeviceView]) -> Chart | None:
     spec = chart_spec(rows, transform=texts(duration_label, keys), layer=spans(shared, x))
     spec["height"] = max(110, 34 * len(shown))
     note = "From the median (dot) to the 95th percentile, paler to the 99th."
-    return Chart("devices-latency", "Response times by device", spec, devices.overview(view), note)
+    return Chart("devices-latency", "Latency by device", spec, devices.overview(view), note)

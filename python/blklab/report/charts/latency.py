@@ -1,4 +1,4 @@
-"""Response times, the stages of an I/O's life, and I/Os in flight."""
+"""Charts of latency, its stages, and I/Os in flight."""
 
 from blklab.report import formatting, histogram
 from blklab.report.charts.base import (
@@ -23,7 +23,7 @@ from blklab.report.view import STAGES, DeviceView
 
 
 def charts(device: DeviceView) -> list[Chart]:
-    """Returns how response times are distributed, where they come from, and queue depth."""
+    """Returns the distribution of latencies, their stages, and queue depth."""
     return [c for c in (_distribution(device), _stages(device), _depth(device)) if c]
 
 
@@ -73,7 +73,7 @@ def _distribution(device: DeviceView) -> Chart | None:
         [*figures("operation"), *tables[0].columns],
         [[op, *row] for op, one in zip(titles, tables, strict=True) for row in one.rows],
     )
-    note = f"{stage}, {STAGES[stage.lower()]}; ten bins a decade, each operation by itself."
+    note = f"{stage}, {STAGES[stage.lower()]}; ten bins per decade, for each operation."
     return Chart("latency", "Latency distribution", spec, merged, note, wide=True)
 
 
@@ -111,7 +111,7 @@ def _stages(device: DeviceView) -> Chart | None:
     spec = chart_spec(rows, transform=texts(duration_label, keys), layer=spans(shared, x))
     spec["height"] = max(120, 14 * len(rows) + 16 * len(stages))
     note = "From the 5th percentile to the 95th, paler to the 99th; the dot is the median."
-    return Chart("stages", "Where the time goes", spec, life.stages(device), note)
+    return Chart("stages", "Stages of latency", spec, life.stages(device), note)
 
 
 def _depth(device: DeviceView) -> Chart | None:
@@ -160,5 +160,5 @@ def _depth(device: DeviceView) -> Chart | None:
         [[n, *row] for n, bin_ in zip(series, both, strict=True) for row in bin_.rows],
     )
     mean = formatting.number(device.data["in_flight"]["mean"])
-    note = f"Time spent with so many I/Os under way; {mean} on average, weighted by time."
+    note = f"Time with this number of I/Os in flight; {mean} on average, weighted by time."
     return Chart("depth", "Queue depth", spec, depth, note)

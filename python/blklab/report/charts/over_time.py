@@ -1,4 +1,4 @@
-"""The load and its response times while the trace ran."""
+"""Charts of load and latency over time."""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -60,7 +60,7 @@ class TimeSlices:
         return round(amount / self.seconds, 2)
 
     def present(self, *keys: str) -> list[str]:
-        """Returns those of the keys that are ever other than 0."""
+        """Returns the keys that are not always 0."""
         return [key for key in keys if any(row[key] for row in self.rows)]
 
 
@@ -73,13 +73,13 @@ HOVER: Final = {
 }
 
 AXIS: Final = 62
-"""Pixels of the vertical axis, the same in each chart."""
+"""Width of the vertical axis in pixels, the same in all charts."""
 
 QUANTILES: Final = ("read_p50", "read_p99", "write_p50", "write_p99")
 
 
 def charts(device: DeviceView) -> list[Chart]:
-    """Returns every chart over time; none if there is only one slice."""
+    """Returns all charts over time; none if there is only one slice."""
     slices = TimeSlices(device)
     if len(slices.rows) < 2:
         return []
@@ -94,7 +94,7 @@ def _time(slices: TimeSlices) -> Spec:
 def _over_time(
     slices: TimeSlices, keys: list[str], layers: list[Spec], tooltips: list[Spec]
 ) -> Spec:
-    """Returns layers over time with a rule that follows the pointer and says the figures there."""
+    """Returns layers over time with a rule that follows the pointer and shows the figures there."""
     rule: Spec = {
         "mark": {"type": "rule", "strokeWidth": 1},
         "encoding": {
@@ -104,7 +104,7 @@ def _over_time(
         "params": [{"name": "hover", "select": HOVER}],
     }
     layers[0]["params"] = [zoom("x")]
-    for spec in layers:  # so that the charts stand above each other second for second
+    for spec in layers:  # so that the time axes of all charts are aligned
         y = spec["encoding"]["y"]
         y["axis"] = {**y.get("axis", {}), "minExtent": AXIS, "maxExtent": AXIS}
     rows = [{key: row[key] for key in ("t", "when", *keys)} for row in slices.rows]
@@ -179,7 +179,9 @@ def _latency(slices: TimeSlices) -> Chart | None:
     spec["transform"] = texts(duration_label, keys)
     columns = {key: (title, formatting.duration) for key, title in titles.items()}
     table = _table("Latency over time", slices, columns)
-    note = "Time from queued to completed, of the I/Os completed in a slice; write: all but reads."
+    note = (
+        "Time from queued to completed, of the I/Os completed in a slice; write: all except reads."
+    )
     return Chart("latency-over-time", "Latency over time", spec, table, note, wide=True)
 
 
@@ -220,10 +222,10 @@ def _working_set(slices: TimeSlices, device: DeviceView) -> Chart | None:
     table = _table("Working set", slices, columns)
     hotness = device.data["hotness"]
     note = (
-        f"Distinct blocks of {formatting.size(BLOCK)} touched,"
+        f"Distinct blocks of {formatting.size(BLOCK)}:"
         f" {formatting.size(hotness['unique_bytes'])} in all"
         f" ({formatting.size(hotness['unique_read_blocks'] * BLOCK)} read,"
-        f" {formatting.size(hotness['unique_written_blocks'] * BLOCK)} written): pale"
-        " since the trace began, dark in each slice (standard error 3 %)."
+        f" {formatting.size(hotness['unique_written_blocks'] * BLOCK)} written). Pale:"
+        " since the trace began; dark: in each slice (standard error 3 %)."
     )
     return Chart("working-set", "Working set", spec, table, note, wide=True)

@@ -1,4 +1,4 @@
-"""Where and when I/Os go: order, seeks, rhythm, hot blocks."""
+"""Charts of the access pattern: order, seeks, rhythm, hot blocks."""
 
 from collections.abc import Mapping
 from typing import Final, cast
@@ -23,17 +23,17 @@ DOTTED: Final[Spec] = {"color": "@accent", "point": {"color": "@accent", "size":
 
 
 def order_charts(device: DeviceView) -> list[Chart]:
-    """Returns how sequential the I/O is, and how far the head would move."""
+    """Returns charts of sequential I/O and of seek distances."""
     return [chart for chart in (_order(device), _seeks(device)) if chart]
 
 
 def arrival_charts(device: DeviceView) -> list[Chart]:
-    """Returns how arrivals are spread over time."""
+    """Returns charts of arrivals over time."""
     return [chart for chart in (_dispersion(device), _gaps(device)) if chart]
 
 
 def hotness_charts(device: DeviceView) -> list[Chart]:
-    """Returns how accesses are spread over the blocks touched."""
+    """Returns charts of the accesses to blocks."""
     return [chart for chart in (_curve(device),) if chart]
 
 
@@ -68,7 +68,7 @@ def _order(device: DeviceView) -> Chart | None:
         },
     )
     spec["height"] = 60 * len({row["op"] for row in rows})
-    note = "Back to back: starts where the I/O just before ended; in a stream: continues another."
+    note = "Back to back: starts where the previous I/O ended; in a stream: continues another one."
     return Chart("order", "Sequential or random", spec, pattern.order(device), note)
 
 
@@ -157,8 +157,8 @@ def _dispersion(device: DeviceView) -> Chart | None:
         ],
     )
     note = (
-        "Index of dispersion of the I/Os in a window: 1 (dashed) is chance, below is steadier,"
-        " above is burstier at that time scale."
+        "Index of dispersion of the I/Os in a window: 1 (dashed) is random, lower is"
+        " steadier, higher is burstier at this time scale."
     )
     return Chart("dispersion", "Burstiness", spec, pattern.arrivals(device), note)
 
@@ -197,7 +197,7 @@ def _gaps(device: DeviceView) -> Chart | None:
             "tooltip": [tip("percentile", "percentile"), tip("text", "at most")],
         },
     )
-    note = "So long, or less, lie between so many percent of the I/Os and the one before."
+    note = "Share of the I/Os that arrive within this time of the previous one."
     return Chart("gaps", "Time between arrivals", spec, pattern.gaps(device), note)
 
 
@@ -238,5 +238,5 @@ def _curve(device: DeviceView) -> Chart | None:
             layer("line", {**places, "tooltip": tooltips}, **DOTTED),
         ],
     )
-    note = "Accesses that go to the hottest blocks; dashed: if all blocks were alike."
+    note = "Share of accesses to the hottest blocks; dashed: if all blocks were accessed equally."
     return Chart("hotness", "Hot blocks", spec, pattern.hotness(device), note)

@@ -18,16 +18,16 @@ from blklab.report.tables.base import BAR, TextTable, figures
 from blklab.report.view import DeviceView
 
 FEW: Final = 8
-"""Bins below which bars are narrower than their room, lest two of them be two walls."""
+"""Number of bins below which bars are narrower, so that few bars do not fill the chart."""
 
 MOST_LABELS: Final = 28
-"""Bins drawn one by one."""
+"""Maximum number of bins with their own bar."""
 
 NAMED: Final = 64 << 10
-"""The largest size, in bytes, with a bar of its own where there are more bins than that."""
+"""The largest size, in bytes, with its own bar if there are more bins than that."""
 
 HALF: Final = 2 << 10
-"""Half a bin's width in bytes."""
+"""Half the width of a bin in bytes."""
 
 
 def charts(device: DeviceView) -> list[Chart]:
@@ -62,12 +62,12 @@ def _chart(histogram_: Histogram, op: str) -> Chart:
     )
     note = f"{histogram_.note[0].upper()}{histogram_.note[1:]}."
     if len(rows) < len(histogram_.bins):
-        note += f" Above {formatting.size(NAMED)} by doublings; the table has every bin."
+        note += f" Above {formatting.size(NAMED)}, bins double; the table has all bins."
     return Chart(f"sizes-{op}", histogram_.title, spec, table(histogram_), note)
 
 
 def _drawn(bins: Sequence[Bin]) -> list[Bin]:
-    """Returns the bins; if they are many, those above NAMED together by doublings."""
+    """Returns the bins; if there are many, those above NAMED are merged into doubling bins."""
     if len(bins) <= MOST_LABELS:
         return list(bins)
     drawn = [bin_ for bin_ in bins if bin_.high <= NAMED + HALF]

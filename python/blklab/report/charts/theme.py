@@ -1,4 +1,4 @@
-"""Colours and type of the charts: one configuration, filled with colours or with CSS variables."""
+"""Colours and fonts of the charts: one configuration, with colours or CSS variables."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -49,25 +49,25 @@ DARK: Final = {
     "s7": "#d9b35a",
     "s8": "#f08cc4",
 }
-"""The same hues at night; blue and orange stay apart for the colour-blind in both."""
+"""Colours for dark mode; blue and orange are distinct for the colour-blind."""
 
 
 SERIES: Final = tuple(f"@s{number}" for number in range(1, 9))
-"""Colours of things that have no colour of their own, in the order in which they are used."""
+"""Colours for items without a colour, in order of use."""
 
 NAMES: Final = frozenset({"data", "domain", "sort", "values"})
-"""Keys of a specification below which names of the data stand."""
+"""Keys of a specification whose values contain names of the data."""
 
 
 def variables(names: Mapping[str, str] = LIGHT) -> dict[str, str]:
-    """Returns each colour as a CSS variable: the page switches scheme without drawing anew."""
+    """Returns each colour as a CSS variable: the page changes its scheme without redrawing."""
     return {name: f"var(--{name})" for name in names}
 
 
 def coloured(spec: Any, colours: Mapping[str, str]) -> Any:
-    """Returns a specification with `@name`, wherever a whole string is that, as the colour.
+    """Returns a specification with each string `@name` replaced by its colour.
 
-    Only what blklab wrote is looked at: rows of data and names in them are left as they are.
+    Only text of blklab is replaced: rows of data and names are left unchanged.
     """
     if isinstance(spec, dict):
         return {key: spec[key] if key in NAMES else coloured(spec[key], colours) for key in spec}
@@ -79,7 +79,7 @@ def coloured(spec: Any, colours: Mapping[str, str]) -> Any:
 
 
 def config(colours: Mapping[str, str], font: str) -> dict[str, Any]:
-    """Returns the Vega-Lite configuration of every chart."""
+    """Returns the Vega-Lite configuration of all charts."""
     ops = [colours[name] for name in ("read", "write", "discard", "flush")]
     axis = {
         "labelColor": colours["soft"],

@@ -1,1 +1,1 @@
-"""The report on measurements: campaigns of the store beside each other."""
+"""The report on campaigns of the store."""

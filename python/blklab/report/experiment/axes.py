@@ -1,4 +1,4 @@
-"""Any parameter on any axis: lines over what has numbers, the knee of a load, and a free choice."""
+"""Charts over numeric labels, the knee of a load, and the free chart."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -25,14 +25,14 @@ from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
 
 OPEN: Final = 6
-"""Charts that are not folded away."""
+"""Number of charts that are not folded."""
 
 WIDE: Final = 20.0
-"""Ratio of the largest to the least from which on an axis is logarithmic."""
+"""Ratio of the largest to the smallest value from which an axis is logarithmic."""
 
 
 def section(view: ExperimentView, x: str | None, metric: str | None) -> PageSection:
-    """Returns the section, with `x` and `metric` chosen at first. Raises UsageError for others."""
+    """Returns the section; the free chart begins with `x` and `metric`. Raises UsageError."""
     order = sorted(view.axes, key=lambda label: label not in LOADS)
     charts = [chart for label in order for chart in _over(view, label)]
     folds = [Details(f"{len(charts) - OPEN} more", charts[OPEN:])] if len(charts) > OPEN else []
@@ -40,7 +40,7 @@ def section(view: ExperimentView, x: str | None, metric: str | None) -> PageSect
     chosen = chooser(view, x, metric)
     items: list[Item] = [chosen] if len(chosen.rows) > 1 else []
     items += [*([knees] if knees else []), *charts[:OPEN]]
-    return PageSection("axes", "Axes", "What depends on what", items, "", folds)
+    return PageSection("axes", "Axes", "Metrics by parameter", items, "", folds)
 
 
 def _curves(view: ExperimentView) -> list[tuple[str, SaturationCurve]]:
@@ -54,7 +54,7 @@ def _curves(view: ExperimentView) -> list[tuple[str, SaturationCurve]]:
 
 
 def _knees(view: ExperimentView) -> TextTable:
-    """Where more load no longer pays, for each curve."""
+    """Returns the table of knees: where more load does not increase bandwidth."""
     every = _curves(view)
     labels = list(dict.fromkeys(label for _, curve in every for label in curve.labels))
     columns = [*([text("campaign")] if view.several else []), *(text(label) for label in labels)]
@@ -70,11 +70,11 @@ def _knees(view: ExperimentView) -> TextTable:
         for name, curve in every
     ]
     note = (
-        "In I/Os in flight. The knee is where throughput over latency is largest: before it, the"
-        " device waits, behind it mostly the jobs. Saturated: 95 % of the most. Less from: where"
-        " more in flight bring less again."
+        "I/Os in flight. Knee: bandwidth over latency is largest; below it the device"
+        " waits, above it mostly the jobs. Saturated: 95 % of the largest bandwidth. Less"
+        " from: bandwidth falls again."
     )
-    return TextTable("Where more load no longer pays", columns, body, note)
+    return TextTable("Saturation", columns, body, note)
 
 
 def _load(load: LoadPoint) -> list[str]:
@@ -99,7 +99,7 @@ def _over(view: ExperimentView, label: str) -> list[Chart]:
 
 
 def axis(values: Sequence[float], label: str) -> Spec:
-    """Returns scale and axis of a label's values: each is a tick, if they are few."""
+    """Returns scale and axis of a label's values; a few values are ticks."""
     low, high = min(values), max(values)
     spec: Spec = {
         "scale": {"type": "linear", "nice": False, "zero": False, "padding": 10},
@@ -156,7 +156,7 @@ def _lines(
         shown = {**points, "tooltip": [tip("knee", "knee"), *tooltips[:-2]]}
         diamonds = layer("point", shown, shape="diamond", size=190, strokeWidth=2, fill=None)
         layers.append({"data": {"values": knees}, "transform": texts[:1], **diamonds})
-        note += " Diamonds: the knee, where throughput over latency is largest."
+        note += " Diamonds: the knee, where bandwidth over latency is largest."
     if not any(row["low"] is not None for row in data):
         del layers[0]
         note = note.removeprefix("Bars: the 95 % interval of the mean.").strip()
@@ -171,7 +171,7 @@ def _lines(
 
 
 def _scale(ys: Sequence[float], metric: str) -> Spec:
-    """Returns the axis of a figure: logarithmic for latencies that are far apart."""
+    """Returns the axis of a metric: logarithmic for latencies of different magnitude."""
     y: Spec = {
         "title": METRICS[metric].what,
         "axis": {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5},
@@ -202,7 +202,7 @@ def _row(cell: ReportCell, label: str, line: str | None, metric: str) -> dict[st
 
 
 def _marked(cells: Sequence[ReportCell], data: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the points of a chart that are the knees of its lines."""
+    """Returns the points of a chart that are knees."""
     lines: dict[tuple[str, str], list[tuple[ReportCell, Mapping[str, Any]]]] = {}
     for cell, row in zip(cells, data, strict=True):
         lines.setdefault((row["line"], row["series"]), []).append((cell, row))

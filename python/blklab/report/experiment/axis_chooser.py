@@ -1,4 +1,4 @@
-"""A chart whose axes the reader chooses, among all labels and figures."""
+"""A chart with axes that the reader chooses among labels and metrics."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ from blklab.report.shell import AxisChooser
 from blklab.spec.problems import near
 
 SIZES: Final = frozenset({"bs", "size", "chunk", "io_size", "offset", "blockalign"})
-"""Labels that are bytes, by the last part of their names."""
+"""Labels in bytes, by the last part of their names."""
 
 CHOICES: Final = ("iops", "bw", "read_iops", "write_iops", "read_bw", "write_bw")
 CHOICES_MORE: Final = ("mean", "p50", "p99", "p99_9", "max", "wall", "user", "system")
 
 
 def is_size(label: str) -> bool:
-    """Tells whether a label is of bytes."""
+    """Returns whether a label is in bytes."""
     return label.rpartition(".")[2] in SIZES
 
 
@@ -30,7 +30,7 @@ def label_of(label: str) -> str:
 
 
 def metric_label(metric: str, value: str) -> str:
-    """Returns the Vega expression that writes a figure with its unit."""
+    """Returns the Vega expression that formats a metric with its unit."""
     match METRICS[metric].kind:
         case "time":
             return duration_label(value)
@@ -41,13 +41,13 @@ def metric_label(metric: str, value: str) -> str:
 
 
 def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChooser:
-    """Returns the chart of which the reader chooses the axes. Raises UsageError."""
+    """Returns the free chart. Raises UsageError."""
     labels = list(view.labels)
     metrics = [name for name in (*CHOICES, *CHOICES_MORE) if any(c.value(name) for c in view.cells)]
     if metric is not None and metric not in metrics:
         raise UsageError(f"--metric: no run has {metric!r}; {near(metric, metrics)}")
     if x is not None and x not in labels and x not in metrics:
-        raise UsageError(f"--x: no label is called {x!r}; {near(x, [*labels, *metrics])}")
+        raise UsageError(f"--x: no label {x!r}; {near(x, [*labels, *metrics])}")
     names = {name: f"f{at}" for at, name in enumerate([*labels, *metrics])}
     across = x or _telling(view, labels, metric or metrics[0])
     up = metric or ("bw" if is_size(across) and "bw" in metrics else metrics[0])
@@ -99,9 +99,9 @@ def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChoo
         "y": names[up],
         "colour": names.get(hue, "s" if view.several else ""),
     }
-    note = "Choose what stands across and up, what is coloured, and which cells are shown."
+    note = "Choose the axes, the colour and the cells."
     return AxisChooser(
-        "Any figure against any parameter",
+        "Any metric by any parameter",
         note,
         fields,
         filters,
@@ -113,7 +113,7 @@ def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChoo
 def _filters(
     view: ExperimentView, names: Mapping[str, str], used: set[str]
 ) -> list[dict[str, Any]]:
-    """Returns a filter a label that varies; of those that are `used`, all cells are shown."""
+    """Returns a filter for each varied label; for labels in `used`, all cells are shown."""
     return [
         {
             "name": names[label],
@@ -129,7 +129,7 @@ def _filters(
 def _rows(
     view: ExperimentView, names: Mapping[str, str], metrics: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Returns a row a cell: labels and figures by their fields' `names`."""
+    """Returns a row for each cell: labels and metrics by their fields' `names`."""
     rows = []
     for cell in view.order(view.cells):
         row: dict[str, Any] = {"s": cell.series.name}
@@ -157,9 +157,11 @@ def _digits(value: float) -> float:
 
 
 def _telling(view: ExperimentView, labels: Sequence[str], metric: str) -> str:
-    """Returns the label that decides most, numbers before names: by its share of the variance.
+    """Returns the label with the largest effect, numbers before names: by its share of the
+    variance.
 
-    Of the logarithm, as figures differ by factors (η², Fisher's correlation ratio).
+    The variance is that of the logarithm, because metrics differ by factors (η², Fisher's
+    correlation ratio).
     """
 
     def ratio(label: str) -> float:

@@ -1,4 +1,4 @@
-"""Who is fastest: IOPS or bandwidth of every cell as bars, reads and writes in one."""
+"""Bars of IOPS or bandwidth of all cells, reads and writes stacked."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -53,7 +53,7 @@ def _chart(
     what = "Bandwidth" if metric == "bw" else "I/Os a second"
     notes = [f"{what}."]
     if view.loads:
-        notes.append(f"Each at the {loads} that brings the most.")
+        notes.append(f"Each cell at the {loads} with the highest value.")
     repeated, sure = (any(row[key] is not None for row in data) for key in ("least", "low"))
     if repeated and sure:
         notes.append("Thin whiskers: the range of repeats; thick: the 95 % interval of the mean.")
@@ -96,7 +96,7 @@ def _round(value: float) -> float:
 
 
 FIRST: Final = {"filter": "datum.first"}
-"""One row a bar: those of the other direction are stacked on it."""
+"""Returns one row for each bar; the other direction is stacked on it."""
 
 
 def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
@@ -148,7 +148,7 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
 
 
 def _ranges(data: Sequence[Spec], shared: Spec, x: Spec) -> list[Spec]:
-    """Returns the layers of the intervals and of the repeats' ranges, where there are any."""
+    """Returns the layers of intervals and ranges of repeats, if there are any."""
     layers: list[Spec] = []
     for ends, width, see in ((("low", "high"), 5.0, 0.45), (("least", "most"), 1.2, 0.9)):
         if all(row[ends[0]] is None for row in data):

@@ -1,4 +1,4 @@
-"""Response times: percentiles on an axis of nines, and histograms."""
+"""Charts of latency: percentiles on an axis of nines, and histograms."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,10 +31,10 @@ QUANTILES: Final = {
 TICKS: Final = {"p50": "50", "p90": "90", "p99": "99", "p99_9": "99.9", "p99_99": "99.99"}
 
 BINS: Final = 12
-"""Of a decade, in histograms."""
+"""Bins per decade of histograms."""
 
 OPEN: Final = 4
-"""Charts that are not folded away."""
+"""Number of charts that are not folded."""
 
 
 def section(view: ExperimentView) -> PageSection:
@@ -57,7 +57,7 @@ def section(view: ExperimentView) -> PageSection:
             )
             charts += [histogram] if histogram else []
     folds = [Details(f"{len(charts) - OPEN} more", charts[OPEN:])] if len(charts) > OPEN else []
-    intro = "From submission to completion, as the jobs saw it. Repeats are put together."
+    intro = "From submission to completion, as the jobs measured it. Repeats are merged."
     return PageSection("latency", "Latency", "Latency", charts[:OPEN], intro, folds)
 
 
@@ -77,7 +77,7 @@ def _quantile(cell: ReportCell, direction: str, key: str) -> float | None:
 
 
 def nines(share: float) -> float:
-    """Returns where a quantile lies: 1 at 90 %, 2 at 99 %, 3 at 99.9 %."""
+    """Returns the position of a quantile: 1 at 90 %, 2 at 99 %, 3 at 99.9 %."""
     return -math.log10(1 - share)
 
 
@@ -130,7 +130,7 @@ def _percentiles(
             "tooltip": tooltips,
         },
     )
-    note = f"Latency that so many of the {direction}s do not exceed."
+    note = f"The latency that this share of the {direction}s does not exceed."
     return Chart(name, f"{title}: percentiles", spec, _table(view, cells, line, direction), note)
 
 
@@ -153,7 +153,7 @@ def _table(
 def _binned(
     view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str
 ) -> tuple[list[Spec], list[ReportCell]]:
-    """Returns a row a bin of each cell's latencies, and the cells that have any."""
+    """Returns a row for each bin of each cell, and the cells that have any."""
     data: list[Spec] = []
     counted: list[ReportCell] = []
     for cell in cells:
@@ -231,7 +231,7 @@ def _histogram(
         if row["n"]
     ]
     columns = [text(line or ""), text("campaign"), *figures("from", "I/Os")]
-    note = f"Twelve bins a decade; shares of each one's {direction}s."
+    note = f"Twelve bins per decade; shares of each cell's {direction}s."
     return Chart(
         name, f"{title}: distribution", spec, TextTable("Distribution", columns, body), note
     )

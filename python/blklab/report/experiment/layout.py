@@ -1,4 +1,4 @@
-"""How cells are laid out in charts: rows under headings, colours of lines, panels."""
+"""Layout of charts: rows under headings, colours of lines, panels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from blklab.report.experiment.view import (
 )
 
 MOST_LINES: Final = len(SERIES)
-"""Lines of one chart that can be told apart."""
+"""Maximum number of lines in a chart."""
 
 MOST_ROWS: Final = 60
-"""Rows of one chart."""
+"""Maximum number of rows in a chart."""
 
 PAPER: Final = (1.0, 0.62, 0.42, 0.3, 0.22, 0.16)
-"""Opacity of the series beside each other."""
+"""Opacity of the series of a chart."""
 
 PREDICTED: Final = 0.42
-"""Opacity of what was predicted, beside what was measured."""
+"""Opacity of predictions next to measurements."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class ChartRows:
     """The rows of a chart: cells under the names of their workloads."""
 
     names: Sequence[str]
-    """What stands in the data: unique, with what is shown behind `|`; headings begin with #."""
+    """Values in the data: unique, with the shown text behind `|`; headings begin with #."""
 
     of: Mapping[int, str]
     """The row of each cell, by `id`."""
 
     def height(self, row: int, heading: int, least: int) -> int:
-        """Returns the pixels of a chart; those of a `row` and of a `heading` are given."""
+        """Returns the height of a chart in pixels, from the heights of a `row` and a `heading`."""
         count = len({*self.of.values()})
         return max(least, row * count + heading * (len(self.names) - count) + 6 * len(self.names))
 
@@ -71,7 +71,7 @@ class ChartRows:
 def rows(
     view: ExperimentView, cells: Sequence[ReportCell], without: Sequence[str] = ()
 ) -> ChartRows:
-    """Lays cells out; those that differ only in their series share a row."""
+    """Returns the rows of cells; cells that differ only in their series share a row."""
     shown = [label for label in view.labels if label not in {WORKLOAD, *without}]
     names: list[str] = []
     of: dict[int, str] = {}
@@ -90,12 +90,12 @@ def rows(
 
 
 def fewer(cells: Sequence[ReportCell]) -> list[ReportCell]:
-    """Returns as many cells as a chart has rows for."""
+    """Returns as many cells as fit in a chart."""
     return list(cells[:MOST_ROWS])
 
 
 def offset(view: ExperimentView) -> Spec:
-    """Returns the encoding that puts the bars of series below each other; none of one series."""
+    """Returns the encoding that puts the bars of series below each other; none for one series."""
     if not view.several:
         return {}
     names = [series.name for series in view.series]
@@ -122,7 +122,7 @@ def opacity(view: ExperimentView) -> Spec:
 
 
 def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
-    """Returns the colour of names; all beyond the last colour share it."""
+    """Returns the colour of names; names beyond the last colour share it."""
     palette = [SERIES[min(at, MOST_LINES - 1)] for at in range(len(names))]
     look: dict[str, object] = {
         "symbolOpacity": 1,
@@ -141,7 +141,7 @@ def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
 
 
 def dash(view: ExperimentView, cells: Sequence[ReportCell]) -> Spec:
-    """Returns the dashes of the field `series`: what was predicted is dashed."""
+    """Returns the dashes of the field `series`: predictions are dashed."""
     names = [series.name for series in view.series]
     seen = {cell.series.name for cell in cells}
     styles = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3]]
@@ -166,7 +166,7 @@ def dash(view: ExperimentView, cells: Sequence[ReportCell]) -> Spec:
 
 
 def line_label(view: ExperimentView, without: Sequence[str] = ()) -> str | None:
-    """Returns the label whose values are best lines of one chart; None if there is none."""
+    """Returns the label whose values become lines of a chart; None if there is none."""
     fit = [
         label
         for label in view.labels
@@ -182,7 +182,7 @@ def line_label(view: ExperimentView, without: Sequence[str] = ()) -> str | None:
 def panels(
     view: ExperimentView, line: str | None, without: Sequence[str] = ()
 ) -> dict[tuple[str, ...], list[ReportCell]]:
-    """Returns the cells of each chart, by what its lines have in common."""
+    """Returns the cells of each chart, by the labels that its lines share."""
     other_labels = [label for label in view.labels if label not in {line, *without}]
     return grouped(view.order(view.cells), other_labels)
 
@@ -190,7 +190,7 @@ def panels(
 def titled(
     view: ExperimentView, cells: Sequence[ReportCell], line: str | None, without: Sequence[str] = ()
 ) -> str:
-    """Returns what the cells of a panel have in common."""
+    """Returns the labels that the cells of a panel share."""
     hidden = [*without, *([line] if line else [])]
     if set(cells[0].labels) <= set(hidden):
         return ""

@@ -1,4 +1,4 @@
-"""Who served what: the share of each lowest device, and the tree of devices above them."""
+"""Share of I/O of each lowest device, and the tree of devices above them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -14,11 +14,11 @@ from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.text import printable
 
 MOST_DEVICES: Final = 7
-"""Devices with a colour of their own; more of them are one."""
+"""Maximum number of devices with their own colour; the others are merged."""
 
 
 def section(view: ExperimentView) -> PageSection:
-    """Returns the section; empty if nobody counted what the devices did."""
+    """Returns the section; empty if there are no counts of devices."""
     cells = [cell for cell in view.order(view.cells) if _devices(cell)]
     several = [cell for cell in cells if len(leaves(cell.runs[0].outcome or {})) > 1]
     shown = view.order(best(view, several, "iops"))
@@ -34,8 +34,8 @@ def section(view: ExperimentView) -> PageSection:
         )
         if table
     ]
-    intro = "I/Os that reached the lowest devices: merged ones are one."
-    return PageSection("members", "Members", "Who served what", [*charts, *tables], intro)
+    intro = "I/Os at the lowest devices, after merging."
+    return PageSection("members", "Members", "Share of each device", [*charts, *tables], intro)
 
 
 def _devices(cell: ReportCell) -> list[Mapping[str, Any]]:
@@ -132,9 +132,9 @@ def _table(view: ExperimentView, cells: Sequence[ReportCell]) -> TextTable:
         for figures_of in _figures(cell)
     ]
     note = (
-        "reads and writes: share of all that the lowest devices did. each took: from dispatch to"
-        " completion. in its queue: requests in the device and its queue, on average. Means of"
-        " repeats."
+        "reads and writes: share of all I/Os of the lowest devices. each took: from"
+        " dispatch to completion. in its queue: mean number of requests in the device and"
+        " its queue. Means of repeats."
     )
     return TextTable("Devices", columns, body, note)
 
@@ -178,14 +178,16 @@ def _sum(value: float | Sequence[float]) -> float:
 
 
 def _trees(view: ExperimentView) -> Iterator[TextTable]:
-    """What each target stands on, where the kernel said: md over partitions over disks."""
+    """Returns the devices below each target, if the kernel reported them: md over partitions
+    over disks.
+    """
     for members in grouped(view.cells, [STACK], series=True).values():
         cell = members[0]
         devices = (cell.runs[0].outcome or {}).get("devices") or []
         if not any(device.get("above") for device in devices):
             continue
         stack = cell.runs[0].labels.get(STACK, cell.series.name)
-        title = f"What {printable(str(stack))} stands on"
+        title = f"Devices below {printable(str(stack))}"
         if view.several:
             title += f" ({cell.series.name})"
         columns = [text("device"), text("kind")]

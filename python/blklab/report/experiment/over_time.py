@@ -1,7 +1,8 @@
-"""IOPS over time, a chart a cell: every interval faint, smoothed lines over them.
+"""IOPS over time, one chart for each cell: all intervals faint, smoothed lines over them.
 
-A long series is drawn in buckets of equal length: their mean, and a band from their least to their
-most. All charts of a page together have a fixed number of points; the store keeps the series.
+A long series is drawn in buckets of equal length: their mean, and a band from their minimum to
+their maximum. All charts of a page together have a limited number of points; the store has the
+complete series.
 """
 
 import math
@@ -21,28 +22,28 @@ from blklab.store.query import StoredRun
 from blklab.store.series import JOBS
 
 POINTS: Final = 24_000
-"""Points of all charts together: about 1.3 MB of the page."""
+"""Maximum number of points of all charts together: about 1.3 MB of the page."""
 
 MOST: Final = 240
-"""Points of a run: more than that, a chart of this width has no pixels for."""
+"""Maximum number of points of a run: the chart has no pixels for more."""
 
 LEAST: Final = 24
-"""Points of a run that are drawn however many runs there are."""
+"""Minimum number of points of a run, for any number of runs."""
 
 OPEN: Final = 6
-"""Charts that are not folded away."""
+"""Number of charts that are not folded."""
 
 SMOOTH: Final = 0.03
 """Standard deviation of the smoothing kernel, as a share of the run."""
 
 
 DECADES: Final = 1e4
-"""Ratio of the most to the least on a logarithmic axis."""
+"""Ratio of the largest to the smallest value on a logarithmic axis."""
 
 
 @dataclass(frozen=True)
 class RunCourse:
-    """A run over time, as it is drawn."""
+    """A run over time, as drawn."""
 
     run: StoredRun
     seconds: Sequence[float]
@@ -51,11 +52,11 @@ class RunCourse:
     high: Sequence[float]
     smooth: Sequence[float]
     intervals: int
-    """How many there were, before they became buckets."""
+    """Number of intervals before bucketing."""
 
 
 def section(view: ExperimentView) -> PageSection:
-    """Returns the section; of many cells, those of other workloads than the first are folded."""
+    """Returns the section; if there are many cells, only the first workload is not folded."""
     runs = sum(len(cell.runs) for cell in view.cells)
     most = max(LEAST, min(MOST, POINTS // max(1, runs)))
     charts: dict[str, list[Chart]] = {}
@@ -66,7 +67,7 @@ def section(view: ExperimentView) -> PageSection:
             charts.setdefault(head, []).append(chart)
     every = [chart for charts_of_cell in charts.values() for chart in charts_of_cell]
     title = "Over time"
-    intro = "Each point is an interval of a run, each line a run smoothed. All jobs together."
+    intro = "Each point is an interval of a run; each line is a smoothed run. All jobs together."
     if len(every) <= OPEN:
         return PageSection("time", "Over time", title, every, intro)
     if len(charts) == 1:
@@ -83,7 +84,7 @@ def section(view: ExperimentView) -> PageSection:
 
 
 def course(cell: ReportCell, run: StoredRun, most: int) -> RunCourse | None:
-    """Returns a run in `most` points at most; None of a run without a course."""
+    """Returns a run in at most `most` points; None for a run without a series."""
     points = cell.points(run)
     values = over_time("iops", points)
     times = [point.time_ns for point in points if point.source == JOBS and point.width_ns > 0]
@@ -105,7 +106,9 @@ def course(cell: ReportCell, run: StoredRun, most: int) -> RunCourse | None:
 
 
 def smoothed(values: Sequence[float]) -> list[float]:
-    """Returns the local mean of each point, weighted by a bell that is cut at the ends."""
+    """Returns the local mean of each point, with a Gaussian kernel that is truncated at the
+    ends.
+    """
     import numpy as np
 
     array = np.asarray(values, dtype=float)
@@ -147,7 +150,11 @@ def _chart(
     per = max(
         math.ceil(course_drawn.intervals / len(course_drawn.values)) for _, course_drawn in drawn
     )
-    note = f"Up to {per} intervals in a point; the band: least to most." if bucketed else ""
+    note = (
+        (f"Up to {per} intervals in a point; the band is from minimum to maximum.")
+        if bucketed
+        else ""
+    )
     title = view.name(cells[0])
     return Chart(f"time-{number}", title, spec, _table(view, drawn), note)
 
@@ -155,7 +162,7 @@ def _chart(
 def _logarithmic(data: Sequence[Spec], high: float) -> Spec:
     """Returns domain and ticks of a logarithmic axis, for the page's switch."""
     positive = [row["v"] for row in data if row["v"] > 0]
-    # What is further down is drawn at the lower end.
+    # Smaller values are drawn at the lower end.
     low = min(max(min(positive, default=high) * 0.8, high / DECADES), high / 4)
     ticks = [tick for tick in log_ticks(low, high * 1.15) if low <= tick <= high * 1.15]
     return {"domain": [low, high * 1.15], "values": ticks}
@@ -207,7 +214,7 @@ def _layers(view: ExperimentView, high: float, bucketed: bool) -> list[Spec]:
 
 
 def _table(view: ExperimentView, drawn: Sequence[tuple[ReportCell, RunCourse]]) -> TextTable:
-    """What each run was like: the series itself is in the store."""
+    """Returns a table of all runs: the series itself is in the store."""
     columns = [text("run"), *([text("campaign")] if view.several else [])]
     columns += figures("seconds", "intervals", "mean", "median", "least", "most", "variation")
     body = []
@@ -228,5 +235,5 @@ def _table(view: ExperimentView, drawn: Sequence[tuple[ReportCell, RunCourse]]) 
                 formatting.share(deviation / mean if mean else None),
             ]
         )
-    note = "IOPS by interval; variation is their standard deviation over their mean."
+    note = "IOPS by interval; variation: standard deviation over mean."
     return TextTable("Over time", columns, body, note)

@@ -1,4 +1,4 @@
-"""The report on campaigns: sections, as one self-contained HTML page or as Markdown."""
+"""The report on campaigns, as one self-contained HTML page or as Markdown."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -15,17 +15,17 @@ from blklab.runners.registry import did
 from blklab.text import printable
 
 RAW: Final = 48 << 10
-"""Characters of a run's raw output on the page."""
+"""Maximum characters of a run's raw output on the page."""
 
 RAW_ALL: Final = 1 << 20
-"""Characters of all raw output on the page."""
+"""Maximum characters of all raw output on the page."""
 
 Raw = Callable[[int], str]
-"""What gives the raw output of a run."""
+"""A function that returns the raw output of a run."""
 
 
 class ExperimentReport:
-    """A report, ready to be written in any form."""
+    """A report that can be written in any format."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ExperimentReport:
         x: str | None = None,
         metric: str | None = None,
     ) -> None:
-        """Takes what the chart of free choice begins with. Raises UsageError."""
+        """`x` and `metric` are the first axes of the free chart. Raises UsageError."""
         self.view = view
         self.command = command
         titles = dict.fromkeys(printable(row.title or row.name) for row in view.campaigns)
@@ -52,7 +52,7 @@ class ExperimentReport:
         self.sections = [
             section
             for section in (
-                PageSection("result", "Result", "Who is fastest", fastest.charts(view)),
+                PageSection("result", "Result", "Fastest", fastest.charts(view)),
                 tables.section(view),
                 over_time.section(view),
                 latency.section(view),
@@ -67,12 +67,12 @@ class ExperimentReport:
 
     @property
     def charts(self) -> list[Chart]:
-        """Every chart, in the order of the page."""
+        """All charts, in the order of the page."""
         return [chart for section in self.sections for chart in section.charts]
 
     @property
     def facts(self) -> list[str]:
-        """What was run, in short."""
+        """A short description of the experiment."""
         view = self.view
         rows = view.campaigns
         begun = ", ".join(dict.fromkeys(runs.when(row.created) for row in rows))
@@ -89,7 +89,7 @@ class ExperimentReport:
 
     @property
     def doubts(self) -> list[str]:
-        """What casts doubt on the figures, to be read before them: topics and how many runs."""
+        """Titles of the doubts with their number of runs, shown before the figures."""
         runs: dict[str, set[int]] = {}
         for diagnostic in self.diagnostics:
             if diagnostic.severity != "note":
@@ -109,7 +109,7 @@ class ExperimentReport:
         )
 
     def markdown(self) -> str:
-        """Returns sentences, tables and commands, as GitHub reads them."""
+        """Returns sentences, tables and commands as GitHub Flavored Markdown."""
         lines = [
             f"# {markdown.escaped(self.title)}",
             "",
@@ -131,10 +131,10 @@ def _diagnosed(found_diagnostics: Sequence[Diagnostic]) -> PageSection:
     doubts = [diagnostic for diagnostic in found_diagnostics if diagnostic not in notes]
     items = [
         shell.SentenceList(diagnostics.sentences(kind), title)
-        for kind, title in ((doubts, "Casts doubt on the figures"), (notes, "Good to know"))
+        for kind, title in ((doubts, "Notes"), (notes, "Good to know"))
         if kind
     ]
-    return PageSection("noticed", "Noticed", "What was noticed", items)
+    return PageSection("noticed", "Noticed", "Diagnostics", items)
 
 
 def _raw(view: ExperimentView, raw: Raw) -> PageSection:

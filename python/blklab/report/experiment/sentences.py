@@ -1,4 +1,4 @@
-"""The result in a few sentences: who is fastest, by how much, how sure; what was predicted."""
+"""The result in a few sentences: the fastest cells, differences, predictions."""
 
 from collections.abc import Iterator, Sequence
 from statistics import median
@@ -20,17 +20,17 @@ from blklab.report.experiment.view import (
 from blklab.report.formatting import Sentence
 
 MOST: Final = 8
-"""Sentences about who is fastest."""
+"""Maximum number of sentences about the fastest cells."""
 
 MOST_NAMES: Final = 12
-"""Values of a label that a sentence ranks."""
+"""Maximum number of values that a sentence ranks."""
 
 UNSURE: Final = 0.05
-"""Probability of a difference by chance from which on it is not called one."""
+"""Probability from which a difference may be chance."""
 
 
 def sentences(view: ExperimentView) -> list[Sentence]:
-    """Returns what was found, the fastest first."""
+    """Returns the sentences of the result."""
     leading = _leading(view)
     name = f"{leading.name}: " if view.several else ""
     fastest = [Sentence(topic, f"{name}{text}") for topic, text in _fastest(view, leading)]
@@ -38,12 +38,12 @@ def sentences(view: ExperimentView) -> list[Sentence]:
 
 
 def _leading(view: ExperimentView) -> ReportSeries:
-    """Returns the series to speak of: a measured one before a predicted one."""
+    """Returns the series to describe: a measured one before a predicted one."""
     return next((series for series in view.series if not series.predicts), view.series[0])
 
 
 def metric_of(cell: ReportCell) -> str:
-    """Returns what tells how fast a cell is: bandwidth if it is sequential, else IOPS."""
+    """Returns the metric that describes a cell: bandwidth if it is sequential, otherwise IOPS."""
     if cell.order == "sequential" and cell.value("bw"):
         return "bw"
     return next((name for name in ("iops", "wall") if cell.value(name)), "iops")
@@ -86,14 +86,14 @@ def _fastest(view: ExperimentView, series: ReportSeries) -> Iterator[Sentence]:
 
 
 def same(change: Difference | None) -> bool:
-    """Tells whether no difference is seen where one could be."""
+    """Returns whether two sides show no difference."""
     if change is None or change.p is None or change.low is None or change.high is None:
         return False
     return change.p >= UNSURE or change.low <= 0 <= change.high
 
 
 def _subject(view: ExperimentView, cells: Sequence[ReportCell]) -> str | None:
-    """Returns the label whose values compete; None if there are none but numbers."""
+    """Returns the label whose values are ranked; None if all labels are numbers."""
     names = [label for label in view.labels if label not in {WORKLOAD, *view.axes}]
     for label in (STACK, *names):
         if 1 < len({cell.labels.get(label) for cell in cells}) <= MOST_NAMES:
@@ -117,7 +117,7 @@ def _ranking(view: ExperimentView, there: Sequence[ReportCell], subject: str, me
     rival = second.labels.get(subject, "")
     if lead is not None:
         if lead.p is None or (lead.once and not same(lead)):
-            text += f", {change(lead.change)} against {rival} (run once: how sure is not known)"
+            text += f", {change(lead.change)} against {rival} (run once: the variation is unknown)"
         elif same(lead):
             text += f"; {rival} may be as fast ({change(-lead.change)}, no difference seen)"
         else:
@@ -129,7 +129,7 @@ def _ranking(view: ExperimentView, there: Sequence[ReportCell], subject: str, me
 
 
 def _alone(view: ExperimentView, cells: Sequence[ReportCell]) -> Iterator[Sentence]:
-    """What each of a few cells brought, if nothing is there to be compared with."""
+    """Returns the result of each cell if there are few cells and nothing to compare."""
     for cell in best(view, cells, "iops")[:MOST]:
         metric = metric_of(cell)
         value = cell.value(metric)
@@ -188,24 +188,26 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
             ranked.append(expected_first is found_first)
     topic = "Prediction" if len(view.series) == 2 else f"{sim.name} and {real.name}"
     text = (
-        f"{formatting.plural(len(pairs), 'cell was', 'cells were')} both predicted and measured:"
-        f" predictions are off by {formatting.share(off)} in the median,"
-        f" and by {change(error)} at the worst"
-        f" ({view.name(other)}: {_rate(metric, prediction.mean(metric) or 0)} predicted,"
+        f"{formatting.plural(len(pairs), 'cell was', 'cells were')} both predicted and"
+        f" measured: the median error of predictions is {formatting.share(off)}, the"
+        f" largest {change(error)} ({view.name(other)}:"
+        f" {_rate(metric, prediction.mean(metric) or 0)} predicted,"
         f" {_rate(metric, other.mean(metric) or 0)} measured)"
     )
     if ranked:
-        text += f"; the fastest was predicted in {sum(ranked)} of {len(ranked)} comparisons"
+        text += (
+            f"; the fastest was predicted correctly in {sum(ranked)} of {len(ranked)} comparisons"
+        )
     yield Sentence(topic, text + ".")
 
 
 def _is_scaled(cell: ReportCell) -> bool:
-    """Tells whether the rates of a cell's devices were divided: nobody predicts those."""
+    """Returns whether the rates of a cell's devices were scaled: such cells have no prediction."""
     return any(scale(run.outcome or {}) != 1 for run in cell.runs)
 
 
 def _changed(view: ExperimentView) -> Iterator[Sentence]:
-    """How series of one kind differ from the first of that kind: before and after."""
+    """Returns how series of one kind differ from the first of that kind."""
     for predicts in (False, True):
         kind = [series for series in view.series if series.predicts is predicts]
         for other in kind[1:]:
@@ -240,6 +242,6 @@ def _since(view: ExperimentView, base: ReportSeries, other: ReportSeries) -> Ite
     total = len(faster) + len(slower) + alike
     if total:
         of = formatting.plural(total, "cell")
-        unsure = f" ({once} of them run once: how sure is not known)" if once else ""
+        unsure = f" ({once} of them run once: the variation is unknown)" if once else ""
         text = f"{other.name} against {base.name}, of {of}: {formatting.listing(parts)}{unsure}."
         yield Sentence("Change", text)

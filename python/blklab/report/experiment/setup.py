@@ -1,4 +1,4 @@
-"""The set-up: machine, devices, settings, and the commands that build and measure it again."""
+"""The set-up: host, devices, settings, and the commands to build and measure it again."""
 
 import json
 import re
@@ -23,10 +23,10 @@ QUEUE: Final = (
     "write_cache",
     "wbt_lat_usec",
 )
-"""Of the queue, what decides; the store has the rest."""
+"""The queue settings that matter most; the store has the others."""
 
 WIDTH: Final = 96
-"""Columns at which a command is broken."""
+"""Columns at which a command is wrapped."""
 
 
 def section(view: ExperimentView, experiments: Mapping[str, Any]) -> PageSection:
@@ -37,17 +37,17 @@ def section(view: ExperimentView, experiments: Mapping[str, Any]) -> PageSection
         PlainText(
             f"The experiment{f' ({name})' if len(experiments) > 1 else ''}",
             printable_lines(json.dumps(table, indent=2, ensure_ascii=False).split("\n")),
-            "As JSON; the file's comments are not kept.",
+            "As JSON, without the comments of the file.",
         )
         for name, table in experiments.items()
     ]
-    folds = [Details("Commands to build and to measure it again", listings)] if listings else []
-    folds += [Details("The experiment files", files)] if files else []
+    folds = [Details("Commands to build and measure it", listings)] if listings else []
+    folds += [Details("Experiment files", files)] if files else []
     return PageSection("setup", "Set-up", "Set-up", [table for table in tables if table], "", folds)
 
 
 def _environments(view: ExperimentView) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Returns each different environment once, with the name of the first series that had it."""
+    """Returns each different environment once, with the name of its first series."""
     seen: list[Mapping[str, Any]] = []
     for series in view.series:
         for run in series.runs:
@@ -57,13 +57,13 @@ def _environments(view: ExperimentView) -> Iterator[tuple[str, Mapping[str, Any]
 
 
 def _machines(view: ExperimentView) -> TextTable:
-    """One column an environment: kernel, CPUs, versions, how memory is written back."""
+    """Returns one column for each environment: kernel, CPUs, versions, writeback settings."""
     environments = list(_environments(view))
     every = [_facts(environment) for _, environment in environments]
     keys = dict.fromkeys(key for facts in every for key in facts)
     names = [name if view.several or len(environments) > 1 else "" for name, _ in environments]
     body = [[key, *(facts.get(key, formatting.NONE) for facts in every)] for key in keys]
-    return TextTable("Machine and versions", [text(""), *map(text, names)], body)
+    return TextTable("Host and versions", [text(""), *map(text, names)], body)
 
 
 def _facts(environment: Mapping[str, Any]) -> dict[str, str]:
@@ -112,7 +112,7 @@ def _devices(view: ExperimentView) -> TextTable:
 
 
 def _chosen(value: str) -> str:
-    """`none [mq-deadline] kyber` is mq-deadline."""
+    """Returns the active choice: `none [mq-deadline] kyber` is mq-deadline."""
     match = re.search(r"\[([^\]]+)\]", value)
     return match[1] if match else value
 
@@ -146,7 +146,7 @@ def _members(members: Mapping[str, Any]) -> str:
 
 
 def _settings(view: ExperimentView) -> TextTable:
-    """What blklab changed for the runs, and what it found."""
+    """Returns the settings that blklab changed for the runs, with their original values."""
     body: dict[tuple[str, ...], set[int]] = {}
     for series in view.series:
         for run in series.runs:
@@ -157,7 +157,7 @@ def _settings(view: ExperimentView) -> TextTable:
                 body.setdefault((*([series.name] if view.several else []), *row), set()).add(run.id)
     columns = _columns(view, "device", "setting", "found", "set to", "in")
     rows = [[*row, formatting.plural(len(runs), "run")] for row, runs in body.items()]
-    return TextTable("Settings that were changed, and put back", columns, rows)
+    return TextTable("Settings that were changed and restored", columns, rows)
 
 
 # --- commands -------------------------------------------------------------------------------------
@@ -176,18 +176,18 @@ def _builds(view: ExperimentView) -> Iterator[PlainText]:
             yield PlainText(
                 f"Building the stacks{f' ({series.name})' if view.several else ''}",
                 wanted,
-                "They overwrite the devices: read before use. Devices of the experiment stand as"
-                " /dev/NAME.",
+                "They overwrite the devices: read them before use. Devices of the"
+                " experiment are called /dev/NAME.",
             )
 
 
 def printable_lines(lines: Sequence[str]) -> str:
-    """Returns lines in which nothing hides."""
+    """Returns lines without control characters."""
     return "\n".join(printable(line) for line in lines)
 
 
 def _kernel_built(environment: Mapping[str, Any]) -> Iterator[str]:
-    """Returns mdadm's and mkfs's commands for what the kernel told of the arrays (md.rst)."""
+    """Returns the commands of mdadm and mkfs for the arrays that the kernel reported (md.rst)."""
     for device in environment.get("devices") or []:
         md = device.get("md") or {}
         members = md.get("members") or {}
@@ -222,7 +222,9 @@ def _slot(member: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def _layout(level: str, layout: str) -> str:
-    """Returns md's number as mdadm's word: near + far << 8 + offset << 16 (drivers/md/raid10.c)."""
+    """Returns md's layout number as mdadm's word: near + far << 8 + offset << 16
+    (drivers/md/raid10.c).
+    """
     if not layout.isdigit() or level in {"raid0", "raid1", "linear"}:
         return ""
     number = int(layout)
@@ -282,13 +284,13 @@ def _jobs(view: ExperimentView) -> Iterator[PlainText]:
         if command:
             directions[shlex.join(map(str, command))] = None
     if jobs_shown:
-        note = "As fio job files, one a cell; the seed is that of the first repeat."
-        yield PlainText("Jobs of fio", "\n\n".join(jobs_shown), note)
+        note = "fio job files, one for each cell; the seed is that of the first repeat."
+        yield PlainText("fio jobs", "\n\n".join(jobs_shown), note)
     if directions:
         yield PlainText(
-            "How fio was called",
+            "fio commands",
             printable_lines(list(directions)),
-            "The paths are private to a run.",
+            "The paths exist only during a run.",
         )
 
 

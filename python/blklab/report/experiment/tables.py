@@ -1,4 +1,4 @@
-"""Every cell with its figures, repeats folded."""
+"""Tables of all cells, with repeats merged."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from blklab.report.tables.base import TableColumn, TextTable, figures, pruned, t
 
 
 def section(view: ExperimentView) -> PageSection:
-    """Returns the section: a table of I/O, and one of commands if some were run."""
+    """Returns the section: a table of I/O, and one of commands if there are any."""
     cells = view.order(view.cells)
     tables = [_table(view, cells), _commands(view, cells)]
     return PageSection("cells", "Tables", "Every cell", [table for table in tables if table])
@@ -40,8 +40,8 @@ def _table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
         if cell.value("iops")
     ]
     note = (
-        "±: half of the 95 % interval of the mean. Latencies are of the direction with the more"
-        " I/Os. CPUs: how many the jobs kept busy; machine: the share of all CPUs that worked."
+        "±: half of the 95 % interval of the mean. Latencies are those of the direction"
+        " with more I/Os. CPUs: how many the jobs used; host: the busy share of all CPUs."
     )
     return pruned(TextTable("Figures", columns, body, note))
 
@@ -81,5 +81,5 @@ def _commands(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
         if cell.value("wall")
     ]
     return TextTable(
-        "Commands", columns, body, "Means of a command's runs; caches were dropped before each."
+        "Commands", columns, body, "Means of a command's runs; caches were dropped before each run."
     )

@@ -1,7 +1,7 @@
-"""What a report on campaigns looks at: cells with their repeats folded, side by side.
+"""The data of a report on campaigns: cells with merged repeats, side by side.
 
-A series is a campaign (or what was selected of it); a cell is what its runs have in common but for
-the repeat. Cells of several series that have the same labels stand side by side.
+A series is a campaign or a selection of it. A cell is a set of runs that differ only in the repeat.
+Cells of several series with the same labels are shown side by side.
 """
 
 import math
@@ -30,25 +30,25 @@ STACK: Final = "stack"
 WORKLOAD: Final = "workload"
 
 NAMES: Final = frozenset({STACK, WORKLOAD, "kernel"})
-"""Labels that are names, whatever their values look like: 4.19 is more than 4.2."""
+"""Labels that are always names, although their values look like numbers: 4.19 is more than 4.2."""
 
 MOST_SIDES: Final = 6
-"""Series that can be told apart."""
+"""Maximum number of series."""
 
 AXIS: Final = 3
-"""Numeric values that make a label an axis: two are a comparison."""
+"""Number of numeric values from which a label is an axis: two are a comparison."""
 
 
 @dataclass(frozen=True)
 class ReportSeries:
-    """One campaign, or what was selected of it."""
+    """A campaign or a selection of it."""
 
     name: str
-    """Printable, and different from that of the others."""
+    """Printable and unique in the report."""
 
     campaign: CampaignRow
     runs: Sequence[StoredRun]
-    """Those that are done."""
+    """The runs that are done."""
 
     @property
     def predicts(self) -> bool:
@@ -58,18 +58,18 @@ class ReportSeries:
 
 @dataclass(frozen=True)
 class CellFigure:
-    """A figure of a cell: the mean of its runs, their range, and how sure the mean is."""
+    """A metric of a cell: the mean of its runs, their range and interval."""
 
     mean: float
     least: float
     most: float
     low: float | None
     high: float | None
-    """The 95 % interval; None where nothing tells the spread."""
+    """The 95 % interval; None if unknown."""
 
 
 class ReportCell:
-    """The runs of one series that differ in nothing but the repeat."""
+    """The runs of one series that differ only in the repeat."""
 
     def __init__(
         self, series: ReportSeries, labels: Labels, runs: Sequence[StoredRun], points: "Points"
@@ -81,27 +81,27 @@ class ReportCell:
         self._values: dict[str, CellFigure | None] = {}
 
     def samples(self, metric: str) -> list[RunSample]:
-        """Returns a figure of each run that has it, with the same over time."""
+        """Returns the values of a metric and their series, for the runs that have it."""
         return [sample for _, sample in samples(self.runs, METRICS[metric], self._points)]
 
     def value(self, metric: str) -> CellFigure | None:
-        """Returns a figure, None if no run has it."""
+        """Returns a metric, None if no run has it."""
         if metric not in self._values:
             self._values[metric] = _value(self.samples(metric))
         return self._values[metric]
 
     def mean(self, metric: str) -> float | None:
-        """Returns the mean of a figure."""
+        """Returns the mean of a metric."""
         cell_figure = self.value(metric)
         return None if cell_figure is None else cell_figure.mean
 
     def points(self, run: StoredRun) -> Sequence[SeriesPoint]:
-        """Returns the series of one of its runs."""
+        """Returns the series of a run."""
         return self._points(run.id)
 
     @cached_property
     def order(self) -> str:
-        """Whether its I/O is `sequential`, `random`, `mixed` or `other` (unknown, commands)."""
+        """The order of its I/O: `sequential`, `random`, `mixed` or `other` (unknown, commands)."""
         kinds = {_order(rw) for rw in patterns(self.runs[0])}
         if not kinds or None in kinds:
             return "other"
@@ -117,7 +117,7 @@ def _value(samples: Sequence[RunSample]) -> CellFigure | None:
 
 
 def patterns(run: StoredRun) -> list[str]:
-    """Returns fio's `rw` of each job of a run, as far as it is known."""
+    """Returns fio's `rw` of each job of a run, as far as known."""
     pairs = []
     for job in run.cell.get("jobs") or []:
         if "options" in job:
@@ -142,7 +142,9 @@ def _order(rw: str) -> str | None:
 
 
 def numeric(text: str) -> float | None:
-    """Returns a label's value as a number: `32`, `4k`, `1.5`, `10GiB`, `60s` (ns); None if none."""
+    """Returns a label's value as a number: `32`, `4k`, `1.5`, `10GiB`, `60s` (ns); None for a
+    name.
+    """
     for parse in (float, units.parse_size, units.parse_duration):
         try:
             number = float(parse(text))
@@ -153,15 +155,15 @@ def numeric(text: str) -> float | None:
 
 
 class ExperimentView:
-    """Everything that a report is about."""
+    """All data of a report."""
 
     def __init__(self, selections: Sequence[Selection], points: Points) -> None:
-        """Takes the campaigns in order. Raises UsageError if no run of one is done."""
+        """Takes the campaigns in order. Raises UsageError if a campaign has no run that is done."""
         self.points: Points = remembered(points)
         names = _names(selections)
         for selection in selections:
             if not any(run.outcome for run in selection.runs):
-                raise UsageError(f"{selection.words}: none of its runs is done")
+                raise UsageError(f"{selection.words}: no run is done")
         self.campaigns = [selection.campaign for selection in selections]
         self.failed = [
             run for selection in selections for run in selection.runs if run.state == "failed"
@@ -174,7 +176,7 @@ class ExperimentView:
         self.cells = [cell for series in self.series for cell in self._folded(series)]
 
     def _telling(self) -> list[str]:
-        """Returns the labels of which some series has several values, stack and workload first."""
+        """Returns the labels with several values in some series, stack and workload first."""
         every = dict.fromkeys(label for s in self.series for run in s.runs for label in run.labels)
         values = [
             label
@@ -189,7 +191,7 @@ class ExperimentView:
 
     def _folded(self, series: ReportSeries) -> list[ReportCell]:
         runs_by_cell: dict[tuple[str, ...], list[StoredRun]] = {}
-        # Labels that a series has none of are as good as its only value.
+        # A missing label counts as equal to the only value of another series.
         own = [label for label in series.runs[0].labels if label != REPEAT]
         for run in series.runs:
             runs_by_cell.setdefault(tuple(run.labels.get(label, "") for label in own), []).append(
@@ -211,17 +213,17 @@ class ExperimentView:
 
     @cached_property
     def runs(self) -> list[StoredRun]:
-        """Every run that is done."""
+        """All runs that are done."""
         return [run for series in self.series for run in series.runs]
 
     @property
     def several(self) -> bool:
-        """Whether campaigns stand beside each other."""
+        """Whether there are several series."""
         return len(self.series) > 1
 
     @cached_property
     def fixed(self) -> dict[str, str]:
-        """Labels with one value for all."""
+        """Labels with the same value everywhere."""
         values_by_label: dict[str, set[str]] = {}
         for run in self.runs:
             for label, value in run.labels.items():
@@ -233,7 +235,9 @@ class ExperimentView:
         }
 
     def values(self, label: str) -> list[str]:
-        """Returns the values of a label: numbers in their order, others in that of the data."""
+        """Returns the values of a label: numbers in ascending order, names in the order of the
+        data.
+        """
         values_found = list(dict.fromkeys(c.labels[label] for c in self.cells if label in c.labels))
         if label not in NAMES and all(numeric(value) is not None for value in values_found):
             values_found.sort(key=lambda value: numeric(value) or 0.0)
@@ -241,7 +245,7 @@ class ExperimentView:
 
     @cached_property
     def axes(self) -> list[str]:
-        """Labels that are numbers, and of which there are enough to draw a line."""
+        """Labels with enough numeric values for a line."""
         return [
             label
             for label in self.labels
@@ -252,11 +256,11 @@ class ExperimentView:
 
     @cached_property
     def loads(self) -> list[str]:
-        """Those of the axes that are the load, not what is loaded."""
+        """Axes that set the load."""
         return [label for label in self.axes if label in LOADS]
 
     def name(self, cell: ReportCell, without: Sequence[str] = (), *, series: bool = False) -> str:
-        """Returns what tells a cell from the others: `raid1 randread bs=4k`."""
+        """Returns the name of a cell: `raid1 randread bs=4k`."""
         parts = [
             value if label in {STACK, WORKLOAD} else f"{label}={value}"
             for label, value in cell.labels.items()
@@ -267,7 +271,7 @@ class ExperimentView:
         return " ".join(parts) or cell.series.name
 
     def order(self, cells: "Sequence[ReportCell]") -> "list[ReportCell]":
-        """Returns cells by their labels, in the order of the labels' values."""
+        """Returns cells in the order of their labels' values."""
         ranks = {label: {v: at for at, v in enumerate(self.values(label))} for label in self.labels}
         rank = {series.name: at for at, series in enumerate(self.series)}
         return sorted(
@@ -280,7 +284,7 @@ class ExperimentView:
 
 
 def best(view: ExperimentView, cells: Sequence[ReportCell], metric: str) -> list[ReportCell]:
-    """Returns of cells that differ only in their load the one that brings the most."""
+    """Returns, of cells that differ only in the load, the one with the highest value."""
     others = [label for label in view.labels if label not in view.loads]
     groups = grouped(cells, others, series=True)
     return [max(members, key=lambda cell: cell.mean(metric) or 0.0) for members in groups.values()]
@@ -289,7 +293,7 @@ def best(view: ExperimentView, cells: Sequence[ReportCell], metric: str) -> list
 def grouped(
     cells: Sequence[ReportCell], by: Sequence[str], *, series: bool = False
 ) -> dict[tuple[str, ...], list[ReportCell]]:
-    """Returns cells by the values of labels, and by their series."""
+    """Returns cells by the values of labels and by series."""
     groups: dict[tuple[str, ...], list[ReportCell]] = {}
     for cell in cells:
         key = tuple(cell.labels.get(label, "") for label in by)
@@ -300,7 +304,9 @@ def grouped(
 def _sides(
     names: Sequence[str], selections: Sequence[Selection]
 ) -> "list[tuple[str, CampaignRow, list[StoredRun]]]":
-    """Returns the series: a campaign with a label that another has not is one for each value."""
+    """Returns the series: a campaign with a label that another one lacks becomes one for each
+    value.
+    """
     done = [[run for run in selection.runs if run.outcome] for selection in selections]
     whole = [
         (name, selection.campaign, runs)
@@ -316,7 +322,7 @@ def _sides(
 
 
 def _names(selections: Sequence[Selection]) -> list[str]:
-    """Returns short names that differ: runners, else experiments, else the labels chosen."""
+    """Returns short, different names: runners, otherwise experiments, otherwise the labels."""
     rows = [selection.campaign for selection in selections]
     for names in (
         [row.runner for row in rows],

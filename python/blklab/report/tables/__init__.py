@@ -1,1 +1,1 @@
-"""Tables of a profile as rows of text, drawn by the terminal and by the page alike."""
+"""Tables of a profile as rows of text, for the terminal and for pages."""

@@ -1,48 +1,48 @@
-"""What a table is."""
+"""The type of a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 WIDE: Final = 7
-"""Columns above which a table does not stand beside another."""
+"""Number of columns from which a table takes the whole width."""
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column: its heading, and how its cells stand."""
+    """A column: its heading and its format."""
 
     heading: str
     numeric: bool = True
-    """Figures stand to the right."""
+    """Whether figures are aligned to the right."""
 
     bar: bool = False
-    """Cells are shares 0..=1 as text of a float, drawn as bars."""
+    """Whether cells are shares 0..=1 as text, drawn as bars."""
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """Rows of text under headings. Names in them are printable, but not escaped for HTML."""
+    """Rows of text under headings. Names are printable, but not escaped for HTML."""
 
     title: str
     columns: Sequence[TableColumn]
     rows: Sequence[Sequence[str]]
     note: str = ""
-    """One line below it: what a figure means, or what was left out."""
+    """A line below the table, such as the meaning of a figure."""
 
     strong: frozenset[int] = field(default_factory=frozenset)
-    """Rows to set off: the device in focus, a total."""
+    """Rows to emphasise: the device in focus, a total."""
 
     spare: Sequence[str] = ()
-    """Headings of the columns to do without where there is no room, the first of them first."""
+    """Columns that can be hidden if space is short, the first one first."""
 
     @property
     def wide(self) -> bool:
-        """Whether it takes the whole width of the page."""
+        """Whether it needs the whole width of the page."""
         return len(self.columns) > WIDE
 
     def __bool__(self) -> bool:
-        """Whether there is anything in it."""
+        """Whether it has rows."""
         return bool(self.rows)
 
 
@@ -50,7 +50,7 @@ BAR: Final = TableColumn("", numeric=False, bar=True)
 
 
 def text(heading: str) -> TableColumn:
-    """Returns a column of words."""
+    """Returns a column of text."""
     return TableColumn(heading, numeric=False)
 
 
@@ -60,7 +60,7 @@ def figures(*headings: str) -> list[TableColumn]:
 
 
 def pruned(table: TextTable) -> TextTable:
-    """Returns the table without the columns of figures in which nothing stands (`–` or 0)."""
+    """Returns the table without columns that contain only `–` or 0."""
     empty = {"", "0", "–", "0 B", "0 %"}
     return only(
         table,
@@ -73,7 +73,7 @@ def pruned(table: TextTable) -> TextTable:
 
 
 def only(table: TextTable, kept: Sequence[int]) -> TextTable:
-    """Returns the table with only the columns at these places."""
+    """Returns the table with the columns at these positions."""
     return replace(
         table,
         columns=[table.columns[at] for at in kept],

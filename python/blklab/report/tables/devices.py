@@ -1,4 +1,4 @@
-"""Tables of all devices of a trace: the stack, and each one's key figures."""
+"""Tables of all devices of a trace: the stack and key figures."""
 
 from blklab.report import formatting
 from blklab.report.tables.base import BAR, TextTable, figures, pruned, text
@@ -6,7 +6,7 @@ from blklab.report.view import DeviceView, ProfileView
 
 
 def overview(view: ProfileView) -> TextTable:
-    """Every device with its load and response times, from the top of the stack to the bottom."""
+    """Returns the table of all devices with load and latencies, from the top of the stack."""
     rows: list[list[str]] = []
     strong = set()
     for depth, layer in enumerate(view.layers()):
@@ -50,7 +50,7 @@ def _pair(device: DeviceView, op: str) -> str:
 
 
 def stack(view: ProfileView) -> str:
-    """Returns which devices feed which, in one line; empty if none does."""
+    """Returns the stack in one line; empty if there is none."""
     layers = view.layers()
     if len(layers) < 2:
         return ""
@@ -59,7 +59,7 @@ def stack(view: ProfileView) -> str:
 
 
 def feeds(view: ProfileView) -> TextTable:
-    """The edges of the stack: which device's I/Os came from which."""
+    """Returns the table of remaps between devices."""
     rows = [
         [
             view.names.get(feed.upper, feed.upper),
@@ -70,5 +70,5 @@ def feeds(view: ProfileView) -> TextTable:
         ]
         for feed in sorted(view.feeds(), key=lambda feed: -feed.ios)
     ]
-    columns = [text("from"), text("to"), *figures("I/Os", "share of the lower device's"), BAR]
-    return TextTable("Who feeds whom", columns, rows)
+    columns = [text("from"), text("to"), *figures("I/Os", "share of the lower device"), BAR]
+    return TextTable("Remaps", columns, rows)

@@ -1,4 +1,4 @@
-"""Tables of how long I/Os took, how many were under way, and what failed."""
+"""Tables of latencies, I/Os in flight and errors."""
 
 from collections.abc import Mapping
 from typing import Final, cast
@@ -11,7 +11,7 @@ PERCENTILES: Final = ("p50", "p90", "p99", "p99_9")
 
 
 def stages(device: DeviceView) -> TextTable:
-    """The life of an I/O: time from event to event, by operation."""
+    """Returns the stages of an I/O by operation: time from event to event."""
     rows = []
     for op in OPS:
         first = True
@@ -31,8 +31,8 @@ def stages(device: DeviceView) -> TextTable:
     note = "; ".join(f"{stage.upper()}: {STAGES[stage]}" for stage in used)
     if used and device.passes_on:
         note += (
-            f". {device.label} passes I/O on (bio-based, as md and device-mapper are):"
-            " it has no dispatch, so no D2C"
+            f". {device.label} is bio-based, like md and device-mapper: it has no"
+            " dispatch, so no D2C"
         )
     return TextTable(
         "Life of an I/O",
@@ -44,7 +44,7 @@ def stages(device: DeviceView) -> TextTable:
 
 
 def depth(device: DeviceView) -> TextTable:
-    """I/Os in flight and requests at the device, weighted by time."""
+    """Returns I/Os in flight and requests at the device, weighted by time."""
     rows = []
     for name, level in (
         ("in flight (Q to C)", device.data["in_flight"]),
@@ -62,12 +62,12 @@ def depth(device: DeviceView) -> TextTable:
             ]
         )
     headings = figures("mean", "when busy", "p50", "p95", "p99", "max", "idle")
-    note = "weighted by time: p95 is the depth not exceeded for 95 % of the time"
+    note = "weighted by time: 95 % of the time, the depth does not exceed p95"
     return TextTable("Queue depth", [text(""), *headings], rows, note)
 
 
 def errors(device: DeviceView) -> TextTable:
-    """Failed completions."""
+    """Returns the table of failed completions."""
     rows = [
         [
             op,

@@ -1,4 +1,4 @@
-"""Tables of what was asked for: operations, sizes, and who asked."""
+"""Tables of the load: operations, sizes, processes."""
 
 from collections.abc import Mapping
 from typing import Final, cast
@@ -9,16 +9,16 @@ from blklab.report.tables.base import BAR, TextTable, figures, pruned, text
 from blklab.report.view import DeviceView
 
 MOST_GROUPS: Final = 10
-"""Processes, sources and CPUs listed one by one."""
+"""Maximum number of processes, sources and CPUs that are listed."""
 
 MOST_SIZES: Final = 5
-"""Sizes listed for each operation."""
+"""Number of sizes listed for each operation."""
 
 KINDS: Final = {"sources": "Source", "processes": "Process", "cpus": "CPU"}
 
 
 def operations(device: DeviceView) -> TextTable:
-    """Counts, bytes, mean sizes and flags by operation."""
+    """Returns counts, bytes, mean sizes and flags by operation."""
     flags = {"sync": "sync", "meta": "meta", "ahead": "ahead", "fua": "FUA", "preflush": "preflush"}
     headings = ["I/Os", "share", "IOPS", "bytes", "rate", "mean size", *flags.values(), "merged"]
     rows = []
@@ -48,7 +48,7 @@ def _part(part: int, whole: int) -> str:
 
 
 def sizes(device: DeviceView) -> TextTable:
-    """The most frequent request sizes of each operation."""
+    """Returns the most frequent request sizes of each operation."""
     rows = []
     for op in ("read", "write", "discard"):
         sizes_of_op = device.op(op)["sizes"]
@@ -71,7 +71,7 @@ def sizes(device: DeviceView) -> TextTable:
 
 
 def groups(device: DeviceView, kind: str, most: int = MOST_GROUPS) -> TextTable:
-    """I/Os by `processes`, `sources` or `cpus`, with their response times."""
+    """Returns I/Os by `processes`, `sources` or `cpus`, with latencies."""
     groups_found = device.groups(kind)
     rows = [
         [

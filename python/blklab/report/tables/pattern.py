@@ -1,4 +1,4 @@
-"""Tables of where and when I/Os go: order, rhythm, hot blocks."""
+"""Tables of the access pattern: order, rhythm, hot blocks."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -12,7 +12,7 @@ MOST_BLOCKS = 10
 
 
 def order(device: DeviceView) -> TextTable:
-    """Sequential streams among reads and writes."""
+    """Returns the sequential streams of reads and writes."""
     rows = []
     for op in ("read", "write"):
         streams = device.streams(op)
@@ -36,12 +36,14 @@ def order(device: DeviceView) -> TextTable:
         )
     headings = figures("back to back", "runs", "mean run", "p50", "p95", "longest", "streams")
     columns = [text(""), *figures("sequential"), BAR, *headings]
-    note = "sequential: continues one of the streams going on; back to back: the I/O just before"
+    note = (
+        "sequential: continues one of the current streams; back to back: continues the previous I/O"
+    )
     return TextTable("Sequentiality", columns, rows, note, spare=("", "p50", "p95", "runs"))
 
 
 def seeks(device: DeviceView) -> TextTable:
-    """Distances from the end of one read or write to the start of the next."""
+    """Returns the table of seek distances."""
     seek_quantiles = device.data["pattern"]["seeks"]
     if not seek_quantiles["count"]:
         return TextTable("Seeks", [], [])
@@ -63,7 +65,7 @@ def seeks(device: DeviceView) -> TextTable:
 
 
 def arrivals(device: DeviceView) -> TextTable:
-    """Index of dispersion at each window width."""
+    """Returns the index of dispersion for each window width."""
     arrivals_found = device.data["pattern"]["arrivals"]
     rows = [
         [
@@ -77,14 +79,14 @@ def arrivals(device: DeviceView) -> TextTable:
         if scale["windows"]
     ]
     note = (
-        "dispersion: variance / mean of the I/Os in a window; 0 clockwork, 1 chance, more: bursts"
+        "dispersion: variance / mean of the I/Os in a window; 0: regular, 1: random, more: bursts"
     )
     headings = figures("window", "windows", "mean I/Os", "most I/Os", "dispersion")
     return TextTable("Burstiness", headings, rows, note)
 
 
 def gaps(device: DeviceView) -> TextTable:
-    """Times from one arrival to the next."""
+    """Returns the table of times between arrivals."""
     quantiles = device.data["pattern"]["arrivals"]["inter_arrival_ns"]
     gap_quantiles = cast(Mapping[str, float | None], quantiles)
     keys = ("min", "p1", "p5", "p25", "p50", "p75", "p95", "p99", "p99_9", "max", "mean")
@@ -98,7 +100,7 @@ def gaps(device: DeviceView) -> TextTable:
 
 
 def hotness(device: DeviceView) -> TextTable:
-    """Share of the accesses in the hottest part of the blocks."""
+    """Returns the share of accesses to the hottest blocks."""
     hotness_found = device.data["hotness"]
     rows = [
         [
@@ -125,7 +127,7 @@ def hotness(device: DeviceView) -> TextTable:
 
 
 def footprint(device: DeviceView) -> TextTable:
-    """Distinct blocks touched."""
+    """Returns the table of distinct blocks."""
     hotness_found = device.data["hotness"]
     if not hotness_found["accesses"]:
         return TextTable("Footprint", [], [])
@@ -133,7 +135,7 @@ def footprint(device: DeviceView) -> TextTable:
         formatting.size(hotness_found["unique_bytes"]),
         formatting.size(hotness_found["unique_read_blocks"] * BLOCK),
         formatting.size(hotness_found["unique_written_blocks"] * BLOCK),
-        # Not below 1: the number of blocks is an estimate.
+        # At least 1: the number of blocks is an estimate.
         formatting.number(max(1.0, hotness_found["accesses_per_block"] or 1.0)),
         formatting.share(hotness_found["first_touch_share"]),
     ]
@@ -142,7 +144,7 @@ def footprint(device: DeviceView) -> TextTable:
 
 
 def hot_blocks(device: DeviceView, most: int = MOST_BLOCKS) -> TextTable:
-    """The hottest blocks themselves."""
+    """Returns the table of the hottest blocks."""
     hotness_found = device.data["hotness"]
     rows = []
     for block in hotness_found["top"][:most]:

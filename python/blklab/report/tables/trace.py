@@ -1,4 +1,4 @@
-"""Tables of the trace itself: what was read, how it was counted, what is doubtful about it."""
+"""Tables of the trace itself: files, events, and doubts about it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
@@ -15,7 +15,7 @@ LETTERS = {
     "M": "merged at the back",
     "F": "merged at the front",
     "G": "request allocated",
-    "S": "slept for a request",
+    "S": "waited for a request",
     "P": "plugged",
     "U": "unplugged",
     "UT": "unplugged by timer",
@@ -27,11 +27,11 @@ LETTERS = {
     "B": "bounced",
     "A": "remapped",
 }
-"""blkparse's letters, and what they mean (blkparse(1), ACTION IDENTIFIERS)."""
+"""blkparse's letters and their meaning (blkparse(1), ACTION IDENTIFIERS)."""
 
 
 def facts(view: ProfileView) -> TextTable:
-    """What was read, and what of it was looked at."""
+    """Returns what was read and which part was selected."""
     trace = view.trace
     first, last = view.span_ns()
     rows = [
@@ -48,7 +48,7 @@ def facts(view: ProfileView) -> TextTable:
 
 
 def headline(view: ProfileView) -> list[str]:
-    """Returns how much was looked at, in a few words each."""
+    """Returns the amounts of the selection."""
     first, last = view.span_ns()
     facts = [
         formatting.plural(len(view.devices), "device"),
@@ -61,7 +61,7 @@ def headline(view: ProfileView) -> list[str]:
 
 
 def filters(view: ProfileView) -> str:
-    """Returns what the user restricted the trace to, empty if nothing."""
+    """Returns the filters of the user; empty if there are none."""
     chosen = view.profile["filter"]
     parts = [
         f"{name} {formatting.listing([printable(value) for value in values])}"
@@ -80,13 +80,13 @@ def filters(view: ProfileView) -> str:
 
 
 def files(view: ProfileView) -> TextTable:
-    """Every file that was read."""
+    """Returns the table of files."""
     rows = [[name, path] for name, paths in view.files() for path in paths]
     return TextTable("Files", [text("input"), text("file")], rows)
 
 
 def events(device: DeviceView) -> TextTable:
-    """Events by letter."""
+    """Returns the events by letter."""
     rows = [
         [letter, LETTERS.get(letter, ""), formatting.count(number)]
         for letter, number in device.data["events"].items()
@@ -95,7 +95,7 @@ def events(device: DeviceView) -> TextTable:
 
 
 def counts(view: ProfileView) -> TextTable:
-    """Blkparse's closing summary, as numbers: reads and writes of each device and CPU."""
+    """Returns blkparse's closing summary: reads and writes of each device and CPU."""
     headings = figures(
         "reads queued", "reads dispatched", "reads completed", "reads merged", "reads requeued",
         "writes queued", "writes dispatched", "writes completed", "writes merged",
@@ -132,7 +132,7 @@ def _tally(tally: Tally) -> Iterator[str]:
 
 
 def diagnose(view: ProfileView) -> list[Diagnostic]:
-    """Returns what makes the figures less than certain, and then what is worth knowing of them."""
+    """Returns the diagnostics of a trace: doubts, then notes."""
     trace = view.trace
     diagnostics = [
         _doubt("reading", warning["message"], printable(warning["path"]))
@@ -160,13 +160,13 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
         diagnostics.append(_doubt("out-of-order", f"{many} out of order in time"))
     if left_out := view.profile["events_left_out"]:
         many = formatting.plural(left_out, "event")
-        diagnostics.append(_doubt("too-many-devices", f"{many} of devices beyond 1,024 left out"))
+        diagnostics.append(_doubt("too-many-devices", f"{many} of devices beyond 1,024 skipped"))
     diagnostics += [diagnostic for device in view.devices for diagnostic in _of_device(device)]
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)
 
 
 SERIOUS: Final = 0.01
-"""Share of I/Os without an end from which that is a doubt and no mere note."""
+"""Share of I/Os without completion from which it is a doubt instead of a note."""
 
 
 def _doubt(code: str, message: str, subject: str = "") -> Diagnostic:
@@ -183,16 +183,16 @@ def _of_device(device: DeviceView) -> Iterator[Diagnostic]:
         unseen = f"{formatting.plural(number, 'completion')} of I/Os never seen before"
         yield _doubt("never-queued", unseen, device.label)
     if number := device.data["given_up"]:
-        lost = f"{formatting.plural(number, 'I/O')} given up, too many in flight at once"
+        lost = f"{formatting.plural(number, 'I/O')} dropped from the count: too many in flight"
         yield _doubt("given-up", lost, device.label)
     if device.ios and 0 < unended / device.ios < SERIOUS:
-        yield _note(device, "under-way", f"{many} under way when the trace ended")
+        yield _note(device, "under-way", f"{many} in flight when the trace ended")
     if alone := sum(device.life(op)["without_queue"] for op in OPS):
         yield _note(
             device,
             "without-bio",
-            f"{formatting.plural(alone, 'request')} dispatched without a bio having been queued"
-            " (passthrough, flushes of the driver, or under way when the trace began)",
+            f"{formatting.plural(alone, 'request')} dispatched without a queued bio"
+            " (passthrough, flushes of the driver, or in flight when the trace began)",
         )
     if number := device.data["hotness"]["truncated_ios"]:
         cut = f"of {formatting.plural(number, 'I/O')} only the first 64 MiB count as hot"
