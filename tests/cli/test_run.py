@@ -214,7 +214,7 @@ def test_explanations_say_what_md_writes_wait_for(run: Run, small: Path) -> None
         r"Writeback throttling of nvme is the limit \(flushing \d+% of the time\)", text
     )
     assert re.search(r"Writeback throttling of nvme put tasks to sleep [\d,]+ times\. md", text)
-    assert re.search(r"ssd spent \d+% of the time in \d+ flushes, and served nothing", text)
+    assert re.search(r"ssd spent \d+% of the time in \d+ flushes and served nothing", text)
 
 
 def test_a_cell_that_fails_is_one_line(
