@@ -81,8 +81,8 @@ def test_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "status", "output"),
     [
         (["nowhere"], 2, "nowhere: cannot be read: No such file or directory"),
-        ([DATA / "README.md"], 2, "README.md: of no format that is known"),
-        ([DATA / "iostat-3.10.txt"], 1, "one report, which is of the time since boot"),
+        ([DATA / "README.md"], 2, "README.md: unknown format"),
+        ([DATA / "iostat-3.10.txt"], 1, "only one report, which covers the time since boot"),
         ([DATA / "fio-3.25.txt", "--format", "iostat"], 1, "no table of iostat -x"),
         ([DATA / "fio-3.25.txt", "--label", "stack"], 2, "'stack': expected KEY=VALUE"),
         ([DATA / "fio-3.25.txt", "--label", "a:b=c"], 2, "'a:b=c': expected KEY=VALUE"),

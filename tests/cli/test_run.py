@@ -129,7 +129,8 @@ def test_results_are_a_table(run: Run, small: Path) -> None:
         rf"2  raid1  randwrite +– +{figure} +{time} +{time}  nvme 50 % ssd 50 % +\d+ \d+",
         rf"3  near   randread  +{figure} +– +{time} +{time}  nvme \d+ % ssd \d+ % +\d+ \d+",
         rf"4  near   randwrite +– +{figure} +{time} +{time}  nvme 50 % ssd 50 % +\d+ \d+",
-        r"mean and p99: completion latencies\. share: each disk's share of the I/Os\. in queues: mean number of ",
+        r"mean and p99: completion latencies\. share: each disk's share of the I/Os\."
+        r" in queues: mean number of ",
         r"requests in each disk and its queue\.",
         "",
     ]

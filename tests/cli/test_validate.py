@@ -105,8 +105,8 @@ def test_the_calibration_may_be_apart(run: Run, copy: Path) -> None:
     alone = run("validate", "--reference", copy)
     assert (alone.status, alone.out) == (2, "")
     assert alone.err == (
-        "blklab: error: ref: no single-device row of 'nvme', which arrays are made of: give a"
-        " directory that has some with --calibration\n"
+        "blklab: error: ref: no single-device row of 'nvme', which arrays need: add a"
+        " directory with such rows as --calibration\n"
     )
     outcome = run("validate", "--reference", copy, "--calibration", SMALL, "--json")
     assert outcome.status == 0
@@ -124,9 +124,14 @@ def test_the_calibration_may_be_apart(run: Run, copy: Path) -> None:
         ("randomio_runs.csv", "md10fs,8", "md11fs,8", "found configuration 'md11fs'"),
         ("randomio_runs.csv", "md10fs,8", "md10fs,0", "threads: found '0'"),
         ("randomio_runs.csv", "md10fs,8,512", "md10fs,8,513", "block size '513'"),
-        ("targets.toml", "[workload_common]", "workload_common = 3\n[x]", "workload_common: a"),
-        ("targets.toml", '["nvme", "ssd"]', "3", "members: a list of names is expected"),
-        ("targets.toml", 'device = "ssd"', 'device = ["x"]', "device: a name is expected"),
+        (
+            "targets.toml",
+            "[workload_common]",
+            "workload_common = 3\n[x]",
+            "workload_common: expected a",
+        ),
+        ("targets.toml", '["nvme", "ssd"]', "3", "members: expected a list of names"),
+        ("targets.toml", 'device = "ssd"', 'device = ["x"]', "device: expected a name"),
     ],
 )
 def test_a_bad_row_is_said_before_anything_runs(

@@ -112,7 +112,7 @@ def test_the_table_says_what_misses(run: Run, directory: Path, monkeypatch: Any)
     lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
     assert any(line.startswith("pair raid1 writes ") and "missed" in line for line in lines)
     assert any(line.startswith("6.1 1 0 0%") and "does not hold" in line for line in lines)
-    assert "6.1 pair raid1 writes open: nothing is known of it" in lines
+    assert "6.1 pair raid1 writes open: no explanation yet" in lines
 
 
 def test_what_was_recorded_needs_no_lab(run: Run, directory: Path, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_cells_are_resumed(run: Run, directory: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "output"),
     [
-        (["--lab", "pairs"], "--lab: there is no suite 'pairs'; did you mean 'pair'"),
+        (["--lab", "pairs"], "--lab: no suite 'pairs'; did you mean 'pair'"),
         (["--lab", "--recorded"], "no recording of suite"),
         (["--lab", "--recorded", "--record"], "--record: --recorded measures nothing"),
         (["--lab", "--calibration", "x"], "--calibration: --lab does not take it"),

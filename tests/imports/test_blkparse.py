@@ -57,7 +57,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     content = (DATA / "form-blkparse.txt").read_text()
     path = tmp_path / "summary.txt"
     path.write_text(content[content.index("Total") : content.index("Events")])
-    with pytest.raises(BlklabError, match=r"summary\.txt:1: the summary of sde is cut off"):
+    with pytest.raises(BlklabError, match=r"summary\.txt:1: the summary of sde is truncated"):
         imported(path)
-    with pytest.raises(BlklabError, match="no summary of blkparse's of sdz"):
+    with pytest.raises(BlklabError, match="no blkparse summary of sdz"):
         imported(DATA / "form-blkparse.txt", device="sdz")

@@ -57,8 +57,8 @@ def test_a_directory_is_all_that_is_in_it(tmp_path: Path) -> None:
     ]
     assert {item.plan.name for item in result} == {"all"}
     assert sorted(notes) == [
-        f"{tmp_path}/README.md: of no format that is known: left out",
-        f"{tmp_path}/broken.json: fio's JSON is broken: it is cut off in line 1: left out",
+        f"{tmp_path}/README.md: unknown format: skipped",
+        f"{tmp_path}/broken.json: fio's JSON is invalid: it ends in line 1: skipped",
     ]
 
 
@@ -106,10 +106,10 @@ def test_published_figures() -> None:
 @pytest.mark.parametrize(
     ("content", "output"),
     [
-        (b"", "is empty: results are expected"),
-        (b"\n \n", "is empty: results are expected"),
-        (b"hello\n", "of no format that is known (fio: fio's JSON, JSON+; fio-log:"),
-        (b"a\0b", "is no text"),
+        (b"", "is empty; expected results"),
+        (b"\n \n", "is empty; expected results"),
+        (b"hello\n", "unknown format; known are fio: fio's JSON, JSON+; fio-log:"),
+        (b"a\0b", "is not text"),
     ],
 )
 def test_what_is_no_result(tmp_path: Path, content: bytes, output: str) -> None:
@@ -197,5 +197,5 @@ def test_long_lines_are_soon_refused(tmp_path: Path, name: str, line: str) -> No
 def test_what_the_store_cannot_keep_is_refused(tmp_path: Path, name: str, content: str) -> None:
     path = tmp_path / name
     path.write_text(content)
-    with pytest.raises(BlklabError, match=r"figures of 2\^63 and more|a number is expected"):
+    with pytest.raises(BlklabError, match=r"figures of 2\^63 or more|expected a number"):
         imported(path)

@@ -45,7 +45,7 @@ def test_runs_that_failed_are_left_out_and_said(tmp_path: Path) -> None:
     path.write_text(content)
     batch, notes = imported(path)
     assert len(batch.plan.cells) == 2
-    assert notes == [f"{path}: line 41: job 'mytest' failed: err=5: left out"]
+    assert notes == [f"{path}: line 41: job 'mytest' failed: err=5: skipped"]
     path.write_text(content.replace("err= 0", "err= 5"))
     with pytest.raises(BlklabError, match=r"runs\.txt: line 5: job 'mytest' failed: err=5$"):
         imported(path)
@@ -86,7 +86,7 @@ def test_a_run_that_was_cut_off_is_left_out_and_said(tmp_path: Path) -> None:
     assert len(batch.plan.cells) == 2
     (note,) = notes
     assert note == (
-        f"{path}: line 75: job 'mytest' has no line of what it issued: the text was cut off:"
+        f"{path}: line 75: the line about what job 'mytest' issued is missing: the text is truncated:"
         " left out"
     )
 
@@ -100,7 +100,7 @@ def test_logs_of_every_io_are_exact(tmp_path: Path) -> None:
     )
     (tmp_path / "raw_slat.1.log").write_text("")
     batch, notes = imported(*tmp_path.iterdir())
-    assert notes == [f"{tmp_path}/raw_slat.1.log: is empty: left out"]
+    assert notes == [f"{tmp_path}/raw_slat.1.log: is empty: skipped"]
     ((_, run),) = runs(batch)
     assert run["runtime_ns"] == 1501 * 10**6
     assert (run["read"]["total_ios"], run["read"]["io_bytes"]) == (2, 8192)
@@ -127,10 +127,14 @@ def test_the_latency_of_both_stands_in_for_that_of_completion(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "content", "output"),
     [
-        ("x.log", "1000, 10, 0, 0\n", r"x\.log: what it has of fio's is not known"),
-        ("x_bw.1.log", "1000, 10, 0, 0\n", "no I/Os: x_iops.….log is expected among the logs"),
+        ("x.log", "1000, 10, 0, 0\n", r"x\.log: unknown kind of log"),
+        ("x_bw.1.log", "1000, 10, 0, 0\n", "no I/Os: also expected x_iops.….log"),
         ("x_slat.1.log", "1000, 10, 0, 0\n", "logs of I/Os, bandwidth or completion"),
-        ("x_iops.1.log", "1000, 10, 0, 0\nnonsense\n", "line 2: found 'nonsense', time, value"),
+        (
+            "x_iops.1.log",
+            "1000, 10, 0, 0\nnonsense\n",
+            "line 2: found 'nonsense', expected time, value",
+        ),
         ("x_iops.1.log", "1000, 1, 0, 512\n1001, 1, 0\n", r"iops\.1\.log:2: found '1001, 1, 0'"),
     ],
 )

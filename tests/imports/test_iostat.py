@@ -12,7 +12,7 @@ from tests.imports.conftest import DATA, imported, outcome, runs
 def test_version_9_with_times() -> None:
     batch, notes = imported(DATA / "form-iostat-9.txt")
     assert notes == [
-        f"{DATA}/form-iostat-9.txt:4: the first report is of the time since boot: left out"
+        f"{DATA}/form-iostat-9.txt:4: the first report covers the time since boot: skipped"
     ]
     ((labels, run),) = runs(batch)
     assert batch.plan.runner == "iostat"
@@ -75,12 +75,12 @@ def test_version_12_over_midnight_with_an_array() -> None:
 def test_another_device() -> None:
     run = outcome(DATA / "form-iostat-12.txt", device="sda")
     assert run["read"]["total_ios"] == 3200
-    with pytest.raises(BlklabError, match="there is no device 'sdz'; it has md0, sda, sdb, sdb1"):
+    with pytest.raises(BlklabError, match="no device 'sdz'; it has md0, sda, sdb, sdb1"):
         imported(DATA / "form-iostat-12.txt", device="sdz")
 
 
 def test_a_single_report_is_of_the_time_since_boot() -> None:
-    with pytest.raises(BlklabError, match="one report, which is of the time since boot"):
+    with pytest.raises(BlklabError, match="only one report, which covers the time since boot"):
         imported(DATA / "iostat-3.10.txt")
 
 
@@ -94,9 +94,7 @@ def test_recorded_reports() -> None:
     assert new["read"]["io_bytes"] == round(8595.16 * 1024 * 100)
     assert new["write"]["clat_ns"]["mean"] == pytest.approx(6.93e6)
     assert new["cpu"]["idle"] == pytest.approx(0.1751)
-    with pytest.raises(
-        BlklabError, match="3 devices: --device says which is meant: fd0, sda, scd0"
-    ):
+    with pytest.raises(BlklabError, match="3 devices: select one with --device: fd0, sda, scd0"):
         imported(DATA / "iostat-4.15.txt", keep_first=True)
 
 
@@ -135,7 +133,7 @@ def test_without_any_time_a_second_is_assumed_and_said(tmp_path: Path) -> None:
     path = tmp_path / "iostat.txt"
     path.write_text("\n".join(x for x in lines if "05/09" not in x and not x.startswith("$")))
     batch, notes = imported(path)
-    assert any("a second apart are assumed (--interval)" in note for note in notes)
+    assert any("assuming one report per second (--interval)" in note for note in notes)
     assert runs(batch)[0][1]["runtime_ns"] == 2 * 10**9
     assert outcome(path, interval_ns=5 * 10**9)["runtime_ns"] == 10**10
 
@@ -171,5 +169,7 @@ def test_a_broken_row_is_named(tmp_path: Path) -> None:
     )
     path = tmp_path / "iostat.txt"
     path.write_text(content)
-    with pytest.raises(BlklabError, match=r"iostat\.txt:23: found 'sda .* 11 figures are expected"):
+    with pytest.raises(
+        BlklabError, match=r"iostat\.txt:23: found 'sda .* expected a device and 11 figures"
+    ):
         imported(path)

@@ -113,53 +113,53 @@ BROKEN = [
     ),
     (
         edit(TARGETS, '{ device = "ssd" }', '{ device = "ssd", members = ["ssd"] }'),
-        "ref/targets.toml: targets.ssd: either device or members is expected",
+        "ref/targets.toml: targets.ssd: expected either device or members",
     ),
     (
         edit(TARGETS, '{ device = "ssd" }', '{ kernel = "4.19" }'),
-        "ref/targets.toml: targets.ssd: either device or members is expected",
+        "ref/targets.toml: targets.ssd: expected either device or members",
     ),
     (
         edit(TARGETS, '{ device = "ssd" }', "{ device = 5 }"),
-        "ref/targets.toml: targets.ssd: device: a name is expected",
+        "ref/targets.toml: targets.ssd: device: expected a name",
     ),
     (
         edit(TARGETS, '["ssd", "ssd"]', "[]"),
-        "ref/targets.toml: targets.pair: members: a list of names is expected",
+        "ref/targets.toml: targets.pair: members: expected a list of names",
     ),
     (
         edit(TARGETS, "level = 1, ", ""),
-        "ref/targets.toml: targets.pair: level is expected beside members",
+        "ref/targets.toml: targets.pair: expected level with members",
     ),
     (
         edit(TARGETS, '{ rw = "randread" }', "{}"),
-        "ref/targets.toml: tests.randread: rw is expected",
+        "ref/targets.toml: tests.randread: expected a key rw",
     ),
     (
         edit(TARGETS, '{ rw = "randread" }', '"randread"'),
-        "ref/targets.toml: tests: tables are expected",
+        "ref/targets.toml: tests: expected tables",
     ),
     (
         edit(RUNS, "pair,", "paar,"),
-        "ref/fio_runs.csv:3: target: found 'paar', which targets.toml does not name; it has ssd,"
+        "ref/fio_runs.csv:3: target: found 'paar', which is not in targets.toml; it has ssd,"
         " pair",
     ),
     (
         edit(RUNS, "pair,randread", "pair,randwrite"),
-        "ref/fio_runs.csv:3: test: found 'randwrite', which targets.toml does not name; it has"
+        "ref/fio_runs.csv:3: test: found 'randwrite', which is not in targets.toml; it has"
         " randread",
     ),
     (
         edit(RUNS, "50000.5", "fast"),
-        "ref/fio_runs.csv:2: read_iops: found 'fast', a number is expected",
+        "ref/fio_runs.csv:2: read_iops: found 'fast', expected a number",
     ),
     (
         edit(RUNS, "50000.5", "-1"),
-        "ref/fio_runs.csv:2: read_iops: found '-1', a number is expected",
+        "ref/fio_runs.csv:2: read_iops: found '-1', expected a number",
     ),
     (
         edit(RUNS, "50000.5", "nan"),
-        "ref/fio_runs.csv:2: read_iops: found 'nan', a number is expected",
+        "ref/fio_runs.csv:2: read_iops: found 'nan', expected a number",
     ),
     (
         edit(RUNS, "50000.5", "0"),
@@ -167,20 +167,20 @@ BROKEN = [
     ),
     (
         edit(RUNS, "ssd,randread,1000", "\n\nssd,randread,1000,1,2,x"),
-        "ref/fio_runs.csv:4: read_iops: found 'x', a number is expected",
+        "ref/fio_runs.csv:4: read_iops: found 'x', expected a number",
     ),
     (
         edit(RUNS, ",write_iops", ""),
-        "ref/fio_runs.csv: no column 'write_iops'; expected are target, test, read_iops,"
+        "ref/fio_runs.csv: no column 'write_iops'; expected target, test, read_iops,"
         " write_iops",
     ),
     (
         edit(RUNS, "90000,0,90000,0", "90000"),
-        "ref/fio_runs.csv:3: too few columns: 7 expected",
+        "ref/fio_runs.csv:3: too few columns: expected 7",
     ),
     (
         edit(RANDOMIO, "md10fs,1,", "md10fs,0,"),
-        "ref/randomio_runs.csv:2: threads: found '0', a whole number is expected",
+        "ref/randomio_runs.csv:2: threads: found '0', expected a whole number",
     ),
     (
         edit(RANDOMIO, "89.1,23.2", "0,0"),
@@ -196,12 +196,12 @@ BROKEN = [
     ),
     (
         edit(TARGETS, 'members = ["ssd", "ssd"]', 'members = ["ssd", "tape"]'),
-        "ref: no single-device row of 'tape', which arrays are made of: give a directory that has"
+        "ref: no single-device row of 'tape', which arrays need: give a directory that has"
         " some with --calibration",
     ),
     (
         edit(RUNS, "ssd,randread,1000,50000,0,50000.5,0.0\n", ""),
-        "ref: no single-device row of 'ssd', which arrays are made of: give a directory that has"
+        "ref: no single-device row of 'ssd', which arrays need: give a directory that has"
         " some with --calibration",
     ),
 ]  # fmt: skip
@@ -227,8 +227,8 @@ def test_a_missing_directory_is_one_line(run: Run, tmp_path: Path) -> None:
     outcome = run("validate", "--reference", tmp_path / "no")
     assert outcome.status == 2
     assert outcome.err == (
-        f"blklab: error: {tmp_path}/no: no such directory; one with targets.toml and fio_runs.csv"
-        " is expected\n"
+        f"blklab: error: {tmp_path}/no: no such directory; expected one with targets.toml"
+        " and fio_runs.csv\n"
     )
 
 

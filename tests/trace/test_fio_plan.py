@@ -207,7 +207,7 @@ def test_a_hostile_name_stays_in_its_comment() -> None:
 def test_without_completions_the_depth_is_a_guess() -> None:
     plan = make_plan(profile(life={"all": {"completed": 0}}))
     assert (plan.loop, plan.jobs[0].iodepth, plan.depth_known) == ("open", 32, False)
-    assert "the trace does not tell" in render(plan, JobTarget())
+    assert "unknown in the trace" in render(plan, JobTarget())
 
 
 def test_nothing_to_reproduce() -> None:

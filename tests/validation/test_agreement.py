@@ -143,11 +143,11 @@ def test_a_recording_is_of_one_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "output"),
     [
-        ("{", "is no recording: JSONDecodeError"),
-        ("[]", "is no recording: TypeError"),
-        ('{"kernel": "6.1"}', "is no recording: KeyError"),
+        ("{", "is not a recording: JSONDecodeError"),
+        ("[]", "is not a recording: TypeError"),
+        ('{"kernel": "6.1"}', "is not a recording: KeyError"),
         ('{"kernel": "new", "measured_with": {}, "cells": []}', "expected a generation"),
-        ('{"kernel": "6.1", "measured_with": {}, "cells": [3]}', "is no recording"),
+        ('{"kernel": "6.1", "measured_with": {}, "cells": [3]}', "is not a recording"),
     ],
 )
 def test_what_is_no_recording_is_said(tmp_path: Path, text: str, output: str) -> None:
@@ -173,7 +173,7 @@ def test_misses_are_found_by_pattern(tmp_path: Path) -> None:
     assert miss is not None
     assert miss.text == "two lines"
     path.write_text("misses = 3\n")
-    with pytest.raises(UsageError, match="makes no sense"):
+    with pytest.raises(UsageError, match="is not valid"):
         recordings.misses(tmp_path)
 
 

@@ -1,1 +1,1 @@
-"""What fio writes, parsed: no processes, nothing of this machine."""
+"""Parsers of fio's output. They start no process and read nothing of this host."""

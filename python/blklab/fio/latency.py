@@ -1,4 +1,4 @@
-"""Completion latency of one job or of several: merged exactly where fio says enough for it."""
+"""Completion latency of one or several jobs, merged from fio's bins where they are available."""
 
 import math
 from collections import Counter
@@ -11,15 +11,16 @@ from blklab.errors import BlklabError
 from blklab.fio.node import JsonNode
 
 RELATIVE_ERROR: Final = 1 / 128
-"""Of a quantile: fio counts in 64 buckets an octave and gives a bucket's middle (stat.h of fio
-3.33: an error of about 1/2^(FIO_IO_U_PLAT_BITS+1), FIO_IO_U_PLAT_BITS being 6)."""
+"""Relative error of a quantile: fio counts in 64 buckets per octave and reports the middle of a
+bucket (stat.h of fio 3.33: about 1/2^(FIO_IO_U_PLAT_BITS+1), with FIO_IO_U_PLAT_BITS = 6).
+"""
 
 QUANTILES: Final = {
     **{f"p{percent}": float(percent) for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99)},
     "p99_9": 99.9,
     "p99_99": 99.99,
 }
-"""What a result has, and the percentage of each."""
+"""The quantiles of a result, in percent."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,10 @@ class LatencySummary:
     low: float = 0.0
     high: float = 0.0
     bins: Mapping[int, int] | None = None
-    """I/Os by latency, as JSON+ has it; None where fio did not say."""
+    """I/Os by latency, from JSON+; None without it."""
 
     quantiles: Mapping[str, float] = field(default_factory=dict)
-    """As fio gave them, for want of bins."""
+    """Quantiles from fio, if there are no bins."""
 
     def as_dict(self) -> outcome.LatencyResult:
         """Returns `clat_ns` of a result."""
@@ -59,7 +60,7 @@ class LatencySummary:
         return cast(outcome.LatencyResult, document)
 
     def _ranked(self) -> dict[str, float]:
-        """Returns the quantiles of nearest rank, as fio's calc_clat_percentiles (stat.c) has it."""
+        """Returns the quantiles by nearest rank, like fio's calc_clat_percentiles (stat.c)."""
         bins = sorted((self.bins or {}).items())
         total = sum(count for _, count in bins)
         latencies: dict[str, float] = {}
@@ -69,22 +70,24 @@ class LatencySummary:
             below += count
             while wanted and below >= wanted[0][1] / 100 * total:
                 latencies[wanted.pop(0)[0]] = float(value)
-        # 100 % of a large total may be rounded up.
+        # 100 % of a large total can be rounded up.
         latencies = {**{name: float(bins[-1][0]) for name, _ in wanted}, **latencies}
         return {name: _within(value, self.low, self.high) for name, value in latencies.items()}
 
 
 def _within(value: float, low: float, high: float) -> float:
-    """Returns a quantile: the middle of the outermost bucket may lie beyond what was measured."""
+    """Returns a quantile within minimum and maximum: the middle of the last bucket can exceed
+    them.
+    """
     return min(max(value, low), high)
 
 
 NOTHING: Final = LatencySummary()
-"""Of no I/O, or of I/O whose latency was not measured."""
+"""The latency of no I/O, or of I/O without measured latency."""
 
 
 def read(direction: JsonNode, total_ios: int) -> LatencySummary:
-    """Returns what fio says of one direction of one job: `clat_ns`, or `clat` in µs (fio 2)."""
+    """Returns the latency of one direction of a job: `clat_ns`, or `clat` in µs (fio 2)."""
     table, unit = direction.part("clat_ns"), 1
     if table is None:
         table, unit = direction.part("clat"), 1000
@@ -102,12 +105,12 @@ def read(direction: JsonNode, total_ios: int) -> LatencySummary:
         for value, number in counted.numbers():
             if number:
                 if not number.is_integer():
-                    raise BlklabError(f"{counted.where}: found {number:g}, a count is expected")
+                    raise BlklabError(f"{counted.where}: found {number:g}, expected a count")
                 bins[round(value * unit)] = int(number)
     low, stddev = min(table.number("min", 0) * unit, high), table.number("stddev", 0) * unit
     given: dict[str, float] = {}
     if (percentiles := table.part("percentile")) is not None:
-        # fio 2 fills up with "0.00".
+        # fio 2 pads with "0.00".
         by_percentage = dict(percentiles.numbers())
         given = {
             name: _within(by_percentage[percentage] * unit, low, high)
@@ -120,15 +123,15 @@ def read(direction: JsonNode, total_ios: int) -> LatencySummary:
 def merge(parts: Sequence[LatencySummary]) -> LatencySummary:
     """Returns the latencies of all I/Os of several jobs.
 
-    Quantiles come from merged bins; without the bins of every job there are none: they cannot be
-    averaged. Means and standard deviations are pooled.
+    Quantiles come from merged bins. Without bins of all jobs there are none, because quantiles
+    cannot be averaged. Means and standard deviations are pooled.
     """
     parts = [part for part in parts if part.count]
     if len(parts) <= 1:
         return parts[0] if parts else NOTHING
     count = sum(part.count for part in parts)
     mean = math.fsum(part.mean * (part.count / count) for part in parts)
-    # fio's are deviations of a sample, of which n − 1 are free (stat.c, calc_lat).
+    # fio uses sample standard deviations with n − 1 (stat.c, calc_lat).
     squares = math.fsum(
         part.stddev**2 * ((part.count - 1) / max(1, count - 1))
         + (part.mean - mean) ** 2 * (part.count / max(1, count - 1))

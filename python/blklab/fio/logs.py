@@ -1,9 +1,10 @@
-"""fio's interval logs (`write_iops_log`, `write_bw_log`, `write_lat_log`): one series for all jobs.
+"""fio's interval logs (`write_iops_log`, `write_bw_log`, `write_lat_log`): one series for all
+jobs.
 
-A line is `time, value, direction, block size, …`: ms since the job began (its ramp not counted),
-and what was measured in the interval that ends then: I/Os a second, KiB/s, or the mean latency in
-ns. fio writes no line for an interval without I/O, truncates rates, and loses what came after the
-last whole interval (stat.c of fio 3.33, `__add_samples`); what a job did in all makes good for it.
+A line is `time, value, direction, block size, …`: ms since the start of the job without ramp, and
+the value of the interval that ends then: I/Os per second, KiB/s, or the mean latency in ns. fio
+writes no line for an interval without I/O, truncates rates, and loses the time after the last whole
+interval (stat.c of fio 3.33, `__add_samples`). The totals of the job correct this.
 """
 
 import math
@@ -21,10 +22,10 @@ from blklab.fio.output import FioJobResult
 _LINE: Final = re.compile(r"\s*(\d{1,18})\s*,\s*(\d{1,19})\s*,\s*(\d)\s*(?:,.*)?", re.A)
 
 LATE: Final = 1.5
-"""Intervals since the line before: more than that is a gap without I/O, not a late line."""
+"""Intervals since the previous line from which it is a gap without I/O, and not a late line."""
 
 RAGGED: Final = 0.1
-"""Intervals: what is left over at the end is part of the last one if it is shorter."""
+"""In intervals: a shorter remainder at the end is part of the last interval."""
 
 MOST_SLICES: Final = 1_000_000
 
@@ -35,12 +36,12 @@ class LogSample(NamedTuple):
     time_ms: int
     value: int
     direction: int
-    """0 reads, 1 writes."""
+    """0: read, 1: write."""
 
 
 @dataclass(frozen=True)
 class DirectionTotal:
-    """What one direction of a job did in all."""
+    """The totals of one direction of a job."""
 
     ios: int
     bytes: int
@@ -48,18 +49,20 @@ class DirectionTotal:
 
 @dataclass(frozen=True)
 class JobLog:
-    """The logs of one job, or of one of its clones."""
+    """The logs of one job or of one of its clones."""
 
     iops: Sequence[LogSample] = ()
     bandwidth: Sequence[LogSample] = ()
     clat: Sequence[LogSample] = ()
     totals: tuple[DirectionTotal, DirectionTotal] | None = None
     runtime_ms: int = 0
-    """How long it measured; 0 if unknown."""
+    """Measured time; 0 if unknown."""
 
 
 class LogSlice(NamedTuple):
-    """All jobs in one interval: the fields of `blklab.store.series.Point` but its source."""
+    """All jobs in one interval: the fields of `blklab.store.series.SeriesPoint` without its
+    source.
+    """
 
     time_ns: int
     width_ns: int
@@ -80,8 +83,8 @@ def parse(text: str, where: str) -> list[LogSample]:
         match = _LINE.fullmatch(line)
         if match is None:
             raise BlklabError(
-                f"{where}: line {number}: found {line[:60]!r}, time, value, direction, …"
-                " of an interval log of fio is expected"
+                f"{where}: line {number}: found {line[:60]!r}, expected time, value,"
+                " direction, … of a fio interval log"
             )
         if match[3] in "01":
             samples.append(LogSample(int(match[1]), int(match[2]), int(match[3])))
@@ -118,7 +121,7 @@ def gather(
 
 
 class _AmountOverTime:
-    """An amount over time: pieces of `start`, `end` (ms) and how much, one after the other."""
+    """An amount over time: pieces of `start`, `end` (ms) and amount, in order."""
 
     def __init__(self, pieces: Sequence[tuple[float, float, float]]) -> None:
         self.pieces = pieces
@@ -128,7 +131,9 @@ class _AmountOverTime:
         self.end = self._ends[-1] if pieces else 0.0
 
     def fitted(self, total: int, runtime_ms: float) -> "_AmountOverTime":
-        """Returns it with `total` in all: what is missing came after the last line, or all over."""
+        """Returns it with the sum `total`: a missing amount is added after the last line, or
+        everywhere.
+        """
         pieces = list(self.pieces)
         missing, rest = total - self.amount, runtime_ms - self.end
         if missing > 0 and rest > 0:
@@ -143,7 +148,9 @@ class _AmountOverTime:
         )
 
     def among(self, edges: Sequence[float]) -> list[float]:
-        """Returns how much there is between each two edges; beyond the last belongs to the last."""
+        """Returns the amount between each two edges; what comes after the last edge belongs to
+        the last.
+        """
         sums = [0.0] * (len(edges) - 1)
         for start, end, amount in self.pieces:
             for at, since, until in _parts(start, end, edges):
@@ -151,7 +158,7 @@ class _AmountOverTime:
         return sums
 
     def until(self, time: float) -> float:
-        """Returns how much there is before a time."""
+        """Returns the amount before a time."""
         at = bisect_left(self._ends, time)
         if at == len(self.pieces):
             return self.amount
@@ -160,7 +167,7 @@ class _AmountOverTime:
 
 
 def _parts(start: float, end: float, edges: Sequence[float]) -> Iterator[tuple[int, float, float]]:
-    """Yields the intervals that a piece of time lies in, and its part in each."""
+    """Yields the intervals of a piece of time, and its share in each."""
     width = edges[1] - edges[0]
     last = len(edges) - 2
     first = min(int(start / width), last)
@@ -174,14 +181,14 @@ def _parts(start: float, end: float, edges: Sequence[float]) -> Iterator[tuple[i
 def _covered(
     samples: Sequence[LogSample], direction: int, every_ms: float
 ) -> list[tuple[float, float, int]]:
-    """Returns the time that each line of one direction is about, and its value."""
+    """Returns the time that each line of one direction covers, and its value."""
     intervals: list[tuple[float, float, int]] = []
     before = 0
     chosen = [sample for sample in samples if sample.direction == direction]
     for sample in sorted(chosen, key=lambda sample: sample.time_ms):
         passed = sample.time_ms - before
         if passed <= 0 and intervals:
-            continue  # fio closes a log with what little came after the last line
+            continue  # fio closes a log with the remainder after the last line
         width = passed if 0 < passed < LATE * every_ms else every_ms
         start = max(before if intervals else 0, sample.time_ms - width)
         intervals.append((float(start), float(max(sample.time_ms, start + 1)), sample.value))
@@ -190,7 +197,7 @@ def _covered(
 
 
 def _every(logs: Sequence[JobLog]) -> float:
-    """Returns the interval in which fio logged, ms: what mostly lies between two lines."""
+    """Returns the logging interval of fio, ms: the most frequent distance of lines."""
     gaps = [
         float(later - sooner)
         for log in logs
@@ -209,9 +216,9 @@ def merge(
 ) -> list[LogSlice]:
     """Returns the series of jobs that began together, in intervals of `interval_ns`.
 
-    I/Os and bytes add; a latency counts by the I/Os that had it. `logged_ms` is fio's
-    `log_avg_msec`, guessed from the logs if not given. The I/Os of all intervals are the totals,
-    where these are known.
+    I/Os and bytes are added; latencies are weighted by their I/Os. `logged_ms` is fio's
+    `log_avg_msec`, estimated from the logs if not given. The sums are scaled to the totals if these
+    are known.
     """
     every = logged_ms or _every(logs)
     ios = [[_rate(log, log.iops, direction, every, "ios") for direction in (0, 1)] for log in logs]
@@ -223,7 +230,7 @@ def merge(
     width = interval_ns / 1e6
     count = max(1, math.ceil(end / width - RAGGED))
     if count > MOST_SLICES:
-        raise BlklabError(f"{count:,} intervals: {MOST_SLICES:,} at most are expected")
+        raise BlklabError(f"{count:,} intervals: expected at most {MOST_SLICES:,}")
     edges = [at * width for at in range(count)] + [max(end, (count - 1) * width + RAGGED)]
     columns = [
         _whole(
@@ -265,14 +272,14 @@ def _rate(
 
 
 def _whole(parts: Sequence[Sequence[float]], total: int) -> list[int]:
-    """Returns the sums in whole numbers, which add up to the total."""
+    """Returns the sums as whole numbers with the same total."""
     edges: list[int] = []
     exact, given = 0.0, 0
     for values in zip(*parts, strict=True):
         exact += math.fsum(values)
         edges.append(min(round(exact), total) - given)
         given += edges[-1]
-    # What a float could not hold of it.
+    # The part that a float could not hold.
     edges[edges.index(max(edges))] += total - given
     return edges
 
@@ -280,7 +287,7 @@ def _whole(parts: Sequence[Sequence[float]], total: int) -> list[int]:
 def _total(
     logs: Sequence[JobLog], spreads: Sequence[_AmountOverTime], direction: int, what: str
 ) -> int:
-    """Returns what all jobs did in all: as it is known, else by their lines, whatever the edges."""
+    """Returns the totals of all jobs: as known, otherwise from their lines."""
     totals = [getattr(log.totals[direction], what) for log in logs if log.totals is not None]
     if len(totals) == len(logs):
         return sum(totals)

@@ -1,4 +1,4 @@
-"""Reads a JSON document that anyone may have written: whatever is wrong is said in one line."""
+"""Access to a JSON document from any source: each defect is an error of one line."""
 
 import math
 from collections.abc import Iterator
@@ -9,50 +9,50 @@ from blklab.errors import BlklabError
 from blklab.text import printable
 
 LARGEST: Final = 1 << 64
-"""No counter of fio's is as large: they have 64 bits."""
+"""fio's counters have 64 bits."""
 
 
 @dataclass(frozen=True)
 class JsonNode:
-    """A table of the document, and where it is. Every method raises BlklabError."""
+    """A table of the document and its path. All methods raise BlklabError."""
 
     table: dict[str, Any]
     where: str
 
     def has(self, key: str) -> bool:
-        """Tells whether a field is there, and not null."""
+        """Returns whether a field is there, and not null."""
         return self.table.get(key) is not None
 
     def number(self, key: str, default: float | None = None) -> float:
-        """Returns a number from 0 on, without a default one that must be there."""
+        """Returns a number of 0 or more; without a default, it must exist."""
         value = self.table.get(key)
         if value is None and default is not None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong(key, value, "a number")
-        if not 0 <= value < LARGEST:  # not a number (NaN) is neither
+        if not 0 <= value < LARGEST:  # NaN is neither
             raise self.wrong(key, value, "a number from 0 to 2^64")
         return float(value)
 
     def count(self, key: str, default: int | None = None) -> int:
-        """Returns a whole number from 0 on."""
+        """Returns a whole number of 0 or more."""
         number = float(self.number(key, default))
         value = self.table.get(key)
-        if isinstance(value, int):  # a float may not hold all of it
+        if isinstance(value, int):  # a float is too small for some of them
             return value
         if not number.is_integer():
             raise self.wrong(key, value, "a whole number")
         return int(number)
 
     def text(self, key: str, default: str) -> str:
-        """Returns a text, harmless to print."""
+        """Returns a printable text."""
         value = self.table.get(key, default)
         if not isinstance(value, str):
             raise self.wrong(key, value, "text")
         return printable(value)
 
     def part(self, key: str) -> "JsonNode | None":
-        """Returns a table within, or None if it is not there."""
+        """Returns a nested table, or None if it does not exist."""
         value = self.table.get(key)
         if value is None:
             return None
@@ -61,18 +61,18 @@ class JsonNode:
         return JsonNode(value, f"{self.where}.{key}")
 
     def parts(self, key: str) -> "Iterator[JsonNode]":
-        """Yields the tables of a list, none if it is not there."""
+        """Yields the tables of a list; none if it does not exist."""
         value = self.table.get(key)
         if value is not None and not isinstance(value, list):
             raise self.wrong(key, value, "a list")
         for number, entry in enumerate(value or []):
             where = f"{self.where}.{key}[{number}]".lstrip(".")
             if not isinstance(entry, dict):
-                raise BlklabError(f"{where}: found {_short(entry)}, an object is expected")
+                raise BlklabError(f"{where}: found {_short(entry)}, expected an object")
             yield JsonNode(entry, where)
 
     def words(self, key: str) -> dict[str, str]:
-        """Returns a table of texts, such as options; what is no text is shown as such."""
+        """Returns a table of texts, such as options; other values are converted to text."""
         part = self.part(key)
         table = part.table if part is not None else {}
         return {
@@ -81,7 +81,7 @@ class JsonNode:
         }
 
     def numbers(self) -> list[tuple[float, float]]:
-        """Returns a table whose keys are numbers as well, such as percentiles, in their order."""
+        """Returns a table with numeric keys, such as percentiles, in their order."""
         numbers = []
         for key in self.table:
             try:
@@ -89,14 +89,14 @@ class JsonNode:
             except ValueError:
                 name = math.nan
             if not 0 <= name < LARGEST:
-                raise BlklabError(f"{self.where}: found key {_short(key)}, a number is expected")
+                raise BlklabError(f"{self.where}: found key {_short(key)}, expected a number")
             numbers.append((name, self.number(key)))
         return sorted(numbers)
 
     def wrong(self, key: str, value: object, expected: str) -> BlklabError:
-        """Returns the error that says what a field should have been."""
+        """Returns the error for a field of the wrong type."""
         given = "nothing" if value is None else _short(value)
-        return BlklabError(f"{self.where}.{key}: found {given}, {expected} is expected")
+        return BlklabError(f"{self.where}.{key}: found {given}, expected {expected}")
 
 
 def _short(value: object) -> str:

@@ -1,7 +1,7 @@
 """fio's JSON and JSON+ (2.0 to 3.x) as a result (docs/reference/formats.md).
 
-What fio calls things, and since when, is in its stat.c: up to 2.21 `io_bytes` are KiB, `bw` KiB/s
-and latencies µs; `iops` were whole numbers and `total_ios` unknown before 2.2.
+The names and units of each version are in fio's stat.c: up to 2.21 `io_bytes` are KiB, `bw` KiB/s
+and latencies µs; before 2.2, `iops` are whole numbers and `total_ios` is missing.
 """
 
 import json
@@ -21,19 +21,19 @@ from blklab.text import printable
 WAYS: Final = ("read", "write")
 
 MOST_TRIES: Final = 100
-"""Places in a text at which a document may begin."""
+"""Positions in a text at which a document can begin."""
 
 MOST_NOTES: Final = 1000
 
 _NAN: Final = re.compile(r"(?<=:)(\s*)-?(?:nan|inf)\b", re.I)
-"""What printf makes of 0/0: fio wrote it where nothing was measured."""
+"""printf's text for 0/0: fio wrote it if nothing was measured."""
 
 
 def document(text: str) -> dict[str, Any]:
-    """Returns the JSON document in fio's output, whatever notes fio wrote around it.
+    """Returns the JSON document in fio's output; the lines around it become its `notes`.
 
-    `notes` of the document are these lines. Of several documents of one run (`--status-interval`)
-    it is the last. Raises BlklabError.
+    If a run printed several documents (`--status-interval`), the last one is returned. Raises
+    BlklabError.
     """
     text = _NAN.sub(r"\1null", text)
     decoder = json.JSONDecoder(parse_constant=lambda _: None)
@@ -63,12 +63,12 @@ def document(text: str) -> dict[str, Any]:
             end, tries = stop, 0
     if not runs:
         if furthest >= 0:
-            raise BlklabError(f"fio's JSON is broken: {why}")
-        raise BlklabError("no JSON of fio's: an object with `jobs` is expected")
+            raise BlklabError(f"fio's JSON is invalid: {why}")
+        raise BlklabError("no JSON of fio: expected an object with `jobs`")
     if len({_names(run) for run in runs}) > 1:
-        raise BlklabError(f"{len(runs)} documents of different runs of fio: one is expected")
+        raise BlklabError(f"{len(runs)} documents of different fio runs: expected one")
     if re.search(r"^\{\s*\"fio version", text[end:], re.M):
-        raise BlklabError(f"fio's JSON is broken: {why}")
+        raise BlklabError(f"fio's JSON is invalid: {why}")
     lines = "\n".join([*text_around, text[end:]]).splitlines()
     notes = [printable(line.strip()) for line in lines if line.strip()]
     return {**runs[-1], "notes": notes[:MOST_NOTES]}
@@ -76,7 +76,7 @@ def document(text: str) -> dict[str, Any]:
 
 def _where(text: str, error: json.JSONDecodeError) -> str:
     if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
-        return f"it is cut off in line {error.lineno}"
+        return f"it ends in line {error.lineno}"
     return f"line {error.lineno} column {error.colno}: {error.msg}"
 
 
@@ -89,7 +89,7 @@ def _names(value: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class FioDirection:
-    """What one direction of a job did."""
+    """The result of one direction of a job."""
 
     total_ios: int = 0
     io_bytes: int = 0
@@ -111,16 +111,16 @@ class FioDirection:
 
 @dataclass(frozen=True)
 class FioJobResult:
-    """One entry of `jobs`: a job, one of its clones, or with `group_reporting` several."""
+    """One entry of `jobs`: a job, one of its clones, or several with `group_reporting`."""
 
     name: str
     group: int
-    """Jobs of one group ran at the same time; a stonewall begins another."""
+    """Jobs of one group ran at the same time; a stonewall begins the next group."""
 
     directions: tuple[FioDirection, FioDirection]
     trims: int
     usr_cpu: float
-    """Per cent of a CPU, as of sys_cpu."""
+    """Percent of one CPU, like sys_cpu."""
 
     sys_cpu: float
     ctx: int
@@ -129,10 +129,10 @@ class FioJobResult:
 
 
 def jobs(document: Mapping[str, Any]) -> list[FioJobResult]:
-    """Returns the jobs of a document. Raises BlklabError, for a job that failed as well."""
+    """Returns the jobs of a document. Raises BlklabError, also for a failed job."""
     root = JsonNode(dict(document), "")
     key = "jobs" if root.has("jobs") else "client_stats"
-    # fio's own sum over the machines of a client's run is not another job.
+    # The sum over the hosts of a client run is not another job.
     nodes = [node for node in root.parts(key) if node.table.get("jobname") != "All clients"]
     if not nodes:
         raise BlklabError("fio's JSON has no jobs")
@@ -144,7 +144,7 @@ def jobs(document: Mapping[str, Any]) -> list[FioJobResult]:
 
 def _job(node: JsonNode, shared: Mapping[str, str], messages: Sequence[str]) -> FioJobResult:
     name = node.text("jobname", "job")
-    # An errno; some versions write it with its sign.
+    # An errno; some versions write it as a negative number.
     error = node.table.get("error", 0)
     if isinstance(error, bool) or not isinstance(error, int):
         raise node.wrong("error", error, "a number")
@@ -155,8 +155,8 @@ def _job(node: JsonNode, shared: Mapping[str, str], messages: Sequence[str]) -> 
     mixed = node.part("mixed")
     if mixed is not None and node.part("read") is None and mixed.number("iops", 0):
         raise BlklabError(
-            f"job {name!r}: reads and writes are one figure (unified_rw_reporting=1):"
-            " a run that tells them apart is expected"
+            f"job {name!r}: reads and writes are merged (unified_rw_reporting=1): expected"
+            " separate figures"
         )
     read, write = (_direction(node.part(direction)) for direction in WAYS)
     trim = node.part("trim")
@@ -187,7 +187,7 @@ def _direction(node: JsonNode | None) -> FioDirection:
     iops = node.number("iops", 0)
     total = node.count("total_ios", round(iops * runtime / 1000))
     if runtime and node.has("total_ios"):
-        # fio's own formula, without the rounding of early versions.
+        # fio's formula, without the rounding of early versions.
         iops = total * 1000 / runtime
     if runtime and size:
         bandwidth = size * 1000 / runtime
@@ -195,31 +195,30 @@ def _direction(node: JsonNode | None) -> FioDirection:
 
 
 def _is_bytes(node: JsonNode, runtime: int) -> bool:
-    """Tells bytes from KiB where fio does not say: bandwidths are in KiB/s in any version."""
+    """Returns whether sizes are in bytes or KiB, if fio does not say: bandwidths are always
+    KiB/s.
+    """
     expected = node.number("bw", 0) * runtime / 1000
     return expected > 0 and node.number("io_bytes", 0) > 32 * expected
 
 
 def outcomes(document: Mapping[str, Any]) -> list[MeasuredResult]:
-    """Returns one outcome a group: jobs that a stonewall parts did not run at the same time.
+    """Returns one outcome for each group: jobs separated by a stonewall did not run together.
 
-    Raises BlklabError for a document that is not fio's, a job that failed, and a group that did
-    no I/O but trims, or none at all.
+    Raises BlklabError for another document, a failed job, and a group without reads and writes.
     """
     return grouped(document, jobs(document))
 
 
 def grouped(document: Mapping[str, Any], jobs: Sequence[FioJobResult]) -> list[MeasuredResult]:
-    """Returns one outcome a group of jobs, as `outcomes`; the rest is in the document."""
+    """Returns one outcome for each group of jobs, like `outcomes`; the rest is in the document."""
     groups: dict[int, list[FioJobResult]] = {}
     for job in jobs:
         groups.setdefault(job.group, []).append(job)
     merged = [_outcome(document, members) for members in groups.values()]
     if len(merged) > 1 and merged[0]["devices"]:
         for outcome_ in merged:
-            outcome_["warnings"].append(
-                f"devices: what they did in all {len(merged)} groups together"
-            )
+            outcome_["warnings"].append(f"devices: totals of all {len(merged)} groups")
     return merged
 
 
@@ -229,7 +228,7 @@ def outcome(document: Mapping[str, Any]) -> MeasuredResult:
     if len(all_outcomes) > 1:
         names = ", ".join(part["groups"][0]["name"] for part in all_outcomes)
         raise BlklabError(
-            f"{len(all_outcomes)} groups ran one after another ({names}): one is expected"
+            f"{len(all_outcomes)} groups ran one after another ({names}): expected one"
         )
     return all_outcomes[0]
 
@@ -240,8 +239,8 @@ def _outcome(document: Mapping[str, Any], members: Sequence[FioJobResult]) -> Me
     names = dict.fromkeys(job.name for job in members)
     if not any(direction.total_ios for direction in whole):
         trims = sum(job.trims for job in members)
-        done = f"nothing but {trims:,} trims" if trims else "no I/O"
-        raise BlklabError(f"job {next(iter(names))!r} did {done}: reads or writes are expected")
+        done = f"only {trims:,} trims" if trims else "no I/O"
+        raise BlklabError(f"job {next(iter(names))!r} did {done}: expected reads or writes")
     runtime_ns = max(way.runtime_ms for way in whole) * 10**6
     notes = document.get("notes")
     messages = [note for note in notes if _matters(str(note))] if isinstance(notes, list) else []
@@ -277,7 +276,7 @@ def _matters(note: str) -> bool:
 
 
 def _merged(members: Sequence[FioJobResult]) -> tuple[FioDirection, FioDirection]:
-    """Returns reads and writes of jobs that ran at the same time: rates add."""
+    """Returns reads and writes of jobs that ran at the same time: rates are added."""
     read, write = (
         FioDirection(
             sum(direction.total_ios for direction in directions),
@@ -296,7 +295,7 @@ _STACKED: Final = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}
 
 
 def _devices(root: JsonNode, runtime_ns: int) -> list[DeviceResult]:
-    """Returns `disk_util`: the target, and behind an array its members (fio's diskutil.c)."""
+    """Returns `disk_util`: the target, and the members of an array after it (fio's diskutil.c)."""
     nodes = list(root.parts("disk_util"))
     stacked = [node.text("name", "") for node in nodes if node.has("aggr_util")]
     devices: list[DeviceResult] = []
@@ -310,7 +309,7 @@ def _devices(root: JsonNode, runtime_ns: int) -> list[DeviceResult]:
                 "name": name,
                 "ios": [node.count(f"{way}_ios", 0) for way in WAYS],
                 "merges": [node.count(f"{way}_merges", 0) for way in WAYS],
-                # Only fio 3.37 and later tell.
+                # Only fio 3.37 and later report them.
                 "sectors": sectors if node.has("read_sectors") else None,
                 "ticks_ns": [node.count(f"{way}_ticks", 0) * 10**6 for way in WAYS],
                 "busy_ns": round(node.number("util", 0) / 100 * runtime_ns),

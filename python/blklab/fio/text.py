@@ -1,10 +1,10 @@
-"""fio's normal output, of versions 2.0 to 3.x: any number of runs, one after the other.
+"""fio's normal output, versions 2.0 to 3.x: any number of runs in a text.
 
-fio rounds what it prints: `IOPS=30.2k`, `io=7078MiB`. Where it prints the exact count as well
-(`issued`), rates are that count over the runtime, by fio's own formula (show_ddir_status in
-stat.c), and bytes the count times the block size if that is one; unless the rounded figure
-contradicts them: then it is taken. Percentiles are as printed: whole numbers of the table's unit.
-Since 3.0 `KiB` are 1024 bytes and `kB` 1000; before, `KB` and `K` are 1024.
+fio prints rounded figures: `IOPS=30.2k`, `io=7078MiB`. If it also prints the exact count
+(`issued`), rates are this count over the runtime, by fio's formula (show_ddir_status in stat.c),
+and bytes are the count times the block size. If the rounded figures contradict this, they are used
+instead. Percentiles are as printed: whole numbers in the unit of the table. Since 3.0 `KiB` is 1024
+bytes and `kB` 1000; before, `KB` and `K` are 1024.
 """
 
 import math
@@ -22,10 +22,10 @@ from blklab.outcome import MeasuredResult
 from blklab.text import printable
 
 MOST_JOBS: Final = 100_000
-"""Of all runs in a text."""
+"""Maximum number of jobs in a text."""
 
 MIXED: Final = ("rw", "readwrite", "randrw")
-"""What reads and writes; fio prints only a direction that had I/O, and then counts it."""
+"""Words that read and write; fio prints only directions with I/O."""
 
 UNITS: Final = {"nsec": 1, "usec": 1000, "msec": 10**6}
 
@@ -71,33 +71,35 @@ _PAIR: Final = re.compile(r"\b(\w{2,20})=\s{0,9}(\d{1,18}(?:\.\d{1,9})?)(?:/(\d{
 
 @dataclass
 class TextHeader:
-    """What a job was asked for, as far as fio prints it."""
+    """The options of a job that fio prints."""
 
     name: str
     group: int
     options: dict[str, str]
-    """In the words and the form of `job options` in fio's JSON."""
+    """Options in the form of `job options` in fio's JSON."""
 
     sizes: tuple[int | None, int | None]
-    """Bytes of a read, of a write; None if they differ."""
+    """Bytes of a read and of a write; None if they vary."""
 
 
 @dataclass(frozen=True)
 class TextRun:
-    """One going of fio: all that one call of it printed."""
+    """The output of one fio run."""
 
     line: int
-    """Where it begins."""
+    """Its first line."""
 
     jobs: Sequence[FioJobResult]
     document: Mapping[str, Any]
-    """What of JSON's documents is not the jobs: `fio version`, `disk_util`, `notes`."""
+    """The parts of the JSON document without jobs: `fio version`, `disk_util`, `notes`."""
 
     failed: str | None = None
-    """What went wrong in it, and where; such a run has no outcomes."""
+    """The error and its line; such a run has no outcomes."""
 
     def outcomes(self) -> list[MeasuredResult]:
-        """Returns one outcome a group, as `blklab.fio.output.outcomes`. Raises BlklabError."""
+        """Returns one outcome for each group, like `blklab.fio.output.outcomes`. Raises
+        BlklabError.
+        """
         if self.failed is not None:
             raise BlklabError(self.failed)
         return output.grouped(self.document, self.jobs)
@@ -105,18 +107,18 @@ class TextRun:
 
 @dataclass
 class _TextDirection:
-    """One direction of a job, as far as it was read."""
+    """One direction of a job, as far as it has been read."""
 
     iops: float
     iops_step: float
-    """What a digit before the point is worth."""
+    """The value of the last digit before the point."""
 
     size: int
     size_step: float
     bandwidth: int
     runtime_ms: int
     times: Sequence[float] = ()
-    """Least, most, mean and standard deviation, ns."""
+    """Minimum, maximum, mean and standard deviation, ns."""
 
     percentiles: dict[float, int] = field(default_factory=dict)
 
@@ -133,7 +135,7 @@ class _TextJob:
 
 
 class _TextReader:
-    """Puts runs together, line by line."""
+    """Assembles runs line by line."""
 
     def __init__(self) -> None:
         self.runs: list[TextRun] = []
@@ -155,7 +157,7 @@ class _TextReader:
         self._failed: str | None = None
 
     def _next(self, line: TextLine, *, headers: bool) -> None:
-        """Begins another run, if one has got as far as its jobs; `headers`, with its headers."""
+        """Begins the next run if the current one has jobs; `headers` are the next run's headers."""
         if self._jobs:
             self.close()
             self._begin(line.number)
@@ -164,7 +166,7 @@ class _TextReader:
         self._line = self._line or line.number
 
     def read(self, line: TextLine) -> None:
-        """Takes a line. Raises BlklabError for one that is cut off."""
+        """Takes a line. Raises BlklabError for a truncated line."""
         takes: Mapping[str, Callable[[TextLine], None]] = {
             "header": self._read_header,
             "version": self._read_version,
@@ -185,7 +187,7 @@ class _TextReader:
 
     def _wrong(self, line: TextLine, expected: str) -> BlklabError:
         return BlklabError(
-            f"line {line.number}: found {printable(line.text[:60])!r}, {expected} is expected"
+            f"line {line.number}: found {printable(line.text[:60])!r}, expected {expected}"
         )
 
     def _read_header(self, line: TextLine) -> None:
@@ -235,8 +237,8 @@ class _TextReader:
         job, name = self._jobs[-1], match["way"]
         if name == "mixed":
             self._fail(
-                f"job {job.name!r}: reads and writes are one figure (unified_rw_reporting=1):"
-                " a run that tells them apart is expected",
+                f"job {job.name!r}: reads and writes are merged (unified_rw_reporting=1):"
+                " expected separate figures",
                 line,
             )
         kilo = 1024 if old else 1000
@@ -263,7 +265,7 @@ class _TextReader:
 
     def _read_percentiles(self, line: TextLine) -> None:
         match = _TABLE.match(line.text)
-        # Others are of submissions, of fsync or of one priority.
+        # Other latencies are of submission, of fsync or of one priority.
         self._table = UNITS[match[1]] if match else None
         self._read_row(line)
 
@@ -313,35 +315,35 @@ class _TextReader:
             self._notes.append(printable(line.text))
 
     def _cut(self, *, last: bool) -> str | None:
-        """Returns what is missing of a run whose text was cut off, None of a whole one."""
+        """Returns what is missing of a truncated run; None if it is complete."""
         for job in self._jobs:
             header = _header_of(self._headers, job.name, job.group)
             mixed = header is not None and header.options["rw"] in MIXED
             for at, direction in enumerate(output.WAYS):
                 due = job.issued[at] > 0 if job.issued else mixed
                 if due and direction not in job.directions:
-                    return f"job {job.name!r} has no line of what it {_DID[direction]}"
+                    return f"the line about what job {job.name!r} {_DID[direction]} is missing"
         if not last or self._ended:
             return None
         if self._jobs[-1].issued is None:
-            return f"job {self._jobs[-1].name!r} has no line of what it issued"
+            return f"the line about what job {self._jobs[-1].name!r} issued is missing"
         count = sum(job.jobs for job in self._jobs)
         groups = {header.group for header in self._headers} - {job.group for job in self._jobs}
         if count < self._expected or groups:
-            return f"{count} of {max(count + len(groups), self._expected)} jobs are there"
+            return f"{count} of {max(count + len(groups), self._expected)} jobs exist"
         return None
 
     def close(self, *, last: bool = False) -> None:
-        """Ends a run; the last one may have been cut off."""
+        """Ends a run, which may be truncated."""
         if not self._jobs:
             return
         if missing := self._cut(last=last):
-            self._failed = self._failed or f"line {self._line}: {missing}: the text was cut off"
+            self._failed = self._failed or f"line {self._line}: {missing}: the text is truncated"
             self.runs.append(TextRun(self._line, [], {}, self._failed))
             return
         pids = [(job.name, job.group, job.pid) for job in self._jobs]
         if self.runs and pids == self._pids and all(pid for *_, pid in pids):
-            # --status-interval prints the same processes again and again: the last counts.
+            # --status-interval prints the same processes several times: the last one counts.
             self.runs.pop()
         self._pids = pids
         document = {
@@ -371,7 +373,7 @@ _DISK_WORDS: Final = {"ios": "ios", "sectors": "sectors", "merge": "merges", "ti
 
 
 def _made(direction: _TextDirection | None, issued: int | None, size: int | None) -> FioDirection:
-    """Returns what a direction did, exactly where the text says enough for it."""
+    """Returns the result of a direction, exact where the text is."""
     if direction is None:
         return FioDirection()
     iops, runtime = direction.iops, direction.runtime_ms
@@ -402,9 +404,9 @@ def _times(direction: _TextDirection, total: int) -> LatencySummary:
 
 
 def read(text: str) -> list[TextRun]:
-    """Returns the runs in a text, in its order; none if there is nothing of fio's.
+    """Returns the runs of a text in order; none if it has no output of fio.
 
-    Raises BlklabError with the line for what begins as fio's and goes on otherwise.
+    Raises BlklabError with the line for a text that begins like fio's and then differs.
     """
     reader = _TextReader()
     for line in lines(text):
@@ -419,7 +421,9 @@ def read(text: str) -> list[TextRun]:
 
 
 def _header(text: str) -> TextHeader | None:
-    """Returns what the line before a job says, None of a broken one. Raises BlklabError."""
+    """Returns the options in the line before a job; None if it is unreadable. Raises
+    BlklabError.
+    """
     match = _HEADER.match(text)
     if match is None:
         return None
@@ -442,7 +446,7 @@ def _header(text: str) -> TextHeader | None:
 
 
 def _header_of(headers: Sequence[TextHeader], name: str, group: int) -> TextHeader | None:
-    """Returns the header of a job: its own, else one that something was printed before."""
+    """Returns the header of a job: its own, or that of an earlier job."""
     same = [header for header in headers if header.group == group]
     named = [header for header in same if header.name == name]
     ending = [header for header in same if header.name.endswith(name)]
@@ -450,11 +454,11 @@ def _header_of(headers: Sequence[TextHeader], name: str, group: int) -> TextHead
     return match_found[0] if match_found else None
 
 
-# Numbers as fio's num2str (lib/num2str.c) prints them. Every function raises BlklabError.
+# Numbers as fio's num2str (lib/num2str.c) prints them. All functions raise BlklabError.
 
 
 def _scaled(text: str) -> float:
-    """Returns a number that may end with k, M or G, powers of 1000."""
+    """Returns a number that may end with k, M or G (powers of 1000)."""
     bare = text.rstrip("kKMG")
     return _float(bare) * _SCALES[text[len(bare) :][:1].lower()]
 
@@ -463,24 +467,24 @@ def _float(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise BlklabError(f"found {text[:20]!r}, a number is expected") from None
+        raise BlklabError(f"found {text[:20]!r}, expected a number") from None
 
 
 def _in_bytes(text: str, kilo: int = 1024) -> int:
-    """Returns a size in bytes: `4K`, `4096B`, `7078MiB`; `kilo` is what K is without an i."""
+    """Returns a size in bytes: `4K`, `4096B`, `7078MiB`; `kilo` is the value of K without an i."""
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise BlklabError(f"found {printable(text[:20])!r}, a size is expected")
+        raise BlklabError(f"found {printable(text[:20])!r}, expected a size")
     power = " kmgtp".index(match[2].lower() or " ")
     scale = math.pow(1024 if match[3] else kilo, power)
     return round(float(match[1]) * scale / (8 if match[4] == "b" else 1))
 
 
 def _unit_of(text: str, kilo: int = 1024) -> float:
-    """Returns the unit of a printed number, in what it counts: 2^20 of `7078MiB`, 1000 of `30.2k`.
+    """Returns the unit of a printed number: 2^20 for `7078MiB`, 1000 for `30.2k`.
 
-    fio's num2str (lib/num2str.c) loses a carry, so that 11.99 is printed as 11.0: nothing less
-    than a unit is a contradiction.
+    fio's num2str (lib/num2str.c) loses a carry, so 11.99 is printed as 11.0. A difference of less
+    than a unit is no contradiction.
     """
     suffix = text.lstrip("0123456789. ")
     sized = "b" in suffix.lower() or "i" in suffix

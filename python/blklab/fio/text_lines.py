@@ -1,7 +1,7 @@
-"""The lines of fio's normal output, as fio wrote them: free of the terminal, and whole again.
+"""The lines of fio's normal output, restored.
 
-A terminal or a mail may have cut a long line in two, quoted it, coloured it, or run it together
-with the line of progress (`Jobs: 4 (f=4): …`) that fio overwrites with carriage returns.
+A terminal or a mail may have wrapped, quoted or coloured them, or joined them with the line of
+progress (`Jobs: 4 (f=4): …`) that fio overwrites with carriage returns.
 """
 
 import re
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 LONGEST: Final = 4000
-"""Characters of a line that are looked at; fio's are shorter."""
+"""Maximum characters of a line that are read; fio's lines are shorter."""
 
 WIDTH: Final = 79
-"""Characters: a line as long as this may have been cut in the middle of a word."""
+"""Characters: a line of this length may have been wrapped in the middle of a word."""
 
 _ANSI: Final = re.compile(r"\x1b(?:\[[0-9;?]{0,40}[ -/]{0,4}[@-~]|[()][0-9A-B]|[=>])")
 _ETA: Final = re.compile(r"Jobs: \d{1,9} \(f=.{0,3000}?\[eta [\w:-]{0,40}\]?")
@@ -20,7 +20,7 @@ _QUOTED: Final = re.compile(r"(?:[ \t]{0,3}>){1,20} ?")
 
 _NAME: Final = r"\S.{0,200}?"
 NAME: Final = f"(?P<name>{_NAME})"
-"""What a job may be called."""
+"""Characters of a job name."""
 
 _KINDS: Final = {
     "header": _NAME + r": \(g=\d{1,9}\):",
@@ -56,24 +56,24 @@ _END: Final = {
     "issued": re.compile(r"\d$"),
     "disk": re.compile(r"util=\s{0,9}[\d.]+%$"),
 }
-"""What a whole line of a kind ends with; of other kinds nothing is read, so that all are whole."""
+"""The end of a complete line, by kind; lines of other kinds are not read."""
 
 _REST: Final = re.compile(r"[\w.,%/:=)\]]{1,30}")
-"""What a line that looks whole may still have lost when it was cut: the rest of a word."""
+"""The end that a wrapped line can lose although it looks complete."""
 
 
 class TextLine(NamedTuple):
-    """A line as fio wrote it, without the blanks around it."""
+    """A line as fio wrote it, stripped."""
 
     number: int
-    """Where it begins, from 1."""
+    """The line number, from 1."""
 
     kind: str
     text: str
 
 
 def lines(text: str) -> Iterator[TextLine]:
-    """Yields the lines that are fio's, as they were before anything cut them."""
+    """Yields fio's lines, restored."""
     line: TextLine | None = None
     length = 0
     for number, piece in _pieces(text):
@@ -81,7 +81,7 @@ def lines(text: str) -> Iterator[TextLine]:
         match = _START.match(bare)
         if match is None and line is not None and bare and _goes_on(line, length, bare):
             glue = "" if length >= WIDTH or line.text.endswith(",") else " "
-            # A cut lets the blank that the next line begins with stand.
+            # A wrapped line keeps the space at the start of the next line.
             rest = piece.rstrip() if length >= WIDTH else bare
             line = TextLine(line.number, line.kind, (line.text + glue + rest)[:LONGEST])
             length = len(piece)
@@ -106,7 +106,7 @@ def _goes_on(line: TextLine, length: int, rest: str) -> bool:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """Yields what stood between line ends and carriage returns, and in which line."""
+    """Yields the text between line ends and carriage returns, with line numbers."""
     for number, line in enumerate(text.split("\n"), 1):
         plain = _ANSI.sub("", line) if "\x1b" in line else line
         if "Jobs: " in plain:

@@ -1,1 +1,1 @@
-"""Results that others measured, as runs of the store: one module a format, and a registry."""
+"""Import results of other tools as runs: one module for each format, and a registry."""

@@ -1,4 +1,4 @@
-"""What a format takes and gives."""
+"""The interface of import formats."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from blklab.store.series import SeriesPoint
 from blklab.text import printable
 
 MOST_RUNS: Final = 100_000
-"""Of one import."""
+"""Maximum runs of an import."""
 
 LATENCIES: Final = ("mean", "stddev", "min", "max")
 QUANTILES: Final = (
@@ -22,36 +22,36 @@ QUANTILES: Final = (
 
 @dataclass(frozen=True)
 class ImportFile:
-    """Something to import."""
+    """A file to import."""
 
     path: Path
     """`-` is standard input."""
 
     text: str
-    """Empty of a directory, whose format reads the files in it itself."""
+    """Empty for a directory whose format reads the files itself."""
 
     named: bool = True
-    """Whether somebody asked for it; else it was found in a directory."""
+    """Whether the user named it; otherwise it is from a directory."""
 
     @property
     def where(self) -> str:
-        """What to call it in a message."""
+        """Its name in messages."""
         return printable(str(self.path))
 
 
 @dataclass(frozen=True)
 class ImportSource:
-    """What a format is to read."""
+    """The input of a format."""
 
     files: Sequence[ImportFile]
     device: str | None = None
-    """The device that is meant, of a source with several."""
+    """The device to import, for a source with several devices."""
 
     interval_ns: int | None = None
-    """What lies between two reports, if the source does not say."""
+    """The time between two reports, if the source does not contain it."""
 
     keep_first: bool = False
-    """Whether the first report is like the others, and not of the time since boot."""
+    """Whether the first report covers an interval, and not the time since boot."""
 
     logs: Mapping[Path, Sequence[ImportFile]] = field(default_factory=dict)
     """fio's interval logs, by the JSON of the same run."""
@@ -59,34 +59,34 @@ class ImportSource:
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """One run, as its source has it."""
+    """One run of a source."""
 
     where: str
-    """File, and line if it has several runs."""
+    """The file, and the line if it has several runs."""
 
     workload: str
     options: Mapping[str, str]
-    """What was asked for, in fio's words: rw, bs, iodepth, numjobs …; absent is unknown."""
+    """Options in fio's words: rw, bs, iodepth, numjobs …; a missing option is unknown."""
 
     outcome: Outcome
     points: Sequence[SeriesPoint] = ()
     raw: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels that stand in any case, whether they tell runs apart or not."""
+    """Labels that are always kept, even if all runs share them."""
 
 
 @dataclass(frozen=True)
 class ImportResult:
-    """What files had."""
+    """The runs of the files."""
 
     runs: Sequence[ImportedRun]
     notes: Sequence[str] = ()
-    """What was left out, and why; each names its file."""
+    """Skipped parts with the reason; each names its file."""
 
 
 @dataclass(frozen=True)
 class ImportFormat:
-    """One form of results."""
+    """A format of results."""
 
     name: str
     runner: str
@@ -97,24 +97,24 @@ class ImportFormat:
     """Recognises a file by its content."""
 
     read: Callable[[ImportSource], ImportResult]
-    """Raises BlklabError for a file that is not what it seemed to be: file, line, what is wrong."""
+    """Raises BlklabError for an invalid file: file, line, error."""
 
 
 def number(text: str, where: str, most: float = 1e18) -> float:
-    """Returns a number from 0 on; a comma may stand for the point. Raises BlklabError."""
+    """Returns a number of 0 or more, with a decimal point or comma. Raises BlklabError."""
     try:
         value = float(text.replace(",", "."))
     except ValueError:
         value = -1.0
     if not 0 <= value <= most:
-        raise BlklabError(f"{where}: found {printable(text[:40])!r}, a number is expected")
+        raise BlklabError(f"{where}: found {printable(text[:40])!r}, expected a number")
     return value
 
 
 def direction_result(
     ios: int, io_bytes: int, runtime_ns: int, latency: Mapping[str, float | None] | None = None
 ) -> DirectionResult:
-    """Returns `read` or `write` of a result, from counts; of a latency, what is known of it."""
+    """Returns `read` or `write` of a result, from counts and the known latencies."""
     seconds = runtime_ns / 1e9
     return {
         "total_ios": ios,
@@ -126,7 +126,7 @@ def direction_result(
 
 
 def times(ios: int, latency: Mapping[str, float | None] | None) -> LatencyResult:
-    """Returns `clat_ns` of a result; null what is not known."""
+    """Returns `clat_ns` of a result; null for unknown figures."""
     known = latency if ios and latency else {}
     latencies = {key: known.get(key) for key in (*LATENCIES, *QUANTILES)}
     return cast(LatencyResult, {"count": ios if known else 0, **latencies, "relative_error": 0.0})
@@ -139,7 +139,7 @@ def outcome(
     devices: Sequence[DeviceResult] = (),
     warnings: Sequence[str] = (),
 ) -> MeasuredResult:
-    """Returns the outcome of a run that had one job, or of which no more is known."""
+    """Returns the outcome of a run with one job, or without separate jobs."""
     read, write = directions
     return {
         "runtime_ns": runtime_ns,
@@ -156,7 +156,7 @@ def outcome(
 
 
 def device(name: str, ios: Sequence[int], **known: Any) -> DeviceResult:
-    """Returns an entry of `devices[]`; null what is not known."""
+    """Returns an entry of `devices[]`; null for unknown figures."""
     unknown = dict.fromkeys(
         (
             *("merges", "sectors", "ticks_ns", "busy_ns", "queue_ns"),
@@ -170,7 +170,7 @@ def device(name: str, ios: Sequence[int], **known: Any) -> DeviceResult:
 def of_points(
     points: Sequence[SeriesPoint], at: int, runtime_ns: int, known: Mapping[str, float]
 ) -> DirectionResult:
-    """Returns what a series is in all: its reads (`at` 0) or writes; `known` are more latencies."""
+    """Returns the totals of a series: its reads (`at` 0) or writes; `known` are more latencies."""
     parts = [
         (point.read_ios, point.read_bytes, point.read_clat_ns)
         if at == 0

@@ -1,7 +1,7 @@
-"""The summary at the end of blkparse's output: what a device did while it was traced.
+"""The summary at the end of blkparse's output: the I/O of a device during a trace.
 
-There is no latency in it and no runtime: that is the time between the first and the last event
-where the events are printed above it, else the bytes over the throughput, which is rounded.
+It has no latencies and no runtime. The runtime is the time between the first and the last event if
+events are printed above it, otherwise the bytes over the throughput, which is rounded.
 """
 
 import re
@@ -37,7 +37,7 @@ _SCALES: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def matches(file: ImportFile) -> bool:
-    """Tells whether there is a summary of blkparse's in a text."""
+    """Returns whether there is a summary of blkparse's in a text."""
     return "Throughput (R/W):" in file.text and "Completed:" in file.text
 
 
@@ -46,7 +46,7 @@ class _DeviceSummary:
     name: str
     line: int
     figures: dict[str, list[int]] = field(default_factory=dict)
-    """Reads and writes, or bytes of them, by what was done."""
+    """Counts and bytes of reads and writes, by event."""
 
     throughput: tuple[int, int] = (0, 0)
     events: int | None = None
@@ -65,21 +65,21 @@ def read(given: ImportSource) -> ImportResult:
         ]
         if not summaries:
             which = "" if given.device is None else f" of {printable(given.device)}"
-            raise BlklabError(f"{file.where}: no summary of blkparse's{which}")
+            raise BlklabError(f"{file.where}: no blkparse summary{which}")
         done = []
         for one in summaries:
             try:
                 done.append(_run(file, one))
             except BlklabError as error:
-                notes.append(f"{error}: left out")
+                notes.append(f"{error}: skipped")
         if not done:
-            raise BlklabError(notes[-len(summaries)].removesuffix(": left out"))
+            raise BlklabError(notes[-len(summaries)].removesuffix(": skipped"))
         runs += done
     return ImportResult(runs, notes)
 
 
 def _summaries(file: ImportFile) -> Iterator[_DeviceSummary]:
-    """Yields devices as their summaries end, with `Events (…)`."""
+    """Yields devices at the end of their summaries, `Events (…)`."""
     now: _DeviceSummary | None = None
     span: tuple[float, float] | None = None
     ended = False
@@ -112,8 +112,8 @@ def _summaries(file: ImportFile) -> Iterator[_DeviceSummary]:
                 _add(now, side, what, _number(count), size and _number(size) * _SCALES[unit])
     if now is not None:
         raise BlklabError(
-            f"{file.where}:{now.line}: the summary of {now.name} is cut off: Throughput (R/W) and"
-            " Events are expected"
+            f"{file.where}:{now.line}: the summary of {now.name} is truncated: expected"
+            " Throughput (R/W) and Events"
         )
 
 
@@ -135,15 +135,13 @@ def _run(file: ImportFile, summary: _DeviceSummary) -> ImportedRun:
     where = f"{file.where}:{summary.line}"
     completed = summary.figures.get("Completed")
     if completed is None or not any(completed):
-        raise BlklabError(
-            f"{where}: {summary.name} completed nothing: reads or writes are expected"
-        )
+        raise BlklabError(f"{where}: {summary.name} has no completed I/O: expected reads or writes")
     size = summary.figures.get("Completed bytes", [0, 0])
     runtime = summary.span_ns or _runtime(size, summary.throughput)
     if not runtime:
         raise BlklabError(
-            f"{where}: how long {summary.name} was traced is not said: the throughput is 0, and"
-            " there are no events above the summary"
+            f"{where}: the length of the trace of {summary.name} is unknown: the"
+            " throughput is 0, and there are no events above the summary"
         )
     queued = summary.figures.get("Queued", [0, 0])
     merges = summary.figures.get("Merges", [0, 0])
@@ -177,6 +175,6 @@ _KINDS: Final[Mapping[str, str]] = {"md": "md", "dm-": "dm", "loop": "loop", "bc
 
 
 def _runtime(size: list[int], throughput: tuple[int, int]) -> int:
-    """Returns ns, from the direction whose throughput is the least rounded."""
+    """Returns ns, from the direction with the least rounded throughput."""
     at = max((0, 1), key=lambda at: throughput[at])
     return round(size[at] / throughput[at] * 1e9) if throughput[at] else 0

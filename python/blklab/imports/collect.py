@@ -1,4 +1,4 @@
-"""From files to campaigns: recognised, read, and given the labels that tell runs apart."""
+"""From files to campaigns: recognise the format, read the runs, derive labels."""
 
 import re
 import sys
@@ -25,7 +25,7 @@ from blklab.text import printable
 from blklab.units import parse_size
 
 LARGEST: Final = 256 << 20
-"""Bytes of one file; fio's largest outputs are a tenth of that."""
+"""Maximum bytes of a file; fio's largest outputs are a tenth of that."""
 
 LIMIT: Final = 1 << 63
 
@@ -37,29 +37,29 @@ TOLD: Final = ("rw", "bs", "iodepth", "numjobs", "rwmixread")
 
 @dataclass(frozen=True)
 class RunNaming:
-    """What runs are called."""
+    """Names and labels of runs."""
 
     name: str | None = None
     title: str = ""
     labels: Mapping[str, str] | None = None
-    """Labels of all runs, whatever the source says."""
+    """Labels of all runs; they override those of the source."""
 
     renamed: Mapping[tuple[str, str], str] | None = None
-    """Another value of a label, by the label and what the source says; `device` is one as well."""
+    """New values, by label and old value; `device` can be renamed too."""
 
 
 class SourceNames(ExperimentPlan):
-    """Runs that have a name of their own: no experiment file gives them one."""
+    """Names of imported runs, which have no experiment file."""
 
     @property
     def name(self) -> str:
-        """What the campaign is called."""
+        """The name of the campaign."""
         return str(self.raw["import"]["name"])
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A campaign to be stored: what one tool measured."""
+    """A campaign to be stored: the runs of one tool."""
 
     plan: ExperimentPlan
     finished: Mapping[str, FinishedRun]
@@ -71,15 +71,15 @@ class Batch:
 def batches(
     paths: Sequence[str], given: ImportSource, naming: RunNaming, form: str | None = None
 ) -> tuple[list[Batch], list[str]]:
-    """Returns one campaign a tool, and what is to be said of it. Raises BlklabError, UsageError."""
+    """Returns one campaign for each tool, and notes. Raises BlklabError, UsageError."""
     files = [file for path in paths for file in _files(path)]
     full = [file for file in files if file.text.strip() or file.path.is_dir()]
     if not full:
-        raise UsageError(f"{files[0].where}: is empty: results are expected")
+        raise UsageError(f"{files[0].where}: is empty; expected results")
     imported, notes = _read(full, given, form)
-    notes[:0] = [f"{file.where}: is empty: left out" for file in files if file not in full]
+    notes[:0] = [f"{file.where}: is empty: skipped" for file in files if file not in full]
     if not any(imported.values()):
-        raise BlklabError(notes[0] if notes else "no runs in what was given")
+        raise BlklabError(notes[0] if notes else "the files contain no runs")
     first = full[0]
     return [_batch(runner, runs, first, naming) for runner, runs in imported.items() if runs], notes
 
@@ -98,7 +98,7 @@ def _files(name: str) -> list[ImportFile]:
                 return [directory]
             inside = sorted(path_inside for path_inside in path.iterdir() if path_inside.is_file())
             if not inside:
-                raise UsageError(f"{printable(name)}: there is no file in it")
+                raise UsageError(f"{printable(name)}: the directory has no files")
             files = [file for path_inside in inside for file in _files(str(path_inside))]
             return [replace(file, named=False) for file in files]
         with path.open("rb") as stream:
@@ -110,9 +110,9 @@ def _files(name: str) -> list[ImportFile]:
 
 def _text(path: Path, content: bytes) -> str:
     if len(content) > LARGEST:
-        raise UsageError(f"{printable(str(path))}: is larger than 256 MiB: this is no result")
+        raise UsageError(f"{printable(str(path))}: is larger than 256 MiB; expected a result")
     if b"\0" in content[:8192]:
-        raise UsageError(f"{printable(str(path))}: is no text")
+        raise UsageError(f"{printable(str(path))}: is not text")
     return content.decode("utf-8-sig", errors="replace")
 
 
@@ -129,7 +129,7 @@ def _read(
         elif (name := form or _recognised(file)) is not None:
             by_format.setdefault(name, []).append(file)
         else:
-            notes.append(f"{file.where}: of no format that is known: left out")
+            notes.append(f"{file.where}: unknown format: skipped")
     companions = _companions(by_format.get("fio", []), by_format.get("fio-log", []))
     joined = {log.path for logs in companions.values() for log in logs}
     by_origin: dict[str, list[ImportedRun]] = {}
@@ -140,7 +140,7 @@ def _read(
         runs += read.runs
         notes.extend(read.notes)
         if len(runs) > MOST_RUNS:
-            raise BlklabError(f"{len(runs):,} runs: {MOST_RUNS:,} are the most")
+            raise BlklabError(f"{len(runs):,} runs: expected at most {MOST_RUNS:,}")
 
     if directories:
         for each in registry.FOLDERS:
@@ -153,7 +153,7 @@ def _read(
 
 
 def _each(each: ImportFormat, given: ImportSource) -> ImportResult:
-    """Returns what a format makes of files; those that only lay in a directory may be broken."""
+    """Returns the runs that a format reads; invalid files of a directory are skipped."""
     if each.name == "fio-log" or all(file.named for file in given.files):
         return each.read(given)
     runs: list[ImportedRun] = []
@@ -164,7 +164,7 @@ def _each(each: ImportFormat, given: ImportSource) -> ImportResult:
         except BlklabError as error:
             if file.named:
                 raise
-            notes.append(f"{error}: left out")
+            notes.append(f"{error}: skipped")
             continue
         runs += result.runs
         notes += result.notes
@@ -172,14 +172,14 @@ def _each(each: ImportFormat, given: ImportSource) -> ImportResult:
 
 
 def _recognised(file: ImportFile) -> str | None:
-    """Returns the name of a format; None of a file that nobody named. Raises UsageError."""
+    """Returns the name of a format; None for an unknown file in a directory. Raises UsageError."""
     for name, each in registry.FORMATS.items():
         if each.matches(file):
             return name
     if not file.named:
         return None
     known = "; ".join(f"{name}: {each.what}" for name, each in registry.FORMATS.items())
-    raise UsageError(f"{file.where}: of no format that is known ({known})")
+    raise UsageError(f"{file.where}: unknown format; known are {known}")
 
 
 def _companions(
@@ -203,7 +203,7 @@ def _batch(runner: str, runs: Sequence[ImportedRun], first: ImportFile, naming: 
     cells, finished = [], {}
     for number, (run, own) in enumerate(zip(runs, labels, strict=True), 1):
         if _too_large(run.outcome) or any(_too_large(vars(point)) for point in run.points):
-            raise BlklabError(f"{run.where}: has figures of 2^63 and more: this is no result")
+            raise BlklabError(f"{run.where}: has figures of 2^63 or more; expected a result")
         cell = Cell(number, own, _document(run), 0)
         cells.append(cell)
         outcome = _renamed(run.outcome, naming)
@@ -212,7 +212,7 @@ def _batch(runner: str, runs: Sequence[ImportedRun], first: ImportFile, naming: 
     varied = [label for label in labels[0] if len({own.get(label) for own in labels}) > 1]
     log = fio_log.NAME.fullmatch(first.path.name)
     default = "published" if first.path.is_dir() else log["prefix"] if log else first.path.stem
-    # What a campaign is chosen with cannot be in its name.
+    # The name must not contain the characters that select campaigns.
     name = naming.name or re.sub(r"[@:~]", "-", default).strip("-") or "stdin"
     files = list(dict.fromkeys(run.where for run in runs))
     raw = {"import": {"name": name, "files": files[:1000]}}
@@ -221,7 +221,7 @@ def _batch(runner: str, runs: Sequence[ImportedRun], first: ImportFile, naming: 
 
 
 def _too_large(value: object) -> bool:
-    """Tells whether there is a number that the store cannot keep."""
+    """Returns whether there is a number that the store cannot hold."""
     match value:
         case Mapping():
             return any(_too_large(inner) for inner in value.values())
@@ -233,7 +233,7 @@ def _too_large(value: object) -> bool:
 
 
 def _document(run: ImportedRun) -> dict[str, Any]:
-    """Returns the cell's document: the jobs as far as they are known, and where they stood."""
+    """Returns the cell's document: the known options of the jobs, and their origin."""
     options = {key: str(value) for key, value in run.options.items()}
     for key in ("numjobs", "iodepth"):
         value = options.get(key, "1")
@@ -245,9 +245,9 @@ def _document(run: ImportedRun) -> dict[str, Any]:
 def _labels(runs: Sequence[ImportedRun], naming: RunNaming) -> list[dict[str, str]]:
     """Returns the labels of each run.
 
-    An option is one if it is the same in all runs or tells runs of one workload apart: what goes
-    with the workload's name says nothing, and would part it from an experiment that has no such
-    label.
+    An option becomes a label if it is the same in all runs, or if it distinguishes runs of one
+    workload. An option that follows the workload's name is left out: an experiment has no such
+    label, so the runs would not match.
     """
     renamed, extra = naming.renamed or {}, dict(naming.labels or {})
     facts = [{key: _short(run.options[key]) for key in TOLD if key in run.options} for run in runs]

@@ -1,4 +1,4 @@
-"""fio's JSON and JSON+: a run for each group, with the interval logs that were given beside it."""
+"""fio's JSON and JSON+: a run for each group, with the interval logs in the same directory."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from blklab.outcome import MeasuredResult
 
 
 def matches(file: ImportFile) -> bool:
-    """Tells whether there is a document of fio's in a text."""
+    """Returns whether there is a document of fio's in a text."""
     return "{" in file.text and ('"jobs"' in file.text or '"client_stats"' in file.text)
 
 
@@ -31,7 +31,7 @@ def _runs(file: ImportFile, given: ImportSource) -> list[ImportedRun]:
     logs = given.logs.get(file.path, ())
     if logs and len(outcomes) > 1:
         raise BlklabError(
-            f"{len(outcomes)} groups ran one after another: interval logs go with a run of one"
+            f"{len(outcomes)} groups ran one after another: interval logs need a run with one group"
         )
     points = fio_log.with_totals(logs, output.jobs(document)) if logs else []
     return [
@@ -41,12 +41,12 @@ def _runs(file: ImportFile, given: ImportSource) -> list[ImportedRun]:
 
 
 def name(outcome: MeasuredResult) -> str:
-    """Returns what to call the workload of a run: its jobs."""
+    """Returns the workload's name: the names of its jobs."""
     return "+".join(group["name"] for group in outcome["groups"])
 
 
 def asked(outcome: MeasuredResult) -> dict[str, str]:
-    """Returns the options that all jobs of a run share, and how many jobs there were in all."""
+    """Returns the options that all jobs of a run share, and the number of jobs."""
     by_job = list(outcome["fio"]["options"].values())
     if not by_job:
         return {}

@@ -1,8 +1,8 @@
 """fio's interval logs (`NAME_iops.1.log` …): a run with a series, or the series of a JSON's run.
 
-With `log_avg_msec` a line is an interval, and `blklab.fio.logs` merges the jobs. Without, it is an
-I/O; its bytes are in the fourth column, and quantiles are exact. Logs of submission (`slat`) are
-not used, and those of both together (`lat`) only where there is none of completion (`clat`).
+With `log_avg_msec` a line is an interval, and `blklab.fio.logs` merges the jobs. Without it, a line
+is an I/O with its bytes in the fourth column, and quantiles are exact. Logs of submission latency
+(`slat`) are not used; logs of total latency (`lat`) only if there are none of completion (`clat`).
 """
 
 import math
@@ -35,7 +35,7 @@ SECOND: Final = 10**9
 
 
 def matches(file: ImportFile) -> bool:
-    """Tells whether a text is a log of fio's: times, values and directions."""
+    """Returns whether a text is a log of fio's: times, values and directions."""
     first = file.text[:4000].lstrip().partition("\n")[0]
     return _FIRST.match(first) is not None
 
@@ -51,8 +51,8 @@ def _named(file: ImportFile) -> _Log:
     match = NAME.fullmatch(file.path.name)
     if match is None:
         raise BlklabError(
-            f"{file.where}: what it has of fio's is not known: NAME_iops.1.log, …_bw…, …_clat… or"
-            " …_lat… is expected"
+            f"{file.where}: unknown kind of log; expected a name such as NAME_iops.1.log,"
+            " …_bw…, …_clat… or …_lat…"
         )
     return _Log(file, match["prefix"], match["kind"], int(match["job"] or 1))
 
@@ -66,7 +66,7 @@ def read(given: ImportSource) -> ImportResult:
 
 
 def with_totals(files: Sequence[ImportFile], jobs: Sequence[FioJobResult]) -> list[SeriesPoint]:
-    """Returns the series of a run whose JSON says what each job did in all."""
+    """Returns the series of a run whose JSON has the totals of each job."""
     chosen = _chosen([_named(file) for file in files])
     if _each(chosen):
         return _counted(chosen)[0]
@@ -74,7 +74,7 @@ def with_totals(files: Sequence[ImportFile], jobs: Sequence[FioJobResult]) -> li
 
 
 def _chosen(members: Sequence[_Log]) -> list[_Log]:
-    """Returns the logs that are used, one a kind and job."""
+    """Returns the logs that are used, one for each kind and job."""
     completions = any(log.kind == "clat" for log in members)
     used = []
     for log in members:
@@ -86,10 +86,12 @@ def _chosen(members: Sequence[_Log]) -> list[_Log]:
     for log in used:
         other = seen.setdefault((log.kind, log.job), log.file.where)
         if other != log.file.where:
-            raise BlklabError(f"{other} and {log.file.where}: both are the {log.kind} of one job")
+            raise BlklabError(
+                f"{other} and {log.file.where}: both are the {log.kind} log of one job"
+            )
     if not used:
         raise BlklabError(
-            f"{members[0].file.where}: logs of I/Os, bandwidth or completion are expected beside"
+            f"{members[0].file.where}: also expected logs of I/Os, bandwidth or completion latency"
         )
     return used
 
@@ -116,9 +118,7 @@ def _run(members: Sequence[_Log]) -> ImportedRun:
             raise BlklabError(f"{chosen[0].file.where}: {error}") from None
         samples = [{}, {}]
     if not any(point.read_ios or point.write_ios for point in points):
-        raise BlklabError(
-            f"{chosen[0].file.where}: no I/Os: {name}_iops.….log is expected among the logs"
-        )
+        raise BlklabError(f"{chosen[0].file.where}: no I/Os: also expected {name}_iops.….log")
     runtime = points[-1].time_ns + points[-1].width_ns
     directions = [of_points(points, at, runtime, known) for at, known in enumerate(samples)]
     return ImportedRun(
@@ -141,7 +141,7 @@ class _Io(NamedTuple):
 
 
 def _each(chosen: Sequence[_Log]) -> bool:
-    """Tells whether lines are I/Os: of an interval there is no block size."""
+    """Returns whether lines are I/Os: an interval has no block size."""
     for log in chosen:
         fields = log.file.text[:4000].lstrip().partition("\n")[0].split(",")
         size = fields[3].strip() if len(fields) > 3 else ""
@@ -151,7 +151,7 @@ def _each(chosen: Sequence[_Log]) -> bool:
 
 
 def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[list[int]]]:
-    """Returns the series by the second, and the latencies of reads and of writes."""
+    """Returns the series by second, and the latencies of reads and of writes."""
     kind = "iops" if any(log.kind == "iops" for log in chosen) else chosen[0].kind
     counted = [io for log in chosen if log.kind == kind for io in _ios(log.file)]
     timed = [io for log in chosen if log.kind == "clat" for io in _ios(log.file)]
@@ -161,7 +161,7 @@ def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[list[int]]
     slices = math.ceil(end / 1000)
     if slices > logs.MOST_SLICES:
         raise BlklabError(
-            f"{chosen[0].file.where}: {slices:,} s: {logs.MOST_SLICES:,} at most are expected"
+            f"{chosen[0].file.where}: {slices:,} s: expected at most {logs.MOST_SLICES:,}"
         )
     ios = [[0, 0] for _ in range(slices)]
     size = [[0, 0] for _ in range(slices)]
@@ -195,8 +195,8 @@ def _ios(file: ImportFile) -> list[_Io]:
         fields = [part.strip() for part in line.split(",", 5)[:4]]
         if len(fields) < 4 or not all(f.isascii() and f.isdigit() and len(f) < 19 for f in fields):
             raise BlklabError(
-                f"{file.where}:{number}: found {line[:60]!r}, time, value, direction, size of an"
-                " I/O are expected"
+                f"{file.where}:{number}: found {line[:60]!r}, expected time, value,"
+                " direction, size of an I/O"
             )
         time, value, direction, size = map(int, fields)
         if direction < 2:
@@ -205,7 +205,7 @@ def _ios(file: ImportFile) -> list[_Io]:
 
 
 def _exact(values: Sequence[int]) -> dict[str, float]:
-    """Returns a latency's figures from the sorted latencies of all I/Os."""
+    """Returns the latencies of a run from the sorted latencies of all I/Os."""
     if not values:
         return {}
     mean = math.fsum(values) / len(values)

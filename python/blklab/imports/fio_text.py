@@ -1,4 +1,4 @@
-"""fio's normal output: a run for each group of each going of fio in a text."""
+"""fio's normal output: a run for each group of each fio run in a text."""
 
 import re
 from typing import Final
@@ -12,12 +12,12 @@ _SIGN: Final = re.compile(r"\(groupid=\d{1,9}, ?jobs=\d{1,9}\)|Run status group 
 
 
 def matches(file: ImportFile) -> bool:
-    """Tells whether fio's normal output is in a text."""
+    """Returns whether fio's normal output is in a text."""
     return _SIGN.search(file.text) is not None
 
 
 def read(given: ImportSource) -> ImportResult:
-    """Returns the runs in fio's normal output; what failed or did nothing is left out and noted."""
+    """Returns the runs in fio's normal output; failed and empty ones are skipped with a note."""
     runs: list[ImportedRun] = []
     notes: list[str] = []
     for file in given.files:
@@ -27,7 +27,7 @@ def read(given: ImportSource) -> ImportResult:
             raise BlklabError(f"{file.where}: {error}") from None
         if not runs_read:
             raise BlklabError(
-                f"{file.where}: no results of fio: NAME: (groupid=…, jobs=…): … is expected"
+                f"{file.where}: no results of fio; expected NAME: (groupid=…, jobs=…): …"
             )
         lines = file.text.split("\n")
         ends = [run.line - 1 for run in runs_read[1:]] + [len(lines)]
@@ -38,7 +38,7 @@ def read(given: ImportSource) -> ImportResult:
             except BlklabError as error:
                 problem = str(error)
                 at = f"{file.where}: " if problem.startswith("line ") else f"{where}: "
-                notes.append(f"{at}{problem}: left out")
+                notes.append(f"{at}{problem}: skipped")
                 continue
             raw = "\n".join(lines[run.line - 1 : end])
             runs += [
@@ -46,5 +46,5 @@ def read(given: ImportSource) -> ImportResult:
                 for outcome in outcomes
             ]
     if not runs and notes:
-        raise BlklabError(notes[0].removesuffix(": left out"))
+        raise BlklabError(notes[0].removesuffix(": skipped"))
     return ImportResult(runs, notes)

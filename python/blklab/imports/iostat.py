@@ -1,10 +1,10 @@
-"""`iostat -x` of any sysstat: a run of the device that was meant, and a series for each device.
+"""`iostat -x` of any sysstat version: a run of one device, and a series for each device.
 
-Columns are found by name, whatever their order; decimals may have commas. Of every device the I/Os
-are rates times the interval, summed over the reports; latencies are `await`, in queue and device,
-and of means only. The interval is what lies between timestamps (`-t`), else what was asked for on
-a command line in the text, else a second. The first report is of the time since boot and left out,
-unless the text shows `iostat -y`, or `--keep-first` says so.
+Columns are found by name, in any order; decimals may have commas. I/Os are rates times the
+interval, summed over the reports. Latencies are `await`: means, in queue and device. The interval
+is the distance of timestamps (`-t`), otherwise the interval of a command line in the text,
+otherwise a second. The first report covers the time since boot and is skipped, unless the text
+shows `iostat -y`, or `--keep-first` is given.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ _STACKED: Final = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}
 
 
 def matches(file: ImportFile) -> bool:
-    """Tells whether there is a table of `iostat -x` in a text."""
+    """Returns whether there is a table of `iostat -x` in a text."""
     return any(
         "%util" in line and ("r/s" in line or "aqu-sz" in line) and "|" not in line
         for line in file.text.split("\n")
@@ -39,7 +39,7 @@ def matches(file: ImportFile) -> bool:
 
 
 def read(given: ImportSource) -> ImportResult:
-    """Returns one run a file."""
+    """Returns one run for each file."""
     runs, notes = [], []
     for file in given.files:
         text = parse(file)
@@ -54,16 +54,16 @@ def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[Impor
     if not (text.skips_boot or given.keep_first):
         if len(reports) == 1:
             raise BlklabError(
-                f"{file.where}: one report, which is of the time since boot: a second is expected"
-                " (or --keep-first, if it was made with iostat -y)"
+                f"{file.where}: only one report, which covers the time since boot:"
+                " expected two or more (or --keep-first, for iostat -y)"
             )
         line = reports.pop(0).line
-        notes.append(f"{file.where}:{line}: the first report is of the time since boot: left out")
+        notes.append(f"{file.where}:{line}: the first report covers the time since boot: skipped")
     widths, problems = _widths(reports, text, given)
     notes += [f"{file.where}: {problem}" for problem in problems]
     names = list(dict.fromkeys(name for report in reports for name in report.devices))
     if not names:
-        raise BlklabError(f"{file.where}: no device in the reports behind the first")
+        raise BlklabError(f"{file.where}: no device in the reports after the first")
     points = {name: _points(name, reports, widths) for name in names}
     chosen = _chosen(file, points, given.device)
     runtime = sum(widths)
@@ -87,7 +87,7 @@ def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[Impor
 def _widths(
     reports: Sequence[IostatReport], text: IostatText, given: ImportSource
 ) -> tuple[list[int], list[str]]:
-    """Returns the interval of each report, ns, and what is to be said of it."""
+    """Returns the interval of each report in ns, and notes."""
     usual = given.interval_ns or (text.interval_s or 0) * SECOND
     notes = []
     gaps = [
@@ -96,14 +96,14 @@ def _widths(
         else 0
         for sooner, later in zip(text.reports, text.reports[1:], strict=False)
     ]
-    # Of a report, the time before it; the first one has none.
+    # The interval of a report is the time before it; the first one has none.
     before = dict(zip([report.line for report in text.reports[1:]], gaps, strict=True))
     known = sorted(gap for gap in gaps if gap)
     if given.interval_ns is None and known:
         usual = known[len(known) // 2] * SECOND
     elif not usual:
         usual = SECOND
-        notes.append("no times and no interval: reports a second apart are assumed (--interval)")
+        notes.append("no times and no interval: assuming one report per second (--interval)")
     widths = []
     for report in reports:
         gap = before.get(report.line, 0) * SECOND
@@ -114,12 +114,10 @@ def _widths(
 def _chosen(
     file: ImportFile, points: Mapping[str, Sequence[SeriesPoint]], wanted: str | None
 ) -> str:
-    """Returns the device that the run is of: named, the only one with I/O, the only array."""
+    """Returns the device of the run: the named one, the only one with I/O, or the only array."""
     if wanted is not None:
         if wanted not in points:
-            raise BlklabError(
-                f"{file.where}: there is no device {wanted!r}; it has {', '.join(points)}"
-            )
+            raise BlklabError(f"{file.where}: no device {wanted!r}; it has {', '.join(points)}")
         return wanted
     busy = [
         name
@@ -130,7 +128,7 @@ def _chosen(
         if len(some) == 1:
             return some[0]
     raise BlklabError(
-        f"{file.where}: {len(busy)} devices: --device says which is meant: {', '.join(busy[:40])}"
+        f"{file.where}: {len(busy)} devices: select one with --device: {', '.join(busy[:40])}"
     )
 
 
@@ -187,7 +185,7 @@ def _points(name: str, reports: Sequence[IostatReport], widths: Sequence[int]) -
 def _device(
     name: str, names: Sequence[str], reports: Sequence[IostatReport], widths: Sequence[int]
 ) -> DeviceResult:
-    """Returns what a device did in all reports."""
+    """Returns the totals of a device over all reports."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     single: dict[str, float | None] = defaultdict(float)
     for report, width in zip(reports, widths, strict=True):

@@ -1,4 +1,4 @@
-"""iostat's text, cut into reports: what each device and the CPUs did in an interval."""
+"""The reports in iostat's text: devices and CPUs by interval."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from blklab.imports.base import ImportFile, number
 from blklab.text import printable
 
 MOST: Final = 10_000_000
-"""Rows of one file."""
+"""Maximum rows of a file."""
 
 COLUMNS: Final = frozenset(
     (
@@ -39,7 +39,7 @@ _SCALES: Final = {"": 1, "%": 1, "k": 1024, "K": 1024, "M": 1 << 20, "G": 1 << 3
 
 @dataclass
 class IostatReport:
-    """What iostat printed at one time."""
+    """One report of iostat."""
 
     line: int
     time_s: int | None = None
@@ -48,19 +48,19 @@ class IostatReport:
     devices: dict[str, dict[str, float]] = field(default_factory=dict)
     cpu: dict[str, float] = field(default_factory=dict)
     columns: set[str] = field(default_factory=set)
-    """Of its tables; a report without rows is an interval without I/O (`-z`)."""
+    """Rows of its tables; a report without rows is an interval without I/O (`-z`)."""
 
 
 @dataclass(frozen=True)
 class IostatText:
-    """A text of iostat's."""
+    """A text with reports of iostat."""
 
     reports: Sequence[IostatReport]
     interval_s: int | None
-    """As a command line in the text asked for it."""
+    """From a command line in the text."""
 
     skips_boot: bool
-    """Whether that command line had `-y`."""
+    """Whether that command line has `-y`."""
 
 
 def parse(file: ImportFile) -> IostatText:
@@ -70,9 +70,9 @@ def parse(file: ImportFile) -> IostatText:
         reader.read(at, line)
     reports = [report for report in reader.reports if report.columns]
     if reports and not reports[-1].devices:
-        reports.pop()  # interrupted, rather than idle
+        reports.pop()  # interrupted, not idle
     if not any(report.devices for report in reports):
-        raise BlklabError(f"{file.where}: no table of iostat -x with a device in it")
+        raise BlklabError(f"{file.where}: no table of iostat -x with a device")
     return IostatText(reports, reader.interval_s, reader.skips_boot)
 
 
@@ -92,7 +92,7 @@ class _ReportReader:
         line = _ANSI.sub("", whole.rstrip("\r")) if "\x1b" in whole else whole.rstrip("\r")
         words = line[:4000].split()
         if not words:
-            # Only rows stand together; a table of avg-cpu ends here as well.
+            # Rows form a block; a table of avg-cpu ends it.
             self._columns = [] if self._kind == "cpu" else self._columns
             return
         if self._is_header(at, words):
@@ -110,8 +110,8 @@ class _ReportReader:
             self._command(command[1].split())
         elif self._kind == "devices" and len(words) > len(self._columns) // 2 and _odd(words):
             raise BlklabError(
-                f"{self._file.where}:{at}: found {printable(line.strip()[:60])!r}, a device and"
-                f" {len(self._columns) - 1} figures are expected"
+                f"{self._file.where}:{at}: found {printable(line.strip()[:60])!r},"
+                f" expected a device and {len(self._columns) - 1} figures"
             )
 
     def _begin(self, at: int, new: bool) -> IostatReport:
@@ -125,9 +125,9 @@ class _ReportReader:
         if len(known) >= 2 and len(words) - len(known) <= 1:
             self._columns, self._kind = list(words), "devices"
             if len(words) == len(known):
-                # The name of the first column was cut off, or is blank.
+                # The name of the first column is truncated or empty.
                 self._columns = ["Device", *words]
-            # A report has every column once; -h puts them into several tables.
+            # A report has each column once; -h splits them into several tables.
             report = self._begin(at, bool(self._report and self._report.columns & set(known)))
             report.columns |= set(known)
             return True
@@ -160,7 +160,7 @@ class _ReportReader:
         values = self._values(at, words)
         before = self._report
         known = before.devices.get(name) if before is not None else None
-        # Without a header between them (grep), a device's next row is the next report.
+        # Without headers (grep), the next row of a device begins the next report.
         report = self._begin(at, bool(known and known.keys() & values.keys()))
         report.columns |= values.keys()
         report.devices.setdefault(name, {}).update(values)
@@ -174,13 +174,13 @@ class _ReportReader:
 
 
 def _odd(words: Sequence[str]) -> bool:
-    """Tells whether a line was meant as a row: a name, and mostly figures behind it."""
+    """Returns whether a line is a row: a name, followed mostly by figures."""
     values = sum(_VALUE.fullmatch(word) is not None for word in words[1:])
     return values > 3 and values >= len(words) - 2 and _VALUE.fullmatch(words[0]) is None
 
 
 def _unit(column: str, suffix: str) -> float:
-    """Returns what a suffix of `-h` counts beside the column's own unit: kB/s has k already."""
+    """Returns the factor of a suffix of `-h` within the column's unit: kB/s has k already."""
     if suffix in {"", "%"}:
         return 1.0
     return {"k": 1024.0, "M": float(1 << 20)}.get(column[1:2], 1.0) if "B/s" in column else 1.0

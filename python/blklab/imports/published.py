@@ -1,7 +1,7 @@
-"""A directory of published figures (reference/README.md), to compare predictions with.
+"""A directory of published figures (reference/README.md), to compare with predictions.
 
-`stack` is the target and `workload` the test, as in an experiment's results. What fio measured
-has no latency but in the runs of randomio, and devices have the I/Os of `fio_device_io.csv`.
+`stack` is the target and `workload` the test, as in an experiment's results. fio's rows have no
+latency; randomio's have. Devices have the I/Os of `fio_device_io.csv`.
 """
 
 from blklab.imports import reference
@@ -20,7 +20,7 @@ from blklab.units import parse_size
 
 
 def matches(file: ImportFile) -> bool:
-    """Tells whether a directory has tables of published figures."""
+    """Returns whether a directory has tables of published figures."""
     return (file.path / reference.TARGETS).is_file()
 
 
@@ -44,7 +44,7 @@ def read_randomio(given: ImportSource) -> ImportResult:
 
 
 def _fio(tables: Reference, run: FioRun) -> ImportedRun:
-    # Without a run time, figures are of a second.
+    # Without a runtime, figures are per second.
     seconds = run.runtime_ms / 1000 or 1.0
     asked = {
         key: str(value)

@@ -1,8 +1,8 @@
-r"""randomio's tables, as the program prints them and as `blklab runs show --randomio` does.
+"""randomio's tables, as the program and `blklab runs show --randomio` print them.
 
-A table has rates and latencies only: I/Os are those rates over the seconds of an interval, which
-the command line says (`randomio FILE THREADS WRITES FSYNCS BYTES SECONDS`), else over one second.
-A line between the tables that names threads or sizes is of all that follows it:
+A table has only rates and latencies. I/Os are these rates times the seconds of an interval from the
+command line (`randomio FILE THREADS WRITES FSYNCS BYTES SECONDS`), otherwise one second. A line
+between tables that names threads or sizes applies to all following tables:
 
     randomio /dev/sdb 16 0.2 0.1 4096 60
     16 threads, 64 KiB    stack=near bs=4k    Threads: 16
@@ -41,7 +41,7 @@ _LABEL: Final = {"threads": "numjobs", "thread": "numjobs", "size": "bs", "iosiz
 
 
 def matches(file: ImportFile) -> bool:
-    """Tells whether there is a table of randomio's in a text."""
+    """Returns whether there is a table of randomio's in a text."""
     return any(_HEAD.search(line[:400]) for line in file.text.split("\n"))
 
 
@@ -68,7 +68,7 @@ def _tables(file: ImportFile) -> Iterator[ImportedRun]:
                 raise BlklabError(_wrong(file, at, line))
             named, lasting = _named(line)
             if named:
-                # What one of our own tables is about replaces what the one before was about.
+                # The labels of one of our own tables replace those of the previous one.
                 header = named if fresh or _PAIR.match(line) else {**header, **named}
                 fresh = False
             seconds = lasting or seconds
@@ -77,13 +77,13 @@ def _tables(file: ImportFile) -> Iterator[ImportedRun]:
         reads, writes, rest = _figures(file, at, line, row)
         yield _run(file, at, reads, writes, seconds, {**header, **_named(rest)[0]})
     if not in_table:
-        raise BlklabError(f"{file.where}: no line of randomio's table: iops | iops … is expected")
+        raise BlklabError(f"{file.where}: no line of a randomio table: expected iops | iops …")
 
 
 def _wrong(file: ImportFile, at: int, line: str) -> str:
     return (
-        f"{file.where}:{at}: found {printable(line.strip()[:60])!r}, total | 5 figures of reads |"
-        " 5 of writes are expected"
+        f"{file.where}:{at}: found {printable(line.strip()[:60])!r}, expected total | 5"
+        " figures of reads | 5 of writes"
     )
 
 
@@ -103,7 +103,7 @@ def _figures(
 
 
 def _named(line: str) -> tuple[dict[str, str], int | None]:
-    """Returns the labels that a line has, and the seconds of an interval if it says them."""
+    """Returns the labels of a line, and the seconds of an interval if it has them."""
     if command := _COMMAND.search(line):
         share = float(command[3]) if command[3].count(".") < 2 else 0.0
         mix = {"rwmixread": f"{100 - 100 * share:g}"} if 0 <= share <= 1 else {}
@@ -154,7 +154,7 @@ _ASKED: Final[tuple[str, ...]] = ("workload", "rw", "bs", "numjobs", "iodepth", 
 
 def _direction(figures: list[float], seconds: int, size: int) -> DirectionResult:
     iops, low, mean, high, deviation = figures
-    # A rate below one in the interval is still of an I/O.
+    # A rate below one per interval still counts one I/O.
     ios = max(1, round(iops * seconds)) if iops else 0
     latency = {
         "mean": mean * 1e6,

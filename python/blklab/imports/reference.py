@@ -1,8 +1,7 @@
-"""Published measurements to calibrate on and to predict: a directory of tables.
+"""Published measurements for calibration and validation: a directory of tables.
 
-`targets.toml` says what each target is, `fio_runs.csv` what fio measured on it,
-`fio_device_io.csv` what each disk beneath served meanwhile, `randomio_runs.csv` what randomio
-measured. reference/README.md describes the columns.
+`targets.toml` describes each target, `fio_runs.csv` has fio's results, `fio_device_io.csv` the I/Os
+of each disk, `randomio_runs.csv` randomio's results. reference/README.md describes the columns.
 """
 
 import csv
@@ -34,7 +33,7 @@ class FioRun:
 
     runtime_ms: float = 0.0
     ios: tuple[int, int] = (0, 0)
-    """Reads and writes; 0 where the table does not say, as of the run time."""
+    """Reads and writes; 0 if the table does not contain them, like the runtime."""
 
 
 @dataclass(frozen=True)
@@ -60,36 +59,36 @@ class Reference:
     common: Mapping[str, Any]
     runs: Sequence[FioRun]
     device_io: Mapping[tuple[str, str], Mapping[str, tuple[int, int]]] = field(default_factory=dict)
-    """Reads and writes of each disk, by target and test; the arrays' own rows are left out."""
+    """Reads and writes of each disk, by target and test, without the arrays' own rows."""
 
     randomio: Sequence[RandomioRun] = ()
 
     def singles(self) -> list[FioRun]:
-        """Returns the rows of single devices: what models are calibrated on."""
+        """Returns the rows of single devices, for calibration."""
         return [run for run in self.runs if "device" in self.targets[run.target]]
 
     def arrays(self) -> list[FioRun]:
-        """Returns the other rows: what is predicted."""
+        """Returns the other rows, for validation."""
         return [run for run in self.runs if "device" not in self.targets[run.target]]
 
 
 def read(path: Path) -> Reference:
-    """Reads a directory of tables; those that are not there are empty, but for targets.toml.
+    """Reads a directory of tables; missing tables are empty, except targets.toml.
 
-    Raises UsageError in one line: the file, the line, what was found and what is expected.
+    Raises UsageError in one line: file, line, what was found and expected.
     """
     if not path.is_dir():
-        raise UsageError(f"{path}: no such directory; one with {TARGETS} and {RUNS} is expected")
+        raise UsageError(f"{path}: no such directory; expected one with {TARGETS} and {RUNS}")
     described = read_toml(path / TARGETS)
     targets, tests = (_tables(path / TARGETS, described, key) for key in ("targets", "tests"))
     common = described.get("workload_common", {})
     if not isinstance(common, dict):
-        raise UsageError(f"{path / TARGETS}: workload_common: a table is expected")
+        raise UsageError(f"{path / TARGETS}: workload_common: expected a table")
     for name, target in targets.items():
         _check_target(f"{path / TARGETS}: targets.{name}", target)
     for name, test in tests.items():
         if not isinstance(test.get("rw"), str):
-            raise UsageError(f"{path / TARGETS}: tests.{name}: rw is expected")
+            raise UsageError(f"{path / TARGETS}: tests.{name}: expected a key rw")
     runs = list(_fio_runs(path / RUNS, targets, tests))
     randomio = list(_randomio_runs(path / RANDOMIO))
     if not runs and not randomio:
@@ -102,45 +101,45 @@ def _tables(path: Path, described: Mapping[str, Any], key: str) -> dict[str, Any
     if not isinstance(tables, dict) or not all(
         isinstance(table, dict) for table in tables.values()
     ):
-        raise UsageError(f"{path}: {key}: tables are expected")
+        raise UsageError(f"{path}: {key}: expected tables")
     return tables
 
 
 def _check_target(where: str, target: Mapping[str, Any]) -> None:
     if ("device" in target) == ("members" in target):
-        raise UsageError(f"{where}: either device or members is expected")
+        raise UsageError(f"{where}: expected either device or members")
     if "device" in target:
         if not isinstance(target["device"], str):
-            raise UsageError(f"{where}: device: a name is expected")
+            raise UsageError(f"{where}: device: expected a name")
         return
     members = target["members"]
     if not isinstance(members, list) or not members:
-        raise UsageError(f"{where}: members: a list of names is expected")
+        raise UsageError(f"{where}: members: expected a list of names")
     if not all(isinstance(member, str) for member in members):
-        raise UsageError(f"{where}: members: a list of names is expected")
+        raise UsageError(f"{where}: members: expected a list of names")
     if "level" not in target:
-        raise UsageError(f"{where}: level is expected beside members")
+        raise UsageError(f"{where}: expected level with members")
 
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Returns each row with its place, of a table that has at least these columns."""
+    """Returns each row of a table with its place; the table must have these columns."""
     if not path.exists():
         return
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UsageError(f"{path}: {reason}") from None
     reader = csv.DictReader(text.splitlines())
     try:
         missing = [column for column in columns if column not in (reader.fieldnames or [])]
         if missing:
-            raise UsageError(f"{path}: no column {missing[0]!r}; expected are {', '.join(columns)}")
+            raise UsageError(f"{path}: no column {missing[0]!r}; expected {', '.join(columns)}")
         for row in reader:
             where = f"{path}:{reader.line_num}"
             if any(row[column] is None for column in columns):
                 count = len(reader.fieldnames or [])
-                raise UsageError(f"{where}: too few columns: {count} expected")
+                raise UsageError(f"{where}: too few columns: expected {count}")
             yield where, row
     except csv.Error as error:
         raise UsageError(f"{path}:{reader.line_num + 1}: {error}") from None
@@ -152,7 +151,7 @@ def _number(where: str, row: Mapping[str, str], column: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value) or value < 0:
-        raise UsageError(f"{where}: {column}: found {row[column]!r}, a number is expected")
+        raise UsageError(f"{where}: {column}: found {row[column]!r}, expected a number")
     return value
 
 
@@ -161,8 +160,8 @@ def _fio_runs(path: Path, targets: Mapping[str, Any], tests: Mapping[str, Any]) 
         for kind, known in (("target", targets), ("test", tests)):
             if row[kind] not in known:
                 raise UsageError(
-                    f"{where}: {kind}: found {row[kind]!r}, which {TARGETS} does not name;"
-                    f" it has {', '.join(known)}"
+                    f"{where}: {kind}: found {row[kind]!r}, which is not in {TARGETS}; it"
+                    f" has {', '.join(known)}"
                 )
         read_iops, write_iops = (
             _number(where, row, f"{direction}_iops") for direction in ("read", "write")
@@ -198,7 +197,7 @@ def _randomio_runs(path: Path) -> Iterator[RandomioRun]:
         for column, value in (("threads", threads), ("io_bytes", io_bytes)):
             if not 1 <= value <= 1 << 30 or value != int(value):
                 raise UsageError(
-                    f"{where}: {column}: found {row[column]!r}, a whole number is expected"
+                    f"{where}: {column}: found {row[column]!r}, expected a whole number"
                 )
         if rest[0] + rest[1] <= 0:
             raise UsageError(f"{where}: read_iops and write_iops are both 0")

@@ -1,4 +1,4 @@
-"""Every format that can be imported, in the order in which a text is tried."""
+"""All import formats, in the order of recognition."""
 
 from typing import Final
 
@@ -24,10 +24,10 @@ FORMATS: Final = {
         ImportFormat("blkparse", "blkparse", "blkparse's summary", blkparse.matches, blkparse.read),
     )
 }
-"""By name; a format is one module, and one line here."""
+"""By name; a format is one module and one line here."""
 
 FOLDERS: Final = (
     ImportFormat("published", "randomio", "", published.matches, published.read_randomio),
     ImportFormat("published", "fio", "", published.matches, published.read),
 )
-"""What a directory of published figures is read with."""
+"""The formats of a directory of published figures."""

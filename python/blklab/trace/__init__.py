@@ -1,1 +1,3 @@
-"""Block traces: characterise, record, turn into fio jobs. Per-record work is in `blklab._core`."""
+"""Block traces: characterise, record, convert, and turn into fio jobs. `blklab._core` does the
+work per event.
+"""

@@ -1,4 +1,4 @@
-"""Conversion of traces between formats."""
+"""Convert traces between formats."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from blklab.errors import UsageError
 from blklab.output import STDOUT, is_stream
 
 SUFFIXES: Final = (".parquet", ".iolog", ".bin")
-"""Suffixes that stand for a form (crates/trace/src/export/target.rs)."""
+"""Suffixes that select a format (crates/trace/src/export/target.rs)."""
 
 
 def convert(
@@ -25,15 +25,15 @@ def convert(
     overwrite: bool = False,
     tick: Callable[[int], object] | None = None,
 ) -> dict[str, Any]:
-    """Writes the trace at `paths` to `output` in the form `to`, else the one that its suffix names.
+    """Writes the trace at `paths` to `output` in the format `to`, default: from the suffix.
 
     Returns {"to", "report": {"files", "bytes", "taken", "written"}, "trace"}. An existing file is
-    left as it is unless `overwrite`. Raises UsageError or BlklabError; then nothing was written.
+    kept unless `overwrite`. Raises UsageError or BlklabError; then nothing was written.
     """
     if to is None:
         _check_suffix(output)
     if not overwrite and os.path.lexists(output) and not is_stream(output):
-        raise UsageError(f"{output}: exists already; --overwrite replaces it")
+        raise UsageError(f"{output}: exists; use --overwrite to replace it")
     target = "-" if output in STDOUT else output
     text = _core.convert(
         paths, target, selection, to=to, format=format_name, overwrite=overwrite, tick=tick
@@ -43,12 +43,12 @@ def convert(
 
 
 def _check_suffix(output: str) -> None:
-    """Refuses `x.paruqet`: a set of files `x.paruqet.blktrace.0` is not what is meant."""
+    """Refuses a mistyped suffix such as `x.paruqet`, instead of writing `x.paruqet.blktrace.0`."""
     suffix = Path(output).suffix
     if is_stream(output) or output.endswith(SUFFIXES) or not re.match(r"\.[A-Za-z]", suffix):
         return
     forms = ", ".join(name for name, _ in _core.trace_targets())
     raise UsageError(
-        f"{output}: no form has the suffix {suffix}: {', '.join(SUFFIXES)} have one; or name the"
-        f" form with --to: {forms}"
+        f"{output}: no format has the suffix {suffix}: expected {', '.join(SUFFIXES)}; or"
+        f" select the format with --to: {forms}"
     )

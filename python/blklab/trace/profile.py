@@ -1,4 +1,4 @@
-"""Characterisation of a trace: what the workload is, as numbers."""
+"""Characterise a trace: the workload in figures."""
 
 import json
 import os
@@ -17,7 +17,7 @@ def characterise(
 ) -> Profile:
     """Reads the trace at `paths` (names, files, directories or `-`) and characterises it.
 
-    `tick` is called now and then with the bytes read so far. Raises UsageError or BlklabError.
+    `tick` is called regularly with the number of bytes read. Raises UsageError or BlklabError.
     """
     threads = len(os.sched_getaffinity(0))
     text = _core.characterise(paths, selection, format=format_name, threads=threads, tick=tick)

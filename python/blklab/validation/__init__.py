@@ -1,1 +1,1 @@
-"""How good predictions are: published measurements and the lab beside the simulator."""
+"""Validation of predictions against published measurements and the lab."""

@@ -1,7 +1,7 @@
-"""The simulator beside the lab: the same cells on both, and how far they agree.
+"""Compare the simulator with the lab on the same cells.
 
-What is compared are the I/Os a second and each member's share of the I/Os: of reads if a cell only
-reads, of writes if it only writes, else of both.
+The comparison uses IOPS and each member's share of the I/Os: of reads if a cell only reads, of
+writes if it only writes, otherwise of both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,18 +13,18 @@ from blklab.runners.sim import runner as sim
 from blklab.spec.cells import ExperimentPlan
 
 IOPS: Final = 0.10
-"""How far a prediction's IOPS may be from what was measured, as a fraction of that."""
+"""Allowed relative error of predicted IOPS."""
 
 SHARE: Final = 0.05
-"""How far a member's share may be off, as a fraction of all I/Os."""
+"""Allowed error of a member's share, as a fraction of all I/Os."""
 
 ENOUGH: Final = 0.9
-"""Of all cells, how many must be within both."""
+"""Share of cells that must be within both bounds."""
 
 
 @dataclass(frozen=True)
 class AgreementFigures:
-    """What one runner says of a cell."""
+    """The figures of a cell on one runner."""
 
     read_iops: float
     write_iops: float
@@ -33,12 +33,12 @@ class AgreementFigures:
 
     @property
     def iops(self) -> float:
-        """I/Os a second, both directions."""
+        """IOPS of both directions."""
         return self.read_iops + self.write_iops
 
     @property
     def shares(self) -> dict[str, float]:
-        """Each member's share of the I/Os that count; all 0 if there were none."""
+        """Each member's share of the I/Os that count; 0 if there are none."""
         counted = {name: self._counted(ios) for name, ios in self.members.items()}
         everything = max(1, sum(counted.values()))
         return {name: ios / everything for name, ios in counted.items()}
@@ -49,7 +49,7 @@ class AgreementFigures:
         return ios[1] if self.read_iops == 0 else sum(ios)
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the figures for `--json`, and to be kept."""
+        """Returns the figures for `--json` and for recordings."""
         return {
             "read_iops": self.read_iops,
             "write_iops": self.write_iops,
@@ -72,16 +72,16 @@ def figures(outcome: Outcome) -> AgreementFigures:
 
 @dataclass(frozen=True)
 class AgreementKey:
-    """Which cell it is."""
+    """The identity of a cell."""
 
     suite: str
-    """The experiment's name."""
+    """The name of the experiment."""
 
     labels: tuple[tuple[str, str], ...]
 
     @property
     def text(self) -> str:
-        """The labels that tell it from its suite's other cells, in short."""
+        """The labels that identify it in its suite, in short."""
         known_labels = {"stack", "workload", "repeat"}
         more = " ".join(
             f"{name}={value}" for name, value in self.labels if name not in known_labels
@@ -108,12 +108,12 @@ class AgreementRow:
 
     @property
     def error(self) -> float:
-        """Predicted over measured IOPS, less one."""
+        """Predicted over measured IOPS, minus one."""
         return self.predicted.iops / self.measured.iops - 1 if self.measured.iops else float("inf")
 
     @property
     def worst_share(self) -> float:
-        """The largest difference of a member's share, as a fraction of all I/Os."""
+        """The largest error of a member's share, as a fraction of all I/Os."""
         predicted, measured = self.predicted.shares, self.measured.shares
         return max(abs(predicted.get(name, 0.0) - share) for name, share in measured.items())
 
@@ -138,22 +138,22 @@ class AgreementRow:
 
 @dataclass(frozen=True)
 class AgreementVerdict:
-    """How the cells of one kernel generation did."""
+    """The result for one kernel generation."""
 
     kernel: str
     rows: int
     within: int
     median: float
-    """Of the errors' sizes."""
+    """The median of absolute errors."""
 
     @property
     def holds(self) -> bool:
-        """Whether enough of them are within their bounds."""
+        """Whether enough cells are within their bounds."""
         return self.within >= ENOUGH * self.rows
 
 
 def verdicts(rows: Sequence[AgreementRow]) -> list[AgreementVerdict]:
-    """Returns how each kernel generation did, in the order of the rows."""
+    """Returns the result of each kernel generation, in the order of the rows."""
     import statistics
 
     verdicts_given = []
@@ -169,7 +169,7 @@ def verdicts(rows: Sequence[AgreementRow]) -> list[AgreementVerdict]:
 def predicted(
     plans: Sequence[ExperimentPlan], jobs: int | None = None
 ) -> dict[AgreementKey, AgreementFigures]:
-    """Simulates all cells of plans, which are for the simulator."""
+    """Simulates all cells of plans for the simulator."""
     cells = [(plan.name, cell) for plan in plans for cell in plan.cells]
     outcomes = sim.outcomes([cell.document for _, cell in cells], jobs)
     return {
@@ -183,7 +183,7 @@ def rows(
     predicted: Mapping[AgreementKey, AgreementFigures],
     measured: Mapping[AgreementKey, AgreementFigures],
 ) -> list[AgreementRow]:
-    """Returns the cells that both have, in the order of the predictions."""
+    """Returns the cells that both runners have, in the order of the predictions."""
     return [
         AgreementRow(key, kernel, figures, measured[key])
         for key, figures in predicted.items()

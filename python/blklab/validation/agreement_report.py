@@ -18,7 +18,7 @@ NOTE = (
 
 
 def rows(compared_rows: "Sequence[AgreementRow]") -> TextTable:
-    """Returns predicted beside measured figures of every cell."""
+    """Returns the table of predicted and measured figures of all cells."""
     columns = [text("suite"), text("cell"), *figures("predicted", "measured", "error")]
     columns += [text("share"), TableColumn("")]
     return TextTable("Predictions and the lab", columns, [_row(row) for row in compared_rows], NOTE)
@@ -67,19 +67,19 @@ def verdicts(judged: "Sequence[AgreementVerdict]") -> TextTable:
 
 
 def misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") -> TextTable:
-    """Returns the cells that miss, and whether it is known why."""
+    """Returns the cells that miss, with their explanation if there is one."""
     columns = [text("kernel"), text("suite"), text("cell"), text("why")]
     entries = [
         [
             row.kernel,
             printable(row.key.suite),
             printable(row.key.text),
-            printable(miss.verdict) if miss else "open: nothing is known of it",
+            printable(miss.verdict) if miss else "open: no explanation yet",
         ]
         for row, miss in known
     ]
     return TextTable(
-        "Cells that miss", columns, entries, "docs/explanation/accuracy.md says what is known."
+        "Cells that miss", columns, entries, "docs/explanation/accuracy.md has the explanations."
     )
 
 
@@ -89,7 +89,7 @@ def section(
     judged: "Sequence[AgreementVerdict]",
     known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]",
 ) -> Iterator[str]:
-    """Returns the section of the accuracy report, as lines; `known` has every miss."""
+    """Returns the section of the accuracy report, as lines; `known` has all misses."""
     table = verdicts(judged)
     yield from (
         "## Agreement with the lab",
@@ -118,7 +118,7 @@ def _misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") ->
         text = (
             f"*{printable(miss.verdict)}.* {printable(miss.text)}"
             if miss
-            else "*open.* Nothing is known of it."
+            else "*open.* No explanation yet."
         )
         worst = f"{100 * row.worst_share:.0f} points"
         yield f"- **{printable(name)}** ({row.error:+.0%}, {worst}): {text}"

@@ -11,10 +11,10 @@ from blklab.spec import cells, load, stock_models
 from blklab.spec.cells import Cell
 
 MODELS: Final = {"ssd": "sm883", "nvme": "pm983", "hdd": "st5000lm000"}
-"""The stock model that a target's device is, and that its calibration begins with."""
+"""The stock model of a target's device, from which its calibration starts."""
 
 PARTITION: Final = "10GiB"
-"""Every target is, or is made of, partitions of this size at the start of the disks."""
+"""Size of the partitions at the start of the disks, of which all targets consist."""
 
 SINGLE_KERNEL: Final = "4.19"
 """The kernel of the single-device rows."""
@@ -27,7 +27,7 @@ def fio_cell(
 ) -> Cell:
     """Returns the cell of a test on a target; `devices` has the table of each kind of device.
 
-    Members are named by their kind, with a number where there are several. Raises UsageError.
+    Members are named after their kind, with a number if there are several. Raises UsageError.
     """
     described = reference.targets[target]
     names = [described["device"]] if "device" in described else list(described["members"])
@@ -65,8 +65,9 @@ def fio_cell(
 
 
 _KEYS: Final = ("bs", "numjobs", "iodepth", "size")
-"""Of `[workload_common]`. Not `batch`: fio prints every batch of 1 to 4 as "4=100%", and that the
-NVMe merged nothing in sequential reads shows that they were submitted one by one, fio's default."""
+"""From `[workload_common]`. Without `batch`: fio prints every batch of 1 to 4 as "4=100%", and
+the NVMe merged nothing in sequential reads, so I/Os were submitted one by one, fio's default.
+"""
 
 
 def member_names(names: list[str]) -> list[str]:
@@ -80,9 +81,10 @@ def member_names(names: list[str]) -> list[str]:
 
 
 def randomio_cell(run: RandomioRun) -> Cell:
-    """Returns the cell of a randomio row: ten spindles in RAID-10, as the table's README has them.
+    """Returns the cell of a randomio row: ten disks in RAID-10, as described in the table's
+    README.
 
-    Raises UsageError for a configuration that is not known.
+    Raises UsageError for an unknown configuration.
     """
     path = Path(__file__).parent / "randomio" / f"{run.config}.toml"
     known = sorted(path_.stem for path_ in path.parent.glob("*.toml"))

@@ -1,4 +1,4 @@
-"""Published arrays beside their prediction: devices calibrated alone, arrays never fitted."""
+"""Predict published arrays with devices that are calibrated alone; nothing is fitted to arrays."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +15,12 @@ from blklab.spec.cells import Cell
 from blklab.validation import experiments
 
 Kind = Literal["flash", "hdds", "spindles"]
-"""An array with flash in it, one of HDDs only, or the randomio rows' ten spindles."""
+"""Classes: arrays with flash, arrays of HDDs, and the ten disks of the randomio rows."""
 
 
 @dataclass(frozen=True)
 class MemberShare:
-    """A member's share of the array's I/Os: of reads if the test reads, else of writes."""
+    """A member's share of the array's I/Os: of reads if the test reads, otherwise of writes."""
 
     published: float | None
     predicted: float
@@ -28,7 +28,7 @@ class MemberShare:
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One published cell and its prediction. IOPS; latencies are mean reads' in ms."""
+    """One published cell and its prediction. IOPS; latencies are mean read latencies in ms."""
 
     target: str
     test: str
@@ -36,19 +36,19 @@ class PublishedRow:
     predicted: Mapping[str, float]
     members: Mapping[str, MemberShare]
     outcome: Outcome
-    """Everything that the simulation measured."""
+    """The complete outcome of the simulation."""
 
     kind: Kind
-    """What it was measured on."""
+    """The kernel of the measurement."""
 
     @property
     def error(self) -> float:
-        """Predicted over published IOPS, less one."""
+        """Predicted over published IOPS, minus one."""
         return _iops(self.predicted) / _iops(self.published) - 1
 
     @property
     def latency_error(self) -> float | None:
-        """Predicted over published mean read latency, less one; None if it was not published."""
+        """Predicted over published mean read latency, minus one; None if it was not published."""
         published = self.published.get("read_lat_ms")
         return self.predicted["read_lat_ms"] / published - 1 if published else None
 
@@ -73,7 +73,7 @@ def _iops(figures: Mapping[str, float]) -> float:
 
 @dataclass(frozen=True)
 class Validation:
-    """All rows, and the calibrations that they rest on."""
+    """All rows and their calibrations."""
 
     rows: Sequence[PublishedRow]
     calibrations: Mapping[str, calibrate.Calibration]
@@ -81,7 +81,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class ErrorBound:
-    """How far a class of rows may be off."""
+    """Allowed errors of a class of rows."""
 
     name: str
     kind: Kind
@@ -100,27 +100,27 @@ BOUNDS: Final = (
 
 @dataclass(frozen=True)
 class PublishedVerdict:
-    """How a class of rows did."""
+    """The result of a class of rows."""
 
     bound: ErrorBound
     rows: int
     within: int
-    """Rows whose IOPS are within the bound, and whose latency is where one was published."""
+    """Rows whose IOPS, and latency if published, are within the bound."""
 
     median: float
     worst_share: float | None
-    """The largest difference of a member's share of reads, as a fraction of all."""
+    """The largest error of a member's share of reads, as a fraction of all."""
 
     @property
     def holds(self) -> bool:
-        """Whether every row, the median and the shares are within the bound."""
+        """Whether all rows, the median and the shares are within the bounds."""
         median = self.bound.median is None or self.median <= self.bound.median
         share = self.bound.share is None or (self.worst_share or 0.0) <= self.bound.share
         return self.within == self.rows and median and share
 
 
 def verdicts(rows: Sequence[PublishedRow]) -> list[PublishedVerdict]:
-    """Returns how each class of predicted rows did."""
+    """Returns the result of each class of predicted rows."""
     verdicts_given = []
     for bound in BOUNDS:
         chosen = [row for row in rows if row.kind == bound.kind]
@@ -149,9 +149,9 @@ def _within(row: PublishedRow, bound: ErrorBound) -> bool:
 def validate(
     reference: Reference, singles: Reference, *, tell: Callable[[str], None]
 ) -> Validation:
-    """Calibrates on the single-device rows of `singles` and predicts every other row.
+    """Calibrates on the single-device rows of `singles` and predicts all other rows.
 
-    Raises UsageError if a device of an array has no row to be calibrated on.
+    Raises UsageError if a device of an array has no row for its calibration.
     """
     devices = experiments.stock_devices()
     wanted = _members(reference)
@@ -164,10 +164,10 @@ def validate(
     missing = sorted(wanted - measured.keys())
     if missing:
         raise UsageError(
-            f"{singles.path}: no single-device row of {missing[0]!r}, which arrays are made of:"
-            " give a directory that has some with --calibration"
+            f"{singles.path}: no single-device row of {missing[0]!r}, which arrays need:"
+            " add a directory with such rows as --calibration"
         )
-    # Every row makes sense before minutes are spent on the first of them.
+    # All rows are checked before minutes are spent on the first one.
     _cells(reference, devices)
     calibrations = {}
     for kind, runs in measured.items():
@@ -206,7 +206,7 @@ def _cells(reference: Reference, devices: Mapping[str, Mapping[str, Any]]) -> li
 
 
 def _members(reference: Reference) -> set[str]:
-    """Returns the devices that the rows' targets are made of."""
+    """Returns the devices of the rows' targets."""
     return {
         member for run in reference.arrays() for member in reference.targets[run.target]["members"]
     }
@@ -243,9 +243,9 @@ def _published_names(
     members: Sequence[str],
     served: Mapping[str, tuple[int, int]],
 ) -> list[str]:
-    """Returns the disk's name in the published table for each member; "" if it has none.
+    """Returns the disk's name in the published table for each member; "" if there is none.
 
-    The single-device rows tell which disk is which; where they do not, an NVMe's name does.
+    The single-device rows identify the disks; otherwise the name of an NVMe disk does.
     """
     known: dict[str, str] = {}
     for table in (reference, singles):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def rows(published_rows: "Sequence[PublishedRow]") -> TextTable:
-    """Returns published beside predicted figures of every row."""
+    """Returns the table of published and predicted figures of all rows."""
     columns = [text("target"), text("test"), *figures("published", "predicted", "error")]
     columns += [TableColumn("read latency, ms"), text("share")]
     note = (
@@ -49,7 +49,7 @@ def _row(row: "PublishedRow") -> list[str]:
 
 
 def verdicts(judged: "Sequence[PublishedVerdict]") -> TextTable:
-    """Returns how each class of predicted rows did against its bounds."""
+    """Returns the result of each class of rows against its bounds."""
     columns = [text("predicted"), *figures("rows", "within", "bound", "median error")]
     columns += figures("worst share")
     return TextTable(
@@ -91,7 +91,7 @@ def _wrapped(line: str) -> str:
 
 
 def questions(directory: Path) -> list[str]:
-    """Returns the lines of DIR/questions.md, a section of the report; none without the file."""
+    """Returns the lines of DIR/questions.md, a section of the report; empty without the file."""
     try:
         return [*(directory / "questions.md").read_text().splitlines(), ""]
     except FileNotFoundError:

@@ -1,7 +1,8 @@
-"""What the lab has measured once: kept beside the experiments, so that nothing need boot again.
+"""Recorded lab measurements, stored with the experiments, so that validation need not boot
+guests.
 
-`DIR/lab/*.toml` are experiments, each a suite; `DIR/lab/measured/KERNEL.json` has what they gave,
-and `DIR/lab/measured/misses.toml` what is known of cells on which the two runners differ.
+`DIR/lab/*.toml` are experiments, each a suite; `DIR/lab/measured/KERNEL.json` has their results,
+and `DIR/lab/measured/misses.toml` explains cells in which the two runners differ.
 """
 
 import json
@@ -20,46 +21,46 @@ from blklab.validation import agreement
 from blklab.validation.agreement import AgreementFigures, AgreementKey, AgreementRow
 
 SHORT: Final = "short"
-"""The suite for a quick check; its cells are like those of the others."""
+"""The suite for a quick check; its cells are similar to those of the others."""
 
 ALL: Final = "all"
 
 
 @dataclass(frozen=True)
 class LabRecording:
-    """What the lab measured on one kernel generation."""
+    """The measurements of the lab on one kernel generation."""
 
     kernel: str
-    """The generation: 6.1."""
+    """The kernel generation, such as 6.1."""
 
     measured_with: Mapping[str, str]
-    """What it was measured with: the kernel's release, fio, mdadm, QEMU, the accelerator."""
+    """Versions: the kernel's release, fio, mdadm, QEMU, the accelerator."""
 
     cells: Mapping[AgreementKey, AgreementFigures]
 
 
 @dataclass(frozen=True)
 class KnownDisagreement:
-    """What is known of cells on which the two differ."""
+    """The explanation of cells in which the runners differ."""
 
     suite: str
     kernel: str
     cell: str
-    """Patterns, as a shell's; `cell` is one of `Key.text`."""
+    """Shell patterns; `cell` matches `AgreementKey.text`."""
 
     verdict: str
-    """`explained`, or `open`."""
+    """`explained` or `open`."""
 
     text: str
 
     def covers(self, row: AgreementRow) -> bool:
-        """Tells whether it says something of a row."""
+        """Returns whether it explains a row."""
         pairs = [(row.key.suite, self.suite), (row.kernel, self.kernel), (row.key.text, self.cell)]
         return all(fnmatchcase(text, pattern) for text, pattern in pairs)
 
 
 def suites(directory: Path, wanted: str = ALL) -> list[Path]:
-    """Returns the experiments of a suite; of all but the short one with `all`.
+    """Returns the experiments of a suite; with `all`, those of all suites except the short one.
 
     Raises UsageError if there is no such suite.
     """
@@ -69,12 +70,12 @@ def suites(directory: Path, wanted: str = ALL) -> list[Path]:
     if wanted == ALL:
         return [path for name, path in known.items() if name != SHORT]
     if wanted not in known:
-        raise UsageError(f"--lab: there is no suite {wanted!r}; {problems.near(wanted, known)}")
+        raise UsageError(f"--lab: no suite {wanted!r}; {problems.near(wanted, known)}")
     return [known[wanted]]
 
 
 def predicted(directory: Path, recording: LabRecording) -> list[AgreementRow]:
-    """Simulates the cells that a recording has; returns them beside it. Raises UsageError."""
+    """Simulates the cells of a recording and returns both. Raises UsageError."""
     names = dict.fromkeys(cell.suite for cell in recording.cells)
     paths = [path for name in names for path in suites(directory, name)]
     generation = [Override("kernel", recording.kernel, "the recording")]
@@ -83,12 +84,12 @@ def predicted(directory: Path, recording: LabRecording) -> list[AgreementRow]:
 
 
 def recordings_directory(directory: Path) -> Path:
-    """Returns where recordings are kept."""
+    """Returns the directory of recordings."""
     return directory / "lab" / "measured"
 
 
 def read(directory: Path) -> list[LabRecording]:
-    """Returns all recordings, the oldest kernel first. Raises UsageError for one that is none."""
+    """Returns all recordings, the oldest kernel first. Raises UsageError for an invalid file."""
     recordings = [_read(path) for path in recordings_directory(directory).glob("*.json")]
     return sorted(
         recordings, key=lambda recording: [int(part) for part in recording.kernel.split(".")]
@@ -117,13 +118,13 @@ def _read(path: Path) -> LabRecording:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise UsageError(f"{path}: is no recording: {type(error).__name__}: {error}") from None
+        raise UsageError(f"{path}: is not a recording: {type(error).__name__}: {error}") from None
 
 
 def keep(directory: Path, recording: LabRecording) -> Path:
     """Writes a recording and returns its path.
 
-    Other cells of an older one stay if they were measured with the same: else they are dropped.
+    Cells of an older recording are kept if their versions are the same; otherwise they are dropped.
     """
     older = next(
         (recording_ for recording_ in read(directory) if recording_.kernel == recording.kernel),
@@ -152,7 +153,7 @@ def _rounded(cell: AgreementFigures) -> dict[str, Any]:
 
 
 def misses(directory: Path) -> list[KnownDisagreement]:
-    """Returns what is known of cells that differ; nothing if nobody has written it down."""
+    """Returns the explanations of cells that differ; empty without the file."""
     path = recordings_directory(directory) / "misses.toml"
     try:
         raw = tomllib.loads(path.read_text())
@@ -171,13 +172,13 @@ def misses(directory: Path) -> list[KnownDisagreement]:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path}: makes no sense: {error}") from None
+        raise UsageError(f"{path}: is not valid: {error}") from None
 
 
 def missed(
     disagreements: Sequence[KnownDisagreement], rows: Sequence[AgreementRow]
 ) -> list[tuple[AgreementRow, KnownDisagreement | None]]:
-    """Returns the rows that miss their bounds, each with what is known of it."""
+    """Returns the rows that miss their bounds, with their explanations."""
     return [
         (
             row,

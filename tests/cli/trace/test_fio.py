@@ -156,7 +156,7 @@ def test_what_cannot_be_verified(
     assert "nowhere" in gone.err
     small = run("trace", "fio", trace, "--verify", "--size", "4k", "--directory", tmp_path)
     assert small.status == 2
-    assert "the file must hold it" in small.err
+    assert "use a larger --size" in small.err
     file = run("trace", "fio", trace, "--verify", "--directory", trace)
     assert file.status == 2
     monkeypatch.setattr(Path, "is_block_device", lambda _self: True)

@@ -125,7 +125,7 @@ def test_several_devices_go_to_a_directory(
     assert json.loads((tmp_path / "all/blklab.json").read_text())["devices"][1]["dropped"] is None
     again = run(*arguments)
     assert again.status == 2
-    assert "exists already; --overwrite" in again.err
+    assert "exists; use --overwrite" in again.err
     assert run(*arguments, "--overwrite").status == 0
 
 
@@ -177,7 +177,7 @@ def test_a_link_to_nowhere_is_no_directory(
     install(tmp_path, monkeypatch, waiting())
     (tmp_path / "name").symlink_to(tmp_path / "none")
     outcome = run("trace", "record", "/dev/sdx", "/dev/sdy", "-o", tmp_path / "name")
-    assert (outcome.status, "is no directory" in outcome.err) == (2, True)
+    assert (outcome.status, "is not a directory" in outcome.err) == (2, True)
 
 
 def test_dropped_events_are_reported_with_advice(
@@ -237,10 +237,10 @@ def test_an_interrupt_ends_the_recording(
         (
             "print('BLKTRACESETUP(2) /dev/sdx failed: 16/Device or resource busy');sys.exit(1)",
             1,
-            "somebody traces this device already",
+            "another process traces this device",
         ),
         ("sys.stderr.write('No space left\\n');sys.exit(1)", 1, "(status 1): No space left"),
-        ("import os; os.kill(os.getpid(), 9)", 1, "(signal 9): it printed nothing; what it had"),
+        ("import os; os.kill(os.getpid(), 9)", 1, "(signal 9): it printed nothing; its files"),
     ],
 )
 def test_a_failing_blktrace(
@@ -266,7 +266,7 @@ def test_a_failing_blktrace(
 def test_what_makes_no_sense(run: Run, tmp_path: Path) -> None:
     for arguments, words in (
         (("-o", tmp_path / "nowhere/x"), "no such directory"),
-        (("-o", "-"), "a name for files is needed"),
+        (("-o", "-"), "expected a file name"),
         (("-o", tmp_path / "x", "-w", "0s"), "expected more than 0"),
         (("-o", tmp_path / "x", "--buffer-size", "100"), "--buffer-size: expected"),
     ):

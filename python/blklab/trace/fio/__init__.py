@@ -1,4 +1,4 @@
-"""From a profile to a fio job that reproduces the workload, and the proof that it does."""
+"""Create a fio job from a profile that reproduces the workload, and verify it."""
 
 from blklab.trace.fio.jobfile import JobTarget, render
 from blklab.trace.fio.plan import FioPlan, Loop, make_plan

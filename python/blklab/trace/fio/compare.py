@@ -1,4 +1,4 @@
-"""What fio did, beside what the trace holds."""
+"""Compare fio's I/Os with those of the trace."""
 
 import math
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from blklab.trace.fio.plan import WAYS, FioPlan, streams_of
 from blklab.trace.fio.sizes import SECTOR
 
 TOLERANCE: Final = 2.0
-"""Percentage points by which the mix and the size distributions may differ, beyond chance."""
+"""Percentage points by which the mix and the size distributions may differ, plus random error."""
 CHANCE_SHARE: Final = 2.576
-"""Standard errors that a share may be off by chance, once in a hundred times."""
+"""Standard errors of a share that chance exceeds once in a hundred times."""
 CHANCE_CURVE: Final = 1.63
-"""Kolmogorov-Smirnov: a sampled curve is off by this / sqrt(n) once in a hundred times."""
+"""Kolmogorov-Smirnov: chance exceeds this / sqrt(n) once in a hundred times."""
 
 FEWEST_JUDGED: Final = 30
-"""I/Os of which a distribution says too little to judge it."""
+"""Minimum I/Os of a distribution to judge it."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,18 @@ class FioComparisonRow:
     trace: float | None
     fio: float | None
     allowed: float | None = None
-    """Largest difference that passes; None: told, not judged."""
+    """Largest difference that passes; None: not judged."""
 
     @property
     def difference(self) -> float | None:
-        """`fio` less `trace`."""
+        """`fio` minus `trace`."""
         if self.trace is None or self.fio is None:
             return None
         return self.fio - self.trace
 
     @property
     def passed(self) -> bool | None:
-        """Whether the difference is within what is allowed; None if it is not judged."""
+        """Whether the difference is allowed; None if it is not judged."""
         if self.allowed is None:
             return None
         difference = self.difference
@@ -82,7 +82,7 @@ def shape_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRo
 
 
 def mix_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRow]:
-    """Compares the shares of reads, writes and discards among them all."""
+    """Compares the shares of reads, writes and discards."""
     rows = []
     mine, theirs = ({op: p["load"]["ops"][op]["ios"] for op in WAYS} for p in (trace, fio))
     total, issued = sum(mine.values()), sum(theirs.values())
@@ -106,7 +106,7 @@ def mix_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRow]
 def pace_rows(
     trace: DeviceProfile, plan: FioPlan, document: dict[str, Any]
 ) -> list[FioComparisonRow]:
-    """Compares I/Os a second and I/Os in flight; they depend on the device, so none is judged."""
+    """Compares I/Os per second and in flight; they depend on the device and are not judged."""
     jobs = document["jobs"]
     sides = [(job, side) for job in jobs for side in ("read", "write", "trim")]
     rate = sum(job[side]["iops"] for job, side in sides)
@@ -127,7 +127,7 @@ def pace_rows(
 
 
 BINS: Final = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, 0))
-"""fio's bins of I/O depth, `iodepth_level`; 0 is no end."""
+"""fio's bins of I/O depth, `iodepth_level`; 0: no upper end."""
 
 
 def depth_of_trace(histogram: list[LevelTime]) -> dict[tuple[int, int], float]:
@@ -142,7 +142,7 @@ def depth_of_trace(histogram: list[LevelTime]) -> dict[tuple[int, int], float]:
 
 
 def depth_of_fio(jobs: list[dict[str, Any]]) -> dict[tuple[int, int], float]:
-    """Returns percents of the I/Os submitted at each depth: of one process each, not of all."""
+    """Returns percents of the I/Os submitted at each depth, for one process each."""
     shares = dict.fromkeys(BINS, 0.0)
     for job in jobs:
         ios = sum(job[side]["total_ios"] for side in ("read", "write", "trim"))
@@ -155,7 +155,7 @@ def depth_of_fio(jobs: list[dict[str, Any]]) -> dict[tuple[int, int], float]:
 def largest_gap(mine: list[SizeCount], theirs: list[SizeCount]) -> float | None:
     """Returns the largest difference between two cumulative size distributions, 0..=1.
 
-    Sizes are rounded up to sectors on both sides, as the job does.
+    Sizes are rounded up to sectors on both sides, as in the job.
     """
     totals = [sum(size["count"] for size in sizes) for sizes in (mine, theirs)]
     if not all(totals):

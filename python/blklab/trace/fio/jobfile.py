@@ -1,4 +1,4 @@
-"""A plan as the text of a fio job file, with a comment on where each figure came from."""
+"""A plan as the text of a fio job file; comments state the source of each figure."""
 
 import re
 import textwrap
@@ -13,13 +13,13 @@ from blklab.units import format_duration
 MOST_WEIGHT: Final = 1000
 """fio's limit for `flow`."""
 WORST_ROUNDING: Final = 0.005
-"""Share of all I/O by which rounding a rate to whole I/Os a second may be off."""
+"""Allowed error of the total rate from rounding to whole I/Os per second."""
 SEED: Final = 42
 
 
 @dataclass(frozen=True)
 class JobTarget:
-    """What the job is to do its I/O on, as the user wrote it."""
+    """The file or directory of the job, as the user wrote it."""
 
     filename: str | None = None
     directory: str | None = None
@@ -29,11 +29,11 @@ class JobTarget:
 
 @dataclass(frozen=True)
 class VerificationRun:
-    """How a run for verification differs: bounded in I/Os, each process logging what it issues."""
+    """Changes of a run for verification: limited I/Os, and each process logs its I/Os."""
 
     logs: Sequence[str]
     number_ios: Sequence[int] | None = None
-    """I/Os of each process, as fast as they go; None keeps the plan's pace."""
+    """I/Os of each process, at full speed; None keeps the plan's rate."""
 
 
 def render(plan: FioPlan, target: JobTarget, trial: VerificationRun | None = None) -> str:
@@ -58,7 +58,7 @@ def render(plan: FioPlan, target: JobTarget, trial: VerificationRun | None = Non
 
 
 def processes(plan: FioPlan) -> list[JobPlan]:
-    """Returns the job of each process that fio will start, in order."""
+    """Returns the job of each process that fio starts, in order."""
     return [job for job in plan.jobs for _ in range(job.numjobs)]
 
 
@@ -69,7 +69,7 @@ def _unrolled(jobs: Sequence[JobPlan]) -> list[tuple[JobPlan, int | None]]:
 
 
 def comment(text: str) -> str:
-    """Returns `text` as comment lines: what comes from a trace cannot leave them."""
+    """Returns `text` as comment lines; text from a trace cannot end the comment."""
     return "\n".join(
         textwrap.wrap(printable(text), 98, initial_indent="# ", subsequent_indent="# ")
     )
@@ -89,21 +89,21 @@ def _head(plan: FioPlan, target: JobTarget, unpaced: bool) -> Iterator[str]:
         if target.filename is None:
             yield "filename=blklab.fio"
     if target.filename is None and target.directory is None:
-        yield "# Say what to use: a file. A device named here is OVERWRITTEN."
+        yield "# Set a file here. A device here is OVERWRITTEN."
         yield "# filename=/path/to/a/file"
         yield "filename=blklab.fio"
-    yield "# Without libaio, take ioengine=io_uring, or posixaio elsewhere than on Linux."
+    yield "# Without libaio, use ioengine=io_uring, or posixaio on systems other than Linux."
     yield "ioengine=libaio"
     yield f"direct={int(target.direct)}"
     yield comment(f"{plan.locality.size_why}.")
     yield f"size={plan.locality.size}"
     yield comment(f"{plan.locality.why}.")
     yield f"random_distribution={plan.locality.option}"
-    yield "# Blocks may come again, as they do in the trace; the same numbers in every run."
+    yield "# Blocks repeat, as in the trace; all runs use the same random numbers."
     yield "norandommap=1"
     yield "randrepeat=1"
     yield f"randseed={SEED}"
-    yield "# The trace's length, unless asked for otherwise."
+    yield "# The length of the trace, unless --runtime was given."
     yield f"runtime={max(1, round(plan.runtime_ns / 1e9))}"
     if not unpaced:
         yield "time_based=1"
@@ -138,7 +138,7 @@ def _job(plan: FioPlan, job: JobPlan, target: JobTarget) -> Iterator[str]:
         coarsest.sizes[0].bytes, min(direction.align for direction in directions)
     )
     if own is not plan.locality:
-        yield "# The zones above, with room for this job's smallest I/O."
+        yield "# The zones above, with space for this job's smallest I/O."
         yield f"random_distribution={own.option}"
     yield f"blockalign={_each(directions, lambda direction: direction.align)}"
     if any(
@@ -146,7 +146,7 @@ def _job(plan: FioPlan, job: JobPlan, target: JobTarget) -> Iterator[str]:
         for direction in directions
         for share in direction.sizes
     ):
-        yield "# Or fio would round sizes down to multiples of the smallest."
+        yield "# Otherwise fio rounds sizes down to multiples of the smallest."
         yield "bs_unaligned=1"
     top = "the most" if plan.loop == "open" else "the 95th percentile of what"
     if job.name == "flushed":
@@ -154,9 +154,9 @@ def _job(plan: FioPlan, job: JobPlan, target: JobTarget) -> Iterator[str]:
     elif directions[0].direction == "trim":
         yield "# falloc takes one at a time."
     elif not plan.depth_known:
-        yield "# I/Os in flight: the trace does not tell; a guess."
+        yield "# I/Os in flight: unknown in the trace; a guess."
     else:
-        yield f"# I/Os in flight: {top} the trace had, shared out by response time."
+        yield f"# I/Os in flight: {top} of the trace, shared out by latency."
     yield f"iodepth={job.iodepth}"
     if job.flush_every:
         after = "after as many of the writes" if job.flush_every == 1 else "among the writes"
@@ -171,7 +171,7 @@ def _streams(plan: FioPlan, job: JobPlan, clone: int | None) -> Iterator[str]:
     if job.numjobs == 1:
         return
     part = plan.locality.size // job.numjobs // 4096 * 4096
-    yield f"# {job.numjobs} sequential streams ran side by side."
+    yield f"# {job.numjobs} sequential streams ran in parallel."
     yield f"size={part}"
     if clone is None:
         yield f"numjobs={job.numjobs}"
@@ -183,10 +183,10 @@ def _streams(plan: FioPlan, job: JobPlan, clone: int | None) -> Iterator[str]:
 def _pace(plan: FioPlan, job: JobPlan) -> Iterator[str]:
     """Yields the arrival rate.
 
-    fio's Poisson process counts I/Os, but only whole ones a second; its steady pace counts bytes
-    (`rate_iops` times the *smallest* size), so that a steady pace is given in bytes (fio 3.33,
-    `usec_for_io` and `__setup_rate`). With flushes the Poisson process divides by the rate of
-    flushes, which is none, and fio dies of SIGFPE (measured with 3.33).
+    fio's Poisson process counts whole I/Os per second. Its steady pace counts bytes (`rate_iops`
+    times the *smallest* size), so a steady pace is given in bytes (fio 3.33, `usec_for_io` and
+    `__setup_rate`). With flushes, the Poisson process divides by the rate of flushes, which is 0,
+    and fio dies of SIGFPE (measured with 3.33).
     """
     total = sum(direction.rate for other in plan.jobs for direction in other.directions)
     rates = ", ".join(f"{each.rate:.2f} {each.direction}s/s" for each in job.directions)
@@ -203,7 +203,7 @@ def _pace(plan: FioPlan, job: JobPlan) -> Iterator[str]:
         if plan.poisson and job.flush_every:
             yield "# Steady, in bytes/s: with flushes, fio 3.33 dies of a Poisson process."
         elif plan.poisson:
-            yield "# Steady, in bytes a second: fio's Poisson process takes whole I/Os/s only."
+            yield "# Steady, in bytes/s: fio's Poisson process takes only whole I/Os/s."
         each = _each(
             job.directions, lambda direction: max(1, round(direction.rate * direction.mean_bytes))
         )
@@ -211,7 +211,7 @@ def _pace(plan: FioPlan, job: JobPlan) -> Iterator[str]:
 
 
 def _weights(jobs: Sequence[JobPlan]) -> dict[str, int]:
-    """Returns `flow` of each job: fio counts flushes among a job's I/Os (measured with 3.33)."""
+    """Returns `flow` of each job: fio counts flushes as I/Os of a job (measured with 3.33)."""
     totals = {
         job.name: (job.ios + (job.ios // job.flush_every if job.flush_every else 0)) / job.numjobs
         for job in jobs
@@ -230,7 +230,7 @@ def _rw(job: JobPlan) -> str:
 
 
 def _each(directions: Sequence[DirectionPlan], value: Callable[[DirectionPlan], object]) -> str:
-    """Returns a value for reads, then writes; fio takes a single one for every direction."""
+    """Returns a value for reads, then writes; a single value applies to all directions."""
     return ",".join(str(value(direction)) for direction in directions)
 
 
@@ -243,5 +243,5 @@ def _section(name: str) -> str:
 
 
 def _escaped(path: str) -> str:
-    """Returns a path as fio reads it: colons separate files unless escaped."""
+    """Returns a path for fio: colons separate files unless escaped."""
     return path.replace("\\", "\\\\").replace(":", "\\:")

@@ -1,8 +1,8 @@
-"""Where a workload goes, as fio's `random_distribution` and `size` say it.
+"""The offsets of a workload as fio's `random_distribution` and `size`.
 
-fio's zipf generator (Gray's approximation, lib/zipf.c) is no exact Zipf: its hottest blocks get
-less than they should near an exponent of 1 and it sums at most 10 million ranks (fio issue 1991).
-`zoned_abs`, cut from the measured curve, has neither trouble.
+fio's zipf generator (Gray's approximation, lib/zipf.c) is not exact: its hottest blocks get too few
+I/Os near an exponent of 1, and it sums at most 10 million ranks (fio issue 1991). `zoned_abs`, cut
+from the measured curve, has neither problem.
 """
 
 import math
@@ -16,14 +16,14 @@ Kind = Literal["random", "zipf", "zoned"]
 
 MOST_ZONES: Final = 24
 COLD: Final = 3.0
-"""Blocks of fewer accesses on average are one zone: which of them is hotter is chance."""
+"""Blocks with fewer accesses on average are one zone, because their order is chance."""
 SKEW: Final = 0.05
-"""Share of the I/O by which the hottest fifth must exceed what chance gives it, to be skew."""
+"""Share of the I/O by which the hottest fifth must exceed chance to count as skew."""
 
 
 @dataclass(frozen=True)
 class OffsetZone:
-    """A part of the file and the percents of the I/O that go there."""
+    """A part of the file and its share of the I/O in percent."""
 
     percent: int
     bytes: int
@@ -31,7 +31,7 @@ class OffsetZone:
 
 @dataclass(frozen=True)
 class OffsetDistribution:
-    """How offsets are chosen, and in how large a file."""
+    """The distribution of offsets, and the size of the file."""
 
     kind: Kind
     size: int
@@ -50,10 +50,11 @@ class OffsetDistribution:
         return "random"
 
     def for_sizes_from(self, smallest: int, align: int) -> "OffsetDistribution":
-        """Returns the same for I/Os of `smallest` bytes and more at multiples of `align`.
+        """Returns the same for I/Os of at least `smallest` bytes at multiples of `align`.
 
-        Each zone must have room for one, and fio takes `smallest - align` off the end of the file
-        (io_u.c, last_block): with zones beyond that a section ends at once and calls it success.
+        Each zone needs space for one I/O, and fio cuts `smallest - align` off the end of the file
+        (io_u.c, last_block). With zones beyond that end, a section ends at once and reports
+        success.
         """
         if not self.zones or (smallest <= align and smallest <= min(z.bytes for z in self.zones)):
             return self
@@ -65,7 +66,7 @@ class OffsetDistribution:
         return replace(self, zones=(*zones[:-1], OffsetZone(zones[-1].percent, rest)))
 
     def within(self, size: int) -> "OffsetDistribution":
-        """Returns the same in a file of at most `size` bytes: zones shrink alike."""
+        """Returns the same in a file of at most `size` bytes: all zones shrink in proportion."""
         if self.size <= size:
             return self
         zones = [
@@ -76,12 +77,12 @@ class OffsetDistribution:
             zones[-1] = OffsetZone(
                 zones[-1].percent, max(BLOCK, size - sum(z.bytes for z in zones[:-1]))
             )
-        why = f"{self.size_why}; capped from {self.size} bytes"
+        why = f"{self.size_why}; limited from {self.size} bytes"
         return OffsetDistribution(self.kind, size, self.why, why, self.theta, tuple(zones))
 
 
 def locality(device: DeviceProfile, sequential: float, largest: int) -> OffsetDistribution:
-    """Returns the locality of a device's profile.
+    """Returns the distribution of offsets of a device's profile.
 
     `sequential` is the share of its I/Os that continue a stream, `largest` the largest I/O in
     bytes.
@@ -100,33 +101,35 @@ def locality(device: DeviceProfile, sequential: float, largest: int) -> OffsetDi
 
     if fit["verdict"] == "zipf" and fit["exponent"] is not None:
         theta = max(0.01, fit["exponent"])
-        if abs(theta - 1) < 0.005:  # fio refuses 1 itself
+        if abs(theta - 1) < 0.005:  # fio refuses exactly 1
             theta = 1.005
-        why = f"Zipf's law with exponent {fit['exponent']:.3f} fits the popularity of blocks"
+        why = f"the popularity of blocks follows Zipf's law with exponent {fit['exponent']:.3f}"
         return OffsetDistribution("zipf", file_of(hot["unique_bytes"]), why, touched, theta)
     fifth = next((s["io_share"] for s in hot["hottest"] if s["fraction"] == 0.2), 0.0)
     skewed = fifth > fifth_by_chance(per_block) + SKEW
     if fit["verdict"] == "not zipf" and skewed and sequential < 0.9:
         zones = _zones(hot, span)
         if len(zones) > 1:
-            why = f"the hottest 20 % of blocks get {fifth:.0%} of the I/O, and not by Zipf's law"
+            why = f"the hottest 20 % of blocks get {fifth:.0%} of the I/O, but not by Zipf's law"
             size = sum(zone.bytes for zone in zones)
             short = least - size
             if short > 0:
                 zones[-1] = OffsetZone(zones[-1].percent, zones[-1].bytes + short)
-            note = f"{touched}; cold blocks stand for those that were not touched by chance"
+            note = f"{touched}; cold blocks replace those that were not touched by chance"
             return OffsetDistribution("zoned", max(size, least), why, note, zones=tuple(zones))
-    why = "blocks are accessed alike, as far as chance lets one tell"
+    why = "blocks are accessed equally, as far as the sample shows"
     if sequential >= 0.5 or not accesses:
         return OffsetDistribution("random", file_of(hot["unique_bytes"]), why, touched)
-    note = f"{touched} in {accesses:.0f} accesses: by chance, so many out of this size"
+    note = (
+        f"{touched} in {accesses:.0f} accesses: expected for random accesses to a file of this size"
+    )
     return OffsetDistribution(
         "random", file_of(accesses / poisson_rate(per_block) * BLOCK), why, note
     )
 
 
 def poisson_rate(mean_touched: float) -> float:
-    """Returns the accesses a block, touched or not, if the touched ones got `mean_touched` each.
+    """Returns the mean accesses of all blocks, if the touched ones have `mean_touched` each.
 
     Solves x / (1 - exp(-x)) = m, the mean of a zero-truncated Poisson distribution; at least 1e-4.
     """
@@ -141,7 +144,7 @@ def poisson_rate(mean_touched: float) -> float:
 
 
 def fifth_by_chance(mean_touched: float) -> float:
-    """Returns the share of the I/O that the hottest fifth of the blocks gets if all are alike."""
+    """Returns the hottest fifth's share of the I/O if all blocks are equal."""
     rate = poisson_rate(mean_touched)
     left, share = 0.2, 0.0
     most = int(rate + 12 * math.sqrt(rate) + 20)
@@ -154,7 +157,7 @@ def fifth_by_chance(mean_touched: float) -> float:
 
 
 def _zones(hot: HotnessSummary, span: int) -> list[OffsetZone]:
-    """Cuts the rank curve into zones of whole percents of the I/O, hottest first."""
+    """Returns zones of whole percents of the I/O from the rank curve, hottest first."""
     accesses, blocks = hot["accesses"], hot["unique_blocks"]
     zones: list[OffsetZone] = []
     percent = fraction = share = 0.0

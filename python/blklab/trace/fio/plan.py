@@ -1,4 +1,4 @@
-"""What a fio job must do to ask for what a device was asked for: figures, not yet text."""
+"""The plan of a fio job for the workload of a device: figures, not text."""
 
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -23,9 +23,9 @@ WAYS: Final[dict[str, Way]] = {"read": "read", "write": "write", "discard": "tri
 
 DEEPEST: Final = 1024
 UNKNOWN_DEPTH: Final = 32
-"""I/Os in flight when the trace does not tell: enough for a rate, bearable for a device."""
+"""I/Os in flight if the trace has no completions: enough for a rate, and moderate for a device."""
 SEQUENTIAL: Final = 0.9
-"""Share of I/Os that continue a stream, from which a direction is called sequential."""
+"""Share of I/Os that continue a stream from which a direction counts as sequential."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,21 @@ class DirectionPlan:
     direction: Way
     ios: int
     rate: float
-    """I/Os a second."""
+    """I/Os per second."""
     sizes: tuple[SizeShare, ...]
     sequential: float
     """Share that continues a stream, 0..=1."""
     in_flight: float
-    """I/Os in flight on average: rate × mean response time (Little's law)."""
+    """I/Os in flight on average: rate × mean latency (Little's law)."""
 
     @property
     def align(self) -> int:
-        """Bytes that offsets are multiples of."""
+        """Alignment of offsets, bytes."""
         return alignment(self.sizes)
 
     @property
     def mean_bytes(self) -> float:
-        """Mean of the sizes that fio will issue."""
+        """Mean size of the I/Os that fio will issue."""
         return mean(self.sizes)
 
 
@@ -62,13 +62,13 @@ class JobPlan:
     iodepth: int
     numjobs: int = 1
     flush_every: int | None = None
-    """Writes to each flush."""
+    """Writes per flush."""
     flushes: int = 0
     dsync: bool = False
 
     @property
     def ios(self) -> int:
-        """I/Os that the trace has of these directions."""
+        """I/Os of these directions in the trace."""
         return sum(direction.ios for direction in self.directions)
 
 
@@ -98,10 +98,10 @@ class FioPlan:
 def make_plan(
     profile: Profile, *, loop: Loop | None = None, runtime_ns: int | None = None
 ) -> FioPlan:
-    """Returns the plan for the focus device of `profile` (see blklab.trace.profile).
+    """Returns the plan for the main device of `profile` (see blklab.trace.profile).
 
-    `loop` says whether I/Os wait for earlier ones (closed) or for their time (open), in place of
-    what the I/Os in flight tell. Raises BlklabError if the profile holds no I/O.
+    `loop` selects whether I/Os wait for earlier ones (closed) or arrive at their own times (open),
+    instead of inferring it from the I/Os in flight. Raises BlklabError if the profile has no I/O.
     """
     device = focus_device(profile)
     name = device["name"] or device["device"]
@@ -114,8 +114,8 @@ def make_plan(
     level = _level(device, sum(direction.ios for direction in directions))
     judged_loop, why = judge_loop(level)
     if loop:
-        judged_loop, why = loop, f"as asked for; {why}"
-    arrivals = device["pattern"]["arrivals"]["pattern"] or "too few to tell"
+        judged_loop, why = loop, f"as requested; {why}"
+    arrivals = device["pattern"]["arrivals"]["pattern"] or "too few"
     weight = sum(direction.ios for direction in directions)
     sequential = sum(direction.sequential * direction.ios for direction in directions) / weight
     largest = max(share.bytes for direction in directions for share in direction.sizes)
@@ -137,36 +137,36 @@ def make_plan(
 
 
 def focus_device(profile: Profile) -> DeviceProfile:
-    """Returns the profile of the device that says most. Raises BlklabError if there is none."""
+    """Returns the profile of the main device. Raises BlklabError if there is none."""
     for device in profile["devices"]:
         if device["device"] == profile["focus"]:
             return device
-    raise BlklabError("no I/O in the trace as filtered: there is nothing to reproduce")
+    raise BlklabError("no I/O in the selection: nothing to reproduce")
 
 
 def _level(device: DeviceProfile, ios: int) -> LevelSummary | None:
-    """Returns the I/Os in flight, or None if the trace does not tell when I/Os ended."""
+    """Returns the I/Os in flight, or None if the trace has no completions."""
     return device["in_flight"] if device["life"]["all"]["completed"] * 2 >= ios else None
 
 
 def judge_loop(level: LevelSummary | None) -> tuple[Loop, str]:
-    """Tells from the I/Os in flight whether a fixed number of them is kept up (closed)."""
+    """Infers from the I/Os in flight whether their number is fixed (closed loop)."""
     if level is None:
-        return "open", "the trace does not tell when I/Os ended, so arrivals are kept"
+        return "open", "the trace has no completions, so the job keeps the arrivals"
     idle, most, p95 = level["idle_share"] or 0.0, level["max"], level["p95"] or 0
     busy = level["mean_when_busy"] or 0.0
     figures = (
-        f"in flight {busy:.1f} when busy, {p95} at the 95th percentile, {most} at most; "
-        f"idle {idle:.0%} of the time"
+        f"in flight {busy:.1f} when busy, {p95} at the 95th percentile, at most {most};"
+        f" idle {idle:.0%} of the time"
     )
     steady = idle <= 0.3 and most <= 1.34 * p95 and busy >= 0.4 * most
     if steady:
-        return "closed", f"{figures}: a bounded number is kept in flight"
-    return "open", f"{figures}: nothing bounds the number in flight, arrivals do"
+        return "closed", f"{figures}: the number in flight is limited, so the job keeps it"
+    return "open", f"{figures}: the number in flight is not limited, so the job keeps the arrivals"
 
 
 def streams_of(device: DeviceProfile, op: str) -> StreamsSummary | None:
-    """Returns the sequential streams of reads or writes; nothing else has any."""
+    """Returns the sequential streams of reads or writes; other operations have none."""
     pattern = device["pattern"]
     return {"read": pattern["read_streams"], "write": pattern["write_streams"]}.get(op)
 
@@ -189,11 +189,11 @@ def _direction(device: DeviceProfile, op: str, duration: int) -> DirectionPlan:
 def _jobs(
     device: DeviceProfile, directions: list[DirectionPlan], loop: Loop, level: LevelSummary | None
 ) -> tuple[JobPlan, ...]:
-    """Shares the directions out over sections.
+    """Distributes the directions to sections.
 
-    Reads and writes are one mixed section, unless some of it flush: a mixed section repeats its
-    `fdatasync` after reads that follow the write (measured with fio 3.33). Discards always need a
-    section of their own: fio mixes them with nothing but the write that follows.
+    Reads and writes are one mixed section, unless there are flushes: a mixed section repeats its
+    `fdatasync` after reads that follow the write (measured with fio 3.33). Discards need their own
+    section: fio mixes them only with the write that follows.
     """
     ops = device["load"]["ops"]
     flushes = ops["flush"]["ios"]
@@ -236,11 +236,11 @@ def _jobs(
 def _part_flushed(
     direction: DirectionPlan, sizes: list[SizeCount], flushes: int
 ) -> tuple[DirectionPlan, DirectionPlan] | None:
-    """Parts as many writes as there are flushes from the others, all of the most frequent size.
+    """Separates as many writes as there are flushes, all of the most frequent size.
 
-    An open loop cannot flush among its writes: with flushes fio 3.33 dies of a Poisson process
-    (see blklab.trace.fio.jobfile), and its steady pace counts bytes, so that I/Os are only as
-    steady as their sizes: these all have one. None if there are not enough of that size.
+    An open loop cannot flush among its writes: with flushes, fio 3.33 dies of a Poisson process
+    (see blklab.trace.fio.jobfile). Its steady pace counts bytes, so it needs equal sizes. None if
+    there are not enough writes of that size.
     """
     counts = {size["bytes"]: size["count"] for size in sizes}
     mode = max(counts, key=lambda size: counts[size])
@@ -262,7 +262,7 @@ def _part_flushed(
 
 
 def _by_stream(job: JobPlan, device: DeviceProfile, loop: Loop) -> JobPlan:
-    """Gives each concurrent sequential stream of a closed load a process of its own."""
+    """Gives each concurrent sequential stream of a closed loop its own process."""
     if loop != "closed" or any(direction.sequential < SEQUENTIAL for direction in job.directions):
         return job
     summaries = [streams_of(device, direction.direction) for direction in job.directions]
@@ -276,19 +276,20 @@ def _notes(
 ) -> list[str]:
     notes = []
     if loop == "open" and arrivals == "bursty":
-        notes.append("arrivals come in bursts; fio's are Poisson at most (--iolog keeps them)")
+        notes.append("arrivals are bursty; fio's are at most Poisson (--iolog keeps the bursts)")
     fua, writes = device["load"]["ops"]["write"]["fua"], device["load"]["ops"]["write"]["ios"]
     if writes and 0 < fua < writes / 2:
-        notes.append(f"{fua} of {writes} writes were FUA: too few to make all of them so (sync=)")
+        notes.append(f"{fua} of {writes} writes were FUA: too few to set sync= for all")
     if any(size["bytes"] % 512 for op in WAYS for size in _sizes(device, op)):
-        notes.append("sizes that are no multiple of 512 bytes were rounded up for direct I/O")
+        notes.append("sizes were rounded up to multiples of 512 bytes for direct I/O")
     for op, word in WAYS.items():
         true = device["load"]["ops"][op]["sizes"]["mean_bytes"] or 0.0
         for direction in directions:
             if direction.direction == word and abs(direction.mean_bytes - true) > 0.05 * true:
                 notes.append(
                     f"fio takes whole percents of sizes: the mean {op} is"
-                    f" {format_size(direction.mean_bytes)} here, {format_size(true)} in the trace"
+                    f" {format_size(direction.mean_bytes)} in the job and"
+                    f" {format_size(true)} in the trace"
                 )
     if any(direction.direction == "trim" for direction in directions):
         notes.append("on a block device, set ioengine=libaio for [trims]: falloc punches holes")

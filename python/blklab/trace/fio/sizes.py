@@ -1,6 +1,6 @@
-"""I/O sizes as fio's `bssplit` takes them: few exact sizes with whole percents.
+"""I/O sizes for fio's `bssplit`: few exact sizes with whole percents.
 
-fio reads whole percents only and at most 64 sizes (BSSPLIT_MAX in fio's thread_options.h, 3.33).
+fio reads only whole percents and at most 64 sizes (BSSPLIT_MAX in fio's thread_options.h, 3.33).
 """
 
 import math
@@ -14,7 +14,7 @@ SECTOR: Final = 512
 
 @dataclass(frozen=True)
 class SizeShare:
-    """So many of a hundred I/Os have this size."""
+    """A size and its share of the I/Os in percent."""
 
     bytes: int
     percent: int
@@ -23,10 +23,10 @@ class SizeShare:
 def split(counts: Sequence[tuple[int, int]], most: int = MOST_SIZES) -> tuple[SizeShare, ...]:
     """Returns sizes with whole percents that sum to 100, ascending, from (bytes, I/Os) pairs.
 
-    The I/Os, ordered by size, are cut into a hundred equal parts, and each part is given the size
-    that occurs in it nearest to its mean; so the cumulative distribution is off by at most one
-    point anywhere, and rare sizes fold into their neighbours. Sizes are rounded up to sectors, as
-    direct I/O needs. Empty for no I/O.
+    The I/Os, ordered by size, are cut into a hundred equal parts. Each part gets the size in it
+    that is nearest to its mean. So the cumulative distribution differs by at most one point, and
+    rare sizes merge with their neighbours. Sizes are rounded up to sectors for direct I/O. Empty
+    for no I/O.
     """
     by_size: dict[int, int] = {}
     for size, count in counts:
@@ -63,7 +63,7 @@ def _hundredths(ordered: Sequence[tuple[int, int]], total: int) -> list[list[tup
 
 
 def _fold(shares: list[SizeShare], most: int) -> tuple[SizeShare, ...]:
-    """Folds the smallest share into its nearest neighbour until few enough are left."""
+    """Merges the smallest share with its nearest neighbour until there are few enough sizes."""
     while len(shares) > most:
         at = min(range(len(shares)), key=lambda i: shares[i].percent)
         beside = [i for i in (at - 1, at + 1) if 0 <= i < len(shares)]
@@ -74,11 +74,13 @@ def _fold(shares: list[SizeShare], most: int) -> tuple[SizeShare, ...]:
 
 
 def mean(shares: Sequence[SizeShare]) -> float:
-    """Returns the mean size, 0 for none."""
+    """Returns the mean size; 0 for no sizes."""
     return sum(share.bytes * share.percent for share in shares) / 100
 
 
 def alignment(shares: Sequence[SizeShare]) -> int:
-    """Returns what offsets are to be multiples of: the power of two in every size, at most 4096."""
+    """Returns the alignment of offsets: the largest power of two that divides all sizes, at most
+    4096.
+    """
     divisor = math.gcd(*(share.bytes for share in shares))
     return min(divisor & -divisor, 4096)

@@ -1,4 +1,4 @@
-"""Runs a plan with the real fio on a file of our own and compares what it issued with the trace."""
+"""Run a plan with fio on our own file, and compare its I/Os with the trace."""
 
 import shutil
 import signal
@@ -24,28 +24,30 @@ from blklab.trace.profile import characterise
 from blklab.units import format_size
 
 OLDEST: Final = (3, 25)
-"""Oldest fio that knows every option used (zoned_abs, sync=dsync, weights of flow); Debian 11's."""
+"""The oldest fio with all options used (zoned_abs, sync=dsync, weights of flow); that of Debian
+11.
+"""
 
 FEWEST_IOS: Final = 5_000
 MOST_IOS: Final = 200_000
 LOG_LINE: Final = 80
-"""Bytes of an iolog's line, at most."""
+"""Maximum bytes of an iolog line."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What the comparison found."""
+    """The result of the comparison."""
 
     rows: tuple[FioComparisonRow, ...]
     fio_version: str
     size: int
     ios: int
-    """I/Os that fio issued for the comparison of sizes and offsets."""
+    """I/Os of fio for the comparison of sizes and offsets."""
     notes: tuple[str, ...]
 
     @property
     def passed(self) -> bool:
-        """Whether the mix and the sizes are those of the trace, within the tolerance."""
+        """Whether the mix and the sizes match those of the trace within the tolerance."""
         return all(row.passed is not False for row in self.rows)
 
     def as_dict(self) -> dict[str, Any]:
@@ -73,26 +75,27 @@ def verify(
     most_bytes: int,
     tell: Callable[[str], object] = lambda _message: None,
 ) -> Verification:
-    """Runs `plan` on a file inside a new directory below `directory`, which is removed after.
+    """Runs `plan` on a file in a new directory below `directory`, and removes the directory.
 
-    Two runs of at most `seconds` each: as many I/Os as the trace has, as fast as they go, for what
-    they are; then the job at its own pace, for how many there are. A closed loop needs only the
-    first. `tell` takes a line on what is going on.
+    There are two runs of at most `seconds` each. The first issues as many I/Os as the trace has, at
+    full speed, to compare their kinds. The second runs the job at its own rate, to compare their
+    number. A closed loop needs only the first. `tell` takes a line on progress.
     """
     fio, version = find_fio(OLDEST)
     trace = focus_device(profile)
     notes: list[str] = []
     if plan.locality.size > most_bytes:
         notes.append(
-            f"the file is {format_size(most_bytes)} instead of {format_size(plan.locality.size)}"
-            " (--size): sequential shares and hot blocks may differ for that"
+            f"the file has {format_size(most_bytes)} instead of"
+            f" {format_size(plan.locality.size)} (--size): sequential shares and hot"
+            " blocks can differ because of it"
         )
         plan = plan.within(most_bytes)
     largest = max(
         share.bytes for j in plan.jobs for direction in j.directions for share in direction.sizes
     )
     if largest * max(job.numjobs for job in plan.jobs) > plan.locality.size:
-        raise UsageError(f"the largest I/O is {format_size(largest)}: the file must hold it")
+        raise UsageError(f"the largest I/O is {format_size(largest)}: use a larger --size")
     direct = direct_works(directory)
     if not direct:
         notes.append(f"{directory} refuses direct I/O: fio ran with direct=0")
@@ -108,7 +111,7 @@ def verify(
         rows_of_pace = pace_rows(trace, plan, document)
         mixed = shape
         if plan.loop == "open" or len(plan.jobs) > 1:
-            tell(f"fio: the job at its own pace for {seconds:g} s")
+            tell(f"fio: the job at its own rate for {seconds:g} s")
             mixed, document = _run(
                 fio, plan, target, own, name="pace", seconds=seconds, number_ios=None
             )
@@ -128,23 +131,23 @@ def _run(
     seconds: float,
     number_ios: Sequence[int] | None,
 ) -> tuple[DeviceProfile, dict[str, Any]]:
-    """Returns the profile of what fio issued, and fio's own document."""
+    """Returns the profile of fio's I/Os, and fio's document."""
     logs = [f"{name}.{at}.iolog" for at in range(len(processes(plan)))]
     job = own / f"{name}.fio"
     job.write_text(render(plan, target, VerificationRun(logs, number_ios)))
     written = own / f"{name}.json"
     play(fio, job, written, ["--output-format=json"], seconds)
     document = output.document(written.read_text(errors="replace"))
-    output.jobs(document)  # one that failed is an error
+    output.jobs(document)  # a failed job raises an error
     paths = [str(own / log) for log in logs]
     profile = characterise(paths, _core.Filter(), format_name="iolog")
     if not any(op["ios"] for d in profile["devices"] for op in d["load"]["ops"].values()):
-        raise BlklabError(f"fio issued no I/O within {seconds:g} s: give it more (--runtime)")
+        raise BlklabError(f"fio issued no I/O within {seconds:g} s: use a longer --runtime")
     return focus_device(profile), document
 
 
 def _shares(plan: FioPlan, count: int) -> list[int]:
-    """Returns how many of `count` I/Os each process is to issue."""
+    """Returns the number of I/Os of each process; their sum is `count`."""
     return [max(1, round(count * job.ios / plan.ios / job.numjobs)) for job in processes(plan)]
 
 
@@ -156,19 +159,19 @@ def _check_room(directory: Path, wanted: int) -> None:
     if free < wanted * 1.05 + (16 << 20):
         raise BlklabError(
             f"{directory}: {format_size(free)} free, but fio's file and logs need"
-            f" {format_size(wanted)}: give less with --size, or another --directory"
+            f" {format_size(wanted)}: use a smaller --size or another --directory"
         )
 
 
 @contextmanager
 def _own_directory(parent: Path) -> Iterator[Path]:
-    """Makes a directory for the block and removes it after, on SIGTERM and SIGHUP too."""
+    """Creates a directory for the block and removes it afterwards, also on SIGTERM and SIGHUP."""
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)
 
     before = {}
-    with suppress(ValueError):  # not the main thread: whoever runs it answers for signals
+    with suppress(ValueError):  # Python handles signals in the main thread only
         before = {n: signal.signal(n, end) for n in (signal.SIGTERM, signal.SIGHUP)}
     try:
         with tempfile.TemporaryDirectory(dir=parent, prefix="blklab-fio-") as own:

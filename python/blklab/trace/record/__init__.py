@@ -1,4 +1,4 @@
-"""Recording a trace with the real blktrace."""
+"""Record a trace with the real blktrace."""
 
 from blklab.trace.record.blktrace import RecordingOptions, RecordingProgress
 from blklab.trace.record.recording import TraceRecording, record

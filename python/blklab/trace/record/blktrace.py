@@ -1,4 +1,4 @@
-"""Drives the blktrace program: starts, watches and stops it, and reads its closing report."""
+"""Run blktrace: start, watch and stop it, and parse its closing report."""
 
 import fcntl
 import os
@@ -21,12 +21,12 @@ BLKTRACETEARDOWN: Final = 0x1276
 
 POLL: Final = 0.1
 STOPPING: Final = 30.0
-"""Seconds that blktrace may take to write out what it has."""
+"""Seconds that blktrace may take to write its buffers."""
 
 
 @dataclass(frozen=True)
 class RecordingOptions:
-    """How to record."""
+    """Options of a recording."""
 
     seconds: float | None = None
     """None: until Ctrl-C."""
@@ -38,7 +38,7 @@ class RecordingOptions:
 
 @dataclass(frozen=True)
 class RecordingProgress:
-    """How far it is."""
+    """The progress of a recording."""
 
     elapsed: float
     remaining: float | None
@@ -56,12 +56,12 @@ class BlktraceTotals:
 
 @dataclass(frozen=True)
 class BlktraceExit:
-    """How a run of blktrace ended."""
+    """The end of a blktrace run."""
 
     output: str
     seconds: float
     stopped_by: str
-    """`time`, `user`, or `blktrace` when it ended by itself."""
+    """`time`, `user`, or `blktrace` if it ended by itself."""
 
 
 _TOTAL: Final = re.compile(r"^\s*Total:\s+(\d+) events \(dropped (\d+)\),\s+(\d+) KiB data", re.M)
@@ -77,7 +77,7 @@ def tallies(output: str) -> dict[str, BlktraceTotals]:
 
 
 def version(blktrace: str) -> str:
-    """Returns what `blktrace -v` says."""
+    """Returns the output of `blktrace -v`."""
     try:
         output = subprocess.run(
             [blktrace, "-v"], capture_output=True, text=True, timeout=10, check=False
@@ -96,11 +96,11 @@ def run(
     files: Callable[[], Iterable[Path]],
     tick: Callable[[RecordingProgress], object],
 ) -> BlktraceExit:
-    """Runs blktrace until its time is over or the user interrupts, which is no failure.
+    """Runs blktrace until its time is over or the user interrupts it, which is not a failure.
 
-    blktrace is in a session of its own, so that Ctrl-C reaches it once and from here. If it does
-    not end by itself when asked, or is killed, the kernel's trace is torn down. Raises BlklabError
-    or EnvironmentLacks with blktrace's own words if it fails.
+    blktrace runs in a separate session, so that Ctrl-C reaches it once and from here. If it does
+    not end when asked, or is killed, the kernel's trace is removed. Raises BlklabError or
+    EnvironmentLacks with blktrace's message if it fails.
     """
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         started = time.monotonic()
@@ -125,8 +125,8 @@ def run(
             if killed:
                 process.kill()
                 process.wait()
-            # A blktrace that ends by itself has cleaned up, or found the device traced by another,
-            # whose trace must go on. Files are there only once it has set up its own.
+            # A blktrace that ends by itself has cleaned up, or the device is traced by another one,
+            # whose trace must continue. Files exist only after it has set up its own trace.
             if (killed or process.returncode < 0) and any(True for _ in files()):
                 _tear_down(devices)
         text = _read(output)
@@ -142,7 +142,7 @@ def _watch(
     files: Callable[[], Iterable[Path]],
     tick: Callable[[RecordingProgress], object],
 ) -> str:
-    """Returns why the recording is over: its time, or blktrace itself ended."""
+    """Returns why the recording ended: its time, or blktrace itself."""
     while process.poll() is None:
         elapsed = time.monotonic() - started
         remaining = None if seconds is None else seconds - elapsed
@@ -155,7 +155,7 @@ def _watch(
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
-    """Lets blktrace finish: SIGINT is its usual end; a second Ctrl-C here hurries it."""
+    """Lets blktrace finish: SIGINT is its normal end; a second Ctrl-C here ends it immediately."""
     for number, patience in ((signal.SIGINT, STOPPING), (signal.SIGTERM, STOPPING / 3)):
         if process.poll() is not None:
             return
@@ -167,7 +167,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _tear_down(devices: Iterable[RecordedDevice]) -> None:
-    """Ends the kernel's side of a trace whose blktrace is gone, or the next one finds it busy."""
+    """Removes the kernel's trace of a blktrace that is gone; otherwise the device stays busy."""
     for device in devices:
         try:
             handle = os.open(device.path, os.O_RDONLY | os.O_NONBLOCK)
@@ -176,7 +176,7 @@ def _tear_down(devices: Iterable[RecordedDevice]) -> None:
         for request in (BLKTRACESTOP, BLKTRACETEARDOWN):
             try:
                 fcntl.ioctl(handle, request)
-            except OSError:  # none was running
+            except OSError:  # there was none
                 continue
         os.close(handle)
 
@@ -194,17 +194,17 @@ def _size(path: Path) -> int:
 
 
 def failure(output: str, status: int, left: list[Path]) -> BlklabError:
-    """Returns what to raise for a blktrace that ended with `status`, with its own words.
+    """Returns the error for a blktrace that ended with `status`, with its message.
 
-    It may end well and have recorded nothing: then its threads were refused the kernel's buffers
-    (blktrace.c, setup_buffer). `left` is what it wrote.
+    It can end with status 0 and have recorded nothing: then the kernel refused buffers to its
+    threads (blktrace.c, setup_buffer). `left` are the files that it wrote.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     words = next((line for line in lines if "failed" in line.lower()), lines[0] if lines else "")
     match = re.search(r"BLKTRACESETUP\S* \S+ failed: (\d+)/", words)
     if match and int(match[1]) == 16:
         return BlklabError(
-            f"{words}: somebody traces this device already; stop that blktrace (ps -C blktrace)"
+            f"{words}: another process traces this device; stop that blktrace (ps -C blktrace)"
         )
     if match:
         return EnvironmentLacks(
@@ -217,7 +217,7 @@ def failure(output: str, status: int, left: list[Path]) -> BlklabError:
             " outside containers",
         )
     ending = f"signal {-status}" if status < 0 else f"status {status}"
-    kept = f"; what it had written is kept ({left[0]}, ...)" if left else ""
+    kept = f"; its files are kept ({left[0]}, ...)" if left else ""
     if status == 0:
         return BlklabError(f"blktrace ended without a trace: {words or 'it printed nothing'}")
     return BlklabError(f"blktrace failed ({ending}): {words or 'it printed nothing'}{kept}")

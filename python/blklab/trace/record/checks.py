@@ -1,4 +1,4 @@
-"""What must hold before recording: privileges, devices, debugfs, and where the trace is written."""
+"""Checks before a recording: privileges, devices, debugfs, and the location of the trace."""
 
 import os
 import shutil
@@ -25,21 +25,23 @@ class RecordedDevice:
 
     path: str
     name: str
-    """The kernel's name, which blktrace gives to the files."""
+    """The kernel's name, which blktrace uses for the files."""
     number: str
     """`major:minor`."""
 
 
 def find_devices(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
-    """Returns the devices at `paths`, each once. Raises UsageError for what is none."""
+    """Returns the devices at `paths`, each once. Raises UsageError for other files."""
     devices: dict[str, RecordedDevice] = {}
     for path in paths:
         try:
             status = Path(path).stat()
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}; name a block device, see lsblk") from None
+            raise UsageError(
+                f"{path}: {error.strerror}; expected a block device, see lsblk"
+            ) from None
         if not stat.S_ISBLK(status.st_mode):
-            raise UsageError(f"{path} is not a block device; see lsblk for those there are")
+            raise UsageError(f"{path}: is not a block device; see lsblk")
         number = number_of(status.st_rdev)
         node = node_of(number, roots)
         name = node.name if node else Path(path).name
@@ -48,33 +50,34 @@ def find_devices(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
 
 
 def check_apart(devices: Sequence[RecordedDevice], directory: Path, roots: Roots) -> list[str]:
-    """Refuses to write a trace onto what it records, which would record its own writing for ever.
+    """Refuses to write a trace to a device that it records, because the trace would record
+    itself.
 
-    Raises UsageError if the I/O of a file in `directory` passes through any of `devices`. Returns
-    what the user should know otherwise.
+    Raises UsageError if I/O of a file in `directory` passes through any of `devices`. Otherwise
+    returns a note for the user.
     """
     holders, untold = filesystem_devices(directory, roots)
     reached = {number: holder for holder in holders for number in beneath(holder, roots)}
     for device in devices:
         if device.number in reached:
             holder = name_of(reached[device.number], roots)
-            through = "" if holder == device.name else f" (it lives on {holder}, which uses it)"
+            through = "" if holder == device.name else f" (through {holder})"
             raise UsageError(
-                f"{directory} is on {device.path}{through}: writing the trace there would be"
-                " traced too, without end; write it elsewhere (-o), e.g. to /dev/shm"
+                f"{directory} is on {device.path}{through}, which is recorded: the trace"
+                " would record itself; write it elsewhere (-o), e.g. to /dev/shm"
             )
     notes = []
     if untold:
-        notes.append(f"cannot tell which devices {directory} is on: {untold}")
+        notes.append(f"cannot find out which devices {directory} is on: {untold}")
     shared = set(reached) & {n for device in devices for n in beneath(device.number, roots)}
     if shared:
         names = ", ".join(sorted(name_of(number, roots) for number in shared))
-        notes.append(f"the trace is written to {names} as well, beneath what is traced")
+        notes.append(f"the trace is also written to {names}, below the recorded devices")
     return notes
 
 
 def check_privileges(roots: Roots) -> None:
-    """Raises EnvironmentLacks for who may not trace."""
+    """Raises EnvironmentLacks if the user may not record."""
     if os.geteuid() == 0:
         return
     try:
@@ -88,19 +91,21 @@ def check_privileges(roots: Roots) -> None:
 
 
 def check_kernel(devices: Sequence[RecordedDevice], roots: Roots) -> None:
-    """Raises EnvironmentLacks if the kernel cannot trace: each device has a `trace` directory."""
+    """Raises EnvironmentLacks if the kernel cannot trace: each device then lacks a `trace`
+    directory.
+    """
     for device in devices:
         node = roots.sys / "dev/block" / device.number
         if node.exists() and not (node / "trace").exists():
             raise EnvironmentLacks(
-                f"this kernel ({os.uname().release}) cannot trace {device.path}: it is built"
-                " without CONFIG_BLK_DEV_IO_TRACE",
-                "boot a distribution's kernel",
+                f"this kernel ({os.uname().release}) cannot trace {device.path}: it was"
+                " built without CONFIG_BLK_DEV_IO_TRACE",
+                "boot a kernel of your distribution",
             )
 
 
 def find_blktrace() -> str:
-    """Returns blktrace's path; it is in sbin, which PATH may leave out."""
+    """Returns blktrace's path; it is in sbin, which may be missing in PATH."""
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
     program = shutil.which("blktrace", path=path)
     if program is None:
@@ -109,7 +114,7 @@ def find_blktrace() -> str:
 
 
 def ready_debugfs(roots: Roots) -> tuple[str, str]:
-    """Returns where debugfs is mounted, and a note if it had to be mounted first."""
+    """Returns the mount point of debugfs, and a note if blklab mounted it."""
     for mount in mounts(roots):
         if mount.kind == "debugfs":
             return mount.point, ""
@@ -128,28 +133,29 @@ def ready_debugfs(roots: Roots) -> tuple[str, str]:
     if tried.returncode != 0:
         why = tried.stderr.strip().splitlines()[:1] or ["no reason given"]
         raise EnvironmentLacks(
-            f"debugfs is not mounted, and cannot be: {why[0]}",
+            f"debugfs cannot be mounted: {why[0]}",
             "record outside a container, on a kernel with CONFIG_DEBUG_FS",
         )
     return DEBUGFS, f"mounted debugfs at {DEBUGFS}, which blktrace needs; it stays mounted"
 
 
 def check_untraced(devices: Sequence[RecordedDevice], debugfs: str) -> None:
-    """Raises BlklabError for a device that is being traced: the kernel keeps one trace a device.
+    """Raises BlklabError for a device that is already traced: the kernel allows one trace per
+    device.
 
-    blktrace must not even try: failing, it ends the other's trace (seen with 1.2.0).
+    blktrace must not try: when it fails, it ends the other trace (seen with 1.2.0).
     """
     for device in devices:
         if (Path(debugfs) / "block" / device.name / "dropped").exists():
             raise BlklabError(
-                f"{device.path} is being traced already; wait for it, or if no blktrace runs"
-                f" (ps -C blktrace): echo 0 > /sys/dev/block/{device.number}/trace/enable"
+                f"{device.path} is already traced: wait, or if no blktrace runs (ps -C"
+                f" blktrace): echo 0 > /sys/dev/block/{device.number}/trace/enable"
             )
 
 
 def check_writable(directory: Path) -> None:
-    """Raises BlklabError if no file can be made in `directory`."""
+    """Raises BlklabError if no file can be created in `directory`."""
     if not directory.is_dir():
-        raise BlklabError(f"{directory}: no such directory; make it first")
+        raise BlklabError(f"{directory}: no such directory; create it first")
     if not os.access(directory, os.W_OK | os.X_OK):
         raise BlklabError(f"{directory}: not writable")

@@ -1,4 +1,4 @@
-"""One recording from its checks to its sidecar."""
+"""A recording: checks, blktrace, and the sidecar file."""
 
 import json
 import os
@@ -42,22 +42,22 @@ SIDECAR_VERSION: Final = 1
 
 @dataclass(frozen=True)
 class TraceOutput:
-    """Where the trace goes."""
+    """The location of the trace."""
 
     name: Path
     single: bool
 
     @property
     def directory(self) -> Path:
-        """The directory that the files are in."""
+        """The directory of the files."""
         return self.name.parent if self.single else self.name
 
     @property
     def existing(self) -> Path:
-        """The nearest directory to `directory` that exists, wherever links lead."""
+        """The nearest existing directory of `directory`, with links resolved."""
         try:
             return (self.directory if self.directory.is_dir() else self.name.parent).resolve()
-        except (OSError, RuntimeError) as error:  # links in a circle
+        except (OSError, RuntimeError) as error:  # a cycle of links
             raise UsageError(f"{self.name}: {error}") from error
 
     @property
@@ -68,7 +68,7 @@ class TraceOutput:
         return self.name / "blklab.json"
 
     def files(self) -> list[Path]:
-        """Returns the trace's files that exist, in order."""
+        """Returns the existing files of the trace, in order."""
         stem = re.escape(self.name.name) if self.single else r".+"
         pattern = re.compile(rf"{stem}\.blktrace\.\d+")
         with suppress(OSError):
@@ -78,7 +78,7 @@ class TraceOutput:
 
 @dataclass(frozen=True)
 class TraceRecording:
-    """What was recorded."""
+    """A finished recording."""
 
     name: Path
     files: tuple[Path, ...]
@@ -96,7 +96,7 @@ class TraceRecording:
 
     @property
     def dropped(self) -> int | None:
-        """Events that the kernel had no buffer for; None if blktrace did not say."""
+        """Events that the kernel dropped because buffers were full; None if unknown."""
         drops = [tally.dropped for _, tally in self.devices if tally]
         return sum(drops) if drops else None
 
@@ -113,12 +113,12 @@ def record(
 ) -> TraceRecording:
     """Records the devices at `paths` to `NAME.blktrace.N`, or `NAME/DEV.blktrace.N` for several.
 
-    Raises UsageError, EnvironmentLacks or BlklabError before anything is written if it cannot be
-    done. `tick` is called ten times a second, `tell` with what the user should know.
+    Raises UsageError, EnvironmentLacks or BlklabError before anything is written. `tick` is called
+    ten times per second, `tell` with notes for the user.
     """
     roots = roots or Roots()
     if name.name in {"", "-", ".."}:
-        raise UsageError(f"-o {name}: a name for files is needed")
+        raise UsageError(f"-o {name}: expected a file name")
     devices = find_devices(paths, roots)
     output = TraceOutput(name.absolute(), single=len(devices) == 1)
     check_writable(output.name.parent)
@@ -133,7 +133,7 @@ def record(
         tell(note)
     check_untraced(devices, debugfs)
     _make_directory(output)
-    # Only now is it sure where the files go: the directory may have been a link, or a mount.
+    # Only now the location is certain: the directory could be a link or a mount point.
     for note in check_apart(devices, output.directory, roots):
         if note not in notes:
             tell(note)
@@ -169,7 +169,7 @@ def _command(
 ) -> list[str]:
     command = [blktrace, "-r", debugfs, "-b", str(options.buffer_size), "-n", str(options.buffers)]
     if options.seconds is not None:
-        # Should blklab be killed, the recording ends all the same.
+        # If blklab is killed, the recording still ends.
         command += ["-w", str(int(options.seconds) + 1)]
     command += ["-D", str(output.directory)]
     if output.single:
@@ -182,23 +182,21 @@ def _command(
 def _make_directory(output: TraceOutput) -> None:
     if output.single:
         if output.name.name.startswith("-"):
-            raise UsageError(f"-o {output.name.name}: blktrace would take it for an option")
+            raise UsageError(f"-o {output.name.name}: blktrace would read it as an option")
         return
     try:
         output.name.mkdir(exist_ok=True)
     except FileExistsError:
-        raise UsageError(
-            f"{output.name} is no directory; several devices go to a directory"
-        ) from None
+        raise UsageError(f"{output.name}: is not a directory; several devices need one") from None
     check_writable(output.name)
 
 
 def _make_way(output: TraceOutput, overwrite: bool) -> None:
-    """Sees to files that are there already; links among them are unlinked, not followed."""
+    """Handles existing files: links among them are removed, not followed."""
     sidecar = [output.sidecar] if os.path.lexists(output.sidecar) else []
     existing = [*output.files(), *sidecar]
     if existing and not overwrite:
-        raise UsageError(f"{existing[0]} exists already; --overwrite replaces it")
+        raise UsageError(f"{existing[0]}: exists; use --overwrite to replace it")
     for path in existing:
         path.unlink()
 
@@ -237,16 +235,16 @@ def _sidecar(
 
 @contextmanager
 def _interrupted_by_signals() -> Iterator[None]:
-    """Lets SIGTERM and SIGHUP stop a recording as Ctrl-C does.
+    """Lets SIGTERM and SIGHUP stop a recording like Ctrl-C.
 
-    SIGINT as well: a shell starts what it puts in the background with SIGINT ignored.
+    SIGINT too: a shell starts background processes with SIGINT ignored.
     """
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
 
     before = {}
-    with suppress(ValueError):  # not the main thread: whoever runs it answers for signals
+    with suppress(ValueError):  # Python handles signals in the main thread only
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
