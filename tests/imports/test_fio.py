@@ -86,8 +86,8 @@ def test_a_run_that_was_cut_off_is_left_out_and_said(tmp_path: Path) -> None:
     assert len(batch.plan.cells) == 2
     (note,) = notes
     assert note == (
-        f"{path}: line 75: the line about what job 'mytest' issued is missing: the text is truncated:"
-        " left out"
+        f"{path}: line 75: the line about what job 'mytest' issued is missing: the text is"
+        " truncated: skipped"
     )
 
 
