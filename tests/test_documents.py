@@ -21,7 +21,7 @@ def test_the_types_are_as_they_are_generated() -> None:
     written = {
         path.stem: path.read_text() for path in directory.glob("*.py") if path.stem != "__init__"
     }
-    assert written == generator.modules(), "`make types` writes them anew"
+    assert written == generator.modules(), "run `make types`"
 
 
 @pytest.mark.parametrize(

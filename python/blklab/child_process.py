@@ -1,4 +1,4 @@
-"""Starts programs that do not outlive blklab, however it ends; asks programs for versions."""
+"""Start programs that end with blklab, and ask programs for their versions."""
 
 import os
 import shutil

@@ -26,7 +26,7 @@ class Diagnostic:
     """One line: what, and why it matters. Names in it are as hostile as they were found."""
 
     remedy: tuple[str, ...] = ()
-    """What mends it, in this order: commands to be pasted, which blklab never runs, or advice."""
+    """How to fix it: commands for the user, in order (blklab never runs them), or advice."""
 
     member: str = ""
     """The member of the array, or the disk."""

@@ -129,7 +129,7 @@ class VolumeReport(TypedDict, total=False):
 
 
 class FioFacts(TypedDict):
-    """What fio says beside the figures."""
+    """Further facts of fio."""
 
     version: str
     command: Sequence[str]
@@ -141,7 +141,7 @@ class FioFacts(TypedDict):
 
 
 class CommandRepeat(TypedDict):
-    """One going of a command."""
+    """One run of a command."""
 
     wall_ns: int
     user_ns: int
@@ -207,12 +207,12 @@ class LabResult(MeasuredResult, total=False):
 
 
 def measured(outcome: Outcome) -> MeasuredResult:
-    """Returns the same with what measurements have beside it; nothing of a prediction."""
+    """Returns the keys that only measurements have; empty for a prediction."""
     return cast(MeasuredResult, outcome)
 
 
 def in_lab(outcome: Outcome) -> LabResult:
-    """Returns the same with what the lab has beside it; nothing elsewhere."""
+    """Returns the keys that only the lab has; empty elsewhere."""
     return cast(LabResult, outcome)
 
 

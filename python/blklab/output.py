@@ -99,7 +99,7 @@ def _named(path: str | Path) -> Iterator[None]:
 
 
 def write_stdout(content: bytes) -> None:
-    """Writes bytes to standard output, whatever the locale."""
+    """Writes bytes to standard output, in any locale."""
     left = memoryview(content)
     with _named("standard output"):
         sys.stdout.flush()
@@ -134,7 +134,7 @@ def _sorted_out(path: str | Path, mode: int) -> bool:
         return True
     kinds = {stat.S_IFBLK: "a block device", stat.S_IFDIR: "a directory", stat.S_IFSOCK: "a socket"}
     kind = kinds.get(stat.S_IFMT(mode), "no file")
-    raise UsageError(f"{path}: is {kind}, and a file is to be written there")
+    raise UsageError(f"{path}: is {kind}; expected a file name")
 
 
 def _target(path: str | Path) -> Path:

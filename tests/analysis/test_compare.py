@@ -1,4 +1,4 @@
-"""Sets of runs beside each other."""
+"""Comparisons of sets of runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

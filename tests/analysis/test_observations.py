@@ -119,8 +119,8 @@ def test_clones_are_one_run(tmp_path: Path) -> None:
     ("text", "output"),
     [
         ("", "no fio results; expected JSON or text output of fio"),
-        ('{"jobs": [', "fio's JSON is broken: it is cut off in line 1"),
-        ('{"jobs": 5}', ".jobs: found 5, a list is expected"),
+        ('{"jobs": [', "fio's JSON is invalid: it ends in line 1"),
+        ('{"jobs": 5}', ".jobs: found 5, expected a list"),
         ('{"jobs": [{}]}', "no fio results; expected JSON or text output of fio"),
         (
             json.dumps({"jobs": [job("a", 0, 9, iodepth="deep")]}),

@@ -38,7 +38,7 @@ def test_imported_runs_are_like_any_others(run: Run) -> None:
     assert "randread" in run("runs", "show", "text:workload=clones", "--raw").out
 
 
-def test_prediction_beside_publication(run: Run) -> None:
+def test_predictions_are_compared_with_publications(run: Run) -> None:
     experiment = ROOT / "examples" / "unbalanced.toml"
     assert run("run", experiment, "--only", "stack=near,workload=randread,kernel=4.19").status == 0
     renames = ["--rename", "stack:fast-raid10=near", "--rename", "device:sdc=ssd"]

@@ -188,8 +188,8 @@ def test_failures_of_the_store_are_no_answer(run: Run, tmp_path: Path) -> None:
     """For `git bisect`, 1 would mean that the condition held."""
     (tmp_path / "broken.db").write_bytes(b"no database at all" * 400)
     words = ("compare", "small", "--between", "stack", "--fail-if", "iops < 0.01*baseline")
-    nobody = "postgresql://127.0.0.1:1/none"
-    for where in (tmp_path / "broken.db", nobody):
+    unreachable = "postgresql://127.0.0.1:1/none"
+    for where in (tmp_path / "broken.db", unreachable):
         outcome = run(*words, "--store", where)
         assert (outcome.status, outcome.out) == (3, "")
         assert outcome.err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Standard output and error that are closed, full, or that nobody reads."""
+"""Standard output and error that are closed, full or without a reader."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ def shell(
 
 
 @printing
-def test_a_pipe_that_nobody_reads_is_silent(arguments: list[str], tmp_path: Path) -> None:
+def test_a_pipe_without_a_reader_is_silent(arguments: list[str], tmp_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "wb") as closed:

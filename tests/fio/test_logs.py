@@ -58,7 +58,7 @@ def test_times_that_are_not_aligned() -> None:
     )
     first, second = logs.merge([item, other], 10**9, 1000)
     assert (first.read_ios, second.read_ios) == (110, 105)
-    # 5 I/Os of the other in the second half of the first second, beside 100 of the one.
+    # 5 I/Os of the other in the second half of the first second, next to 100 of the first.
     assert first.read_clat_ns == pytest.approx((100 * 5 + 5 * 105) / 105)
     assert second.read_clat_ns == pytest.approx(105)
     assert second.write_clat_ns is None

@@ -1,4 +1,4 @@
-"""fio's JSON as an outcome: every version, several jobs, whatever is broken."""
+"""fio's JSON as an outcome: every version, several jobs, all kinds of defects."""
 
 import copy
 import json
@@ -241,7 +241,7 @@ ORIGINAL = {
 
 @settings(max_examples=300)
 @given(st.data())
-def test_whatever_is_changed_is_an_outcome_or_one_clear_line(data: st.DataObject) -> None:
+def test_a_changed_document_is_an_outcome_or_one_clear_line(data: st.DataObject) -> None:
     original, paths = ORIGINAL[data.draw(st.sampled_from(sorted(ORIGINAL)))]
     document = copy.deepcopy(original)
     for path in data.draw(st.lists(st.sampled_from(paths), min_size=1, max_size=3)):
@@ -262,7 +262,7 @@ def test_whatever_is_changed_is_an_outcome_or_one_clear_line(data: st.DataObject
 
 @settings(max_examples=200)
 @given(st.integers(0, len(ONE)), st.integers(0, 200), st.text(max_size=10))
-def test_whatever_is_cut_out_is_a_document_or_one_clear_line(
+def test_a_cut_document_is_a_document_or_one_clear_line(
     start: int, length: int, instead: str
 ) -> None:
     text = ONE[:start] + instead + ONE[start + length :]

@@ -229,7 +229,7 @@ def test_trims_alone_are_no_result() -> None:
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_a_text_that_was_cut_off_has_no_wrong_run(path: Path) -> None:
-    """Wherever: a run is as in the whole text (but for the disks at its end), or left out."""
+    """At any position: a run is as in the whole text (except the disks at its end), or left out."""
     content = path.read_text()
     whole = {run.line: run.outcomes() for run in text.read(content)}
     rows = content.splitlines(keepends=True)
@@ -322,7 +322,7 @@ def test_long_lines_are_soon_read(line: str) -> None:
     assert text.read("\n".join([line] * 3)) == []
 
 
-# --- beside JSON ---------------------------------------------------------------------------------
+# --- and JSON ------------------------------------------------------------------------------------
 
 
 def agree(content: str, document: Any) -> None:

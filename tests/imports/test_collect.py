@@ -1,4 +1,4 @@
-"""Files to campaigns: recognised, labelled, bounded; and whatever is wrong is one line."""
+"""Files to campaigns: recognised, labelled, bounded; and each defect is one line."""
 
 import json
 import re

@@ -54,7 +54,7 @@ def test_runs_that_failed_are_left_out_and_said(tmp_path: Path) -> None:
 # --- logs ----------------------------------------------------------------------------------------
 
 
-def test_logs_are_the_series_of_the_json_beside_them() -> None:
+def test_logs_are_the_series_of_the_json_in_their_directory() -> None:
     logs = sorted(FIO.glob("one_*.log"))
     batch, notes = imported(FIO / "one.json", *logs)
     assert notes == []

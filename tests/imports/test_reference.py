@@ -196,13 +196,13 @@ BROKEN = [
     ),
     (
         edit(TARGETS, 'members = ["ssd", "ssd"]', 'members = ["ssd", "tape"]'),
-        "ref: no single-device row of 'tape', which arrays need: give a directory that has"
-        " some with --calibration",
+        "ref: no single-device row of 'tape', which arrays need: add a directory with"
+        " such rows as --calibration",
     ),
     (
         edit(RUNS, "ssd,randread,1000,50000,0,50000.5,0.0\n", ""),
-        "ref: no single-device row of 'ssd', which arrays need: give a directory that has"
-        " some with --calibration",
+        "ref: no single-device row of 'ssd', which arrays need: add a directory with"
+        " such rows as --calibration",
     ),
 ]  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Rules, dashboard and metrics fit one another, and Prometheus's own tool takes them.
 
-`promtool` is in Debian's `prometheus`; scripts/setup unpacks it beside the tests' other programs.
+`promtool` is in Debian's `prometheus`; scripts/setup unpacks it with the other test programs.
 """
 
 import json
@@ -78,7 +78,7 @@ ASKED = [*(rule["expr"] for rule in rules()), *expressions()]
 
 
 @pytest.mark.parametrize("expression", ASKED)
-def test_whatever_is_asked_for_is_exported(expression: str) -> None:
+def test_all_metrics_of_expressions_are_exported(expression: str) -> None:
     assert "blklab_md_" in expression
     values: dict[str, set[str]] = {"state": {*STATES, *MEMBER_STATES}, "action": {*ACTIONS},
               "severity": {*SEVERITIES}}  # fmt: skip

@@ -85,7 +85,7 @@ def test_drops_and_the_clock_are_in_the_copy(run: Run, tmp_path: Path) -> None:
 
 
 def records(files: list[Path]) -> list[list[tuple[Any, ...]]]:
-    """Every CPU's events and messages, byte for byte but for when the clock was zero."""
+    """Every CPU's events and messages, byte for byte except the time of clock zero."""
     cpus = []
     for path in files:
         data, at, cpu = path.read_bytes(), 0, []

@@ -203,7 +203,9 @@ def _judged(rows: Sequence[ComparisonRow], confidence: float) -> list[Comparison
     judged = []
     for row in rows:
         better = METRICS[row.metric].more_is_better
-        verdicts = [verdict(one, next(adjusted), better, 1 - confidence) for one in row.differences]
+        verdicts = [
+            verdict(change, next(adjusted), better, 1 - confidence) for change in row.differences
+        ]
         judged.append(replace(row, verdicts=verdicts))
     return judged
 

@@ -96,7 +96,7 @@ def _merged(diagnostics: Sequence[Diagnostic], names: _RunNames) -> Iterator[Dia
         ).append(diagnostic)
     for (code, message), members in codes.items():
         members.sort(key=lambda diagnostic: -diagnostic.weight)
-        ids = dict.fromkeys(number for one in members for number in one.runs)
+        ids = dict.fromkeys(number for diagnostic_ in members for number in diagnostic_.runs)
         runs = [names.runs[number] for number in ids]
         if message:
             few = len(runs) <= SHOWN
@@ -342,8 +342,8 @@ def _off(
         if difference is not None
     ]
     off = [
-        (labels, one)
-        for labels, one, verdict in pairs
-        if verdict in {"better", "worse", "differ"} and abs(one.change) > OFF
+        (labels, change)
+        for labels, change, verdict in pairs
+        if verdict in {"better", "worse", "differ"} and abs(change.change) > OFF
     ]
     return off, len(pairs)

@@ -90,21 +90,33 @@ _ALL: Final = [
     Metric("bw", "bandwidth", "bandwidth", True, _sum("bw_bytes")),
     *(
         metric
-        for way in WAYS
+        for direction in WAYS
         for metric in (
-            Metric(f"{way}_iops", f"{way}s a second", "rate", True, _rate(way, "iops")),
-            Metric(f"{way}_bw", f"{way} bandwidth", "bandwidth", True, _rate(way, "bw_bytes")),
+            Metric(
+                f"{direction}_iops",
+                f"{direction}s a second",
+                "rate",
+                True,
+                _rate(direction, "iops"),
+            ),
+            Metric(
+                f"{direction}_bw",
+                f"{direction} bandwidth",
+                "bandwidth",
+                True,
+                _rate(direction, "bw_bytes"),
+            ),
         )
     ),
     *(
         Metric(
-            key if way is None else f"{way}_{key}",
-            what if way is None else f"{what} of {way}s",
+            key if direction is None else f"{direction}_{key}",
+            what if direction is None else f"{what} of {direction}s",
             "time",
             False,
-            _latency(way, key),
+            _latency(direction, key),
         )
-        for way in (None, "read", "write")
+        for direction in (None, "read", "write")
         for key, what in LATENCIES.items()
     ),
     Metric("wall", "wall-clock time of the command", "time", False, _command("wall_ns")),

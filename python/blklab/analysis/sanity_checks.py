@@ -86,10 +86,10 @@ def hardware(run: StoredRun, name: str) -> Mapping[str, Any]:
     known = {device.get("name"): device for device in run.environment.get("devices") or []}
     details = known.get(name) or {}
     if details.get("kind") == "partition" or not details:
-        for other, one in known.items():
+        for other, device_ in known.items():
             rest = name.removeprefix(str(other))
             if other and rest != name and rest.lstrip("p").isdigit():
-                return {**one, "size": details.get("size", one.get("size"))}
+                return {**device_, "size": details.get("size", device_.get("size"))}
     return details
 
 
@@ -197,9 +197,9 @@ def _unequal(twins: Sequence[Mapping[str, Any]], direction: int, name: str) -> I
     if len(twins) < 2:
         return
     ios = [twin["ios"][direction] for twin in twins]
-    slow = max(twins, key=lambda one: one["ticks_ns"][direction] / one["ios"][direction])
-    fast = min(twins, key=lambda one: one["ticks_ns"][direction] / one["ios"][direction])
-    times = [one["ticks_ns"][direction] / one["ios"][direction] for one in (slow, fast)]
+    slow = max(twins, key=lambda twin_: twin_["ticks_ns"][direction] / twin_["ios"][direction])
+    fast = min(twins, key=lambda twin_: twin_["ticks_ns"][direction] / twin_["ios"][direction])
+    times = [twin_["ticks_ns"][direction] / twin_["ios"][direction] for twin_ in (slow, fast)]
     if max(ios) <= ALIKE * min(ios) and times[0] > UNEQUAL * times[1]:
         yield _doubt(
             "unequal-twins",
@@ -208,8 +208,8 @@ def _unequal(twins: Sequence[Mapping[str, Any]], direction: int, name: str) -> I
             " model",
         )
     most, least = (
-        max(twins, key=lambda one: one["ios"][direction]),
-        min(twins, key=lambda one: one["ios"][direction]),
+        max(twins, key=lambda twin_: twin_["ios"][direction]),
+        min(twins, key=lambda twin_: twin_["ios"][direction]),
     )
     if direction == 1 and max(ios) > ALIKE * min(ios):
         yield _doubt(

@@ -171,11 +171,14 @@ def _paired(
         sides = [
             [sample for run, sample in members if run.labels[setting] == value] for value in pair
         ]
-        mean = sum(one.value for one in sides[0]) / len(sides[0]) if sides[0] else 0.0
+        mean = sum(sample_.value for sample_ in sides[0]) / len(sides[0]) if sides[0] else 0.0
         if not mean or not sides[1]:
             continue
         for side, kept in zip(sides, pairs, strict=True):
-            kept += [RunSample(one.value / mean, [x / mean for x in one.series]) for one in side]
+            kept += [
+                RunSample(sample_.value / mean, [x / mean for x in sample_.series])
+                for sample_ in side
+            ]
     return pairs
 
 
@@ -199,7 +202,7 @@ def _judged(tunings: Sequence[Tuning], metric: Metric, confidence: float) -> lis
         holm([effect.difference.p for effect_ in tunings for effect in effect_.effects])
     )
     judged = []
-    for one in tunings:
+    for tuning in tunings:
         effects = [
             replace(
                 effect,
@@ -207,11 +210,11 @@ def _judged(tunings: Sequence[Tuning], metric: Metric, confidence: float) -> lis
                     effect.difference, next(adjusted), metric.more_is_better, 1 - confidence
                 ),
             )
-            for effect in one.effects
+            for effect in tuning.effects
         ]
         sign = 1 if metric.more_is_better else -1
         effects.sort(key=lambda effect: -sign * effect.difference.change)
-        judged.append(replace(one, effects=effects))
+        judged.append(replace(tuning, effects=effects))
     return judged
 
 

@@ -110,12 +110,14 @@ def compare(
     def draw(console: "Console") -> None:
         report.show(console, comparison)
 
-    judged = [fail_if.judged(comparison, one, sure=sure) for one in wanted]
-    failed = [line for one in judged for line in one.failed]
+    judged = [fail_if.judged(comparison, judgement, sure=sure) for judgement in wanted]
+    failed = [line for judgement in judged for line in judgement.failed]
     unjudged = list(
-        dict.fromkeys(line for one in judged for line in one.unjudged(allow_missing=allow_missing))
+        dict.fromkeys(
+            line for judgement in judged for line in judgement.unjudged(allow_missing=allow_missing)
+        )
     )
-    noted = [diagnostics.as_dict(one) for one in comparison.notes]
+    noted = [diagnostics.as_dict(judgement) for judgement in comparison.notes]
     document = {
         **comparison.as_dict(),
         "diagnostics": noted,

@@ -222,7 +222,10 @@ def merge(
     """
     every = logged_ms or _every(logs)
     ios = [[_rate(log, log.iops, direction, every, "ios") for direction in (0, 1)] for log in logs]
-    size = [[_rate(log, log.bandwidth, way, every, "bytes") for way in (0, 1)] for log in logs]
+    size = [
+        [_rate(log, log.bandwidth, direction_, every, "bytes") for direction_ in (0, 1)]
+        for log in logs
+    ]
     ends = [spread.end for pair in (*ios, *size) for spread in pair]
     end = max([*ends, *(float(log.runtime_ms) for log in logs)], default=0.0)
     if end <= 0:
@@ -234,15 +237,20 @@ def merge(
     edges = [at * width for at in range(count)] + [max(end, (count - 1) * width + RAGGED)]
     columns = [
         _whole(
-            [pair[way].among(edges) for pair in pairs],
-            _total(logs, [pair[way] for pair in pairs], way, what),
+            [pair[direction_].among(edges) for pair in pairs],
+            _total(logs, [pair[direction_] for pair in pairs], direction_, what),
         )
         for pairs, what in ((ios, "ios"), (size, "bytes"))
-        for way in (0, 1)
+        for direction_ in (0, 1)
     ]
     means = [
-        _means([(log, pair[way]) for log, pair in zip(logs, ios, strict=True)], way, every, edges)
-        for way in (0, 1)
+        _means(
+            [(log, pair[direction_]) for log, pair in zip(logs, ios, strict=True)],
+            direction_,
+            every,
+            edges,
+        )
+        for direction_ in (0, 1)
     ]
     return [
         LogSlice(

@@ -241,7 +241,7 @@ def _outcome(document: Mapping[str, Any], members: Sequence[FioJobResult]) -> Me
         trims = sum(job.trims for job in members)
         done = f"only {trims:,} trims" if trims else "no I/O"
         raise BlklabError(f"job {next(iter(names))!r} did {done}: expected reads or writes")
-    runtime_ns = max(way.runtime_ms for way in whole) * 10**6
+    runtime_ns = max(result.runtime_ms for result in whole) * 10**6
     notes = document.get("notes")
     messages = [note for note in notes if _matters(str(note))] if isinstance(notes, list) else []
     return {
@@ -280,11 +280,11 @@ def _merged(members: Sequence[FioJobResult]) -> tuple[FioDirection, FioDirection
     read, write = (
         FioDirection(
             sum(direction.total_ios for direction in directions),
-            sum(way.io_bytes for way in directions),
-            sum(way.iops for way in directions),
-            sum(way.bw_bytes for way in directions),
-            max(way.runtime_ms for way in directions),
-            latency.merge([way.clat for way in directions]),
+            sum(each_direction.io_bytes for each_direction in directions),
+            sum(each_direction.iops for each_direction in directions),
+            sum(each_direction.bw_bytes for each_direction in directions),
+            max(each_direction.runtime_ms for each_direction in directions),
+            latency.merge([each_direction.clat for each_direction in directions]),
         )
         for directions in zip(*(job.directions for job in members), strict=True)
     )
@@ -307,11 +307,11 @@ def _devices(root: JsonNode, runtime_ns: int) -> list[DeviceResult]:
         devices.append(
             {
                 "name": name,
-                "ios": [node.count(f"{way}_ios", 0) for way in WAYS],
-                "merges": [node.count(f"{way}_merges", 0) for way in WAYS],
+                "ios": [node.count(f"{direction_}_ios", 0) for direction_ in WAYS],
+                "merges": [node.count(f"{direction_}_merges", 0) for direction_ in WAYS],
                 # Only fio 3.37 and later report them.
                 "sectors": sectors if node.has("read_sectors") else None,
-                "ticks_ns": [node.count(f"{way}_ticks", 0) * 10**6 for way in WAYS],
+                "ticks_ns": [node.count(f"{direction_}_ticks", 0) * 10**6 for direction_ in WAYS],
                 "busy_ns": round(node.number("util", 0) / 100 * runtime_ns),
                 "queue_ns": node.count("in_queue", 0) * 10**6,
                 "flushes": None,

@@ -67,9 +67,9 @@ def read(given: ImportSource) -> ImportResult:
             which = "" if given.device is None else f" of {printable(given.device)}"
             raise BlklabError(f"{file.where}: no blkparse summary{which}")
         done = []
-        for one in summaries:
+        for candidate in summaries:
             try:
-                done.append(_run(file, one))
+                done.append(_run(file, candidate))
             except BlklabError as error:
                 notes.append(f"{error}: skipped")
         if not done:

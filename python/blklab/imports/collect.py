@@ -94,7 +94,7 @@ def _files(name: str) -> list[ImportFile]:
     try:
         if path.is_dir():
             directory = ImportFile(path, "")
-            if any(each.matches(directory) for each in registry.FOLDERS):
+            if any(each.matches(directory) for each in registry.DIRECTORY_FORMATS):
                 return [directory]
             inside = sorted(path_inside for path_inside in path.iterdir() if path_inside.is_file())
             if not inside:
@@ -143,7 +143,7 @@ def _read(
             raise BlklabError(f"{len(runs):,} runs: expected at most {MOST_RUNS:,}")
 
     if directories:
-        for each in registry.FOLDERS:
+        for each in registry.DIRECTORY_FORMATS:
             take(each, directories)
     for name, each in registry.FORMATS.items():
         chosen = [file for file in by_format.get(name, []) if file.path not in joined]
@@ -188,9 +188,9 @@ def _companions(
     """Returns the logs of each JSON: those in its directory, if it is the only one there."""
     companions = {}
     for document in documents:
-        beside = [other for other in documents if other.path.parent == document.path.parent]
+        same_directory = [other for other in documents if other.path.parent == document.path.parent]
         own = [log for log in logs if log.path.parent == document.path.parent]
-        if len(beside) == 1 and own:
+        if len(same_directory) == 1 and own:
             companions[document.path] = own
     return companions
 

@@ -149,9 +149,9 @@ class _IostatRow:
     def __init__(self, row: Mapping[str, float], width_ns: int) -> None:
         seconds = width_ns / SECOND
         self.ios = [row.get(f"{direction}/s", 0.0) * seconds for direction in "rw"]
-        self.bytes = [self._bytes(row, way) * seconds for way in "rw"]
-        self.merges = [row.get(f"{way}rqm/s", 0.0) * seconds for way in "rw"]
-        waits = [row.get(f"{way}_await", row.get("await")) for way in "rw"]
+        self.bytes = [self._bytes(row, letter) * seconds for letter in "rw"]
+        self.merges = [row.get(f"{letter}rqm/s", 0.0) * seconds for letter in "rw"]
+        waits = [row.get(f"{letter}_await", row.get("await")) for letter in "rw"]
         self.waits = [
             None if wait is None or not ios else wait * 1e6
             for wait, ios in zip(waits, self.ios, strict=True)

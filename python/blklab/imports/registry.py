@@ -26,7 +26,7 @@ FORMATS: Final = {
 }
 """By name; a format is one module and one line here."""
 
-FOLDERS: Final = (
+DIRECTORY_FORMATS: Final = (
     ImportFormat("published", "randomio", "", published.matches, published.read_randomio),
     ImportFormat("published", "fio", "", published.matches, published.read),
 )

@@ -58,7 +58,7 @@ def host(result: made.Labels) -> tuple[dict[str, Any], list[SeriesPoint]]:
 
 
 def simulated(result: made.Labels) -> tuple[dict[str, Any], list[SeriesPoint]]:
-    """The same, predicted 8 % too high but for one cell, which is twice as fast."""
+    """The same, predicted 8 % too high except one cell, which is twice as fast."""
     outcome, points = host(result)
     off = 2.0 if (result["stack"], result["workload"]) == ("far", "randread") else 1.08
     for direction in ("read", "write"):

@@ -62,7 +62,7 @@ def test_markdown(run: Run, reported: Reported) -> None:
 
 
 @given(st.text())
-def test_markdown_is_no_markup_whatever_is_in_it(text: str) -> None:
+def test_text_becomes_no_markup(text: str) -> None:
     made = markdown.escaped(text)
     assert not re.search(r"(?<!\\)(?:\\\\)*[`*\[\]|<>]", made)
     assert "\n" not in made

@@ -46,7 +46,7 @@ def test_what_was_run_once_is_not_ranked_as_if_it_were_known(
 def test_prediction_and_measurement_stand_side_by_side(reported: Reported) -> None:
     report = reported("1", "2")
     assert [section.anchor for section in report.sections] == [
-        *("result", "cells", "time", "latency", "members", "axes", "noticed", "setup", "raw")
+        *("result", "cells", "time", "latency", "members", "axes", "diagnostics", "setup", "raw")
     ]
     assert [series.name for series in report.view.series] == ["host", "sim"]
     output = dict(report.sentences)

@@ -24,10 +24,17 @@ def rm(*, campaigns: tuple[str, ...], yes: bool, store: str | None) -> None:
     runs = {run.id for selection in chosen for run in selection.runs}
     if not yes:
         click.confirm(f"Remove {plural(len(runs), 'run')} of {', '.join(campaigns)}?", abort=True)
-    whole = {one.campaign.number for one in chosen if ":" not in one.words}
+    whole = {selection_.campaign.number for selection_ in chosen if ":" not in selection_.words}
     kept.remove(sorted(whole), whole=True)
     kept.remove(
-        sorted({run.id for one in chosen for run in one.runs if run.campaign not in whole}),
+        sorted(
+            {
+                run.id
+                for selection_ in chosen
+                for run in selection_.runs
+                if run.campaign not in whole
+            }
+        ),
         whole=False,
     )
     note(f"{plural(len(runs), 'run')} removed")

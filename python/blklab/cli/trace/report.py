@@ -71,7 +71,7 @@ def report(
     from blklab.report import page
 
     html = page.render(view, title=title, command=command_line(paths, format_name, view.profile))
-    out.write(target, html.encode())  # UTF-8, whatever the locale
+    out.write(target, html.encode())  # UTF-8 in any locale
     written = [] if to_stdout else [target]
     if charts is not None:
         from blklab.report.export import export

@@ -66,12 +66,16 @@ def _distribution(device: DeviceView) -> Chart | None:
             "tooltip": [*tooltips, tip("share", "share of them", ".2%")],
         },
     )
-    tables = [table(one) for one in histograms]
+    tables = [table(distribution) for distribution in histograms]
     stage = histograms[0].title.split()[0]
     merged = TextTable(
         f"{stage} distribution",
         [*figures("operation"), *tables[0].columns],
-        [[op, *row] for op, one in zip(titles, tables, strict=True) for row in one.rows],
+        [
+            [op, *row]
+            for op, distribution in zip(titles, tables, strict=True)
+            for row in distribution.rows
+        ],
     )
     note = f"{stage}, {STAGES[stage.lower()]}; ten bins per decade, for each operation."
     return Chart("latency", "Latency distribution", spec, merged, note, wide=True)

@@ -52,9 +52,8 @@ def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChoo
     across = x or _telling(view, labels, metric or metrics[0])
     up = metric or ("bw" if is_size(across) and "bw" in metrics else metrics[0])
     rest = [label for label in labels if label != across]
-    hue = next(
-        (one for one in (STACK, WORKLOAD, *rest) if one in rest and len(view.values(one)) <= 8), ""
-    )
+    few = [label for label in (STACK, WORKLOAD, *rest) if len(view.values(label)) <= 8]
+    hue = next((label for label in few if label in rest), "")
     if view.several and len(view.values(hue or across)) < 2:
         hue = ""
     fields: list[Mapping[str, Any]] = [
@@ -70,18 +69,18 @@ def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChoo
     ]
     fields += [
         {
-            "name": names[one],
-            "title": METRICS[one].what,
+            "name": names[candidate],
+            "title": METRICS[candidate].what,
             "kind": "figure",
             "numeric": True,
-            "label": metric_label(one, "datum.value"),
-            "unit": METRICS[one].kind,
+            "label": metric_label(candidate, "datum.value"),
+            "unit": METRICS[candidate].kind,
         }
-        for one in metrics
+        for candidate in metrics
     ]
     filters = _filters(view, names, {across, hue})
     if view.several:
-        series = [one.name for one in view.series]
+        series = [candidate.name for candidate in view.series]
         filters.append({"name": "s", "title": "campaign", "values": series, "chosen": ""})
         fields.insert(
             len(labels),

@@ -134,7 +134,7 @@ def _diagnosed(found_diagnostics: Sequence[Diagnostic]) -> PageSection:
         for kind, title in ((doubts, "Notes"), (notes, "Good to know"))
         if kind
     ]
-    return PageSection("noticed", "Noticed", "Diagnostics", items)
+    return PageSection("diagnostics", "Diagnostics", "Diagnostics", items)
 
 
 def _raw(view: ExperimentView, raw: Raw) -> PageSection:

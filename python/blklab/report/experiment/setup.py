@@ -241,7 +241,7 @@ def _spec_built(stacks: Mapping[str, Any]) -> Iterator[str]:
         if not isinstance(stack, Mapping) or "level" not in stack:
             continue
         level = str(stack["level"]).lower().removeprefix("raid").lstrip("-")
-        members = [str(one) for one in stack.get("members") or []]
+        members = [str(member_name) for member_name in stack.get("members") or []]
         arguments = ["mdadm", "--create", f"/dev/md/{name}", f"--level={level}"]
         arguments.append(f"--raid-devices={len(members)}")
         if level == "10":
@@ -249,7 +249,7 @@ def _spec_built(stacks: Mapping[str, Any]) -> Iterator[str]:
         if level in {"0", "10", "4", "5", "6"}:
             arguments.append(f"--chunk={stack.get('chunk', '512K')}")
         arguments.append(f"--bitmap={'internal' if stack.get('bitmap') else 'none'}")
-        mostly = {str(one) for one in stack.get("write_mostly") or []}
+        mostly = {str(member_name) for member_name in stack.get("write_mostly") or []}
         for member in [
             *(m for m in members if m not in mostly),
             *(m for m in members if m in mostly),

@@ -66,8 +66,8 @@ def _fold(shares: list[SizeShare], most: int) -> tuple[SizeShare, ...]:
     """Merges the smallest share with its nearest neighbour until there are few enough sizes."""
     while len(shares) > most:
         at = min(range(len(shares)), key=lambda i: shares[i].percent)
-        beside = [i for i in (at - 1, at + 1) if 0 <= i < len(shares)]
-        to = min(beside, key=lambda i: abs(math.log(shares[i].bytes / shares[at].bytes)))
+        adjacent = [i for i in (at - 1, at + 1) if 0 <= i < len(shares)]
+        to = min(adjacent, key=lambda i: abs(math.log(shares[i].bytes / shares[at].bytes)))
         shares[to] = SizeShare(shares[to].bytes, shares[to].percent + shares[at].percent)
         del shares[at]
     return tuple(shares)
