@@ -1,7 +1,7 @@
-"""How large an array is, from its members: md's own arithmetic.
+"""The capacity of arrays, from their members: md's own arithmetic.
 
-What md's superblock takes (1 MiB to 128 MiB a member) is not subtracted: a member is what md may
-use of it.
+The space of md's superblock (1 MiB to 128 MiB of each member) is not subtracted: a member's size is
+what md may use of it.
 """
 
 from collections.abc import Sequence
@@ -21,19 +21,19 @@ FEWEST: Final = {
     "raid5": 2,
     "raid6": 4,
 }
-"""Members at least: mdadm 4.2, Create.c (levels 4 and 5 take two, level 6 four)."""
+"""Fewest members, by level: mdadm 4.2, Create.c (levels 4 and 5 need two, level 6 four)."""
 
 EXTENT: Final = 4 << 20
-"""Bytes of a physical extent: LVM's default."""
+"""Bytes of a physical extent, LVM's default."""
 
 FEWEST_BUCKETS: Final = 512
-"""Of a bcache, which wants more."""
+"""A bcache needs more buckets than this on its cache device."""
 
 MOST: Final = 255
-"""Members of an array that are simulated."""
+"""Most members of an array that are simulated."""
 
 MOST_WITH_PARITY: Final = 64
-"""And of one with parity."""
+"""Most members of an array with parity that are simulated."""
 
 
 def short(level: str) -> str:
@@ -68,20 +68,20 @@ def array(
 
 
 def _striped(size: int, chunk: int) -> int:
-    """Returns the bytes that RAID-0 counts of a member.
+    """Returns the bytes that RAID-0 uses of a member.
 
-    raid0.c, `create_strip_zones`, rounds down to the chunk; `raid0_size` does so again with a mask
-    meant for powers of two, which takes a little more off with other chunks.
+    raid0.c, `create_strip_zones`, rounds down to the chunk. `raid0_size` rounds again with a mask
+    meant for powers of two, which loses a little more with other chunks.
     """
     sectors = size // chunk * chunk // SECTOR
     return (sectors & ~(chunk // SECTOR - 1)) * SECTOR
 
 
 def volume(members: Sequence[int], stripes: int) -> int:
-    """Returns the bytes of a logical volume over all of some physical ones.
+    """Returns the bytes of a logical volume over all of some physical volumes.
 
-    Each loses its header, and what is left is whole extents (lvm.conf(5), physical_extent_size);
-    stripes are as long as the shortest one.
+    Each physical volume loses its header, and the rest is rounded down to whole extents
+    (lvm.conf(5), physical_extent_size). Stripes are as long as the shortest one.
     """
     extents = [max(0, size // EXTENT - 1) for size in members]
     if stripes > 1:
@@ -98,39 +98,38 @@ def backing(size: int) -> int:
 
 
 def too_few_buckets(size: int, bucket: int) -> str | None:
-    """Says by how much a cache device has too few buckets, if it has.
+    """Returns what is wrong with the number of buckets of a cache device, None if nothing.
 
     drivers/md/bcache/super.c, `cache_alloc`: 1024 after rounding up to a power of two.
     """
     if size // bucket <= FEWEST_BUCKETS:
         return (
-            f"{size // bucket} of them are on the cache device, and bcache wants more than"
-            f" {FEWEST_BUCKETS}: a smaller bucket or a larger cache"
+            f"the cache device has {size // bucket} buckets, bcache needs more than "
+            f"{FEWEST_BUCKETS}: set a smaller bucket or a larger cache"
         )
     return None
 
 
 def too_many(level: str, members: int) -> str | None:
-    """Says by how much there are too many members, if there are."""
+    """Returns what is wrong if there are too many members, else None."""
     most = MOST_WITH_PARITY if level in PARITY else MOST
     if members > most:
-        return f"{members} are too many for level {short(level)}: {most} at most"
+        return f"found {members}, level {short(level)} takes at most {most}"
     return None
 
 
 def too_few(level: str, members: int, copies: tuple[int, int, bool]) -> str | None:
-    """Says what is wrong with the number of members, if anything."""
+    """Returns what is wrong if there are too few members, else None."""
     if members < FEWEST[level]:
-        count = "1 is" if members == 1 else f"{members} are"
-        return f"{count} too few for level {short(level)}: {FEWEST[level]} at least"
+        return f"found {members}, level {short(level)} needs at least {FEWEST[level]}"
     near, far, _ = copies
     if level == "raid10" and near * far > members:
-        return f"{near * far} copies want as many members, and there are {members}"
+        return f"found {members} members, {near * far} copies need at least {near * far}"
     return None
 
 
 def can_run(level: str, present: Sequence[bool], copies: tuple[int, int, bool]) -> bool:
-    """Tells whether every block can be read from the members that are there and in sync."""
+    """Tells whether every block can be read from the members that are present and in sync."""
     absent = len(present) - sum(present)
     match level:
         case "linear" | "raid0":

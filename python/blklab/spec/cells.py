@@ -1,4 +1,4 @@
-"""The cells of an experiment: every combination of what is varied, checked and ready to run."""
+"""The cells of an experiment: every combination of its axes, checked and ready to run."""
 
 import hashlib
 import itertools
@@ -32,29 +32,29 @@ class Cell:
     """One run of an experiment."""
 
     number: int
-    """From 1, in the order of the whole experiment."""
+    """From 1, in the order of the experiment."""
 
     labels: Mapping[str, str]
-    """What tells it from the others: stack, workload, each key of matrix and sweep, repeat."""
+    """How it differs from other cells: stack, workload, keys of matrix and sweep, repeat."""
 
     document: Mapping[str, Any]
-    """What its runner takes: crates/sim/src/cell, `blklab.spec.host_cell`, `laboratory`."""
+    """What its runner takes: crates/sim/src/cell, `spec.host_cell`, `spec.lab_cell`."""
 
     capacity: int
-    """Bytes of the stack, or of the file on a target; 0 of a device, which has what it has."""
+    """Bytes of the stack, or of the file on a target; 0 of a device, whose own capacity counts."""
 
     replay: replays.ReplaySource | None = None
-    """The trace whose I/Os the simulator takes beside the document."""
+    """The trace whose I/Os the simulator replays."""
 
     @property
     def name(self) -> str:
-        """What to call it in a message."""
+        """The cell's name in messages."""
         label = " ".join(f"{key}={value}" for key, value in self.labels.items())
         return f"cell {self.number} ({label})"
 
     @cached_property
     def key(self) -> str:
-        """What is the same for the same cell of the same experiment, at any time: a digest."""
+        """A digest, the same for the same cell of the same experiment on every machine."""
         content = [dict(self.labels), self.document, self.replay and asdict(self.replay)]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -76,10 +76,10 @@ class ExperimentPlan:
     title: str
     cells: Sequence[Cell]
     varied: Sequence[str]
-    """Labels that are not the same in all cells of the whole experiment."""
+    """Labels that differ between cells of the experiment."""
 
     runner: str
-    """What it is for, by its name: `sim`, `lab`, `host`."""
+    """The runner's name: `sim`, `lab`, `host`."""
 
     path: Path
     raw: Mapping[str, Any]
@@ -87,12 +87,12 @@ class ExperimentPlan:
 
     @property
     def name(self) -> str:
-        """What the experiment is called: its file, without directory and ending."""
+        """The experiment's name: its file name, without directory and suffix."""
         return self.path.stem
 
     @property
     def digest(self) -> str:
-        """What is the same for the same cells, at any time."""
+        """A digest of all cells, the same on every machine."""
         return hashlib.sha256("".join(cell.key for cell in self.cells).encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:
@@ -112,10 +112,10 @@ def plan(
     only: Mapping[str, str] | None = None,
     form: CellForm = sim_cell.FORM,
 ) -> ExperimentPlan:
-    """Expands an experiment file into its cells as a runner takes them, every one of them checked.
+    """Expands an experiment file into checked cells in the form that a runner takes.
 
-    `changes` are made before the matrix is expanded, and replace a key of it; `only` maps labels
-    to patterns as a shell's. Raises UsageError in one line.
+    `changes` are made before the matrix is expanded, and replace its keys. `only` maps labels to
+    shell patterns. Raises UsageError.
     """
     return expand(load.read(path), changes=changes, seed=seed, only=only, form=form)
 
@@ -137,7 +137,7 @@ def expand(
     except SpecProblems as problem:
         raise problems.usage_error(str(source.path), problem.found) from None
     except RecursionError:
-        raise UsageError(f"{source.path}: is nested too deeply") from None
+        raise UsageError(f"{source.path}: tables are nested too deeply") from None
     title = source.raw.get("title", "")
     varied = [label for label in cells[0].labels if len({cell.labels[label] for cell in cells}) > 1]
     return ExperimentPlan(
@@ -146,7 +146,7 @@ def expand(
 
 
 def _sized(cells: Sequence[Cell]) -> list[Cell]:
-    """Gives all cells on a target one size of its file, so that one file serves them all."""
+    """Gives all cells on a target the same file size, so that one file serves them all."""
     needs: dict[str, int] = {}
     for cell in cells:
         target = cell.document["target"]
@@ -164,7 +164,7 @@ def _only(cells: list[Cell], wanted: Mapping[str, str]) -> list[Cell]:
     known = cells[0].labels
     for label in wanted:
         if label not in known:
-            raise UsageError(f"--only: nothing is called {label!r}; {problems.near(label, known)}")
+            raise UsageError(f"--only: no label {label!r}; {problems.near(label, known)}")
     kept = [
         cell
         for cell in cells
@@ -172,7 +172,7 @@ def _only(cells: list[Cell], wanted: Mapping[str, str]) -> list[Cell]:
     ]
     if not kept:
         terms = ",".join(f"{label}={pattern}" for label, pattern in wanted.items())
-        raise UsageError(f"--only {terms}: none of the {len(cells)} cells is so")
+        raise UsageError(f"--only {terms}: matches none of the {len(cells)} cells")
     return kept
 
 
@@ -192,7 +192,7 @@ def _cells(
     for values in axes.values():
         count *= len(values)
     if count > MOST:
-        raise problems.fail("matrix", f"makes {count:,} cells: {MOST:,} are the most")
+        raise problems.fail("matrix", f"makes {count:,} cells, expected at most {MOST:,}")
     number = itertools.count(1)
     points = [
         (point, swept, *_at(source, [*fixed, *point, *_changes(swept, form)]))
@@ -235,19 +235,19 @@ def _tried(experiment: Experiment, axes: Mapping[str, object]) -> Sequence[Sweep
     for key in experiment.sweep:
         if key in OWN:
             raise problems.fail(
-                f"sweep.{key}", "is no setting: matrix chooses stacks and workloads"
+                f"sweep.{key}", "not a setting: choose stacks and workloads in [matrix]"
             )
         if key in axes:
-            raise problems.fail(f"sweep.{key}", "is varied by matrix as well: one of the two")
+            raise problems.fail(f"sweep.{key}", "[matrix] varies it as well: remove one of the two")
     return sweep.points(experiment.sweep)
 
 
 def _changes(swept: SweepPoint, form: CellForm) -> list[Override]:
-    """Returns what a point of the sweep changes in the file itself."""
+    """Returns what a point of the sweep changes in the experiment file."""
     changes = []
     for key, value in swept.values.items():
         if form.settings_are_keys and sweep.is_setting(key) and key not in sweep.SIMULATED:
-            raise problems.fail(f"sweep.{key}", "is not simulated: --on lab, --on host change it")
+            raise problems.fail(f"sweep.{key}", "is not simulated: use --on lab or --on host")
         if form.settings_are_keys:
             changes.append(Override(sweep.SIMULATED.get(key, key), value, f"sweep.{key}"))
         elif not sweep.is_setting(key):
@@ -267,15 +267,17 @@ def _axes(
     varied |= {change.key: (change.where, change.value) for change in asked}
     for key, (where, values) in varied.items():
         if key == "repeat":
-            raise problems.fail(where, "no such key; repeats stands above the tables")
+            raise problems.fail(
+                where, "no such key; write repeats at the top of the file, before the tables"
+            )
         if key in set_already:
             continue
         if not values:
-            raise problems.fail(where, "is empty: one at least is wanted")
+            raise problems.fail(where, "is empty: expected at least one")
         labels = [_label(value) for value in values]
         for at, label in enumerate(labels):
             if label in labels[:at]:
-                raise problems.fail(f"{where}[{at}]", f"{label!r} is there twice")
+                raise problems.fail(f"{where}[{at}]", f"found {label!r} twice")
         axes[key] = [Override(key, value, f"{where}[{at}]") for at, value in enumerate(values)]
     return experiment, axes
 
@@ -291,9 +293,9 @@ def _chosen(
     stacks = experiment.targets if form.on_targets else experiment.stacks
     if axis == "stack" and not stacks:
         if not form.on_targets:
-            raise problems.fail("stacks", "is missing: one at least is wanted")
+            raise problems.fail("stacks", "is missing: expected at least one")
         raise problems.fail(
-            "targets", "is missing: say where each stack is on this host, or with --target"
+            "targets", "is missing: say where each stack is on this host, here or with --target"
         )
     known: Mapping[str, Any] = stacks if axis == "stack" else experiment.workloads
     changes = [chosen[axis]] if axis in chosen else axes.get(axis)
@@ -312,7 +314,7 @@ def _chosen(
 
 
 def _outermost(experiment: Experiment) -> list[str]:
-    """Returns the stacks that are no part of another; all, if every one is."""
+    """Returns the stacks that are part of no other stack; all, if each is part of another."""
     inner = stack_resolution.inner(experiment)
     return [name for name in experiment.stacks if name not in inner] or list(experiment.stacks)
 
@@ -338,7 +340,7 @@ def _checked(
 def _origins(
     problems_found: Sequence[SpecProblem], origins: Mapping[str, str]
 ) -> list[SpecProblem]:
-    """Names the place in the matrix, or the option, that put a wrong value where it is."""
+    """Names the place in the matrix, or the option, that a wrong value came from."""
     return [
         SpecProblem(_origin(problem.path, origins), problem.message) for problem in problems_found
     ]

@@ -1,4 +1,4 @@
-"""A device table: what the disk is, how much of it is used, and its queue."""
+"""A device table: the disk, how much of it is used, and its queue."""
 
 from typing import Annotated, Final, Literal, cast
 
@@ -20,7 +20,9 @@ from blklab.spec.kernels import Kind, Scheduler
 
 
 class DeviceQueue(ExperimentTable):
-    """The block layer's queue of a device; what is not given follows from kernel and kind."""
+    """The block layer's queue of a device; defaults follow from the kernel and the device's
+    kind.
+    """
 
     scheduler: Scheduler | None = None
     nr_requests: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None
@@ -29,20 +31,20 @@ class DeviceQueue(ExperimentTable):
     rotational: bool | None = None
     wbt_lat_usec: Annotated[int, Field(ge=0, le=10**9), NUMBER] | None = None
     write_cache: Literal["write back", "write through"] | None = None
-    """As `queue/write_cache` says it; else what the model's `write_back` says."""
+    """As in `queue/write_cache`; by default the model's `write_back` decides."""
 
 
 class DiskTable(DeviceQueue):
     """What every device has."""
 
     size: Size | None = None
-    """What the stack uses of it; all that is there, unless given."""
+    """What the stack uses of it; by default all of it."""
 
     start: Size = 0
-    """Where on the disk that begins."""
+    """Where the used part begins on the disk."""
 
     count: Annotated[int, Field(ge=1, le=256), NUMBER] = 1
-    """How many of them there are: `x` is then `x1`, `x2` … and, as a member, all of them."""
+    """Number of equal devices: `x` stands for `x1`, `x2` …, and as a member for all of them."""
 
     capacity: Annotated[Size, Field(gt=0)] | None = None
     """The whole disk."""
@@ -51,26 +53,26 @@ class DiskTable(DeviceQueue):
     """Whether it reports a volatile write cache."""
 
     max_hw_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303), NUMBER] | None = None
-    """The largest request that it takes."""
+    """The largest request that it accepts."""
 
     logical_block_size: Literal[512, 4096] = 512
     physical_block_size: Literal[512, 4096] = 512
     discard: bool = True
-    """What the lab's virtual disk says of itself."""
+    """What the lab's virtual disk reports."""
 
     source: str = ""
-    """Where the figures come from."""
+    """Source of the figures."""
 
     @field_validator("size", "start", "capacity")
     @classmethod
     def _whole_sectors(cls, value: int | None) -> int | None:
         if value is not None and value % SECTOR:
-            raise ValueError(f"{value} B is no multiple of 512 B, a sector")
+            raise ValueError(f"found {value} B, expected a multiple of the sector size, 512 B")
         return value
 
 
 Page = Annotated[int, Field(ge=SECTOR, le=1 << 30), NUMBER]
-"""Bytes that flash reads or programs at once."""
+"""Bytes that flash reads or programs at a time."""
 
 
 class _Flash(DiskTable):
@@ -115,10 +117,10 @@ class Hdd(DiskTable):
     seek_full_ns: Nanoseconds
     command_ns: Nanoseconds
     controller_ns: Nanoseconds = 0
-    """What a controller adds to a command; others are served meanwhile."""
+    """Time that a controller adds to a command; other commands are served meanwhile."""
 
     order: Literal["rotation", "seek", "arrival"] = "rotation"
-    """By what it orders the commands in its queue."""
+    """The order in which it executes queued commands."""
 
     bandwidth: PerSecond
     cache_bytes: Size
@@ -146,7 +148,7 @@ class Throttled(DiskTable):
 
 
 Device = Annotated[Ssd | Nvme | Hdd | Throttled, Field(discriminator="kind")]
-"""A device with its model's parameters, wherever they came from."""
+"""A device with its model's parameters."""
 
 KINDS: Final[dict[str, type[DiskTable]]] = {
     "ssd": Ssd,
@@ -156,7 +158,7 @@ KINDS: Final[dict[str, type[DiskTable]]] = {
 }
 
 _RENAMED: Final = {"volatile_cache": "write_cache"}
-"""Parameters that a cell calls otherwise: in a file, `write_cache` is the queue's."""
+"""Parameters with another name in a cell: in a file, `write_cache` is a key of the queue."""
 
 
 def model_document(device: DiskTable) -> Model:

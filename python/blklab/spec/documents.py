@@ -1,6 +1,6 @@
-"""Cells as the runners take them; the simulator's is `blklab.documents.cell`, which Rust defines.
+"""Cells as the runners take them. The simulator's cell is `blklab.documents.cell`, defined in Rust.
 
-Sizes are bytes, times ns; what is optional is missing in cells of older stores.
+Sizes are bytes, times ns. Optional keys are missing in cells of older stores.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,11 +30,11 @@ class FioCellDocument(TypedDict):
     host: NotRequired["HostRunDocument"]
     command: NotRequired["CommandDocument | None"]
     file_bytes: NotRequired[int]
-    """Of the file on a target."""
+    """Bytes of the file on a target."""
 
 
 def bare_cell(seed: int, job: FioJobDocument) -> FioCellDocument:
-    """Returns a cell of one job and nothing else, which ends by itself."""
+    """Returns a cell with only one job, which ends by itself."""
     bounds: FioCellDocument = {
         "seed": seed,
         "jobs": [job],
@@ -47,7 +47,7 @@ def bare_cell(seed: int, job: FioJobDocument) -> FioCellDocument:
 
 
 class TargetDocument(TypedDict):
-    """Where a stack is on a host; one of the places is there."""
+    """Where a stack is on a host; exactly one key is present."""
 
     name: str
     directory: NotRequired[str]
@@ -99,7 +99,7 @@ class VirtualDiskDocument(TypedDict):
 
 
 def latency_ns(model: simulated.Model) -> int:
-    """Returns the latency that a throttled device adds; 0 of a modelled one."""
+    """Returns the latency that a throttled device adds; 0 for a modelled device."""
     return model.get("latency_ns", 0) if model["kind"] == "throttled" else 0
 
 

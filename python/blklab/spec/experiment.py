@@ -47,7 +47,7 @@ def _filesystem(value: Any) -> str:
 
 
 class Host(ExperimentTable):
-    """Processor time that I/Os cost; the simulator's server of 2018, unless given."""
+    """Processor time per I/O; by default that of the simulator's server of 2018."""
 
     submit_ns: Nanoseconds | None = None
     reap_ns: Nanoseconds | None = None
@@ -56,7 +56,7 @@ class Host(ExperimentTable):
 
 
 class Settings(ExperimentTable):
-    """What holds for all devices and workloads that do not say otherwise."""
+    """Defaults for all devices and workloads."""
 
     kernel: Kernel = "6.1"
     filesystem: Annotated[
@@ -73,7 +73,7 @@ class Settings(ExperimentTable):
     queue_depth: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None
     max_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303), NUMBER] | None = None
     read_ahead: Annotated[int, Field(ge=0, le=4_194_303), NUMBER] | None = None
-    """KiB. Every I/O of a simulation is direct, so that it changes nothing there."""
+    """KiB. Has no effect in simulations, where every I/O is direct."""
 
     host: Host = Host()
 
@@ -107,7 +107,7 @@ class Lab(ExperimentTable):
         BeforeValidator(_scale),
         WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1}, {"const": AUTO}]}),
     ] = AUTO
-    """All rates are divided by it; `auto` brings them within what emulation reaches."""
+    """Divisor of all rates; `auto` brings them within the reach of emulation."""
 
     cpus: Annotated[int, Field(ge=1, le=64), NUMBER] = 2
     memory: Annotated[Size, Field(ge=512 << 20, le=1 << 40)] = 1 << 30
@@ -116,12 +116,12 @@ class Lab(ExperimentTable):
     @classmethod
     def _at_least_one(cls, value: float | str) -> float | str:
         if isinstance(value, float) and not 1 <= value <= 1e9:
-            raise ValueError(f"found {value:g}, 1 or more is wanted, or 'auto'")
+            raise ValueError(f"found {value:g}, expected 1 or more, or 'auto'")
         return value
 
 
 class Experiment(ExperimentTable):
-    """A whole experiment file, its stock models, calibrated files and job files read."""
+    """A complete experiment file, with stock models, calibrated files and job files read."""
 
     title: str = ""
     seed: Annotated[int, Field(ge=0, lt=2**63), NUMBER] = 1
@@ -145,6 +145,6 @@ class Experiment(ExperimentTable):
         for name in tables:
             if NAME.fullmatch(name) is None or name == MISSING:
                 raise ValueError(
-                    f"{shown(name)} is no name: letters, digits, _ and - are allowed, not 'missing'"
+                    f"invalid name {shown(name)}: use letters, digits, _ and -, but not 'missing'"
                 )
         return tables

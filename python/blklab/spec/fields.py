@@ -9,25 +9,25 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from blklab import units
 
 SECTOR: Final = 512
-"""Bytes; what every size and offset is a multiple of."""
+"""Bytes; every size and offset is a multiple of it."""
 
 LARGEST: Final = 2**63 - 1
-"""Bytes; sizes are 64-bit numbers in the simulator, and JSON's readers know them signed."""
+"""Bytes; sizes are 64-bit numbers in the simulator and signed numbers in JSON readers."""
 
 EXACT: Final = 2**53
-"""Up to here a whole number is a floating-point number as well, which the simulator divides by."""
+"""Largest whole number that is exact as a floating-point number; the simulator divides by it."""
 
 HOUR: Final = 3600 * 10**9
-"""ns; more than any disk or host takes for anything."""
+"""ns; longer than anything a disk or host does."""
 
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.A)
-"""What a device or a stack may be called: such a name is part of `near.chunk` in a matrix."""
+"""Valid names of devices and stacks: such a name is part of `near.chunk` in a matrix."""
 
 T = TypeVar("T")
 
 
 class ExperimentTable(BaseModel):
-    """What every table of an experiment file is: no key but those it knows, and never changed."""
+    """Base of every table of an experiment file: unknown keys are refused, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -37,21 +37,21 @@ def quantity(parse: Callable[[str], int], what: str) -> Callable[[Any], int]:
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise ValueError(f"found {shown(value)}, {what} is wanted")
+            raise ValueError(f"found {shown(value)}, expected {what}")
         if isinstance(value, float):
             if not value.is_integer():
-                raise ValueError(f"found {value}, {what} is wanted: write it in quotes with a unit")
+                raise ValueError(f"found {value}, expected {what}: write it in quotes with a unit")
             value = int(value)
         amount = value if isinstance(value, int) else parse(value)
         if not 0 <= amount <= LARGEST:
-            raise ValueError(f"{value} is out of range: 0 to 2^63 - 1 are allowed")
+            raise ValueError(f"{value} is out of range: expected 0 to 2^63 - 1")
         return amount
 
     return read
 
 
 def shown(value: Any) -> str:
-    """Returns what was found, for a message: short, whatever it is."""
+    """Returns a short form of a value for a message."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -88,12 +88,12 @@ def milliseconds(value: Any) -> int:
         value = f"{value}ms"
     duration = int(quantity(units.parse_duration, "a duration such as 5ms")(value))
     if duration % 10**6:
-        raise ValueError(f"found {shown(value)}, wanted whole milliseconds such as 5ms")
+        raise ValueError(f"found {shown(value)}, expected whole milliseconds such as 5ms")
     return duration
 
 
 def words(value: Any) -> Any:
-    """Accepts a number where fio's words are wanted: `bs = 4096`."""
+    """Accepts a number where fio expects text: `bs = 4096`."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     return value
@@ -132,25 +132,25 @@ Milliseconds = Annotated[
 ]
 """ns, typed as a duration or a number of milliseconds."""
 
-Words = Annotated[str, BeforeValidator(words), _schema("fio's words.")]
+Words = Annotated[str, BeforeValidator(words), _schema("""Text, as fio reads it.""")]
 """Text; a number will do."""
 
 
 def no_truth(value: Any) -> Any:
-    """Refuses true and false, which Python takes for 1 and 0."""
+    """Refuses true and false, which Python accepts as 1 and 0."""
     if isinstance(value, bool):
-        raise ValueError(f"found {shown(value)}, wanted a number")
+        raise ValueError(f"found {shown(value)}, expected a number")
     return value
 
 
 NUMBER: Final = BeforeValidator(no_truth)
-"""Behind the bounds of every number."""
+"""Goes before the bounds of every number."""
 
 Count = Annotated[int, Field(ge=1, lt=2**32), NUMBER]
-"""A number of things, one at least."""
+"""A count, at least one."""
 
 Number = Annotated[int, Field(ge=0, lt=2**32), NUMBER]
-"""A number of things, perhaps none."""
+"""A count, which can be 0."""
 
 Nanoseconds = Annotated[int, Field(ge=0, le=HOUR), NUMBER]
 """ns, in keys that end in `_ns`: an hour at most."""
@@ -161,7 +161,7 @@ PerSecond = Annotated[int, Field(gt=0, le=EXACT), NUMBER]
 
 def _throttle(value: float) -> float:
     if value and not 1e-3 <= value <= 1e12:
-        raise ValueError(f"found {value:g}, wanted 0, or 0.001 to 1e12 a second")
+        raise ValueError(f"found {value:g}, expected 0, or 0.001 to 1e12 a second")
     return value
 
 

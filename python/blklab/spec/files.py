@@ -1,4 +1,4 @@
-"""Reading the files of an experiment: TOML and text, with the place of what cannot be read."""
+"""Reads the files of an experiment, TOML and text, and names the place of errors."""
 
 import tomllib
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any, Final
 from blklab.errors import UsageError
 
 LARGEST: Final = 16 << 20
-"""Bytes; an experiment file is typed by people."""
+"""Bytes; people type experiment files, so they are small."""
 
 
 def read_text(path: Path) -> str:
@@ -19,11 +19,11 @@ def read_text(path: Path) -> str:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"{path}: cannot be read: {reason}") from error
     if len(content) > LARGEST:
-        raise UsageError(f"{path}: is larger than 16 MiB: this is no such file")
+        raise UsageError(f"{path}: larger than 16 MiB, the limit of such a file")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: byte {error.start} is no UTF-8 text") from error
+        raise UsageError(f"{path}: byte {error.start} is not UTF-8 text") from error
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -40,6 +40,6 @@ def read_toml(path: Path) -> dict[str, Any]:
             where = f"line {max(1, text.count(chr(10)))}, at the end"
         raise UsageError(f"{path}: {where}: {what[:1].lower()}{what[1:]}") from error
     except RecursionError as error:
-        raise UsageError(f"{path}: is nested too deeply") from error
+        raise UsageError(f"{path}: tables are nested too deeply") from error
     except ValueError as error:  # integers of more than 4,300 digits
         raise UsageError(f"{path}: {error}") from error

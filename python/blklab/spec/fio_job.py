@@ -1,6 +1,6 @@
 """fio job files as workloads: fio(1), "Job file format".
 
-Options that change nothing about the I/O are ignored; others that no cell has are errors.
+Options that do not affect the I/O are ignored; others that no cell has are errors.
 """
 
 from pathlib import Path
@@ -15,22 +15,22 @@ from blklab.spec.files import read_text
 from blklab.spec.workload import Job
 
 Tables = dict[str, dict[str, Any]]
-"""Tables of jobs, by name: valid ones, as they would stand in an experiment file."""
+"""Valid tables of jobs, by name, as in an experiment file."""
 
 STONEWALL: Final = frozenset({"stonewall", "wait_for_previous"})
 
 FIXED: Final = {
-    "nrfiles": ({"1"}, "there is one file: nrfiles=1 is allowed"),
-    "loops": ({"1"}, "one pass is made: loops=1 is allowed, and io_size makes more"),
-    "zonemode": ({"none"}, "zonemode=none is allowed"),
+    "nrfiles": ({"1"}, "expected 1: blklab uses one file"),
+    "loops": ({"1"}, "expected 1: blklab makes one pass; io_size makes more"),
+    "zonemode": ({"none"}, "expected none"),
 }
-"""Options that are allowed with these values only."""
+"""Options that are accepted with these values only."""
 
 
 def read(path: Path) -> list[tuple[str, Tables]]:
     """Returns the groups of jobs that run at the same time: (the first one's name, jobs by name).
 
-    A group ends where a job has `stonewall`. Raises UsageError naming section and option.
+    A group ends at a job with `stonewall`. Raises UsageError naming section and option.
     """
     groups: list[tuple[str, Tables]] = []
     for name, options in _sections(path):
@@ -44,12 +44,12 @@ def read(path: Path) -> list[tuple[str, Tables]]:
             unique, number = f"{name}-{number}", number + 1
         jobs[unique] = job
     if not groups:
-        raise UsageError(f"{path}: there is no job in it, only [global]")
+        raise UsageError(f"{path}: found no job, only [global]")
     return groups
 
 
 def _sections(path: Path) -> list[tuple[str, dict[str, str]]]:
-    """Returns every job with its options, those of the global sections before it included."""
+    """Returns every job with its options, including those of the global sections before it."""
     shared: dict[str, str] = {}
     sections: list[tuple[str, dict[str, str]]] = []
     options: dict[str, str] | None = None
@@ -66,15 +66,21 @@ def _sections(path: Path) -> list[tuple[str, dict[str, str]]]:
                 options = sections[-1][1]
             continue
         if line.split()[0] == "include":
-            raise UsageError(f"{path}: line {number}: include is not read: copy the file in")
+            raise UsageError(
+                f"{path}: line {number}: include is not supported: copy the content of that file "
+                "here"
+            )
         if options is None or line.startswith("["):
             raise UsageError(
-                f"{path}: line {number}: found {shown(line)}, [JOB] is wanted: a fio job"
-                " file begins with a section"
+                f"{path}: line {number}: found {shown(line)}, expected [JOB]: a fio job file "
+                "begins with a section"
             )
         option, equals, value = (part.strip() for part in line.partition("="))
         if "$" in value and option not in fio_options.HARMLESS:
-            raise UsageError(f"{path}: line {number}: variables are not replaced: found {value!r}")
+            raise UsageError(
+                f"{path}: line {number}: found {value!r}: variables are not supported, write the "
+                "value"
+            )
         options[fio_options.ALIASES.get(option, option)] = value if equals else "1"
     return sections
 
@@ -96,7 +102,7 @@ def _job(path: Path, name: str, options: dict[str, str]) -> dict[str, Any]:
             passed_on[option] = value
         elif option not in fio_options.HARMLESS:
             hint = problems.near(option, Job.model_fields)
-            raise UsageError(f"{where}: {option}: no such option here; {hint}")
+            raise UsageError(f"{where}: {option}: no such option; {hint}")
     if passed_on:
         table["options"] = passed_on
     try:

@@ -22,7 +22,7 @@ RW: Final = {
     "readwrite": (True, True, False),
     "randrw": (True, True, True),
 }
-"""What each `rw` does: reads, writes, at random."""
+"""What each value of `rw` does: reads, writes, at random."""
 
 OPTIONS: Final = frozenset(
     re.findall(
@@ -68,7 +68,7 @@ HARMLESS: Final = frozenset(
         """,
     )
 )
-"""Options that say how fio works, measures or reports, and not what I/O it makes."""
+"""Options about how fio works, measures or reports, without effect on its I/O."""
 
 ALIASES: Final = {
     "readwrite": "rw",
@@ -80,7 +80,7 @@ ALIASES: Final = {
     "fdatasync": "fsync",
     "timeout": "runtime",
 }
-"""fio's other names: job files may have them, and experiment files are told of the one to use."""
+"""fio's aliases: job files may use them; for experiment files a message names the one to use."""
 
 LARGEST_BLOCK: Final = 1 << 30
 """Bytes; sizes of I/Os are 32-bit numbers in the simulator."""
@@ -92,25 +92,25 @@ _BINARY: Final = re.compile(r"(\d)\s?([kmgtpe])ib", re.I | re.A)
 
 
 def sizes_for_fio(text: str) -> str:
-    """Returns sizes as fio reads them: for it `4k` is 4096 bytes and `4KiB` 4000 (fio(1), kb_base).
+    """Returns sizes as fio reads them.
 
-    To experiment files both are 4096.
+    To fio, `4k` is 4096 bytes and `4KiB` 4000 (fio(1), kb_base). In experiment files both are 4096.
     """
     return _BINARY.sub(r"\1\2", text)
 
 
 def block_size(text: str) -> int:
-    """Returns the bytes of one block size: whole sectors."""
+    """Returns the bytes of one block size, a multiple of a sector."""
     size = units.parse_size(text)
     if not 0 < size <= LARGEST_BLOCK or size % SECTOR:
-        raise ValueError(f"block size {text.strip()!r}: a multiple of 512 up to 1 GiB is allowed")
+        raise ValueError(f"block size {text.strip()!r}: expected a multiple of 512 up to 1 GiB")
     return size
 
 
 def block_sizes(bs: str | None, bssplit: str | None) -> tuple[Sizes, Sizes]:
     """Returns the sizes of reads and of writes, from `4k,64k` or `4k/60:64k/40,8k/100`."""
     if bs is not None and bssplit is not None:
-        raise ValueError("bs and bssplit are both given: one is allowed")
+        raise ValueError("bs and bssplit are both given: use one of them")
     if bssplit is not None:
         reads, writes = directions(bssplit, "bssplit")
         return _split(reads), _split(writes)
@@ -119,10 +119,10 @@ def block_sizes(bs: str | None, bssplit: str | None) -> tuple[Sizes, Sizes]:
 
 
 def directions(text: str, option: str) -> tuple[str, str]:
-    """Returns what fio takes of `reads,writes,trims` for reads and for writes."""
+    """Returns the parts of `reads,writes,trims` for reads and for writes."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > 3 or not parts[0]:
-        raise ValueError(f"{option} {text!r}: READS or READS,WRITES is allowed")
+        raise ValueError(f"{option} {text!r}: expected READS or READS,WRITES")
     writes = parts[1] if len(parts) > 1 and parts[1] else parts[0]
     return parts[0], writes
 
@@ -142,11 +142,11 @@ def _split(text: str) -> Sizes:
 
 
 def _completed(shares: list[float | None], what: str) -> list[float]:
-    """Gives what is left of 100 % to those that state no share, alike, as fio does."""
+    """Divides the rest of 100 % equally among entries without a share, as fio does."""
     stated = sum(share for share in shares if share is not None)
     blank = shares.count(None)
     if stated > 100.0001 or (not blank and abs(stated - 100) > 0.01):
-        raise ValueError(f"{what}: the shares add up to {stated:g} %, 100 % is wanted")
+        raise ValueError(f"{what}: the shares add up to {stated:g} %, expected 100 %")
     rest = max(0.0, 100 - stated) / blank if blank else 0.0
     return [rest if share is None else share for share in shares]
 
@@ -160,7 +160,7 @@ def distribution(text: str) -> Distribution:
         case "zipf":
             theta = _parameter(rest or "1.2", name, 0.0, 100.0)
             if theta == 1.0:
-                raise ValueError("zipf:1 is not defined: fio wants a theta other than 1")
+                raise ValueError("zipf:1 is not defined: use a theta other than 1")
             return {"kind": "zipf", "theta": theta}
         case "pareto":
             return {"kind": "pareto", "h": _parameter(rest or "0.2", name, 0.0, 1.0, closed=False)}
@@ -169,32 +169,34 @@ def distribution(text: str) -> Distribution:
         case "zoned":
             return {"kind": "zoned", "zones": _zones(rest)}
     raise ValueError(
-        f"random_distribution {text!r}: random, zipf:THETA, pareto:H, normal:DEVIATION"
-        " and zoned:ACCESS/SIZE:… are allowed"
+        f"random_distribution {text!r}: expected random, zipf:THETA, pareto:H, normal:DEVIATION "
+        "or zoned:ACCESS/SIZE:…"
     )
 
 
 def _parameter(text: str, name: str, least: float, most: float, *, closed: bool = True) -> float:
-    allowed = f"{name} {text!r}: one number above {least:g} and {'up to' if closed else 'below'}"
+    allowed = (
+        f"{name} {text!r}: expected a number above {least:g} and {'up to' if closed else 'below'}"
+    )
     try:
         value = float(text)
     except ValueError:
-        raise ValueError(f"{allowed} {most:g} is allowed") from None
+        raise ValueError(f"{allowed} {most:g}") from None
     if not (least < value <= most) or (not closed and value == most):
-        raise ValueError(f"{allowed} {most:g} is allowed")
+        raise ValueError(f"{allowed} {most:g}")
     return value
 
 
 def _zones(text: str) -> list[tuple[float, float]]:
     if "," in text:
-        raise ValueError("zoned: one list for reads and writes is simulated, not one for each")
+        raise ValueError("zoned: only one list for reads and writes together is simulated")
     access: list[float | None] = []
     sizes: list[float | None] = []
     for part in text.split(":"):
         first, slash, other = part.partition("/")
         if not slash:
             raise ValueError(
-                f"zoned {text!r}: ACCESS/SIZE in percent is wanted, such as 60/10:40/90"
+                f"zoned {text!r}: expected ACCESS/SIZE in percent, such as 60/10:40/90"
             )
         access.append(_percent(first, "zoned") if first.strip() else None)
         sizes.append(_percent(other, "zoned") if other.strip() else None)
@@ -204,7 +206,7 @@ def _zones(text: str) -> list[tuple[float, float]]:
         zip(_completed(access, "zoned: accesses"), _completed(sizes, "zoned: sizes"), strict=True)
     )
     if any(hits and not size for hits, size in zones):
-        raise ValueError("zoned: a zone without size is accessed")
+        raise ValueError("zoned: a zone of size 0 has accesses")
     return zones
 
 
@@ -214,7 +216,7 @@ def _percent(text: str, what: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 100:
-        raise ValueError(f"{what}: share {text.strip()!r} is no percentage from 0 to 100")
+        raise ValueError(f"{what}: share {text.strip()!r} is not a percentage from 0 to 100")
     return value
 
 
@@ -223,7 +225,7 @@ def portion(text: str | int) -> tuple[int, float | None]:
     if isinstance(text, str) and text.strip().endswith("%"):
         match = _PERCENT.fullmatch(text.strip())
         if match is None or not 0 <= float(match[1]) <= 100:
-            raise ValueError(f"{text!r} is no percentage from 0% to 100%")
+            raise ValueError(f"{text!r} is not a percentage from 0% to 100%")
         return 0, float(match[1]) / 100
     return (units.parse_size(text) if isinstance(text, str) else text), None
 
@@ -238,10 +240,10 @@ def rate(text: str, option: str, *, sizes: bool) -> float:
     except ValueError as error:
         raise ValueError(f"{option} {text!r}: {error}") from None
     if any(value != value for value in values):  # noqa: PLR0124
-        raise ValueError(f"{option} {text!r}: 0 or more a second is allowed")
+        raise ValueError(f"{option} {text!r}: expected 0 or more a second")
     if len(values) != 1:
-        raise ValueError(f"{option} {text!r}: one rate for reads and writes is simulated, not two")
+        raise ValueError(f"{option} {text!r}: only one rate for reads and writes is simulated")
     value = values.pop()
     if not 0 <= value < 1e18:
-        raise ValueError(f"{option} {text!r}: 0 or more a second is allowed")
+        raise ValueError(f"{option} {text!r}: expected 0 or more a second")
     return value

@@ -1,6 +1,6 @@
 """A cell as a runner with real fio takes it: where, which jobs, which settings.
 
-Sizes are bytes, times ns; jobs have fio's own words (fio(1)).
+Sizes are bytes, times ns; jobs have fio's own options (fio(1)).
 """
 
 from collections.abc import Mapping
@@ -14,20 +14,20 @@ from blklab.spec.target import PLACES, Target
 from blklab.spec.workload import Command, Job, Jobs, Replay
 
 INTERVAL: Final = 10**9
-"""ns between two points of a series, unless `series` says otherwise."""
+"""ns between two points of a series, the default of `series`."""
 
 AS_THEY_ARE: Final = (
     *("rw", "bs", "bssplit", "blockalign", "iodepth", "iodepth_batch", "iodepth_batch_complete"),
     *("iodepth_low", "numjobs", "rwmixread", "rwmixwrite", "random_distribution", "fsync"),
     *("thinktime_blocks", "rate", "rate_iops", "ioengine"),
 )
-"""Words of a job that fio has as well, with the same meaning and units."""
+"""Options of a job that fio has as well, with the same meaning and units."""
 
 SIZES: Final = frozenset({"bs", "bssplit", "blockalign", "rate"})
-"""Those that are sizes, or have some."""
+"""Options that are sizes, or contain sizes."""
 
 DEFAULTS: Final = {"blockalign": None, "iodepth_low": 0, "fsync": 0}
-"""Words that are left to fio with this value."""
+"""Options that are left to fio at this value."""
 
 
 def document(
@@ -37,10 +37,10 @@ def document(
     workload: str,
     swept: Mapping[str, Any],
 ) -> Made:
-    """Returns a cell's document but for the seed and the size of the file (`file_bytes`)."""
+    """Returns a cell's document without the seed and the file's size (`file_bytes`)."""
     settings, place = experiment.settings, experiment.targets[target]
     if settings.max_ios is not None:
-        raise problems.fail("settings.max_ios", "only simulations count I/Os: runtime is allowed")
+        raise problems.fail("settings.max_ios", "only the simulator counts I/Os: use runtime")
     table, path = experiment.workloads[workload], f"workloads.{workload}"
     tables: dict[str, tuple[str, Job]] = {}
     command = None
@@ -54,7 +54,8 @@ def document(
         case Replay():
             raise problems.fail(
                 f"{path}.replay",
-                "is simulated only: `blklab trace fio` writes a job of the trace, for job_file",
+                "traces are replayed by --on sim only: for fio, write a job with `blklab trace "
+                "fio`, and use job_file",
             )
     runtime, ramp = settings.runtime, settings.ramp_time
     if tables:
@@ -85,26 +86,26 @@ FORM: Final = CellForm("host", document, on_targets=True)
 
 
 READING: Final = frozenset({"read", "randread"})
-"""What a job may do (`rw`) without writing."""
+"""Values of `rw` that do not write."""
 
 
 def job_writes(options: Mapping[str, str]) -> bool:
-    """Tells whether a job in fio's words may write; fio's default is to read."""
+    """Tells whether a job (fio's options) may write; fio's default is to read."""
     direction = options.get("rw", options.get("readwrite", "read"))
     return direction.partition(":")[0] not in READING
 
 
 def writes(document: FioCellDocument) -> bool:
-    """Tells whether a cell may write to its target: a job does, or what comes before the jobs.
+    """Tells whether a cell may write to its target, in a job or before its jobs.
 
-    This is the one answer: whoever claims a device, or guards it, asks here.
+    Everything that claims or guards a device must ask this function.
     """
     prepared = document.get("host", {}).get("precondition", "none") != "none"
     return prepared or any(job_writes(job["options"]) for job in document["jobs"])
 
 
 def extent(document: FioCellDocument) -> int:
-    """Returns how large a file the jobs of a cell want, bytes; 0 without one."""
+    """Returns the size of the file that a cell's jobs need, bytes; 0 without a file."""
     ends = [0]
     for job in document["jobs"]:
         words = job["options"]
@@ -141,14 +142,14 @@ def _host(experiment: Experiment) -> dict[str, Any]:
 
 def _command(table: Command, place: Target, path: str) -> dict[str, Any]:
     if place.device is not None:
-        raise problems.fail(f"{path}.command", "wants a target that is a directory or filesystem")
+        raise problems.fail(f"{path}.command", "needs a target that is a directory or filesystem")
     return {"argv": list(table.command), "directory": table.directory, "times": table.times}
 
 
 def options(job: Job, place: Target, path: str) -> dict[str, str]:
-    """Returns a job in fio's words. Raises Problems for what fio has no word for."""
+    """Returns a job in fio's options. Raises SpecProblems for what fio cannot do."""
     if job.fsync_share:
-        raise problems.fail(f"{path}.fsync_share", "fio has no such word: fsync is allowed")
+        raise problems.fail(f"{path}.fsync_share", "fio has no such option: use fsync")
     words: dict[str, str] = {}
     for key in AS_THEY_ARE:
         value = getattr(job, key)
@@ -172,7 +173,7 @@ def options(job: Job, place: Target, path: str) -> dict[str, str]:
 
 
 def _region(job: Job, place: Target, path: str) -> dict[str, str]:
-    """Returns where on the target a job works: bytes, or percentages of a device."""
+    """Returns the part of the target that a job uses: bytes, or percentages of a device."""
     whole = place.size
     spread = job.offset_increment * (job.numjobs - 1)
     words = {"offset": "0", "offset_increment": str(job.offset_increment)}
@@ -188,19 +189,22 @@ def _region(job: Job, place: Target, path: str) -> dict[str, str]:
             words[key] = str(value)
         elif whole is None:
             raise problems.fail(
-                f"{path}.{key}", f"{value} of a file without a size: give the target one, or bytes"
+                f"{path}.{key}",
+                f"found {value}, but the target has no size: give it one, or write bytes",
             )
         else:
             words[key] = str(int(whole * share) // align * align)
     if "size" not in words and place.device is None:
         if whole is None:
-            raise problems.fail(f"{path}.size", "is missing, and the target has none either")
+            raise problems.fail(
+                f"{path}.size", "is missing here and in the target: set one of them"
+            )
         rest = whole - int(words["offset"]) - spread
         if rest < align:
-            raise problems.fail(f"{path}.offset", "nothing of the target is left behind it")
+            raise problems.fail(f"{path}.offset", "leaves no space on the target")
         words["size"] = str(rest // align * align)
     if whole is not None and int(words["offset"]) + spread + int(words["size"]) > whole:
-        raise problems.fail(f"{path}.size", f"reaches beyond the target, which has {whole} B")
+        raise problems.fail(f"{path}.size", f"reaches beyond the end of the target at {whole} B")
     return words
 
 
@@ -209,5 +213,7 @@ def _io_size(job: Job, words: Mapping[str, str], path: str) -> str:
     if share is None:
         return str(size)
     if not words.get("size", "").isdigit():
-        raise problems.fail(f"{path}.io_size", f"{job.io_size} of a device: bytes are wanted")
+        raise problems.fail(
+            f"{path}.io_size", f"found {job.io_size}, expected bytes: the target is a device"
+        )
     return str(int(int(words["size"]) * share))

@@ -1,4 +1,4 @@
-"""From a workload's words to the jobs that the simulator takes, checked against the stack."""
+"""Converts a workload's options to the jobs that the simulator takes, and checks them."""
 
 from typing import Final
 
@@ -9,11 +9,11 @@ from blklab.spec.fio_options import HARMLESS
 from blklab.spec.workload import SYNCHRONOUS, Job
 
 ENDLESS: Final = 1 << 62
-"""Bytes that a `time_based` job would do: more than any runtime allows."""
+"""Bytes of a `time_based` job: more than any runtime allows."""
 
 
 def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> cell.Job:
-    """Returns a job as the simulator takes it. Raises Problems if it does not fit the stack."""
+    """Returns a job as the simulator takes it. Raises SpecProblems if it does not fit the stack."""
     _check(job, path)
     iodepth = 1 if job.ioengine in SYNCHRONOUS else job.iodepth
     reads, writes, random = fio_options.RW[job.rw]
@@ -30,16 +30,16 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
         if size <= 0:
             raise problems.fail(
                 f"{path}.offset",
-                f"nothing of stack {stack!r} is left behind it, which has"
-                f" {units.format_size(capacity)}",
+                f"leaves no space on stack {stack!r}, whose capacity is "
+                f"{units.format_size(capacity)}",
             )
     else:
         size = _part(job.size, capacity, align)
     if offset + spread + size > capacity:
         raise problems.fail(
             f"{path}.size",
-            f"{units.format_size(size)} from {units.format_size(offset + spread)} on do not fit"
-            f" stack {stack!r}, which has {units.format_size(capacity)}",
+            f"{units.format_size(size)} at offset {units.format_size(offset + spread)} do not fit "
+            f"on stack {stack!r}, whose capacity is {units.format_size(capacity)}",
         )
     if size < max(used):
         raise problems.fail(
@@ -74,12 +74,12 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
 
 
 def _check(job: Job, path: str) -> None:
-    """Raises Problems for what only fio itself does."""
+    """Raises SpecProblems for what only real fio can do."""
     if not job.direct:
-        raise problems.fail(f"{path}.direct", "the page cache is not simulated: true is allowed")
+        raise problems.fail(f"{path}.direct", "the page cache is not simulated: expected true")
     for option, value in job.options.items():
         if option not in HARMLESS and value not in {"0", 0, "none"}:
-            raise problems.fail(f"{path}.options.{option}", "is not simulated: --on host has it")
+            raise problems.fail(f"{path}.options.{option}", "is not simulated: use --on host")
 
 
 def _part(portion: int | str, capacity: int, align: int) -> int:
@@ -95,7 +95,7 @@ def _io_bytes(job: Job, size: int, path: str, align: int) -> int:
         return size
     amount = _part(job.io_size, size, align)
     if not amount:
-        raise problems.fail(f"{path}.io_size", "0 is not allowed: one block at least")
+        raise problems.fail(f"{path}.io_size", "found 0, expected at least one block")
     return amount
 
 
@@ -110,10 +110,10 @@ def _read_share(job: Job, *, reads: bool, writes: bool) -> float:
 def _rate_iops(
     job: Job, share: float, read_sizes: fio_options.Sizes, write_sizes: fio_options.Sizes
 ) -> float:
-    """Returns the I/Os per second of one job, 0 for as many as possible.
+    """Returns the I/Os per second of one job, 0 for no limit.
 
-    fio bounds each direction by itself (fio(1), `rate`); the mix is kept here, so that the first
-    direction to reach its bound bounds both.
+    fio limits each direction separately (fio(1), `rate`). The simulator keeps the mix, so the first
+    direction at its limit limits both.
     """
     rates = []
     for part, sizes in ((share, read_sizes), (1 - share, write_sizes)):

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Kind = Literal["ssd", "nvme", "hdd", "throttled"]
-"""How a device is attached: SATA flash, NVMe flash, SATA disk, QEMU's virtio disk."""
+"""Kinds of devices: SATA flash, NVMe flash, SATA disk, QEMU's virtio disk."""
 
 Scheduler = Literal["none", "noop", "mq-deadline", "deadline", "cfq"]
 """Schedulers that are simulated."""
@@ -40,7 +40,7 @@ LAST_MINOR: Final = {2: 6, 3: 19, 4: 20, 5: 19, 6: 19}
 _VERSION: Final = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(?:\d{1,5}|x))*(?:[-+][\w.+~-]*)?", re.A)
 
 ALLOWED: Final = "MAJOR.MINOR, from 2.6 to 7.x, such as 4.19 or 6.1"
-"""What a kernel generation may be, for messages."""
+"""Valid kernel generations, for messages."""
 
 SCSI_MQ: Final = (4, 19)
 NO_SINGLE_QUEUE: Final = (5, 0)
@@ -50,7 +50,7 @@ WBT: Final = (4, 10)
 
 @dataclass(frozen=True)
 class QueueDefaults:
-    """What `/sys/block/*/queue` says of a device when nobody has changed it."""
+    """The defaults of `/sys/block/*/queue` for a device."""
 
     scheduler: Scheduler
     nr_requests: int
@@ -64,11 +64,11 @@ def parse(text: str) -> tuple[int, int]:
     """Returns (major, minor) of `4.19`, `6.1.0-18-amd64` or `2.6.24`. Raises ValueError."""
     match = _VERSION.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no kernel generation: {ALLOWED}, is allowed")
+        raise ValueError(f"invalid kernel {text!r}: expected {ALLOWED}")
     version = int(match[1]), int(match[2])
     last = LAST_MINOR.get(version[0])
     if version < FIRST or version[0] > LAST_MAJOR or (last is not None and version[1] > last):
-        raise ValueError(f"there is no kernel {text!r} here: {ALLOWED}, is allowed")
+        raise ValueError(f"unknown kernel {text!r}: expected {ALLOWED}")
     return version
 
 
@@ -79,7 +79,7 @@ def multi_queue(kind: Kind, version: tuple[int, int]) -> bool:
 
 
 def schedulers(kind: Kind, version: tuple[int, int]) -> list[Scheduler]:
-    """Returns the schedulers that such a device may have under a kernel, of those simulated."""
+    """Returns the simulated schedulers that a kernel offers for such a device."""
     known: list[Scheduler] = []
     if kind == "nvme" or version >= MQ_SCHEDULERS or multi_queue(kind, version):
         known.append("none")
@@ -93,20 +93,20 @@ def schedulers(kind: Kind, version: tuple[int, int]) -> list[Scheduler]:
 
 
 def requests(scheduler: Scheduler, queue_depth: int) -> int:
-    """Returns the `nr_requests` that a scheduler is given by default."""
+    """Returns the default `nr_requests` of a scheduler."""
     if scheduler == "none":
         return queue_depth
     return 2 * min(queue_depth, 128) if scheduler == "mq-deadline" else 128
 
 
 def queue_depth(kind: Kind, version: tuple[int, int]) -> int:
-    """Returns how many requests such a device takes at a time."""
+    """Returns how many requests such a device accepts at a time."""
     sata = 32 if version >= (4, 18) else 31
     return {"ssd": sata, "hdd": sata, "nvme": 1023, "throttled": 256}[kind]
 
 
 def scheduler(kind: Kind, version: tuple[int, int]) -> Scheduler:
-    """Returns the scheduler that such a device gets by default."""
+    """Returns the default scheduler of such a device."""
     if kind == "nvme":
         return "none"
     if not multi_queue(kind, version):
@@ -115,7 +115,7 @@ def scheduler(kind: Kind, version: tuple[int, int]) -> Scheduler:
 
 
 def wbt_lat_usec(kind: Kind, version: tuple[int, int], chosen: Scheduler, rotational: bool) -> int:
-    """Returns the latency that writeback throttling guards, µs; 0 is off."""
+    """Returns the latency target of writeback throttling, µs; 0 is off."""
     single = chosen in {"cfq", "deadline", "noop"}
     if version < WBT or single or not multi_queue(kind, version):
         return 0
@@ -123,7 +123,7 @@ def wbt_lat_usec(kind: Kind, version: tuple[int, int], chosen: Scheduler, rotati
 
 
 def defaults(kind: Kind, version: tuple[int, int]) -> QueueDefaults:
-    """Returns the queue that a kernel gives to a device that allows requests of any size."""
+    """Returns a kernel's default queue for a device that accepts requests of any size."""
     chosen = scheduler(kind, version)
     depth = queue_depth(kind, version)
     # A virtio disk says that it rotates unless QEMU is told otherwise.

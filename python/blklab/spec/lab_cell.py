@@ -26,11 +26,11 @@ from blklab.spec.workload import Command, Job, Jobs, Replay
 from blklab.units import format_duration
 
 FILE_SHARE: Final = 0.9
-"""Of a filesystem's device, what a file in it may take: the rest is the filesystem's."""
+"""Share of a filesystem's device that a file in it may take: the filesystem needs the rest."""
 
 QUEUE: Final = ("scheduler", "max_sectors_kb", "nr_requests", "wbt_lat_usec")
-"""Keys of a device's queue that are changed only if they are given; a scheduler sets those anew
-that come after it (block/elevator.c, `elevator_switch`)."""
+"""Keys of a device's queue that are changed only if they are given. A change of scheduler resets
+the keys after it (block/elevator.c, `elevator_switch`)."""
 
 
 def document(
@@ -40,11 +40,11 @@ def document(
     workload: str,
     swept: Mapping[str, Any],
 ) -> Made:
-    """Returns a cell's document but for the seed, and the bytes that jobs may use."""
+    """Returns a cell's document without the seed, and the bytes that jobs may use."""
     built = stack_resolution.build(experiment, stack)
     settings, table = experiment.settings, experiment.workloads[workload]
     if settings.max_ios is not None:
-        raise problems.fail("settings.max_ios", "only simulations count I/Os: runtime is allowed")
+        raise problems.fail("settings.max_ios", "only the simulator counts I/Os: use runtime")
     path = f"workloads.{workload}"
     match table:
         case Job():
@@ -52,17 +52,20 @@ def document(
         case Jobs():
             tables = {name: (f"{path}.jobs.{name}", job) for name, job in table.jobs.items()}
         case Command():
-            raise problems.fail(f"{path}.command", "is not in the lab's guest: --on host runs it")
+            raise problems.fail(f"{path}.command", "commands do not run in the lab: use --on host")
         case Replay():
             raise problems.fail(
                 f"{path}.replay",
-                "is simulated only: `blklab trace fio` writes a job of the trace, for job_file",
+                "traces are replayed by --on sim only: for fio, write a job with `blklab trace "
+                "fio`, and use job_file",
             )
     runtime, ramp = sim_cell.times(list(tables.values()), settings.runtime, settings.ramp_time)
     _check_failures(built.failures, runtime, ramp)
     filesystem = settings.filesystem_type
     if filesystem == "ext3":
-        raise problems.fail("settings.filesystem", "'ext3' is not in the lab: ext4, xfs are")
+        raise problems.fail(
+            "settings.filesystem", "'ext3' is not available in the lab: use ext4 or xfs"
+        )
     room = built.capacity
     if filesystem is not None:
         room = int(room * FILE_SHARE) >> 20 << 20
@@ -100,7 +103,7 @@ FORM: Final = CellForm("lab", document)
 def _check_failures(
     failures: Sequence[FailureDocument], runtime_ns: int | None, ramp_ns: int
 ) -> None:
-    """Raises Problems for a member that would fail, or come back, when the load is over."""
+    """Raises SpecProblems for a member that would fail, or come back, after the load has ended."""
     if not runtime_ns:
         return
     seen: Counter[str] = Counter()
@@ -112,15 +115,15 @@ def _check_failures(
             if at_ns is not None and at_ns >= ramp_ns + runtime_ns:
                 raise problems.fail(
                     f"{path}.{key}",
-                    f"{format_duration(at_ns)} is not within the load, which takes"
-                    f" {format_duration(ramp_ns + runtime_ns)} with its ramp",
+                    f"{format_duration(at_ns)} is after the end of the load, which takes "
+                    f"{format_duration(ramp_ns + runtime_ns)} with its ramp",
                 )
 
 
 def _alone(
     tables: Mapping[str, tuple[str, Job]], stack: str, built: stack_resolution.ResolvedStack
 ) -> list[cell.Job]:
-    """Returns the jobs as the simulator takes them; none if no device is a model."""
+    """Returns the jobs as the simulator takes them; none if no device has a model."""
     if all(device["model"]["kind"] == "throttled" for device in built.devices):
         return []
     smallest = min(device["bytes"] for device in built.devices)
@@ -138,9 +141,9 @@ def _alone(
 def _virtual(
     device: cell.Device, disk: DiskTable, settings: Settings, tried: Mapping[str, str]
 ) -> VirtualDiskDocument:
-    """Returns what a virtual disk says of itself, and what of its queue is changed, in that order.
+    """Returns what a virtual disk reports, and the changes to its queue, in their order.
 
-    What is tried replaces what the device says, and that what all devices have.
+    Values of the sweep replace the device's, and the device's replace the general settings.
     """
     queue = {"rotational": str(int(device["queue"]["rotational"]))}
     for key in QUEUE:

@@ -1,4 +1,4 @@
-"""From an experiment file to a checked experiment, with stock models and job files put in."""
+"""Reads an experiment file, adds stock models and job files, and checks the experiment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,13 +17,15 @@ from blklab.spec.problems import SpecProblem, SpecProblems
 
 @dataclass(frozen=True)
 class ExperimentSource:
-    """An experiment file as it was read; job files are workloads in it already."""
+    """An experiment file as it was read, with its job files converted to workloads."""
 
     path: Path
     raw: Mapping[str, Any]
 
     def beside(self, name: str) -> Path:
-        """Returns a file that the experiment names: relative to the experiment's own directory."""
+        """Returns the path of a file named in the experiment, relative to the experiment's
+        directory.
+        """
         return self.path.parent / Path(name).expanduser()
 
 
@@ -43,7 +45,7 @@ def read(path: Path) -> ExperimentSource:
         if others := [key for key in table if key != "job_file"]:
             where = f"workloads.{name}.{others[0]}"
             raise problems.usage_error(
-                str(path), [SpecProblem(where, "no such key beside job_file: edit the job file")]
+                str(path), [SpecProblem(where, "not allowed with job_file: edit the job file")]
             )
         groups = fio_job.read(source.beside(file))
         for first, jobs in groups:
@@ -63,7 +65,7 @@ def _unique(label: str, taken: Mapping[str, Any]) -> str:
 def checked(source: ExperimentSource, raw: Mapping[str, Any]) -> Experiment:
     """Returns a checked experiment of `raw`, which may be the file with changes.
 
-    Raises Problems, or UsageError for another file.
+    Raises SpecProblems, or UsageError for another file.
     """
     problems_found: list[SpecProblem] = []
     tables = dict(raw)
@@ -88,7 +90,7 @@ def checked(source: ExperimentSource, raw: Mapping[str, Any]) -> Experiment:
 
 
 def _without_kind(problem: SpecProblem, raw: Mapping[str, Any]) -> SpecProblem:
-    """Takes the kind out of `devices.nvme.ssd.units`, where pydantic puts it."""
+    """Removes the kind from `devices.nvme.ssd.units`, where pydantic puts it."""
     parts = problem.path.split(".")
     if (
         len(parts) > 2
@@ -101,24 +103,22 @@ def _without_kind(problem: SpecProblem, raw: Mapping[str, Any]) -> SpecProblem:
 
 
 def _device(source: ExperimentSource, name: str, table: Any) -> Any:
-    """Returns a device's table with its stock model's or calibrated file's parameters below it."""
+    """Returns a device's table merged with the parameters of its stock model or calibrated file."""
     if not isinstance(table, dict):
         return table
     given = [key for key in table_keys.SOURCES if key in table]
     path = f"devices.{name}"
     if not given:
-        raise problems.fail(
-            path, "found neither model, calibrated nor kind: one of them says what it is"
-        )
+        raise problems.fail(path, "found neither model, calibrated nor kind: set one of them")
     if len(given) > 1:
         raise problems.fail(
-            f"{path}.{given[1]}", f"{given[0]} is given as well: one of the two is allowed"
+            f"{path}.{given[1]}", f"{given[0]} is given as well: use one of the two"
         )
     if given == ["kind"]:
         return table
     value = table[given[0]]
     if not isinstance(value, str) or not value:
-        raise problems.fail(f"{path}.{given[0]}", f"found {shown(value)}, a name is wanted")
+        raise problems.fail(f"{path}.{given[0]}", f"found {shown(value)}, expected a name")
     if given == ["model"]:
         try:
             base = stock_models.stock(value)

@@ -1,4 +1,4 @@
-"""What `[matrix]` and `--set` change: from a key such as `near.chunk` to places in the file."""
+"""What `[matrix]` and `--set` change: converts a key such as `near.chunk` to places in the file."""
 
 import copy
 import tomllib
@@ -30,12 +30,13 @@ MODELLED: Final = ("kernel", "filesystem", "host")
 """Settings of the simulator: a host has a kernel and filesystems already."""
 
 LISTS: Final = frozenset({"members", "write_mostly", "rebuilding"})
-"""Keys whose value is a list; a list for another key is several values, an axis of the matrix."""
+"""Keys whose value is a list; for any other key, a list means several values: an axis of the
+matrix."""
 
 
 @dataclass(frozen=True)
 class Override:
-    """One key with one value, and where it was asked for."""
+    """One key with its value, and where the user wrote it."""
 
     key: str
     value: Any
@@ -44,7 +45,7 @@ class Override:
 
     @property
     def axis(self) -> bool:
-        """Whether it is several values, each for cells of their own."""
+        """Whether it has several values, each for its own cells."""
         return isinstance(self.value, list) and self.key.split(".")[-1] not in LISTS
 
 
@@ -53,12 +54,14 @@ def parse_set(text: str) -> Override:
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not key:
-        raise ValueError(f"{text!r}: KEY=VALUE is wanted, such as iodepth=8")
+        raise ValueError(f"{text!r}: expected KEY=VALUE, such as iodepth=8")
     return Override(key, _value(value.strip()), f"--set {key}")
 
 
 def _value(text: str) -> Any:
-    """Returns a list for `[1, 2]`; text otherwise, which every key takes: 6.1 is no number here."""
+    """Returns a list for `[1, 2]`, otherwise text, which every key accepts: 6.1 must not become a
+    number.
+    """
     if not text.startswith("["):
         return text
     try:
@@ -67,15 +70,15 @@ def _value(text: str) -> Any:
         words = text[1:-1].split(",")
         if text.endswith("]") and all(word.strip().isprintable() for word in words):
             return [word.strip() for word in words]  # [raid1, near]: a shell took the quotes
-        raise ValueError(f"{text!r} is no list: {error}") from error
+        raise ValueError(f"{text!r} is not a list: {error}") from error
 
 
 def applied(
     raw: Mapping[str, Any], changes: list[Override]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Returns the file with the changes made, and where each changed place was asked for.
+    """Returns the file with the changes made, and where each changed place was written.
 
-    Raises Problems when there is nothing by a key's name.
+    Raises SpecProblems for an unknown key.
     """
     changed = copy.deepcopy(dict(raw))
     origins: dict[str, str] = {}
@@ -86,7 +89,7 @@ def applied(
             for name in tables:
                 inner = table.setdefault(name, {})
                 if not isinstance(inner, dict):
-                    raise problems.fail(change.where, f"{'.'.join(tables)} is no table")
+                    raise problems.fail(change.where, f"{'.'.join(tables)} is not a table")
                 table = inner
             table[key] = copy.deepcopy(change.value)
             origins[".".join((*tables, key))] = change.where
@@ -94,7 +97,7 @@ def applied(
 
 
 def only_simulated(raw: Mapping[str, Any], change: Override) -> bool:
-    """Tells a change of models or kernels, which make no difference to a host."""
+    """Tells whether a change is of models or kernels, which have no effect on a host."""
     return all(
         path[0] in {"devices", "stacks"} or (path[0] == "settings" and path[1] in MODELLED)
         for path in _places(raw, change)
@@ -114,7 +117,7 @@ def _places(raw: Mapping[str, Any], change: Override) -> Iterator[Path]:
         sections = [name for name in sections if rest in KEYS[name]] or sections
     if len(sections) > 1:
         listed = " and ".join(f"{name}.{first}" for name in sections)
-        raise problems.fail(change.where, f"{first!r} is ambiguous: there are {listed}")
+        raise problems.fail(change.where, f"{first!r} is ambiguous: use one of {listed}")
     if not sections:
         known = [name for section in SECTIONS for name in _tables(raw, section)]
         hint = problems.near(first, known)
@@ -142,7 +145,7 @@ def _plain(raw: Mapping[str, Any], change: Override) -> Iterator[Path]:
         ]
         places = [place for place in places if _knows(raw, place)]
         if not places:
-            raise problems.fail(change.where, "no workload has such a key")
+            raise problems.fail(change.where, "no workload has this key")
         yield from places
     elif key in Settings.model_fields:
         yield ("settings", key)

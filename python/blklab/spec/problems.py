@@ -1,4 +1,4 @@
-"""What is wrong with an experiment file, in one line: file, key, what was found and is allowed."""
+"""Errors of an experiment file, on one line: file, key, what was found and expected."""
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 MOST: Final = 5
-"""Problems that one message names."""
+"""Most problems in one message."""
 
 
 Known = Mapping[tuple[str, ...], Sequence[str]]
-"""Keys of each kind of table, by the end of its path: see `blklab.spec.table_keys`."""
+"""Keys of each kind of table, by the end of its path (`blklab.spec.table_keys`)."""
 
 
 WANTED: Final = {
@@ -36,12 +36,12 @@ WANTED: Final = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
 }
-"""Words for what pydantic says at length."""
+"""Our words for pydantic's longer ones."""
 
 
 @dataclass(frozen=True)
 class SpecProblem:
-    """One thing that is wrong, and the key to look at (`stacks.near.chunk`)."""
+    """One error, and its key (`stacks.near.chunk`)."""
 
     path: str
     message: str
@@ -51,7 +51,7 @@ class SpecProblem:
 
 
 class SpecProblems(Exception):
-    """Several things are wrong; a caller says in which file."""
+    """One or more errors; the caller adds the file."""
 
     def __init__(self, problems: Sequence[SpecProblem]) -> None:
         super().__init__("; ".join(map(str, problems)))
@@ -64,24 +64,24 @@ def fail(path: str, message: str) -> SpecProblems:
 
 
 def usage_error(file: str, problems: Iterable[SpecProblem]) -> UsageError:
-    """Returns the error that says so in one line, naming the first few."""
+    """Returns a UsageError that names the first problems on one line."""
     lines = list(dict.fromkeys(map(str, problems)))
     more = f"; and {len(lines) - MOST} more" if len(lines) > MOST else ""
     return UsageError(f"{file}: {'; '.join(lines[:MOST])}{more}".replace("\n", " "))
 
 
 def near(word: str, allowed: Iterable[str]) -> str:
-    """Returns `; did you mean 'chunk'?`, or what is allowed if nothing is like it."""
+    """Returns `did you mean 'chunk'?`, or what is allowed if no word is similar."""
     known = list(allowed)
     matches = difflib.get_close_matches(word, known, n=1, cutoff=0.5 if len(word) <= 3 else 0.6)
     if matches:
         return f"did you mean {matches[0]!r}?"
     listed = ", ".join(known[:12]) + (" …" if len(known) > 12 else "")
-    return f"{listed or 'nothing'} is allowed" if len(known) < 2 else f"allowed: {listed}"
+    return f"allowed: {listed or 'nothing'}"
 
 
 def translated(error: "ValidationError", known: Known, prefix: str = "") -> list[SpecProblem]:
-    """Returns pydantic's errors in our words."""
+    """Converts pydantic's errors to our messages."""
     problems_found = []
     for detail in error.errors(include_url=False):
         names: list[str] = []
@@ -116,21 +116,21 @@ def _message(detail: "ErrorDetails", known: Known) -> str:
             key = str(detail["loc"][-1])
             allowed = _known(table, known)
             if ALIASES.get(key, "") in allowed:
-                return f"no such key; it is {ALIASES[key]!r} here"
+                return f"no such key; use {ALIASES[key]!r}"
             return f"no such key; {near(key, allowed)}"
         case "missing":
             return "is missing"
         case "literal_error" | "enum":
             expected = str(context["expected"]).replace(" or ", ", ")
-            return f"found {shown(value)}, allowed: {expected}"
+            return f"found {shown(value)}, expected {expected}"
         case "union_tag_invalid":
-            return f"kind {context['tag']!r} is not known: {context['expected_tags']} are allowed"
+            return f"unknown kind {context['tag']!r}: expected one of {context['expected_tags']}"
         case "union_tag_not_found":
-            return "found neither model, calibrated nor kind: one of them is wanted"
+            return "found neither model, calibrated nor kind: set one of them"
         case "too_short":
-            return "is empty: one at least is wanted"
+            return "is empty: expected at least one"
     wanted = WANTED.get(detail["type"]) or detail["msg"].removeprefix("Input should be ")
-    return f"found {shown(value)}, wanted {wanted}"
+    return f"found {shown(value)}, expected {wanted}"
 
 
 def _known(table: tuple[str, ...], known: Known) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Traces as workloads: which device of the trace is replayed, and how far its I/Os reach."""
+"""Traces as workloads: which device of the trace is replayed, and the end of its I/Os."""
 
 import json
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class ReplaySource:
     """What to read: a name, a file or a directory."""
 
     format: str | None
-    """The trace's format, None if its content is to say."""
+    """The trace's format; None: detected from the content."""
 
     device: str
     """The device's number, `major,minor`."""
@@ -29,7 +29,7 @@ class ReplaySource:
     """The device's name, or its number if it has none."""
 
     end: int
-    """Bytes; where the last I/O ends."""
+    """Bytes; the end of the last I/O."""
 
     ios: int
     """Reads and writes of that device."""
@@ -37,7 +37,7 @@ class ReplaySource:
 
 @cache
 def source(path: Path, format_name: str | None, device: str | None) -> ReplaySource:
-    """Reads a trace once and says what there is to replay. Raises UsageError or BlklabError."""
+    """Reads a trace and returns what to replay. Raises UsageError or BlklabError."""
     chosen = _core.Filter(devices=[device] if device else [])
     profile = json.loads(_core.characterise([str(path)], chosen, format=format_name, threads=1))
     wanted = profile["focus"]
@@ -55,4 +55,4 @@ def source(path: Path, format_name: str | None, device: str | None) -> ReplaySou
                     ios=ios,
                 )
     what = f" of device {device!r}" if device else ""
-    raise BlklabError(f"{path}: there is no read or write{what} in it to replay")
+    raise BlklabError(f"{path}: found no read or write{what} to replay")

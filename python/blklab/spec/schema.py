@@ -1,4 +1,4 @@
-"""The JSON Schema of experiment files, for editors: completion, and mistakes while typing."""
+"""The JSON Schema of experiment files, for completion and checks in editors."""
 
 import json
 from typing import Any, Final
@@ -13,8 +13,8 @@ ADDRESS: Final = "https://json-schema.org/draft/2020-12/schema"
 def document() -> dict[str, Any]:
     """Returns the schema (JSON Schema 2020-12).
 
-    It says what keys there are and of which kind their values; what only a whole experiment shows,
-    such as a member used twice, `blklab run --dry-run` says.
+    It describes keys and types of values. Errors between keys, such as a member used twice, are
+    found by `blklab run --dry-run`.
     """
     schema = Experiment.model_json_schema(by_alias=False)
     schema = _without_discriminators(schema)
@@ -28,7 +28,7 @@ def document() -> dict[str, Any]:
         ("CalibratedDevice", "calibrated", {"type": "string"}),
     ):
         definitions[name] = {
-            "description": f"A device whose parameters `{key}` says; others replace them.",
+            "description": f"A device with the parameters of `{key}`; keys here replace them.",
             "type": "object",
             "properties": {key: value, **known},
             "required": [key],
@@ -46,7 +46,7 @@ def text() -> str:
 
 
 def _without_discriminators(value: Any) -> Any:
-    """Takes OpenAPI's `discriminator` out; JSON Schema has none."""
+    """Removes OpenAPI's `discriminator`, which JSON Schema does not have."""
     match value:
         case dict():
             return {
@@ -60,7 +60,7 @@ def _without_discriminators(value: Any) -> Any:
 
 
 def _without_titles(value: Any, *, properties: bool = False) -> Any:
-    """Takes out the titles that pydantic makes of names; `title` may be a property's name too."""
+    """Removes the titles that pydantic makes from names; a property may also be named `title`."""
     match value:
         case dict():
             return {

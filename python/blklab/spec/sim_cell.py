@@ -19,10 +19,10 @@ def document(
     workload: str,
     _swept: Mapping[str, Any],
 ) -> Made:
-    """Returns a cell's document but for the seed, its capacity, and the trace to replay."""
+    """Returns a cell's document without the seed, its capacity, and the trace to replay."""
     built = stack_resolution.build(experiment, stack)
     if built.real is not None:
-        raise problems.fail(built.real, "is not simulated: --on lab builds it on a real kernel")
+        raise problems.fail(built.real, "is not simulated: use --on lab, which has a real kernel")
     settings = experiment.settings
     table = experiment.workloads[workload]
     path = f"workloads.{workload}"
@@ -39,7 +39,7 @@ def document(
             runtime = table.runtime or runtime
             ramp = ramp if table.ramp_time is None else table.ramp_time
         case Command():
-            raise problems.fail(f"{path}.command", "is not simulated: --on host runs it")
+            raise problems.fail(f"{path}.command", "is not simulated: use --on host")
     if tables:
         runtime, ramp = times(list(tables.values()), runtime, ramp)
     documents = [
@@ -75,12 +75,12 @@ def times(
         if len({getattr(job, key) for _, job in tables}) > 1:
             raise problems.fail(
                 f"{tables[-1][0]}.{key}",
-                "jobs at the same time must have the same one: a cell has one",
+                "jobs that run together must have the same value",
             )
     where, job = tables[0]
     runtime = job.runtime or runtime
     if job.time_based and not runtime:
-        raise problems.fail(f"{where}.time_based", "wants a runtime")
+        raise problems.fail(f"{where}.time_based", "needs a runtime")
     ramp = ramp if job.ramp_time is None else job.ramp_time
     return runtime, ramp
 

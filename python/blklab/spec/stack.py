@@ -1,4 +1,4 @@
-"""A stack table: a bare device, an md array, a volume, a cache; of devices and other stacks."""
+"""A stack table: a bare device, an md array, a volume or a cache, of devices and other stacks."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ CHUNK: Final = 512 << 10
 """Bytes; mdadm's default since 3.1 (mdadm(8), --chunk)."""
 
 PAGE: Final = 4096
-"""Bytes; a chunk is a multiple of it (drivers/md/md.c, `update_size` and each level's checks)."""
+"""Bytes; a chunk must be a multiple of it (drivers/md/md.c, `update_size`, and each level)."""
 
 BITMAP_CHUNK: Final = 64 << 20
 """Bytes; mdadm's default for an internal bitmap (mdadm(8), --bitmap-chunk)."""
@@ -32,13 +32,13 @@ LEVELS: Final = {
     "5": "raid5",
     "6": "raid6",
 }
-"""Levels as mdadm's --level has them, and as a cell has them."""
+"""Levels by mdadm's --level, and their names in a cell."""
 
 STRIPED: Final = frozenset({"raid0", "raid10", "raid4", "raid5", "raid6"})
 """Levels that have a chunk."""
 
 MOST_COPIES: Final = 32
-"""Copies of a block in RAID-10 that are simulated."""
+"""Most copies of a block in RAID-10 that are simulated."""
 
 _LAYOUT: Final = re.compile(r"([nfo])(\d{1,2})", re.A)
 
@@ -48,7 +48,7 @@ def _level(value: Any) -> str:
     word = text.lower().removeprefix("raid").lstrip("-")
     if word not in LEVELS:
         allowed = ", ".join(LEVELS)
-        raise ValueError(f"level {value!r} is not simulated: {allowed} are allowed")
+        raise ValueError(f"unknown level {value!r}: expected one of {allowed}")
     return LEVELS[word]
 
 
@@ -65,23 +65,25 @@ def copies(layout: str) -> tuple[int, int, bool]:
     """Returns (near, far, offset) of RAID-10's `n2`, `f2`, `o3`. Raises ValueError."""
     match = _LAYOUT.fullmatch(layout)
     if match is None or not int(match[2]):
-        raise ValueError(f"layout {layout!r}: n, f or o and the copies are allowed, such as n2")
+        raise ValueError(
+            f"layout {layout!r}: expected n, f or o and the number of copies, such as n2"
+        )
     many = int(match[2])
     return (many, 1, False) if match[1] == "n" else (1, many, match[1] == "o")
 
 
 class Bare(ExperimentTable):
-    """One device, nothing above it."""
+    """A device without layers above it."""
 
     device: str
 
 
 class Failure(ExperimentTable):
-    """A member that fails while the load runs, and perhaps comes back."""
+    """A member that fails while the load runs, and can be re-added later."""
 
     member: str
     at: Seconds
-    """From the load's beginning, its ramp included."""
+    """From the start of the load, including its ramp."""
 
     re_add: Seconds | None = None
 
@@ -102,7 +104,7 @@ class Md(ExperimentTable):
     sync_speed_min: Count = 1_000
     sync_speed_max: Count = 200_000
     fail: list[Failure] = Field(default_factory=list)
-    """Members that fail; only runners with a real kernel have them."""
+    """Members that fail; only with a real kernel."""
 
     @model_validator(mode="after")
     def _together(self) -> "Md":
@@ -115,12 +117,12 @@ class Md(ExperimentTable):
 
     @property
     def copies(self) -> tuple[int, int, bool]:
-        """RAID-10's near copies, far copies, and whether those are offset ones."""
+        """RAID-10's near copies, far copies, and whether the far copies use the offset layout."""
         return copies(self.layout)
 
 
 class KeyedError(ValueError):
-    """A table whose keys do not go together; `key` is the one to look at."""
+    """A table whose keys contradict each other; `key` is the one to report."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(message)
@@ -132,11 +134,11 @@ def _chunk(md: Md, given: set[str]) -> tuple[str, str] | None:
     if level not in STRIPED:
         return ("chunk", f"level {short(level)} has no chunk") if "chunk" in given else None
     if not md.chunk or md.chunk % PAGE:
-        return "chunk", f"{chunk} is no multiple of 4 KiB"
+        return "chunk", f"{chunk} is not a multiple of 4 KiB"
     if md.chunk > 1 << 31:
-        return "chunk", f"{chunk} is too large: 2 GiB are the most"
+        return "chunk", f"{chunk} is too large: expected at most 2 GiB"
     if level != "raid0" and md.chunk & (md.chunk - 1):
-        return "chunk", f"{chunk} is no power of two, which level {short(level)} wants"
+        return "chunk", f"{chunk} is not a power of two, as level {short(level)} needs"
     return None
 
 
@@ -147,25 +149,30 @@ def _layout(md: Md, given: set[str]) -> tuple[str, str] | None:
         except ValueError as error:
             return "layout", str(error).removeprefix("layout ")
         if near * far > MOST_COPIES:
-            return "layout", f"{near * far} copies are too many: {MOST_COPIES} at most"
+            return "layout", f"found {near * far} copies, expected at most {MOST_COPIES}"
         return None
     if "layout" not in given:
         return None
     if md.level in {"raid5", "raid6"}:
         symmetric = md.layout in {"left-symmetric", "ls"}
-        return None if symmetric else ("layout", f"{md.layout!r}: left-symmetric is simulated")
+        return (
+            None if symmetric else ("layout", f"{md.layout!r} is not simulated: use left-symmetric")
+        )
     return "layout", f"level {short(md.level)} has no layout"
 
 
 def _others(md: Md, given: set[str]) -> tuple[str, str] | None:
     parity = md.level in {"raid4", "raid5", "raid6"}
     if "stripe_cache_size" in given and not parity:
-        return "stripe_cache_size", f"level {short(md.level)} has no stripe cache: 4, 5 and 6 have"
+        return (
+            "stripe_cache_size",
+            f"level {short(md.level)} has no stripe cache: only 4, 5 and 6 do",
+        )
     if md.bitmap and md.bitmap_chunk & (md.bitmap_chunk - 1):
         size = units.format_size(md.bitmap_chunk)
-        return "bitmap_chunk", f"{size} is no power of two"
+        return "bitmap_chunk", f"{size} is not a power of two"
     if md.write_mostly and md.level != "raid1":
-        return "write_mostly", f"level {short(md.level)} knows no write-mostly member: level 1 does"
+        return "write_mostly", f"only level 1 has write-mostly members, not level {short(md.level)}"
     if md.sync_speed_min > md.sync_speed_max:
         return "sync_speed_min", (
             f"{md.sync_speed_min} KiB/s is more than sync_speed_max, {md.sync_speed_max} KiB/s"
@@ -173,30 +180,30 @@ def _others(md: Md, given: set[str]) -> tuple[str, str] | None:
     plain = md.level in {"linear", "raid0"}
     for failure in md.fail:
         if failure.re_add is not None and failure.re_add <= failure.at:
-            return "fail", f"{failure.member!r} would be re-added before it has failed"
+            return "fail", f"{failure.member!r} must fail before it is re-added"
     for key in ("bitmap", "rebuilding", "sync", "fail"):
         if plain and getattr(md, key) and md.sync != "idle":
-            return key, f"level {short(md.level)} has no redundancy to keep"
+            return key, f"level {short(md.level)} has no redundancy"
     return None
 
 
 State = Literal["empty", "junk", "warm"]
-"""What a cache holds at first: nothing, blocks that the workload does not use, or those it does."""
+"""What a cache holds at first: nothing, blocks that the workload does not use, or those it uses."""
 
 
 class Volume(ExperimentTable):
-    """A stack that says its kind. A new kind is a class here and its name in `KINDS`."""
+    """A stack with a `kind`. A new kind is a class here and its name in `KINDS`."""
 
     PARTS: ClassVar[tuple[str, ...]]
-    """The keys that name what it is made of: `members` a list, any other one device or stack."""
+    """Keys that name its parts: `members` is a list, every other key one device or stack."""
 
     SIMULATED: ClassVar[bool] = False
-    """Whether the simulator has it; the lab has all."""
+    """Whether the simulator has it; the lab has every kind."""
 
     kind: str
 
     def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
-        """Returns the bytes that it holds, of its parts' by their key. Raises KeyedError."""
+        """Returns its capacity in bytes, from the sizes of its parts by key. Raises KeyedError."""
         raise NotImplementedError
 
 
@@ -214,19 +221,21 @@ class Lvm(Volume):
     def _together(self) -> "Lvm":
         if self.stripe_size & (self.stripe_size - 1):
             raise KeyedError(
-                "stripe_size", f"{units.format_size(self.stripe_size)} is no power of two"
+                "stripe_size", f"{units.format_size(self.stripe_size)} is not a power of two"
             )
         return self
 
     def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
         """Returns the bytes of whole extents."""
         if self.stripes > len(sizes["members"]):
-            raise KeyedError("stripes", f"{self.stripes} are more than there are members")
+            raise KeyedError(
+                "stripes", f"found {self.stripes}, expected at most the number of members"
+            )
         return capacity.volume(sizes["members"], self.stripes)
 
 
 class LvmCache(Volume):
-    """A logical volume with a dm-cache before it, as lvmcache(7) has it."""
+    """A logical volume with a dm-cache, as in lvmcache(7)."""
 
     PARTS = ("origin", "cache")
 
@@ -245,7 +254,9 @@ class LvmCache(Volume):
     @model_validator(mode="after")
     def _together(self) -> "LvmCache":
         if self.chunk % (32 << 10):
-            raise KeyedError("chunk", f"{units.format_size(self.chunk)} is no multiple of 32 KiB")
+            raise KeyedError(
+                "chunk", f"{units.format_size(self.chunk)} is not a multiple of 32 KiB"
+            )
         return self
 
     def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
@@ -254,7 +265,7 @@ class LvmCache(Volume):
 
 
 class Bcache(Volume):
-    """A cache device before a backing one. Defaults are make-bcache's and the kernel's."""
+    """A cache device and a backing device. Defaults are those of make-bcache and the kernel."""
 
     PARTS = ("backing", "cache")
 
@@ -275,18 +286,18 @@ class Bcache(Volume):
         for key in ("bucket", "block"):
             value = getattr(self, key)
             if value & (value - 1):
-                raise KeyedError(key, f"{units.format_size(value)} is no power of two")
+                raise KeyedError(key, f"{units.format_size(value)} is not a power of two")
         return self
 
     def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
-        """Returns the backing device's bytes behind the superblock."""
+        """Returns the backing device's bytes after the superblock."""
         if problem := capacity.too_few_buckets(sizes["cache"][0], self.bucket):
             raise KeyedError("bucket", problem)
         return capacity.backing(sizes["backing"][0])
 
 
 class Delay(Volume):
-    """A device or stack whose reads and writes are held for a while: dm-delay."""
+    """A device or stack whose reads and writes are delayed: dm-delay."""
 
     PARTS = ("origin",)
     SIMULATED = True
@@ -297,19 +308,19 @@ class Delay(Volume):
     write: Annotated[Milliseconds, Field(serialization_alias="write_ns")] = 0
 
     def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
-        """Returns the bytes of what is delayed."""
+        """Returns the bytes of the delayed device."""
         return sizes["origin"][0]
 
 
 KINDS: Final[tuple[type[Volume], ...]] = (Lvm, LvmCache, Bcache, Delay)
-"""The registry of stacks that say their kind."""
+"""The registry of stacks with a `kind`."""
 
 VOLUMES: Final = {get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in KINDS}
 """The same, by `kind`."""
 
 
 def parts(stack: "Stack") -> list[str]:
-    """Returns the names of what a stack is directly made of."""
+    """Returns the names of a stack's direct parts."""
     if isinstance(stack, Bare):
         return [stack.device]
     if isinstance(stack, Md):
@@ -335,7 +346,9 @@ def _known(value: Any) -> Any:
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind is not None and kind not in VOLUMES:
         raise KeyedError(
-            "kind", f"found {shown(kind)}, allowed: {', '.join(VOLUMES)}; an md array has a level"
+            "kind",
+            f"found {shown(kind)}, expected one of {', '.join(VOLUMES)}; for an md array, set "
+            "level",
         )
     return value
 
@@ -352,4 +365,4 @@ else:
         Discriminator(_kind),
         BeforeValidator(_known),
     ]
-"""What a table below [stacks] is."""
+"""A table below [stacks]."""

@@ -1,4 +1,4 @@
-"""From names to a tree: the devices below a stack, its capacity, and what is wrong with it."""
+"""Resolves a stack's names to a tree of devices, with its capacity and its errors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,13 +29,13 @@ class ResolvedStack:
     capacity: int = 0
     devices: list[cell.Device] = field(default_factory=list)
     tables: list[DiskTable] = field(default_factory=list)
-    """Of each device, its table."""
+    """The table of each device."""
 
     failures: list[FailureDocument] = field(default_factory=list)
     """Members that fail during the load."""
 
     real: str | None = None
-    """The place of what only a real kernel has, if there is any."""
+    """A key that only a real kernel supports, if there is one."""
 
 
 def inner(experiment: Experiment) -> set[str]:
@@ -50,7 +50,7 @@ def inner(experiment: Experiment) -> set[str]:
 
 
 def build(experiment: Experiment, name: str) -> ResolvedStack:
-    """Puts a stack together. Raises Problems."""
+    """Resolves a stack. Raises SpecProblems."""
     built = ResolvedStack()
     built.node, built.capacity = _StackResolver(experiment, built).stack(name, ())
     return built
@@ -64,20 +64,20 @@ class _StackResolver:
         self.used: dict[str, str] = {}
 
     def stack(self, name: str, above: tuple[str, ...]) -> tuple[stack_tree.Node, int]:
-        """Returns a stack's node and its capacity; `above` are the stacks that it is part of."""
+        """Returns a stack's node and its capacity; `above` are the stacks that contain it."""
         table = self.experiment.stacks[name]
         if isinstance(table, Bare):
             path = f"stacks.{name}.device"
             device = self._expanded(table.device, path)
             if len(device) > 1 or device[0] not in self.disks:
-                raise problems.fail(path, f"{table.device!r} is not one device: {self._known()}")
+                raise problems.fail(path, f"{table.device!r} is not one device; {self._known()}")
             return self.disk(device[0], name, path)
         if isinstance(table, Md):
             return self.array(name, table, (*above, name))
         return self.volume(name, table, (*above, name))
 
     def disk(self, name: str, of: str, path: str) -> tuple[stack_tree.Node, int]:
-        """Returns a device's node and how much of it there is."""
+        """Returns a device's node and its bytes."""
         if name in self.used:
             where = "" if self.used[name] == of else f": in {self.used[name]!r} and in {of!r}"
             raise problems.fail(path, f"{name!r} is used twice{where}")
@@ -90,7 +90,7 @@ class _StackResolver:
     def volume(
         self, name: str, table: Volume, above: tuple[str, ...]
     ) -> tuple[stack_tree.Node, int]:
-        """Returns the node of a stack that says its kind, and its capacity."""
+        """Returns the node of a stack with a `kind`, and its capacity."""
         path = f"stacks.{name}"
         if not table.SIMULATED:
             self.built.real = self.built.real or f"{path}.kind"
@@ -103,7 +103,7 @@ class _StackResolver:
                 part_name for part in names for part_name in self._expanded(part, f"{path}.{key}")
             ]
             if MISSING in every or (key != "members" and len(every) > 1):
-                raise problems.fail(f"{path}.{key}", "one device or stack is wanted")
+                raise problems.fail(f"{path}.{key}", "expected one device or stack")
             made = [self._member(part_name, name, above, key) for part_name in every]
             resolved[key] = [node for node, _ in made] if key == "members" else made[0][0]
             sizes[key] = [size or 0 for _, size in made]
@@ -112,7 +112,7 @@ class _StackResolver:
         except KeyedError as error:
             raise problems.fail(f"{path}.{error.key}", str(error)) from error
         if total <= 0:
-            raise problems.fail(path, "is too small: nothing is left for data")
+            raise problems.fail(path, "is too small: no space is left for data")
         return {table.kind: resolved}, total
 
     def array(self, name: str, md: Md, above: tuple[str, ...]) -> tuple[stack_tree.Node, int]:
@@ -154,7 +154,7 @@ class _StackResolver:
         self._failures(name, md, members)
         total = capacity.array(md.level, sizes, md.chunk, copies)
         if total <= 0:
-            raise problems.fail(f"{path}.members", "are too small: nothing is left for the array")
+            raise problems.fail(f"{path}.members", "are too small: no space is left for the array")
         return {"md": self._document(name, md, slots, copies)}, total
 
     def _failures(self, name: str, md: Md, members: list[str]) -> None:
@@ -165,7 +165,7 @@ class _StackResolver:
             if others or member not in members or member == MISSING:
                 listed = ", ".join(member_name for member_name in members if member_name != MISSING)
                 raise problems.fail(
-                    where, f"{failure.member!r} is not one member of the array: {listed} are"
+                    where, f"{failure.member!r} is not one member of the array; allowed: {listed}"
                 )
             self.built.real = self.built.real or path
             self.built.failures.append(
@@ -194,7 +194,7 @@ class _StackResolver:
         return self.stack(member, above)
 
     def _expanded(self, name: str, path: str) -> list[str]:
-        """Returns what a member's name stands for: itself, or each of `count` devices."""
+        """Returns the devices or stacks of a member's name: itself, or each of `count` devices."""
         device = self.experiment.devices.get(name)
         if device is not None and device.count > 1:
             return [f"{name}{number}" for number in range(1, device.count + 1)]
@@ -206,14 +206,16 @@ class _StackResolver:
         )
 
     def _known(self) -> str:
-        return f"{', '.join(list(self.disks)[:12])} are"
+        return f"allowed: {', '.join(list(self.disks)[:12])}"
 
     def _subset(self, names: list[str], members: list[str], path: str) -> set[str]:
         wanted = {member_name for name in names for member_name in self._expanded(name, path)}
         for name in names:
             if not set(self._expanded(name, path)) <= set(members) or name == MISSING:
                 listed = ", ".join(member for member in members if member != MISSING)
-                raise problems.fail(path, f"{name!r} is no member of the array: {listed} are")
+                raise problems.fail(
+                    path, f"{name!r} is not a member of the array; allowed: {listed}"
+                )
         return wanted
 
     def _document(
@@ -224,8 +226,8 @@ class _StackResolver:
         if (sync == "recover") != rebuilds:
             raise problems.fail(
                 f"stacks.{name}.sync",
-                f"{sync!r} and {'a' if rebuilds else 'no'} member that is rebuilding:"
-                " 'recover' and rebuilding = [\"…\"] go together",
+                f"found {sync!r} and {'a' if rebuilds else 'no'} rebuilding member: 'recover' and "
+                f'rebuilding = ["…"] must be used together',
             )
         near, far, offset = copies
         chunked = md.level not in {"linear", "raid1"}
@@ -247,19 +249,21 @@ class _StackResolver:
 
 
 def check_names(experiment: Experiment) -> None:
-    """Raises Problems if a name means two things."""
+    """Raises SpecProblems if two things have the same name."""
     seen: set[str] = set()
     for name, _ in _units(experiment):
         if name in seen:
-            raise problems.fail(f"devices.{name}", "is also one of several devices by this name")
+            raise problems.fail(
+                f"devices.{name}", "is also one of the devices that another device's count makes"
+            )
         seen.add(name)
     for name in experiment.stacks:
         if name in seen or name in experiment.devices:
-            raise problems.fail(f"stacks.{name}", "is the name of a device as well")
+            raise problems.fail(f"stacks.{name}", "is also the name of a device")
 
 
 def _units(experiment: Experiment) -> Iterator[tuple[str, tuple[str, DiskTable]]]:
-    """Returns every device by its own name, with its table's name."""
+    """Returns every single device by its name, with its table and the table's name."""
     for table, disk in experiment.devices.items():
         if disk.count == 1:
             yield table, (table, disk)
@@ -269,20 +273,20 @@ def _units(experiment: Experiment) -> Iterator[tuple[str, tuple[str, DiskTable]]
 
 
 def device_document(name: str, table: str, disk: DiskTable, settings: Settings) -> cell.Device:
-    """Returns a device as the simulator takes it. Raises Problems."""
+    """Returns a device as the simulator takes it. Raises SpecProblems."""
     path = f"devices.{table}"
     size = disk.size
     if size is None and disk.capacity is not None:
         size = disk.capacity - disk.start
     if size is None:
-        raise problems.fail(f"{path}.size", "is missing, and the device states no capacity")
+        raise problems.fail(f"{path}.size", "is missing here and in the device: set one of them")
     if size <= 0:
-        raise problems.fail(f"{path}.size", "nothing is left of the device")
+        raise problems.fail(f"{path}.size", "no space is left on the device")
     if disk.capacity is not None and disk.start + size > disk.capacity:
         raise problems.fail(
             f"{path}.size",
-            f"{units.format_size(size)} from {units.format_size(disk.start)} on is beyond the"
-            f" device's end at {units.format_size(disk.capacity)}",
+            f"{units.format_size(size)} at {units.format_size(disk.start)} reaches beyond the "
+            f"device's end at {units.format_size(disk.capacity)}",
         )
     return {
         "name": name,
@@ -303,8 +307,8 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
         where = f"{path}.scheduler" if disk.scheduler else "settings.scheduler"
         raise problems.fail(
             where,
-            f"kernel {settings.kernel} has no {scheduler!r} for {kind!r} devices, allowed:"
-            f" {', '.join(allowed)}",
+            f"kernel {settings.kernel} has no {scheduler!r} for {kind!r} devices, expected one of "
+            f"{', '.join(allowed)}",
         )
     depth = disk.queue_depth or settings.queue_depth or plain.queue_depth
     requests = disk.nr_requests or settings.nr_requests or kernels.requests(scheduler, depth)
@@ -315,8 +319,8 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
     elif wbt and version < kernels.WBT:
         raise problems.fail(
             f"{path}.wbt_lat_usec",
-            f"kernel {settings.kernel} has no writeback throttling: 0 is"
-            " allowed; 4.10 and later have it",
+            f"kernel {settings.kernel} has no writeback throttling: expected 0, or kernel 4.10 or "
+            "later",
         )
     back = disk.write_back if disk.write_back is not None else kind != "nvme"
     if disk.write_cache is not None:
@@ -340,6 +344,6 @@ def _max_sectors_kb(path: str, disk: DiskTable, settings: Settings, plain: int) 
     ):
         if given is not None:
             if most is not None and given > most:
-                raise problems.fail(where, f"{given} is more than the device takes: {most}")
+                raise problems.fail(where, f"found {given}, the device takes at most {most}")
             return given
     return plain if most is None else min(plain, most)

@@ -1,4 +1,4 @@
-"""The tree of a cell's stack (`blklab.spec.stack_resolution`), and how it is walked.
+"""The tree of a cell's stack (`blklab.spec.stack_resolution`), and functions that walk it.
 
 A node is `{"device": number}`, or one kind with its table: `{"md": {…}}`.
 """
@@ -10,7 +10,7 @@ Node = Mapping[str, Any]
 
 
 def below(table: Mapping[str, Any]) -> Iterator[tuple[str, Node]]:
-    """Yields what an array or a volume is made of, and by which key: without missing members."""
+    """Yields the parts of an array or a volume with their keys, without missing members."""
     for name in table.get("members", []):
         node = name.get("node", name)  # md's are slots
         if node is not None:
@@ -21,7 +21,7 @@ def below(table: Mapping[str, Any]) -> Iterator[tuple[str, Node]]:
 
 
 def built(node: Node) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields each array and volume of a stack by its kind, what is below before what is above."""
+    """Yields each array and volume of a stack with its kind, lower ones first."""
     if "device" in node:
         return
     ((kind, table),) = node.items()

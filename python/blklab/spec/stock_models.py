@@ -1,4 +1,4 @@
-"""Stock models, one TOML file each in `devices/`, and calibrated ones: what `model` stands for."""
+"""Stock models, one TOML file each in `devices/`, and calibrated models."""
 
 import tomllib
 from functools import cache
@@ -37,5 +37,7 @@ def calibrated(path: Path) -> dict[str, Any]:
     """Returns the [device] table of a file that `blklab calibrate` wrote. Raises UsageError."""
     table = read_toml(path).get(TABLE)
     if not isinstance(table, dict):
-        raise UsageError(f"{path}: there is no table [{TABLE}], which a calibrated file has")
+        raise UsageError(
+            f"{path}: no table [{TABLE}]: expected a file that `blklab calibrate` wrote"
+        )
     return table

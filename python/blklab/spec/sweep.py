@@ -1,4 +1,4 @@
-"""[sweep]: settings of the host, and fio's options, tried one at a time or all together."""
+"""[sweep]: settings of the host, and fio's options, varied one at a time or all together."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -21,16 +21,17 @@ QUEUE: Final = (
     *("scheduler", "nr_requests", "read_ahead_kb", "max_sectors_kb", "queue_depth", "rotational"),
     *("nomerges", "rq_affinity", "wbt_lat_usec", "write_cache", "add_random", "iostats"),
 )
-"""Of devices: /sys/block/*/queue (Documentation/ABI/stable/sysfs-block), and device/queue_depth."""
+"""Keys of devices: /sys/block/*/queue (Documentation/ABI/stable/sysfs-block), and
+device/queue_depth."""
 
 OF_REQUESTS: Final = frozenset({"scheduler", "nr_requests", "wbt_lat_usec"})
-"""Those of them that mean nothing to a device without a request queue (md, most dm)."""
+"""Keys without a meaning for a device without a request queue (md, most dm)."""
 
 MD: Final = ("stripe_cache_size", "group_thread_cnt", "sync_speed_min", "sync_speed_max")
-"""Of arrays: /sys/block/md*/md (Documentation/admin-guide/md.rst)."""
+"""Keys of arrays: /sys/block/md*/md (Documentation/admin-guide/md.rst)."""
 
 VM: Final = "vm."
-"""What sysctls begin with: /proc/sys/vm (Documentation/admin-guide/sysctl/vm.rst)."""
+"""Prefix of sysctls: /proc/sys/vm (Documentation/admin-guide/sysctl/vm.rst)."""
 
 SIMULATED: Final = {
     "scheduler": "scheduler",
@@ -39,33 +40,37 @@ SIMULATED: Final = {
     "max_sectors_kb": "max_sectors_kb",
     "read_ahead_kb": "read_ahead",
 }
-"""Settings that the simulator has too, and what [settings] calls them."""
+"""Settings that the simulator has too, by their names in [settings]."""
 
 
 def is_setting(key: str) -> bool:
-    """Tells a setting of the host from an option of fio's."""
+    """Tells whether a key is a setting of the host, rather than an option of fio."""
     return key in QUEUE or key in MD or (key.startswith(VM) and key[len(VM) :].isidentifier())
 
 
 def _checked(table: dict[str, Any]) -> dict[str, Any]:
     mode = table.get(MODE, MODES[0])
     if mode not in MODES:
-        raise ValueError(f"mode: found {shown(mode)}, allowed: {', '.join(map(repr, MODES))}")
+        raise ValueError(
+            f"mode: found {shown(mode)}, expected one of {', '.join(map(repr, MODES))}"
+        )
     for key, values in table.items():
         if key == MODE:
             continue
         if not isinstance(values, list) or not values:
-            raise ValueError(f"{key}: found {shown(values)}, a list of values is wanted")
+            raise ValueError(f"{key}: found {shown(values)}, expected a list of values")
         texts = [text(value) for value in values]
         for value in values:
             if is_setting(key) and not isinstance(value, bool | int | str):
-                raise ValueError(f"{key}: found {shown(value)}, a number or text is wanted")
+                raise ValueError(f"{key}: found {shown(value)}, expected a number or text")
             if not text(value).isprintable() or text(value) == AS_IS:
-                raise ValueError(f"{key}: {shown(value)} is no value")
+                raise ValueError(f"{key}: invalid value {shown(value)}")
         if len(set(texts)) < len(texts):
-            raise ValueError(f"{key}: a value is there twice")
+            raise ValueError(f"{key}: found the same value twice")
     if table and not table.keys() - {MODE}:
-        raise ValueError("is empty: a setting and its values are wanted, such as nr_requests")
+        raise ValueError(
+            "is empty: expected a setting and its values, such as nr_requests = [64, 256]"
+        )
     return table
 
 
@@ -84,7 +89,7 @@ Sweep = Annotated[
 
 
 def text(value: Any) -> str:
-    """Returns a value as it is written to a file of the kernel's, and as a label."""
+    """Returns a value as text, for a file of the kernel and as a label."""
     match value:
         case bool():
             return "1" if value else "0"
@@ -98,16 +103,16 @@ class SweepPoint:
 
     labels: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Only what differs from the baseline."""
+    """The values that differ from the baseline."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Those of the values that are settings of the host."""
+        """The values that are settings of the host."""
         return {key: value for key, value in self.values.items() if is_setting(key)}
 
 
 def points(table: Mapping[str, Any]) -> Sequence[SweepPoint]:
-    """Returns the combinations of a checked [sweep], the baseline first; one if there is none.
+    """Returns the combinations of a checked [sweep], the baseline first; one if it is empty.
 
     `one`: the baseline, then each value by itself. `all`: every combination of the values.
     """

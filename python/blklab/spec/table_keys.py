@@ -1,4 +1,4 @@
-"""Which keys each table of an experiment file has: for messages, and the test of the document."""
+"""The keys of each table of an experiment file, for messages and for a test."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from blklab.spec import device, experiment, stack, sweep, target, workload
 from blklab.spec.fields import ExperimentTable
 
 SOURCES: Final = ("model", "calibrated", "kind")
-"""What says of which model a device is: one of them."""
+"""Keys that select a device's model; exactly one must be given."""
 
 
 def _of(*tables: type[ExperimentTable]) -> list[str]:

@@ -16,18 +16,19 @@ from blklab.spec.fields import NUMBER, SECTOR, ExperimentTable, Seconds, Share, 
 from blklab.spec.stack import KeyedError
 
 PLACES: Final = ("directory", "filesystem", "device")
-"""What a target is, one of them: files in a directory, a mounted filesystem, a raw device."""
+"""The places a target can be, exactly one of them: files in a directory, a mounted filesystem, a
+raw device."""
 
 
 def _path(value: Any) -> str:
     if not isinstance(value, str) or not value or "\0" in value:
-        raise ValueError(f"found {shown(value)}, a path is wanted")
+        raise ValueError(f"found {shown(value)}, expected a path")
     return value
 
 
 def _stable(value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise ValueError(f"found {shown(value)}, the stable name of a device is wanted")
+        raise ValueError(f"found {shown(value)}, expected the stable name of a device")
     return value
 
 
@@ -38,54 +39,59 @@ class Target(ExperimentTable):
     """A stack as it is on this host."""
 
     directory: Path | None = None
-    """Measured in a file that blklab makes in a directory of its own below it."""
+    """blklab measures in a file, in a new directory below this one."""
 
     filesystem: Path | None = None
-    """The same, and it must be where a filesystem is mounted."""
+    """The same, and a filesystem must be mounted there."""
 
     device: Path | None = None
-    """Measured as it is, without a filesystem."""
+    """A raw device, without a filesystem."""
 
     size: Annotated[Size, Field(gt=0)] | None = None
-    """Bytes of the file; what percentages of the stack are of."""
+    """Bytes of the file; percentages of the stack refer to it."""
 
     cache: Size = 0
-    """Bytes of caches that blklab cannot see: a RAID controller's."""
+    """Bytes of caches that blklab cannot see, such as a RAID controller's."""
 
     @field_validator("size")
     @classmethod
     def _whole_sectors(cls, value: int | None) -> int | None:
         if value is not None and value % SECTOR:
-            raise ValueError(f"{value} B is no multiple of 512 B, a sector")
+            raise ValueError(f"found {value} B, expected a multiple of the sector size, 512 B")
         return value
 
     @model_validator(mode="after")
     def _one_place(self) -> "Target":
         given = [key for key in PLACES if getattr(self, key) is not None]
         if not given:
-            raise ValueError(f"one of {', '.join(PLACES)} is wanted: where it is on this host")
+            raise ValueError(
+                f"expected one of {', '.join(PLACES)}: where the stack is on this host"
+            )
         if len(given) > 1:
-            raise KeyedError(given[1], f"{given[0]} is given as well: one of the two is allowed")
+            raise KeyedError(given[1], f"{given[0]} is given as well: use one of the two")
         if self.size is not None and self.device is not None:
-            raise KeyedError("size", "a device has the size that it has: directory can have one")
+            raise KeyedError(
+                "size",
+                "not allowed with device, which has its own size: remove it, or use directory",
+            )
         return self
 
 
 class Steady(ExperimentTable):
-    """Rounds of the workload until it is steady, as SNIA's test specification defines that."""
+    """Rounds until the workload is steady, as in SNIA's test specification."""
 
     round: Annotated[Seconds, Field(gt=0)] = 60 * 10**9
     rounds: Annotated[int, Field(ge=3, le=100), NUMBER] = 5
-    """Rounds that are looked at."""
+    """Number of rounds in the window."""
 
     range: Share = 0.2
-    """Largest less smallest of them, over their mean, at most."""
+    """Most difference between the largest and the smallest round, over their mean."""
 
     slope: Share = 0.1
-    """Rise of the straight line through them, over their mean, at most."""
+    """Most rise of the fitted straight line in the window, over the mean."""
 
     limit: Annotated[Seconds, Field(gt=0)] = 3600 * 10**9
-    """When to give up and measure all the same."""
+    """Time after which blklab measures without a steady state."""
 
 
 def _steady(value: Any) -> str:
@@ -104,7 +110,7 @@ class HostRun(ExperimentTable):
 
     @property
     def steadiness(self) -> Steady | None:
-        """How steadiness is found; None if it is not waited for."""
+        """The steady-state criteria; None if blklab does not wait for a steady state."""
         if isinstance(self.steady, Steady):
             return self.steady
         return Steady() if self.steady else None
@@ -113,4 +119,4 @@ class HostRun(ExperimentTable):
 StableId = Annotated[
     str, BeforeValidator(_stable), WithJsonSchema({"type": "string", "minLength": 1})
 ]
-"""What a device is called wherever it is plugged in: by-id name, serial, WWN."""
+"""A stable name of a device: by-id name, serial, WWN."""

@@ -1,4 +1,4 @@
-"""Targets that are named on the command line: `--target raid1=/mnt/raid1`, `--target /srv`."""
+"""Targets named on the command line: `--target raid1=/mnt/raid1`, `--target /srv`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,9 +11,9 @@ from blklab.spec.load import ExperimentSource
 
 
 def placed(source: ExperimentSource, texts: Sequence[str]) -> ExperimentSource:
-    """Returns an experiment with these targets in it, instead of its own of the same name.
+    """Returns the experiment with these targets; they replace its own of the same name.
 
-    A path alone is for the only stack or target of the experiment. Raises UsageError.
+    A path without a name is for the only stack or target of the experiment. Raises UsageError.
     """
     targets = source.raw.get("targets", {})
     if not texts or not isinstance(targets, dict):
@@ -24,7 +24,7 @@ def placed(source: ExperimentSource, texts: Sequence[str]) -> ExperimentSource:
         if not equals or NAME.fullmatch(name) is None:
             name, path = _only(source, text), text
         if not path:
-            raise UsageError(f"--target {text!r}: STACK=PATH is wanted, such as raid1=/mnt/raid1")
+            raise UsageError(f"--target {text!r}: expected STACK=PATH, such as raid1=/mnt/raid1")
         where = Path(path).expanduser().absolute()
         kind = "device" if where.is_block_device() else "directory"
         before = by_stack.get(name, {})
@@ -36,7 +36,7 @@ def placed(source: ExperimentSource, texts: Sequence[str]) -> ExperimentSource:
 
 
 def _only(source: ExperimentSource, text: str) -> str:
-    """Returns the name of the only stack or target there is. Raises UsageError."""
+    """Returns the name of the only stack or target. Raises UsageError."""
     names = {
         name: None
         for section in ("targets", "stacks")
@@ -45,5 +45,5 @@ def _only(source: ExperimentSource, text: str) -> str:
     }
     if len(names) > 1:
         listed = ", ".join(names)
-        raise UsageError(f"--target {text!r}: say which of {listed} that is: STACK={text}")
+        raise UsageError(f"--target {text!r}: choose one of {listed}, and write STACK={text}")
     return next(iter(names), "here")

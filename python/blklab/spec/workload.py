@@ -1,4 +1,4 @@
-"""A workload table: fio's words, jobs at once, a fio job file, a trace to replay, a command."""
+"""A workload table: fio's options, several jobs, a fio job file, a trace to replay, a command."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -57,22 +57,24 @@ Engine = Literal[
 ]
 
 SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
-"""Engines that have one I/O in flight, whatever `iodepth` says."""
+"""Engines that keep one I/O in flight and ignore `iodepth`."""
 
 
 def _options(table: dict[str, Any]) -> dict[str, Any]:
     for option, value in table.items():
         if option in Job.model_fields:
-            raise ValueError(f"{option}: stands beside options, not in it")
+            raise ValueError(f"{option}: write it in the workload's table, not in options")
         if option not in fio_options.OPTIONS:
-            raise ValueError(f"{option}: no such option, or none that is passed on to fio")
+            raise ValueError(
+                f"{option}: no such option, or one that blklab does not pass on to fio"
+            )
         if not str(value).isprintable():
-            raise ValueError(f"{option}: found {shown(value)}, printable text is wanted")
+            raise ValueError(f"{option}: found {shown(value)}, expected printable text")
     return table
 
 
 class Job(ExperimentTable):
-    """A group of equal jobs, in fio's words and with fio's defaults (fio(1))."""
+    """A group of equal jobs, with fio's options and defaults (fio(1))."""
 
     rw: str = "read"
     bs: Words | None = None
@@ -104,14 +106,14 @@ class Job(ExperimentTable):
     options: Annotated[dict[str, bool | int | float | str], AfterValidator(_options)] = Field(
         default_factory=dict
     )
-    """More of fio's options, for runners that have fio."""
+    """More options of fio, for runners that have fio."""
 
     @field_validator("rw")
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in fio_options.RW:
             allowed = ", ".join(fio_options.RW)
-            raise ValueError(f"found {shown(value)}, allowed: {allowed}")
+            raise ValueError(f"found {shown(value)}, expected one of {allowed}")
         return value
 
     @field_validator("bs")
@@ -150,49 +152,50 @@ class Job(ExperimentTable):
     @classmethod
     def _whole_sectors(cls, value: int | str | None) -> int | str | None:
         if isinstance(value, int) and value % SECTOR:
-            raise ValueError(f"{value} B is no multiple of 512 B, a sector")
+            raise ValueError(f"found {value} B, expected a multiple of the sector size, 512 B")
         return value
 
     @model_validator(mode="after")
     def _together(self) -> "Job":
         if self.bs is not None and self.bssplit is not None:
-            raise KeyedError("bssplit", "bs is given as well: one of the two is allowed")
+            raise KeyedError("bssplit", "bs is given as well: use one of the two")
         mixed = self.rwmixread is not None and self.rwmixwrite is not None
         if mixed and (self.rwmixread or 0) + (self.rwmixwrite or 0) != 100:
             raise KeyedError(
                 "rwmixwrite",
-                f"{self.rwmixwrite} and rwmixread {self.rwmixread} are not 100 together",
+                f"found {self.rwmixwrite}, expected {100 - self.rwmixread}: rwmixread is "
+                f"{self.rwmixread}, and both must add up to 100",
             )
         if self.rate is not None and self.rate_iops is not None:
-            raise KeyedError("rate_iops", "rate is given as well: one of the two is allowed")
+            raise KeyedError("rate_iops", "rate is given as well: use one of the two")
         if self.blockalign == 0:
-            raise KeyedError("blockalign", "0 is not allowed: 512 B at least")
+            raise KeyedError("blockalign", "found 0, expected at least 512 B")
         return self
 
 
 class Jobs(ExperimentTable):
-    """Several groups of jobs, all at the same time."""
+    """Several groups of jobs that run at the same time."""
 
     jobs: Annotated[dict[str, Job], Field(min_length=1)]
 
 
 class JobFile(ExperimentTable):
-    """A fio job file: all its jobs, with what its global sections say."""
+    """A fio job file: all its jobs, with the options of its global sections."""
 
     job_file: Annotated[str, Field(min_length=1)]
 
 
 class Replay(ExperimentTable):
-    """A trace, whose I/Os are made again."""
+    """A trace, whose I/Os are replayed."""
 
     replay: Annotated[str, Field(min_length=1)]
-    """The trace: a name, a file or a directory, beside the experiment file."""
+    """The trace: a name, a file or a directory, relative to the experiment file."""
 
     device: str | None = None
-    """Which of its devices; the one that the whole workload passes through, unless given."""
+    """The trace's device; by default the one through which the whole workload passes."""
 
     format: str | None = None
-    """The trace's format; recognised from the content, unless given."""
+    """The trace's format; by default detected from the content."""
 
     timing: Literal["closed", "recorded"] = "closed"
     iodepth: Count = 32
@@ -214,10 +217,10 @@ class Command(ExperimentTable):
     """A program, whose time and I/O are measured."""
 
     command: Annotated[list[str], Field(min_length=1, max_length=4096)]
-    """The program and its arguments, as they are: no shell reads them."""
+    """The program and its arguments; no shell interprets them."""
 
     directory: str | None = None
-    """Where it runs; the target's directory, or one below that."""
+    """The working directory; by default the target's directory, otherwise one below it."""
 
     times: Annotated[int, Field(ge=1, le=10_000), NUMBER] = 5
 
@@ -227,14 +230,14 @@ class Command(ExperimentTable):
         if value is not None and (
             value.startswith("/") or ".." in value.split("/") or "\0" in value
         ):
-            raise ValueError(f"found {shown(value)}, a directory below the target is wanted")
+            raise ValueError(f"found {shown(value)}, expected a directory below the target")
         return value
 
     @field_validator("command")
     @classmethod
     def _plain(cls, words: list[str]) -> list[str]:
         if not words[0] or any("\0" in word for word in words):
-            raise ValueError("a program and its arguments are wanted")
+            raise ValueError("expected a program and its arguments")
         return words
 
 
@@ -268,4 +271,4 @@ Workload = Annotated[
     | Annotated[Command, Tag("<command>")],
     Discriminator(_kind),
 ]
-"""What a table below [workloads] is."""
+"""A table below [workloads]."""
