@@ -1,1 +1,1 @@
-"""Runners: what plays an experiment's cells. Each gives the same kind of result."""
+"""Runners: what runs an experiment's cells. All return the same kind of result."""

@@ -1,4 +1,4 @@
-"""What a runner is: it measures cells, and tells a ledger what becomes of each."""
+"""The interface of a runner: it measures cells, and reports each to a ledger."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -14,35 +14,34 @@ if TYPE_CHECKING:
 
 
 class Ledger(Protocol):
-    """Where a runner says what becomes of cells; its methods may be called from any thread."""
+    """Where a runner reports on cells; its methods may be called from any thread."""
 
     def begin(self, cell: Cell) -> bool:
-        """Called before a cell is measured; False if it is not to be: another process does."""
+        """Called before a cell is measured; False if another process has it."""
 
     def end(self, cell: Cell, finished: FinishedRun) -> None:
-        """Called with what was measured."""
+        """Called with the result of a cell."""
 
     def fail(self, cell: Cell, message: str) -> None:
-        """Called with what went wrong."""
+        """Called with the error of a cell."""
 
 
 class Runner(ABC):
-    """Something that measures cells; `kind.Kind` tells the rest of it."""
+    """Measures cells; `kind.RunnerKind` describes it."""
 
     progress: "Callable[[Cell, FioProgress], object]" = staticmethod(lambda _cell, _live: None)
-    """Called while a cell is measured, if the runner can say how far it is."""
+    """Called while a cell is measured, if the runner can report progress."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """Keeps others from measuring, from before the check to after the run.
-
-        Raises BlklabError if another does.
+        """Prevents other runs during the block, from before the check to the end. Raises
+        BlklabError if another run does so.
         """
         return nullcontext()
 
     def planned(self, plan: ExperimentPlan) -> ExperimentPlan:
-        """Returns the plan as it is carried out, with what this runner was told in its cells.
+        """Returns the plan with this runner's options in its cells.
 
-        Raises UsageError if that does not go together.
+        Raises UsageError if the options do not fit the plan.
         """
         return plan
 
@@ -51,9 +50,9 @@ class Runner(ABC):
         """Raises UsageError or EnvironmentLacks for a plan that cannot work, before it starts."""
 
     def environment(self) -> Mapping[str, Any]:
-        """Returns what it takes to believe the results: versions, kernel, hardware."""
+        """Returns what is needed to judge the results: versions, kernel, hardware."""
         return {"blklab": __version__}
 
     @abstractmethod
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
-        """Measures cells. What it raises ends the campaign; a cell that failed need not."""
+        """Measures cells. An exception ends the campaign; a failed cell need not."""

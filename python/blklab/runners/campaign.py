@@ -1,4 +1,6 @@
-"""Carrying out a plan on a runner, with a store that keeps what is done: resumed after a crash."""
+"""Carries out a plan on a runner, with a store that keeps finished cells; can resume after a
+crash.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,13 +19,13 @@ from blklab.store.finished_run import FinishedRun
 
 @dataclass
 class CampaignOutcome:
-    """What became of a plan."""
+    """The results and errors of a plan."""
 
     results: list[RunResult]
-    """Of every cell that is done, in the order of the plan."""
+    """Of every finished cell, in the order of the plan."""
 
     failed: list[str]
-    """What went wrong, one line a cell, and one for all that this process did not come to."""
+    """Errors: one line per failed cell, and one for all that this process did not measure."""
 
     campaign: int | None
     """Its number in the store."""
@@ -38,10 +40,10 @@ def carry_out(
     ended: Callable[[int], None] = lambda _done: None,
     note: Callable[[str], object] = lambda _note: None,
 ) -> CampaignOutcome:
-    """Measures the cells of a plan, those excepted that a resumed campaign has done already.
+    """Measures the cells of a plan, except those that a resumed campaign has finished already.
 
-    `ended` is called with the number of cells that are done, whenever one is, and `note` with what
-    the user should know. On an interrupt, the cells under way are planned again.
+    `ended` is called with the number of finished cells after each, and `note` with messages for
+    the user. On an interrupt, the cells in progress are planned again.
     """
     environment = runner.environment()
     campaign = None
@@ -50,7 +52,7 @@ def carry_out(
         campaign = store.resume(plan) if resume else None
         if campaign is None:
             if resume:
-                note("no campaign of just these cells was begun before: this is a new one")
+                note("no campaign of exactly these cells was started before: this is a new one")
             campaign = store.begin(plan)
     ledger = _StoreLedger(plan.runner, store, campaign, environment, ended)
     waiting = [cell for cell in plan.cells if ledger.waits(cell)]
@@ -73,15 +75,15 @@ def carry_out(
     if missing:
         many = "1 cell was" if len(missing) == 1 else f"{len(missing)} cells were"
         failed.append(
-            f"{many} taken by another process or removed meanwhile, first {missing[0]}:"
-            " --resume goes on with what is left"
+            f"{many} taken by another process or removed, the first is {missing[0]}: continue "
+            "with --resume"
         )
     ordered = [results[cell.number] for cell in plan.cells if cell.number in results]
     return CampaignOutcome(ordered, failed, None if campaign is None else campaign.number)
 
 
 def of_run(store: Store, run: query.StoredRun) -> RunResult:
-    """Returns the result of a run that is done, with its series as results have it."""
+    """Returns the result of a finished run, with its series."""
     of_series = series.as_outcome(query.points(store, run.id))
     outcome: measured.Outcome = {**(run.outcome or {}), "series": of_series}
     return RunResult(run.number, run.labels, run.runner, outcome, run.seconds or 0.0, run.id)
@@ -100,7 +102,7 @@ class _StoreLedger:
     under_way: set[int] = field(default_factory=set)
 
     def waits(self, cell: Cell) -> bool:
-        """Tells whether a cell is still to be measured."""
+        """Tells whether a cell is not finished yet."""
         return self.campaign is None or cell.key in self.campaign.waiting
 
     def begin(self, cell: Cell) -> bool:
@@ -135,7 +137,7 @@ class _StoreLedger:
         self._count()
 
     def release(self) -> None:
-        """Plans again what is under way; the store may be what failed."""
+        """Plans the cells in progress again; the store itself may have failed."""
         for run in list(self.under_way):
             with suppress(BlklabError):
                 if self.store is not None:

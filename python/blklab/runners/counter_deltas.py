@@ -1,4 +1,4 @@
-"""From readings of the devices' counters to sums and a series, whoever read them."""
+"""Converts readings of the devices' counters to sums and a series."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,8 +14,8 @@ Reading = Mapping[str, DeviceCounters | None]
 class CounterDeltas:
     """Adds up what devices did between readings.
 
-    `points` is a point a device and interval, `total` the sum of each device; times count from
-    `began_ns`, on the clock of whoever reads. `problems` says what could not be read.
+    `points` has one point per device and interval, `total` the sum per device; times count from
+    `began_ns`, on the caller's clock. `problems` lists what could not be read.
     """
 
     def __init__(self, names: Sequence[str], reading: Reading, now_ns: int, bits: int) -> None:
@@ -33,11 +33,11 @@ class CounterDeltas:
 
     @property
     def watched_ns(self) -> int:
-        """How long devices were watched."""
+        """How long devices were watched, ns."""
         return self.read_ns - self.began_ns
 
     def take(self, reading: Reading, now_ns: int) -> None:
-        """Adds a reading to the interval and to the sums. A device that is gone is said once."""
+        """Adds a reading to the interval and to the sums. Reports once that a device is gone."""
         seconds = (now_ns - self.read_ns) / 1e9
         self.read_ns = now_ns
         for name in list(self._before):
@@ -53,7 +53,7 @@ class CounterDeltas:
                 sums[name] = sums[name] + done if name in sums else done
 
     def emit(self) -> None:
-        """Ends an interval: a point of what was done in it."""
+        """Ends an interval and adds its points."""
         width = self.read_ns - self._interval_began_ns
         if width > 0:
             start = self._interval_began_ns - self.began_ns
@@ -62,7 +62,7 @@ class CounterDeltas:
         self._interval = {}
 
     def forget(self) -> None:
-        """Begins anew at the last reading: what was before is not counted."""
+        """Starts again at the last reading, and discards what was before."""
         self.total, self._interval, self.points = {}, {}, []
         self.began_ns = self._interval_began_ns = self.read_ns
 

@@ -1,7 +1,7 @@
-"""What a runner says of itself: all that commands, reports and analyses know of it.
+"""A runner's entry in the registry: all that commands, reports and analyses know of it.
 
-References are `module:attribute`, imported when they are used: an entry costs nothing to list, and
-it may name modules of any layer.
+References are `module:attribute`, imported when used: an entry costs nothing to list, and it may
+name modules of any layer.
 """
 
 import importlib
@@ -27,15 +27,15 @@ class RunnerOption:
     type: click.ParamType[Any] | None = None
     multiple: bool = False
     elsewhere: str = ""
-    """Why another runner has no use for it."""
+    """Why other runners refuse it, for the message: `other runners boot no guest`."""
 
     @property
     def name(self) -> str:
-        """The name under which click passes it on."""
+        """Its name as click's keyword argument."""
         return self.flag.removeprefix("--").replace("-", "_")
 
     def attributes(self, where: str = "") -> dict[str, Any]:
-        """Returns what click is told; `where` says when it counts, for the help: `In the lab`."""
+        """Returns click's attributes; `where` says when it applies, for the help: `In the lab`."""
         return {
             "help": f"{where}: {self.help[0].lower()}{self.help[1:]}" if where else self.help,
             "metavar": self.metavar,
@@ -46,16 +46,16 @@ class RunnerOption:
 
 @dataclass(frozen=True)
 class CellDescriptions:
-    """What a runner's cells are in words."""
+    """How to describe a runner's cells."""
 
     columns: "Mapping[str, Callable[[Cell], str]]"
-    """Of the table of cells, in their order; `stack` and `workload` are among them."""
+    """Columns of the table of cells, in order; `stack` and `workload` are always there."""
 
     figures: Collection[str] = ()
-    """Columns that are figures, and not text."""
+    """Columns of numbers."""
 
     notes: "Callable[[ExperimentPlan], list[str]]" = lambda _plan: []
-    """What is to be said below the table, one line each."""
+    """Lines below the table."""
 
 
 @dataclass(frozen=True)
@@ -63,36 +63,36 @@ class RunnerKind:
     """A runner's entry in the registry."""
 
     name: str
-    """What `--on` takes."""
+    """The value of `--on`."""
 
     summary: str
-    """What it is, for the help."""
+    """A phrase for the help."""
 
     did: str
-    """What it did with an experiment: `simulated`."""
+    """What it did with an experiment, as a participle: `simulated`."""
 
     make: str
-    """Makes the `base.Runner`: takes its options by name, and as `note` and `warn` what tells the
-    user of progress and of problems."""
+    """Makes the `base.Runner`; called with its options by name, and with `note` and `warn`,
+    which show messages to the user."""
 
     form: str
     """The `spec.cell_form.Form` of its cells."""
 
     words: str
-    """The `Words` for its cells."""
+    """The `CellDescriptions` of its cells."""
 
     predicts: bool = False
-    """Whether its results are predictions; else they are measurements."""
+    """Whether its results are predictions rather than measurements."""
 
     own_devices: bool = False
     """Whether it measures the devices of the machine that it runs on."""
 
     options: Collection[RunnerOption] = ()
     where: str = ""
-    """When its options count, for the help: `In the lab`."""
+    """When its options apply, for the help: `In the lab`."""
 
     explain: str = ""
-    """Says of a cell and its outcome what decided it, one sentence each; none if nothing can."""
+    """Explains a cell's outcome, one sentence each; empty if it cannot."""
 
     def maker(self) -> "Callable[..., Runner]":
         """Returns `make`, imported."""

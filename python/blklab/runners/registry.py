@@ -1,4 +1,4 @@
-"""Every runner by name. A new one is a module or package with its `KIND`, and a word here."""
+"""Every runner by name. A new runner is a module or package with a `KIND`, and a word here."""
 
 from typing import Final
 
@@ -8,14 +8,14 @@ from blklab.runners.kind import RunnerKind
 RUNNERS: Final[dict[str, RunnerKind]] = {
     kind.name: kind for kind in (sim.KIND, lab.KIND, host.KIND)
 }
-"""What `--on` takes, in this order."""
+"""The values of `--on`, in this order."""
 
 
 def predicts(name: str) -> bool:
-    """Tells whether what is stored under a runner's name are predictions; imports are not."""
+    """Tells whether a runner's results are predictions; imported results are not."""
     return name in RUNNERS and RUNNERS[name].predicts
 
 
 def did(name: str) -> str:
-    """Returns what a runner, or a program that something was imported from, did: `simulated`."""
+    """Returns what a runner, or the program of an import, did: `simulated`."""
     return RUNNERS[name].did if name in RUNNERS else "imported"

@@ -1,4 +1,4 @@
-"""What a run measured, in fio's words, whichever runner it was."""
+"""The result of a run, in fio's words, for every runner."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ class RunResult:
     """The cell's number in its experiment."""
 
     labels: Mapping[str, str]
-    """What tells the cell from the others."""
+    """How the cell differs from the others."""
 
     runner: str
-    """What it ran on: `sim`, `host`."""
+    """Its runner: `sim`, `host`."""
 
     outcome: Outcome
-    """The figures: docs/reference/formats.md, "result". Times are ns, rates a second."""
+    """The figures: docs/reference/formats.md, "result". Times are ns, rates per second."""
 
     seconds: float
-    """What the run took, in real time."""
+    """Real duration of the run, ns."""
 
     run: int | None = None
     """Its number in the store, if it is in one."""

@@ -1,4 +1,4 @@
-"""One cell, measured: its target brought into its state, its jobs run, its figures read."""
+"""Measures one cell: prepares its target, runs its jobs, returns its figures."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,14 +18,14 @@ INTERVAL_NS: Final = 10**9
 
 
 class FioFigures(NamedTuple):
-    """What a cell gave."""
+    """The figures of one cell."""
 
     outcome: MeasuredResult
-    """The result (docs/reference/formats.md) without devices, which the runner adds."""
+    """The result (docs/reference/formats.md) without devices; the runner adds those."""
 
     series: list[SeriesPoint]
     raw: str
-    """fio's own JSON+; empty for a command."""
+    """fio's own JSON+ output; empty for a command."""
 
 
 def measure(
@@ -40,12 +40,14 @@ def measure(
 ) -> FioFigures:
     """Measures one cell on a file or a device, or runs its command in the directory `path`.
 
-    A device is written to only with `may_write`: the caller has claimed it for that. `directory`
-    is for private files, which are removed again. `ready` is called when everything is prepared
-    and the measurement begins; counters of devices should be read then. Raises BlklabError.
+    Writes to a device only with `may_write`: the caller must have claimed it. `directory` is for
+    private files, which are removed afterwards. `ready` is called when everything is prepared
+    and the measurement begins: read the counters of devices then. Raises BlklabError.
     """
     if path.is_block_device() and not may_write and writes(cell):
-        raise BlklabError(f"{path}: is not to be written to, and the cell would")
+        raise BlklabError(
+            f"{path}: cannot write to this device: the run has not claimed it for writing"
+        )
     if wanted := cell.get("command"):
         return _command(cell, wanted, path, progress, proc, ready)
     return _jobs(cell, path, directory, progress, proc, ready)
@@ -65,7 +67,7 @@ def _jobs(
     if path.is_block_device():
         size = None
     elif size is None:
-        raise UsageError(f"{path}: no size: file_bytes is expected of a cell on a file")
+        raise UsageError(f"{path}: the cell has no size: expected file_bytes")
     filled = size is not None and not target_preparation.is_laid_out(path, size)
     if filled:
         target_preparation.fill(
@@ -87,7 +89,7 @@ def _jobs(
     warnings = []
     if resumed is not None and not resumed["reached"]:
         warnings.append(
-            f"no steady state after {len(resumed['rounds'])} rounds: it is measured as it is"
+            f"no steady state after {len(resumed['rounds'])} rounds: measured without one"
         )
     if host.get("drop_caches") and (warning := target_preparation.drop_caches(proc)):
         warnings.append(warning)
@@ -102,7 +104,9 @@ def _jobs(
 
 
 def figures(ran: process.FioExit, interval_ns: int, log_ms: int) -> FioFigures:
-    """Returns what a fio run measured, its logs as slices of `interval_ns`. Raises BlklabError."""
+    """Returns what a fio run measured, with its logs in intervals of `interval_ns`. Raises
+    BlklabError.
+    """
     document = output.document(ran.output)
     notes = [line.strip() for line in ran.said.splitlines() if line.strip()]
     document["notes"] = [*document["notes"], *notes]
@@ -150,7 +154,7 @@ def _command(
     directory = path / (wanted.get("directory") or "")
     times = int(wanted.get("times") or 1)
     if times < 1:
-        raise BlklabError(f"command: {times} times: once at least is expected")
+        raise BlklabError(f"command: found times = {times}, expected at least 1")
     warnings: dict[str, None] = {}
 
     begun = False

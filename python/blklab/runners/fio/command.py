@@ -1,4 +1,4 @@
-"""Commands as a workload: how long they take, and how much of it they compute."""
+"""Commands as a workload: their duration, and their processor time."""
 
 import os
 import select
@@ -18,7 +18,7 @@ from blklab.runners.fio.program import ending
 from blklab.text import printable
 
 MOST_SAID: Final = 1 << 16
-"""Bytes of the end of stderr that are kept."""
+"""Bytes that are kept of the end of stderr."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class TimedRun:
 
     wall_ns: int
     user_ns: int
-    """Processor time of it and of the children that it waited for, as of `system_ns`."""
+    """Processor time of the process and its children, as in `system_ns`."""
 
     system_ns: int
     status: int
@@ -45,7 +45,7 @@ class TimedRun:
 def resolve(argv: Sequence[str], directory: Path) -> str:
     """Returns the program's path. Raises UsageError if there is none."""
     if not argv or not argv[0]:
-        raise UsageError("an empty command: a program is expected")
+        raise UsageError("empty command: expected a program")
     if "/" in argv[0]:
         path = directory / argv[0]
         program = str(path) if path.is_file() and os.access(path, os.X_OK) else None
@@ -64,11 +64,11 @@ def run(
     before: Callable[[], object] = lambda: None,
     progress: Progress = silent,
 ) -> list[TimedRun]:
-    """Runs a command several times in a directory; `before` is called before each.
+    """Runs a command several times in a directory; `before` is called before each run.
 
-    Its output goes to a pipe and is thrown away: some programs do less when it is /dev/null.
-    Raises UsageError for a program or a directory that is not there, BlklabError with the last
-    line of stderr if it fails.
+    Its output goes to a pipe and is discarded: some programs do less when it is /dev/null.
+    Raises UsageError for a program or a directory that does not exist, BlklabError with the last
+    line of stderr if the command fails.
     """
     if not directory.is_dir():
         raise UsageError(f"{directory}: no such directory")
@@ -100,7 +100,7 @@ def _once(
 
 
 def _drain(pid: int, pipes: Sequence[int], started: int, number: int, progress: Progress) -> str:
-    """Reads what a command writes until it ends; what it left running may hold the pipes on."""
+    """Reads a command's output until it ends; its children may keep the pipes open after that."""
     err = pipes[-1]
     open_ = list(pipes)
     output = b""
@@ -128,7 +128,7 @@ def _drain(pid: int, pipes: Sequence[int], started: int, number: int, progress: 
 def outcome(
     argv: Sequence[str], runs: Sequence[TimedRun], nothing: DirectionResult
 ) -> MeasuredResult:
-    """Returns the outcome: `nothing` is `read` and `write` of a result without I/O of jobs."""
+    """Returns the outcome; `nothing` is `read` and `write` of a result without I/O of jobs."""
     return {
         "runtime_ns": sum(run.wall_ns for run in runs),
         "read": nothing,

@@ -12,10 +12,10 @@ LOG: Final = "log"
 """Prefix of the logs' names."""
 
 OWN_TIMES: Final = frozenset({"runtime", "timeout", "ramp_time", "startdelay", "loops"})
-"""fio's options with which a job takes its own time."""
+"""fio's options that limit a job's time."""
 
 _PLAIN: Final = re.compile(r"[\w./:+,@=-]+", re.A)
-"""Paths without anything that fio's parser knows: its variables, comments, quotes, blanks."""
+"""Paths without characters that fio's parser interprets: variables, comments, quotes, blanks."""
 
 _NAME: Final = re.compile(r"[\w.,+@=-][\w.,+@= -]*", re.A)
 _OPTION: Final = re.compile(r"[a-z][a-z0-9_]*", re.A)
@@ -23,16 +23,16 @@ _VALUE: Final = re.compile(r"[ -~]*", re.A)
 
 
 def filename(path: Path) -> str:
-    """Returns a path as fio reads it: a colon separates files unless escaped (fio(1)).
+    """Returns a path as fio reads it, where a colon separates files unless escaped (fio(1)).
 
-    What fio cannot be told is LINK instead, a symbolic link that `process.run` makes.
+    A path that fio cannot read becomes LINK, a symbolic link that `process.run` makes.
     """
     text = str(path.absolute())
     return text.replace(":", "\\:") if _PLAIN.fullmatch(text) else LINK
 
 
 def seconds(cell: FioCellDocument, runtime_ns: int | None = None) -> float | None:
-    """Returns the time that fio will take for a cell, None if that is not known before."""
+    """Returns the seconds that fio will take for a cell, None if unknown."""
     if any(job["options"].keys() & OWN_TIMES for job in cell["jobs"]):
         return None
     if runtime_ns:
@@ -50,13 +50,11 @@ def render(
 ) -> str:
     """Returns the job file of a cell's jobs on one file or device.
 
-    `runtime_ns` is that of a round without ramp, whatever the cell and its jobs say. With `log_ms`,
-    each process logs what it did in each interval. Raises UsageError for what would not be a job
-    any more.
-
-    Data are fio's own random bytes, which it changes a little before each write
-    (`scramble_buffers`), so that nothing deduplicates or compresses them away; to fill every
-    buffer anew would cost the processor time that is to be measured.
+    `runtime_ns` is that of a round without ramp; it replaces the cell's and the jobs'. With
+    `log_ms`, each process logs what it did in each interval. Raises UsageError for values that
+    would break the job file. Data are fio's random bytes, which fio changes a little before each
+    write (`scramble_buffers`), so that nothing deduplicates or compresses them. Filling every
+    buffer again would cost processor time.
     """
     seed = int(cell["seed"])
     lines = [
@@ -72,9 +70,7 @@ def render(
     for job in cell["jobs"]:
         name, options = str(job["name"]), job["options"]
         if not _NAME.fullmatch(name) or name in {"global", "include"}:
-            raise UsageError(
-                f"job name {name!r}: letters, digits, blanks and any of . , + @ = - _ are allowed"
-            )
+            raise UsageError(f"job name {name!r}: use letters, digits, blanks and . , + @ = - _")
         lines += ["", f"[{name}]"]
         lines += [_option(key, value) for key, value in options.items()]
         # After the job's own options: the last one counts.
@@ -103,8 +99,8 @@ def _microseconds(time_ns: int) -> str:
 def _option(key: str, value: object) -> str:
     text = str(value)
     if not _OPTION.fullmatch(key):
-        raise UsageError(f"fio option {key!r}: lower case letters, digits and _ are allowed")
+        raise UsageError(f"fio option {key!r}: use lower case letters, digits and _")
     # With a `$`, fio would fill in variables, and calculate with them in a shell (options.c).
     if not _VALUE.fullmatch(text) or "$" in text:
-        raise UsageError(f"fio option {key}={text!r}: printable ASCII without $ is allowed")
+        raise UsageError(f"fio option {key}={text!r}: use printable ASCII without $")
     return f"{key}={text}"

@@ -1,4 +1,4 @@
-"""Runs fio, tells how far it is, and leaves no fio behind."""
+"""Runs fio, reports its progress, and leaves no fio process behind."""
 
 import os
 import re
@@ -16,12 +16,12 @@ from blklab.runners.fio.program import complaint, ending
 from blklab.text import printable
 
 PATIENCE: Final = 300.0
-"""Seconds beyond its time that fio may take: buffered writes are synced at its end."""
+"""Seconds that fio may take beyond its expected time: it syncs buffered writes at its end."""
 
 POLL: Final = 0.25
 
 MOST_SAID: Final = 1 << 20
-"""Bytes of fio's notes that are kept."""
+"""Bytes that are kept of fio's messages."""
 
 LINK: Final = "target"
 
@@ -31,23 +31,23 @@ _IOPS: Final = re.compile(
     r",?(?:t=[^,\]]+)? IOPS\]",
     re.A,
 )
-"""fio 3's line of progress (eta.c): `[r=2004,w=1.2k IOPS]`, without what there is none of."""
+"""fio 3's line of progress (eta.c): `[r=2004,w=1.2k IOPS]`; a direction without I/O is missing."""
 
 
 @dataclass(frozen=True)
 class FioProgress:
-    """How far a run is."""
+    """The progress of a run."""
 
     seconds: float
     total_seconds: float | None
-    """None: until all is done."""
+    """Expected total; None until fio ends by itself."""
 
     read_iops: float | None = None
-    """At this moment; None until fio says so."""
+    """Present rate; None until fio reports it."""
 
     write_iops: float | None = None
     phase: str = "measure"
-    """Or what comes before: `fill`, `random`, `steady`."""
+    """Or a phase before: `fill`, `random`, `steady`."""
 
 
 Progress = Callable[[FioProgress], object]
@@ -55,13 +55,13 @@ Progress = Callable[[FioProgress], object]
 
 @dataclass(frozen=True)
 class FioExit:
-    """What fio left behind."""
+    """The output files and messages of a run of fio."""
 
     output: str
-    """Its `--output`: JSON+, with notes around it."""
+    """Its `--output`: JSON+, which can have other lines around it."""
 
     said: str
-    """Its notes on stdout and stderr."""
+    """Its messages on stdout and stderr."""
 
     logs: dict[str, str]
     """Its logs by name."""
@@ -74,7 +74,7 @@ def silent(_live: FioProgress) -> None:
 
 
 def iops(line: str) -> tuple[float, float] | None:
-    """Returns reads and writes a second from fio's line of progress, None if it is none."""
+    """Returns reads and writes a second from fio's line of progress, None for any other line."""
     match = _IOPS.search(line)
     if match is None:
         return None
@@ -100,10 +100,10 @@ def run(
     progress: Progress = silent,
     phase: str = "measure",
 ) -> FioExit:
-    """Runs the text of a job file in a private directory, which is removed after.
+    """Runs the text of a job file in a private directory, which is removed afterwards.
 
-    `target` is what the job calls LINK there. `seconds` is the time that fio has; more than
-    PATIENCE beyond it is an error. Raises BlklabError with fio's words.
+    `target` is what the job calls LINK there. `seconds` is fio's expected time; more than
+    PATIENCE beyond it is an error. Raises BlklabError with fio's message.
     """
     with tempfile.TemporaryDirectory(dir=directory, prefix="fio-") as name:
         own = Path(name)
@@ -121,7 +121,7 @@ def run(
 
 
 def descriptors(target: Path | None) -> list[int]:
-    """Returns the descriptors that a path goes through: fio needs them to open it."""
+    """Returns the descriptors in a path; fio must inherit them to open it."""
     match = re.match(r"/proc/self/fd/(\d+)/", str(target))
     return [int(match[1])] if match else []
 
@@ -136,10 +136,10 @@ def play(
     phase: str = "measure",
     inherited: Sequence[int] = (),
 ) -> str:
-    """Runs a job file in its directory and returns what fio said, its JSON being in `output`.
+    """Runs a job file in its directory and returns fio's messages; its JSON is in `output`.
 
-    Whatever leaves this, fio is stopped first; if blklab is killed, the kernel kills fio. Raises
-    BlklabError with fio's words if it fails, takes too long, or is killed by others.
+    fio is stopped before this function is left in any way; if blklab is killed, the kernel kills
+    fio. Raises BlklabError with fio's message if it fails, takes too long, or is killed.
     """
     # Progress once a second, also without a terminal; the rates only once fio can tell its end.
     command = [fio, *options, f"--output={output}", "--eta=always", job.name]
@@ -160,7 +160,7 @@ def play(
 def _watch(
     process: child_process.Process, pipe: int, seconds: float | None, progress: Progress, phase: str
 ) -> str:
-    """Reads what fio says until it ends, and returns it without its lines of progress."""
+    """Reads fio's output until it ends, and returns it without its lines of progress."""
     started = last_report = time.monotonic()
     rates: tuple[float | None, float | None] = (None, None)
     output, rest = "", ""
@@ -185,4 +185,6 @@ def _watch(
         if ready and not chunk:
             time.sleep(POLL)  # it has closed its output and is about to end
         if seconds is not None and now - started > seconds + PATIENCE:
-            raise BlklabError(f"fio was still running {PATIENCE:.0f} s after its time: stopped")
+            raise BlklabError(
+                f"fio was still running {PATIENCE:.0f} s after its expected end, and was stopped"
+            )

@@ -1,4 +1,4 @@
-"""Finds the real fio, and says in one line why it failed."""
+"""Finds the real fio, and explains in one line why it failed."""
 
 import re
 import shutil
@@ -10,14 +10,13 @@ from blklab import child_process
 from blklab.errors import EnvironmentLacks
 
 OLDEST: Final = (3, 12)
-"""Oldest fio that is driven: Debian 10's. Before 3.0 latencies were in µs; what was mended since is
-not worth working around."""
+"""Oldest supported fio: Debian 10's. Before 3.0, latencies were in µs."""
 
 HOW_TO_INSTALL: Final = "install it: apt-get install fio"
 
 
 def find_fio(oldest: Sequence[int] = OLDEST) -> tuple[str, str]:
-    """Returns fio's path and version. Raises EnvironmentLacks without one that is new enough."""
+    """Returns fio's path and version. Raises EnvironmentLacks without fio, or if it is too old."""
     path = shutil.which("fio")
     if path is None:
         raise EnvironmentLacks("fio is not installed", HOW_TO_INSTALL)
@@ -32,17 +31,17 @@ def find_fio(oldest: Sequence[int] = OLDEST) -> tuple[str, str]:
 
 
 def complaint(output: str, status: int) -> str:
-    """Returns the line of a program's output that says best what is wrong."""
+    """Returns the line of a program's output that best explains its failure."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     for pattern in (r"error=|err=.*[1-9]", r"^Bad option", r"^fio:", r"."):
         for line in lines:
             if re.search(pattern, line):
                 return line[:300]
-    return f"{ending(status)} and said nothing"
+    return f"{ending(status)} without a message"
 
 
 def ending(status: int) -> str:
-    """Returns how a process ended, from its exit status: negative is a signal."""
+    """Returns how a process ended, from its exit status (negative for a signal)."""
     if status >= 0:
         return f"it ended with status {status}"
     try:

@@ -1,8 +1,9 @@
-"""Steady state, as SNIA defines it: run until a device is as fast as it will stay.
+"""Steady state, as SNIA defines it: run until a device's speed no longer changes.
 
-SNIA Solid State Storage Performance Test Specification 2.0.2 (1 October 2020), 2.1.24: within the
-measurement window of five rounds (a) the largest less the smallest value is no more than 20 % of
-their average, and (b) the largest less the smallest value on the best linear fit is within 10 %.
+SNIA Solid State Storage Performance Test Specification 2.0.2 (1 October 2020), 2.1.24: within
+the measurement window of five rounds (a) the largest less the smallest value is no more than 20
+% of their average, and (b) the largest less the smallest value on the best linear fit is within
+10 %.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,14 +16,14 @@ from blklab.spec import documents as spec
 
 @dataclass(frozen=True)
 class Steadiness:
-    """What the last rounds look like."""
+    """The state of the last rounds."""
 
     reached: bool
     range: float | None
-    """Largest less smallest, as a share of the mean; None before there are enough rounds."""
+    """Largest less smallest, as a share of the mean; None until there are enough rounds."""
 
     slope: float | None
-    """What the fitted line rises or falls over the window, as a share of the mean."""
+    """Rise or fall of the fitted line over the window, as a share of the mean."""
 
 
 def judge(
@@ -30,7 +31,7 @@ def judge(
 ) -> Steadiness:
     """Judges the last `window` rounds; shares are of their mean."""
     if window < 2:
-        raise UsageError(f"a window of {window} rounds: 2 at least are expected")
+        raise UsageError(f"found a window of {window} rounds, expected at least 2")
     if len(rounds) < window:
         return Steadiness(False, None, None)
     last = [float(value) for value in rounds[-window:]]
@@ -50,8 +51,8 @@ def until_steady(
 ) -> SteadyStateResult:
     """Runs rounds until they are steady, or until there is no time for another.
 
-    `wanted` is `host.steady` of a cell; `measure` runs a round, told how many were before it, and
-    returns its IOPS. Returns `steady` of a result.
+    `wanted` is `host.steady` of a cell. `measure` runs a round: its argument is the number of
+    rounds before it, and it returns IOPS. Returns `steady` of a result.
     """
     rounds: list[float] = []
     while True:

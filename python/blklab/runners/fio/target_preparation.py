@@ -1,4 +1,4 @@
-"""What a run finds: a file that is written throughout, a device in a known state, empty caches."""
+"""Prepares a target: a completely written file, a device in a known state, empty caches."""
 
 import math
 import os
@@ -21,7 +21,7 @@ BLOCK: Final = 1 << 20
 DEPTH: Final = 8
 
 SIZES: Final = ("bs", "blocksize", "bssplit", "bsrange", "blocksize_range", "blockalign", "ba")
-"""fio's options that say what sizes a job writes, and at which offsets."""
+"""fio's options that set the sizes and the offsets of a job's writes."""
 
 
 def direct_works(directory: Path) -> bool:
@@ -35,7 +35,7 @@ def direct_works(directory: Path) -> bool:
 
 
 def is_laid_out(path: Path, size: int) -> bool:
-    """Tells whether a file has all its bytes on the device: holes are read without any I/O."""
+    """Tells whether all bytes of a file are on the device: reading holes needs no I/O."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -52,10 +52,10 @@ def fill(
     seed: int,
     progress: Progress = silent,
 ) -> None:
-    """Writes a file or a device once from its start to its end with data that do not compress.
+    """Writes a file or a device once from start to end with data that do not compress.
 
-    `size` is that of the file to be, rounded up to whole blocks; None is all of a device. Raises
-    BlklabError.
+    `size` is the file's future size, rounded up to whole blocks; None is a complete device.
+    Raises BlklabError.
     """
     options = {"rw": "write", "bs": str(BLOCK), "iodepth": str(DEPTH)}
     if size is not None:
@@ -73,10 +73,10 @@ def scatter(
     seed: int,
     progress: Progress = silent,
 ) -> None:
-    """Writes twice a target's size at random, in blocks as a job (its options `like`) writes them.
+    """Writes twice a target's size at random, in a job's block sizes (its options `like`).
 
-    After a fill, it leaves a flash device without free blocks in any order, as long use does: SNIA
-    SSS PTS 2.0.2, "workload dependent preconditioning". Raises BlklabError.
+    After a fill, this leaves a flash device without free blocks in any order, as long use does:
+    SNIA SSS PTS 2.0.2, "workload dependent preconditioning". Raises BlklabError.
     """
     options = {"rw": "randwrite", "norandommap": "1", "iodepth": "32", "loops": "2"}
     options |= {key: like[key] for key in SIZES if key in like}
@@ -111,7 +111,7 @@ def _write(
 
 
 def drop_caches(proc: Path = Path("/proc")) -> str | None:
-    """Syncs and empties the page cache, as far as we may; returns a warning if we may not."""
+    """Syncs and empties the page cache; returns a warning without the permission to do so."""
     sync()
     path = proc / "sys" / "vm" / "drop_caches"
     failed: list[OSError] = []
@@ -123,16 +123,16 @@ def drop_caches(proc: Path = Path("/proc")) -> str | None:
             failed.append(error)
 
     _interruptibly(drop)
-    return f"caches were not dropped: {path}: {failed[0].strerror}" if failed else None
+    return f"{path}: cannot drop caches: {failed[0].strerror}" if failed else None
 
 
 def sync() -> None:
-    """Has everything written that is not yet."""
+    """Writes back everything that is dirty."""
     _interruptibly(os.sync)
 
 
 def _interruptibly(call: Callable[[], object]) -> None:
-    """Waits for a call that may take minutes in the kernel, so that Ctrl-C is heard meanwhile.
+    """Waits for a system call of minutes so that Ctrl-C is handled meanwhile.
 
     In the main thread no handler would run until it returns.
     """
@@ -153,12 +153,12 @@ def precondition(
     filled: bool,
     progress: Progress = silent,
 ) -> None:
-    """Brings a target into the state `none`, `fill` or `random`; `filled` says it was just filled.
+    """Brings a target into the state `none`, `fill` or `random`; `filled`: it was just filled.
 
     Raises BlklabError.
     """
     if kind not in {"none", "fill", "random"}:
-        raise BlklabError(f"precondition {kind!r}: none, fill or random is expected")
+        raise BlklabError(f"precondition {kind!r}: expected none, fill or random")
     seed = int(cell["seed"])
     if kind != "none" and not filled:
         fill(fio, target, size, directory, seed=seed, progress=progress)

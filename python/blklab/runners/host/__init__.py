@@ -1,4 +1,6 @@
-"""Real fio on this machine: what may be written to, what is changed for a run and put back."""
+"""The runner `host`: real fio on this machine; what it may write to, what it changes and
+restores.
+"""
 
 from typing import Final
 
@@ -6,7 +8,7 @@ from blklab.runners.kind import RunnerKind, RunnerOption
 
 KIND: Final = RunnerKind(
     name="host",
-    summary="real fio, on this machine",
+    summary="real fio on this machine",
     did="measured",
     make="blklab.runners.host.runner:make",
     form="blklab.spec.host_cell:FORM",
@@ -16,17 +18,17 @@ KIND: Final = RunnerKind(
     options=(
         RunnerOption(
             "--force",
-            "Measure although something is wrong; the refusal says its name.",
+            "Measure despite this condition; the refusal names it.",
             metavar="NAME",
             multiple=True,
-            elsewhere="nothing is in the way",
+            elsewhere="it checks no conditions of devices",
         ),
         RunnerOption(
             "--yes-destroy",
-            "Overwrite this device of `destroy`, whatever is on it.",
+            "Overwrite this device of `destroy`, even with data on it.",
             metavar="ID",
             multiple=True,
-            elsewhere="nothing is harmed",
+            elsewhere="it overwrites no devices",
         ),
     ),
 )

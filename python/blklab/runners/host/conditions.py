@@ -1,7 +1,8 @@
-"""What would spoil a measurement, looked for before it: each with its name, for `--force NAME`.
+"""Conditions that would spoil a measurement, checked before it: each has a name for `--force
+NAME`.
 
-Not seen: others on shared storage or beneath a virtual disk, a disk's own background work (SMART
-tests, garbage collection), caches of controllers, heat to come.
+Not detected: others on shared storage or below a virtual disk, a disk's own background work
+(SMART tests, garbage collection), caches of controllers, later heat.
 """
 
 import math
@@ -35,14 +36,14 @@ NAMES: Final = (
     "iostats-off",
     "low-memory",
 )
-"""What --force takes."""
+"""Names that --force accepts."""
 
 BUSY_IOS: Final = 20.0
-"""I/Os a second by others that a device may have: a journal's commit every 5 s is below it."""
+"""I/Os a second that others may do on a device; a journal's commit every 5 s is below it."""
 BUSY_SHARE: Final = 0.05
-"""Share of the time that a device may be busy with others' I/O."""
+"""Share of the time that a device may be busy with the I/O of others."""
 SAMPLE: Final = 2.0
-"""Seconds that devices are watched for others' I/O."""
+"""Seconds for which blklab watches devices for I/O of others."""
 
 MANAGED_BY_THE_DRIVE: Final = (
     # Seagate, "CMR and SMR hard drives" (the maker's list of 2020 and after); Archive v2.
@@ -53,11 +54,13 @@ MANAGED_BY_THE_DRIVE: Final = (
     # Toshiba, "CMR and SMR" list (2020).
     r"TOSHIBA[ _]?(MQ04\w+|DT02ABA[46]00|HDWD2[46]0|HDWL1[12]0)",
 )
-"""Models that shingle without telling the kernel."""
+"""Models of shingled disks that do not report it to the kernel."""
 
 
 def layers_of(target: Mapping[str, Any], roots: Roots) -> list[SysfsLayer]:
-    """Returns the devices of a cell's target, upper ones first. Raises UsageError for none such."""
+    """Returns the devices of a cell's target, upper ones first. Raises UsageError if there are
+    none.
+    """
     if "device" in target:
         return layers([resolve(target["device"], roots).number], roots)
     place = Path(target.get("filesystem") or target["directory"])
@@ -76,8 +79,8 @@ def check(
 ) -> list[Diagnostic]:
     """Returns what would spoil the measurement of `cells` (documents) on a target.
 
-    What is critical forbids to measure, unless it is `passed_by`. Watches the devices for SAMPLE
-    seconds, unless they may be busy: nothing of ours may run meanwhile.
+    Critical conditions prevent a measurement, unless they are in `passed_by`. Watches the
+    devices for SAMPLE seconds, unless they may be busy: no I/O of blklab may run meanwhile.
     """
     beneath = layers_of(target, roots)
     diagnostics = [
@@ -108,8 +111,9 @@ def _arrays(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
                 "array-syncing",
                 "critical",
                 layer.name,
-                f"found sync_action {action}{done}, expected idle: its I/O would be measured too",
-                (f"wait for it (mdadm --wait /dev/{layer.name})",),
+                f"found sync_action {action}{done}, expected idle: its I/O would be measured as "
+                "well",
+                (f"wait until it ends: mdadm --wait /dev/{layer.name}",),
             )
         degraded = text(md / "degraded")
         if degraded not in {None, "", "0"}:
@@ -117,8 +121,8 @@ def _arrays(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
                 "array-degraded",
                 "critical",
                 layer.name,
-                f"found {degraded} of its members missing, expected none: it reads and writes"
-                " otherwise than whole",
+                f"found {degraded} of its members missing, expected none: a degraded array "
+                "performs differently",
                 (f"see mdadm --detail /dev/{layer.name}",),
             )
 
@@ -132,7 +136,7 @@ def _progress(completed: str | None) -> str:
 def _busy(
     beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], object]
 ) -> Iterator[Diagnostic]:
-    """Reads /proc/diskstats twice. Only the lowest and the topmost: what is between follows."""
+    """Reads /proc/diskstats twice, for the lowest and the topmost devices only."""
     watched = [layer.name for layer in beneath if layer.leaf or not layer.above]
     before = diskstats.read(roots)
     began = time.monotonic()
@@ -151,9 +155,9 @@ def _busy(
                 "device-busy",
                 "critical",
                 name,
-                f"found {rate:.0f} I/Os a second by others, busy {share:.0%} of the time, expected"
-                f" at most {BUSY_IOS:.0f} and {BUSY_SHARE:.0%}",
-                ("see iotop, or wait",),
+                f"found {rate:.0f} I/Os a second of other programs, busy {share:.0%} of the time, "
+                f"expected at most {BUSY_IOS:.0f} and {BUSY_SHARE:.0%}",
+                ("find the program with iotop, or wait",),
             )
 
 
@@ -174,8 +178,8 @@ def _page_cache(
                 "page-cache",
                 "critical",
                 target["name"],
-                f"job {buffered[0]} is not direct: found {_gib(size)} of data, expected more than"
-                f" the {_gib(ram)} of memory: the page cache would be measured",
+                f"job {buffered[0]} does not use direct I/O: found {_gib(size)} of data, expected "
+                f"more than the {_gib(ram)} of memory: the page cache would be measured",
                 ("set direct = 1, or a larger size",),
             )
             return
@@ -184,7 +188,7 @@ def _page_cache(
 def _data_bytes(
     target: Mapping[str, Any], cell: HostCellDocument, beneath: Sequence[SysfsLayer]
 ) -> int | None:
-    """Returns how many bytes a cell's jobs touch; None if that is not known."""
+    """Returns how many bytes a cell's jobs use; None if unknown."""
     sizes: list[int] = []
     for job in cell["jobs"]:
         whole = _size(beneath[0].node) if beneath and beneath[0].node is not None else None
@@ -213,8 +217,8 @@ def _small_data(
                 "small-data",
                 "critical",
                 target["name"],
-                f"found {_gib(size)} of data, expected at least twice the caches ({named}): mostly"
-                " these would be measured",
+                f"found {_gib(size)} of data, expected at least twice the caches ({named}): "
+                "mostly the caches would be measured",
                 ("set a larger size",),
             )
             return
@@ -223,8 +227,8 @@ def _small_data(
 def _caches(beneath: Sequence[SysfsLayer]) -> dict[str, int]:
     """Returns the sizes in bytes of the caches that sysfs shows: bcache's and LVM's.
 
-    The kernel does not say in sysfs that a volume is cached: LVM calls the volume with the cached
-    data VG-LV_cdata, or VG-LV_cvol if it has the metadata too (lvmcache(7)).
+    sysfs does not show that a volume is cached: LVM names the volume with the cached data
+    VG-LV_cdata, or VG-LV_cvol if it also has the metadata (lvmcache(7)).
     """
     cache_users: dict[str, int] = {}
     for layer in beneath:
@@ -257,8 +261,8 @@ def _powersave(roots: Roots) -> Iterator[Diagnostic]:
                 "powersave",
                 "warning",
                 f"{len(cpus)} CPUs",
-                f"found governor powersave ({driver}), expected performance: latencies"
-                f" {'vary' if itself else 'are those of the lowest clock'}",
+                f"found governor powersave ({driver}), expected performance: latencies "
+                f"{'vary' if itself else 'are those of the lowest clock'}",
                 ("cpupower frequency-set -g performance",),
             )
 
@@ -266,9 +270,10 @@ def _powersave(roots: Roots) -> Iterator[Diagnostic]:
 def _shingled(
     beneath: Sequence[SysfsLayer], cells: Sequence[HostCellDocument]
 ) -> Iterator[Diagnostic]:
-    """Disks that shingle: told by the kernel, or known by model. Others cannot be told beforehand.
+    """Finds shingled disks that report it to the kernel, or whose model is known.
 
-    Their writes collapse when what they collect them in is full: `collapse` sees that afterwards.
+    Others cannot be recognised before a run. Their writes become slow when the area that
+    collects them is full: `collapse` finds that afterwards.
     """
     written = any(writes(cell) for cell in cells)
     for layer in beneath:
@@ -281,9 +286,9 @@ def _shingled(
                 "smr-cliff",
                 "critical",
                 layer.name,
-                "found a host-managed zoned disk, expected a conventional one: it takes writes in"
-                " order only",
-                ("fio needs zonemode=zbd for it",),
+                "found a host-managed zoned disk, expected a conventional one: it accepts only "
+                "sequential writes",
+                ("use fio with zonemode=zbd for it",),
             )
         elif zoned == "host-aware" or any(
             re.search(pattern, model.strip()) for pattern in MANAGED_BY_THE_DRIVE
@@ -292,9 +297,9 @@ def _shingled(
                 "smr-cliff",
                 "warning",
                 layer.name,
-                f"found a shingled disk ({model.strip() or zoned}), expected a conventional one:"
-                " writes are fast until its cache is full, then many times slower",
-                ("write for much longer than that lasts",),
+                f"found a shingled disk ({model.strip() or zoned}), expected a conventional one: "
+                "writes become many times slower when its cache is full",
+                ("write for longer than its cache lasts",),
             )
 
 
@@ -305,9 +310,9 @@ def _uncounted(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
                 "iostats-off",
                 "warning",
                 layer.name,
-                "found queue/iostats 0, expected 1: its I/O is not counted, and will be 0 in the"
-                " result",
-                ("set iostats = 1 in the settings",),
+                "found queue/iostats 0, expected 1: the kernel does not count its I/O, which "
+                "would be 0 in the result",
+                ("set iostats = 1 in [settings]",),
             )
 
 
@@ -319,9 +324,9 @@ def _memory(roots: Roots) -> Iterator[Diagnostic]:
             "low-memory",
             "warning",
             "memory",
-            f"found {_gib(free)} available of {_gib(total)}, expected 5 % at least: the machine"
-            " would swap in the run",
-            ("end what is not needed",),
+            f"found {_gib(free)} available of {_gib(total)}, expected at least 5 %: the machine "
+            "would swap during the run",
+            ("stop programs to free memory",),
         )
 
 
@@ -330,11 +335,12 @@ def _gib(size: int) -> str:
 
 
 def collapse(points: Sequence[SeriesPoint], source: str) -> Diagnostic | None:
-    """Returns a warning if a device's write rate fell for good to a fifth or less, as SMR's does.
+    """Returns a warning if a device's write rate fell to a fifth or less and stayed there, as
+    SMR's.
 
-    Between the parts before and after, each at least 5 intervals long, that explain the run best.
-    Flash whose fast cells are full, a filled write cache and a slowing load do the same: it says
-    that a steady state came late, not why.
+    The parts before and after are those that explain the run best, each at least 5 intervals
+    long. Full fast cells of flash, a full write cache and a slowing load look the same: the
+    warning says that the steady state came late, not why.
     """
     rates = [p.write_bytes / p.width_ns for p in points if p.source == source and p.width_ns]
     sums = [0.0]
@@ -357,8 +363,8 @@ def collapse(points: Sequence[SeriesPoint], source: str) -> Diagnostic | None:
         "smr-cliff",
         "warning",
         source,
-        f"writes fell from {before * 1e9 / 2**20:.1f} to {after * 1e9 / 2**20:.1f} MiB/s in"
-        f" interval {where + 1} of {len(rates)} and stayed there, expected a steady rate: a cache"
-        " (of a shingled disk, or flash) was full",
-        ("measure what comes after, with a ramp",),
+        f"writes fell from {before * 1e9 / 2**20:.1f} to {after * 1e9 / 2**20:.1f} MiB/s in "
+        f"interval {where + 1} of {len(rates)} and did not recover, expected a steady rate: a "
+        "cache (of a shingled disk, or of flash) was full",
+        ("measure only the time after it, with a ramp",),
     )

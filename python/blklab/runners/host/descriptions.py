@@ -1,4 +1,4 @@
-"""What a host's cells are in words: where, which jobs, what is changed and overwritten."""
+"""Describes a host's cells: where, which jobs, what is changed and overwritten."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -19,7 +19,7 @@ def place(document: HostCellDocument) -> str:
 
 
 def workload(document: FioCellDocument) -> str:
-    """Returns what a cell does: its jobs in fio's words, or its command."""
+    """Returns a cell's jobs in fio's options, or its command."""
     if (command := document.get("command")) is not None:
         return " ".join(command["argv"])
     jobs = document["jobs"]
@@ -48,7 +48,7 @@ PLAIN = {
     "iodepth_batch": "1",
     "iodepth_batch_complete": "1",
 }
-"""What need not be said."""
+"""Options that descriptions leave out."""
 
 
 def _job(options: Mapping[str, str]) -> str:
@@ -62,7 +62,7 @@ def _job(options: Mapping[str, str]) -> str:
 
 
 def consequences(plan: ExperimentPlan) -> list[str]:
-    """Returns what the run would leave its mark on, one line each."""
+    """Returns the lasting effects of a run, one line each."""
     lines = []
     for document in _first_of_each(plan):
         target = document["target"]
@@ -80,7 +80,7 @@ def consequences(plan: ExperimentPlan) -> list[str]:
             lines.append(f"{format_size(document['file_bytes'])} would be written below {where}")
     settings = {key for cell in plan.cells for key in cell.document["settings"]}
     if settings:
-        lines.append(f"{', '.join(sorted(settings))} would be changed for a cell, and put back")
+        lines.append(f"{', '.join(sorted(settings))} would be changed during a cell, and restored")
     return lines
 
 

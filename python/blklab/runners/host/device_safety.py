@@ -1,15 +1,15 @@
-"""Whether a block device may be written to, and a hold on it while it is.
+"""Whether a block device may be written to, and a claim on it during the run.
 
-From the check to the last write nothing may change under us. The device is opened exclusively, and
-the descriptor kept: the kernel then lets nobody mount it, swap to it or make it part of an array
-(block/bdev.c, bd_prepare_to_claim), and while it is open its device number goes to no other disk,
-nor a loop device to another file. fio is given a node of exactly that number, in a directory that
-only we may enter: not a name that udev or another may point elsewhere meanwhile, and not our
-descriptor in /proc, which ends with us while fio may still run. That it is the same disk (diskseq)
-is looked at again right before fio starts and after it ended.
+Nothing may change between the check and the last write. The device is opened exclusively, and
+the descriptor kept: the kernel then lets no one mount it, swap to it or add it to an array
+(block/bdev.c, bd_prepare_to_claim). While it is open, no other disk gets its device number, and
+a loop device no other file. fio gets a node with exactly that number, in a directory that only
+we may enter. It is not a name that udev or another may redirect, and not our descriptor in
+/proc, which ends with us while fio may still run. Right before fio starts and after it ends,
+blklab checks that it is the same disk (diskseq).
 
-What cannot be seen: data without a signature (databases on raw devices, plain dm-crypt), and
-programs of other machines on shared storage.
+Not detected: data without a signature (databases on raw devices, plain dm-crypt), and programs
+on other machines that use shared storage.
 """
 
 import errno
@@ -42,10 +42,10 @@ from blklab.system.users import openers, uses
 
 @dataclass(frozen=True)
 class DeviceClaim:
-    """A device that is held open."""
+    """A device that blklab holds open."""
 
     path: Path
-    """What to give to fio. Without `writes`, fio must be told --readonly."""
+    """The path for fio. Without `writes`, fio must get --readonly."""
     device: BlockDevice
     writes: bool
     warnings: tuple[str, ...]
@@ -53,15 +53,19 @@ class DeviceClaim:
     roots: Roots
 
     def verify(self) -> None:
-        """Raises BlklabError if the path or the device is not what was claimed any more."""
+        """Raises BlklabError if the path or the device is no longer the claimed one."""
         try:
             for status in (os.fstat(self.descriptor), self.path.lstat()):
                 if not stat.S_ISBLK(status.st_mode) or status.st_rdev != device_number(
                     self.device.number
                 ):
-                    raise BlklabError(f"{self.device.path}: {self.path} is another device by now")
+                    raise BlklabError(
+                        f"{self.device.path}: {self.path} now leads to another device"
+                    )
         except OSError as error:
-            raise BlklabError(f"{self.device.path}: {error}: it went away in the run") from None
+            raise BlklabError(
+                f"{self.device.path}: {error}: the device disappeared during the run"
+            ) from None
         now = of_number(self.device.number, self.roots, self.device.path)
         if not same_disk(self.device, now):
             raise BlklabError(
@@ -80,11 +84,12 @@ def claim(
     destroy: Collection[str] = (),
     yes_destroy: Collection[str] = (),
 ) -> Iterator[DeviceClaim]:
-    """Holds a device for reading, or for writing if every rule of the project allows it.
+    """Holds a device for reading, or for writing if every safety rule allows it.
 
-    Written to is only what `destroy` names by stable id, nobody uses, and bears no signature unless
-    `yes_destroy` repeats the id. Raises UsageError or BlklabError with the reason otherwise, and
-    EnvironmentLacks if a tool or a right is missing. Reading asks nothing of these.
+    A device may be written to only if `destroy` names it by stable id, nothing uses it, and it
+    has no signature, unless `yes_destroy` repeats the id. Otherwise raises UsageError or
+    BlklabError with the reason, and EnvironmentLacks if a tool or a permission is missing.
+    Reading needs none of these.
     """
     roots = journal.roots
     device = resolve(target, roots)
@@ -109,7 +114,7 @@ def claim(
                 for opener in openers(device, roots)
             ]
         elif used := uses(device, roots):
-            warnings = [f"{target}: others may be at it: {used[0]}"]
+            warnings = [f"{target}: may be in use: {used[0]}"]
         yield DeviceClaim(path, device, writes, tuple(warnings), descriptor, roots)
 
 
@@ -118,27 +123,29 @@ def _check_named(device: BlockDevice, destroy: Collection[str], roots: Roots) ->
     for name in destroy:
         if is_bare(name, roots):
             raise UsageError(
-                f"destroy: {name!r} is a name that another disk may have after the next boot; name"
-                f" disks by stable id (for {device.path}: {known}), see ls /dev/disk/by-id"
+                f"destroy: {name!r} is a name that can change at the next boot; use the stable id "
+                f"(for {device.path}: {known}), see ls /dev/disk/by-id"
             )
     named = [name for name in destroy if device.is_called(name)]
     if not named:
         raise UsageError(
-            f"{device.path}: found nothing of it in `destroy`, and the run would overwrite it; if"
-            f" that is meant, name it there by stable id: {known}"
+            f"{device.path}: the run would overwrite it, but `destroy` does not name it; to allow "
+            f"that, add its stable id to `destroy`: {known}"
         )
     for name in named:
         others = [other.name for other in called(name, roots) if other.number != device.number]
         if others:
             raise BlklabError(
-                f"destroy: {name!r} is the id of {device.name} and of {', '.join(others)}, expected"
-                f" one that tells them apart: {known}"
+                f"destroy: {name!r} is the id of {device.name} and of {', '.join(others)}, "
+                f"expected an id of one disk only: {known}"
             )
 
 
 def _check_unused(device: BlockDevice, roots: Roots) -> None:
     if text(device.node / "ro") == "1":
-        raise BlklabError(f"{device.path}: read-only; blockdev --setrw if that is meant to change")
+        raise BlklabError(
+            f"{device.path}: is read-only; to change that, run blockdev --setrw {device.path}"
+        )
     reasons = uses(device, roots)
     reasons += [
         f"{opener.program} (pid {opener.pid}) has {opener.device} open for writing"
@@ -146,7 +153,9 @@ def _check_unused(device: BlockDevice, roots: Roots) -> None:
         if opener.writes
     ]
     if reasons:
-        raise BlklabError(f"{device.path}: in use, so not written to: {'; '.join(reasons[:5])}")
+        raise BlklabError(
+            f"{device.path}: in use, so blklab does not write to it: {'; '.join(reasons[:5])}"
+        )
 
 
 def _open(path: Path, device: BlockDevice, writes: bool) -> int:
@@ -159,14 +168,14 @@ def _open(path: Path, device: BlockDevice, writes: bool) -> int:
     except OSError as error:
         if error.errno == errno.EBUSY:
             raise BlklabError(
-                f"{device.path}: in use, so not written to: somebody has it for himself (mounted,"
-                " swap, part of an array or volume); see lsblk, fuser"
+                f"{device.path}: in use, so blklab does not write to it: it is mounted, swap, or "
+                "part of an array or volume; see lsblk, fuser"
             ) from None
         raise BlklabError(f"{device.path}: {error.strerror}") from None
 
 
 def _check_blank(device: BlockDevice, journal: HostJournal, yes_destroy: Collection[str]) -> None:
-    """Raises BlklabError for what bears a signature, it or a partition of it."""
+    """Raises BlklabError if the device or a partition of it has a signature."""
     roots = journal.roots
     signatures = []
     parts = [
@@ -182,8 +191,8 @@ def _check_blank(device: BlockDevice, journal: HostJournal, yes_destroy: Collect
             signatures += [f"{sign} on {each.name}" for sign in system_programs.signatures(node)]
     if signatures and not any(device.is_called(name) for name in yes_destroy):
         raise BlklabError(
-            f"{device.path}: found {', '.join(_shown(signatures))}, expected a blank device;"
-            f" if that may be lost, repeat its id: --yes-destroy {device.id}"
+            f"{device.path}: found {', '.join(_shown(signatures))}, expected a blank device; to "
+            f"overwrite it, add --yes-destroy {device.id}"
         )
 
 
@@ -192,9 +201,10 @@ def _shown(names: Sequence[str]) -> list[str]:
 
 
 def _node(device: BlockDevice, journal: HostJournal, stack: ExitStack) -> Path:
-    """Makes a node of the device's number where only we may look; it goes when the stack does.
+    """Makes a node with the device's number in a private directory; it is removed with the
+    stack.
 
-    In /dev, for most filesystems elsewhere are mounted nodev.
+    It is in /dev, because most other filesystems are mounted nodev.
     """
     roots = journal.roots
     name = PREFIX + secrets.token_hex(16)
@@ -208,8 +218,8 @@ def _node(device: BlockDevice, journal: HostJournal, stack: ExitStack) -> Path:
         os.mknod(path, stat.S_IFBLK | 0o600, device_number(device.number))
     except OSError as error:
         raise EnvironmentLacks(
-            f"{roots.dev}: cannot make a node for {device.path}: {error.strerror}",
-            "run it where root may (CAP_MKNOD)",
+            f"{roots.dev}: cannot make a device node for {device.path}: {error.strerror}",
+            "run it as root, with CAP_MKNOD",
         ) from None
     return path
 

@@ -1,8 +1,8 @@
-"""What must be undone, on disk before it is done: a file a blklab process, in the state directory.
+"""The journal of changes to undo: one file per blklab process, in the state directory.
 
-A journal is JSON lines, each synced before what it describes is done: first the owner, then entries
-(`settings` to put back, a `directory` to remove), and `done` for those that are undone. A process
-that ends well leaves no journal; what is left by one that was killed, `restore` undoes.
+A journal is JSON lines, each synced before the change that it describes: first the owner, then
+entries (`settings` to restore, a `directory` to remove), and `done` for each entry that is
+undone. A process that ends normally leaves no journal; `restore` undoes what a killed one left.
 """
 
 import fcntl
@@ -25,12 +25,12 @@ from blklab.system.roots import Roots, entries
 
 FORMAT: Final = 1
 KERNEL: Final = "vm"
-"""What settings of no device belong to."""
+"""Owner of settings that belong to no device."""
 
 
 @dataclass(frozen=True)
 class SettingsEntry:
-    """An entry: values to put back, of one device or of the kernel."""
+    """An entry: values to restore, of one device or of the kernel."""
 
     device: BlockDevice | None
     """None for the kernel's own, `vm.*`."""
@@ -44,27 +44,27 @@ class DirectoryEntry:
     parent: str
     name: str
     kind: str
-    """The filesystem's: ext4."""
+    """Type of the filesystem, such as ext4."""
     point: str
-    """Where that is mounted: if it is not, the directory may be there and out of sight."""
+    """Its mount point: if it is not mounted, the directory can exist but be hidden."""
 
 
 @dataclass
 class LeftoverJournal:
-    """A journal that is there."""
+    """A journal in the state directory."""
 
     path: Path
     boot: str = ""
     pid: int = 0
     start: int = 0
     entries: dict[int, SettingsEntry | DirectoryEntry] = field(default_factory=dict)
-    """What is not undone yet."""
+    """Entries that are not undone yet."""
     torn: bool = False
-    """The first line is unreadable: it was being written when its owner died, before anything."""
+    """The first line is unreadable: its owner died while writing it, before any change."""
 
 
 def boot_of(roots: Roots) -> str:
-    """Returns what tells this boot of the kernel from others. Raises EnvironmentLacks."""
+    """Returns the id of this boot of the kernel. Raises EnvironmentLacks."""
     boot = boot_id(roots)
     if not boot:
         path = roots.proc / "sys/kernel/random/boot_id"
@@ -81,7 +81,7 @@ class HostJournal:
         self.path: Path | None = None
         self._file = -1
         self._open: dict[int, str | None] = {}
-        """Entries not undone, and whose settings they hold."""
+        """Entries that are not undone, by number."""
         self._next = 1
 
     def __enter__(self) -> Self:
@@ -106,31 +106,31 @@ class HostJournal:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Removes the file if everything in it is undone; else `restore` will find it."""
+        """Removes the file if everything in it is undone; otherwise `restore` will find it."""
         if self.path is not None and not self._open:
             self.path.unlink(missing_ok=True)
         os.close(self._file)
         self._file = -1
 
     def settings(self, device: BlockDevice | None, values: Mapping[str, str]) -> int:
-        """Notes values to put back; returns the entry's number. On disk when it returns."""
+        """Records values to restore; returns the entry's number. On disk when it returns."""
         known = None if device is None else {**asdict(device), "node": str(device.node)}
         where = device.name if device else KERNEL
         return self._add({"settings": {"device": known, "values": dict(values)}}, where)
 
     def directory(self, parent: Path, name: str) -> int:
-        """Notes a directory to be made; returns the entry's number. On disk when it returns."""
+        """Records a directory to be made; returns the entry's number. On disk when it returns."""
         mount = holding(parent, self.roots)
         kind, point = (mount.kind, mount.point) if mount else ("", "")
         return self._add({"directory": asdict(DirectoryEntry(str(parent), name, kind, point))})
 
     def done(self, number: int) -> None:
-        """Notes that an entry is undone."""
+        """Records that an entry is undone."""
         self._write({"done": number})
         self._open.pop(number, None)
 
     def changed(self) -> set[str]:
-        """Returns the names of the devices (and KERNEL) whose settings are not put back."""
+        """Returns the names of the devices (and KERNEL) whose settings are not restored."""
         return {where for where in self._open.values() if where is not None}
 
     def _add(self, entry: dict[str, Any], where: str | None = None) -> int:
@@ -148,18 +148,20 @@ class HostJournal:
             os.fsync(self._file)
         except OSError as error:
             raise BlklabError(
-                f"{self.path}: {error.strerror}: nothing is changed that is not noted there first"
+                f"{self.path}: {error.strerror}: cannot write the journal, so nothing is changed"
             ) from None
 
 
 def read(path: Path) -> LeftoverJournal:
-    """Returns a journal, without a torn last line: it was never acted on. Raises BlklabError."""
+    """Returns a journal, without an incomplete last line: no change followed it. Raises
+    BlklabError.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:  # noqa: PTH123  # a descriptor, not a path
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-                raise BlklabError(f"{path}: not a file of ours, so not acted on")
+                raise BlklabError(f"{path}: not a regular file of this user, so blklab ignores it")
             lines = file.read().split(b"\n")
     except OSError as error:
         raise BlklabError(f"{path}: {error.strerror}") from None
@@ -172,7 +174,8 @@ def read(path: Path) -> LeftoverJournal:
         _fill(left, [json.loads(line) for line in whole])
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise BlklabError(
-            f"{path}: damaged, expected a journal of blklab; not acted on: look, and remove it"
+            f"{path}: damaged, expected a journal of blklab; read it, restore what it lists, and "
+            "remove it"
         ) from None
     if torn and len(torn) > 1 << 20:
         raise BlklabError(f"{path}: a last line of {len(torn)} bytes, expected a journal of blklab")
@@ -207,7 +210,7 @@ def _fill(left: LeftoverJournal, lines: list[dict[str, Any]]) -> None:
 
 
 def all_left(roots: Roots) -> list[Path]:
-    """Returns the journals that are there, dead or alive, the oldest first."""
+    """Returns all journals, of live and dead owners, the oldest first."""
     journals = [
         path
         for path in entries(roots.state)
@@ -218,10 +221,10 @@ def all_left(roots: Roots) -> list[Path]:
 
 @contextmanager
 def taken(path: Path, roots: Roots) -> Iterator[LeftoverJournal | None]:
-    """Gives a dead owner's journal, locked so that nobody else undoes it; None if its owner lives.
+    """Gives a dead owner's journal, locked so that no other process undoes it; None if it lives.
 
-    Its lock tells, which works across containers too; pid and start time are asked as well, in case
-    the state directory is on a filesystem that keeps no locks.
+    The lock decides, also across containers. Pid and start time are checked as well, because the
+    state directory can be on a filesystem without locks.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -243,9 +246,9 @@ def taken(path: Path, roots: Roots) -> Iterator[LeftoverJournal | None]:
 
 
 def lock(name: str, roots: Roots) -> int:
-    """Returns a descriptor that holds the lock of that name. Raises BlklabError if another has it.
+    """Returns a descriptor that holds the lock of that name. Raises BlklabError if it is taken.
 
-    Two processes that change the same device's settings would each put back the other's.
+    Two processes that change the same device's settings would each restore the other's values.
     """
     path = state_directory.prepare(roots) / f"lock-{name.replace('/', '!')}"
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -255,7 +258,7 @@ def lock(name: str, roots: Roots) -> int:
     except BlockingIOError:
         os.close(descriptor)
         raise BlklabError(
-            f"{name}: another blklab is changing its settings; wait for it to end ({path})"
+            f"{name}: another blklab is changing its settings; wait until it ends ({path})"
         ) from None
     return descriptor
 

@@ -1,4 +1,4 @@
-"""One cell, measured while its devices are watched: settings changed before, put back after."""
+"""Measures one cell and watches its devices; changes settings before, and restores them after."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ def measured(
     forced: Sequence[str],
     progress: Callable[[FioProgress], object],
 ) -> FinishedRun:
-    """Measures a cell at its place. Raises BlklabError, and leaves no setting changed."""
+    """Measures a cell at its location. Raises BlklabError, and leaves no setting changed."""
     roots = journal.roots
     layers = conditions.layers_of(document["target"], roots)
     counted = diskstats.read(roots)
@@ -76,7 +76,7 @@ def measured(
 
 
 def _prepared(document: HostCellDocument, place: TargetLocation) -> HostCellDocument:
-    """Returns the cell without the preparation that an earlier cell has had already."""
+    """Returns the cell without the preparation that an earlier cell has done already."""
     if not place.prepared:
         return document
     return {**document, "host": {**document["host"], "precondition": "none"}}
@@ -100,10 +100,12 @@ def _devices(
 
 
 def _ramp(outcome: Outcome) -> list[str]:
-    """Says so if the load was over before its ramp was: fio then has I/Os, but no latencies."""
+    """Returns a warning if the load ended before its ramp: fio then reports I/Os, but no
+    latencies.
+    """
     return [
-        f"all {direction}s were done within ramp_time: their rate is of the ramp, and there is no"
-        " latency; set time_based = true, or a larger size"
+        f"all {direction}s ended within ramp_time: their rate is that of the ramp, and there is "
+        "no latency; set time_based = true, or a larger size"
         for direction in ("read", "write")
         if outcome[direction]["total_ios"] and not outcome[direction]["clat_ns"]["count"]
     ]

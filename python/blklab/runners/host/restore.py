@@ -1,4 +1,4 @@
-"""Undoes what a blklab that was killed has left: settings and directories."""
+"""Undoes what a killed blklab left: settings and directories."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,21 +14,21 @@ from blklab.system.roots import Roots
 
 @dataclass
 class RestoreReport:
-    """What `restore` did, in sentences."""
+    """What `restore` did, as messages."""
 
     done: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    """What could not be undone."""
+    """Messages about what could not be undone."""
     running: list[str] = field(default_factory=list)
-    """Journals left alone, for their blklab still runs."""
+    """Journals whose blklab is still running."""
 
 
 def restore(roots: Roots) -> RestoreReport:
-    """Undoes every journal whose owner is dead, and removes it if nothing remains.
+    """Undoes every journal whose owner is dead, and removes it when nothing remains.
 
-    Settings of an earlier boot are void; directories are not. A device that is gone is said and
-    done with; one whose name another disk has now is not written to. What fails stays for another
-    time.
+    Settings of an earlier boot are void; directories are not. A device that is gone is reported
+    and done; one whose name now belongs to another disk is not written to. What fails is tried
+    again next time.
     """
     did = RestoreReport()
     if roots.state.is_dir():
@@ -39,7 +39,7 @@ def restore(roots: Roots) -> RestoreReport:
         try:
             with journals.taken(path, roots) as left:
                 if left is None:
-                    did.running.append(f"{path}: left alone: its blklab is still running")
+                    did.running.append(f"{path}: not restored: its blklab is still running")
                     continue
                 backwards = reversed(left.entries.values())
                 undone = [_undone(entry, left, roots, did) for entry in backwards]
@@ -58,7 +58,7 @@ def _undone(
     roots: Roots,
     did: RestoreReport,
 ) -> bool:
-    """Undoes an entry; tells whether that is done with."""
+    """Undoes an entry; tells whether it is finished."""
     if isinstance(entry, journals.SettingsEntry):
         return _settings(entry, left, roots, did)
     path = Path(entry.parent) / entry.name
@@ -78,19 +78,19 @@ def _settings(
     device = entry.device
     where = device.name if device else journals.KERNEL
     if left.boot != journals.boot_of(roots):
-        did.done.append(f"{where}: nothing to put back: the machine was booted since")
+        did.done.append(f"{where}: nothing to restore: the machine has booted since then")
         return True
     if device is not None:
         try:
             node = (roots.sys / "class/block" / device.name).resolve(strict=True)
         except OSError:
-            did.problems.append(f"{where}: gone, and its settings with it")
+            did.problems.append(f"{where}: the device is gone, so its settings cannot be restored")
             return True
         now = of_node(node, roots)
         if not same_disk(device, now):
             did.problems.append(
-                f"{where}: found {now.id or 'another disk'}, expected"
-                f" {device.id or 'the former one'}: not written to"
+                f"{where}: not restored: found {now.id or 'another disk'}, expected "
+                f"{device.id or 'the former disk'}"
             )
             return True
         device = now
@@ -101,5 +101,5 @@ def _settings(
     did.problems += failed
     if not failed:
         listed = ", ".join(f"{key}={value}" for key, value in entry.values.items())
-        did.done.append(f"{where}: put back {listed}")
+        did.done.append(f"{where}: restored {listed}")
     return not failed

@@ -1,7 +1,7 @@
-"""The runner `host`: cells measured with the real fio on this machine's own devices and files.
+"""The runner `host`: measures cells with real fio on this machine's own devices and files.
 
-Order: repeats are interleaved (all cells once, then all again), so that a drift in time does not
-look like a difference between cells.
+Repeats are interleaved (all cells once, then all again), so that a drift over time does not look
+like a difference between cells.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -27,7 +27,7 @@ from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots
 
 PATIENCE: Final = 3
-"""How often devices are watched until they are at rest."""
+"""Seconds between two checks whether devices are at rest."""
 
 
 class HostRunner(Runner):
@@ -41,13 +41,12 @@ class HostRunner(Runner):
         roots: Roots | None = None,
         note: Callable[[str], object] = lambda _note: None,
     ) -> None:
-        """`note` is called with what the user should know.
-
-        Raises UsageError for a name that cannot be forced.
+        """`note` is called with messages for the user. Raises UsageError for an unknown
+        condition.
         """
         for name in force:
             if name not in conditions.NAMES:
-                raise UsageError(f"--force {name!r}: allowed: {', '.join(conditions.NAMES)}")
+                raise UsageError(f"--force {name!r}: expected one of {', '.join(conditions.NAMES)}")
         self._force = frozenset(force)
         self._yes_destroy = frozenset(yes_destroy)
         self._roots = roots or Roots()
@@ -55,10 +54,10 @@ class HostRunner(Runner):
         self._layers: list[SysfsLayer] = []
 
     def check(self, plan: ExperimentPlan) -> None:
-        """Raises an error for a plan that cannot be carried out here, and leaves no trace.
+        """Raises an error for a plan that cannot run here, and leaves no trace.
 
-        What a blklab that was killed has left is undone first. Every target is looked at, and a
-        device that is to be written to is claimed for a moment.
+        First undoes what a killed blklab left. Checks every target, and claims each device that
+        a cell writes to for a moment.
         """
         self._clean()
         documents = [as_host(cell.document) for cell in plan.cells]
@@ -92,9 +91,8 @@ class HostRunner(Runner):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Holds this host while it measures: two would measure each other.
-
-        Raises BlklabError at once if another blklab does.
+        """Locks this host, so that two runs do not measure each other. Raises BlklabError at
+        once if another blklab has the lock.
         """
         try:
             held = lock("host", self._roots)
@@ -102,8 +100,8 @@ class HostRunner(Runner):
             raise
         except BlklabError:
             raise BlklabError(
-                "another blklab is measuring on this host: wait for it to end"
-                f" ({self._roots.state / 'lock-host'})"
+                "another blklab is measuring on this host: wait until it ends "
+                f"({self._roots.state / 'lock-host'})"
             ) from None
         try:
             yield
@@ -111,15 +109,16 @@ class HostRunner(Runner):
             release(held)
 
     def _clean(self) -> None:
-        """Undoes what a blklab that was killed has left: else it would be measured with."""
+        """Undoes what a killed blklab left, which would affect the measurements."""
         left = restore(self._roots)
         for message in (*left.done, *left.problems):
-            self._note(f"after a run that was killed: {message}")
+            self._note(f"restored after a killed run: {message}")
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
-        """Measures cells one after the other. One that fails is told to the ledger, and passed by.
+        """Measures cells one after the other; a cell that fails is reported to the ledger and
+        skipped.
 
-        Raises EnvironmentLacks if something is missing that the others need as well.
+        Raises EnvironmentLacks if something is missing that the other cells need as well.
         """
         documents = [as_host(cell.document) for cell in cells]
         with HostJournal(self._roots) as journal, ExitStack() as stack:
@@ -147,7 +146,9 @@ class HostRunner(Runner):
         refused = [finding for finding in findings if finding.severity == "critical"]
         if refused:
             names = " ".join(f"--force {name}" for name in dict.fromkeys(o.code for o in refused))
-            raise BlklabError(f"{'; '.join(map(str, refused))} ({names} to measure all the same)")
+            raise BlklabError(
+                f"{'; '.join(map(str, refused))}; to measure despite this, add {names}"
+            )
         return measured(
             as_host(cell.document),
             places.of(as_host(cell.document), documents),
@@ -158,7 +159,7 @@ class HostRunner(Runner):
         )
 
     def _findings(self, cell: Cell) -> list[Diagnostic]:
-        """Returns what would spoil a cell; what an earlier one left to be written is waited for."""
+        """Returns the conditions that would spoil a cell; waits for writeback of earlier cells."""
         target_preparation.sync()
         for _ in range(PATIENCE):
             findings = conditions.check(
@@ -181,7 +182,7 @@ def make(
     warn: Callable[[str], object],
     **_note: Callable[[str], object],
 ) -> HostRunner:
-    """Returns the runner that `blklab run` asks for. Raises UsageError."""
+    """Makes the runner for `blklab run`. Raises UsageError."""
     return HostRunner(force=force, yes_destroy=yes_destroy, note=warn)
 
 

@@ -1,4 +1,4 @@
-"""Reads the devices' statistics while a run goes on."""
+"""Reads the devices' statistics during a run."""
 
 import threading
 import time
@@ -14,15 +14,16 @@ from blklab.system.diskstats import CpuTimes, DeviceActivity
 from blklab.system.roots import Roots
 
 LONGEST_NS: Final = 10_000_000_000
-"""Counters are read at least this often, however long the interval: see `diskstats.difference`."""
+"""Counters are read at least this often, even for longer intervals: see `diskstats.difference`."""
 
 
 class DiskstatsSampler:
-    """A thread that reads /proc/diskstats and /proc/stat every interval, while a `with` block runs.
+    """A thread that reads /proc/diskstats and /proc/stat every interval, while a `with` block
+    runs.
 
-    Once it ended: `points`, a point a device and interval; `total`, the sum of each device; `cpu`,
-    shares of all CPUs; `watched_ns`, for how long; `problems`, what could not be read. Times count
-    from `began_ns`, of time.monotonic_ns. The sums are of short intervals: no counter can run over
+    Afterwards: `points`, one per device and interval; `total`, the sum per device; `cpu`, shares
+    of all CPUs; `watched_ns`, the duration; `problems`, what could not be read. Times count from
+    `began_ns`, of time.monotonic_ns. The sums are of short intervals, so no counter can wrap
     unnoticed.
     """
 
@@ -37,7 +38,7 @@ class DiskstatsSampler:
     ) -> None:
         """`names` are the kernel's. Nothing is read before the `with` block.
 
-        What happens in its first `lead_ns` is not counted: fio's `ramp_time`.
+        The first `lead_ns` of the block are not counted: fio's `ramp_time`.
         """
         self.cpu: dict[str, float] = {}
         self._names = names
@@ -52,7 +53,7 @@ class DiskstatsSampler:
 
     @property
     def points(self) -> list[SeriesPoint]:
-        """A point a device and interval."""
+        """One point per device and interval."""
         return self._tally.points
 
     @property
@@ -67,12 +68,12 @@ class DiskstatsSampler:
 
     @property
     def began_ns(self) -> int:
-        """When counting began."""
+        """Start of counting, of time.monotonic_ns."""
         return self._tally.began_ns
 
     @property
     def watched_ns(self) -> int:
-        """For how long."""
+        """Duration of counting, ns."""
         return self._tally.watched_ns
 
     def __enter__(self) -> Self:
@@ -85,7 +86,7 @@ class DiskstatsSampler:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Reads for the last time; the last point is as wide as what was left."""
+        """Reads for the last time; the last point covers the rest of its interval."""
         self._stop.set()
         self._thread.join()
         self._take()
@@ -116,7 +117,7 @@ class DiskstatsSampler:
             number = max(number + 1, (self._clock() - self.began_ns) // self._interval_ns + 1)
 
     def _lead(self) -> bool:
-        """Waits the lead out and forgets it; False if the block ended before."""
+        """Waits until the lead is over and discards it; False if the block ended before."""
         due = self.began_ns + self._lead_ns
         while (left := due - self._clock()) > 0:
             if self._stop.wait(min(left, LONGEST_NS) / 1e9):

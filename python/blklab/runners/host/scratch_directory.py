@@ -1,4 +1,4 @@
-"""The directory that files of a run are made in, and its removal."""
+"""The directory for the files of a run, and its removal."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from blklab.system.roots import Roots, text
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PREFIX: Final = ".blklab-"
 KEEP: Final = 0.05
-"""Share of a filesystem that stays free: full ones slow down, and others need room too."""
+"""Share of a filesystem that stays free: full filesystems are slow, and others need space too."""
 
 
 @dataclass(frozen=True)
@@ -26,30 +26,33 @@ class ScratchDirectory:
     """A directory that blklab made."""
 
     path: Path
-    """Its name, for messages: whoever may write in the directory above can make it another's."""
+    """Its path, for messages: another user of the parent directory may replace it."""
     warnings: tuple[str, ...]
     descriptor: int = field(repr=False)
-    """The directory itself, whatever is called so by now."""
+    """A descriptor of the directory itself."""
 
     def place(self, name: str) -> Path:
-        """Returns where a file in it is, for this process and for children with the descriptor.
+        """Returns the path of a file in it, for this process and for children with the
+        descriptor.
 
-        Through the descriptor: no name that others could give to something else is resolved.
+        The path goes through the descriptor, so no user can redirect it.
         """
         return Path(f"/proc/self/fd/{self.descriptor}") / name
 
     def verify(self) -> None:
-        """Raises BlklabError if the path leads elsewhere by now.
+        """Raises BlklabError if the path no longer leads to this directory.
 
-        Whoever may write in the directory above could have put a link in its place.
+        A user with write access to the parent could have replaced it with a link.
         """
         try:
             status, made = self.path.lstat(), os.fstat(self.descriptor)
         except OSError as error:
-            raise BlklabError(f"{self.path}: {error.strerror}: it was removed in the run") from None
+            raise BlklabError(
+                f"{self.path}: {error.strerror}: it was removed during the run"
+            ) from None
         if (status.st_dev, status.st_ino) != (made.st_dev, made.st_ino):
             raise BlklabError(
-                f"{self.path}: not the directory that was made there: put in its place"
+                f"{self.path}: another directory has replaced the one that blklab made"
             )
 
 
@@ -61,10 +64,10 @@ def scratch(
     needed: int,
     mounted: bool = False,
 ) -> Iterator[ScratchDirectory]:
-    """Makes a directory only we may enter, in `directory`, for `needed` bytes; removes it after.
+    """Makes a private directory in `directory`, for `needed` bytes; removes it after the block.
 
-    With `mounted`, `directory` must be where a filesystem is mounted. Raises UsageError if it is
-    not, or no directory, or read-only; EnvironmentLacks without room.
+    With `mounted`, `directory` must be a mount point. Raises UsageError if it is not, or no
+    directory, or read-only; EnvironmentLacks without enough space.
     """
     roots = journal.roots
     # Whatever links lead to it are followed here, once.
@@ -96,14 +99,16 @@ def _opened(directory: Path) -> tuple[int, Path]:
         real = directory.resolve(strict=True)
         return os.open(real, _DIRECTORY), real
     except NotADirectoryError:
-        raise UsageError(f"{directory}: not a directory; name one to make files in") from None
+        raise UsageError(
+            f"{directory}: not a directory; name a directory to make files in"
+        ) from None
     except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{directory}: {reason}; name a directory to make files in") from None
 
 
 def _made(parent: int, name: str, real: Path) -> int:
-    """Makes the directory and opens it; mkdir follows no link and takes no name that is there."""
+    """Makes the directory and opens it; mkdir follows no link and replaces nothing."""
     try:
         os.mkdir(name, 0o700, dir_fd=parent)
         descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
@@ -112,20 +117,20 @@ def _made(parent: int, name: str, real: Path) -> int:
     status = os.fstat(descriptor)
     if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) != 0o700:
         os.close(descriptor)
-        raise BlklabError(f"{real / name}: another's directory was put in its place")
+        raise BlklabError(f"{real / name}: another user's directory has replaced it")
     return descriptor
 
 
 def check_mounted(directory: Path, roots: Roots) -> None:
-    """Raises UsageError if no filesystem is mounted there: its mount is missing."""
+    """Raises UsageError if no filesystem is mounted there."""
     real = directory.resolve()
     if str(real) in {mount.point for mount in mounts(roots)}:
         return
     mount = holding(real, roots)
     place = f"a directory on {mount.source} ({mount.point})" if mount else "a directory"
     raise UsageError(
-        f"{directory}: found {place}, expected a mounted filesystem: mount it there first, or say"
-        " `directory` instead of `filesystem`"
+        f"{directory}: found {place}, expected a mounted filesystem: mount it there first, or use "
+        "`directory` instead of `filesystem`"
     )
 
 
@@ -137,17 +142,20 @@ def _check_room(real: Path, parent: int, needed: int) -> None:
     if total and needed > free - KEEP * total:
         room = max(0, int(free - KEEP * total))
         raise EnvironmentLacks(
-            f"{real}: found room for {room} bytes ({free} free, 5 % of {total} stay so), expected"
-            f" {needed}",
+            f"{real}: found space for {room} bytes ({free} free, 5 % of {total} stay free), "
+            f"expected {needed}",
             "choose a smaller size, or another directory",
         )
 
 
 def _warnings(real: Path, mount: Mount | None) -> Iterator[str]:
     if mount and mount.kind in MEMORY:
-        yield f"{real} is on {mount.kind}: memory is measured, no device"
+        yield f"{real} is on {mount.kind}: memory would be measured, not a device"
     elif mount and mount.kind in NETWORK:
-        yield f"{real} is on {mount.kind}: the network and {mount.source} are measured, no device"
+        yield (
+            f"{real} is on {mount.kind}: the network and {mount.source} would be measured, not a "
+            "device"
+        )
 
 
 def _owned_by_others(real: Path, parent: int) -> Iterator[str]:
@@ -155,18 +163,18 @@ def _owned_by_others(real: Path, parent: int) -> Iterator[str]:
     open_to_all = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
     if status.st_uid not in {0, os.geteuid()} or open_to_all:
         yield (
-            f"{real} can be changed by others (owner {status.st_uid}, mode"
-            f" {stat.S_IMODE(status.st_mode):o}): they could replace what blklab makes there"
+            f"{real} other users can write here (owner {status.st_uid}, mode "
+            f"{stat.S_IMODE(status.st_mode):o}), and could replace what blklab makes"
         )
 
 
 def remove(made: DirectoryEntry, roots: Roots) -> bool:
-    """Removes what a journal says blklab made; tells whether it was there.
+    """Removes a directory that blklab made; tells whether it existed.
 
-    Raises BlklabError if it is not what blklab makes, or if its filesystem is not mounted.
+    Raises BlklabError if it is not one of blklab's, or if its filesystem is not mounted.
     """
     if not re.fullmatch(rf"{re.escape(PREFIX)}[0-9a-f]{{32}}", made.name):
-        raise BlklabError(f"{made.name!r} is no name that blklab gives")
+        raise BlklabError(f"{made.name!r} is not a name that blklab uses")
     with suppress(FileNotFoundError, NotADirectoryError):
         parent = os.open(made.parent, _DIRECTORY)
         try:
@@ -182,20 +190,20 @@ def remove(made: DirectoryEntry, roots: Roots) -> bool:
 
 
 def remove_in(parent: int, name: str) -> bool:
-    """Removes a tree by descriptors, so that no link put in its place can lead out of it.
+    """Removes a tree by descriptors, so that no link can lead out of it.
 
-    It stops at what is mounted in it. Tells whether there was such a tree. Raises BlklabError.
+    It does not enter other mounts. Tells whether there was such a tree. Raises BlklabError.
     """
     try:
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return False
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise BlklabError(f"{name}: not the directory that blklab made, so not removed")
+        raise BlklabError(f"{name}: not removed: it is not the directory that blklab made")
     try:
         _remove_tree(parent, name, os.fstat(parent).st_dev, _mount_of(parent))
     except (OSError, RecursionError) as error:
-        raise BlklabError(f"{name}: {error}: not removed wholly") from None
+        raise BlklabError(f"{name}: {error}: not removed completely") from None
     return True
 
 
@@ -204,7 +212,7 @@ def _remove_tree(parent: int, name: str, device: int, mount: str | None) -> None
     try:
         # A bind mount of the same filesystem has the same device, but another number of mount.
         if os.fstat(directory).st_dev != device or _mount_of(directory) != mount:
-            raise BlklabError(f"{name}: something is mounted there, so not removed; unmount it")
+            raise BlklabError(f"{name}: not removed: something is mounted there; unmount it first")
         with os.scandir(directory) as listed:
             inside = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listed]
         for entry, is_directory in inside:
@@ -218,7 +226,7 @@ def _remove_tree(parent: int, name: str, device: int, mount: str | None) -> None
 
 
 def _mount_of(descriptor: int) -> str | None:
-    """Returns the number of the mount that an open file is in (proc(5), fdinfo; Linux 3.15)."""
+    """Returns the id of the mount of an open file (proc(5), fdinfo; Linux 3.15)."""
     fdinfo = text(Path(f"/proc/self/fdinfo/{descriptor}")) or ""
     match = re.search(r"^mnt_id:\s*(\d+)", fdinfo, re.M)
     return match[1] if match else None

@@ -1,4 +1,4 @@
-"""Settings of the kernel and of devices, changed for a run and put back.
+"""Settings of the kernel and of devices, changed for a run and restored.
 
 A key is the name of a file: queue/*, device/queue_depth and md/* of devices in sysfs, vm.* in
 /proc/sys/vm. Source of what the kernel does with them: block/blk-sysfs.c, block/elevator.c,
@@ -41,7 +41,7 @@ FILES: Final = {
     "sync_speed_min": "md/sync_speed_min",
     "sync_speed_max": "md/sync_speed_max",
 }
-"""Keys of devices, and their files below the device's directory in sysfs."""
+"""Keys of devices, and their files in the device's directory in sysfs."""
 
 ALSO: Final = {
     "scheduler": ("nr_requests", "wbt_lat_usec"),
@@ -52,18 +52,18 @@ ALSO: Final = {
     "vm.dirty_background_ratio": ("vm.dirty_background_bytes",),
     "vm.dirty_background_bytes": ("vm.dirty_background_ratio",),
 }
-"""What the kernel changes along with a key."""
+"""What else the kernel changes when a key is written."""
 
 ACTIONS: Final = frozenset({"vm.drop_caches", "vm.compact_memory", "vm.stat_refresh"})
-"""Files that do something rather than keep a value."""
+"""Files that start an action instead of keeping a value."""
 
 TUNABLE: Final = "iosched/"
-"""Prefix of the keys of a scheduler's own settings, which are lost when it is changed."""
+"""Prefix of the scheduler's own settings, which are lost when the scheduler changes."""
 
 
 @dataclass(frozen=True)
 class SettingChange:
-    """A setting that a run found and what it is for the run."""
+    """A setting's value before the run and during it."""
 
     where: str
     """A device's name, or `vm`."""
@@ -85,7 +85,7 @@ def path_of(node: Path | None, key: str, roots: Roots) -> Path:
 
 
 def current(path: Path, key: str) -> str | None:
-    """Returns a setting's value, as it would be written; None if it cannot be read."""
+    """Returns a setting's value as it would be written; None if it cannot be read."""
     value = text(path)
     if value is None:
         return None
@@ -110,7 +110,7 @@ def _same(key: str, wanted: str, value: str | None) -> bool:
 
 
 def _write(path: Path, value: str) -> None:
-    """Writes in one go. Raises OSError: EINVAL, EPERM… as the kernel refuses it."""
+    """Writes in one system call. Raises OSError (EINVAL, EPERM…) if the kernel refuses it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
     try:
         os.write(descriptor, value.encode())
@@ -132,13 +132,13 @@ def _rank(key: str) -> tuple[int, str]:
 def applied(
     settings: Mapping[str, str], devices: Sequence[SysfsLayer], journal: HostJournal
 ) -> Iterator[list[SettingChange]]:
-    """Changes settings while the block runs, and gives what was changed.
+    """Changes settings while the block runs, and yields the changes.
 
-    A device's key is written to the target and all devices beneath that have it (a partition's
-    disk; md's, to every array). Raises UsageError for a key that no device has or a value that the
-    kernel refuses, BlklabError if the kernel takes another value than asked or another blklab is at
-    it. Whatever happens, everything is put back; what cannot be is said (BlklabError), and stays in
-    the journal for `restore`.
+    A device's key is written to the target and to all devices below it that have it (a
+    partition's disk; md's, to every array). Raises UsageError for a key that no device has or a
+    value that the kernel refuses; BlklabError if the kernel sets another value, or another
+    blklab is changing the device. Everything is restored in any case; what cannot be restored is
+    an error (BlklabError), and stays in the journal for `restore`.
     """
     roots = journal.roots
     wanted = {key: _checked(key, value) for key, value in settings.items()}
@@ -162,10 +162,11 @@ def applied(
 
 
 def check(settings: Mapping[str, str], devices: Sequence[SysfsLayer], roots: Roots) -> None:
-    """Raises UsageError for settings that cannot be made here, as far as that is seen beforehand.
+    """Raises UsageError for settings that cannot be applied here, as far as that is known
+    before.
 
-    A key that no device has, or a scheduler that this kernel has not; other values are only known
-    to be right when the kernel takes them.
+    Checks for a key that no device has, and for a scheduler that this kernel does not have. Only
+    the kernel knows whether it accepts other values.
     """
     plan = _plan({key: _checked(key, value) for key, value in settings.items()}, devices, roots)
     for device, keys in plan.items():
@@ -206,7 +207,7 @@ def _plan(
         having = [device for node, device in disks.items() if _has(node, key, roots)]
         if not having:
             names = ", ".join(sorted(device.name for device in disks.values())) or "no device"
-            raise UsageError(f"settings: {key}: found on none of {names}, expected on one at least")
+            raise UsageError(f"settings: {key}: not found on {names}: none of these devices has it")
         for device in having:
             plan.setdefault(device, []).append(key)
     return plan
@@ -225,9 +226,9 @@ def _has(node: Path, key: str, roots: Roots) -> bool:
 def _check_no_leftovers(
     plan: Mapping[BlockDevice | None, Sequence[str]], journal: HostJournal
 ) -> None:
-    """Raises BlklabError if a run, ours or one that was killed, left one of the devices changed.
+    """Raises BlklabError if a run, ours or a killed one, left one of the devices changed.
 
-    What is found now would be taken for what was there, and put back for ever.
+    Otherwise the changed value would be taken for the original, and restored for ever.
     """
     names = {_where(device) for device in plan}
     conflicts = dict.fromkeys(journal.changed() & names, journal.path)
@@ -240,8 +241,8 @@ def _check_no_leftovers(
     if conflicts:
         name = min(conflicts)
         raise BlklabError(
-            f"{name}: an earlier run left its settings changed ({conflicts[name]}); run"
-            " 'blklab restore' first"
+            f"{name}: an earlier run left its settings changed ({conflicts[name]}); run `blklab "
+            "restore` first"
         )
 
 
@@ -273,11 +274,13 @@ def _put_back_after(
             problems += failed
         if problems:
             problem = "; ".join([*([str(cause)] if cause else []), *problems])
-            raise BlklabError(f"{problem}; 'blklab restore' tries again") from cause
+            raise BlklabError(f"{problem}; run `blklab restore` to try again") from cause
 
 
 def _values(device: BlockDevice | None, keys: Sequence[str], roots: Roots) -> dict[str, str]:
-    """Returns what to put back: the keys' values, and of those that change along with them."""
+    """Returns the values to restore: of the keys, and of those that the kernel changes with
+    them.
+    """
     node = device.node if device else None
     wanted = dict.fromkeys([*keys, *(also for key in keys for also in ALSO.get(key, ()))])
     if node is not None and "scheduler" in keys:
@@ -287,9 +290,9 @@ def _values(device: BlockDevice | None, keys: Sequence[str], roots: Roots) -> di
 
 
 def put_back(device: BlockDevice | None, values: Mapping[str, str], roots: Roots) -> list[str]:
-    """Writes values that differ, in an order that ends with all of them as they were.
+    """Restores values that differ, and returns what could not be restored.
 
-    Returns what could not be put back. Twice: what one key changes of another comes right then.
+    Writes twice: the second pass corrects what the kernel changed along with another key.
     """
     node = device.node if device else None
     where = _where(device)
@@ -308,7 +311,9 @@ def put_back(device: BlockDevice | None, values: Mapping[str, str], roots: Roots
         present = current(path_of(node, key, roots), key)
         if not _same(key, value, present):
             why = failures.get(key, "")
-            problems.append(f"{where}: {key}: found {present}, expected {value} again{why}")
+            problems.append(
+                f"{where}: {key}: found {present}, expected the former value {value}{why}"
+            )
     return problems
 
 
@@ -329,12 +334,12 @@ def _set(device: BlockDevice | None, key: str, value: str, roots: Roots) -> Sett
             names = (text(path) or "").replace("[", "").replace("]", "").split()
             allowed = f", expected one of {', '.join(names)}"
         raise UsageError(
-            f"settings: {where}: {key}: the kernel refuses {value!r} ({error.strerror}){allowed}"
+            f"settings: {where}: {key}: the kernel refused {value!r} ({error.strerror}){allowed}"
         ) from None
     after = current(path, key)
     if not _same(key, value, after):
         raise BlklabError(
-            f"settings: {where}: {key}: asked for {value}, the kernel took {after}; ask for a value"
-            f" that it takes ({path})"
+            f"settings: {where}: {key}: wrote {value}, but the kernel set {after}; choose a value "
+            f"that it accepts ({path})"
         )
     return SettingChange(where, key, before or "", after or "")

@@ -1,4 +1,6 @@
-"""Other programs that tell about this machine: lsblk, wipefs, blkid, and versions of them all."""
+"""Other programs that report on this machine: lsblk, wipefs, blkid, and versions of all
+programs.
+"""
 
 import json
 import os
@@ -13,12 +15,12 @@ from typing import Any, Final
 from blklab.errors import BlklabError, EnvironmentLacks
 
 TIMEOUT: Final = 60.0
-"""Seconds; a program that waits longer for a disk is given up."""
+"""Seconds; blklab stops waiting for a program that hangs on a disk for longer."""
 
 
 @dataclass(frozen=True)
 class ProgramOutput:
-    """What a program said and how it ended."""
+    """A program's output and exit status."""
 
     status: int
     out: str
@@ -26,9 +28,8 @@ class ProgramOutput:
 
 
 def find(name: str, package: str) -> str:
-    """Returns a program's path. Raises EnvironmentLacks, with the package that has it, if none.
-
-    What is in sbin is found, though PATH may leave it out.
+    """Returns a program's path, also in sbin. Raises EnvironmentLacks, with the package that has
+    it.
     """
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
     program = shutil.which(name, path=path)
@@ -38,7 +39,7 @@ def find(name: str, package: str) -> str:
 
 
 def ask(program: str, *arguments: str) -> ProgramOutput:
-    """Runs a program that only tells. Raises EnvironmentLacks if it cannot be run or hangs."""
+    """Runs a program that only reports. Raises EnvironmentLacks if it cannot be run or hangs."""
     try:
         done = subprocess.run(
             [program, *arguments],
@@ -55,10 +56,10 @@ def ask(program: str, *arguments: str) -> ProgramOutput:
 
 
 def signatures(node: Path) -> list[str]:
-    """Returns what is recognised on a device: filesystems, swap, members of arrays, partitions.
+    """Returns the signatures on a device: filesystems, swap, members of arrays, partitions.
 
-    Both `wipefs -n` and `blkid -p` are asked, for each knows some that the other leaves out. What
-    they cannot answer is no answer: EnvironmentLacks if one is missing, BlklabError if one fails.
+    Runs both `wipefs -n` and `blkid -p`, for each knows some that the other does not. Raises
+    EnvironmentLacks if one is missing, BlklabError if one fails.
     """
     return list(dict.fromkeys([*_of_wipefs(node), *_of_blkid(node)]))
 
@@ -73,7 +74,7 @@ def _of_wipefs(node: Path) -> list[str]:
         listed = json.loads(output.out)["signatures"]
         return [f"{signature['type']} at {signature['offset']}" for signature in listed]
     except (ValueError, KeyError, TypeError) as error:
-        raise BlklabError(f"wipefs {node}: {error} in its answer, expected signatures") from None
+        raise BlklabError(f"wipefs {node}: cannot read its output: {error}") from None
 
 
 def _of_blkid(node: Path) -> list[str]:
@@ -82,7 +83,7 @@ def _of_blkid(node: Path) -> list[str]:
     if output.status == 2 and not output.out.strip():
         return []
     if output.status == 8:
-        return ["several signatures at once"]
+        return ["several contradicting signatures"]
     if output.status != 0:
         raise _unanswered("blkid", node, output)
     values = dict(line.split("=", 1) for line in output.out.splitlines() if "=" in line)
@@ -92,9 +93,10 @@ def _of_blkid(node: Path) -> list[str]:
 
 
 def _unanswered(program: str, node: Path, output: ProgramOutput) -> BlklabError:
-    why = (output.err or output.out).strip().splitlines()[:1] or ["no reason given"]
+    why = (output.err or output.out).strip().splitlines()[:1] or ["no message"]
     return BlklabError(
-        f"{program} {node}: exit status {output.status} ({why[0]}): cannot tell what is on it"
+        f"{program} {node}: exit status {output.status} ({why[0]}): blklab cannot tell what is on "
+        "the device"
     )
 
 
@@ -114,11 +116,11 @@ VERSIONS: Final[dict[str, Sequence[str]]] = {
     "lsblk": ("--version",),
     "lvm": ("version",),
 }
-"""Programs whose versions matter, and what makes them say it."""
+"""Programs whose versions matter, and the arguments that print them."""
 
 
 def versions() -> dict[str, str | None]:
-    """Returns what each program calls its version; None for what is not installed."""
+    """Returns the version that each program prints; None for what is not installed."""
     return {name: _version(name, arguments) for name, arguments in VERSIONS.items()}
 
 

@@ -1,7 +1,7 @@
-"""Where cells do their I/O: a file in a directory of ours, a device that is held, or a directory.
+"""Where cells do their I/O: a file in a directory of blklab, a claimed device, or a directory.
 
-A place is made when the first cell of its target needs it, serves all of them, and is given up and
-removed when the campaign ends, however it does.
+A location is made when the first cell of its target needs it, and serves all its cells. It is
+released and removed when the campaign ends in any way.
 """
 
 import tempfile
@@ -27,41 +27,41 @@ DATA: Final = "data"
 
 @dataclass
 class TargetLocation:
-    """Where the cells of one target do their I/O."""
+    """The location of the I/O of one target's cells."""
 
     path: Path
     """The file, the device's node, or the directory of a command."""
 
     work: Path
-    """A private directory on another filesystem, if there is one: for job files and logs."""
+    """A private directory for job files and logs, on another filesystem if there is one."""
 
     held: DeviceClaim | ScratchDirectory | None
-    """None for a command: nothing is made for it."""
+    """None for a command, which needs no file."""
 
     writes: bool
     """Whether any cell may write to it."""
 
     prepared: bool = field(default=False)
-    """Whether it has been brought into its state: once, before the first cell."""
+    """Whether it is prepared: done once, before the first cell."""
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What is doubtful about it."""
+        """Doubts about this location."""
         return self.held.warnings if self.held is not None else ()
 
     def verify(self) -> None:
-        """Raises BlklabError if it is no longer what it was."""
+        """Raises BlklabError if it has changed."""
         if self.held is not None:
             self.held.verify()
 
 
 class TargetLocations:
-    """The places of a campaign."""
+    """The locations of a campaign."""
 
     def __init__(
         self, stack: ExitStack, journal: HostJournal, yes_destroy: Collection[str]
     ) -> None:
-        """They are given up when `stack` is left."""
+        """They are released when `stack` is left."""
         self._stack = stack
         self._journal = journal
         self._yes_destroy = yes_destroy
@@ -71,9 +71,9 @@ class TargetLocations:
     def of(
         self, document: HostCellDocument, documents: Sequence[HostCellDocument]
     ) -> TargetLocation:
-        """Returns where a cell does its I/O, given the cells of the whole campaign.
+        """Returns the location of a cell, given the cells of the whole campaign.
 
-        Raises UsageError, BlklabError or EnvironmentLacks if that may or can not be used.
+        Raises UsageError, BlklabError or EnvironmentLacks if it must not or cannot be used.
         """
         key = (document["target"]["name"], document["command"] is not None)
         if key not in self._made:
@@ -84,7 +84,7 @@ class TargetLocations:
         return self._made[key]
 
     def warnings(self) -> list[str]:
-        """Returns what is doubtful about the places that were made."""
+        """Returns the doubts about all locations."""
         return [warning for place in self._made.values() for warning in place.warnings]
 
     def _make(

@@ -18,10 +18,10 @@ KIND: Final = RunnerKind(
     options=(
         RunnerOption(
             "--jobs",
-            "Cells to run at the same time; as many as there are CPUs, unless given.",
+            "Number of cells to run at the same time.  [default: number of CPUs]",
             metavar="N",
             type=click.IntRange(1, 1024),
-            elsewhere="cells would disturb each other, so one at a time is measured",
+            elsewhere="other runners measure one cell at a time",
         ),
     ),
 )

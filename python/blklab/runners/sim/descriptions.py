@@ -1,4 +1,4 @@
-"""What the simulator's cells are, in the words of mdadm and fio."""
+"""Describes the simulator's cells in the words of mdadm and fio."""
 
 from collections.abc import Sequence
 from typing import Final, cast
@@ -39,7 +39,7 @@ def _node(node: Node | None, names: Sequence[str]) -> str:
 
 
 def _volume(node: Node, names: Sequence[str]) -> str:
-    """Returns a stack that says its kind: with its times, and what it is made of."""
+    """Returns a stack with a `kind`, its times, and its parts."""
     ((kind, table),) = cast(stack_tree.Node, node).items()
     times = [
         f"{key.removesuffix('_ns')}={format_duration(value).replace(' ', '')}"
@@ -63,7 +63,7 @@ def _member(member: Member, names: Sequence[str]) -> str:
 
 
 def workload(cell: Cell) -> str:
-    """Returns what a cell's jobs do, in fio's words, or which trace is replayed."""
+    """Returns a cell's jobs in fio's options, or the trace that it replays."""
     document = cell.document
     jobs = document["jobs"]
     parts = [
@@ -84,7 +84,7 @@ def workload(cell: Cell) -> str:
 
 
 def simulated_job(job: Job) -> str:
-    """Returns a simulated job in fio's words, a blank between them."""
+    """Returns a simulated job in fio's options, separated by blanks."""
     reads, writes = job["read_share"] > 0, job["read_share"] < 1
     mixed = "rw" if reads and writes else "read" if reads else "write"
     parts = [f"rw={'rand' if job['random'] else ''}{mixed}"]
@@ -128,7 +128,7 @@ def _sizes(job: Job, *, reads: bool, writes: bool) -> str:
 
 
 def fio_size(size: int) -> str:
-    """Returns bytes as one types them for fio: `4k`, `8g`, `1000`."""
+    """Returns bytes as typed for fio: `4k`, `8g`, `1000`."""
     for letter, factor in (("t", 1 << 40), ("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)):
         if size and size % factor == 0:
             return f"{size // factor}{letter}"

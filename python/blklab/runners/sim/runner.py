@@ -1,4 +1,4 @@
-"""The simulator as a runner: many cells at a time, each in a thread that Python does not hold."""
+"""The simulator as a runner: many cells at a time, each in a thread without Python's lock."""
 
 import json
 import os
@@ -25,9 +25,9 @@ def cores() -> int:
 
 @contextmanager
 def stopping() -> Iterator[_core.Stop]:
-    """Ends the simulations of a block when it is left early, as by Ctrl-C.
+    """Stops the simulations when the block is left early, as by Ctrl-C.
 
-    The pool that they run in is the outer block: leaving it waits for them.
+    Their thread pool is the outer block: leaving it waits for them.
     """
     stop = _core.Stop()
     try:
@@ -44,7 +44,7 @@ def outcome(
 ) -> Outcome:
     """Simulates one cell's document, with the trace that it replays, and returns the figures.
 
-    Raises UsageError for a cell that makes no sense.
+    Raises UsageError for an invalid cell.
     """
     trace = None if replay is None else ([replay.path], replay.format, replay.device)
     measured: Outcome = json.loads(_core.simulate(json.dumps(document), stop, trace))
@@ -52,9 +52,9 @@ def outcome(
 
 
 def outcomes(documents: Sequence[Mapping[str, Any]], jobs: int | None = None) -> list[Outcome]:
-    """Simulates several documents, `jobs` at a time, as many as there are CPUs unless given.
+    """Simulates several documents, `jobs` at a time; by default as many as there are CPUs.
 
-    The results do not depend on how many.
+    The results do not depend on `jobs`.
     """
     with ThreadPoolExecutor(jobs or cores()) as pool, stopping() as stop:
         return list(pool.map(lambda document: outcome(document, stop), documents))
@@ -73,7 +73,7 @@ class SimRunner(Runner):
     """The runner `sim`. Simulations do not disturb each other."""
 
     def __init__(self, jobs: int | None = None) -> None:
-        """`jobs` cells are simulated at a time; as many as there are CPUs, unless given."""
+        """Simulates `jobs` cells at a time; by default as many as there are CPUs."""
         self._jobs = jobs or cores()
 
     def check(self, plan: ExperimentPlan) -> None:
@@ -81,7 +81,7 @@ class SimRunner(Runner):
         check(plan.cells)
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
-        """Simulates cells. Raises BlklabError for one that failed, and says which."""
+        """Simulates cells. Raises BlklabError for one that failed, naming it."""
         with ThreadPoolExecutor(self._jobs) as pool, stopping() as stop:
             measured = pool.map(lambda cell: _measured(cell, ledger, stop), cells)
             for cell, finished in zip(cells, measured, strict=True):
@@ -90,7 +90,7 @@ class SimRunner(Runner):
 
 
 def make(*, jobs: int | None, **_tell: Callable[[str], object]) -> SimRunner:
-    """Returns the runner that `blklab run` asks for."""
+    """Makes the runner for `blklab run`."""
     return SimRunner(jobs)
 
 
