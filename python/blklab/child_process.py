@@ -16,10 +16,11 @@ Process = subprocess.Popen[bytes]
 
 
 def command(arguments: Sequence[str]) -> list[str]:
-    """Returns the command that runs `arguments` and has the kernel kill it when we are gone.
+    """Returns the command that runs `arguments` and is killed by the kernel when blklab ends.
 
-    setpriv sets PR_SET_PDEATHSIG, which exec keeps, and becomes the program. The signal comes when
-    the *thread* that started the process ends (prctl(2)): start it where its end is awaited.
+    setpriv sets PR_SET_PDEATHSIG, which exec keeps, and becomes the program. The signal comes
+    when the *thread* that started the process ends (prctl(2)): start it in the thread that waits
+    for its end.
     """
     setpriv = shutil.which("setpriv") or shutil.which("setpriv", path=os.defpath)
     if setpriv is None:
@@ -36,11 +37,11 @@ def started(
     stdin: int = subprocess.DEVNULL,
     descriptors: Sequence[int] = (),
 ) -> Iterator[tuple[Process, list[int]]]:
-    """Runs a command for the block, in a session of its own, and stops it should it be left early.
+    """Runs a command during the block, in a new session, and stops it if the block ends early.
 
-    Gives the process and the pipes to read its output from: one for stdout and stderr, or two, if
-    they are wanted `apart`. It has these `descriptors` of ours, by the same numbers. Raises
-    BlklabError if it cannot be started.
+    Gives the process and the pipes of its output: one for stdout and stderr, or two if `apart`.
+    The process inherits `descriptors`, under the same numbers. Raises BlklabError if it cannot
+    be started.
     """
     pipes = [os.pipe() for _ in range(1 + apart)]
     try:
@@ -70,7 +71,7 @@ def started(
 
 
 def ended(process: Process) -> bool:
-    """Tells whether a process has ended; its number stays its own until `stop`."""
+    """Tells whether a process has ended; its pid stays reserved until `stop`."""
     if process.returncode is not None:
         return True
     try:
@@ -81,7 +82,7 @@ def ended(process: Process) -> bool:
 
 
 def killed_by(process: Process) -> int | None:
-    """Returns the signal that has ended a process, None if none has; before `stop` only."""
+    """Returns the signal that ended a process, or None; call it before `stop`."""
     options = os.WEXITED | os.WNOHANG | os.WNOWAIT
     with suppress(ChildProcessError):
         status = os.waitid(os.P_PID, process.pid, options)
@@ -91,9 +92,9 @@ def killed_by(process: Process) -> int | None:
 
 
 def stop(process: Process) -> None:
-    """Ends a process that leads a session of its own, and what is left of it: gently first.
+    """Ends a process and the rest of its session, with SIGTERM first.
 
-    At once if blklab is told to end in the meantime, which is raised on.
+    Kills it at once if blklab itself is interrupted meanwhile, and raises that on.
     """
     try:
         for number, patience in ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0)):
@@ -116,7 +117,7 @@ def _signal(process: Process, number: int) -> None:
 
 
 def version(path: str, remedy: str, *, timeout: float = 30) -> tuple[str, str]:
-    """Returns what a program prints with --version, on stdout and on stderr.
+    """Returns a program's output of --version, on stdout and on stderr.
 
     Raises EnvironmentLacks if it does not run, or takes longer than `timeout` seconds.
     """

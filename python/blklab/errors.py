@@ -1,10 +1,12 @@
-"""What can go wrong in a way the user can act on. Every message says what to do next, or what was
-found and what was expected; none needs a traceback.
+"""Errors that the user can act on.
+
+Every message says what to do next, or what was found and what was expected; none needs a
+traceback.
 """
 
 
 class BlklabError(Exception):
-    """Something blklab was asked to do could not be done (exit status 1).
+    """blklab could not do what it was asked to do (exit status 1).
 
     The message is one line: it names the file, the field or the offset.
     """
@@ -13,7 +15,7 @@ class BlklabError(Exception):
 
 
 class UsageError(BlklabError):
-    """The request itself makes no sense (exit status 2)."""
+    """The request itself is invalid (exit status 2)."""
 
     exit_code = 2
 
@@ -21,7 +23,7 @@ class UsageError(BlklabError):
 class StoreError(BlklabError):
     """The store, or a series in it, cannot be opened, read or written (exit status 3).
 
-    Not 1, which of `compare` means that a condition held: `git bisect` goes by it.
+    Not 1, which `compare` uses for a condition that holds: `git bisect` depends on it.
     """
 
     exit_code = 3
@@ -33,7 +35,7 @@ class EnvironmentLacks(BlklabError):
     exit_code = 3
 
     def __init__(self, what: str, remedy: str) -> None:
-        """`what` is missing, and `remedy` says how to get it, as a command if there is one."""
+        """`what` is missing; `remedy` says how to get it, as a command if there is one."""
         super().__init__(f"{what}; {remedy}")
         self.what = what
         self.remedy = remedy

@@ -1,7 +1,7 @@
-"""What a run measured: figures of all runners, and of single ones (docs/reference/formats.md).
+"""The result of a run: figures of all runners, and of single ones (docs/reference/formats.md).
 
-`documents.outcome` is what the simulator gives, and has all of `Outcome`. Times are ns, rates a
-second; pairs are of reads and of writes.
+`documents.outcome` is the simulator's, and has all of `Outcome`. Times are ns, rates per second;
+pairs are of reads and writes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from blklab.documents import outcome as simulated
 
 
 class LatencyResult(TypedDict, total=False):
-    """Completion latencies; importers have only some of the figures."""
+    """Completion latencies; importers have only some of these figures."""
 
     count: int
     mean: float | None
@@ -54,7 +54,7 @@ class GroupResult(TypedDict):
 
 
 class DeviceCounts(TypedDict):
-    """What a device did, in the words of /proc/diskstats; None what is not known."""
+    """A device's activity, in the words of /proc/diskstats; None if unknown."""
 
     ios: Sequence[int]
     merges: Sequence[int] | None
@@ -74,23 +74,23 @@ class DeviceResult(DeviceCounts):
     kind: NotRequired[str]
     id: NotRequired[str | None]
     leaf: NotRequired[bool]
-    """Whether nothing is below it; else it is made of others."""
+    """Whether no device is below it."""
     above: NotRequired[Sequence[str]]
 
 
 class Outcome(TypedDict, total=False):
-    """What every runner gives, and every format that is imported."""
+    """What every runner returns, and every imported format."""
 
     runtime_ns: int
     read: DirectionResult
     write: DirectionResult
     watched_ns: int
-    """How long devices were watched; missing where it is the runtime."""
+    """How long devices were watched; missing if that is the runtime."""
     groups: Sequence[GroupResult]
     devices: Sequence[DeviceResult]
     warnings: list[str]
     series: list[simulated.Point]
-    """The jobs' I/Os over time; the store keeps them apart."""
+    """The jobs' I/Os over time; the store keeps them separately."""
 
 
 class MemberResult(TypedDict):
@@ -102,7 +102,7 @@ class MemberResult(TypedDict):
 
 
 class VolumeReport(TypedDict, total=False):
-    """What an array or a cache of the lab says of itself after the load, in the kernel's words."""
+    """A report on an array or a cache of the lab after the load, in the kernel's words."""
 
     name: str
     kind: str
@@ -175,7 +175,7 @@ class ChangedSetting(TypedDict):
 
 
 class MeasuredResult(Outcome, total=False):
-    """What only runners with real I/O give."""
+    """Only from runners with real I/O."""
 
     targets: Sequence[VolumeReport]
     fio: FioFacts
@@ -187,7 +187,7 @@ class MeasuredResult(Outcome, total=False):
 
 
 class GuestFacts(TypedDict, total=False):
-    """What it takes to believe a result of the lab."""
+    """What is needed to judge a result of the lab."""
 
     accel: str
     kernel: str
@@ -200,7 +200,7 @@ class GuestFacts(TypedDict, total=False):
 
 
 class LabResult(MeasuredResult, total=False):
-    """What only the lab gives."""
+    """Only from the lab."""
 
     mdstat: str | None
     lab: GuestFacts
@@ -217,5 +217,5 @@ def in_lab(outcome: Outcome) -> LabResult:
 
 
 def predicted(outcome: Outcome) -> simulated.Outcome | None:
-    """Returns the same as the simulator gave it, None elsewhere."""
+    """Returns the outcome as the simulator gave it, None for other runners."""
     return cast(simulated.Outcome, outcome) if "processor_ns" in outcome else None

@@ -1,7 +1,7 @@
-"""Writing text and pictures: a file is either the old one or the whole new one, and no device.
+"""Writes text and pictures: a file is either the old or the complete new one, never a device.
 
-`-` and `/dev/stdout` are standard output. FIFOs and character devices (/dev/null) are written as
-they are; block devices, sockets and directories are refused. Symbolic links are followed.
+`-` and `/dev/stdout` are standard output. FIFOs and character devices (/dev/null) are written
+directly; block devices, sockets and directories are refused. Symbolic links are followed.
 """
 
 import os
@@ -16,13 +16,13 @@ from typing import Final
 from blklab.errors import UsageError
 
 STDOUT: Final = frozenset({"-", "/dev/stdout"})
-"""Names of standard output."""
+"""Names that mean standard output."""
 
 
 def check(path: str | Path, *, overwrite: bool = True) -> None:
-    """Raises UsageError if nothing can be written there: before the work, not after it.
+    """Raises UsageError if a file cannot be written, before the work begins.
 
-    Nor over a file that exists, without `overwrite`.
+    Also for a file that exists, without `overwrite`.
     """
     if str(path) in STDOUT:
         return
@@ -31,7 +31,7 @@ def check(path: str | Path, *, overwrite: bool = True) -> None:
             raise UsageError(f"{path}: cannot be written: permission denied")
         return
     if os.path.lexists(path) and not overwrite:
-        raise UsageError(f"{path}: exists already; --overwrite replaces it")
+        raise UsageError(f"{path}: exists already; to replace it, use --overwrite")
     directory = _target(path).parent
     if not directory.is_dir():
         missing = "is not a directory" if directory.exists() else "no such directory"
@@ -40,7 +40,7 @@ def check(path: str | Path, *, overwrite: bool = True) -> None:
 
 
 def check_directory(directory: Path, path: str | Path | None = None) -> None:
-    """Raises UsageError if no file can be made in a directory; `path` is the file wanted there."""
+    """Raises UsageError if no file can be made in a directory; `path` is the future file."""
     what = f"{directory}: cannot be written" if path is None else f"{path}: cannot be written"
     try:
         with tempfile.TemporaryFile(dir=directory):
@@ -51,18 +51,20 @@ def check_directory(directory: Path, path: str | Path | None = None) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Makes a directory to write files into. Raises UsageError if that cannot be."""
+    """Makes a directory for output. Raises UsageError if that fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
-        raise UsageError(f"{path}: is a file, and a directory is wanted") from error
+        raise UsageError(f"{path}: is a file, expected a directory") from error
     except OSError as error:
         raise UsageError(f"{path}: cannot be made: {error.strerror}") from error
     check_directory(path)
 
 
 def same(first: str | Path, other: str | Path) -> bool:
-    """Tells whether two names are of one file, whether it exists or not; /dev/null is none."""
+    """Tells whether two names mean the same file, also before it exists; never true of
+    /dev/null.
+    """
     names = [str(path) for path in (first, other)]
     if any(name in STDOUT for name in names):
         return all(name in STDOUT for name in names)
@@ -72,10 +74,10 @@ def same(first: str | Path, other: str | Path) -> bool:
 
 
 def write(path: str | Path, content: bytes, *, mode: int | None = None) -> None:
-    """Writes a file under a temporary name, syncs it and renames it; a stream, as it is.
+    """Writes a file under a temporary name, syncs and renames it; a stream is written directly.
 
-    `mode` is the file's permissions; None: those it has, or what the umask leaves. Raises OSError
-    with the file's name, or UsageError as `check` does.
+    `mode` is the file's permissions; None keeps those it has, or applies the umask. Raises
+    OSError with the file's name, or UsageError as `check` does.
     """
     if str(path) in STDOUT:
         write_stdout(content)
@@ -89,7 +91,7 @@ def write(path: str | Path, content: bytes, *, mode: int | None = None) -> None:
 
 @contextmanager
 def _named(path: str | Path) -> Iterator[None]:
-    """Puts the file's name into errors that have none, or that of a temporary file."""
+    """Puts the file's name into errors without one, or with that of a temporary file."""
     try:
         yield
     except BrokenPipeError:
@@ -109,12 +111,12 @@ def write_stdout(content: bytes) -> None:
 
 
 def is_stream(path: str | Path) -> bool:
-    """Tells whether a name is of standard output, a FIFO or a character device: not of a file."""
+    """Tells whether a name means standard output, a FIFO or a character device."""
     return str(path) in STDOUT or Path(path).is_fifo() or Path(path).is_char_device()
 
 
 def _is_stream(path: str | Path) -> bool:
-    """Tells FIFOs and character devices from files. Raises UsageError for what is neither."""
+    """Distinguishes FIFOs and character devices from files. Raises UsageError for others."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116  # Path("./-") would be "-"
     except FileNotFoundError:
@@ -138,7 +140,7 @@ def _sorted_out(path: str | Path, mode: int) -> bool:
 
 
 def _target(path: str | Path) -> Path:
-    """Returns the file itself: a symbolic link to it stays one."""
+    """Returns the file behind a symbolic link, so that the link stays."""
     try:
         return Path(path).resolve()
     except (OSError, RuntimeError) as error:  # links in a circle
@@ -156,7 +158,7 @@ def _write_stream(path: str | Path, content: bytes) -> None:
 
 
 def replace(target: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Writes a file under a new name, syncs and renames it: what a link leads to is left alone."""
+    """Writes a file under a temporary name, syncs and renames it; replaces a link itself."""
     # A name may have 255 bytes, and the temporary one is longer than the file's.
     prefix = f".{target.name[:50]}."
     with _named(target), _temporary(prefix, target.parent) as (descriptor, temporary):
@@ -180,7 +182,7 @@ def _temporary(prefix: str, directory: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _mode(target: Path) -> int:
-    """Returns the permissions of a file that is there, else what the umask leaves of them."""
+    """Returns the permissions of an existing file, else those that the umask leaves."""
     try:
         status = target.lstat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Text from traces, disks and kernels, which is hostile until proven harmless."""
+"""Makes text from traces, disks and kernels, which may be hostile, safe to print."""
 
 import unicodedata
 
@@ -6,10 +6,10 @@ _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def printable(text: str) -> str:
-    r"""Returns `text` with every control, formatting and unassigned character spelt as an escape.
+    """Returns `text` with every control, formatting and unassigned character escaped.
 
-    A process may call itself anything: an escape sequence in its name must not reach a terminal,
-    and a right-to-left override must not reorder a table. Backslashes are left as they are.
+    A process may have any name: an escape sequence in it must not reach a terminal, and a
+    right-to-left override must not reorder a table. Backslashes stay as they are.
     """
     if text.isascii() and text.isprintable():
         return text

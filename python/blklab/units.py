@@ -1,4 +1,4 @@
-"""Sizes, durations and counts: as people type them, and as blklab prints them.
+"""Sizes, durations and counts: parsing of what people type, and formatting.
 
 Sizes are in powers of 1024 and durations in whole nanoseconds, as everywhere in blklab.
 """
@@ -33,7 +33,7 @@ _DURATION_PART: Final = re.compile(r" ?(\d+(?:\.\d+)?) ?([a-zµμ]*)", re.A)
 
 
 def parse_size(text: str) -> int:
-    """Returns the number of bytes that `text` states: `512`, `4k`, `4KiB`, `1.5g`, `10 GiB`.
+    """Returns the bytes of a size: `512`, `4k`, `4KiB`, `1.5g`, `10 GiB`.
 
     Like fio and mdadm, `k`, `m`, `g`, `t`, `p` and `e` are powers of 1024. `10GB` is refused,
     because a disk's label and fio disagree on it. Raises ValueError.
@@ -44,8 +44,8 @@ def parse_size(text: str) -> int:
     prefix, unit = match["prefix"].upper(), (match["unit"] or "").lower()
     if prefix and unit == "b":
         raise ValueError(
-            f"{text!r} may mean powers of 1000 or of 1024: write {match['number']}{prefix}iB"
-            f" (or {match['number']}{prefix.lower()}) for 1024, or plain bytes"
+            f"{text!r} could mean powers of 1000 or of 1024: write {match['number']}{prefix}iB "
+            f"(or {match['number']}{prefix.lower()}) for 1024, or plain bytes"
         )
     if unit == "ib" and not prefix:
         raise ValueError(f"{text!r} is not a size: write bytes (512) or 4k, 1.5M, 10GiB")
@@ -57,9 +57,9 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Returns the nanoseconds that `text` states: `1.5s`, `200ms`, `1h 30m`, `2` (seconds).
+    """Returns the nanoseconds of a duration: `1.5s`, `200ms`, `1h 30m`, `2` (seconds).
 
-    Fractions of a nanosecond are refused, and what 64 bits do not hold. Raises ValueError.
+    Refuses fractions of a nanosecond, and more than 64 bits hold. Raises ValueError.
     """
     stripped = text.strip()
     parts = list(_DURATION_PART.finditer(stripped))
@@ -77,17 +77,17 @@ def parse_duration(text: str) -> int:
     if total.denominator != 1:
         raise ValueError(f"{text!r} is not a whole number of nanoseconds")
     if total > LONGEST:
-        raise ValueError(f"{text!r} is too long a duration: 584 years (213503d) are the most")
+        raise ValueError(f"{text!r} is too long: expected at most 584 years (213503d)")
     return total.numerator
 
 
 def format_size(size: float) -> str:
-    """Returns bytes as `512 B`, `4 KiB`, `1.46 MiB`: three digits, and no `.00` when exact."""
+    """Returns bytes as `512 B`, `4 KiB`, `1.46 MiB`: three digits, without `.00` if exact."""
     return _scaled(size, 1024, ["B", *(f"{prefix}iB" for prefix in _SIZE_PREFIXES)])
 
 
 def format_rate(bytes_per_second: float) -> str:
-    """Returns a throughput as `12.3 MiB/s`."""
+    """Returns a bandwidth as `12.3 MiB/s`."""
     return format_size(bytes_per_second) + "/s"
 
 
@@ -108,7 +108,7 @@ def format_duration(nanoseconds: float) -> str:
 
 
 def format_count(count: int) -> str:
-    """Returns a count with its thousands apart: `1,234,567`."""
+    """Returns a count with separators: `1,234,567`."""
     return f"{count:,}"
 
 

@@ -1,8 +1,9 @@
-"""What is done with a store: a campaign planned, its runs claimed, finished, found and removed.
+"""Writes to a store: plans a campaign, claims, finishes and removes its runs.
 
-A campaign is one going of an experiment on a runner; it has a row for each cell, whose state goes
-`planned → running → done` or `failed`. A run is written in one transaction when it ends. A process
-that dies leaves a run `running`, whose owner is found dead: it can be claimed again.
+A campaign is one execution of an experiment on a runner; it has a row for each cell, whose state
+goes `planned → running → done` or `failed`. A run is written in one transaction when it ends. A
+process that dies leaves a run `running`; its owner is found dead, and the run can be claimed
+again.
 """
 
 import hashlib
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StoredCampaign:
-    """A campaign, and which of its cells are still to be run."""
+    """A campaign, and which of its cells are not done."""
 
     number: int
     waiting: Mapping[str, int]
-    """Runs by the key of their cell; those of a living process are not among them."""
+    """Runs by the key of their cell, without those of a living process."""
 
 
 class Store:
@@ -50,7 +51,7 @@ class Store:
     # --- campaigns -------------------------------------------------------------------------------
 
     def begin(self, plan: "ExperimentPlan") -> StoredCampaign:
-        """Makes a campaign of a plan, all of its runs planned."""
+        """Creates a campaign from a plan, with all of its runs planned."""
         with self.database.writing() as connection:
             number = self._campaign(connection, plan)
             waiting = {}
@@ -61,9 +62,9 @@ class Store:
         return StoredCampaign(number, waiting)
 
     def resume(self, plan: "ExperimentPlan") -> StoredCampaign | None:
-        """Returns the newest campaign of the same cells, with those that are not done.
+        """Returns the newest campaign of the same cells, with those that are not done; or None.
 
-        None if there is none. A failed run is tried again, and one whose process has died.
+        Failed runs are tried again, and so are those whose process has died.
         """
         query = (
             sa.select(campaigns.c.id)
@@ -96,9 +97,9 @@ class Store:
         finished: Mapping[str, FinishedRun],
         environment: Mapping[str, Any],
     ) -> int:
-        """Stores a campaign that has been run already, and returns its number.
+        """Stores a campaign that has been run elsewhere, and returns its number.
 
-        `finished` has what was measured by the key of each cell.
+        `finished` has the results by the key of each cell.
         """
         some = any(finished_run.points for finished_run in finished.values())
         with self._held(some=some), self.database.writing() as connection:
@@ -134,7 +135,7 @@ class Store:
     # --- runs ------------------------------------------------------------------------------------
 
     def claim(self, run: int, environment: Mapping[str, Any]) -> bool:
-        """Takes a planned run for this process; False if another was quicker, or removed it."""
+        """Claims a planned run for this process; False if another has it, or has removed it."""
 
         def work(connection: sa.Connection, again: bool) -> bool:
             taken = connection.execute(
@@ -151,10 +152,11 @@ class Store:
         return self.database.insisting(work)
 
     def finish(self, run: int, finished: FinishedRun) -> None:
-        """Writes a run of this process that is done: its series first, then all else at once.
+        """Writes a finished run of this process: its series first, then all else in one
+        transaction.
 
-        A server that is away is waited for. What cannot be written at all is put into a file of
-        its own, and the StoreError says where.
+        Waits for a server that is unavailable. If writing fails, the result goes to a separate
+        file, and the StoreError names it.
         """
         try:
             with self._held(some=bool(finished.points)):
@@ -163,15 +165,15 @@ class Store:
             path = self._saved(run, finished)
             if not isinstance(error, BlklabError):
                 raise
-            where = f"what was measured is in {path}" if path else "what was measured is lost"
+            where = f"the measurement is in {path}" if path else "the measurement is lost"
             raise StoreError(f"{error}; {where}") from error
 
     def fail(self, run: int, message: str) -> None:
-        """Writes that a run of this process failed, and why; waits for a server that is away."""
+        """Records that a run of this process failed, and why; waits for an unavailable server."""
         self._end(run, "failed", message=message, finished=_now())
 
     def release(self, run: int) -> None:
-        """Gives back a run that was not finished: it is planned again."""
+        """Plans a run again that was not finished."""
         with self.database.writing() as connection:
             self._ended(connection, run, "planned", started=None, environment=None)
 
@@ -189,10 +191,10 @@ class Store:
             )
         )
         if done.rowcount != 1:
-            raise BlklabError(f"store {self.database.name}: run {run} is another process's")
+            raise BlklabError(f"store {self.database.name}: run {run} belongs to another process")
 
     def _held(self, *, some: bool) -> AbstractContextManager[None]:
-        """Keeps series from being tidied away before their rows are there, if there are `some`."""
+        """Protects series from being removed before their rows exist, if there are `some`."""
         return series_directory.writing(self.database.series) if some else nullcontext()
 
     def _written(self, run: int, finished: FinishedRun) -> dict[str, Any]:
@@ -213,7 +215,9 @@ class Store:
         }
 
     def _saved(self, run: int, finished: FinishedRun) -> Path | None:
-        """Writes what a run measured beside the series, or else into $TMPDIR; None if it cannot."""
+        """Writes a result next to the series, or to $TMPDIR; returns the path, None if both
+        fail.
+        """
         document = {
             "store": self.database.name,
             "run": run,
@@ -235,9 +239,9 @@ class Store:
     # --- what a crash or a removal left ----------------------------------------------------------
 
     def remove(self, numbers: Sequence[int], *, whole: bool) -> int:
-        """Removes runs, or `whole` campaigns, and returns how many runs that were.
+        """Removes runs, or `whole` campaigns, and returns the number of runs.
 
-        Raises BlklabError for what a living process is at, or still will be.
+        Raises BlklabError for runs that a living process executes, or will execute.
         """
         column = runs.c.campaign if whole else runs.c.id
         with self.database.writing() as connection:
@@ -250,7 +254,7 @@ class Store:
             for row in self._under_way(connection):
                 if row.id in wanted or row.campaign in pending:
                     raise BlklabError(
-                        f"run {row.id} is under way, of campaign {row.campaign}: stop it first"
+                        f"run {row.id} of campaign {row.campaign} is still running: stop it first"
                     )
             connection.execute(sa.delete(runs).where(where))
             if whole:
@@ -264,7 +268,7 @@ class Store:
         return [row for row in rows if run_owner.alive(row.owner or "")]
 
     def tidy(self) -> None:
-        """Removes files of series that no run has: of removed ones, and of processes that died."""
+        """Removes files of series without a run: of removed runs, and of processes that died."""
 
         def known() -> set[str]:
             with self.database.reading() as connection:
@@ -294,7 +298,7 @@ def _update(run: int, **values: Any) -> sa.Update:
 
 
 def _is(connection: sa.Connection, run: int, state: str, by: str | None) -> bool:
-    """Tells whether a run is in a state, and whose it is."""
+    """Tells whether a run is in a state and belongs to `by`."""
     query = sa.select(runs.c.state, runs.c.owner).where(runs.c.id == run)
     return connection.execute(query).one_or_none() == (state, by)
 
@@ -315,7 +319,7 @@ def _environment(connection: sa.Connection, document: Mapping[str, Any]) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value as JSON has it: dates of TOML as text, what is no number as null."""
+    """Returns a value for JSON: dates of TOML become text, NaN and infinity null."""
     match value:
         case Mapping():
             return {str(key): _plain(inner) for key, inner in value.items()}

@@ -1,6 +1,7 @@
-"""Opening the store: SQLite in a file, or a PostgreSQL server by URL; migrated when it is older.
+"""Opens the store: SQLite in a file, or a PostgreSQL server by URL; migrates an older one.
 
-Where: `--store`, else `$BLKLAB_STORE`, else `blklab/store.db` in the user's data directory (XDG).
+Where: `--store`, else `$BLKLAB_STORE`, else `blklab/store.db` in the user's data directory
+(XDG).
 """
 
 import json
@@ -25,19 +26,17 @@ T = TypeVar("T")
 VARIABLE: Final = "BLKLAB_STORE"
 
 PAUSES: Final = (0.5, 1, 2, 4, 8, *[15] * 7)
-"""How long a server that is away is waited for, in seconds before each new attempt: two minutes."""
+"""Seconds to wait for an unavailable server before each new attempt: two minutes in all."""
 
 AWAY: Final = ("08", "57P", "53300")
-"""How a PostgreSQL server's error codes begin that pass: no connection, a restart, too many users.
-
-PostgreSQL's manual, appendix A. Where there is no code, there was no server.
-"""
+"""Prefixes of a PostgreSQL server's error codes that pass: no connection, a restart, too many
+users (PostgreSQL's manual, appendix A). An error without a code means that there was no server."""
 
 READING: Final = "blklab_reading"
-"""The execution option of a connection that only reads."""
+"""The execution option of a read-only connection."""
 
 LOCK: Final = 0x626C6B6C6162
-"""Of PostgreSQL's advisory locks, ours while the tables are migrated: `blklab`."""
+"""Our PostgreSQL advisory lock while the tables are migrated: `blklab`."""
 
 
 @dataclass(frozen=True)
@@ -46,29 +45,29 @@ class Database:
 
     engine: sa.Engine
     name: str
-    """What to call it in messages: without a password."""
+    """Its name in messages, without a password."""
 
     series: Path
 
     only_read: bool = False
-    """It is a file that this user may not write."""
+    """Whether it is a file that this user cannot write."""
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Gives a connection to read from. Raises StoreError."""
+        """Gives a connection for reading. Raises StoreError."""
         with store_errors(self.name), self.engine.connect() as connection:
             yield connection.execution_options(**{READING: True})
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """Gives a connection whose changes are made together, or not at all. Raises StoreError."""
+        """Gives a connection whose changes are one transaction. Raises StoreError."""
         with store_errors(self.name), self.engine.begin() as connection:
             yield connection
 
     def insisting(self, work: Callable[[sa.Connection, bool], T]) -> T:
-        """Returns what `work` does, as `writing` would; a server that is away is waited for.
+        """Returns the result of `work` in a transaction; waits for an unavailable server.
 
-        `work` is told whether it may have been done already: the answer can be what was lost.
+        `work` gets True if it may have succeeded already and only the answer was lost.
         """
         for attempt, pause in enumerate((*PAUSES, None)):
             try:
@@ -82,7 +81,7 @@ class Database:
 
 
 def _passes(error: BaseException | None) -> bool:
-    """Tells whether a server may be there again soon; of a file, nothing is waited for."""
+    """Tells whether a server may be available again soon; a file's errors do not pass."""
     if not isinstance(error, OperationalError | InterfaceError) or error.orig is None:
         return False
     if not hasattr(error.orig, "sqlstate"):
@@ -92,10 +91,10 @@ def _passes(error: BaseException | None) -> bool:
 
 
 def opened(where: str | None = None, *, reading: bool = False) -> Database:
-    """Opens a store, making or migrating it first.
+    """Opens a store, and makes or migrates it first.
 
-    For `reading`, nothing is made, and a file that one may only read is left as it is. Raises
-    UsageError, EnvironmentLacks for a driver that is not installed, or StoreError.
+    For `reading`, nothing is made, and a read-only file is not changed. Raises UsageError,
+    EnvironmentLacks for a driver that is not installed, or StoreError.
     """
     chosen = where or os.environ.get(VARIABLE) or ""
     if "://" in chosen:
@@ -120,7 +119,7 @@ def _data() -> Path:
     try:
         return Path(platformdirs.user_data_dir("blklab"))
     except (OSError, RuntimeError, KeyError) as error:
-        raise StoreError(f"no home directory: {error}; --store says where results go") from None
+        raise StoreError(f"no home directory: {error}; name the store with --store") from None
 
 
 def _file(path: Path, *, reading: bool) -> Database:
@@ -144,15 +143,15 @@ def _by_url(text: str, *, reading: bool) -> Database:
     except (SQLAlchemyError, ValueError):
         shown = text.rpartition("@")[2]  # without a password
         raise UsageError(
-            f"{shown!r} is no URL: postgresql://USER@HOST/DATABASE is wanted"
+            f"invalid URL {shown!r}: expected postgresql://USER@HOST/DATABASE or a file name"
         ) from None
     kind = url.get_backend_name()
     if kind == "sqlite":
         if not url.database or url.database == ":memory:":
-            raise UsageError("sqlite:// without a file keeps nothing: name one")
+            raise UsageError("sqlite:// without a file keeps nothing: give a file name")
         return _file(Path(url.database), reading=reading)
     if kind != "postgresql":
-        raise UsageError(f"{kind}: SQLite and PostgreSQL can be a store")
+        raise UsageError(f"unsupported database {kind}: expected SQLite or PostgreSQL")
     name = url.render_as_string(hide_password=True)
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
@@ -182,7 +181,7 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 
 @contextmanager
 def store_errors(name: str) -> Iterator[None]:
-    """Turns what the database says into one line. Raises StoreError."""
+    """Converts the database's errors to one line. Raises StoreError."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -192,14 +191,14 @@ def store_errors(name: str) -> Iterator[None]:
 
 
 def _migrated(database: Database) -> None:
-    """Makes the tables, or brings them up to date; refuses a store that a newer blklab made."""
+    """Makes or upgrades the tables; refuses a store that a newer blklab made."""
     with database.reading() as connection:
         if _revision(database, connection) == REVISION:
             return
     if database.only_read:
         raise StoreError(
-            f"store {database.name}: is of an older blklab, and must be brought up to date first"
-            " by a user who may write it: `blklab runs list` does so"
+            f"store {database.name}: was made by an older blklab and needs an upgrade: run "
+            "`blklab runs list` as a user who can write to it"
         )
     with database.writing() as connection:
         if database.engine.dialect.name == "postgresql":
@@ -210,14 +209,14 @@ def _migrated(database: Database) -> None:
 
 
 def _revision(database: Database, connection: sa.Connection) -> str | None:
-    """Returns which migration a store has had; None for an empty one. Raises StoreError."""
+    """Returns a store's revision; None for an empty one. Raises StoreError."""
     tables = sa.inspect(connection).get_table_names()
     if "alembic_version" not in tables:
         # A server's database may hold other things as well; a file that does is another program's.
         if tables and database.engine.dialect.name == "sqlite":
-            raise StoreError(f"{database.name}: is an SQLite file, and no store of blklab")
+            raise StoreError(f"{database.name}: is an SQLite file, but not a store of blklab")
         if database.only_read:
-            raise StoreError(f"{database.name}: is no store of blklab: it is empty")
+            raise StoreError(f"{database.name}: is not a store of blklab: it is empty")
         return None
     revision = connection.execute(sa.text("select version_num from alembic_version")).scalar()
     ours = runs.name in tables  # Alembic is not ours alone, nor are its revisions' names
@@ -225,12 +224,12 @@ def _revision(database: Database, connection: sa.Connection) -> str | None:
         return revision
     if ours and str(revision).isdecimal() and str(revision) > REVISION:
         raise StoreError(
-            f"store {database.name}: is of a newer blklab (revision {revision}; this one knows"
-            f" {REVISION}): use that one, or another --store"
+            f"store {database.name}: was made by a newer blklab (revision {revision}, this one "
+            f"knows {REVISION}): use the newer blklab, or another --store"
         )
     raise StoreError(
-        f"{database.name}: is no store of blklab that this version knows (revision"
-        f" {printable(str(revision))}; known: {', '.join(KNOWN)}): use another --store"
+        f"{database.name}: is not a store that this version of blklab knows (revision "
+        f"{printable(str(revision))}; known: {', '.join(KNOWN)}): use another --store"
     )
 
 

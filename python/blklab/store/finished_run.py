@@ -1,4 +1,4 @@
-"""What a run leaves behind."""
+"""What a runner returns at the end of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from blklab.store.series import SeriesPoint
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """What a runner hands over when a run is done."""
+    """The result, raw output and series of a run."""
 
     outcome: Outcome
     seconds: float
     points: Sequence[SeriesPoint] = ()
     raw: str = ""
-    """What the program said that measured it."""
+    """The output of the program that measured."""

@@ -1,4 +1,4 @@
-"""Reading the store: campaigns, runs, and the words that choose among them.
+"""Reads the store: campaigns, runs, and the syntax that selects them.
 
 3                  the campaign of that number
 unbalanced         the newest campaign of the experiment of that name (or file)
@@ -24,12 +24,12 @@ from blklab.store.campaigns import Store
 from blklab.store.tables import STATES, campaigns, environments, runs
 
 INTERRUPTED: Final = "interrupted"
-"""The state of a run that is `running` in the store, whose process is dead."""
+"""The state of a run that is `running` in the store, but whose process is dead."""
 
 
 @dataclass(frozen=True)
 class CampaignRow:
-    """A campaign, in short."""
+    """A campaign in a list."""
 
     number: int
     name: str
@@ -39,14 +39,14 @@ class CampaignRow:
     version: str
     created: str
     states: Mapping[str, int]
-    """How many of its runs are in each state; `interrupted` only if any are."""
+    """Number of its runs in each state; `interrupted` only if there are any."""
 
     experiment: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run, with what it measured."""
+    """A run with its result."""
 
     id: int
     campaign: int
@@ -60,7 +60,7 @@ class StoredRun:
     finished: str | None
     seconds: float | None
     outcome: Outcome | None
-    """None but of a run that is done."""
+    """None for a run that is not done."""
 
     message: str | None
     environment: Mapping[str, Any]
@@ -117,10 +117,10 @@ def runs_of(store: Store, campaign: int) -> list[StoredRun]:
 
 
 def run(store: Store, number: int) -> StoredRun:
-    """Returns one run. Raises UsageError if there is none of that number."""
+    """Returns one run. Raises UsageError if the number is unknown."""
     stored = _runs(store, runs.c.id == number)
     if not stored:
-        raise UsageError(f"there is no run {number} in store {store.database.name}")
+        raise UsageError(f"no run {number} in store {store.database.name}")
     return stored[0]
 
 
@@ -161,26 +161,26 @@ def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[StoredRun]:
 
 
 def _upgraded(outcome: dict[str, Any] | None) -> Outcome | None:
-    """Returns an outcome as it is written today: targets were `arrays` without a kind before."""
+    """Returns an outcome in the present format: `arrays` without a kind became targets."""
     if outcome is not None and "arrays" in outcome:
         outcome["targets"] = [{"kind": "md", **array} for array in outcome.pop("arrays")]
     return cast(Outcome | None, outcome)
 
 
 def _state(state: str, by: str | None) -> str:
-    """Returns the state of a run as it is: one that is `running` may have died."""
+    """Returns the true state of a run: one that is `running` may have died."""
     return INTERRUPTED if state == "running" and not run_owner.alive(by or "") else state
 
 
 def raw(store: Store, number: int) -> str:
-    """Returns what the program said that measured a run; nothing for one that has none."""
+    """Returns the output of the program that measured a run; empty if there is none."""
     with store.database.reading() as connection:
         text = connection.execute(sa.select(runs.c.raw).where(runs.c.id == number)).scalar()
     return "" if text is None else zlib.decompress(text).decode(errors="replace")
 
 
 def points(store: Store, number: int) -> list[series.SeriesPoint]:
-    """Returns a run's series; none for a run without. Raises StoreError if its file is gone."""
+    """Returns a run's series; empty if it has none. Raises StoreError if its file is missing."""
     with store.database.reading() as connection:
         name = connection.execute(sa.select(runs.c.series).where(runs.c.id == number)).scalar()
     return [] if name is None else series.read(store.database.series / name)
@@ -197,7 +197,7 @@ WORDS: Final = re.compile(
 
 @dataclass(frozen=True)
 class Selection:
-    """What some words chose."""
+    """The campaign and runs that a selection names."""
 
     words: str
     campaign: CampaignRow
@@ -205,11 +205,11 @@ class Selection:
 
 
 def selected(store: Store, words: str) -> Selection:
-    """Returns what words choose (see above). Raises UsageError for what is not there."""
+    """Returns the selected runs (see above). Raises UsageError if nothing matches."""
     match = WORDS.fullmatch(words.strip())
     if match is None:
         raise UsageError(
-            f"{words!r}: a campaign is wanted, such as 3, NAME, NAME@host or NAME@host~1"
+            f"{words!r}: expected a campaign, such as 3, NAME, NAME@host or NAME@host~1"
         )
     campaign = _campaign(store, words, match)
     stored = runs_of(store, campaign.number)
@@ -224,22 +224,22 @@ def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
     if match["number"]:
         matches = [row for row in every if row.number == int(match["number"])]
         if not matches:
-            raise UsageError(f"there is no campaign {match['number']} {where}")
+            raise UsageError(f"no campaign {match['number']} {where}")
         return matches[0]
     name = Path(match["name"]).stem if match["name"].endswith(".toml") else match["name"]
     named = [row for row in every if row.name == name]
     if not named:
         known = ", ".join(dict.fromkeys(row.name for row in reversed(every)))
         raise UsageError(
-            f"there is no campaign of {name!r} {where}; "
-            + (f"there are: {known}" if known else "it is empty")
+            f"no campaign of {name!r} {where}; "
+            + (f"it has {known}" if known else "it is empty")
         )
     on = [row for row in named if match["runner"] in {None, row.runner}]
     back = int(match["back"] or 0)
     if len(on) <= back:
         runners = ", ".join(dict.fromkeys(row.runner for row in named))
         raise UsageError(
-            f"{words!r}: there are {len(on)} such campaigns {where} ({name} was run on {runners})"
+            f"{words!r}: found {len(on)} such campaigns {where} ({name} was run on {runners})"
         )
     return on[-1 - back]
 
@@ -249,7 +249,7 @@ def _with_labels(words: str, text: str, stored: Sequence[StoredRun]) -> list[Sto
     for term in text.split(","):
         label, equals, pattern = (part.strip() for part in term.partition("="))
         if not equals or not label:
-            raise UsageError(f"{words!r}: LABEL=PATTERN is wanted behind the colon, not {term!r}")
+            raise UsageError(f"{words!r}: found {term!r} after the colon, expected LABEL=PATTERN")
         wanted[label] = pattern
     kept = [
         run
@@ -258,5 +258,5 @@ def _with_labels(words: str, text: str, stored: Sequence[StoredRun]) -> list[Sto
     ]
     if not kept:
         known = ", ".join(dict.fromkeys(label for run in stored for label in run.labels))
-        raise UsageError(f"{words!r}: no run is so; labels are {known}")
+        raise UsageError(f"{words!r}: no run matches; labels are {known}")
     return kept

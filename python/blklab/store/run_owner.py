@@ -1,6 +1,7 @@
-"""Which process works on a run: told from all others, and found dead after a crash.
+"""The process that owns a run: identified uniquely, and recognised as dead after a crash.
 
-An owner is `MACHINE BOOT PID START`: the machine's id, and what `blklab.system.process` tells.
+An owner is `MACHINE BOOT PID START`: the machine's id, and the values of
+`blklab.system.process`.
 """
 
 import os
@@ -18,7 +19,7 @@ def me() -> str:
 
 
 def alive(owner: str) -> bool:
-    """Tells whether an owner may still be at work: on another machine nobody knows, so it may."""
+    """Tells whether an owner may still be alive; on another machine it always may."""
     machine, boot, pid, started = (*owner.split(), "", "", "", "")[:4]
     if machine != _machine():
         return True

@@ -1,6 +1,6 @@
-"""Results over time: points of one flat table, a Parquet file a run.
+"""Results over time: points in a flat table, one Parquet file per run.
 
-A file is written under a temporary name, synced and renamed: it is there whole or not at all.
+A file is written under a temporary name, synced and renamed, so it is complete or absent.
 """
 
 import io
@@ -14,18 +14,18 @@ from blklab.documents import outcome as simulated
 from blklab.errors import StoreError
 
 JOBS: Final = "jobs"
-"""The source that all jobs together are."""
+"""The source that stands for all jobs together."""
 
 
 @dataclass(frozen=True)
 class SeriesPoint:
-    """What one source did in one interval."""
+    """The measurements of one source in one interval."""
 
     source: str
     """`jobs`, or a device's name."""
 
     time_ns: int
-    """Where the interval begins, ns since the run began."""
+    """Start of the interval, ns since the run began."""
 
     width_ns: int
     read_ios: int
@@ -45,7 +45,7 @@ KINDS: Final = {
     **dict.fromkeys(NAMES[1:7], "Int64"),
     **dict.fromkeys(NAMES[7:], "Float64"),
 }
-"""Columns, and their types in polars."""
+"""Columns with their types in polars."""
 
 
 def encoded(points: Sequence[SeriesPoint]) -> bytes:
@@ -54,7 +54,7 @@ def encoded(points: Sequence[SeriesPoint]) -> bytes:
 
 
 def encoded_runs(runs: Mapping[int, Sequence[SeriesPoint]]) -> bytes:
-    """Returns the points of several runs as one Parquet file, with a column `run` before."""
+    """Returns the points of several runs as one Parquet file, with `run` as the first column."""
     rows = [(run, *astuple(point)) for run, points in runs.items() for point in points]
     return _parquet(rows, {"run": "Int64", **KINDS})
 
@@ -70,21 +70,21 @@ def _parquet(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, str]) -> bytes
 
 
 def write(path: Path, points: Sequence[SeriesPoint]) -> None:
-    """Writes points as a Parquet file, replacing what is there. Raises OSError."""
+    """Writes points as a Parquet file, and replaces an existing one. Raises OSError."""
     output.replace(path, encoded(points))
 
 
 def read(path: Path) -> list[SeriesPoint]:
-    """Returns the points of a file. Raises StoreError for one that is none."""
+    """Returns the points of a file. Raises StoreError if it is not a series."""
     import polars
 
     try:
         frame = polars.read_parquet(path, columns=list(NAMES))
     except FileNotFoundError:
-        raise StoreError(f"{path}: the series of this run is not there") from None
+        raise StoreError(f"{path}: the series of this run is missing") from None
     except Exception as error:  # polars' errors have no common class
         what = str(error).splitlines()[0]
-        raise StoreError(f"{path}: no series: {what}") from error
+        raise StoreError(f"{path}: not a series: {what}") from error
     return [SeriesPoint(*row) for row in frame.iter_rows()]
 
 
@@ -104,7 +104,7 @@ def of_outcome(parts: Sequence[simulated.Point]) -> list[SeriesPoint]:
 
 
 def as_outcome(points: Sequence[SeriesPoint]) -> list[simulated.Point]:
-    """Returns the points of all jobs together as a result has them (docs/reference/formats.md)."""
+    """Returns the points of all jobs together in a result's form (docs/reference/formats.md)."""
     return [
         {
             "time_ns": point.time_ns,

@@ -1,4 +1,4 @@
-"""The directory of a store's series: a shared lock to write files, an exclusive lock to tidy."""
+"""The directory of a store's series: a shared lock for writing, an exclusive lock for cleaning."""
 
 import fcntl
 import os
@@ -11,15 +11,12 @@ from typing import Final
 from blklab.errors import StoreError
 
 OURS: Final = re.compile(r"run-\d+\.parquet|\.run-\d+\.parquet\.\w+\.part", re.A)
-"""The names that series have, and that they have while they are written."""
+"""Names of series, and their temporary names."""
 
 
 @contextmanager
 def writing(directory: Path) -> Iterator[None]:
-    """Makes the directory, and keeps it from being tidied until what is written has its row.
-
-    Raises StoreError.
-    """
+    """Makes the directory, and protects its new files until they have a row. Raises StoreError."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         descriptor = _opened(directory)
@@ -34,9 +31,9 @@ def writing(directory: Path) -> Iterator[None]:
 
 
 def tidied(directory: Path, known: Callable[[], set[str]]) -> None:
-    """Removes series that are not among those that `known` names, unless any are being written.
+    """Removes series that `known` does not name, unless any are being written.
 
-    What then is left, the next one removes.
+    The next call removes what remains.
     """
     try:
         descriptor = _opened(directory)

@@ -1,6 +1,6 @@
-"""The file that an SQLite store is: found, made, connected to; never a device, whatever its name.
+"""The file of an SQLite store: found, made, connected to, and never a device.
 
-SQLite itself would write its database onto a disk whose name it is given, mounted or not.
+SQLite itself would write its database onto a disk with the given name, even a mounted one.
 """
 
 import os
@@ -14,40 +14,38 @@ from urllib.parse import quote
 from blklab.errors import StoreError, UsageError
 
 PATIENCE_MS: Final = 60_000
-"""How long one process waits while another writes."""
+"""ms that one process waits while another writes."""
 
 WAL: Final = "pragma journal_mode = wal"
 
 READ: Final = "select count(*) from sqlite_master"
-"""What fails if a file cannot be read from."""
+"""Fails if a file cannot be read."""
 
 ROOM: Final = 1 << 20
-"""Bytes that must be free beside a store.
-
-SQLite maps its log's index into memory, and where blocks are smaller than pages and none is free,
-touching it ends the process (SIGBUS).
-"""
+"""Bytes that must be free next to a store. SQLite maps its log's index into memory: where blocks
+are smaller than pages and none is free, touching it ends the process (SIGBUS)."""
 
 KINDS: Final = {
     stat.S_IFBLK: "a block device",
     stat.S_IFCHR: "a character device",
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a FIFO",
-    stat.S_IFLNK: "a link in a circle",
+    stat.S_IFLNK: "a circular link",
     stat.S_IFSOCK: "a socket",
 }
 
 
 def locate_file(path: Path, *, make: bool) -> Path:
-    """Returns the file that a name leads to, after all links, and makes it if need be.
+    """Returns the file of a name, following all links, and makes it with `make`.
 
-    Raises UsageError for what is no file, or is not there and not to be made, or StoreError.
+    Raises UsageError for anything except a file, or if it does not exist without `make`; or
+    StoreError.
     """
     target = Path(os.path.realpath(path))
     if _is_there(path, target):
         return target
     if not make:
-        raise UsageError(f"there is no store at {path}: `blklab run EXPERIMENT` makes one")
+        raise UsageError(f"{path}: store not found; create one with `blklab run EXPERIMENT`")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -60,7 +58,9 @@ def locate_file(path: Path, *, make: bool) -> Path:
 
 
 def _is_there(path: Path, target: Path) -> bool:
-    """Tells whether there is a file. Raises UsageError for anything else, or StoreError."""
+    """Tells whether the file exists. Raises UsageError for anything except a file, or
+    StoreError.
+    """
     try:
         mode = target.lstat().st_mode
     except FileNotFoundError:
@@ -68,13 +68,13 @@ def _is_there(path: Path, target: Path) -> bool:
     except OSError as error:
         raise StoreError(f"{path}: cannot be opened: {error.strerror}") from None
     if not stat.S_ISREG(mode):
-        kind = KINDS.get(stat.S_IFMT(mode), "no file")
-        raise UsageError(f"{path}: is {kind}, and the store is a file")
+        kind = KINDS.get(stat.S_IFMT(mode), "not a file")
+        raise UsageError(f"{path}: is {kind}, expected a file")
     return True
 
 
 def may_write(target: Path) -> bool:
-    """Tells whether this user can write a store: the file, and what SQLite puts beside it."""
+    """Tells whether this user can write a store: the file, and SQLite's files next to it."""
     allowed = os.access(target, os.W_OK) and os.access(target.parent, os.W_OK)
     return allowed and _free(target) >= ROOM
 
@@ -85,13 +85,13 @@ def _free(target: Path) -> int:
 
 
 def connected(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connection:
-    """Returns a connection to a file that is there. Raises sqlite3.Error, or as `found` does."""
+    """Returns a connection to an existing file. Raises sqlite3.Error, or as `locate_file` does."""
     if not _is_there(path, target):
-        raise StoreError(f"{path}: the store is not there any more")
+        raise StoreError(f"{path}: the store no longer exists")
     full = (free := _free(target)) < ROOM
     if full and (not only_read or _log(target).exists()):
         raise StoreError(
-            f"{path}: the disk is full: found {free} bytes free beside the store, expected {ROOM}"
+            f"{path}: the disk is full: found {free} bytes free next to the store, expected {ROOM}"
         )
     if full:
         return _set(_connected(target, "mode=ro&immutable=1"), READ)
@@ -108,7 +108,7 @@ def connected(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connectio
 
 
 def _log(target: Path) -> Path:
-    """Returns where SQLite's write-ahead log is while somebody has the store open."""
+    """Returns the path of SQLite's write-ahead log, which exists while the store is open."""
     return target.with_name(f"{target.name}-wal")
 
 
@@ -134,7 +134,7 @@ def _set(connection: sqlite3.Connection, *statements: str) -> sqlite3.Connection
 
 
 def _patiently(connection: sqlite3.Connection, statement: str) -> None:
-    """Executes a statement; SQLite does not wait by itself where two make a store's log at once."""
+    """Executes a statement; SQLite itself does not wait if two processes make a store's log."""
     deadline = time.monotonic() + PATIENCE_MS / 1000
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The tables of the store as they are now; `migrations/versions` makes and changes them."""
+"""The present tables of the store; `migrations/versions` makes and changes them."""
 
 from typing import Final
 
@@ -20,10 +20,10 @@ KNOWN: Final = ("0001", "0002")
 """The migrations, oldest first."""
 
 REVISION: Final = KNOWN[-1]
-"""The newest migration: a store of another revision is migrated, or refused if it is newer."""
+"""The newest migration: an older store is migrated, a newer one refused."""
 
 STATES: Final = ("planned", "running", "done", "failed")
-"""What becomes of a run, in this order."""
+"""The states of a run, in order."""
 
 metadata: Final = MetaData()
 

@@ -1,10 +1,10 @@
-"""What devices did: /proc/diskstats, and the difference of two readings.
+"""The activity of devices: /proc/diskstats, and the difference of two readings.
 
-Source: Documentation/admin-guide/iostats.rst and block/genhd.c, `diskstats_show`. Times there are
-milliseconds in an `unsigned int`: since 4.19 of ns kept in 64 bits, before of jiffies, and either
-way what is shown is the true value modulo 2^32. Counts and sectors are `unsigned long`: 32 bits on
-32-bit kernels. Fields are 11, since 4.18 also 4 of discards, since 5.5 also 2 of flushes.
-Partitions had only 4 before 2.6.25: neither merges nor times, so they cannot be used.
+Source: Documentation/admin-guide/iostats.rst and block/genhd.c, `diskstats_show`. Times are
+milliseconds in an `unsigned int`, converted from ns in 64 bits since 4.19, from jiffies before;
+in both cases modulo 2^32. Counts and sectors are `unsigned long`: 32 bits on 32-bit kernels.
+There are 11 fields, since 4.18 also 4 of discards, since 5.5 also 2 of flushes. Before 2.6.25
+partitions had only 4, without merges and times, so they cannot be used.
 """
 
 import os
@@ -21,20 +21,20 @@ WRAP: Final = 1 << 32
 MS: Final = 1_000_000
 
 MOST_IN_FLIGHT: Final = 65536
-"""I/Os in flight on one device at once that nothing exceeds: Linux gives NVMe at most 1023 a queue
-by default (drivers/nvme/host/pci.c) and a queue a CPU. Their times add up to as many seconds
-a second, which bounds how fast `ticks` and `queue` can grow."""
+"""Most I/Os in flight on one device: Linux gives NVMe at most 1023 per queue by default
+(drivers/nvme/host/pci.c) and one queue per CPU. Their times add up to as many seconds a second,
+which limits how fast `ticks` and `queue` can grow."""
 FASTEST_IOS: Final = 20_000_000
-"""I/Os a second on one device that nothing exceeds; matters only for 32-bit kernels."""
+"""Most I/Os a second on one device; matters only for 32-bit kernels."""
 FASTEST_SECTORS: Final = 100 << 21
-"""Sectors a second that nothing exceeds, 100 GiB/s; matters only for 32-bit kernels."""
+"""Most sectors a second, 100 GiB/s; matters only for 32-bit kernels."""
 
 
 @dataclass(frozen=True)
 class DeviceCounters:
-    """One line of /proc/diskstats. Times are ms modulo 2^32, as they are there.
+    """One line of /proc/diskstats, with times in ms modulo 2^32.
 
-    What a kernel does not count is None: discards before 4.18, flushes before 5.5.
+    Fields that a kernel does not have are None: discards before 4.18, flushes before 5.5.
     """
 
     number: str
@@ -60,7 +60,7 @@ class DeviceCounters:
 
 @dataclass(frozen=True)
 class DeviceActivity:
-    """What one device did between two readings. Times are ns; pairs are (reads, writes)."""
+    """A device's activity between two readings. Times are ns; pairs are (reads, writes)."""
 
     ios: tuple[int, int]
     merges: tuple[int, int]
@@ -73,13 +73,13 @@ class DeviceActivity:
     flush_ns: int | None
 
     def __add__(self, other: "DeviceActivity") -> "DeviceActivity":
-        """Returns what was done in two intervals together."""
+        """Returns the activity of two intervals together."""
         return DeviceActivity(
             *(_sum(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
         )
 
     def counts(self) -> DeviceCounts:
-        """Returns what a result's device has of it."""
+        """Returns the figures for a device in a result."""
         return {
             "ios": list(self.ios),
             "merges": list(self.merges),
@@ -104,7 +104,7 @@ _TICKS: Final = frozenset({"read_ticks", "write_ticks", "queue", "discard_ticks"
 
 
 def parse(content: str, source: str = "/proc/diskstats") -> dict[str, DeviceCounters | None]:
-    """Returns the counters of every device by name; None for partitions with 4 fields only.
+    """Returns the counters of every device by name; None for partitions with only 4 fields.
 
     A line is `major minor name fields…`; fields beyond the 17 known ones are ignored. Raises
     BlklabError for anything else.
@@ -130,25 +130,26 @@ def parse(content: str, source: str = "/proc/diskstats") -> dict[str, DeviceCoun
 
 
 def read(roots: Roots) -> dict[str, DeviceCounters | None]:
-    """Returns /proc/diskstats, parsed. Raises EnvironmentLacks if there is none."""
+    """Returns the parsed /proc/diskstats. Raises EnvironmentLacks without it."""
     path = roots.proc / "diskstats"
     try:
         return parse(path.read_text(errors="replace"), str(path))
     except OSError as error:
         raise EnvironmentLacks(
-            f"{path}: {error.strerror}", "mount /proc; in a container, one that shows devices"
+            f"{path}: {error.strerror}",
+            "mount /proc; in a container, use a /proc that shows devices",
         ) from None
 
 
 def of(counters: Mapping[str, DeviceCounters | None], name: str) -> DeviceCounters:
-    """Returns one device's counters. Raises BlklabError if it has none, or too few to be used."""
+    """Returns one device's counters. Raises BlklabError if it has none, or too few."""
     if name not in counters:
-        raise BlklabError(f"{name}: not in /proc/diskstats: the device is gone, or was renamed")
+        raise BlklabError(f"{name}: not in /proc/diskstats: the device is gone or was renamed")
     counters_found = counters[name]
     if counters_found is None:
         raise BlklabError(
-            f"{name}: this kernel (before 2.6.25) counts only 4 fields for a partition, expected 11"
-            " or more; measure the whole disk, or on a newer kernel"
+            f"{name}: this kernel (before 2.6.25) counts only 4 fields for a partition, expected "
+            "11 or more; measure the whole disk, or use a newer kernel"
         )
     return counters_found
 
@@ -167,12 +168,12 @@ def difference(
     bits: int = 64,
     most_in_flight: int = MOST_IN_FLIGHT,
 ) -> DeviceActivity:
-    """Returns what a device did between two readings that are `seconds` apart.
+    """Returns a device's activity between two readings that are `seconds` apart.
 
-    `bits` is the kernel's `long_bits`. A counter that ran over once is put right. BlklabError is
-    raised if the interval is so long that one could have run over twice (with 65536 in flight,
-    64 s; sum up shorter intervals then, or say how many are in flight at most), if a counter that
-    cannot run over went back, or if it is another device: a disk was replaced.
+    `bits` is the kernel's `long_bits`. A counter that wrapped once is corrected. Raises
+    BlklabError if the interval is so long that a counter could have wrapped twice (with 65536 in
+    flight, 64 s: add up shorter intervals, or pass `most_in_flight`), if a counter that cannot
+    wrap decreased, or if it is another device: a disk was replaced.
     """
     if (before.number, before.name) != (after.number, after.name):
         raise BlklabError(
@@ -214,7 +215,7 @@ def difference(
 def _grown(
     device: str, field: str, old: int, new: int, seconds: float, most: float, bits: int
 ) -> int:
-    """Returns how much a counter of `bits` grew, which is at most `most`."""
+    """Returns the growth of a counter of `bits`, which is at most `most`."""
     if bits == 64:
         if new < old:
             raise BlklabError(
@@ -223,21 +224,21 @@ def _grown(
         return new - old
     if most >= WRAP:
         raise BlklabError(
-            f"{device}: {field} has 32 bits, and in {seconds:.0f} s may have run over more than"
-            " once: read it more often"
+            f"{device}: {field} has 32 bits, and may have wrapped more than once in {seconds:.0f} "
+            "s: read it more often"
         )
     grown = (new - old) % WRAP
     if grown > most:
         raise BlklabError(
-            f"{device}: {field} went from {old} to {new} in {seconds:.1f} s, which cannot be:"
-            " the device was reset or replaced"
+            f"{device}: {field} went from {old} to {new} in {seconds:.1f} s, which is impossible: "
+            "the device was reset or replaced"
         )
     return grown
 
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """Times of all CPUs together since boot, in the kernel's ticks (proc(5), /proc/stat)."""
+    """Times of all CPUs together since boot, in clock ticks (proc(5), /proc/stat)."""
 
     user: int
     system: int
@@ -246,9 +247,9 @@ class CpuTimes:
     idle: int
 
     def shares(self, later: "CpuTimes") -> dict[str, float]:
-        """Returns what share of the time (0 to 1) until `later` went where; all 0 if none passed.
+        """Returns the shares (0 to 1) of the time until `later`; all 0 if no time passed.
 
-        iowait can go back (proc(5)); it then counts as none.
+        iowait can decrease (proc(5)); it then counts as 0.
         """
         spent = {
             f.name: max(0, getattr(later, f.name) - getattr(self, f.name)) for f in fields(self)
@@ -258,7 +259,7 @@ class CpuTimes:
 
 
 def cpu(roots: Roots) -> CpuTimes:
-    """Returns what /proc/stat says of all CPUs. Raises BlklabError."""
+    """Returns the times of all CPUs from /proc/stat. Raises BlklabError."""
     path = roots.proc / "stat"
     try:
         return parse_cpu(path.read_text(errors="replace"), str(path))
@@ -267,7 +268,7 @@ def cpu(roots: Roots) -> CpuTimes:
 
 
 def parse_cpu(content: str, source: str = "/proc/stat") -> CpuTimes:
-    """Returns the first line of /proc/stat; stolen time counts as the system's.
+    """Parses the first line of /proc/stat; stolen time counts as system time.
 
     Raises BlklabError for anything else.
     """

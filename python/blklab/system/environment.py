@@ -1,4 +1,4 @@
-"""What it takes to believe a measurement: kernel, CPUs, memory, every queue and array."""
+"""The environment of a measurement: kernel, CPUs, memory, every queue and array."""
 
 import os
 import re
@@ -64,7 +64,7 @@ MD: Final = (
 """Files of md/ (Documentation/admin-guide/md.rst)."""
 
 MEMBER: Final = ("state", "slot", "errors", "offset", "size")
-"""Files of md/dev-NAME/."""
+"""Files in md/dev-NAME/."""
 
 VM: Final = (
     "dirty_ratio",
@@ -79,10 +79,10 @@ VM: Final = (
 
 
 def environment(layers: Iterable[SysfsLayer], roots: Roots) -> dict[str, Any]:
-    """Returns what is known of this machine and of the devices, ready for JSON.
+    """Returns the state of this machine and of the devices, as JSON values.
 
-    What the kernel does not tell is None or left out. What needs programs (versions, lsblk) is not
-    here.
+    Values that the kernel does not report are None or missing. Programs' output (versions,
+    lsblk) is not included.
     """
     name = os.uname()
     return {
@@ -102,7 +102,7 @@ def environment(layers: Iterable[SysfsLayer], roots: Roots) -> dict[str, Any]:
 
 
 def _clean(content: str | None) -> str | None:
-    """Bytes that are no UTF-8 must not keep a result from being stored."""
+    """Replaces bytes that are not UTF-8, which a result could not store."""
     return (
         None
         if content is None
@@ -147,7 +147,7 @@ def _cpu(roots: Roots) -> dict[str, Any]:
 
 
 def _throttled(roots: Roots) -> int | None:
-    """Returns how often the CPUs were slowed down since boot for being hot (Intel only)."""
+    """Returns how often the CPUs were throttled since boot because of heat (Intel only)."""
     cpus = entries(roots.sys / "devices/system/cpu")
     counts = [text(cpu / "thermal_throttle/package_throttle_count") for cpu in cpus]
     numbers = [int(count) for count in counts if count and count.isdigit()]

@@ -1,7 +1,7 @@
-"""Which disk a device is: names that stay the same when disks are plugged in another order.
+"""The identity of disks: names that stay the same when disks change their order.
 
-Stable ids are what udev links in /dev/disk/by-id, serial numbers and WWNs, for loop devices
-`file:` and the path of the file. Where udev does not run, those that sysfs tells are known.
+Stable ids are udev's links in /dev/disk/by-id, serial numbers and WWNs; for loop devices,
+`file:` and the path of the file. Without udev, those in sysfs are used.
 """
 
 import os
@@ -21,35 +21,35 @@ BY_ID: Final = "disk/by-id"
 
 @dataclass(frozen=True)
 class BlockDevice:
-    """A block device as it is now."""
+    """A block device in its present state."""
 
     path: str
-    """As it was named, for messages."""
+    """The name that the user typed, for messages."""
     name: str
-    """The kernel's name."""
+    """The kernel's name of it."""
     number: str
     """`major:minor`; empty for the hidden paths of an NVMe multipath disk."""
     node: Path
     """Its directory in sysfs."""
     diskseq: int | None
-    """Told anew each time a disk (or a loop device's file) is attached: since Linux 5.15."""
+    """Number of attachments of disks (or loop devices' files) up to this one: since Linux 5.15."""
     ids: tuple[str, ...]
-    """Stable ids, the most telling one first; none if it has none."""
+    """Stable ids, the most descriptive one first; empty if it has none."""
     size: int
     """Bytes."""
 
     @property
     def id(self) -> str | None:
-        """The stable id to show."""
+        """The stable id for messages."""
         return self.ids[0] if self.ids else None
 
     def is_called(self, name: str) -> bool:
-        """Tells whether a stable id, as the user writes it, is one of this device."""
+        """Tells whether a stable id, as the user typed it, is one of this device."""
         return normal(name) in {normal(known) for known in self.ids}
 
 
 def normal(name: str) -> str:
-    """Returns the form in which ids are compared: without the directory, WWNs in one spelling."""
+    """Returns an id in the form for comparisons: without directory, WWNs in one spelling."""
     plain = name.removeprefix("/dev/disk/by-id/")
     wwn = re.fullmatch(
         r"(?:wwn-)?(?:0x|naa\.)([0-9a-fA-F]{16}(?:[0-9a-fA-F]{16})?)(-part\d+)?", plain
@@ -62,13 +62,13 @@ def normal(name: str) -> str:
 
 
 def array_uuid(uuid: str) -> str:
-    """Returns an array's UUID as mdadm and udev write it, four words; sysfs has another form."""
+    """Returns an array's UUID in the format of mdadm and udev, four words; sysfs has another."""
     digits = re.sub(r"[^0-9a-f]", "", uuid.lower())
     return ":".join(digits[at : at + 8] for at in range(0, len(digits), 8))
 
 
 def resolve(name: str, roots: Roots) -> BlockDevice:
-    """Returns the device that a path or a stable id names. Raises UsageError if it names none.
+    """Returns the device of a path or a stable id. Raises UsageError if there is none.
 
     Raises BlklabError for an id that several devices have: cheap disks share serial numbers.
     """
@@ -78,14 +78,15 @@ def resolve(name: str, roots: Roots) -> BlockDevice:
             status = path.stat()
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise UsageError(f"{name}: {reason}; name a block device, see lsblk") from None
+            raise UsageError(f"{name}: {reason}; expected a block device, see lsblk") from None
         if not stat.S_ISBLK(status.st_mode):
-            raise UsageError(f"{name}: not a block device; see lsblk for those there are")
+            raise UsageError(f"{name}: not a block device; lsblk lists them")
         return of_number(number_of(status.st_rdev), roots, name)
     devices = called(name, roots)
     if not devices:
         raise UsageError(
-            f"{name}: no device has this id; see ls /dev/disk/by-id, or give the device's path"
+            f"{name}: no device has this id; choose one from /dev/disk/by-id, or give the "
+            "device's path"
         )
     if len(devices) > 1:
         names = ", ".join(device.name for device in devices)
@@ -96,7 +97,7 @@ def resolve(name: str, roots: Roots) -> BlockDevice:
 
 
 def of_number(number: str, roots: Roots, path: str | None = None) -> BlockDevice:
-    """Returns the device `major:minor`. Raises BlklabError if there is none, or no more."""
+    """Returns the device `major:minor`. Raises BlklabError if it does not exist."""
     node = node_of(number, roots)
     if node is None:
         where = roots.sys / "dev/block"
@@ -122,7 +123,7 @@ def of_node(node: Path, roots: Roots, path: str | None = None) -> BlockDevice:
 
 
 def called(name: str, roots: Roots) -> list[BlockDevice]:
-    """Returns every device that has a stable id; more than one share it."""
+    """Returns every device with a stable id; several can share one."""
     devices = []
     for entry in entries(roots.sys / "class/block"):
         number = text(entry / "dev")
@@ -144,7 +145,7 @@ def _ids(node: Path, roots: Roots) -> list[str]:
 
 
 def _telling(name: str) -> tuple[int, str]:
-    """Names that people gave come first, then those with model and serial, then bare numbers."""
+    """Sort key: names given by users first, then those with model and serial, then numbers."""
     if name.startswith(("md-name-", "dm-name-")):
         return 0, name
     bare = re.match(r"wwn-|nvme-(eui|nvme|uuid)\.|lvm-pv-uuid-", name)
@@ -162,7 +163,7 @@ def _links(number: str, roots: Roots) -> Iterator[str]:
 
 
 def _udev(number: str, roots: Roots) -> Iterator[str]:
-    """What udev's database says in its lines S:link and E:KEY=value."""
+    """Returns the lines S:link and E:KEY=value of udev's database."""
     content = text(roots.udev / f"b{number}") or ""
     values = {}
     for line in content.splitlines():
@@ -200,7 +201,7 @@ def _sysfs(node: Path) -> Iterator[str]:
 
 
 def _unit_serial(disk: Path) -> str | None:
-    """Returns what SCSI's page 0x80 says: SPC-4 7.8.14, 4 bytes of header, then the number."""
+    """Returns SCSI's page 0x80: SPC-4 7.8.14, 4 bytes of header, then the serial number."""
     try:
         page = (disk / "device/vpd_pg80").read_bytes()
     except OSError:
@@ -210,13 +211,13 @@ def _unit_serial(disk: Path) -> str | None:
 
 
 def described(ids: Iterable[str]) -> str:
-    """Returns ids for a message: which to write."""
+    """Returns ids for a message that tells the user which to write."""
     listed = ", ".join(f"'{known}'" for known in ids)
-    return listed or "none is known: without a stable id it cannot be told from another disk"
+    return listed or "none is known: a disk without a stable id cannot be distinguished from others"
 
 
 def is_bare(name: str, roots: Roots) -> bool:
-    """Tells whether a name is one that changes with the order of plugging in: /dev/sdb, sdb."""
+    """Tells whether a name can change at the next boot: /dev/sdb, sdb."""
     if name.startswith("/dev/"):
         return not name.startswith(f"/dev/{BY_ID}/")
     return "/" not in name and (roots.sys / "class/block" / name).exists()
@@ -225,7 +226,7 @@ def is_bare(name: str, roots: Roots) -> bool:
 def same_disk(old: BlockDevice, new: BlockDevice) -> bool:
     """Tells whether a device is still the same disk: by diskseq, else by an id, else by size.
 
-    Ids come and go with what is written on a disk, but not all of them.
+    Ids change with what is written on a disk, but not all of them.
     """
     if old.number != new.number or old.name != new.name:
         return False

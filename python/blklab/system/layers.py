@@ -1,6 +1,7 @@
-"""What a block device is made of: array members, volumes, partitions' disks, loop devices' files.
+"""The layers below a block device: array members, volumes, partitions' disks, loop devices'
+files.
 
-Found in sysfs: `slaves/` (md, dm and bcache), `multipath/` and hidden disks (NVMe), `loop/`.
+Read from sysfs: `slaves/` (md, dm and bcache), `multipath/` and hidden disks (NVMe), `loop/`.
 """
 
 import os
@@ -16,24 +17,25 @@ from blklab.system.roots import Roots, entries, text
 
 @dataclass(frozen=True)
 class SysfsLayer:
-    """A device at its place in the tree."""
+    """A device with its position in the tree."""
 
     name: str
     """The kernel's name, as in /proc/diskstats: `md127`, `sda1`."""
     number: str | None
-    """`major:minor`; None for what has none (paths of an NVMe multipath disk) or is gone."""
+    """`major:minor`; None for a device without a number (paths of an NVMe multipath disk) or a
+    removed one."""
     kind: str
     """`disk`, `partition`, `md`, `dm`, `loop`, `bcache` or `other`."""
     above: tuple[str, ...]
-    """The names of the devices right above it; none for the target itself."""
+    """The names of the devices directly above it; empty for the target itself."""
     leaf: bool
-    """Nothing is beneath it."""
+    """No device is below it."""
     node: Path | None
-    """Its directory in sysfs; None if it is gone."""
+    """Its directory in sysfs; None if it was removed."""
 
     @property
     def disk(self) -> Path | None:
-        """The sysfs directory of the whole disk: that of a partition's disk, else its own."""
+        """The sysfs directory of the whole disk, which a partition shares."""
         return self.node.parent if self.node and self.kind == "partition" else self.node
 
 
@@ -43,7 +45,7 @@ def number_of(device: int) -> str:
 
 
 def node_of(number: str, roots: Roots) -> Path | None:
-    """Returns the sysfs directory of `major:minor`, or None if there is no such device (now)."""
+    """Returns the sysfs directory of `major:minor`, or None if there is no such device."""
     if not re.fullmatch(r"\d+:\d+", number, re.A):
         return None  # of another machine it may be anything, a path for one
     try:
@@ -64,10 +66,10 @@ def partitions(node: Path) -> list[Path]:
 
 
 def layers(numbers: Iterable[str], roots: Roots) -> list[SysfsLayer]:
-    """Returns the devices `major:minor` and everything that their I/O reaches, upper ones first.
+    """Returns the devices `major:minor` and all below them, upper ones first.
 
-    Each device is there once, however many are above it. What is unplugged meanwhile stays in the
-    list, without a node.
+    Each device occurs once, also with several devices above it. A device that is removed
+    meanwhile stays in the list, without a node.
     """
     # Keyed by name: some devices have no number, and those above are told by name.
     nodes: dict[str, Path | None] = {}
@@ -107,12 +109,12 @@ def layers(numbers: Iterable[str], roots: Roots) -> list[SysfsLayer]:
 
 
 def beneath(number: str, roots: Roots) -> set[str]:
-    """Returns the device `major:minor` and all devices (`major:minor`) that its I/O reaches."""
+    """Returns the device `major:minor` and all devices (`major:minor`) below it."""
     return {layer.number for layer in layers([number], roots) if layer.number}
 
 
 def kind_of(node: Path | None, name: str) -> str:
-    """Returns what a device is: see `Layer.kind`."""
+    """Returns a device's kind: see `SysfsLayer.kind`."""
     if node is not None:
         if (node / "partition").exists():
             return "partition"
@@ -151,7 +153,7 @@ def _directly_beneath(node: Path, roots: Roots) -> Iterator[tuple[str, Path | No
 
 
 def _nvme_paths(node: Path, roots: Roots) -> Iterator[tuple[str, Path | None]]:
-    """Hidden disks `nvme0c1n1` beneath `nvme0n1`: all there is before Linux 6.15."""
+    """Returns hidden disks `nvme0c1n1` of `nvme0n1`: the only paths shown before Linux 6.15."""
     match = re.fullmatch(r"nvme(\d+)n(\d+)", node.name)
     if match and not entries(node / "multipath"):
         for path in entries(roots.sys / "block"):
@@ -167,13 +169,13 @@ def _resolved(path: Path) -> Path | None:
 
 
 def loop_file(node: Path) -> str | None:
-    """Returns the path of a loop device's file, or None if it is no loop device or has no file."""
+    """Returns the path of a loop device's file; None for other devices and without a file."""
     backing = text(node / "loop/backing_file")
     return backing or None
 
 
 def loop_file_devices(node: Path, roots: Roots) -> set[str]:
-    """Returns the devices (`major:minor`) right beneath a loop device."""
+    """Returns the devices (`major:minor`) directly below a loop device."""
     backing = loop_file(node)
     if backing is None:
         return set()
@@ -190,33 +192,34 @@ def loop_file_devices(node: Path, roots: Roots) -> set[str]:
 
 
 def filesystem_devices(directory: Path, roots: Roots, depth: int = 8) -> tuple[set[str], str]:
-    """Returns the devices (`major:minor`) on which the filesystem holding `directory` lives.
+    """Returns the devices (`major:minor`) of the filesystem of a directory, and a problem or
+    None.
 
-    And what could not be told, if anything. btrfs, overlayfs and others have device numbers that
-    belong to no device: their mounts say what is beneath.
+    btrfs, overlayfs and others have device numbers that belong to no device: their mounts name
+    the devices.
     """
     number = number_of(roots.status(directory).st_dev)
     if (roots.sys / "dev/block" / number).exists():
         return {number}, ""
     mount = holding(directory, roots, number)
     if mount is None:
-        return set(), f"no mount holds {directory}"
+        return set(), f"{directory} is on no mounted filesystem"
     if mount.kind in NO_DEVICE:
         return set(), ""
     if mount.kind == "overlay":
         match = re.search(r"(?:^|,)upperdir=([^,]+)", mount.options)
         if match is None or depth == 0:
-            return set(), f"{mount.point} is an overlay that does not say where it writes"
+            return set(), f"{mount.point} is an overlay that does not name its upper directory"
         try:
             return filesystem_devices(Path(match[1]), roots, depth - 1)
         except OSError:
-            return set(), f"{mount.point} is an overlay whose files are out of sight"
+            return set(), f"{mount.point} is an overlay whose files cannot be seen from here"
     devices = mounted_devices(mount, roots)
     return devices, "" if devices else f"{mount.point} is {mount.kind} on {mount.source}"
 
 
 def mounted_devices(mount: Mount, roots: Roots) -> set[str]:
-    """Returns the devices (`major:minor`) that a mount names: itself, or all of a btrfs."""
+    """Returns the devices (`major:minor`) of a mount; all of them for btrfs."""
     devices: set[str] = set()
     if not mount.number.startswith("0:"):
         devices.add(mount.number)

@@ -1,4 +1,4 @@
-"""What is mounted, here and in other mount namespaces."""
+"""Mounted filesystems, here and in other mount namespaces."""
 
 import os
 import re
@@ -21,20 +21,20 @@ class Mount:
     """A line of /proc/PID/mountinfo."""
 
     number: str
-    """`major:minor` of the filesystem; major 0 belongs to no device."""
+    """`major:minor` of the filesystem; major 0 means no device."""
     point: str
     kind: str
     source: str
     options: str
-    """The filesystem's own, not the mount's."""
+    """Options of the filesystem, not of the mount."""
     flags: str = ""
-    """The mount's: rw, noatime…"""
+    """Options of the mount: rw, noatime…"""
     root: str = "/"
-    """What of the filesystem is there: of bind mounts a part of it."""
+    """The mounted part of the filesystem; bind mounts have a part only."""
 
 
 def mounts(roots: Roots, process: str = "self") -> list[Mount]:
-    """Returns what is mounted, in the order of mounting (format: proc(5))."""
+    """Returns the mounts in the order of mounting (format: proc(5))."""
     mounts_read = []
     path = roots.proc / process / "mountinfo"
     try:
@@ -55,9 +55,9 @@ def mounts(roots: Roots, process: str = "self") -> list[Mount]:
 
 
 def everywhere(roots: Roots) -> list[Mount]:
-    """Returns the mounts of every mount namespace that can be seen: containers have their own.
+    """Returns the mounts of every visible mount namespace: containers have their own.
 
-    Only processes whose namespace may be looked at count: root sees all of its PID namespace.
+    Root sees those of all processes in its PID namespace; other users see fewer.
     """
     mounts_read = dict.fromkeys(mounts(roots))
     seen = {_namespace(roots.proc / "self")}
@@ -77,14 +77,14 @@ def _namespace(process: Path) -> str | None:
 
 
 def unescaped(text: str) -> str:
-    """Returns a name as it is, of one in which the kernel wrote blanks as octal escapes."""
+    """Returns a name with the kernel's octal escapes decoded."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 def holding(directory: Path, roots: Roots, number: str | None = None) -> Mount | None:
-    """Returns the mount that a directory is in: the innermost, and of those the last mounted.
+    """Returns the mount of a directory: the innermost one, and of several the last mounted.
 
-    If `number` (`major:minor`) is given, mounts of that filesystem come before all others.
+    If `number` (`major:minor`) is given, mounts of that filesystem come first.
     """
     real = directory.resolve()
     mounts_holding = [mount for mount in mounts(roots) if real.is_relative_to(mount.point)]

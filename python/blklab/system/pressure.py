@@ -1,4 +1,4 @@
-"""How long something waited for a processor of this machine: pressure stall information."""
+"""How long tasks waited for a processor of this machine: pressure stall information."""
 
 import re
 import time
@@ -7,7 +7,7 @@ from blklab.system.roots import Roots, text
 
 
 def waited_us(roots: Roots) -> int | None:
-    """Returns for how long a task has waited for a CPU since boot, µs.
+    """Returns how long a task has waited for a CPU since boot, µs.
 
     None before 4.20 and where it is switched off. Documentation/accounting/psi.rst: the total of
     the line `some` of /proc/pressure/cpu.
@@ -18,7 +18,7 @@ def waited_us(roots: Roots) -> int | None:
 
 
 class PressureMeter:
-    """Measures for which share of the time something waited, from when it was made."""
+    """Measures the share of the time since its creation in which a task waited."""
 
     def __init__(self, roots: Roots | None = None) -> None:
         self._roots = roots or Roots()
@@ -26,7 +26,7 @@ class PressureMeter:
         self._before = waited_us(self._roots)
 
     def share(self) -> float | None:
-        """Returns the share so far, 0 to 1; None where the kernel does not say."""
+        """Returns the share so far, 0 to 1; None if the kernel does not report it."""
         after, seconds = waited_us(self._roots), time.monotonic() - self._began
         if self._before is None or after is None or seconds <= 0:
             return None

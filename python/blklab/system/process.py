@@ -1,18 +1,18 @@
-"""Which process is which: the same number is another process after a while, or after a boot."""
+"""The identity of processes: a pid can belong to another process later, or after a boot."""
 
 from blklab.system.roots import Roots, text
 
 
 def boot_id(roots: Roots) -> str | None:
-    """Returns what tells this boot of the kernel from others (random(4)); None without /proc."""
+    """Returns the id of this boot of the kernel (random(4)); None without /proc."""
     return text(roots.proc / "sys/kernel/random/boot_id") or None
 
 
 def start_of(pid: int, roots: Roots) -> int | None:
-    """Returns when a process began, in ticks since boot; None if there is none, or only a zombie.
+    """Returns when a process began, in ticks since boot; None if it has ended or is a zombie.
 
-    The 22nd field of /proc/PID/stat (proc(5)); the second, the program's name, may hold blanks and
-    parentheses.
+    The 22nd field of /proc/PID/stat (proc(5)); the second, the program's name, may contain
+    blanks and parentheses.
     """
     words = (text(roots.proc / str(pid) / "stat") or "").rpartition(")")[2].split()
     if len(words) < 20 or words[0] in {"Z", "X"} or not words[19].isdigit():

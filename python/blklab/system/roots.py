@@ -1,5 +1,5 @@
-"""Where the kernel's filesystems and blklab's own state are: elsewhere in tests, and of machines
-that are only seen from afar.
+"""Where the kernel's filesystems and blklab's own state are; tests and copies of other machines
+have them elsewhere.
 """
 
 import os
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 ROOTS_STATE: Final = "var/lib/blklab"
-"""Below /; root's alone."""
+"""Relative to /; only for root."""
 
 
 def state_directory() -> Path:
-    """Returns where blklab keeps what must outlive it: $BLKLAB_STATE, or as the user's rights are.
+    """Returns blklab's persistent state directory: $BLKLAB_STATE, or by the user's rights.
 
-    Root has `ROOTS_STATE`; everybody else has $XDG_STATE_HOME/blklab (~/.local/state/blklab).
+    Root has `ROOTS_STATE`; every other user $XDG_STATE_HOME/blklab (~/.local/state/blklab).
     """
     if chosen := os.environ.get("BLKLAB_STATE"):
         return Path(chosen).absolute()
@@ -27,7 +27,7 @@ def state_directory() -> Path:
 
 @dataclass(frozen=True)
 class Roots:
-    """The directories that stand for the machine."""
+    """The directories of the machine."""
 
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
@@ -36,33 +36,33 @@ class Roots:
 
     @property
     def udev(self) -> Path:
-        """Udev's database, /run/udev/data; it may not exist (containers, rescue systems)."""
+        """Udev's database, /run/udev/data; it can be missing (containers, rescue systems)."""
         return self.dev.parent / "run/udev/data"
 
     @property
     def state_of_root(self) -> Path:
-        """Where root has state, whoever asks: /var/lib/blklab."""
+        """Root's state directory, for every user: /var/lib/blklab."""
         return self.dev.parent / ROOTS_STATE
 
     def device(self, name: str) -> Path:
-        """Returns where the device of a name of the kernel's is."""
+        """Returns the path of the device with a kernel's name."""
         # Slashes in names of devices (cciss/c0d0) are exclamation marks in sysfs.
         return self.dev / name.replace("!", "/")
 
     def shown(self, path: Path) -> str:
-        """Returns what the machine itself calls a file, to be shown and named in commands."""
+        """Returns a file's path on the machine itself, for messages and commands."""
         return str(path)
 
     def status(self, name: Path) -> os.stat_result:
-        """Asks what is behind a name that the machine itself uses (mounts, swap, loop devices).
+        """Returns os.stat of a path on the machine itself (mounts, swap, loop devices).
 
-        Raises OSError: it is gone, or of a machine that is not this one.
+        Raises OSError if it is gone, or belongs to another machine.
         """
         return name.stat()
 
 
 def text(path: Path) -> str | None:
-    """Returns what a file of /proc or /sys says, without the line's end; None if it says nothing.
+    """Returns the text of a file of /proc or /sys without the final newline; None if unreadable.
 
     Devices come and go, and some attributes answer with an error (EINVAL, EIO, ENODEV).
     """
@@ -73,7 +73,7 @@ def text(path: Path) -> str | None:
 
 
 def entries(directory: Path) -> list[Path]:
-    """Returns what is in a directory, in order; nothing if there is no such directory."""
+    """Returns the entries of a directory, sorted; empty if it does not exist."""
     try:
         return sorted(directory.iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""The directory where blklab keeps what must outlive it, and what must be undone."""
+"""The directory for blklab's persistent state, and for changes to undo."""
 
 import os
 import stat
@@ -9,9 +9,10 @@ from blklab.system.roots import Roots
 
 
 def prepare(roots: Roots) -> Path:
-    """Returns the state directory, made if need be. Raises EnvironmentLacks or UsageError.
+    """Returns the state directory, and makes it if needed. Raises EnvironmentLacks or
+    UsageError.
 
-    Root writes what stands in it into /sys: nobody else may be able to write there.
+    Root writes values from it into /sys, so no other user may have write permission.
     """
     path = roots.state
     try:
@@ -19,20 +20,21 @@ def prepare(roots: Roots) -> Path:
         status = path.stat()
     except OSError as error:
         raise EnvironmentLacks(
-            f"{path}: {error.strerror}: nowhere to keep what must be undone", "set BLKLAB_STATE"
+            f"{path}: {error.strerror}: blklab cannot record the changes that it must undo",
+            "set BLKLAB_STATE to a writable directory",
         ) from None
     if not stat.S_ISDIR(status.st_mode):
-        raise UsageError(f"{path}: not a directory; set BLKLAB_STATE to one")
+        raise UsageError(f"{path}: not a directory; set BLKLAB_STATE to a directory")
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise UsageError(
-            f"{path}: found owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):o},"
-            f" expected owner {os.geteuid()} and no one else to write there; set BLKLAB_STATE"
+            f"{path}: found owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):o}, "
+            f"expected owner {os.geteuid()} and no write permission for others; set BLKLAB_STATE"
         )
     return path
 
 
 def sync(directory: Path) -> None:
-    """Has the names in a directory be on the disk."""
+    """Syncs a directory, so that its names are on disk."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

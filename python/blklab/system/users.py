@@ -1,4 +1,4 @@
-"""Who uses a block device: mounts, swap, holders, loop devices over it, programs that opened it."""
+"""The users of a block device: mounts, swap, holders, loop devices, programs that opened it."""
 
 import os
 import re
@@ -24,21 +24,21 @@ from blklab.system.roots import Roots, entries, text
 
 @dataclass(frozen=True)
 class Opener:
-    """A program that has a device open."""
+    """A program that has opened a device."""
 
     pid: int
     program: str
     device: str
-    """The kernel's name: the device asked about, or a partition of it."""
+    """The kernel's name of the device in question, or of a partition of it."""
     writes: bool
 
 
 def uses(device: BlockDevice, roots: Roots) -> list[str]:
-    """Returns why a device must not be written to, each for a message; nothing if nobody uses it.
+    """Returns the reasons not to write to a device, as messages; empty if nothing uses it.
 
-    Its partitions count, and so does the disk of a partition where it is used as a whole. Programs
-    that merely opened it are found by `openers`, and what the kernel itself has claimed by opening
-    it exclusively.
+    Includes its partitions, and the disk of a partition if that is used as a whole. Programs
+    that only opened it are found by `openers`; the kernel's own exclusive claims are not
+    included.
     """
     related = _related(device, roots)
     uses_found = [
@@ -51,9 +51,9 @@ def uses(device: BlockDevice, roots: Roots) -> list[str]:
 
 
 def _related(device: BlockDevice, roots: Roots) -> dict[str, Path]:
-    """The devices (by number) that share its bytes: itself, its partitions, or its whole disk.
+    """Returns the devices that share its bytes: itself, its partitions, or its whole disk.
 
-    And what a loop device is over, if that is a block device: loop devices claim nothing.
+    Also the block device below a loop device: loop devices claim nothing.
     """
     related = {device.number: device.node}
     for partition in partitions(device.node):
@@ -83,7 +83,7 @@ def _block_device(path: Path, roots: Roots) -> str | None:
 def _reached(
     number: str, related: dict[str, Path], device: BlockDevice, roots: Roots
 ) -> str | None:
-    """Returns the name of the related device on which `number` is, or beneath it."""
+    """Returns the name of the related device that is `number`, or below it."""
     if number in related:
         return name_of(number, roots)
     # A partition's disk is beneath its brothers too, which does not make them its users.
@@ -99,11 +99,11 @@ def _mounted(device: BlockDevice, related: dict[str, Path], roots: Roots) -> Ite
     root = _root_devices(roots)
     for number in sorted(root):
         if name := _reached(number, related, device, roots):
-            yield f"the root filesystem is on {name}: it is never written to"
+            yield f"the root filesystem is on {name}: blklab never writes to it"
     for mount in everywhere(roots):
         for number in sorted(mounted_devices(mount, roots)):
             if name := _reached(number, related, device, roots):
-                own = "" if name == name_of(number, roots) else f" by way of {mount.source}"
+                own = "" if name == name_of(number, roots) else f" through {mount.source}"
                 yield f"{name} is mounted at {mount.point}{own}"
 
 
@@ -124,7 +124,7 @@ def _swapping(device: BlockDevice, related: dict[str, Path], roots: Roots) -> It
         if number is None and path.parent == Path("/dev"):
             number = text(roots.sys / "class/block" / path.name / "dev")
         if number and (name := _reached(number, related, device, roots)):
-            yield f"{name} is swapped to ({path}; swapoff ends it)"
+            yield f"{name} is used as swap ({path}; to free it, run swapoff)"
 
 
 def _held(related: dict[str, Path]) -> Iterator[str]:
@@ -137,9 +137,9 @@ def _held(related: dict[str, Path]) -> Iterator[str]:
 
 
 def _looped(related: dict[str, Path], roots: Roots) -> Iterator[str]:
-    """Loop devices over the device, and those that share a loop device's file with it.
+    """Yields the loop devices on the device, and those that share a loop device's file.
 
-    A file may have several names (hard links): it is told by its inode.
+    A file may have several names (hard links), so inodes are compared.
     """
     mine = {_inode(path, roots) for node in related.values() if (path := loop_file(node))} - {None}
     for loop in entries(roots.sys / "block"):
@@ -150,7 +150,7 @@ def _looped(related: dict[str, Path], roots: Roots) -> Iterator[str]:
         if number in related:
             yield f"{name_of(number, roots)} is the file of {loop.name}"
         elif mine and _inode(backing, roots) in mine:
-            yield f"its file is that of {loop.name} as well"
+            yield f"{loop.name} uses the same file"
 
 
 def _inode(path: str, roots: Roots) -> tuple[int, int] | None:
@@ -162,10 +162,10 @@ def _inode(path: str, roots: Roots) -> tuple[int, int] | None:
 
 
 def openers(device: BlockDevice, roots: Roots) -> list[Opener]:
-    """Returns the programs, but this one, that have a device or a partition of it open.
+    """Returns the other programs that have opened a device or a partition of it.
 
-    Found in /proc/PID/fd among names in /dev: what has no name there (a node made elsewhere), what
-    belongs to others if we are not root, and what the kernel itself opened is not seen.
+    Found in /proc/PID/fd among names in /dev. Not found: devices without a name there (a node
+    made elsewhere), other users' programs unless we are root, and the kernel's own use.
     """
     numbers = {device.number: device.name}
     for partition in partitions(device.node):

@@ -1,6 +1,4 @@
-"""The runner `host`: real fio on this machine; what it may write to, what it changes and
-restores.
-"""
+"""The runner `host`: real fio on this machine's devices."""
 
 from typing import Final
 
@@ -21,14 +19,14 @@ KIND: Final = RunnerKind(
             "Measure despite this condition; the refusal names it.",
             metavar="NAME",
             multiple=True,
-            elsewhere="it checks no conditions of devices",
+            elsewhere="other runners check no conditions of devices",
         ),
         RunnerOption(
             "--yes-destroy",
             "Overwrite this device of `destroy`, even with data on it.",
             metavar="ID",
             multiple=True,
-            elsewhere="it overwrites no devices",
+            elsewhere="other runners overwrite no device",
         ),
     ),
 )

@@ -144,7 +144,7 @@ def _check_named(device: BlockDevice, destroy: Collection[str], roots: Roots) ->
 def _check_unused(device: BlockDevice, roots: Roots) -> None:
     if text(device.node / "ro") == "1":
         raise BlklabError(
-            f"{device.path}: is read-only; to change that, run blockdev --setrw {device.path}"
+            f"{device.path}: read-only; to change that, run blockdev --setrw {device.path}"
         )
     reasons = uses(device, roots)
     reasons += [

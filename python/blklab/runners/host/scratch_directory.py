@@ -163,7 +163,7 @@ def _owned_by_others(real: Path, parent: int) -> Iterator[str]:
     open_to_all = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
     if status.st_uid not in {0, os.geteuid()} or open_to_all:
         yield (
-            f"{real} other users can write here (owner {status.st_uid}, mode "
+            f"{real}: other users can write here (owner {status.st_uid}, mode "
             f"{stat.S_IMODE(status.st_mode):o}), and could replace what blklab makes"
         )
 

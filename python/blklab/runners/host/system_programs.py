@@ -50,7 +50,9 @@ def ask(program: str, *arguments: str) -> ProgramOutput:
             env={**os.environ, "LC_ALL": "C"},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentLacks(f"{Path(program).name}: {error}", "see whether it runs") from None
+        raise EnvironmentLacks(
+            f"{Path(program).name}: {error}", "run it yourself to see why"
+        ) from None
     out, err = (part.decode(errors="replace") for part in (done.stdout, done.stderr))
     return ProgramOutput(done.returncode, out, err)
 

@@ -7,11 +7,11 @@ import click
 
 from blklab.runners.kind import RunnerKind, RunnerOption
 
-NOT_BOOTED: Final = "nothing is booted"
+NOT_BOOTED: Final = "other runners boot no guest"
 
 ACCEL: Final = RunnerOption(
     "--accel",
-    "How the guest runs; KVM if it works, else emulated (tcg). [BLKLAB_ACCEL]",
+    "Accelerator of the guest; auto is KVM if it works, otherwise emulation (tcg). [BLKLAB_ACCEL]",
     type=click.Choice(["auto", "kvm", "tcg"]),
     elsewhere=NOT_BOOTED,
 )
@@ -19,14 +19,14 @@ ACCEL: Final = RunnerOption(
 KERNEL: Final = (
     RunnerOption(
         "--kernel",
-        "A kernel of your own, instead of Debian's.",
+        "Your own kernel, instead of Debian's.",
         metavar="VMLINUZ",
         type=click.Path(path_type=Path, dir_okay=False, exists=True),
         elsewhere=NOT_BOOTED,
     ),
     RunnerOption(
         "--modules",
-        "That kernel's modules, lib/modules/VERSION.",
+        "Directory with the modules of that kernel, lib/modules/VERSION.",
         metavar="DIR",
         type=click.Path(path_type=Path, file_okay=False, exists=True),
         elsewhere=NOT_BOOTED,
@@ -46,13 +46,13 @@ KIND: Final = RunnerKind(
         *KERNEL,
         RunnerOption(
             "--trace",
-            "Record these devices' and stacks' events with blktrace; 'all' of them.",
+            "Record the events of these devices and stacks with blktrace; 'all' for all of them.",
             metavar="NAME,...",
             elsewhere=NOT_BOOTED,
         ),
         RunnerOption(
             "--trace-to",
-            "Where the traces go, a directory a cell.  [default: traces]",
+            "Directory for the traces, with a directory for each cell.  [default: traces]",
             metavar="DIR",
             type=click.Path(path_type=Path, file_okay=False),
             elsewhere=NOT_BOOTED,

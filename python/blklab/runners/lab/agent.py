@@ -1,6 +1,6 @@
-"""The client of the agent in the guest, which does there what it is asked.
+"""The client of the agent in the guest.
 
-Source of the calls and their answers: crates/agent/src/call.rs.
+Source of the calls and their replies: crates/agent/src/call.rs.
 """
 
 import re
@@ -34,14 +34,14 @@ COMPLAINT: Final = re.compile(
     r"|out of memory",
     re.I | re.A,
 )
-"""What a line that says what is wrong has in it, of the programs and kernels that were seen."""
+"""Matches lines that explain an error, of the programs and kernels that we know."""
 
 Stream = Callable[[str, str], object]
-"""Is told "stdout" or "stderr", and what came."""
+"""Called with "stdout" or "stderr", and the output."""
 
 
 class GuestFailed(BlklabError):
-    """A program in the guest failed, or could not be run; `ran` is what it did, if it ended."""
+    """A program in the guest failed, or could not be run; `ran` is how it ended, if it did."""
 
     def __init__(self, message: str, ran: "ProgramExit | None" = None) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class GuestFailed(BlklabError):
 
 @dataclass(frozen=True)
 class ProgramExit:
-    """What a program did: its status is negative for a signal; `truncated` beyond 4 MiB."""
+    """How a program ended: a negative status is a signal; `truncated` if it printed over 4 MiB."""
 
     status: int
     stdout: str
@@ -61,7 +61,7 @@ class ProgramExit:
 
 @dataclass(frozen=True)
 class FileSample:
-    """Files at an instant of the guest's CLOCK_MONOTONIC, in nanoseconds; None: not readable."""
+    """Files at one time of the guest's CLOCK_MONOTONIC, in nanoseconds; None: not readable."""
 
     t_ns: int
     files: dict[str, str | None]
@@ -69,7 +69,7 @@ class FileSample:
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """Where a file is on the device, in bytes."""
+    """Position of a file on the device, in bytes."""
 
     path: str
     offset: int
@@ -78,23 +78,23 @@ class ExportedFile:
 
 @dataclass
 class RunningProgram:
-    """A program under way; `ran` is what it did, when it is over."""
+    """A running program; `ran` is how it ended, available afterwards."""
 
     ran: ProgramExit | None = None
 
 
 @dataclass
 class RunningSampler:
-    """A sampling under way; `samples` are there when it is over, at least two."""
+    """A running sampler; `samples`, at least two, are available afterwards."""
 
     samples: list[FileSample] = field(default_factory=list)
 
 
 class Agent:
-    """The agent at the other end of a connected socket, which is closed with this.
+    """The agent at the other end of a connected socket, which is closed with this object.
 
     Several threads may call at once. Every call raises GuestGone when the guest is gone, and
-    BlklabError when the agent says that it could not be done.
+    BlklabError when the agent reports an error.
     """
 
     def __init__(self, connected: socket.socket) -> None:
@@ -111,19 +111,19 @@ class Agent:
         self._connection.close()
 
     def hello(self, timeout: float) -> AgentHello:
-        """Returns what the agent says when it is there, within so many seconds.
+        """Returns the agent's greeting, waiting for at most `timeout` seconds.
 
-        Raises GuestGone if it is not, or if it speaks another protocol.
+        Raises GuestGone if there is none, or if the agent speaks another protocol.
         """
         return self._connection.hello(timeout)
 
     @property
     def connected(self) -> bool:
-        """Whether the connection is there, as far as is known."""
+        """Whether the connection exists, as far as is known."""
         return self._connection.connected
 
     def alive(self, timeout: float) -> bool:
-        """Tells whether the agent answers within so many seconds."""
+        """Tells whether the agent answers within `timeout` seconds."""
         try:
             call = self._connection.begin("ping")
             try:
@@ -143,10 +143,10 @@ class Agent:
         stream: Stream | None = None,
         check: bool = True,
     ) -> ProgramExit:
-        """Runs a program to its end, or for `timeout` seconds; `stream` is told its output.
+        """Runs a program to its end, or for `timeout` seconds; `stream` gets its output.
 
-        It is killed if this is interrupted. Raises GuestFailed if it could not be run or was too
-        slow, and, with `check`, if its status is not 0.
+        It is killed if this call is interrupted. Raises GuestFailed if it could not be run or
+        was too slow, and, with `check`, if its status is not 0.
         """
         arguments: Message = {"argv": list(argv), "stream": stream is not None}
         if stdin is not None:
@@ -172,7 +172,7 @@ class Agent:
 
     @contextmanager
     def running(self, argv: Sequence[str], *, cwd: str | None = None) -> Iterator[RunningProgram]:
-        """Runs a program for as long as the block takes, then interrupts it and waits for its end.
+        """Runs a program during the block, then interrupts it and waits for its end.
 
         Raises GuestFailed if it has failed.
         """
@@ -198,10 +198,10 @@ class Agent:
             raise GuestFailed(f"in the guest: {argv[0]}: {printable(words[-1] if words else '?')}")
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
-        """Returns files' contents, up to 4 MiB of each; None for what cannot be read.
+        """Returns files' contents, up to 4 MiB of each; None for files that cannot be read.
 
-        A path may have `*` within a component; what it matches are keys of their own. There are no
-        other keys, and each path without `*` is one.
+        A path may have `*` within a component; each match has a key. Each path without `*` has a
+        key.
         """
         texts_read = texts(self._ask("read", paths=list(paths)), "files")
         by_path: dict[str, str | None] = {path: None for path in paths if "*" not in path}
@@ -216,7 +216,7 @@ class Agent:
         self._ask("write", path=path, text=text)
 
     def export(self, paths: Sequence[str], device: str) -> tuple[ExportedFile, ...]:
-        """Puts files, which may be given with `*`, onto a raw block device."""
+        """Writes files, also given with `*`, to a raw block device."""
         reply = self._ask("export", paths=list(paths), device=device)
         return items(
             reply,
@@ -228,7 +228,7 @@ class Agent:
 
     @contextmanager
     def sampling(self, interval_ms: int, paths: Sequence[str]) -> Iterator[RunningSampler]:
-        """Reads files at an interval for as long as the block takes, and once more at its end."""
+        """Reads files at an interval during the block, and once more at its end."""
         call = self._connection.begin("sample", interval_ms=interval_ms, paths=list(paths))
         sampling = RunningSampler()
 
@@ -247,7 +247,7 @@ class Agent:
         sampled(self._connection.reply(call, sampled))
 
     def poweroff(self) -> None:
-        """Has the guest write back what it has in memory, and power off."""
+        """Makes the guest write back its memory, and power off."""
         with suppress(GuestGone):  # which is what was asked for
             self._ask("poweroff")
 
@@ -280,7 +280,7 @@ def _report_event(event: Message, stream: Stream | None) -> None:
 
 
 def _failure(argv: Sequence[str], ran: ProgramExit) -> str:
-    """Returns one line about a program that failed."""
+    """Returns one line about the failure of a program."""
     if ran.status < 0:
         try:
             ended = f"was killed by {signal.Signals(-ran.status).name}"

@@ -1,4 +1,4 @@
-"""One cell in the guest: a stack of its own on fresh disks, and a load that is watched."""
+"""Measures one cell in the guest: a new stack on fresh disks, and a load with its statistics."""
 
 import re
 import time
@@ -27,20 +27,20 @@ from blklab.store.finished_run import FinishedRun
 from blklab.system.pressure import PressureMeter
 
 EVERY: Final = "all"
-"""What stands for every layer, to be traced."""
+"""Selects every layer for tracing."""
 
 SPAN_MS: Final = 250
-"""Between two readings of the devices' statistics: so well a load's begin and end are known."""
+"""ms between two readings of the devices' statistics: the precision of the load's start and end."""
 
 SLOW_MS: Final = 1_000
-"""The same where nobody knows how long the load takes."""
+"""The same if the duration of the load is unknown."""
 
 READINGS: Final = 15_000
-"""Of the 20,000 that the agent keeps (crates/agent/src/sample.rs)."""
+"""Most samples in a run, of the 20,000 that the agent keeps (crates/agent/src/sample.rs)."""
 
 TRACES: Final = "/run/blklab-trace"
 TRACE: Final = re.compile(r"[\w!.-]+\.blktrace\.\d+", re.A)
-"""What blktrace calls its files: one for each device and processor."""
+"""Names of blktrace's files: one for each device and processor."""
 
 
 def shapes(document: LabCellDocument) -> list[VirtualDiskShape]:
@@ -69,9 +69,10 @@ def layers(document: LabCellDocument) -> set[str]:
 def _taken(
     node: stack_tree.Node, devices: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[int, int]]:
-    """Yields what is put on a disk beside data, so that the stack has what it says it has; bytes.
+    """Yields the bytes that each layer needs on a disk besides data.
 
-    A cache is as large as its disk: what it keeps of itself is part of that.
+    The layers then have their stated sizes. A cache is as large as its disk, including its
+    metadata.
     """
     for _, table in stack_tree.built(node):
         for key, child in stack_tree.below(table):
@@ -93,9 +94,8 @@ def measure(
 ) -> FinishedRun:
     """Measures a cell, its devices' rates divided by `scale`. Raises BlklabError.
 
-    Whether the guest is fit for another one is to be seen after that.
-
-    `traced` are layers whose events are recorded, by name or EVERY, into `traces`.
+    Afterwards check whether the guest can serve another cell. `traced` are layers whose events
+    are recorded, by name or EVERY, into `traces`.
     """
     began = time.monotonic()
     disks = [machine.disk(shape) for shape in shapes(document)]
@@ -128,14 +128,14 @@ def measure(
 
 
 def _take_down(machine: GuestMachine, guest: GuestStack, disks: Sequence[VirtualDisk]) -> None:
-    """Leaves nothing of a cell in the guest. Raises BlklabError if something stays."""
+    """Removes everything of a cell from the guest. Raises BlklabError if something remains."""
     machine.spoilt = True  # until it is known to be as it was
     for disk in disks:
         machine.throttle(disk, {})
     problems = guest.undo()
     machine.spoilt = bool(problems)
     if problems:
-        raise BlklabError(f"the stack cannot be taken down: {problems[0]}")
+        raise BlklabError(f"cannot remove the stack: {problems[0]}")
 
 
 def _load(
@@ -195,7 +195,7 @@ def _load(
 
 
 def _slowed(document: LabCellDocument, scale: float) -> LabCellDocument:
-    """Returns a cell whose latencies are scaled as its rates are."""
+    """Returns a cell with its latencies scaled like its rates."""
     devices: list[LabDeviceDocument] = []
     for device in document["devices"]:
         model = device["model"]
@@ -206,7 +206,7 @@ def _slowed(document: LabCellDocument, scale: float) -> LabCellDocument:
 
 
 def _span_ms(document: LabCellDocument, log_ms: int) -> int:
-    """Returns the time between two readings: as many as the agent keeps are not reached."""
+    """Returns the time between two readings, so that their number stays below the agent's limit."""
     seconds = jobfile.seconds(document)
     if seconds is None:
         return max(SLOW_MS, min(SPAN_MS, log_ms))
@@ -217,7 +217,7 @@ def _span_ms(document: LabCellDocument, log_ms: int) -> int:
 def _tracing(
     machine: GuestMachine, guest: GuestStack, layers: Sequence[GuestLayer]
 ) -> Iterator[list[str]]:
-    """Records the events of layers while the block runs, and gives what was wrong, after it.
+    """Records the events of layers during the block, and yields the warnings, complete after it.
 
     Raises BlklabError.
     """
@@ -226,15 +226,17 @@ def _tracing(
     guest.run("mkdir", "-p", TRACES)
     devices = [word for layer in layers for word in ("-d", layer.path)]
     with machine.agent.running(["blktrace", "-D", TRACES, *devices], cwd=TRACES) as running:
-        guest.until(lambda: len(guest.glob(f"{TRACES}/*")) >= len(layers), "blktrace records")
+        guest.until(
+            lambda: len(guest.glob(f"{TRACES}/*")) >= len(layers), "blktrace records events"
+        )
         yield problems
     if running.ran is not None:
         problems += dropped(running.ran.stdout + running.ran.stderr)
 
 
 def dropped(output: str) -> list[str]:
-    """Returns a warning about events that blktrace says it has lost (blktrace.c, `show_stats`)."""
+    """Returns a warning about events that blktrace has lost (blktrace.c, `show_stats`)."""
     match = re.search(r"have (\d{1,18}) .{0,20}dropped events", output, re.A)
     if match is None:
         return []
-    return [f"the traces lack {match[1]} events, which blktrace dropped: the guest was too slow"]
+    return [f"blktrace dropped {match[1]} events: the guest was too slow to write the traces"]

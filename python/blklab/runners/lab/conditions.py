@@ -1,4 +1,4 @@
-"""The conditions of a measurement in the guest: what it ran on, and what makes it doubtful."""
+"""The conditions of a measurement in the guest: its environment, and doubts about it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -11,13 +11,13 @@ from blklab.runners.lab.stacks.guest import GuestStack
 from blklab.spec.documents import LabCellDocument, latency_ns
 
 QUEUE: Final = ("scheduler", "nr_requests", "rotational", "max_sectors_kb", "wbt_lat_usec")
-"""What of each layer's queue is kept with a result."""
+"""Attributes of each layer's queue that are kept with a result."""
 
 
 def describe_guest(
     machine: GuestMachine, guest: GuestStack, document: LabCellDocument, wanted: DiskRates
 ) -> outcome.GuestFacts:
-    """Returns what a measurement in this guest ran on."""
+    """Returns the environment of a measurement in this guest."""
     names = [layer.kernel for layer in guest.layers]
     answers = machine.agent.read(
         [f"/sys/block/{name}/queue/{key}" for name in names for key in QUEUE]
@@ -46,7 +46,7 @@ def describe_guest(
 
 
 BUSY: Final = 0.9
-"""Share of the guest's processors from which on they, and not the disks, may set the pace."""
+"""Share of busy time from which the guest's processors, not the disks, may limit the rates."""
 
 
 def check(
@@ -58,8 +58,8 @@ def check(
             "scaled-rates",
             "warning",
             "",
-            f"all devices' rates are divided by {wanted.scale:g}, to be within what the guest"
-            " reaches: shares, ratios and orderings hold, absolute rates do not",
+            f"all devices' rates are divided by {wanted.scale:g}, within the guest's reach: use "
+            "shares, ratios and orderings, not absolute rates",
         )
     yield from wanted.doubts
     for device in document["devices"]:
@@ -68,8 +68,8 @@ def check(
                 "coarse-latency",
                 "warning",
                 f"device {device['name']}",
-                f"its latency of {latency / 1e6:g} ms is made by dm-delay, in whole ms and by the"
-                " guest's timer: an I/O takes longer than that, by 4 ms and more before Linux 6.7",
+                f"dm-delay adds its latency of {latency / 1e6:g} ms, in whole ms and by the "
+                "guest's timer: an I/O takes longer than that, by 4 ms and more before Linux 6.7",
             )
     busy = cpu["user"] + cpu["system"] + cpu["irq"]
     if busy >= BUSY:
@@ -77,7 +77,7 @@ def check(
             "cpus",
             "warning",
             "",
-            f"the guest's processors were busy for {100 * busy:.0f} % of the time: these may be"
-            " their rates, not the disks'",
-            ("a larger lab.scale, or more lab.cpus, tells",),
+            f"the guest's processors were busy for {100 * busy:.0f} % of the time: the rates may "
+            "be those of the processors, not of the disks",
+            ("compare with a larger lab.scale, or with more lab.cpus",),
         )

@@ -1,4 +1,4 @@
-"""The connection to the guest's agent: which answer belongs to which call, and how it is lost."""
+"""The connection to the guest's agent: matches replies to calls, and handles its loss."""
 
 import itertools
 import socket
@@ -15,25 +15,25 @@ from blklab.runners.lab.frames import MalformedFrame, Message, encode, item, rec
 from blklab.text import printable
 
 PROTOCOL = 1
-"""Which one is spoken here; the image is built for it."""
+"""Protocol version of this code; the image is built for it."""
 
 T = TypeVar("T")
 
 _POLL = 0.2
-"""Seconds after which a wait looks whether Ctrl-C was pressed."""
+"""Seconds between checks for Ctrl-C during a wait."""
 
 
 class GuestGone(BlklabError):
-    """The connection to the guest is lost, and with it whatever was asked."""
+    """The connection to the guest is lost."""
 
 
 class AgentRefused(BlklabError):
-    """The agent says that something could not be done."""
+    """The agent reports an error."""
 
 
 @dataclass(frozen=True)
 class AgentHello:
-    """What the agent says of itself and its kernel; `notes` are what it missed at boot."""
+    """The agent's greeting: itself and its kernel; `notes` are what failed at boot."""
 
     protocol: int
     agent: str
@@ -44,7 +44,7 @@ class AgentHello:
 
 @dataclass
 class AgentCall:
-    """A call under way, and what has come for it."""
+    """A call in progress, and its messages."""
 
     id: int
     answers: SimpleQueue[Message | GuestGone] = field(default_factory=SimpleQueue)
@@ -67,7 +67,7 @@ class AgentConnection:
         self._reader.start()
 
     def close(self) -> None:
-        """Closes the connection; who waits for a call is told."""
+        """Closes the connection; calls that wait are told."""
         self._lose("the connection to the guest is closed")
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -80,22 +80,22 @@ class AgentConnection:
         return self._lost is None
 
     def hello(self, timeout: float) -> AgentHello:
-        """Returns what the agent says when it is there, within so many seconds.
+        """Returns the agent's greeting, waiting for at most `timeout` seconds.
 
-        Raises GuestGone if it does not, or if it speaks another protocol.
+        Raises GuestGone if there is none, or if the agent speaks another protocol.
         """
         if self._hello is not None:
             return self._hello
         answer = _await(self._greeting, timeout)
         if answer is None:
-            raise GuestGone(f"the guest's agent is not there after {timeout:g} s")
+            raise GuestGone(f"the guest's agent did not answer within {timeout:g} s")
         if isinstance(answer, GuestGone):
             raise answer
         self._hello = answer
         return answer
 
     def begin(self, name: str, **arguments: object) -> AgentCall:
-        """Sends a request. Raises GuestGone, and BlklabError if it cannot be sent as it is."""
+        """Sends a request. Raises GuestGone, and BlklabError if it cannot be encoded."""
         with self._lock:
             if self._lost is not None:
                 raise GuestGone(self._lost)
@@ -109,7 +109,7 @@ class AgentConnection:
         return call
 
     def tell(self, name: str, **arguments: object) -> None:
-        """Asks for something, and does not wait; if it fails, it fails."""
+        """Sends a request without waiting for a reply; a failure is ignored."""
         with suppress(BlklabError):
             self._send({"id": next(self._ids), "call": name, **arguments})
 
@@ -128,17 +128,17 @@ class AgentConnection:
                 raise
 
     def forget(self, call: AgentCall) -> None:
-        """Nobody waits for this call any more."""
+        """Discards later messages for this call."""
         with self._lock:
             self._calls.pop(call.id, None)
 
     def answered(self, call: AgentCall, timeout: float) -> bool:
-        """Tells whether there is an answer within so many seconds."""
+        """Tells whether there is an answer within `timeout` seconds."""
         answer = _await(call.answers, timeout)
         return answer is not None and not isinstance(answer, GuestGone)
 
     def next(self, call: AgentCall) -> Message:
-        """Returns the next message for a call. Raises what the agent says is wrong with it."""
+        """Returns the next message for a call. Raises the agent's error for it."""
         answer = None
         while answer is None:
             answer = _await(call.answers, 3600)
@@ -149,7 +149,7 @@ class AgentConnection:
         return answer
 
     def reply(self, call: AgentCall, on_event: Callable[[Message], None]) -> Message:
-        """Returns a call's reply; `told` gets the events before it, in this thread."""
+        """Returns a call's reply; `on_event` gets the events before it, in this thread."""
         try:
             while True:
                 message = self.next(call)
@@ -166,7 +166,7 @@ class AgentConnection:
                 self._greeting.put(_greeting(whole(first.get("hello"))))
                 while (message := receive(self._socket)) is not None:
                     self._deliver(message)
-            self._lose("the guest has closed its connection: it has powered off or died")
+            self._lose("the guest closed its connection: it powered off or died")
         except BlklabError as error:
             self._lose(str(error))
         except OSError as error:
@@ -192,7 +192,7 @@ class AgentConnection:
 
 
 def _await(queue: SimpleQueue[T], timeout: float) -> T | None:
-    """Returns what comes within so many seconds; Ctrl-C is seen meanwhile."""
+    """Returns the next item within `timeout` seconds; handles Ctrl-C meanwhile."""
     until = time.monotonic() + timeout
     while True:
         left = until - time.monotonic()
@@ -206,8 +206,8 @@ def _greeting(hello: Message) -> AgentHello:
     protocol = item(hello, "protocol", int)
     if protocol != PROTOCOL:  # which may well greet with something else
         raise BlklabError(
-            f"the guest's agent speaks protocol {protocol}, this blklab {PROTOCOL}:"
-            " `blklab lab build` makes the image again"
+            f"the guest's agent speaks protocol {protocol}, expected {PROTOCOL}: rebuild the "
+            "image with `blklab lab build`"
         )
     notes = item(hello, "notes", list)
     return AgentHello(

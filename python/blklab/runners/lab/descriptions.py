@@ -1,4 +1,4 @@
-"""What the lab's cells are in words: which stacks, of which disks, under which load."""
+"""Describes the lab's cells: their stacks, disks and loads."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -29,7 +29,7 @@ def stack(node: Mapping[str, Any] | None, document: LabCellDocument) -> str:
 
 
 def guests(plan: ExperimentPlan) -> list[str]:
-    """Returns what would be booted, and what its disks would be, one line each."""
+    """Returns the guests and their disks, one line each."""
     first = plan.cells[0].document
     kernels = sorted({cell.document["kernel"] for cell in plan.cells})
     lines = [
@@ -42,11 +42,11 @@ def guests(plan: ExperimentPlan) -> list[str]:
 
 
 def disk(device: Mapping[str, Any]) -> str:
-    """Returns a virtual disk in words: its size, and its limits, before they are scaled."""
+    """Describes a virtual disk: its size, and its limits before scaling."""
     model = device["model"]
     size = format_size(device["bytes"])
     if model["kind"] != "throttled":
-        return f"{size}, throttled to what the {model['kind']} alone would do (simulated)"
+        return f"{size}, throttled to the simulated rate of the {model['kind']} alone"
     limits = [
         f"{key}={value:g}"
         for key, value in model.items()

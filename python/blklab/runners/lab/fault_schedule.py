@@ -1,4 +1,4 @@
-"""What happens to a stack while its load runs: syncs begin, members fail and come back."""
+"""The events of a cell during its load: syncs begin, members fail and are re-added."""
 
 import threading
 import time
@@ -14,27 +14,26 @@ from blklab.spec.documents import LabCellDocument
 from blklab.units import format_duration
 
 POLL: Final = 0.05
-"""Seconds between two looks whether the load has begun."""
+"""Seconds between two checks whether the load has begun."""
 
 Event = tuple[int, Callable[[GuestStack, str, str], None], str, str]
-"""When, ns from the load's beginning; what is done, with which array and which member's path."""
+"""Time in ns from the start of the load; the action, with the array and the member's path."""
 
 
 class FaultSchedule:
-    """Plays a cell's events for as long as the block takes, which is to be fio's whole time.
+    """Runs a cell's events during the block, which must be fio's whole time.
 
-    They count from the first I/O of the stack's top, or from when fio first tells of I/O: an
-    emulated guest takes seconds to start it. What fails raises BlklabError at the block's end if it
-    is a sync that does not begin, and is one of `problems` otherwise; so is what there was no time
-    for.
+    Times count from the first I/O of the stack's top, or from when fio first reports I/O: an
+    emulated guest takes seconds to start it. A sync that does not begin raises BlklabError at
+    the block's end. Other failures, and events for which there was no time, are `problems`.
     """
 
     def __init__(self, guest: GuestStack, document: LabCellDocument) -> None:
-        """Raises BlklabError if a member that is to fail is not there."""
+        """Raises BlklabError if a member that must fail does not exist."""
         self._guest = guest
         self._events = _events(guest, document)
         self.problems: list[str] = []
-        """What went wrong, or did not happen; complete after the block."""
+        """What failed or did not happen; complete after the block."""
 
         self._error: Exception | None = None
         self._started = False
@@ -44,7 +43,9 @@ class FaultSchedule:
         self._thread = threading.Thread(target=self._run, name="blklab-during", daemon=True)
 
     def listening(self, progress: Progress) -> Progress:
-        """Returns `progress`, overheard: where all is buffered, devices see no I/O for long."""
+        """Wraps `progress` to notice fio's first I/O: with buffered I/O, devices are idle for
+        long.
+        """
 
         def heard(live: FioProgress) -> None:
             if (live.read_iops or 0) + (live.write_iops or 0) > 0:
@@ -71,15 +72,15 @@ class FaultSchedule:
             raise self._error
         if not self._started:
             self.problems += [
-                f"{name}: the load had ended before its {sync} began"
+                f"{name}: the load ended before its {sync} began"
                 for name, sync in self._guest.syncing.items()
             ]
         for at_ns, act, array, path in self._events:
-            what = "failed" if act is md.fail else "was to come back"
+            what = "failed" if act is md.fail else "was to be re-added"
             member = self._guest.layer(path.removeprefix("/dev/")).name
             self.problems.append(
-                f"{array}: the load had ended before {member} {what},"
-                f" {format_duration(at_ns)} after its beginning"
+                f"{array}: the load ended before {member} {what}, {format_duration(at_ns)} after "
+                "its start"
             )
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Files out of the guest: over a disk of their own, which takes any size."""
+"""Gets files of any size out of the guest, over a disk for results."""
 
 import os
 import re
@@ -18,7 +18,7 @@ MOST_FETCHED: Final = 256 << 20
 """Bytes of files that are held in memory."""
 
 _NAME: Final = re.compile(r"[\w-][\w.-]{0,120}", re.A)
-"""What files that come out may be called: the guest is not trusted."""
+"""Valid names of files from the guest, which is not trusted."""
 
 _PART: Final = 16 << 20
 
@@ -29,8 +29,8 @@ def fetch(machine: GuestMachine, paths: Sequence[str]) -> dict[str, bytes]:
     total = sum(file.bytes for file in exported)
     if total > MOST_FETCHED:
         raise BlklabError(
-            f"the guest's {paths[0]} and others are {format_size(total)}; at most"
-            f" {format_size(MOST_FETCHED)} were expected"
+            f"the guest's {paths[0]} and others have {format_size(total)}, expected at most "
+            f"{format_size(MOST_FETCHED)}"
         )
     return {file.path: machine.results.read(file.offset, file.bytes) for file in exported}
 
@@ -45,7 +45,7 @@ def save(
 ) -> list[Path]:
     """Writes files of the guest into a directory, by their own names. Raises BlklabError.
 
-    What is called like `old` there is of an earlier run, and removed. No link is followed.
+    Files there that match `old` are of an earlier run, and are removed. No link is followed.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def _written(machine: GuestMachine, pattern: str, into: int) -> Iterator[str]:
     for file in _exported(machine, [pattern]):
         name = file.path.rpartition("/")[2]
         if not _NAME.fullmatch(name):
-            raise BlklabError(f"the guest calls a file {file.path!r}")
+            raise BlklabError(f"invalid file name from the guest: {file.path!r}")
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=into)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -78,9 +78,9 @@ def _written(machine: GuestMachine, pattern: str, into: int) -> Iterator[str]:
 
 
 def _exported(machine: GuestMachine, paths: Sequence[str]) -> Sequence[ExportedFile]:
-    """Has the guest put files on the disk for results; returns where they are, in order.
+    """Makes the guest put files on the disk for results; returns their positions, in order.
 
-    Raises BlklabError if they are not within it, or one is where another is.
+    Raises BlklabError if a file is not within the disk, or overlaps another.
     """
     disk = machine.results
     disk.clear()
@@ -95,8 +95,9 @@ def _exported(machine: GuestMachine, paths: Sequence[str]) -> Sequence[ExportedF
     for file in exported:
         if file.offset < end or file.bytes < 0 or file.offset + file.bytes > disk.shape.bytes:
             raise BlklabError(
-                f"the guest says that {printable(file.path[:200])} is at {file.offset} of the disk"
-                f" for results, and {file.bytes} B: expected after {end}, and within it"
+                f"the guest reports {printable(file.path[:200])} at offset {file.offset} of the "
+                f"disk for results, with {file.bytes} B: expected it after {end} and within the "
+                "disk"
             )
         end = file.offset + file.bytes
     return exported

@@ -1,4 +1,4 @@
-"""From what the agent read of the devices' statistics to what each layer did during the load."""
+"""Converts the guest's statistics of devices to each layer's activity during the load."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ STAT: Final = "/proc/stat"
 
 @dataclass(frozen=True)
 class LayerActivity:
-    """What the layers did."""
+    """The activity of the layers."""
 
     devices: list[DeviceResult]
     points: list[SeriesPoint]
@@ -31,22 +31,22 @@ class LayerActivity:
 def watched(
     guest: GuestStack, samples: Sequence[FileSample], document: LabCellDocument
 ) -> LayerActivity:
-    """Returns what each layer of a stack did while the load ran, its ramp left out.
+    """Returns the activity of each layer of a stack during the load, without its ramp.
 
-    The load is where the stack's top had I/O: fio takes seconds to start in an emulated guest.
-    Raises BlklabError for statistics that cannot be read.
+    The load is the time when the stack's top had I/O: fio takes seconds to start in an emulated
+    guest. Raises BlklabError for statistics that cannot be read.
     """
     readings = [(sample.t_ns, _reading(sample)) for sample in samples]
     times = [time_ns for time_ns, _ in readings]
     if len(times) < 2 or times != sorted(times):
-        raise BlklabError("the guest's statistics are not in order: two readings at least")
+        raise BlklabError("expected at least two readings of the guest's statistics, in order")
     top = guest.layers[-1].kernel
     first, last = _load(readings, top)
     begin_ns = readings[first][0] + int(document["ramp_ns"])
     start = next((at for at in range(first, last) if readings[at][0] >= begin_ns), None)
     problems = []
     if start is None:
-        problems.append("the load was over before ramp_time was: all of it is counted below")
+        problems.append("the load ended before ramp_time: the figures below cover all of it")
         start = first
     names = [layer.kernel for layer in guest.layers]
     tally = CounterDeltas(names, readings[start][1], readings[start][0], 64)
@@ -79,7 +79,7 @@ def watched(
 def _reading(sample: FileSample) -> Reading:
     text = sample.files.get(DISKSTATS)
     if text is None:
-        raise BlklabError(f"the guest's {DISKSTATS} cannot be read")
+        raise BlklabError(f"cannot read the guest's {DISKSTATS}")
     return diskstats.parse(text, f"the guest's {DISKSTATS}")
 
 

@@ -1,4 +1,4 @@
-"""fio in the guest: the cell's own load, and what fills files and caches before it."""
+"""fio in the guest: the cell's own load, and the preparation of files and caches."""
 
 import re
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +15,7 @@ from blklab.spec.documents import FioCellDocument
 from blklab.text import printable
 
 DIRECTORY: Final = "/run/blklab"
-"""Where fio runs in the guest, and writes."""
+"""fio's working directory in the guest."""
 
 
 def play(
@@ -59,7 +59,7 @@ def play(
 
 
 class _FioMessages:
-    """What fio says while it runs: lines of progress, and notes, which are kept."""
+    """fio's output while it runs: lines of progress, and messages, which are kept."""
 
     def __init__(self, seconds: float | None, progress: Progress, phase: str) -> None:
         self.text = ""
@@ -70,7 +70,7 @@ class _FioMessages:
         self._lines = 0
 
     def heard(self, _stream: str, chunk: str) -> None:
-        """Takes what fio said."""
+        """Takes a part of fio's output."""
         *lines, self._rest = re.split(r"[\r\n]", self._rest + chunk)
         for line in lines:
             figure = iops(line)

@@ -1,6 +1,6 @@
-"""What a cell's load finds: a file that is written throughout, caches in the state that is wanted.
+"""Prepares a cell's load: writes its file completely, and brings caches into their wanted state.
 
-All this is done before the disks are throttled.
+This is done before the disks are throttled.
 """
 
 from collections.abc import Mapping
@@ -19,22 +19,22 @@ from blklab.spec.documents import FioJobDocument, LabCellDocument, bare_cell
 from blklab.spec.host_cell import extent
 
 WARM_NS: Final = 20 * 10**9
-"""How long the load runs beforehand where a cache is to be warm."""
+"""Duration of the load that fills a warm cache."""
 
 JUNK: Final = f"{MOUNT}/junk"
-"""The file that fills a cache below a filesystem with what the load does not use."""
+"""The file that fills a cache below a filesystem with data that the load does not use."""
 
 READ: Final = 64 << 10
-"""Bytes of a read that fills a bcache; a bucket takes several."""
+"""Bytes of a read that fills a bcache; a bucket holds several."""
 
 BUCKETS_A_SECOND: Final = 150
-"""As fast as an emulated guest's allocator was seen to prepare them."""
+"""Rate at which an emulated guest's allocator was observed to prepare buckets."""
 
 UNUSED: Final = 5
-"""Per cent of a bcache's buckets that may be left unused."""
+"""Per cent of a bcache's buckets that may stay unused."""
 
 PASSES: Final = 5
-"""How often that is tried."""
+"""Most attempts to fill a bcache."""
 
 
 def prepare(
@@ -44,7 +44,7 @@ def prepare(
     target: str,
     progress: Progress,
 ) -> None:
-    """Lays a file out, and brings caches into their state. Raises BlklabError."""
+    """Writes the file, and brings caches into their state. Raises BlklabError."""
     if document["filesystem"] is not None:
         _write(machine, document, target, 0, extent(document), progress)
     for kind, table in stack_tree.built(document["stack"]):
@@ -65,15 +65,15 @@ def _junk(
     table: Mapping[str, Any],
     progress: Progress,
 ) -> None:
-    """Fills a cache with blocks behind those that the jobs use, as many as it has.
+    """Fills a cache with blocks after those that the jobs use.
 
-    None of it is left dirty. Raises BlklabError if there is nothing behind them.
+    None of them stays dirty. Raises BlklabError if there is no space after the jobs' data.
     """
     many = _room(document, table)
     if not many:
         raise BlklabError(
-            f"{table['name']}: nothing is left behind the jobs' data to fill its cache with:"
-            " give them a smaller size"
+            f"{table['name']}: no space is left after the jobs' data to fill its cache with: give "
+            "the jobs a smaller size"
         )
     begin = extent(document)
     if document["filesystem"] is not None:
@@ -102,7 +102,7 @@ def _junk(
 
 
 def _room(document: LabCellDocument, table: Mapping[str, Any]) -> int:
-    """Returns how much there is behind the jobs' data, the cache's size at most; bytes."""
+    """Returns the space after the jobs' data, at most the cache's size; bytes."""
     cache = table["cache"]
     size = int(document["devices"][cache["device"]]["bytes"]) if "device" in cache else None
     free = int(document["room"]) - extent(document)

@@ -1,10 +1,11 @@
-"""What each disk of a cell is throttled to, and by what all rates are scaled.
+"""The throttling limits of a cell's disks, and the divisor of all rates.
 
-A `throttled` device says its limits. For a model (`ssd`, `nvme`, `hdd`) the simulator says what the
-device alone would do with the cell's own jobs: requests a second if they are random, bytes a second
-if they are sequential, for the block layer merges those before the throttle counts them. Reads and
-writes are limited apart, unless the jobs mix them or the stack does (`turns`): QEMU takes limits of
-both together or of each, not both (util/throttle.c, `throttle_is_valid`).
+A `throttled` device states its limits. For a model (`ssd`, `nvme`, `hdd`) the simulator computes
+what the device alone would do with the cell's own jobs: requests a second if they are random,
+bytes a second if they are sequential, because the block layer merges those before the throttle
+counts them. Reads and writes are limited separately, unless the jobs or the stack (`turns`) mix
+them: QEMU accepts limits of both together or of each, not both (util/throttle.c,
+`throttle_is_valid`).
 """
 
 import json
@@ -23,20 +24,20 @@ from blklab.spec.capacity import PARITY
 from blklab.spec.documents import LabCellDocument
 
 REACH_IOPS: Final = {"tcg": 3_000, "kvm": 60_000}
-"""I/Os a second of all devices together that a guest reaches: two emulated CPUs, and busy ones."""
+"""I/Os a second of all devices together that a guest reaches, with two emulated and busy CPUs."""
 
 REACH_BYTES: Final = {"tcg": 150 << 20, "kvm": 3 << 30}
 """Bytes a second."""
 
 ALONE_NS: Final = 3 * 10**9
 RAMP_NS: Final = 10**9
-"""How long a device is simulated alone, and what of it does not count."""
+"""Duration of the simulation of a single device, and of its ramp."""
 
 EVEN: Final = 0.5
-"""Share of reads that is taken where a stack makes both of one direction."""
+"""Share of reads in a mix, where a stack makes both directions from one."""
 
 SATURATED: Final = 0.9
-"""Share of what a device does with many I/Os in flight, from which on its rate is what counts."""
+"""A device's rate counts if it reaches this share of its rate with many I/Os in flight."""
 
 MANY: Final = 128
 """I/Os in flight that saturate a device."""
@@ -51,19 +52,19 @@ class DiskRates:
     """The limits of a cell's disks, scaled."""
 
     scale: float
-    """What the devices' own rates were divided by."""
+    """Divisor of the devices' own rates."""
 
     limits: list[Limits]
-    """Of each device, in the document's order."""
+    """Limits of each device, in the document's order."""
 
     doubts: list[Diagnostic]
-    """What such limits cannot show."""
+    """Effects that such limits cannot reproduce."""
 
 
 def factor(documents: Sequence[LabCellDocument], accel: str) -> float:
-    """Returns by what all rates of an experiment are divided: one factor for all of its cells.
+    """Returns the divisor of all rates of an experiment: one for all of its cells.
 
-    So cells can be put in order: a stack of fast devices stays faster than one of slow ones.
+    Cells stay comparable: a stack of fast devices stays faster than one of slow devices.
     """
     asked = documents[0]["lab"]["scale"]  # which nothing varies
     if asked != "auto":
@@ -72,7 +73,7 @@ def factor(documents: Sequence[LabCellDocument], accel: str) -> float:
 
 
 def rates(document: LabCellDocument, scale: float) -> DiskRates:
-    """Returns the limits of each device's disk. Raises BlklabError if one comes to nothing."""
+    """Returns the limits of each device's disk. Raises BlklabError if a limit would be 0."""
     unscaled = _unscaled(document)
     limits = []
     for device, wanted in zip(document["devices"], unscaled, strict=True):
@@ -80,18 +81,18 @@ def rates(document: LabCellDocument, scale: float) -> DiskRates:
         for key, rate in scaled.items():
             if rate < 1:
                 raise BlklabError(
-                    f"device {device['name']}: {key} of {wanted[key]:g} divided by {scale:g} is"
-                    " less than 1 a second: set a smaller lab.scale"
+                    f"device {device['name']}: {key} of {wanted[key]:g}, divided by {scale:g}, is "
+                    "less than 1 a second: set a smaller lab.scale"
                 )
         limits.append(scaled)
     return DiskRates(scale, limits, _doubts(document))
 
 
 def turns(node: stack_tree.Node) -> bool:
-    """Tells whether a stack makes reads of writes, or writes of reads.
+    """Tells whether a stack turns reads into writes, or writes into reads.
 
-    Parity is read before it is written, a cache is filled by what is read, and a member that is
-    brought up to date is written what is read elsewhere.
+    Parity is read before it is written, reads fill a cache, and a rebuilding member is written
+    with data read from others.
     """
     return any(
         kind in {"lvmcache", "bcache"}
@@ -101,7 +102,7 @@ def turns(node: stack_tree.Node) -> bool:
 
 
 def _doubts(document: LabCellDocument) -> list[Diagnostic]:
-    """Returns which models the jobs leave waiting: a limit has no latency, and they have."""
+    """Returns the models whose latency limits the jobs: the lab's limits have no latency."""
     if len(document["devices"]) < 2:
         return []  # alone it does what it does alone
     kinds = dict.fromkeys(
@@ -114,9 +115,9 @@ def _doubts(document: LabCellDocument) -> list[Diagnostic]:
             "no-latency",
             "warning",
             "",
-            f"the load leaves each {kind} waiting for its latency, and the lab's disks have rates"
-            " and no latency: stacks that spread I/O over several come out too fast",
-            ("more iodepth or numjobs, or --on sim, tells",),
+            f"the load is limited by the latency of each {kind}, but the lab's disks only have "
+            "rates: stacks that spread I/O over several of them appear too fast",
+            ("use more iodepth or numjobs, or compare with --on sim",),
         )
         for kind in kinds
     ]
@@ -137,7 +138,7 @@ def _unscaled(document: LabCellDocument) -> list[dict[str, float]]:
 
 
 def _limits(document: LabCellDocument, device: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the rates of a device before they are scaled; 0 is no limit."""
+    """Returns the rates of a device before scaling; 0 is no limit."""
     if device["model"]["kind"] == "throttled":
         return {name: float(device["model"][name]) for name in NAMES}
     jobs = document["alone"]
@@ -158,7 +159,7 @@ def _limits(document: LabCellDocument, device: Mapping[str, Any]) -> dict[str, f
 
 
 def _simulated(*documents: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Returns outcomes; equal disks under equal loads, of any cell, are simulated once."""
+    """Returns outcomes; equal disks under equal loads are simulated only once, for all cells."""
     texts = [json.dumps(document, sort_keys=True) for document in documents]
     return [_outcome(text) for text in texts]
 
@@ -175,7 +176,7 @@ def _outcome(text: str) -> dict[str, Any]:
 def _alone(
     document: LabCellDocument, device: Mapping[str, Any], share: float | None
 ) -> dict[str, Any]:
-    """Returns the cell of one device alone, all reads, all writes, or as the jobs are."""
+    """Returns the cell of one device alone: all reads, all writes, or the jobs' mix."""
     jobs = [
         {
             **job,
@@ -203,7 +204,7 @@ def _alone(
 
 
 def _needed(limits: Sequence[Mapping[str, float]], accel: str) -> float:
-    """Returns the factor that brings all devices within reach, rounded up to two digits."""
+    """Returns the divisor that brings all devices within reach, rounded up to two digits."""
     iops = sum(_most(limit, "iops") for limit in limits) / REACH_IOPS[accel]
     bandwidth = sum(_most(limit, "bps") for limit in limits) / REACH_BYTES[accel]
     factor = max(1.0, iops, bandwidth)
@@ -212,7 +213,7 @@ def _needed(limits: Sequence[Mapping[str, float]], accel: str) -> float:
 
 
 def _most(limits: Mapping[str, float], what: str) -> float:
-    """Returns the largest rate of a device that its limits allow, as far as they say."""
+    """Returns a device's largest rate that its limits allow, as far as they state it."""
     total, read, write = (
         limits.get(f"{what}_{direction}", 0.0) for direction in ("total", "read", "write")
     )

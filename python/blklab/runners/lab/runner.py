@@ -1,6 +1,6 @@
-"""The runner `lab`: cells measured on a real kernel, in a guest with throttled virtual disks.
+"""The runner `lab`: measures cells on a real kernel, in a guest with throttled virtual disks.
 
-One guest serves all cells of a kernel; each gets fresh disks and a stack of its own.
+One guest serves all cells of a kernel; each gets fresh disks and a new stack.
 """
 
 import itertools
@@ -33,7 +33,7 @@ from blklab.system.environment import environment
 from blklab.system.roots import Roots
 
 SUSPENDED: Final = 2.0
-"""Seconds by which a host's clocks drift apart when it was suspended meanwhile."""
+"""Seconds that a host's clocks may differ by if it was not suspended."""
 
 
 class LabRunner(Runner):
@@ -48,9 +48,9 @@ class LabRunner(Runner):
         traces: Path = Path("traces"),
         note: Callable[[str], object] = lambda _note: None,
     ) -> None:
-        """`kernel` is instead of every cell's own; `trace` are layers to record, into `traces`.
+        """`kernel` replaces every cell's own; `trace` are layers to record, into `traces`.
 
-        `note` is called with what the user should know.
+        `note` is called with messages for the user.
         """
         self._kernel = kernel
         self._accelerator = accelerator
@@ -64,19 +64,24 @@ class LabRunner(Runner):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keeps the images: guests do not touch each other, though they share the processor."""
+        """Keeps the images in the cache. Guests do not disturb each other, except by processor
+        load.
+        """
         with self._held:
             yield
 
     def planned(self, plan: ExperimentPlan) -> ExperimentPlan:
-        """Returns the plan with the user's own kernel in each cell, whose key then has it too.
+        """Returns the plan with the user's own kernel in each cell, and so in its key.
 
-        Raises UsageError if the cells want several kernels.
+        Raises UsageError if the cells need several kernels.
         """
         if self._kernel is None:
             return plan
         if "kernel" in plan.varied:
-            raise UsageError("--kernel: the matrix varies kernel, and this is one for all cells")
+            raise UsageError(
+                "--kernel: it replaces the kernel of all cells, but [matrix] varies kernel: "
+                "remove one of the two"
+            )
         key = UserKernel(self._kernel, lambda _note: None).key
         cells = [
             replace(cell, document={**cell.document, "own_kernel": key}) for cell in plan.cells
@@ -84,9 +89,9 @@ class LabRunner(Runner):
         return replace(plan, cells=cells)
 
     def check(self, plan: ExperimentPlan) -> None:
-        """Raises an error for a plan that cannot be carried out: QEMU, kernel, every job.
+        """Raises an error for a plan that cannot run: checks QEMU, kernel, and every job.
 
-        Images that are not cached are built.
+        Builds images that are not cached.
         """
         qemu.find()
         accel.candidates(self._accelerator)
@@ -94,7 +99,7 @@ class LabRunner(Runner):
         for name in self._trace:
             if name not in known | {lab_cell.EVERY}:
                 listed = ", ".join([lab_cell.EVERY, *sorted(known)])
-                raise UsageError(f"--trace {name}: no device or stack is called so: {listed}")
+                raise UsageError(f"--trace {name}: no such device or stack; {listed}")
         self._documents = [as_lab(cell.document) for cell in plan.cells]
         self._scales = {}
         for cell in plan.cells:
@@ -102,7 +107,7 @@ class LabRunner(Runner):
             self._image(cell.document["kernel"])
 
     def environment(self) -> dict[str, Any]:
-        """Returns what it takes to believe the results: this machine, and the guests' contents."""
+        """Returns what is needed to judge the results: this machine, and the guests' contents."""
         return {
             **environment([], Roots()),
             "blklab": __version__,
@@ -118,10 +123,10 @@ class LabRunner(Runner):
         }
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
-        """Measures cells one after the other; one that fails is told to the ledger.
+        """Measures cells one after the other; a cell that fails is reported to the ledger.
 
-        A guest that is lost takes its cell with it, and the next cell gets a new one. Raises
-        EnvironmentLacks if something is missing that the others need as well.
+        If a guest is lost, its cell fails, and the next cell gets a new guest. Raises
+        EnvironmentLacks if something is missing that the other cells need as well.
         """
         self._documents = self._documents or [as_lab(cell.document) for cell in cells]
         ordered = sorted(cells, key=lambda cell: (cell.document["kernel"], *_turn(cell)))
@@ -133,7 +138,7 @@ class LabRunner(Runner):
                 waiting = left + waiting[many:]
 
     def _served(self, kernel: str, cells: Sequence[Cell], ledger: Ledger) -> list[Cell]:
-        """Measures cells in one guest; returns those that are left when it is lost."""
+        """Measures cells in one guest; returns the remaining ones when it is lost."""
         machine = None
         try:
             for at, cell in enumerate(cells):
@@ -175,7 +180,7 @@ class LabRunner(Runner):
         )
 
     def _scale(self, accelerator: str) -> float:
-        """Returns by what the rates of the whole plan are divided."""
+        """Returns the divisor of the rates of the whole plan."""
         if accelerator not in self._scales:
             self._scales[accelerator] = factor(self._documents, accelerator)
         return self._scales[accelerator]
@@ -215,7 +220,7 @@ def make(
     note: Callable[[str], object],
     **_warn: Callable[[str], object],
 ) -> LabRunner:
-    """Returns the runner that `blklab run` asks for. Raises UsageError."""
+    """Makes the runner for `blklab run`. Raises UsageError."""
     return LabRunner(
         kernel=own_kernel(kernel, modules),
         accelerator=accel,
@@ -226,7 +231,7 @@ def make(
 
 
 def _fitting(cells: Sequence[Cell]) -> int:
-    """Returns how many cells, from the first on, one guest has disks for; one at least."""
+    """Returns how many cells, from the first on, one guest has disks for; at least one."""
     shapes: set[VirtualDiskShape] = set()
     for at, cell in enumerate(cells):
         shapes |= set(lab_cell.shapes(as_lab(cell.document)))
@@ -246,7 +251,7 @@ def _trace_directory(cell: Cell) -> str:
 
 
 def _tidy(machine: GuestMachine) -> bool:
-    """Tells whether a guest in which a cell failed has nothing left of it."""
+    """Removes the rest of a failed cell from the guest; tells whether that was possible."""
     try:
         left = machine.agent.read(["/sys/block/md*/md/level", "/sys/block/dm-*/dm/name"])
         left |= machine.agent.read(["/sys/block/bcache*/size"])
@@ -258,14 +263,16 @@ def _tidy(machine: GuestMachine) -> bool:
 
 @contextmanager
 def _awake() -> Iterator[None]:
-    """Raises BlklabError if the host was suspended while the block ran: its times are wrong."""
+    """Raises BlklabError if the host was suspended during the block: its times are wrong."""
     before = _asleep()
     yield
     slept = _asleep() - before
     if slept > SUSPENDED:
-        raise BlklabError(f"the host was suspended for {slept:.0f} s meanwhile: measure it again")
+        raise BlklabError(
+            f"the host was suspended for {slept:.0f} s during the run: measure it again"
+        )
 
 
 def _asleep() -> float:
-    """Returns for how long this machine was suspended since it booted (clock_gettime(2)); s."""
+    """Returns how long this machine was suspended since boot (clock_gettime(2)); s."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)

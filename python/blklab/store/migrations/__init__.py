@@ -1,1 +1,1 @@
-"""How the tables came to be what they are, one step a file (Alembic)."""
+"""The history of the tables, one step per file (Alembic)."""

@@ -1,4 +1,4 @@
-"""What Debian packages contain, read where it lies: nothing is unpacked, and no script is run."""
+"""Reads the contents of Debian packages without unpacking them or running their scripts."""
 
 import posixpath
 import tarfile
@@ -12,10 +12,10 @@ from blklab.runners.lab.image.debian import run
 from blklab.text import printable
 
 MERGED: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-"""Directories that are links to those of /usr, and that packages may still name."""
+"""Directories that are links to those in /usr; packages may still use them."""
 
 _DEEPEST: Final = 40
-"""Links that may lead to one another: as many as the kernel follows (path_resolution(7))."""
+"""Most links in a chain: as in the kernel (path_resolution(7))."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class PackageEntry:
     size: int
     executable: bool
     target: str | None
-    """Of a symbolic link: the path from the root that it leads to."""
+    """Target of a symbolic link, as a path from the root."""
 
 
 def merged(path: str) -> str | None:
-    """Returns a path of a package as one from the root of a system whose /usr is merged.
+    """Returns a package's path from the root of a system with a merged /usr.
 
-    None of those that would lead out of it.
+    None for a path that leads out of it.
     """
     parts = [part for part in path.split("/") if part not in {"", "."}]
     if not parts or ".." in parts:
@@ -79,7 +79,7 @@ class PackageFiles:
                 self.entries[path] = source
 
     def follow(self, path: str) -> str | None:
-        """Returns the file that a path leads to in the end, or None if it leads nowhere."""
+        """Returns the file that a path finally leads to, or None if there is none."""
         for _ in range(_DEEPEST):
             entry = self.entries.get(path)
             if entry is None:
@@ -90,14 +90,14 @@ class PackageFiles:
         return None
 
     def read(self, path: str) -> bytes:
-        """Returns a regular file's content. Raises KeyError if it is not there."""
+        """Returns a regular file's content. Raises KeyError if it does not exist."""
         entry = self.entries[path]
         with entry.tar.open("rb") as stream:
             stream.seek(entry.offset)
             return stream.read(entry.size)
 
     def below(self, directory: str) -> Iterator[str]:
-        """Returns the paths of the regular files in a directory and in those below it."""
+        """Returns the paths of all regular files below a directory."""
         for path, entry in self.entries.items():
             if path.startswith(f"{directory}/") and entry.target is None:
                 yield path

@@ -1,4 +1,4 @@
-"""An image from its parts: the programs, the kernel with its modules, and the agent."""
+"""Builds an image from its parts: the programs, the kernel with its modules, and the agent."""
 
 import hashlib
 import platform
@@ -35,10 +35,10 @@ AGENT: Final = Path(__file__).parents[3] / "_agent"
 """The guest's /init, which scripts/setup builds."""
 
 _APT: Final = "debian"
-"""Where in the cache apt's lists are."""
+"""Directory in the cache for apt's lists."""
 
 _REVISION: Final = 1
-"""Counts the changes in how parts are put together."""
+"""Changes when the way of combining parts changes."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class GuestImage:
     version: str
     packages: Mapping[str, str]
     digest: str
-    """SHA-256 of the kernel and of the initramfs, one after the other."""
+    """SHA-256 of the kernel and of the initramfs, joined."""
 
 
 def image(
@@ -60,7 +60,7 @@ def image(
     rebuild: bool = False,
     agent: Path = AGENT,
 ) -> GuestImage:
-    """Returns the image with a kernel, and builds what of it is not cached.
+    """Returns the image with a kernel, and builds the parts of it that are not cached.
 
     `6.1` keeps the version of its first use, and the programs keep theirs, until `rebuild`.
     `note` gets a line for each slow step. Raises UsageError if there is no such kernel,
@@ -94,9 +94,9 @@ def image(
 
 
 def offered() -> list[OfferedKernel]:
-    """Returns the kernels that this release's packages offer, the newest first.
+    """Returns the kernels in this release's packages, the newest first.
 
-    Raises EnvironmentLacks if this is no Debian machine.
+    Raises EnvironmentLacks on a machine without Debian.
     """
     _check_machine()
     cache = ImageCache(directory())
@@ -107,10 +107,10 @@ def offered() -> list[OfferedKernel]:
 
 
 def prune(agent: Path = AGENT) -> int:
-    """Removes the images, and parts of them, that nothing asks for any more.
+    """Removes the images, and parts of them, that are no longer used.
 
-    Kept is what `image` would give for the kernels asked for so far, with this agent. Returns the
-    bytes freed.
+    Keeps what `image` would return for the kernels requested so far, with this agent. Returns
+    the bytes freed.
     """
     cache = ImageCache(directory())
     if not cache.root.is_dir():
@@ -129,12 +129,12 @@ def _check_machine() -> None:
     if platform.machine() != "x86_64":
         raise EnvironmentLacks(
             f"this machine's architecture is {printable(platform.machine())}",
-            "the guest is made for amd64: use such a machine",
+            "the guest is made for amd64: use an amd64 machine",
         )
 
 
 def _silent(_: str) -> None:
-    """Is told and says nothing."""
+    """Ignores a message."""
 
 
 def _key(base: str, kernel: str, init: bytes) -> str:
@@ -144,7 +144,7 @@ def _key(base: str, kernel: str, init: bytes) -> str:
 
 
 def _assemble(base: Path, part: Path, init: bytes, into: Path) -> None:
-    """Puts archives one after the other, as the kernel takes them, into one initramfs."""
+    """Concatenates archives to one initramfs, as the kernel accepts it."""
     shutil.copyfile(part / "vmlinuz", into / "vmlinuz")
     with (into / "initrd").open("xb") as stream:
         for archive in (base / "programs.cpio", part / "modules.cpio"):

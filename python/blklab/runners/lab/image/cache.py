@@ -1,4 +1,4 @@
-"""Where images and what they are made of are kept: by content, whole or not at all."""
+"""The cache of images and their parts: by content, each complete or absent."""
 
 import errno
 import fcntl
@@ -17,23 +17,23 @@ from blklab.text import printable
 from blklab.units import format_size
 
 ROOM: Final = 1 << 30
-"""Bytes that must be free for an image to be made: 0.6 GiB, and the lists."""
+"""Bytes that must be free to make an image: 0.6 GiB, and the lists."""
 
 _UNFINISHED: Final = ".unfinished-"
 
 _OURS: Final = re.compile(r"(?:image|kernel|programs)-[0-9a-f]{8,64}", re.A)
-"""What the keys of images and their parts look like."""
+"""Valid keys of images and their parts."""
 
 
 def directory() -> Path:
-    """Returns the lab's directory below XDG_CACHE_HOME: images, and room for guests' disks."""
+    """Returns the lab's directory below XDG_CACHE_HOME, for images and guests' disks."""
     import platformdirs
 
     return platformdirs.user_cache_path("blklab") / "lab"
 
 
 class ImageCache:
-    """Directories by key, each complete from the moment it is there."""
+    """Directories by key; each is complete as soon as it exists."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -44,7 +44,7 @@ class ImageCache:
         return path if path.is_dir() else None
 
     def make(self, key: str, fill: Callable[[Path], object]) -> Path:
-        """Returns the directory of a key, which `fill` fills if there is none. Locked only."""
+        """Returns the directory of a key; `fill` fills it if it does not exist. Needs the lock."""
         if (cached := self.find(key)) is not None:
             return cached
         path = self.root / key
@@ -60,20 +60,20 @@ class ImageCache:
         return path
 
     def check_room(self) -> None:
-        """Raises EnvironmentLacks if an image might not fit: apt-get hangs without room."""
+        """Raises EnvironmentLacks if there may be too little space: apt-get hangs then."""
         if shutil.disk_usage(self.root).free < ROOM:
             raise self._full()
 
     def _full(self) -> EnvironmentLacks:
         return EnvironmentLacks(
-            f"{printable(str(self.root))}: no space is left for the guest's image: expected"
-            f" {format_size(ROOM)}, most of it while it is made",
-            "free some, or set XDG_CACHE_HOME",
+            f"{printable(str(self.root))}: too little space for the guest's image: expected "
+            f"{format_size(ROOM)}, most of it only during the build",
+            "free some space, or set XDG_CACHE_HOME",
         )
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Gives a directory for the block, which is gone after it. Locked only."""
+        """Gives a directory for the block, removed after it. Needs the lock."""
         path = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=self.root))
         try:
             yield path
@@ -82,10 +82,10 @@ class ImageCache:
 
     @contextmanager
     def locked(self, note: Callable[[str], object]) -> Iterator[None]:
-        """Keeps other processes from writing here for the block, in which errors become clear.
+        """Keeps other processes from writing here during the block, and explains its errors.
 
-        What a killed one left is removed. Raises EnvironmentLacks if there is no space or no
-        access, and if the directory is another user's, whose links root would follow.
+        Removes what a killed process left. Raises EnvironmentLacks without space or access, and
+        if another user owns the directory, whose links root would follow.
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ class ImageCache:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    note("waiting for another blklab that makes an image")
+                    note("waiting for another blklab that is building an image")
                     fcntl.flock(lock, fcntl.LOCK_EX)
                 for left in self.root.glob(f"{_UNFINISHED}*"):
                     shutil.rmtree(left, ignore_errors=True)
@@ -110,21 +110,21 @@ class ImageCache:
                 raise self._full() from None  # the file has no name in it
             raise EnvironmentLacks(
                 f"{where}: {error.strerror or error}",
-                "set XDG_CACHE_HOME to where images can be kept",
+                "set XDG_CACHE_HOME to a directory where images can be kept",
             ) from None
 
     def recall(self, name: str) -> str | None:
-        """Returns the key that was last kept under a name, if it is still there."""
+        """Returns the key last kept under a name, if it still exists."""
         key = self._pointers().get(name)
         return key if isinstance(key, str) and self.find(key) is not None else None
 
     def recalled(self, beginning: str) -> set[str]:
-        """Returns the keys that are kept under names with a beginning."""
+        """Returns the keys that are kept under names with a prefix."""
         names = [name for name in self._pointers() if name.startswith(beginning)]
         return {key for name in names if (key := self.recall(name)) is not None}
 
     def keep(self, name: str, key: str) -> None:
-        """Keeps a key under a name. Locked only."""
+        """Keeps a key under a name. Needs the lock."""
         pointers = {**self._pointers(), name: key}
         with self.scratch() as scratch:
             file = scratch / "pointers"
@@ -141,9 +141,9 @@ class ImageCache:
         return {}
 
     def remove_others(self, used: set[str]) -> int:
-        """Removes the directories of all keys but those used. Returns the bytes freed. Locked.
+        """Removes the directories of all other keys. Returns the bytes freed. Needs the lock.
 
-        What is not ours by its name stays, and so does what a process has `held`.
+        Keeps directories with other names than ours, and those that a process has `held`.
         """
         freed = 0
         for path in self.root.iterdir():
@@ -156,9 +156,9 @@ class ImageCache:
 
 @contextmanager
 def held(path: Path, how: int = fcntl.LOCK_SH) -> Iterator[None]:
-    """Keeps a directory of the cache from being removed for the block, in which it is used.
+    """Keeps a directory of the cache from being removed during the block, which uses it.
 
-    Raises BlockingIOError if it is to be held alone, and others hold it.
+    Raises BlockingIOError if the lock is exclusive and others hold it.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

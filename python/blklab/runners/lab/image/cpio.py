@@ -15,7 +15,7 @@ _BLOCK: Final = 512
 
 @dataclass(frozen=True)
 class CpioEntry:
-    """A file of the archive: its path without a leading slash, and all that is kept of it."""
+    """A file of the archive: its path without a leading slash, and its metadata and content."""
 
     path: str
     mode: int
@@ -45,10 +45,10 @@ def character(path: str, major: int, minor: int, permissions: int) -> CpioEntry:
 
 
 def write(nodes: Iterable[CpioEntry], stream: BinaryIO) -> None:
-    """Writes an archive, sorted, with the directories that lead to what is in it.
+    """Writes an archive, sorted, including the parent directories of its entries.
 
-    All belongs to root and dates from 1970. It ends at a multiple of 512 bytes, so that another
-    may follow it. Raises ValueError when two nodes differ on a path.
+    Everything belongs to root and dates from 1970. It ends at a multiple of 512 bytes, so that
+    another archive may follow. Raises ValueError when two nodes differ on a path.
     """
     entries: dict[str, CpioEntry] = {}
     for node in nodes:

@@ -1,7 +1,7 @@
 """Packages of the machine's Debian release, found and downloaded without privileges.
 
-apt-get works on lists, a status and a cache of our own: as if on a machine with nothing installed.
-The sources and keys are this machine's, and apt checks the signatures.
+apt-get uses our own lists, status and cache, as on a machine with nothing installed. The sources
+and keys are this machine's, and apt checks the signatures.
 """
 
 import os
@@ -25,7 +25,7 @@ Note = Callable[[str], object]
 SUFFIX: Final = "-cloud-amd64"
 _KERNEL: Final = re.compile(r"linux-image-(\d+\.\d+\.\d+\S*" + SUFFIX + ")")
 _DAY: Final = 86_400.0
-"""Seconds after which lists are asked for again before something is downloaded."""
+"""Seconds after which lists are downloaded again before a package is downloaded."""
 
 _URI: Final = re.compile(r"'[^']*' (\S+) (\d+)(?: |$)")
 """A line of `apt-get --print-uris`: address, file name, bytes, hash."""
@@ -41,16 +41,16 @@ HOOKS: Final = (
     "DPkg::Post-Invoke",
     "DPkg::Pre-Install-Pkgs",
 )
-"""What the machine's configuration has apt run in a shell beside: none of it is for our lists."""
+"""Hooks in the machine's apt configuration that must not run for our lists."""
 
 
 class DebianProgramFailed(BlklabError):
-    """A program of Debian's failed; the message is what it said last."""
+    """A program of Debian failed; the message is the end of its output."""
 
 
 @dataclass(frozen=True)
 class DebianPackage:
-    """A package as it is downloaded: `file` is named by apt, `bytes` its size."""
+    """A package to download: `file` is apt's name for it, `bytes` its size."""
 
     name: str
     version: str
@@ -64,9 +64,9 @@ def run(
     stdout: IO[bytes] | int = subprocess.PIPE,
     directory: Path | None = None,
 ) -> str:
-    """Runs one of Debian's programs and returns what it printed, if that is not sent elsewhere.
+    """Runs one of Debian's programs and returns its output, unless `stdout` takes it.
 
-    Raises EnvironmentLacks if this is no Debian machine, and Failed if the program fails.
+    Raises EnvironmentLacks on a machine without Debian, and DebianProgramFailed if it fails.
     """
     program = arguments[0]
     # What is in sbin is found, though PATH may leave it out.
@@ -78,7 +78,7 @@ def run(
             f"{program} is not installed",
             f"install it: apt-get install {package}"
             if package
-            else "the guest is made of Debian's packages: use a Debian machine",
+            else "use a Debian machine: the guest is made of Debian's packages",
         )
     done = subprocess.run(
         command([path_found, *arguments[1:]]),
@@ -101,7 +101,7 @@ def _reason(output: bytes, status: int) -> str:
 
 
 class DebianArchive:
-    """The packages on offer, with the state that apt keeps about them in `directory`."""
+    """The available packages, with apt's state about them in `directory`."""
 
     def __init__(self, directory: Path, note: Note) -> None:
         self._directory = directory
@@ -109,9 +109,9 @@ class DebianArchive:
         self._stamp = directory / "updated"
 
     def refresh(self, *, anyway: bool = False) -> None:
-        """Asks for the packages' lists, if ours are older than a day or it is to be done `anyway`.
+        """Downloads the packages' lists if they are older than a day, or `anyway`.
 
-        A source that does not answer is passed over, and old lists are better than none. Raises
+        Skips a source that does not answer; old lists are better than none. Raises
         EnvironmentLacks if there are none.
         """
         try:
@@ -123,7 +123,7 @@ class DebianArchive:
         for part in ("state/lists/partial", "cache/archives/partial"):
             (self._directory / part).mkdir(parents=True, exist_ok=True)
         (self._directory / "status").write_bytes(b"")
-        self._note("asking for the lists of Debian's packages")
+        self._note("downloading the lists of Debian's packages")
         problem = None
         try:
             self._apt("apt-get", "update")
@@ -134,12 +134,12 @@ class DebianArchive:
             self._stamp.touch()
         elif problem is not None:
             raise EnvironmentLacks(
-                f"the lists of Debian's packages cannot be had: {problem}",
-                "see whether `apt-get update` works on this machine",
+                f"cannot download the lists of Debian's packages: {problem}",
+                "check that `apt-get update` works on this machine",
             )
 
     def kernels(self) -> dict[str, str]:
-        """Returns the kernels for virtual machines in the lists we have: name and version.
+        """Returns name and version of the kernels for virtual machines in our lists.
 
         `linux-image-6.1.0-49-cloud-amd64` is named `6.1.0-49-cloud-amd64`.
         """
@@ -156,11 +156,11 @@ class DebianArchive:
         }
 
     def with_dependencies(self, names: Collection[str]) -> list[DebianPackage]:
-        """Returns packages and all that they depend on, as apt resolves it."""
+        """Returns packages and all their dependencies, as apt resolves them."""
         return self._listed("--no-install-recommends", "install", *names)
 
     def alone(self, name: str) -> list[DebianPackage]:
-        """Returns a package without what it depends on."""
+        """Returns a package without its dependencies."""
         return self._listed("download", name)
 
     def _listed(self, *arguments: str) -> list[DebianPackage]:
@@ -172,12 +172,14 @@ class DebianArchive:
             debs.append(DebianPackage(name, unquote(version), file, int(size)))
         if not debs:
             raise DebianProgramFailed(
-                f"apt-get: {printable(' '.join(arguments))}: nothing is listed"
+                f"apt-get: {printable(' '.join(arguments))}: found no packages"
             )
         return debs
 
     def download(self, debs: Sequence[DebianPackage], into: Path) -> list[Path]:
-        """Downloads packages, which apt compares with the signed lists. Raises Failed."""
+        """Downloads packages, which apt compares with the signed lists. Raises
+        DebianProgramFailed.
+        """
         total = format_size(sum(deb.bytes for deb in debs))
         self._note(f"downloading {len(debs)} package{'s' if len(debs) != 1 else ''}, {total}")
         wanted = [f"{deb.name}={deb.version}" for deb in debs]
@@ -213,9 +215,9 @@ class DebianArchive:
 def fetch(
     debian: DebianArchive, choose: Callable[[], list[DebianPackage]], into: Path
 ) -> tuple[list[DebianPackage], list[Path]]:
-    """Downloads what `choose` finds in the lists: again with new ones, should those be outdated.
+    """Downloads what `choose` finds in the lists; refreshes outdated lists and tries again.
 
-    Raises EnvironmentLacks if it fails then, too.
+    Raises EnvironmentLacks if that fails, too.
     """
     debian.refresh()
     try:
@@ -228,6 +230,6 @@ def fetch(
         return debs, debian.download(debs, into)
     except DebianProgramFailed as error:
         raise EnvironmentLacks(
-            f"packages cannot be downloaded: {error}",
-            "see whether `apt-get update` works on this machine",
+            f"cannot download packages: {error}",
+            "check that `apt-get update` works on this machine",
         ) from None

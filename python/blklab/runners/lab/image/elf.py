@@ -1,25 +1,25 @@
-"""Which shared libraries a program or a library is linked with."""
+"""The shared libraries that a program or a library needs."""
 
 from dataclasses import dataclass
 from io import BytesIO
 
 
 class NotElf(ValueError):
-    """What is read is no ELF file of this architecture, or a damaged one."""
+    """Not an ELF file of this architecture, or a damaged one."""
 
 
 @dataclass(frozen=True)
 class ElfDependencies:
-    """What the dynamic linker is told by a file."""
+    """What an ELF file requests from the dynamic linker."""
 
     interpreter: str | None
     needed: tuple[str, ...]
     directories: tuple[str, ...]
-    """Searched before the usual ones; `$ORIGIN` is the directory of the file itself."""
+    """Directories that are searched first; `$ORIGIN` is the directory of the file itself."""
 
 
 def linked(content: bytes) -> ElfDependencies:
-    """Returns what an ELF file is linked with: nothing of a static one. Raises NotElf."""
+    """Returns the dependencies of an ELF file; none for a static one. Raises NotElf."""
     if content[:6] != b"\x7fELF\x02\x01":
         raise NotElf("not an ELF file of 64 bits, little-endian")
     try:

@@ -1,4 +1,4 @@
-"""Which kernel the guest has: one of those on offer, or the user's own."""
+"""Chooses the guest's kernel: one of Debian's, or the user's own."""
 
 import re
 import struct
@@ -12,25 +12,25 @@ from blklab.runners.lab.image.debian import SUFFIX
 from blklab.text import printable
 
 _SHOWN: Final = 6
-"""Of the kernels on offer, in an error that says which there are."""
+"""Most kernels that an error lists."""
 
 _HEAD: Final = 0x8000
-"""Bytes of a bzImage that hold its header and its version: the set-up code is at most that long."""
+"""Bytes of a bzImage that contain its header and its version: its set-up code is not longer."""
 
 
 @dataclass(frozen=True)
 class PackagedKernel:
-    """A kernel of Debian's: `6.1` for the newest such, `6.1.0-49`, or a whole name."""
+    """A kernel of Debian: `6.1` for the newest of that series, `6.1.0-49`, or a full name."""
 
     wanted: str
 
 
 @dataclass(frozen=True)
 class UserKernelOption:
-    """A kernel of the user's, with its modules if it is not all of one piece.
+    """A user's kernel, with its modules unless all are built in.
 
-    `modules` is lib/modules/VERSION, or a directory with exactly one such in it or in its
-    lib/modules (what `make modules_install INSTALL_MOD_PATH=…` fills).
+    `modules` is lib/modules/VERSION, or a directory with exactly one such directory in it or in
+    its lib/modules (the result of `make modules_install INSTALL_MOD_PATH=…`).
     """
 
     vmlinuz: Path
@@ -38,17 +38,17 @@ class UserKernelOption:
 
 
 def own_kernel(kernel: Path | None, modules: Path | None) -> UserKernelOption | None:
-    """Returns a kernel of the user's, None if Debian's is wanted. Raises UsageError."""
+    """Returns a user's kernel, None for Debian's. Raises UsageError."""
     if kernel is None:
         if modules is not None:
-            raise UsageError("--modules: of which kernel? --kernel VMLINUZ is wanted as well")
+            raise UsageError("--modules: also give --kernel VMLINUZ, the kernel of these modules")
         return None
     return UserKernelOption(kernel, modules)
 
 
 @dataclass(frozen=True)
 class OfferedKernel:
-    """A kernel that can be had: `6.1.0-49-cloud-amd64`, and its package's version."""
+    """An available kernel: `6.1.0-49-cloud-amd64`, and its package's version."""
 
     name: str
     version: str
@@ -61,7 +61,7 @@ def in_order(kernels: dict[str, str]) -> list[OfferedKernel]:
 
 
 def choose(wanted: str, offers: Collection[OfferedKernel]) -> OfferedKernel:
-    """Returns the newest kernel on offer that `wanted` names. Raises UsageError if none is."""
+    """Returns the newest available kernel that `wanted` names. Raises UsageError without one."""
     name = wanted.removeprefix("linux-image-")
     fitting = [
         offer
@@ -75,8 +75,8 @@ def choose(wanted: str, offers: Collection[OfferedKernel]) -> OfferedKernel:
     listed = ", ".join(offer.name.removesuffix(SUFFIX) for offer in near)
     more = ", …" if len(offers) > len(near) else ""
     raise UsageError(
-        f"no kernel {printable(wanted)!r} is on offer; there are {listed}{more}, or your own"
-        " (--kernel)"
+        f"no kernel {printable(wanted)!r} in Debian's packages; choose one of {listed}{more}, or "
+        "your own (--kernel)"
     )
 
 
@@ -85,7 +85,9 @@ def _numbers(name: str) -> tuple[int, ...]:
 
 
 def _distance(wanted: str, name: str) -> tuple[int, int, tuple[int, ...]]:
-    """Returns how far a name is: the fewer leading numbers agree, and the farther the next."""
+    """Returns how different a name is: first by the number of equal leading numbers, then by the
+    next.
+    """
     left, right = _numbers(wanted), _numbers(name)
     same = 0
     while same < min(len(left), len(right)) and left[same] == right[same]:
@@ -96,10 +98,10 @@ def _distance(wanted: str, name: str) -> tuple[int, int, tuple[int, ...]]:
 
 
 def version_of(vmlinuz: Path) -> str | None:
-    """Returns the version that a kernel image states, or None of one that does not (vmlinux).
+    """Returns the version in a kernel image, or None if it has none (vmlinux).
 
-    Documentation/arch/x86/boot.rst (Linux 6.1): `HdrS` at 0x202, and at 0x20E where the version
-    is. Raises BlklabError if the file cannot be read or is no kernel.
+    Documentation/arch/x86/boot.rst (Linux 6.1): `HdrS` at 0x202, and the position of the version
+    at 0x20E. Raises BlklabError if the file cannot be read or is not a kernel.
     """
     try:
         with vmlinuz.open("rb") as stream:
@@ -119,7 +121,7 @@ def version_of(vmlinuz: Path) -> str | None:
 
 
 def modules_of(modules: Path) -> Path:
-    """Returns the directory lib/modules/VERSION that `modules` is, or has exactly one of.
+    """Returns the directory lib/modules/VERSION, which is `modules` or the only one below it.
 
     Raises BlklabError if there is none, or more than one.
     """
@@ -139,7 +141,7 @@ def modules_of(modules: Path) -> Path:
     if len(directories) != 1:
         names = ", ".join(sorted(printable(path.name) for path in directories)) or "none"
         raise BlklabError(
-            f"{where}: one kernel's modules, with the modules.dep that depmod writes, are wanted;"
-            f" found {names}"
+            f"{where}: found {names}, expected one kernel's modules with the modules.dep that "
+            "depmod writes"
         )
     return directories.pop()

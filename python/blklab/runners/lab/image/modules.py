@@ -1,4 +1,4 @@
-"""The guest's modules: of all a kernel has, those for block devices and what is built on them."""
+"""The guest's modules: those of a kernel for block devices and for stacks on them."""
 
 import gzip
 import hashlib
@@ -25,40 +25,40 @@ DIRECTORIES: Final = (
     "fs/xfs",
     "lib",
 )
-"""Below kernel/; what is asked for by an algorithm's name (crc32c, sha256) is in some of these."""
+"""Directories below kernel/; algorithms that are requested by name (crc32c, sha256) are in some."""
 
 SINGLE: Final = ("brd", "loop", "null_blk", "virtio_blk", "virtio_console", "virtio_rng")
-"""Modules out of directories whose others are of no use here."""
+"""Single modules from directories that are otherwise not needed."""
 
 BOOT: Final = ("virtio_pci", "virtio_blk", "virtio_console")
-"""Without these no guest is heard of."""
+"""Modules without which no guest can connect."""
 
 STACKS: Final = (
     *("raid0", "raid1", "raid10", "raid456"),
     *("dm_mod", "dm_cache", "dm_cache_smq", "dm_delay"),
     *("bcache", "ext4", "xfs"),
 )
-"""Modules that an experiment may ask for."""
+"""Modules that an experiment may need."""
 
 _LISTS: Final = ("modules.builtin", "modules.builtin.modinfo", "modules.order")
-"""What the kernel's build leaves beside the modules, and depmod reads."""
+"""Files of the kernel's build that depmod reads."""
 
 _REVISION: Final = 2
-"""Counts what changes in this file without changing the constants above."""
+"""Changes when this file changes apart from the constants above."""
 
 RECIPE: Final = hashlib.sha256(repr((_REVISION, DIRECTORIES, SINGLE, _LISTS)).encode()).hexdigest()
 
 
 def name_of(path: str) -> str:
-    """Returns a module's name as the kernel has it: `dm_cache` of kernel/…/dm-cache.ko.xz."""
+    """Returns the kernel's name of a module: `dm_cache` for kernel/…/dm-cache.ko.xz."""
     return PurePosixPath(path).name.split(".", 1)[0].replace("-", "_")
 
 
 def chosen(directory: Path) -> list[str]:
     """Returns the guest's modules, by their paths in lib/modules/VERSION.
 
-    Those of DIRECTORIES and SINGLE, and all that they depend on, softly or not, by modules.dep and
-    modules.softdep. Raises BlklabError if these cannot be read or are damaged.
+    Those of DIRECTORIES and SINGLE with all their dependencies, also soft ones, by modules.dep
+    and modules.softdep. Raises BlklabError if these cannot be read or are damaged.
     """
     needs = dict(_dependencies(directory))
     by_name = {name_of(path): path for path in needs}
@@ -74,7 +74,7 @@ def chosen(directory: Path) -> list[str]:
             continue
         if path not in needs:
             where = printable(str(directory / "modules.dep"))
-            raise BlklabError(f"{where}: {printable(path)} is needed and not listed")
+            raise BlklabError(f"{where}: {printable(path)} is needed but not listed")
         modules.add(path)
         waiting += needs[path]
         waiting += [by_name[name] for name in soft.get(name_of(path), []) if name in by_name]
@@ -94,8 +94,8 @@ def _dependencies(directory: Path) -> Iterator[tuple[str, list[str]]]:
             if colon != ":" or each.startswith("/") or ".." in each.split("/") or not each:
                 where = printable(str(directory / "modules.dep"))
                 raise BlklabError(
-                    f"{where}: expected `module: what it needs`, by paths in that directory; found"
-                    f" {printable(' '.join(words))!r}"
+                    f"{where}: found {printable(' '.join(words))!r}, expected `MODULE: "
+                    "DEPENDENCIES`, as paths in that directory"
                 )
         yield path, words[1:]
 
@@ -140,10 +140,11 @@ def _read(path: Path) -> bytes:
 
 
 def expanded(path: str, content: bytes) -> tuple[str, bytes]:
-    """Returns a module's path and content with its compression undone, where Python knows it.
+    """Returns a module's path and content, decompressed if Python can.
 
-    The guest's modprobe reads .xz and .zst as well, but has the kernel complain of the compressed
-    file first (kmod 30 with Linux 6.12), and takes longer. Raises BlklabError if it is damaged.
+    The guest's modprobe reads .xz and .zst as well, but the kernel first complains about the
+    compressed file (kmod 30 with Linux 6.12), and it takes longer. Raises BlklabError if the
+    module is damaged.
     """
     try:
         if path.endswith(".xz"):
@@ -156,9 +157,9 @@ def expanded(path: str, content: bytes) -> tuple[str, bytes]:
 
 
 def index(base: Path, version: str) -> Path:
-    """Has depmod list the modules in `base`, and returns their directory.
+    """Runs depmod on the modules in `base`, and returns their directory.
 
-    `base` is a root directory of which /usr is merged: `lib` in it leads to usr/lib.
+    `base` is a root directory with a merged /usr: `lib` in it leads to usr/lib.
     """
     try:
         run(["depmod", "-b", str(base), version])
@@ -176,7 +177,7 @@ def room(base: Path, version: str) -> Path:
 
 
 def archive(source: Path, version: str, modules: Collection[str], stream: Path, base: Path) -> None:
-    """Writes the archive of some of the modules in `source`, listed anew by way of `base`."""
+    """Writes the archive of some of the modules in `source`; depmod lists them again in `base`."""
     directory = room(base, version)
     for path in _LISTS:
         if (source / path).is_file():

@@ -1,4 +1,4 @@
-"""What an image is put together from: the programs' archive, and a kernel with its modules'."""
+"""The parts of an image: the programs' archive, and a kernel with its modules."""
 
 import hashlib
 import json
@@ -24,25 +24,25 @@ from blklab.runners.lab.image.kernels import (
 from blklab.text import printable
 
 DIGITS: Final = 16
-"""Of a digest, in the name of a directory."""
+"""Digits of a digest in the name of a directory."""
 
 PROGRAMS: Final = f"programs-{programs.RECIPE[:DIGITS]}"
-"""The name under which the programs' part is recalled."""
+"""The name under which the programs' part is kept."""
 
 
 def kernel_name(kernel: PackagedKernel) -> str:
-    """Returns the name under which the part of a packaged kernel is recalled."""
+    """Returns the name under which the part of a packaged kernel is kept."""
     return f"kernel-{modules.RECIPE[:DIGITS]}-{kernel.wanted}"
 
 
 def describe(into: Path, version: str, packages: Mapping[str, str]) -> None:
-    """Writes what a part or an image is, beside it."""
+    """Writes the description of a part or an image next to it."""
     what = {"version": version, "packages": dict(sorted(packages.items()))}
     (into / "about.json").write_text(json.dumps(what, indent=2) + "\n")
 
 
 def about(part: Path) -> tuple[str, dict[str, str]]:
-    """Returns what `describe` wrote. Raises BlklabError if it is damaged."""
+    """Returns the description of a part or an image. Raises BlklabError if it is damaged."""
     file = part / "about.json"
     try:
         description: Any = json.loads(file.read_text())
@@ -54,7 +54,7 @@ def about(part: Path) -> tuple[str, dict[str, str]]:
 
 
 def make_programs(cache: ImageCache, debian: DebianArchive, note: Note, *, rebuild: bool) -> Path:
-    """Returns the part that holds the programs: packages.cpio. With the cache locked."""
+    """Returns the part with the programs, packages.cpio. Needs the cache's lock."""
     if not rebuild and (key := cache.recall(PROGRAMS)) is not None:
         return cache.root / key
     with cache.scratch() as scratch:
@@ -67,7 +67,7 @@ def make_programs(cache: ImageCache, debian: DebianArchive, note: Note, *, rebui
         key = f"programs-{_digest([programs.RECIPE, *map(_sha256, paths)])}"
 
         def fill(into: Path) -> None:
-            note("making the archive of the guest's programs")
+            note("building the archive of the guest's programs")
             programs.archive(paths, into / "programs.cpio", scratch)
             describe(into, "", {deb.name: deb.version for deb in debs})
 
@@ -79,7 +79,7 @@ def make_programs(cache: ImageCache, debian: DebianArchive, note: Note, *, rebui
 def make_kernel(
     cache: ImageCache, debian: DebianArchive, note: Note, kernel: PackagedKernel, *, rebuild: bool
 ) -> Path:
-    """Returns the part with a packaged kernel: vmlinuz, modules.cpio. With the cache locked."""
+    """Returns the part with a packaged kernel: vmlinuz, modules.cpio. Needs the cache's lock."""
     name = kernel_name(kernel)
     if not rebuild and (key := cache.recall(name)) is not None:
         return cache.root / key
@@ -87,8 +87,8 @@ def make_kernel(
     offers = in_order(debian.kernels())
     if not offers:
         raise EnvironmentLacks(
-            "no kernel is on offer",
-            "see whether `apt-get update` works, and that a Debian release is among its sources",
+            "found no kernel in Debian's packages",
+            "check that `apt-get update` works, and that its sources include a Debian release",
         )
     version = choose(kernel.wanted, offers).name
     with cache.scratch() as scratch:
@@ -120,7 +120,7 @@ def make_kernel(
 
 
 class UserKernel:
-    """A user's kernel, examined. Raises BlklabError if it cannot be used."""
+    """A user's kernel, checked. Raises BlklabError if it cannot be used."""
 
     def __init__(self, own: UserKernelOption, note: Note) -> None:
         self._vmlinuz = own.vmlinuz
@@ -133,7 +133,7 @@ class UserKernel:
             self.version = self._modules.name
             if not re.fullmatch(r"[\w.+~-]+", self.version):
                 where = printable(str(self._modules))
-                raise BlklabError(f"{where}: expected a directory named by the kernel's version")
+                raise BlklabError(f"{where}: expected a directory named after the kernel's version")
             if stated is not None and stated != self.version:
                 raise BlklabError(
                     f"{printable(str(self._modules))}: modules of {printable(self.version)}, but"
@@ -142,7 +142,9 @@ class UserKernel:
             self._chosen = modules.chosen(self._modules)
             _check(self.version, modules.lacking(self._modules, self._chosen, modules.BOOT))
             for name in modules.lacking(self._modules, self._chosen, modules.STACKS):
-                note(f"the kernel {self.version} has no module {name}: what needs it will fail")
+                note(
+                    f"the kernel {self.version} has no module {name}: stacks that need it will fail"
+                )
             parts.append(modules.digest(self._modules, self._chosen))
         self.key = f"kernel-{_digest([*parts, self.version])}"
 
@@ -158,7 +160,7 @@ class UserKernel:
 
 
 def make_own(cache: ImageCache, own: UserKernel) -> Path:
-    """Returns the part with a user's kernel, as `make_kernel` does. With the cache locked."""
+    """Returns the part with a user's kernel, as `make_kernel` does. Needs the cache's lock."""
     with cache.scratch() as scratch:
         fill: Callable[[Path], None] = lambda into: own.fill(into, scratch)  # noqa: E731
         return cache.make(own.key, fill)

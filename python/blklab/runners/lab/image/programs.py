@@ -1,4 +1,4 @@
-"""The guest's programs: named ones out of Debian's packages, and the libraries they need."""
+"""The guest's programs, from Debian's packages, and the libraries that they need."""
 
 import hashlib
 import posixpath
@@ -34,7 +34,7 @@ PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "xfsprogs": ("usr/sbin/mkfs.xfs",),
 }
-"""Per package; the links to them (modprobe, lvcreate, cache_check, mkfs.ext4) come along."""
+"""Programs by package; links to them (modprobe, lvcreate, cache_check, mkfs.ext4) are added."""
 
 CONFIGURATION: Final = ("etc/mke2fs.conf",)
 """Files of the packages that those programs read."""
@@ -92,7 +92,7 @@ LINKS: Final = {
 }
 
 _REVISION: Final = 1
-"""Counts what changes in this file without changing the constants above."""
+"""Changes when this file changes apart from the constants above."""
 
 RECIPE: Final = hashlib.sha256(
     repr((_REVISION, PROGRAMS, CONFIGURATION, LVM_CONF, DIRECTORIES, LINKS)).encode()
@@ -105,9 +105,10 @@ _LINKED_FROM: Final = ("usr/bin", "usr/sbin")
 
 
 def may_matter(deb: DebianPackage) -> bool:
-    """Tells whether a package may hold a program of ours or a library that one is linked with.
+    """Tells whether a package may contain one of the guest's programs or libraries.
 
-    The others (dpkg, perl, udev) are what a whole system would need, and half of the download.
+    The others (dpkg, perl, udev) are needed by a complete system only, and are half of the
+    download.
     """
     if deb.name in PROGRAMS:
         return True
@@ -116,9 +117,9 @@ def may_matter(deb: DebianPackage) -> bool:
 
 
 def archive(debs: Sequence[Path], stream: Path, scratch: Path) -> None:
-    """Writes the archive of all that the guest has but its kernel's modules and its agent.
+    """Writes the archive of everything in the guest except kernel modules and agent.
 
-    Raises BlklabError if the packages do not have what the guest needs.
+    Raises BlklabError if the packages lack something that the guest needs.
     """
     files = PackageFiles()
     for deb in debs:
@@ -137,9 +138,9 @@ def archive(debs: Sequence[Path], stream: Path, scratch: Path) -> None:
 
 
 def contents(files: PackageFiles, programs: Iterable[str]) -> list[cpio.CpioEntry]:
-    """Returns programs with the links that lead to them and the libraries that they need.
+    """Returns programs with the links to them and their libraries.
 
-    Raises BlklabError if a program or a library is missing, or no ELF file.
+    Raises BlklabError if a program or a library is missing, or not an ELF file.
     """
     wanted = {_there(files, program) for program in programs}
     links = {
@@ -172,12 +173,12 @@ def contents(files: PackageFiles, programs: Iterable[str]) -> list[cpio.CpioEntr
 def _there(files: PackageFiles, path: str) -> str:
     _is_present = files.follow(path)
     if _is_present is None:
-        raise BlklabError(f"/{path}: in none of the packages that the guest is made of")
+        raise BlklabError(f"/{path}: not in any of the guest's packages")
     return _is_present
 
 
 def _needs(files: PackageFiles, path: str, content: bytes) -> list[str]:
-    """Returns what the dynamic linker will look for, by where it will find it."""
+    """Returns the files that the dynamic linker will load, by path."""
     try:
         dependencies = linked(content)
     except NotElf as error:
@@ -186,7 +187,9 @@ def _needs(files: PackageFiles, path: str, content: bytes) -> list[str]:
     if dependencies.interpreter is not None:
         needed.append(_merged(dependencies.interpreter))
         if files.follow(needed[-1]) is None:
-            raise BlklabError(f"/{path}: {dependencies.interpreter} is in none of the packages")
+            raise BlklabError(
+                f"/{path}: {dependencies.interpreter} is not in any of the guest's packages"
+            )
     origin = f"/{posixpath.dirname(path)}"
     own = [
         _merged(posixpath.normpath(directory.replace("$ORIGIN", origin)))
@@ -198,7 +201,7 @@ def _needs(files: PackageFiles, path: str, content: bytes) -> list[str]:
                 needed.append(f"{directory}/{name}")
                 break
         else:
-            raise BlklabError(f"/{path}: its library {name} is in none of the packages")
+            raise BlklabError(f"/{path}: its library {name} is not in any of the guest's packages")
     return needed
 
 

@@ -1,8 +1,8 @@
-"""How QEMU runs the guest's code: KVM where it works, else emulation (TCG).
+"""How QEMU runs the guest's code: with KVM if it works, otherwise with emulation (TCG).
 
-KVM may hang instead of failing: nested in a guest whose host does not support that, say. So a
-guest that does not answer in time with KVM is stopped and emulated, and that is remembered until
-the machine boots again.
+KVM may hang instead of failing, for example nested in a guest whose host does not support that.
+A guest that does not answer in time with KVM is therefore stopped and emulated, and this is
+remembered until the machine boots again.
 """
 
 import os
@@ -15,12 +15,12 @@ from blklab.runners.lab.image.cache import directory
 from blklab.system.roots import Roots, text
 
 VARIABLE: Final = "BLKLAB_ACCEL"
-"""The environment's choice, where `--accel` makes none."""
+"""The environment variable for the accelerator; `--accel` replaces it."""
 
 CHOICES: Final = ("auto", "kvm", "tcg")
 
 PATIENCE: Final = {"kvm": 15.0, "tcg": 180.0}
-"""Seconds until a guest must have said hello: emulated on a busy machine it may take a minute."""
+"""Seconds until a guest must have answered: emulated on a busy machine it may take a minute."""
 
 _NOTED: Final = "no-kvm-"
 
@@ -30,19 +30,19 @@ def candidates(asked: str | None, roots: Roots | None = None) -> list[str]:
     roots = roots or Roots()
     asked = asked or os.environ.get(VARIABLE) or "auto"
     if asked not in CHOICES:
-        raise UsageError(f"accelerator {asked!r}: allowed: {', '.join(CHOICES)}")
+        raise UsageError(f"accelerator {asked!r}: expected one of {', '.join(CHOICES)}")
     if asked == "tcg":
         return ["tcg"]
     reason = _without_kvm(roots)
     if asked == "kvm":
         if reason is not None:
-            raise EnvironmentLacks(f"KVM cannot be used: {reason}", "use --accel tcg")
+            raise EnvironmentLacks(f"cannot use KVM: {reason}", "use --accel tcg")
         return ["kvm"]
     return ["tcg"] if reason is not None or _remembered(roots).exists() else ["kvm", "tcg"]
 
 
 def remember(roots: Roots | None = None) -> None:
-    """Notes that KVM did not answer, for as long as this kernel runs; if it can be noted."""
+    """Remembers, if possible, that KVM did not answer, until the next boot."""
     path = _remembered(roots or Roots())
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,14 +57,14 @@ def _remembered(roots: Roots) -> Path:
 
 
 def _without_kvm(roots: Roots) -> str | None:
-    """Says why KVM is not even tried, None if it can be."""
+    """Returns why KVM cannot work, None if it may."""
     device = roots.dev / "kvm"
     if not device.exists():
-        return f"there is no {device}"
+        return f"{device} not found"
     if not os.access(device, os.R_OK | os.W_OK):
         return f"{device}: permission denied (the group kvm may use it)"
     flags = set((text(roots.proc / "cpuinfo") or "").split())
     # Without the processor's own virtualisation, /dev/kvm is paravirtual (PVM): guests hang there.
     if not flags & {"vmx", "svm"}:
-        return "the processor's virtualisation (vmx, svm) is not there"
+        return "the processor has no virtualisation (vmx, svm)"
     return None

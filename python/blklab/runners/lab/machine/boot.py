@@ -1,4 +1,4 @@
-"""A guest: booted, watched, and gone without a trace when the block ends."""
+"""A guest: booted, watched, and removed completely when the block ends."""
 
 import signal
 import socket
@@ -20,18 +20,18 @@ from blklab.runners.lab.machine.qmp import QmpConnection
 from blklab.text import printable
 
 HEARTBEAT: Final = 5.0
-"""Seconds between two questions whether the guest is alive."""
+"""Seconds between two checks whether the guest is alive."""
 
 HANGS: Final = 90.0
-"""Seconds without an answer after which it is not: a busy host starves an emulated guest."""
+"""Seconds without an answer after which it is ended: a busy host slows an emulated guest."""
 
 LAST: Final = 5.0
-"""Seconds that QEMU may take to end once its guest has."""
+"""Seconds that QEMU may take to end after its guest."""
 
 COMPLAINTS: Final = ["dmesg", "--level=emerg,alert,crit,err,warn"]
 
 Limits = Mapping[str, int]
-"""QEMU's limits by name: `iops_total`, `iops_read`, `iops_write`, `bps_total`, …; 0 is none."""
+"""QEMU's limits by name: `iops_total`, `iops_read`, `iops_write`, `bps_total`, …; 0 is no limit."""
 
 NAMES: Final = {
     "iops_total": "iops",
@@ -41,15 +41,15 @@ NAMES: Final = {
     "bps_read": "bps_rd",
     "bps_write": "bps_wr",
 }
-"""What `block_set_io_throttle` calls them."""
+"""Their names in `block_set_io_throttle`."""
 
 
 class GuestSilent(BlklabError):
-    """The guest did not say hello in time."""
+    """The guest did not answer in time."""
 
 
 class GuestLost(BlklabError):
-    """The guest has ended, or was ended, in the midst of something."""
+    """The guest ended during a call."""
 
 
 class GuestMachine:
@@ -68,7 +68,7 @@ class GuestMachine:
         self.hello: AgentHello
         self.agent: Agent
         self.spoilt = False
-        """Whether something is left of a cell, so that no other is to be measured here."""
+        """Whether a cell left something behind, so that no other cell must be measured here."""
 
         self._cpus, self._memory = cpus, memory
         self._disks = VirtualDisks(shapes)
@@ -123,11 +123,11 @@ class GuestMachine:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Ends the guest: at once, for nothing in it is to be kept."""
+        """Ends the guest at once: nothing in it is kept."""
         self.end()
 
     def end(self) -> None:
-        """Ends the guest: one that hangs would not even hear QEMU's own `quit`."""
+        """Kills QEMU: with a hanging guest it would not even handle its own `quit`."""
         self._stop.set()
         if hasattr(self, "_process"):
             self._process.kill()
@@ -139,17 +139,17 @@ class GuestMachine:
 
     @property
     def ended(self) -> bool:
-        """Whether the guest is known to be no more."""
+        """Whether the guest is known to have ended."""
         return not self.agent.connected or child_process.ended(self._process)
 
     @property
     def results(self) -> VirtualDisk:
-        """The disk on which files come out."""
+        """The disk for results, which carries files out of the guest."""
         return self._disks.results
 
     @contextmanager
     def paused_watch(self) -> Iterator[None]:
-        """Adds what the guest's kernel complained of meanwhile to an error of the block."""
+        """Adds the guest kernel's complaints during the block to an error of the block."""
         began = self._uptime()
         try:
             yield
@@ -162,14 +162,14 @@ class GuestMachine:
             raise BlklabError(f"{error} (the guest's kernel: {'; '.join(lines)})") from error
 
     def _uptime(self) -> float:
-        """Returns the guest's time as its kernel log has it; s."""
+        """Returns the guest's time as in its kernel log; s."""
         text = self.agent.read(["/proc/uptime"])["/proc/uptime"] or ""
         return kernel_log.seconds(text)
 
     def throttle(self, disk: VirtualDisk, limits: Limits) -> None:
-        """Sets a disk's limits; what is not named has none.
+        """Sets a disk's limits; others are unlimited.
 
-        Bursts are QEMU's least: a tenth of a second's worth (util/throttle.c,
+        Bursts are QEMU's minimum: a tenth of a second's worth (util/throttle.c,
         `throttle_compute_wait`).
         """
         wanted = {theirs: int(limits.get(ours, 0)) for ours, theirs in NAMES.items()}
@@ -204,7 +204,7 @@ class GuestMachine:
                 )
 
     def _watch(self) -> None:
-        """Ends a guest that does not answer. A suspended host is no hang: this clock stops too."""
+        """Ends a guest that does not answer. While the host is suspended, this clock stops too."""
         answered = time.monotonic()
         while not self._stop.wait(HEARTBEAT):
             if self.agent.alive(HEARTBEAT):
@@ -219,10 +219,10 @@ class GuestMachine:
         if event.get("event") == "BLOCK_IO_ERROR":
             data = event.get("data") or {}
             if data.get("nospace"):
-                self._kill(f"no space is left in {self._disks.directory} for its disks")
+                self._kill(f"no space left for its disks in {self._disks.directory}")
             else:
                 reason = printable(str(data.get("reason", "unknown")))
-                self._kill(f"its disks cannot be read or written: {reason}")
+                self._kill(f"cannot read or write its disks: {reason}")
 
     def _kill(self, reason: str) -> None:
         self._ended_by = self._ended_by or reason
@@ -230,23 +230,23 @@ class GuestMachine:
             self._process.kill()
 
     def _last_output(self) -> str | None:
-        """Returns what QEMU itself complained of."""
+        """Returns QEMU's own error message."""
         self._errors.join()
         lines = [line for line in self._errors.lines() if "warning:" not in line]
         return lines[-1] if lines else None
 
     def _died(self) -> str | None:
-        """Returns which signal has ended QEMU, None if none has."""
+        """Returns the signal that ended QEMU, None if none did."""
         number = child_process.killed_by(self._process)
         if number is None:
             return None
         name = signal.Signals(number).name
-        why = ", as the kernel does when memory runs out" if number == signal.SIGKILL else ""
+        why = ", as the kernel does when it runs out of memory" if number == signal.SIGKILL else ""
         return f"QEMU was killed by {name}{why}"
 
     def _last_lines(self) -> str:
         lines = self.console.lines()
-        return f" (its console's last lines: {' | '.join(lines)})" if lines else ""
+        return f" (last lines of its console: {' | '.join(lines)})" if lines else ""
 
     def _listened(self) -> None:
         self.console.join()
@@ -262,7 +262,7 @@ def boot(
     memory: int,
     note: Callable[[str], object],
 ) -> GuestMachine:
-    """Boots a guest, with KVM if that works. Raises BlklabError; the caller leaves the block."""
+    """Boots a guest, with KVM if it works. Raises BlklabError; the caller leaves the block."""
     choices = accel.candidates(asked)
     for at, chosen in enumerate(choices):
         machine = GuestMachine(image, shapes, cpus=cpus, memory=memory)
@@ -273,7 +273,7 @@ def boot(
             if at == len(choices) - 1:
                 raise
             accel.remember()
-            note(f"KVM does not work here: guests are emulated ({choices[at + 1]}), and slower")
+            note(f"KVM does not work here: guests are emulated ({choices[at + 1]}) and slower")
         except BaseException:
             machine.end()
             raise

@@ -1,4 +1,4 @@
-"""What the guest's kernel says: kept for errors, never read for results."""
+"""The guest's console: kept for errors, never read for results."""
 
 import os
 import re
@@ -11,13 +11,13 @@ MOST: Final = 256 << 10
 """Bytes that are kept: the last ones."""
 
 LINES: Final = 6
-"""Lines that an error shows."""
+"""Most lines in an error."""
 
 LONGEST: Final = 160
-"""Characters of a line that it shows."""
+"""Most characters of a line in an error."""
 
 WORTH: Final = ("Kernel panic", "blklab-agent:", "Out of memory")
-"""What a line that explains an end has in it, the likeliest first."""
+"""Phrases in lines that explain an end, the most likely first."""
 
 _TIME: Final = re.compile(r"^\[\s*\d{1,9}\.\d{6}\]\s*", re.A)
 
@@ -26,11 +26,11 @@ _DUMP: Final = re.compile(
     r"|(\? )?[\w.]+\+0x[0-9a-f]+/0x|[A-Z0-9]{2,4}: ?[0-9a-f]{4,}",
     re.A,
 )
-"""How lines of a dump begin: registers, and what was called."""
+"""Beginnings of lines of a dump: registers and call traces."""
 
 
 class GuestConsole:
-    """Reads a pipe until its end, and keeps the last of it."""
+    """Reads a pipe until its end, and keeps the last part."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -44,7 +44,7 @@ class GuestConsole:
         return [line for line in self._every() if not _DUMP.match(line)][-LINES:]
 
     def reason(self) -> str | None:
-        """Returns the line that says best why a guest ended, None if none does."""
+        """Returns the line that best explains why a guest ended, None if there is none."""
         lines = self._every()
         for words in WORTH:
             for line in lines:

@@ -1,4 +1,4 @@
-"""The guest's disks: files without a name, so that nothing is left of them however we end."""
+"""The guest's disks: unnamed files, so that nothing of them remains however blklab ends."""
 
 import os
 import tempfile
@@ -12,26 +12,26 @@ from blklab.runners.lab.image.cache import directory
 from blklab.units import format_size
 
 MOST: Final = 160
-"""Disks of a guest: 8 functions in each of 20 PCI slots."""
+"""Most disks of a guest: 8 functions in each of 20 PCI slots."""
 
 SERIAL: Final = 20
-"""Characters of a virtio disk's serial number (include/uapi/linux/virtio_blk.h)."""
+"""Most characters of a virtio disk's serial number (include/uapi/linux/virtio_blk.h)."""
 
 RESULTS: Final = "blklab-results"
-"""The serial number of the disk on which files come out of the guest."""
+"""The serial number of the disk for results."""
 
 RESULTS_BYTES: Final = 4 << 30
 
 LEAST_FREE: Final = 256 << 20
-"""Bytes that must be free for the guest's disks; sparse, they take what is written."""
+"""Bytes that must be free for the guest's disks; sparse files take only what is written."""
 
 
 @dataclass(frozen=True)
 class VirtualDiskShape:
-    """What a virtual disk is, for as long as a guest runs."""
+    """The fixed properties of a virtual disk while a guest runs."""
 
     name: str
-    """The device's; its serial number as far as that goes."""
+    """The device's name; its serial number is the beginning of it."""
 
     bytes: int
     logical_block_size: int = 512
@@ -55,17 +55,19 @@ class VirtualDisk:
         return f"disk{self.number}"
 
     def clear(self) -> None:
-        """Makes it as new: zeros. The guest must have closed it."""
+        """Resets it to zeros. The guest must have closed it."""
         os.ftruncate(self.descriptor, 0)
         os.ftruncate(self.descriptor, self.shape.bytes)
 
     def read(self, offset: int, many: int) -> bytes:
-        """Returns bytes that the guest has written. Raises BlklabError if they are not there."""
+        """Returns bytes that the guest has written. Raises BlklabError if there are fewer."""
         parts = []
         while many:
             part = os.pread(self.descriptor, min(many, 1 << 24), offset)
             if not part:
-                raise BlklabError(f"disk {self.serial}: ends at {offset}, expected {many} B more")
+                raise BlklabError(
+                    f"disk {self.serial}: ends at {offset}, expected {many} more bytes"
+                )
             parts.append(part)
             offset, many = offset + len(part), many - len(part)
         return b"".join(parts)
@@ -73,7 +75,7 @@ class VirtualDisk:
 
 @dataclass
 class VirtualDisks:
-    """All disks of a guest; the files are gone after the `with` block."""
+    """All disks of a guest; the files are removed after the `with` block."""
 
     shapes: Sequence[VirtualDiskShape]
     directory: Path = field(default_factory=directory)
@@ -81,7 +83,7 @@ class VirtualDisks:
     results: VirtualDisk = field(init=False)
 
     def __enter__(self) -> Self:
-        """Makes the files. Raises EnvironmentLacks without room for them."""
+        """Makes the files. Raises EnvironmentLacks without enough space."""
         if len(self.shapes) > MOST - 1:
             raise BlklabError(f"{len(self.shapes)} disks: a guest has {MOST - 1} at most")
         try:
@@ -90,9 +92,9 @@ class VirtualDisks:
             if room.f_bavail * room.f_frsize < LEAST_FREE:
                 free = format_size(room.f_bavail * room.f_frsize)
                 raise EnvironmentLacks(
-                    f"{self.directory}: {free} are free, the guest's disks want"
-                    f" {format_size(LEAST_FREE)} at least",
-                    "make room, or set XDG_CACHE_HOME to where there is some",
+                    f"{self.directory}: found {free} free, the guest's disks need at least "
+                    f"{format_size(LEAST_FREE)}",
+                    "free some space, or set XDG_CACHE_HOME to a larger filesystem",
                 )
             for shape in dict.fromkeys(self.shapes):
                 self.disks[shape] = self._made(shape, _serial(shape.name, self.serials()))
@@ -100,8 +102,8 @@ class VirtualDisks:
         except OSError as error:
             self._close()
             raise EnvironmentLacks(
-                f"{self.directory}: no disk can be made: {error.strerror}",
-                "set XDG_CACHE_HOME to a filesystem that takes large files with holes",
+                f"{self.directory}: cannot make a disk: {error.strerror}",
+                "set XDG_CACHE_HOME to a filesystem that supports large files with holes",
             ) from None
         except BaseException:
             self._close()
@@ -112,11 +114,11 @@ class VirtualDisks:
         self._close()
 
     def every(self) -> list[VirtualDisk]:
-        """Returns all of them, that for results last."""
+        """Returns all disks, with the disk for results last."""
         return [*self.disks.values(), self.results]
 
     def serials(self) -> set[str]:
-        """Returns the serial numbers that are taken."""
+        """Returns the serial numbers in use."""
         return {disk.serial for disk in self.disks.values()}
 
     def _made(self, shape: VirtualDiskShape, serial: str) -> VirtualDisk:
@@ -134,7 +136,7 @@ class VirtualDisks:
 
 
 def _serial(name: str, taken: set[str]) -> str:
-    """Returns a serial number like a device's name that no other disk has."""
+    """Returns a serial number like a device's name, different from all others."""
     serial, number = name[:SERIAL], 2
     while serial in taken or serial == RESULTS:
         ending = f"-{number}"

@@ -1,4 +1,4 @@
-"""The guest's kernel log, for errors: why it refused what it was asked for."""
+"""The guest's kernel log, for errors: why it refused a request."""
 
 import re
 from typing import Final
@@ -7,7 +7,7 @@ from blklab.runners.lab.agent import COMPLAINT
 from blklab.text import printable
 
 LINES: Final = 2
-"""Lines that an error shows."""
+"""Most lines in an error."""
 
 _LINE: Final = re.compile(r"\[\s*(\d{1,9}\.\d{6})\] (.*)", re.A)
 
@@ -19,7 +19,7 @@ def seconds(uptime: str) -> float:
 
 
 def since(log: str, began: float) -> list[str]:
-    """Returns the last complaints of `dmesg` from a time on, harmless on a terminal."""
+    """Returns the last complaints in `dmesg` since a time, safe for a terminal."""
     matches = (_LINE.fullmatch(line) for line in log.splitlines())
     lines = [match[2] for match in matches if match and float(match[1]) >= began]
     return [printable(line)[:200] for line in lines if COMPLAINT.search(line)][-LINES:]

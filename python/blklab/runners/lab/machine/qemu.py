@@ -1,4 +1,4 @@
-"""QEMU's command line for a guest: no network, no display, no configuration of the user's."""
+"""QEMU's command line for a guest: no network, no display, no user configuration."""
 
 import platform
 import re
@@ -15,26 +15,25 @@ PROGRAM: Final = "qemu-system-x86_64"
 INSTALL: Final = "install it: apt-get install qemu-system-x86"
 
 OLDEST: Final = (5, 2)
-"""Debian 11's: older ones were not tried."""
+"""Oldest supported QEMU: Debian 11's."""
 
 PORT: Final = "org.blklab.agent"
-"""The name of the serial port that the agent looks for."""
+"""The name of the agent's serial port."""
 
 COMMAND_LINE: Final = "rdinit=/init console=ttyS0 panic=-1 quiet loglevel=4 no_timer_check"
-"""`panic=-1` reboots at once, which `-no-reboot` makes the end of QEMU.
-
-A busy host is late with an emulated guest's timer, whose check panics then (arch/x86/kernel/apic/
-io_apic.c, `check_timer`): KVM's guests leave it out by themselves."""
+"""`panic=-1` reboots at once, which ends QEMU with `-no-reboot`. A busy host can delay an
+emulated guest's timer, whose check then panics (arch/x86/kernel/apic/io_apic.c, `check_timer`):
+`no_timer_check` leaves the check out, as KVM guests do themselves."""
 
 FIRST_SLOT: Final = 5
-"""Of the PCI bus; those before are the board's own."""
+"""First free PCI slot; those before belong to the board."""
 
 
 def find() -> tuple[str, str]:
     """Returns QEMU's path and version. Raises EnvironmentLacks without one that is new enough."""
     if platform.machine() not in {"x86_64", "AMD64"}:
         raise EnvironmentLacks(
-            f"the lab's guests are x86-64, and this machine is {platform.machine()}",
+            f"the lab needs an x86-64 machine, found {platform.machine()}",
             "use --on sim, or --on host",
         )
     path = shutil.which(PROGRAM)
@@ -44,7 +43,7 @@ def find() -> tuple[str, str]:
         r"version (\d{1,3})\.(\d{1,3})[\w.+~-]*", child_process.version(path, INSTALL)[0], re.A
     )
     if match is None:
-        raise EnvironmentLacks(f"{path} does not say its version", INSTALL)
+        raise EnvironmentLacks(f"{path} does not print its version", INSTALL)
     if (int(match[1]), int(match[2])) < OLDEST:
         wanted = ".".join(map(str, OLDEST))
         raise EnvironmentLacks(

@@ -1,4 +1,4 @@
-"""QEMU's own protocol (docs/interop/qmp-spec.txt): commands and their answers, and events."""
+"""QEMU's own protocol (docs/interop/qmp-spec.txt): commands with their answers, and events."""
 
 import json
 import socket
@@ -15,7 +15,7 @@ PATIENCE: Final = 30.0
 
 
 class QmpConnection:
-    """A connection to QEMU's monitor. `heard` is called with each event, from a thread."""
+    """A connection to QEMU's monitor. A thread calls `heard` with each event."""
 
     def __init__(
         self, connected: socket.socket, heard: Callable[[Mapping[str, Any]], object]
@@ -31,7 +31,7 @@ class QmpConnection:
         self._thread.start()
 
     def call(self, command: str, **arguments: Any) -> Any:
-        """Returns what a command answers. Raises BlklabError with QEMU's words if it fails."""
+        """Returns the answer to a command. Raises BlklabError with QEMU's message if it fails."""
         with self._calls:
             if not self._negotiated:
                 self._exchange("qmp_capabilities", {})
@@ -52,17 +52,17 @@ class QmpConnection:
         try:
             self._socket.sendall(request.encode())
         except OSError:
-            raise BlklabError(f"QEMU is gone: {command} was not heard") from None
+            raise BlklabError(f"QEMU has ended: cannot send {command}") from None
         with self._answered:
             if not self._answered.wait_for(lambda: self._answer or self._gone, PATIENCE):
-                raise BlklabError(f"QEMU does not answer {command} within {PATIENCE:g} s")
+                raise BlklabError(f"QEMU did not answer {command} within {PATIENCE:g} s")
             answer = self._taken()
         if answer is None:
-            raise BlklabError(f"QEMU is gone: it did not answer {command}")
+            raise BlklabError(f"QEMU has ended: it did not answer {command}")
         if "error" in answer:
             error = answer["error"]
             reason = error.get("desc", "") if isinstance(error, dict) else error
-            raise BlklabError(f"QEMU refuses {command}: {printable(str(reason))}")
+            raise BlklabError(f"QEMU refused {command}: {printable(str(reason))}")
         return answer.get("return")
 
     def _taken(self) -> Mapping[str, Any] | None:

@@ -1,1 +1,1 @@
-"""What is built in the guest: a module for each kind of stack; `build` puts them together."""
+"""Builds stacks in the guest: a module for each kind of stack; `build` combines them."""

@@ -1,4 +1,4 @@
-"""bcache: a cache device before a backing one."""
+"""bcache: a cache device and a backing device."""
 
 import re
 import time
@@ -11,8 +11,8 @@ from blklab.outcome import VolumeReport
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 
 TICK: Final = 14.0
-"""Seconds after which its statistics are of all that was done: a timer adds up what was counted,
-every 13.6 s (drivers/md/bcache/stats.c, `accounting_delay`)."""
+"""Seconds until its statistics include everything: a timer adds up the counts every 13.6 s
+(drivers/md/bcache/stats.c, `accounting_delay`)."""
 
 COUNTS: Final = (
     "cache_hits",
@@ -28,7 +28,7 @@ BYPASS: Final = (
     "congested_read_threshold_us",
     "congested_write_threshold_us",
 )
-"""What sends an I/O around the cache: the first of the device, the others of its cache set."""
+"""Settings that make I/O bypass the cache: the first of the device, the others of its cache set."""
 
 
 def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
@@ -44,14 +44,16 @@ def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequ
     for path in (cache, backing):
         guest.write("/sys/fs/bcache/register", path)
     guest.until(
-        lambda: len(guest.glob("/sys/block/bcache*/size")) > len(before), "the bcache is there"
+        lambda: len(guest.glob("/sys/block/bcache*/size")) > len(before), "bcache device exists"
     )
     made = _wait_for_new(guest, "/sys/block/bcache*/size", before)
     of_set = _wait_for_new(guest, "/sys/fs/bcache/*/average_key_size", sets)
     kernel, cache_set = made.split("/")[3], of_set.rpartition("/")[0]
     base = f"/sys/block/{kernel}/bcache"
     guest.undoing.append(lambda: _stop(guest, kernel, cache_set))
-    guest.until(lambda: (guest.read(f"{base}/state") or "no cache") != "no cache", "it is attached")
+    guest.until(
+        lambda: (guest.read(f"{base}/state") or "no cache") != "no cache", "bcache is attached"
+    )
     guest.write(f"{base}/cache_mode", table["mode"])
     guest.write(f"{base}/writeback_percent", str(table["writeback_percent"]))
     guest.layers.append(GuestLayer(table["name"], "bcache", kernel))
@@ -67,12 +69,12 @@ def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequ
 def _wait_for_new(guest: GuestStack, pattern: str, before: set[str]) -> str:
     new = set(guest.glob(pattern)) - before
     if len(new) != 1:
-        raise BlklabError(f"in the guest: {len(new)} new {pattern}, expected one")
+        raise BlklabError(f"in the guest: found {len(new)} new {pattern}, expected one")
     return new.pop()
 
 
 def _clear(guest: GuestStack, base: str) -> None:
-    """Forgets what was counted: after a tick, for what has not been added up yet cannot be."""
+    """Clears the statistics, after waiting until the timer has added up all counts."""
     time.sleep(TICK)
     guest.write(f"{base}/clear_stats", "1")
 
@@ -95,7 +97,7 @@ def _statistics(guest: GuestStack, base: str, name: str) -> dict[str, Any]:
 
 @contextmanager
 def unbypassed(guest: GuestStack, table: Mapping[str, Any]) -> Iterator[None]:
-    """Has a bcache take everything in for as long as the block takes."""
+    """Makes a bcache cache everything during the block."""
     _bypass(guest, table["name"], dict.fromkeys(BYPASS, 0))
     yield
     _bypass(guest, table["name"], table)
@@ -110,7 +112,7 @@ def _bypass(guest: GuestStack, name: str, values: Mapping[str, Any]) -> None:
 
 
 def buckets(guest: GuestStack, name: str) -> dict[str, int]:
-    """Returns what buckets are used for, in per cent: `unused`, `clean`, `dirty`, `metadata`."""
+    """Returns the use of buckets, in per cent: `unused`, `clean`, `dirty`, `metadata`."""
     base = f"/sys/block/{guest.named(name).kernel}/bcache"
     output = guest.read(f"{base}/cache/cache0/priority_stats") or ""
     shares = re.findall(r"^(Unused|Clean|Dirty|Metadata):\s+(\d{1,3})%", output, re.M | re.A)
@@ -119,9 +121,9 @@ def buckets(guest: GuestStack, name: str) -> dict[str, int]:
 
 def _stop(guest: GuestStack, kernel: str, cache_set: str) -> None:
     guest.write(f"/sys/block/{kernel}/bcache/stop", "1")
-    guest.until(lambda: not guest.glob(f"/sys/block/{kernel}/size"), "the bcache is gone")
+    guest.until(lambda: not guest.glob(f"/sys/block/{kernel}/size"), "bcache device is gone")
     if guest.glob(f"{cache_set}/average_key_size"):
         guest.write(f"{cache_set}/stop", "1")
         guest.until(
-            lambda: not guest.glob(f"{cache_set}/average_key_size"), "the cache set is gone"
+            lambda: not guest.glob(f"{cache_set}/average_key_size"), "bcache's cache set is gone"
         )

@@ -1,4 +1,4 @@
-"""A cell's stack, built in the guest from its disks upwards, and taken down again."""
+"""Builds a cell's stack in the guest, from its disks upwards, and removes it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -16,14 +16,14 @@ VOLUMES: Final = {
     "bcache": bcache.create,
     "delay": delay.create,
 }
-"""What builds a stack that says its kind, of the paths of its parts by their key."""
+"""Builders of stacks with a `kind`, called with the paths of the parts by key."""
 
 
 def build(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) -> str:
-    """Builds the stack of a cell and returns what its jobs run on: a device or a file.
+    """Builds the stack of a cell and returns the target of its jobs: a device or a file.
 
-    `serials` are those of the devices' disks, in the document's order. Raises BlklabError; what
-    was built by then is undone by `guest.undo`.
+    `serials` are those of the devices' disks, in the document's order. Raises BlklabError;
+    `guest.undo` then removes what was built.
     """
     disks = _disks(guest, document, serials)
     # A member that is added, again or anew, must be one that mdadm can add.
@@ -52,7 +52,7 @@ def build(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) 
 
 
 def _disks(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) -> list[str]:
-    """Returns the path of each device: its disk, or the delay before that."""
+    """Returns the path of each device: its disk, or the delay on top of it."""
     known = {
         serial: path.split("/")[3] for path, serial in guest.glob("/sys/block/vd*/serial").items()
     }
@@ -69,7 +69,9 @@ def _disks(guest: GuestStack, document: LabCellDocument, serials: Sequence[str])
 
 
 def _queue(guest: GuestStack, layer: GuestLayer, device: LabDeviceDocument) -> None:
-    """Sets a disk's queue as the cell has it, in its order. Raises BlklabError if it is not so."""
+    """Sets a disk's queue as in the cell, in its order. Raises BlklabError if a value is not
+    accepted.
+    """
     base = f"/sys/block/{layer.kernel}/queue"
     given = device["virtual"]["queue"]
     for key, value in given.items():
@@ -80,11 +82,11 @@ def _queue(guest: GuestStack, layer: GuestLayer, device: LabDeviceDocument) -> N
     for key, value in given.items():
         present = guest.setting(f"{base}/{key}")
         if present != value:
-            raise BlklabError(f"device {device['name']}: {key}: asked {value}, found {present}")
+            raise BlklabError(f"device {device['name']}: {key}: wrote {value}, found {present}")
 
 
 def changed(guest: GuestStack, path: str, value: str) -> None:
-    """Writes to a file of /sys or /proc for this cell. Raises BlklabError if it is refused."""
+    """Changes a file of /sys or /proc for this cell. Raises BlklabError if the kernel refuses."""
     before = guest.setting(path)
     if before is None:
         raise BlklabError(f"{path}: the guest's kernel has no such setting")
@@ -111,7 +113,7 @@ def changed(guest: GuestStack, path: str, value: str) -> None:
 def _counterpart(path: str) -> str | None:
     """Returns the file that is 0 when this one is not, and the reverse (mm/page-writeback.c).
 
-    A limit in bytes is not unset by writing 0, which is refused, but by writing the ratio.
+    Writing 0 to a limit in bytes is refused; writing the ratio unsets it.
     """
     for suffix, other in (("_ratio", "_bytes"), ("_bytes", "_ratio")):
         if path.startswith("/proc/sys/vm/dirty_") and path.endswith(suffix):

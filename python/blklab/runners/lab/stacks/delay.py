@@ -1,4 +1,4 @@
-"""Delays by device-mapper: a kind of stack, and disks' latency, as QEMU throttles only rates."""
+"""Delays by device-mapper: a kind of stack, and the latency of disks, as QEMU limits only rates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -10,15 +10,15 @@ MS: Final = 1_000_000
 
 
 def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
-    """Holds reads and writes of `origin` for a while; returns the path of the delayed device."""
+    """Delays reads and writes of `origin`; returns the path of the delayed device."""
     (origin,) = paths["origin"]
     return _delayed(guest, table["name"], origin, table["read_ns"] // MS, table["write_ns"] // MS)
 
 
 def delayed_disk(guest: GuestStack, disk: GuestLayer, latency_ns: int) -> str:
-    """Puts a delay before a disk, whole ms and one at least, and returns its path.
+    """Puts a delay on a disk, in whole ms and at least one, and returns its path.
 
-    The delay is what belongs to the stack then; the disk below it keeps its own name, marked.
+    The delay is then part of the stack; the disk below it keeps its name with a suffix.
     """
     ms = max(1, round(latency_ns / MS))
     return _delayed(guest, f"{disk.name} (delayed)", disk.path, ms, ms)

@@ -1,4 +1,4 @@
-"""A guest as the builders of stacks see it: its layers by name, and how they are undone."""
+"""The guest as the builders of stacks use it: its layers by name, and how to remove them."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from blklab.runners.lab.agent import Agent, ProgramExit
 from blklab.text import printable
 
 PATIENCE: Final = 30.0
-"""Seconds that a device may take to come or go: emulated guests are slow."""
+"""Seconds until a device must appear or disappear: emulated guests are slow."""
 
 PROGRAM: Final = 300.0
 """Seconds that a program which builds something may take."""
@@ -22,7 +22,7 @@ class GuestLayer:
     """A block device of the guest that belongs to the cell's stack."""
 
     name: str
-    """The experiment's: a device's or a stack's."""
+    """The name of a device or a stack in the experiment."""
 
     kind: str
     """`disk`, `md`, `dm`, `bcache`."""
@@ -35,13 +35,13 @@ class GuestLayer:
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """Its path in /dev."""
         return f"/dev/{self.kernel}"
 
 
 @dataclass
 class GuestStack:
-    """The agent, what has been built, and what is to be undone, in order."""
+    """The agent, what has been built, and the steps to undo it."""
 
     agent: Agent
     layers: list[GuestLayer] = field(default_factory=list)
@@ -50,40 +50,40 @@ class GuestStack:
 
     undoing: list[Callable[[], object]] = field(default_factory=list)
     readying: list[Callable[[], object]] = field(default_factory=list)
-    """What is done when all is built and throttled, and may take its time: counts are cleared."""
+    """Actions after building and throttling, which may take long: clearing of counters."""
 
     unrestored: dict[str, str] = field(default_factory=dict)
-    """Settings that could not be put back, and what they were."""
+    """Settings that could not be restored, and their former values."""
 
     starting: list[Callable[[], object]] = field(default_factory=list)
-    """What begins at the load's first I/O: a resync, a recovery."""
+    """Actions at the load's first I/O: begin a resync, a recovery."""
 
     syncing: dict[str, str] = field(default_factory=dict)
-    """By an array's name: what begins there, in md's words."""
+    """Sync actions in md's words, by the array's name."""
 
     groups: dict[str, str] = field(default_factory=dict)
-    """Volume groups, by the stack's name: LVM takes fewer names than an experiment."""
+    """Names of volume groups by stack: LVM allows fewer characters than an experiment."""
 
     members: dict[str, Sequence[str | None]] = field(default_factory=dict)
-    """Of each array, by its name: the paths in its slots, as it was made."""
+    """The original paths of each array's slots, by the array's name."""
 
     mostly: set[str] = field(default_factory=set)
-    """Members that are write-mostly, whenever they are added."""
+    """Members that are always added as write-mostly."""
 
     reports: list[Callable[[], VolumeReport]] = field(default_factory=list)
-    """What arrays and caches have to say after the load."""
+    """Reports of arrays and caches after the load."""
 
     def run(self, *argv: str, check: bool = True) -> ProgramExit:
         """Runs a program in the guest. Raises BlklabError if it fails."""
         return self.agent.run(list(argv), timeout=PROGRAM, check=check)
 
     def read(self, path: str) -> str | None:
-        """Returns what a file says, without the line's end; None if it says nothing."""
+        """Returns a file's text without the final newline; None if it cannot be read."""
         text = self.agent.read([path]).get(path)
         return None if text is None else text.strip()
 
     def setting(self, path: str) -> str | None:
-        """Returns a setting as it would be written: of several, the one in brackets."""
+        """Returns a setting as it would be written; of several values, the one in brackets."""
         text = self.read(path)
         if text is not None and "[" in text:  # none [mq-deadline] kyber
             return text.partition("[")[2].partition("]")[0]
@@ -94,46 +94,46 @@ class GuestStack:
         self.agent.write(path, text)
 
     def glob(self, pattern: str) -> dict[str, str]:
-        """Returns the files that match a pattern, with what they say."""
+        """Returns the files that match a pattern, with their contents."""
         matches = self.agent.read([pattern])
         return {path: text.strip() for path, text in matches.items() if text is not None}
 
     def until(self, there: Callable[[], bool], what: str) -> None:
-        """Waits until something is so. Raises BlklabError when it takes too long."""
+        """Waits until `there` returns true. Raises BlklabError after PATIENCE."""
         deadline = time.monotonic() + PATIENCE
         while not there():
             if time.monotonic() > deadline:
-                raise BlklabError(f"{what}: not so after {PATIENCE:g} s")
+                raise BlklabError(f"in the guest: not true after {PATIENCE:g} s: {what}")
             time.sleep(0.05)
 
     def mapped(self, name: str) -> str:
-        """Returns the kernel's name of a device-mapper's: dm-0. Raises BlklabError."""
+        """Returns the kernel's name of a device-mapper device: dm-0. Raises BlklabError."""
         for path, content in self.glob("/sys/block/dm-*/dm/name").items():
             if content == name:
                 return path.split("/")[3]
         raise BlklabError(f"the guest has no device {name}")
 
     def layer(self, kernel: str) -> GuestLayer:
-        """Returns the layer of a kernel's name. Raises BlklabError."""
+        """Returns the layer with the kernel's name. Raises BlklabError."""
         for layer in self.layers:
             if layer.kernel == kernel:
                 return layer
         raise BlklabError(f"the cell has no layer {kernel}")
 
     def named(self, name: str) -> GuestLayer:
-        """Returns the layer that the experiment calls so. Raises BlklabError."""
+        """Returns the layer with the experiment's name. Raises BlklabError."""
         for layer in self.layers:
             if layer.name == name:
                 return layer
         raise BlklabError(f"{name}: the cell has no such layer")
 
     def above(self, upper: str, *paths: str) -> None:
-        """Notes that what is at `paths` lies below the layer named `upper`."""
+        """Records that the layers at `paths` are below the layer named `upper`."""
         for path in paths:
             self.layer(path.removeprefix("/dev/")).above.append(upper)
 
     def undo(self) -> list[str]:
-        """Undoes everything, the last first, and returns what went wrong."""
+        """Undoes everything, the last first, and returns the errors."""
         problems = []
         while self.undoing:
             try:
@@ -143,12 +143,14 @@ class GuestStack:
         for path, before in self.unrestored.items():
             now = self.setting(path)
             if now is not None and now != before:
-                problems.append(f"{path}: is {printable(now)}, and was {printable(before)}")
+                problems.append(
+                    f"{path}: not restored: found {printable(now)}, expected {printable(before)}"
+                )
         self.layers.clear()
         return problems
 
     def loaded(self, *modules: str) -> None:
-        """Loads modules; those that are not there may be part of the kernel."""
+        """Loads modules; missing ones may be part of the kernel."""
         for module in modules:
             if self.run("modprobe", "-q", module, check=False).status:
                 self.lacking.append(module)

@@ -1,4 +1,4 @@
-"""Logical volumes, and dm-cache before them, made by LVM."""
+"""Logical volumes, and dm-cache on top of them, made by LVM."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ COUNTS: Final = (
     "promotions",
     "dirty",
 )
-"""Of a cache's status line, in this order after its blocks (device-mapper/cache.rst)."""
+"""Fields of a cache's status line, in this order after its blocks (device-mapper/cache.rst)."""
 
 
 def volume(guest: GuestStack, lvm: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
@@ -37,7 +37,7 @@ def volume(guest: GuestStack, lvm: Mapping[str, Any], paths: Mapping[str, Sequen
 
 
 def cached(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
-    """Makes a logical volume on `origin` with a cache on `cache` before it; returns its path."""
+    """Makes a logical volume on `origin` with a cache on `cache`; returns its path."""
     (origin,), (cache,) = paths["origin"], paths["cache"]
     guest.loaded("dm-cache", "dm-cache-smq")
     group = _group(guest, table["name"], [origin, cache])
@@ -68,20 +68,21 @@ def cached(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequ
 
 
 def mode(guest: GuestStack, name: str, chosen: str) -> None:
-    """Changes the mode of a cache; what is dirty is written back first."""
+    """Changes the mode of a cache; dirty blocks are written back first."""
     guest.run("lvchange", "-y", "--cachemode", chosen, f"{guest.groups[name]}/data")
 
 
 def _report(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> VolumeReport:
-    """Returns what a cache did since the load began: counts, and how it is now."""
+    """Returns a cache's activity since the load began: counts, and its present state."""
     grown = {key: after[key] - before[key] for key in COUNTS if key != "dirty"}
     return cast(VolumeReport, {"name": name, "kind": "lvmcache", **after, **grown})
 
 
 def status(guest: GuestStack, mapped: str) -> dict[str, Any]:
-    """Returns what dm-cache says of itself: blocks and counts. Raises BlklabError.
+    """Returns dm-cache's status: blocks and counts. Raises BlklabError.
 
-    The line: `start length cache metadata-block-size used/total block-size used/total read-hits …`.
+    The line: `start length cache metadata-block-size used/total block-size used/total read-hits
+    …`.
     """
     line = guest.run("dmsetup", "status", mapped).stdout.strip()
     words = line.split()
@@ -93,7 +94,7 @@ def status(guest: GuestStack, mapped: str) -> dict[str, Any]:
     except (ValueError, IndexError, BlklabError):
         line_shown = printable(line[:200])
         raise BlklabError(
-            f"dmsetup status {mapped}: found {line_shown}, no cache's status"
+            f"dmsetup status {mapped}: found {line_shown}, expected the status of a cache"
         ) from None
     return {"used_blocks": used, "blocks": total, **counts, "status": line}
 

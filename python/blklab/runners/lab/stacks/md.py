@@ -25,7 +25,8 @@ CONFIGURATION: Final = "/etc/mdadm/mdadm.conf"
 def configure(guest: GuestStack, *, bad_blocks: bool) -> None:
     """Writes mdadm.conf.
 
-    With bad-block lists, mdadm before 4.5 cannot add a member to an array of Linux 6.12 and later.
+    With bad-block lists, mdadm before 4.5 cannot add a member to an array of Linux 6.12 and
+    later.
     """
     guest.write(CONFIGURATION, "" if bad_blocks else "CREATE bbl=no\n")
 
@@ -33,8 +34,8 @@ def configure(guest: GuestStack, *, bad_blocks: bool) -> None:
 def create(guest: GuestStack, md: Mapping[str, Any], members: Sequence[str | None]) -> str:
     """Makes an array of devices (None: missing) and returns its path.
 
-    A resync waits for the load's first I/O, whatever is built upon the array by then; so does the
-    recovery of members that are rebuilding. Raises BlklabError with mdadm's words.
+    A resync, or the recovery of rebuilding members, waits for the load's first I/O, also of
+    layers above the array. Raises BlklabError with mdadm's message.
     """
     level, sync = md["level"], md["sync"]
     guest.loaded(MODULES[level])
@@ -77,7 +78,7 @@ def create(guest: GuestStack, md: Mapping[str, Any], members: Sequence[str | Non
 def _held(
     guest: GuestStack, md: Mapping[str, Any], kernel: str, rebuilding: Sequence[str | None]
 ) -> None:
-    """Brings an array to where one write to `sync_action` begins its sync."""
+    """Prepares an array so that one write to `sync_action` begins its sync."""
     action, sync = f"/sys/block/{kernel}/md/sync_action", md["sync"]
     guest.syncing[md["name"]] = sync
     if sync == "check":
@@ -129,18 +130,18 @@ def _mostly(guest: GuestStack, kernel: str, member: str) -> None:
 
 
 def fail(guest: GuestStack, name: str, member: str) -> None:
-    """Has a member of an array fail, and takes it out. Raises BlklabError."""
+    """Makes a member of an array fail, and removes it. Raises BlklabError."""
     path = guest.named(name).path
     guest.run("mdadm", path, "--fail", member)
     # The member is still busy until what is in flight has come back.
     guest.until(
         lambda: guest.run("mdadm", path, "--remove", member, check=False).status == 0,
-        f"{name}: {member} removed",
+        f"{name}: {member} is removed",
     )
 
 
 def re_add(guest: GuestStack, name: str, member: str) -> None:
-    """Puts a member back, as its events and the bitmap allow; else as a new one."""
+    """Re-adds a member if its event count and the bitmap allow that, otherwise adds it as new."""
     if not _add(guest, name, "--re-add", member, check=False):
         _add(guest, name, "--add", member)
 
@@ -156,7 +157,7 @@ def _add(guest: GuestStack, name: str, how: str, member: str, *, check: bool = T
 
 
 def member(guest: GuestStack, name: str, slot: int) -> str:
-    """Returns the path of an array's member, by its slot as it was made. Raises BlklabError."""
+    """Returns the path of an array's member, by its original slot. Raises BlklabError."""
     members = guest.members.get(name, ())
     path = members[slot] if slot < len(members) else None
     if path is not None:
@@ -167,7 +168,7 @@ def member(guest: GuestStack, name: str, slot: int) -> str:
 def report(
     guest: GuestStack, name: str, kernel: str, members: Sequence[str | None]
 ) -> VolumeReport:
-    """Returns what became of an array: its state, and each member's bad-block list."""
+    """Returns an array's state, and each member's bad-block list."""
     base = f"/sys/block/{kernel}/md"
     keys = ("array_state", "degraded", "sync_action", "sync_completed", "mismatch_cnt")
     answers = guest.agent.read([f"{base}/{key}" for key in keys])
@@ -193,7 +194,7 @@ def _member(guest: GuestStack, base: str, member: str) -> MemberResult:
 
 def _stop(guest: GuestStack, path: str, members: Sequence[str | None]) -> None:
     guest.until(
-        lambda: guest.run("mdadm", "--stop", path, check=False).status == 0, f"{path} stopped"
+        lambda: guest.run("mdadm", "--stop", path, check=False).status == 0, f"{path} is stopped"
     )
     present = [member for member in members if member is not None]
     guest.run("mdadm", "--zero-superblock", "--force", *present, check=False)

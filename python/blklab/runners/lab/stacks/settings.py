@@ -1,4 +1,4 @@
-"""Settings of the experiment, changed in the guest: of queues, of arrays, of memory."""
+"""Changes the experiment's settings in the guest: of queues, of arrays, of memory."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from blklab.spec.sweep import MD, OF_REQUESTS, QUEUE, VM
 def apply(guest: GuestStack, settings: Mapping[str, str]) -> None:
     """Changes settings (`blklab.spec.sweep`) on every layer that has them.
 
-    Raises BlklabError if none has, or if the kernel refuses.
+    Raises BlklabError if no layer has one, or if the kernel refuses.
     """
     for key, value in settings.items():
         if key.startswith(VM):
@@ -19,7 +19,7 @@ def apply(guest: GuestStack, settings: Mapping[str, str]) -> None:
             continue
         kind = "md" if key in MD else "queue" if key in QUEUE else None
         if kind is None:
-            raise BlklabError(f"setting {key}: not known in the lab")
+            raise BlklabError(f"setting {key}: not supported in the lab")
         name = f"device/{key}" if key == "queue_depth" else f"{kind}/{key}"
         layers = [
             candidate
