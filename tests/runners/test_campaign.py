@@ -73,5 +73,5 @@ def test_the_command_says_so_with_status_1(
     monkeypatch.setattr(Store, "claim", lambda *_: False)
     outcome = run("run", path, "--json")
     assert outcome.status == 1
-    assert "1 cell was taken by another process or removed meanwhile" in outcome.err
+    assert "1 cell was taken by another process or removed" in outcome.err
     assert outcome.err.count("\n") == 1

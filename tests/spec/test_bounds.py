@@ -5,7 +5,7 @@ import pytest
 from tests.spec.conftest import Fails
 
 SIZE = 'size = "8GiB"'
-AT_MOST, AT_LEAST = "wanted less than or equal to", "wanted greater than or equal to"
+AT_MOST, AT_LEAST = "expected less than or equal to", "expected greater than or equal to"
 
 CASES = [
     *(
@@ -18,7 +18,7 @@ CASES = [
             ("pm983", "read_command_ns", 3_600_000_000_001, f"{AT_MOST} 3600000000000"),
             ("pm983", "read_bandwidth", 2**53 + 1, f"{AT_MOST} 9007199254740992"),
             ("pm983", "units", 65_537, f"{AT_MOST} 65536"),
-            ("pm983", "units", "true", "found true, wanted a number"),
+            ("pm983", "units", "true", "found true, expected a number"),
             ("pm983", "page_bytes", 511, f"{AT_LEAST} 512"),
             ("pm983", "program_bytes", 2**30 + 1, f"{AT_MOST} 1073741824"),
             ("st5000lm000", "outer_track_bytes", 2**53 + 1, f"{AT_MOST} 9007199254740992"),
@@ -51,27 +51,27 @@ CASES = [
     (
         'layout = "n2"',
         'layout = "f33"',
-        "stacks.near.layout: 33 copies are too many: 32 at most",
+        "stacks.near.layout: found 33 copies, expected at most 32",
     ),
     (
         'layout = "n2"',
         'layout = "n2"\nbitmap = true\nbitmap_chunk = "12k"',
-        "stacks.near.bitmap_chunk: 12 KiB is no power of two",
+        "stacks.near.bitmap_chunk: 12 KiB is not a power of two",
     ),
     (
         SIZE,
         SIZE + "\niodepth = true",
-        "workloads.reads.iodepth: found true, wanted a number",
+        "workloads.reads.iodepth: found true, expected a number",
     ),
     (
         SIZE,
         SIZE + "\noffset = 1000",
-        "workloads.reads.offset: 1000 B is no multiple of 512 B, a sector",
+        "workloads.reads.offset: found 1000 B, expected a multiple of the sector size, 512 B",
     ),
     (
         SIZE,
         SIZE + '\nrate_iops = "nan"',
-        "workloads.reads.rate_iops: rate_iops 'nan': 0 or more a second is allowed",
+        "workloads.reads.rate_iops: rate_iops 'nan': expected 0 or more a second",
     ),
     (
         "[matrix]",

@@ -114,19 +114,21 @@ def test_jobs_may_share_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "output"),
     [
-        ("[a]\nrw=randtrim\n", "[a]: rw: found 'randtrim', allowed: read, write, randread,"
-         " randwrite, rw, readwrite, randrw"),
-        ("[a]\niodepht=3\n", "[a]: iodepht: no such option here; did you mean 'iodepth'?"),
-        ("[a]\nioengine=rbd\n", "[a]: ioengine: found 'rbd', allowed: 'libaio', 'io_uring',"
-         " 'posixaio', 'sync', 'psync', 'vsync', 'pvsync', 'pvsync2', 'mmap'"),
-        ("[a]\nbs=5\n", "[a]: bs: block size '5': a multiple of 512 up to 1 GiB is allowed"),
-        ("[a]\nsize=${SIZE}\n", "line 2: variables are not replaced: found '${SIZE}'"),
-        ("rw=read\n", "line 1: found 'rw=read', [JOB] is wanted: a fio job file begins with a"
-         " section"),
-        ("[global]\nbs=4k\n", "there is no job in it, only [global]"),
-        ("include other.fio\n", "line 1: include is not read: copy the file in"),
-        ("[a]\nrate_iops=10,20\n", "[a]: rate_iops: rate_iops '10,20': one rate for reads and"
-         " writes is simulated, not two"),
+        ("[a]\nrw=randtrim\n", "[a]: rw: found 'randtrim', expected one of read, write, "
+                               "randread, randwrite, rw, readwrite, randrw"),
+        ("[a]\niodepht=3\n", "[a]: iodepht: no such option; did you mean 'iodepth'?"),
+        ("[a]\nioengine=rbd\n", "[a]: ioengine: found 'rbd', expected 'libaio', 'io_uring', "
+                                "'posixaio', 'sync', 'psync', 'vsync', 'pvsync', 'pvsync2', "
+                                "'mmap'"),
+        ("[a]\nbs=5\n", "[a]: bs: block size '5': expected a multiple of 512 up to 1 GiB"),
+        ("[a]\nsize=${SIZE}\n", "line 2: found '${SIZE}': variables are not supported"),
+        ("rw=read\n", "line 1: found 'rw=read', expected [JOB]: a fio job file begins with a "
+                      "section"),
+        ("[global]\nbs=4k\n", "found no job, only [global]"),
+        ("include other.fio\n", "line 1: include is not supported: copy the content of that "
+                                "file here"),
+        ("[a]\nrate_iops=10,20\n", "[a]: rate_iops: rate_iops '10,20': only one rate for reads "
+                                   "and writes is simulated"),
     ],
 )  # fmt: skip
 def test_what_no_cell_has_is_named(tmp_path: Path, text: str, output: str) -> None:

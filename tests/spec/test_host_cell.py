@@ -187,43 +187,47 @@ def test_a_key_is_the_same_for_the_same_cell(expand: Expand) -> None:
 @pytest.mark.parametrize(
     ("more", "output"),
     [
-        ("[sweep]\nnr_requests = 3", "sweep: nr_requests: found 3, a list of values is wanted"),
-        ("[sweep]\nnr_requests = [3, 3]", "sweep: nr_requests: a value is there twice"),
-        ("[sweep]\nmode = 'some'", "sweep: mode: found 'some', allowed: 'one', 'all'"),
-        ("[sweep]\nmode = 'one'", "sweep: is empty: a setting and its values are wanted"),
+        ("[sweep]\nnr_requests = 3", "sweep: nr_requests: found 3, expected a list of values"),
+        ("[sweep]\nnr_requests = [3, 3]", "sweep: nr_requests: found the same value twice"),
+        ("[sweep]\nmode = 'some'", "sweep: mode: found 'some', expected one of 'one', 'all'"),
+        ("[sweep]\nmode = 'one'", "sweep: is empty: expected a setting and its values"),
         ("[sweep]\nnr_request = [3]", "sweep.nr_request: no such key"),
-        ("[sweep]\niodepth = [0]", "sweep.iodepth: found 0, wanted greater than or equal to 1"),
+        ("[sweep]\niodepth = [0]", "sweep.iodepth: found 0, expected greater than or equal to 1"),
         (
             "[sweep]\niodepth = [3]\n[matrix]\niodepth = [4]",
-            "sweep.iodepth: is varied by matrix as well: one of the two",
+            "sweep.iodepth: [matrix] varies it as well: remove one of the two",
         ),
         ("[matrix]\nstack = ['raid1']", "matrix.stack[0]: there is no target 'raid1'"),
         (
             "[targets.x]\ndirectory = 'a'\ndevice = '/dev/sda'",
-            "targets.x.device: directory is given as well: one of the two is allowed",
+            "targets.x.device: directory is given as well: use one of the two",
         ),
-        ("[targets.x]", "targets.x: one of directory, filesystem, device is wanted"),
-        ("[workloads.w]\nrw = 'read'", "workloads.w.size: is missing, and the target has none"),
-        ("[workloads.w]\nsize = '50%'", "workloads.w.size: 50% of a file without a size"),
-        ("[workloads.w]\nreplay = 'x'", "workloads.w.replay: is simulated only"),
+        ("[targets.x]", "targets.x: expected one of directory, filesystem, device"),
+        ("[workloads.w]\nrw = 'read'", "workloads.w.size: is missing here and in the target: "
+                                       "set one"),
+        ("[workloads.w]\nsize = '50%'", "workloads.w.size: found 50%, but the target has no size"),
+        ("[workloads.w]\nreplay = 'x'", "workloads.w.replay: traces are replayed by --on sim only"),
         (
             "[workloads.w]\noptions = { filename = '/dev/sda' }",
-            "workloads.w.options: filename: no such option, or none that is passed on to fio",
+            "workloads.w.options: filename: no such option, or one that blklab does not pass on "
+            "to fio",
         ),
         (
             "[workloads.w]\noptions = { exec_prerun = 'rm' }",
-            "workloads.w.options: exec_prerun: no such option, or none that is passed on to fio",
+            "workloads.w.options: exec_prerun: no such option, or one that blklab does not pass "
+            "on to fio",
         ),
-        ("[workloads.w]\noptions = { verify = \"a\\nb=c\" }", "verify: found 'a\\nb=c', printable"),
-        ("[targets.x]\ndirectory = \"/tmp\\u0000x\"", "a path is wanted"),
-        ("[targets.x]\ndirectory = ''", "targets.x.directory: found '', a path is wanted"),
-        ("[sweep]\nstack = ['a']", "sweep.stack: is no setting: matrix chooses stacks"),
+        ("[workloads.w]\noptions = { verify = \"a\\nb=c\" }", "verify: found 'a\\nb=c', "
+                                                              "expected printable"),
+        ("[targets.x]\ndirectory = \"/tmp\\u0000x\"", "expected a path"),
+        ("[targets.x]\ndirectory = ''", "targets.x.directory: found '', expected a path"),
+        ("[sweep]\nstack = ['a']", "sweep.stack: not a setting: choose stacks"),
         (
             "[workloads.w]\ncommand = ['ls']\ndirectory = '../x'",
-            "workloads.w.directory: found '../x', a directory below the target is wanted",
+            "workloads.w.directory: found '../x', expected a directory below the target",
         ),
-        ("[settings]\nmax_ios = 5", "settings.max_ios: only simulations count I/Os"),
-        ("[workloads.w]\nsize = '1m'\nfsync_share = 0.5", "fio has no such word"),
+        ("[settings]\nmax_ios = 5", "settings.max_ios: only the simulator counts I/Os"),
+        ("[workloads.w]\nsize = '1m'\nfsync_share = 0.5", "fio has no such option"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named(expand: Expand, more: str, output: str) -> None:
@@ -234,12 +238,16 @@ def test_mistakes_are_named(expand: Expand, more: str, output: str) -> None:
 
 
 def test_a_name_to_destroy_is_a_name(expand: Expand) -> None:
-    with pytest.raises(UsageError, match=r"destroy\[0\]: found '', the stable name of a device"):
+    with pytest.raises(
+        UsageError,
+        match=r"destroy\[0\]: found '', expected the stable name of "
+        r"a device",
+    ):
         expand(old='destroy = ["wwn-0x5000"]', new='destroy = [""]')
 
 
 def test_each_runner_says_what_it_needs(expand: Expand) -> None:
-    with pytest.raises(UsageError, match="stacks: is missing: one at least is wanted"):
+    with pytest.raises(UsageError, match="stacks: is missing: expected at least one"):
         expand(form=sim_cell.FORM)
     with pytest.raises(UsageError, match="targets: is missing: say where each stack is"):
         expand(old='[targets.disk]\ndirectory = "scratch"', new="")
@@ -247,9 +255,7 @@ def test_each_runner_says_what_it_needs(expand: Expand) -> None:
 
 def test_a_sweep_of_what_is_not_simulated(expand: Expand) -> None:
     models = "[devices.d]\nmodel = 'sm883'\n[stacks.disk]\ndevice = 'd'\n"
-    with pytest.raises(
-        UsageError, match="nomerges: is not simulated: --on lab, --on host change it"
-    ):
+    with pytest.raises(UsageError, match="nomerges: is not simulated: use --on lab or --on host"):
         expand(models + "[sweep]\nnomerges = [2]", form=sim_cell.FORM)
     cells = expand(
         models + "[sweep]\nnr_requests = [32]\nread_ahead_kb = [0]", form=sim_cell.FORM

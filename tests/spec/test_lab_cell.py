@@ -197,31 +197,47 @@ def test_models_are_simulated_alone_within_the_smallest(document: Document) -> N
 @pytest.mark.parametrize(
     ("old", "new", "output"),
     [
-        (ARRAY, VOLUME + "\nstripes = 3", "stacks.top.stripes: 3 are more than there are members"),
+        (
+            ARRAY,
+            VOLUME + "\nstripes = 3",
+            "stacks.top.stripes: found 3, expected at most the number of members",
+        ),
         (
             ARRAY,
             VOLUME + '\nstripe_size = "12KiB"',
-            "stacks.top.stripe_size: 12 KiB is no power of two",
+            "stacks.top.stripe_size: 12 KiB is not a power of two",
         ),
-        (ARRAY, CACHE + '\nchunk = "40KiB"', "stacks.top.chunk: 40 KiB is no multiple of 32 KiB"),
+        (
+            ARRAY,
+            CACHE + '\nchunk = "40KiB"',
+            "stacks.top.chunk: 40 KiB is not a multiple of 32 KiB",
+        ),
         (ARRAY, CACHE + '\nmode = "writearound"', "stacks.top.mode: "),
         (
             ARRAY,
             CACHE + '\nmetdata = "8MiB"',
             "stacks.top.metdata: no such key; did you mean 'metadata'?",
         ),
-        (ARRAY, CACHE.replace("slow", "missing"), "stacks.top.origin: one device or stack is"),
+        (
+            ARRAY,
+            CACHE.replace("slow", "missing"),
+            "stacks.top.origin: expected one device or stack",
+        ),
         (ARRAY, CACHE.replace("slow", "fast"), "stacks.top.cache: 'fast' is used twice"),
         (ARRAY, CACHE.replace("slow", "slwo"), "no device or stack 'slwo'; did you mean 'slow'?"),
         (ARRAY, CACHE.replace("slow", "top"), "'top' would contain itself: top → top"),
-        (ARRAY, BCACHE + '\nbucket = "96KiB"', "stacks.top.bucket: 96 KiB is no power of two"),
-        (ARRAY, BCACHE + '\nbucket = "4MiB"', "stacks.top.bucket: 256 of them are on the cache"),
+        (ARRAY, BCACHE + '\nbucket = "96KiB"', "stacks.top.bucket: 96 KiB is not a power of two"),
+        (
+            ARRAY,
+            BCACHE + '\nbucket = "4MiB"',
+            "stacks.top.bucket: the cache device has 256 buckets",
+        ),
         (ARRAY, BCACHE + "\nwriteback_percent = 41", "stacks.top.writeback_percent: "),
         (
             ARRAY,
             ARRAY.replace("level = 1", 'kind = "zfs"'),
-            "stacks.top.kind: found 'zfs', allowed: lvm, lvmcache, bcache, delay;"
-            " an md array has a level",
+            "stacks.top.kind: found 'zfs', expected one of lvm, lvmcache, bcache, delay; for an "
+            "md array, set level",
         ),
         (
             ARRAY,
@@ -231,14 +247,18 @@ def test_models_are_simulated_alone_within_the_smallest(document: Document) -> N
         (
             ARRAY,
             ARRAY + '\nfail = [{ member = "slow", at = "2s", re_add = "1s" }]',
-            "stacks.top.fail: 'slow' would be re-added before it has failed",
+            "stacks.top.fail: 'slow' must fail before it is re-added",
         ),
         (
             ARRAY,
             ARRAY.replace("1", "0") + '\nfail = [{ member = "slow", at = "2s" }]',
-            "stacks.top.fail: level 0 has no redundancy to keep",
+            "stacks.top.fail: level 0 has no redundancy",
         ),
-        ("[stacks.top]", "[lab]\nscale = 0.5\n[stacks.top]", "lab.scale: found 0.5, 1 or more is"),
+        (
+            "[stacks.top]",
+            "[lab]\nscale = 0.5\n[stacks.top]",
+            "lab.scale: found 0.5, expected 1 or more",
+        ),
         ("[stacks.top]", '[lab]\nscale = "big"\n[stacks.top]', "lab.scale: "),
         ("[stacks.top]", "[lab]\ncpus = 0\n[stacks.top]", "lab.cpus: "),
         ("[stacks.top]", '[lab]\nmemory = "64MiB"\n[stacks.top]', "lab.memory: "),
@@ -246,12 +266,12 @@ def test_models_are_simulated_alone_within_the_smallest(document: Document) -> N
         (
             "[stacks.top]",
             '[settings]\nfilesystem = "ext3"\n[stacks.top]',
-            "settings.filesystem: 'ext3' is not in the lab: ext4, xfs are",
+            "settings.filesystem: 'ext3' is not available in the lab: use ext4 or xfs",
         ),
         (
             "[stacks.top]",
             "[settings]\nmax_ios = 10\n[stacks.top]",
-            "settings.max_ios: only simulations count I/Os: runtime is allowed",
+            "settings.max_ios: only the simulator counts I/Os: use runtime",
         ),
         ('size = "2GiB"', 'size = "2GiB"\nlogical_block_size = 1000', "devices.slow.logical_block"),
     ],
@@ -281,12 +301,20 @@ def test_the_simulator_refuses_what_only_a_kernel_has(expand: Expand, new: str, 
 
 def test_a_replay_is_no_load_for_the_lab(expand: Expand) -> None:
     trace = Path(__file__).parents[1] / "data" / "traces" / "pgbench-raid1"
-    with pytest.raises(UsageError, match=r"workloads\.reads\.replay: is simulated only"):
+    with pytest.raises(
+        UsageError,
+        match=r"workloads\.reads\.replay: traces are replayed by "
+        r"--on sim only",
+    ):
         expand('rw = "randread"\nbs = "4k"\nsize = "64MiB"\nruntime = "1s"', f'replay = "{trace}"')
 
 
 def test_commands_are_not_in_the_guest(expand: Expand) -> None:
-    with pytest.raises(UsageError, match=r"workloads\.reads\.command: is not in the lab's guest"):
+    with pytest.raises(
+        UsageError,
+        match=r"workloads\.reads\.command: commands do not run in "
+        r"the lab",
+    ):
         expand('rw = "randread"\nbs = "4k"\nsize = "64MiB"\nruntime = "1s"', 'command = ["true"]')
 
 

@@ -113,7 +113,7 @@ def test_a_run_of_a_dead_process_is_free(where: str, store: Store) -> None:
 
 def test_nobody_ends_a_run_that_is_not_his(store: Store) -> None:
     (run, *_) = store.begin(make_plan()).waiting.values()
-    with pytest.raises(BlklabError, match="is another process's"):
+    with pytest.raises(BlklabError, match="belongs to another process"):
         store.finish(run, FinishedRun(OUTCOME, 1))
     assert query.run(store, run).state == "planned"
 
@@ -340,13 +340,13 @@ def test_choosing(store: Store) -> None:
 @pytest.mark.parametrize(
     ("words", "output"),
     [
-        ("99999999", "there is no campaign 99999999 in store"),
-        ("c", "there is no campaign of 'c' in store"),
+        ("99999999", "no campaign 99999999 in store"),
+        ("c", "no campaign of 'c' in store"),
         ("exp@sim", "(exp was run on host)"),
-        ("exp~1", "there are 1 such campaigns"),
-        ("exp:stack", "LABEL=PATTERN is wanted behind the colon, not 'stack'"),
-        ("exp:stack=x", "no run is so; labels are stack, iodepth, repeat"),
-        ("exp@", "a campaign is wanted, such as 3, NAME, NAME@host or NAME@host~1"),
+        ("exp~1", "found 1 such campaigns"),
+        ("exp:stack", "found 'stack' after the colon, expected LABEL=PATTERN"),
+        ("exp:stack=x", "no run matches; labels are stack, iodepth, repeat"),
+        ("exp@", "expected a campaign, such as 3, NAME, NAME@host or NAME@host~1"),
     ],
 )
 def test_choosing_what_is_not_there(store: Store, words: str, output: str) -> None:

@@ -35,7 +35,7 @@ def test_a_newer_store_is_refused(where: str) -> None:
     store = Store(where)
     with store.database.writing() as connection:
         connection.execute(sa.text("update alembic_version set version_num = '9999'"))
-    with pytest.raises(BlklabError, match="is of a newer blklab"):
+    with pytest.raises(BlklabError, match="was made by a newer blklab"):
         Store(where)
     with store.database.writing() as connection:
         connection.execute(sa.text("update alembic_version set version_num = '0002'"))
@@ -70,10 +70,10 @@ def test_the_default_is_in_the_users_data(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("where", "output"),
     [
-        ("mysql://x/y", "mysql: SQLite and PostgreSQL can be a store"),
+        ("mysql://x/y", "unsupported database mysql: expected SQLite or PostgreSQL"),
         ("sqlite://", "sqlite:// without a file keeps nothing"),
-        ("postgresql://u:secret@x:port/y", "'x:port/y' is no URL"),
-        ("/", "is a directory, and the store is a file"),
+        ("postgresql://u:secret@x:port/y", "invalid URL 'x:port/y'"),
+        ("/", "is a directory, expected a file"),
     ],
 )
 def test_what_is_no_store(where: str, output: str) -> None:
@@ -123,5 +123,5 @@ def test_the_series_of_a_simulation() -> None:
 
 
 def test_an_unreadable_run_number(store: Store) -> None:
-    with pytest.raises(UsageError, match="there is no run 4711 in store"):
+    with pytest.raises(UsageError, match="no run 4711 in store"):
         query.run(store, 4711)

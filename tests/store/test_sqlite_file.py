@@ -34,7 +34,7 @@ def test_a_block_device_is_not_written_to(
     where = how.format(device) if "{" in how else how.replace("link", str(link))
     if how == "variable":
         monkeypatch.setenv(VARIABLE, device)
-    with pytest.raises(UsageError, match="is a block device, and the store is a file"):
+    with pytest.raises(UsageError, match="is a block device, expected a file"):
         Store(None if how == "variable" else where, reading=reading)
     assert Path(device).read_bytes() == bytes(SIZE)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "probe", "store.db"]
@@ -62,7 +62,7 @@ def test_other_things_are_no_store(tmp_path: Path) -> None:
 def test_what_becomes_a_device_later_is_not_written_to(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "store.db"))
     (tmp_path / "store.db").rename(tmp_path / "moved.db")
-    with pytest.raises(StoreError, match="the store is not there any more"):
+    with pytest.raises(StoreError, match="the store no longer exists"):
         store.begin(make_plan(1))
     os.mkfifo(tmp_path / "store.db")
     with pytest.raises(UsageError, match="is a FIFO"):
@@ -110,7 +110,7 @@ class TestOnlyRead:
     def test_an_old_one_says_that_it_must_be_brought_up_to_date(self, directory: Path) -> None:
         store = Store(str(directory / "own/store.db"))
         back_to_0001(store)
-        with pytest.raises(StoreError, match="is of an older blklab"):
+        with pytest.raises(StoreError, match="was made by an older blklab"):
             Store(str(directory / "seen/store.db"), reading=True)
         Store(str(directory / "own/store.db"), reading=True)
         Store(str(directory / "seen/store.db"), reading=True)
@@ -129,7 +129,7 @@ def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
     connection.close()
     content = path.read_bytes()
     for reading in (True, False):
-        with pytest.raises(StoreError, match="is an SQLite file, and no store of blklab"):
+        with pytest.raises(StoreError, match="is an SQLite file, but not a store of blklab"):
             Store(str(path), reading=reading)
     with sqlite3.connect(path) as connection:
         assert connection.execute("select name from sqlite_master").fetchall() == [("places",)]
@@ -144,7 +144,9 @@ def test_a_revision_that_nobody_knows_is_one_line(where: str, revision: str) -> 
         connection.execute(
             sa.text("update alembic_version set version_num = :new"), {"new": revision}
         )
-    with pytest.raises(StoreError, match="is no store of blklab that this version knows") as caught:
+    with pytest.raises(
+        StoreError, match="is not a store that this version of blklab knows"
+    ) as caught:
         Store(where)
     assert "\n" not in str(caught.value)
     with store.database.writing() as connection:
@@ -158,7 +160,7 @@ def test_another_programs_migrations_are_not_ours(tmp_path: Path, revision: str)
         connection.execute("create table alembic_version (version_num)")
         connection.execute("insert into alembic_version values (?)", (revision,))
     connection.close()
-    with pytest.raises(StoreError, match="is no store of blklab that this version knows"):
+    with pytest.raises(StoreError, match="is not a store that this version of blklab knows"):
         Store(str(path))
 
 

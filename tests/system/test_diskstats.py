@@ -156,7 +156,7 @@ def test_short_intervals_add_up_to_more_than_the_counter_holds(
 
 
 def test_an_interval_too_long_is_no_guess() -> None:
-    with pytest.raises(BlklabError, match="in 65 s may have run over more than once"):
+    with pytest.raises(BlklabError, match="may have wrapped more than once"):
         difference(parse_line(OLD), parse_line(OLD), 65.0)
     assert difference(parse_line(OLD), parse_line(OLD), 3600.0, most_in_flight=128).queue_ns == 0
     fifty_days = 50 * 86400.0
@@ -177,7 +177,7 @@ def test_a_device_that_was_replaced() -> None:
     before = parse_line(WITH_FLUSHES)
     with pytest.raises(BlklabError, match=r"vda: found 254:16, expected vda 254:0"):
         difference(before, replace(before, number="254:16"), 1.0)
-    with pytest.raises(BlklabError, match="which cannot be"):
+    with pytest.raises(BlklabError, match="which is impossible"):
         difference(before, replace(before, busy=before.busy - 1), 1.0)
 
 

@@ -163,8 +163,7 @@ class Job(ExperimentTable):
         if mixed and (self.rwmixread or 0) + (self.rwmixwrite or 0) != 100:
             raise KeyedError(
                 "rwmixwrite",
-                f"found {self.rwmixwrite}, expected {100 - self.rwmixread}: rwmixread is "
-                f"{self.rwmixread}, and both must add up to 100",
+                f"{self.rwmixwrite} and rwmixread {self.rwmixread} must add up to 100",
             )
         if self.rate is not None and self.rate_iops is not None:
             raise KeyedError("rate_iops", "rate is given as well: use one of the two")

@@ -231,8 +231,7 @@ def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
     if not named:
         known = ", ".join(dict.fromkeys(row.name for row in reversed(every)))
         raise UsageError(
-            f"no campaign of {name!r} {where}; "
-            + (f"it has {known}" if known else "it is empty")
+            f"no campaign of {name!r} {where}; " + (f"it has {known}" if known else "it is empty")
         )
     on = [row for row in named if match["runner"] in {None, row.runner}]
     back = int(match["back"] or 0)

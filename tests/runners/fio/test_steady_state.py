@@ -46,7 +46,7 @@ def test_the_unit_does_not_matter(rounds: list[float], factor: float) -> None:
 
 
 def test_a_window_of_one_makes_no_sense() -> None:
-    with pytest.raises(UsageError, match="2 at least"):
+    with pytest.raises(UsageError, match="expected at least 2"):
         judge([1.0], window=1)
 
 

@@ -54,7 +54,7 @@ def test_what_a_crash_left_is_not_taken_for_what_was(
     left_by_another(machine, disks)
     with (
         HostJournal(machine.roots) as journal,
-        pytest.raises(BlklabError, match="run 'blklab restore' first"),
+        pytest.raises(BlklabError, match="run `blklab restore` first"),
         applied({"read_ahead_kb": "16"}, disks, journal),
     ):
         pass
@@ -64,7 +64,7 @@ def test_what_a_crash_left_is_not_taken_for_what_was(
 def test_after_a_reboot_settings_are_void(machine: Machine, disks: list[SysfsLayer]) -> None:
     path = left_by_another(machine, disks, boot="boot-0")
     restored = restore(machine.roots)
-    assert "sda: nothing to put back: the machine was booted since" in restored.done
+    assert "sda: nothing to restore: the machine has booted since" in restored.done
     assert attribute(machine, "sda/queue/read_ahead_kb") == "8"
     assert not path.exists()
 
@@ -243,6 +243,6 @@ def test_what_others_may_have_written_is_not_acted_on(
 ) -> None:
     path = left_by_another(machine, disks)
     machine.roots.state.chmod(0o777)
-    with pytest.raises(UsageError, match="no one else to write there"):
+    with pytest.raises(UsageError, match="no write permission for others"):
         restore(machine.roots)
     assert path.exists()

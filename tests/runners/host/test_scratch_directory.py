@@ -89,7 +89,7 @@ def test_a_link_put_in_its_place_is_noticed_and_not_followed(
     ):
         made.path.rename(place / "moved")
         made.path.symlink_to(victim)
-        with pytest.raises(BlklabError, match="put in its place"):
+        with pytest.raises(BlklabError, match="has replaced"):
             made.verify()
         made.path.unlink()
         with pytest.raises(BlklabError, match="removed in the run"):
@@ -114,7 +114,7 @@ def test_a_directory_put_in_its_place_is_not_written_to(
         target_preparation.fill("fio", made.place("data"), 1 << 20, tmp_path, seed=1)
         assert victim.read_bytes() == b"precious" * 512
         assert (place / "away" / "data").stat().st_size == 1 << 20
-        with pytest.raises(BlklabError, match="put in its place"):
+        with pytest.raises(BlklabError, match="has replaced"):
             made.verify()
 
 
@@ -174,7 +174,7 @@ def test_a_filesystem_in_memory_and_read_only(journal: HostJournal, place: Path)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], check=True)
     try:
         with scratch(place, journal, needed=1, mounted=True) as made:
-            assert "memory is measured, no device" in made.warnings[0]
+            assert "memory would be measured, not a device" in made.warnings[0]
         subprocess.run(["mount", "-o", "remount,ro", place], check=True)
         with (
             pytest.raises(UsageError, match="mounted read-only"),
@@ -188,7 +188,7 @@ def test_a_filesystem_in_memory_and_read_only(journal: HostJournal, place: Path)
 def test_a_directory_that_others_may_change_is_said(journal: HostJournal, place: Path) -> None:
     place.chmod(0o777)
     with scratch(place, journal, needed=1) as made:
-        assert "can be changed by others" in made.warnings[0]
+        assert "other users can write here" in made.warnings[0]
     place.chmod(0o1777)
     with scratch(place, journal, needed=1) as made:
         assert made.warnings == ()
@@ -213,7 +213,7 @@ def test_a_directory_left_behind_is_removed_by_restore(
 
 def test_only_what_blklab_makes_is_removed(here: Roots, place: Path) -> None:
     for name in ("precious", ".blklab-x", f"{NAME}/..", f"../srv/{NAME}"):
-        with pytest.raises(BlklabError, match="no name that blklab gives"):
+        with pytest.raises(BlklabError, match="not a name that blklab uses"):
             remove(DirectoryEntry(str(place), name, "ext4", "/"), here)
     (place / NAME).write_text("a file")
     with pytest.raises(BlklabError, match="not the directory that blklab made"):

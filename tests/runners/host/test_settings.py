@@ -71,7 +71,7 @@ def test_speeds_that_follow_the_systems_follow_again(
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"wbt_lat_usec": "0", "group_thread_cnt": "2"}, "found on none of md0, sda, sdb"),
+        ({"wbt_lat_usec": "0", "group_thread_cnt": "2"}, "not found on md0, sda, sdb"),
         ({"speed": "1"}, "found 'speed', expected one of scheduler, write_cache"),
         ({"iosched/../../ro": "1"}, "expected one of"),
         ({"vm.nothing": "1"}, "this kernel has no"),
@@ -104,7 +104,7 @@ def test_a_value_that_the_kernel_changes_is_no_silent_matter(
 
     monkeypatch.setattr(settings, "_write", clamps)
     with (
-        pytest.raises(BlklabError, match="sda: nr_requests: asked for 1, the kernel took 4"),
+        pytest.raises(BlklabError, match="sda: nr_requests: wrote 1, but the kernel set 4"),
         applied({"nr_requests": "1"}, disks, journal),
     ):
         pass
@@ -210,7 +210,7 @@ def test_a_real_device(loops: Loops, here: Roots) -> None:
             assert {key: during[key] for key in asked} == asked
         assert real_values(device) == before
         with (
-            pytest.raises(UsageError, match=r"refuses 'nosuch' .*expected one of .*none"),
+            pytest.raises(UsageError, match=r"refused 'nosuch' .*expected one of .*none"),
             applied({"read_ahead_kb": "64", "scheduler": "nosuch"}, on, journal),
         ):
             pass

@@ -43,9 +43,9 @@ def test_partition_tables_are_signatures(image: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "script", "message"),
     [
-        ("wipefs", "echo broken >&2; exit 1", r"exit status 1 \(broken\): cannot tell"),
-        ("wipefs", "echo nonsense", "in its answer, expected signatures"),
-        ("wipefs", "echo '{}'", "in its answer, expected signatures"),
+        ("wipefs", "echo broken >&2; exit 1", r"exit status 1 \(broken\): blklab cannot tell"),
+        ("wipefs", "echo nonsense", "cannot read its output"),
+        ("wipefs", "echo '{}'", "cannot read its output"),
         ("blkid", "exit 4", "exit status 4"),
         ("blkid", "kill -9 $$", "exit status -9"),
     ],

@@ -74,10 +74,10 @@ def test_a_signature_saves_a_disk(run: Run, tmp_path: Path, loops: Loops, kind: 
 @pytest.mark.parametrize(
     ("destroy", "output"),
     [
-        ([], "found nothing of it in `destroy`"),
-        (["wwn-0x5000c500a1b2c3d4"], "found nothing of it in `destroy`"),
-        (["{device}"], "is a name that another disk may have after the next boot"),
-        (["file:{backing}/../other"], "found nothing of it in `destroy`"),
+        ([], "the run would overwrite it, but `destroy` does not name it"),
+        (["wwn-0x5000c500a1b2c3d4"], "the run would overwrite it, but `destroy` does not name it"),
+        (["{device}"], "is a name that can change at the next boot"),
+        (["file:{backing}/../other"], "the run would overwrite it, but `destroy` does not name it"),
     ],
 )
 def test_a_disk_that_is_not_named_by_its_stable_name(
@@ -104,7 +104,7 @@ def test_preparing_is_writing(run: Run, tmp_path: Path, loops: Loops, kind: str)
     path.write_text(path.read_text() + f'[host]\nprecondition = "{kind}"\n')
     refused = run("run", path, *HOST, "--set", "rw=randread")
     assert refused.status == 2
-    assert "found nothing of it in `destroy`" in refused.err
+    assert "the run would overwrite it, but `destroy` does not name it" in refused.err
     assert digest(backing) == before
     named = experiment(tmp_path, f'device = "{device}"', [f"file:{backing}"])
     named.write_text(named.read_text() + f'[host]\nprecondition = "{kind}"\n')
@@ -127,7 +127,7 @@ def test_what_is_mounted(run: Run, tmp_path: Path, loops: Loops) -> None:
     finally:
         subprocess.run(["umount", tmp_path / "mnt"], check=True)
     assert refused.status == 1
-    assert "in use, so not written to" in refused.err
+    assert "in use, so blklab does not write to" in refused.err
     assert "mnt" in refused.err
 
 
@@ -276,7 +276,7 @@ def test_the_stores_disk_is_full(run: Run, tmp_path: Path, loops: Loops) -> None
     ("sweep", "output"),
     [
         ("scheduler = ['cfq-2']", "scheduler: found 'cfq-2', expected one of"),
-        ("stripe_cache_size = [512]", "stripe_cache_size: found on none of"),
+        ("stripe_cache_size = [512]", "stripe_cache_size: not found on"),
         ("'vm.drop_caches' = [3]", "found 'vm.drop_caches', expected one of"),
         ("'vm.no_such_thing' = [3]", "this kernel has no /proc/sys/vm/no_such_thing"),
     ],
@@ -302,7 +302,7 @@ def test_two_targets_on_one_disk_are_told_before_anything_runs(
     path.write_text(path.read_text() + f'[targets.again]\ndevice = "{device}"\n')
     refused = run("run", path, *HOST)
     assert refused.status == 1
-    assert "in use, so not written to" in refused.err
+    assert "in use, so blklab does not write to" in refused.err
     assert query.all_campaigns(Store()) == []
 
 
@@ -318,4 +318,4 @@ def test_no_room_for_the_file(run: Run, tmp_path: Path) -> None:
     path = experiment(tmp_path, f'directory = "{tmp_path}"', [], size="900TiB")
     outcome = run("run", path, *HOST)
     assert outcome.status == 3
-    assert "found room for" in outcome.err
+    assert "found space for" in outcome.err

@@ -320,7 +320,7 @@ def test_a_dead_guest_wakes_who_waits(serving: Serving) -> None:
         begun.wait()
         process.kill()
         for each in waiting:
-            with pytest.raises(GuestGone, match="the guest has closed its connection"):
+            with pytest.raises(GuestGone, match="the guest closed its connection"):
                 each.result()
         assert not client.alive(30)
 

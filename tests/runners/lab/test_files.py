@@ -50,7 +50,7 @@ def test_files_come_out(machine: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         [("/a", 0, SIZE + 1)],
         [("/a", SIZE, 1)],
@@ -63,13 +63,13 @@ def test_files_come_out(machine: Any) -> None:
 )
 def test_no_more_than_the_disk_has(machine: Any, output: list[tuple[str, int, int]]) -> None:
     machine.said = [ExportedFile(*each) for each in output]
-    with pytest.raises(BlklabError, match=r"the guest says that /\w is at -?\d+ of the disk"):
+    with pytest.raises(BlklabError, match=r"the guest reports /\w at offset -?\d+ of the disk"):
         files.fetch(machine, ["/*"])
 
 
 def test_no_more_than_memory_should_hold(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MOST_FETCHED", 5)
-    with pytest.raises(BlklabError, match="are 6 B; at most 5 B were expected"):
+    with pytest.raises(BlklabError, match="have 6 B, expected at most 5 B"):
         files.fetch(machine, ["/run/t/*"])
 
 
@@ -104,7 +104,7 @@ def test_no_link_is_followed(machine: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["..", ".hidden", "a b", "", "x" * 200])
 def test_names_of_files(machine: Any, tmp_path: Path, name: str) -> None:
     machine.said = [ExportedFile(f"/run/t/{name}", 0, 3)]
-    with pytest.raises(BlklabError, match="the guest calls a file"):
+    with pytest.raises(BlklabError, match="invalid file name from the guest"):
         files.save(machine, "/run/t/*", tmp_path / "into", old=re.compile("x"))
 
 

@@ -37,13 +37,15 @@ def connected() -> Iterator[tuple[Agent, socket.socket]]:
 def test_another_protocol() -> None:
     with connected() as (agent, guest):
         guest.sendall(encode({"hello": {**HELLO, "protocol": 2}}))
-        with pytest.raises(BlklabError, match="speaks protocol 2, this blklab 1: `blklab lab"):
+        with pytest.raises(
+            BlklabError, match="speaks protocol 2, expected 1: rebuild the image with `blklab lab"
+        ):
             agent.hello(30)
 
 
 def test_no_hello() -> None:
     with connected() as (agent, guest):
-        with pytest.raises(GuestGone, match=r"not there after 0\.01 s"):
+        with pytest.raises(GuestGone, match=r"not answer within 0\.01 s"):
             agent.hello(0.01)
         assert not agent.alive(0.01)
         guest.sendall(encode({"hello": {**HELLO, "notes": ["\x1b[2J"]}}))
@@ -134,7 +136,7 @@ def test_files_are_those_that_were_asked_for(output: dict[str, object]) -> None:
         assert agent.read(["/a", "/sys/vd*/x"]) == {"/a": "1", "/sys/vda/x": "3"}
 
 
-@pytest.mark.parametrize("output", [NOTHING, STRANGE])
+@pytest.mark.parametrize("text", [NOTHING, STRANGE])
 @pytest.mark.parametrize(
     "output", ["", "1", "x" * 5000, "9" * 5000, "\u00b2", "0 8 cache 8 1/2 8 1/²"]
 )

@@ -20,7 +20,7 @@ def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
         (into / "half").write_text("half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(BlklabError, match="no space is left"), cache.locked(silent):
+    with pytest.raises(BlklabError, match="too little space"), cache.locked(silent):
         cache.make("key", fill)
     assert [path.name for path in cache.root.iterdir()] == ["lock"]
 

@@ -65,7 +65,7 @@ def test_what_is_no_kernel_is_said(tmp_path: Path) -> None:
 
 
 def test_modules_are_found_where_their_installation_puts_them(tmp_path: Path) -> None:
-    with pytest.raises(BlklabError, match=r"modules\.dep .*found none"):
+    with pytest.raises(BlklabError, match=r"found none, expected .*modules\.dep"):
         modules_of(tmp_path)
     directory = tmp_path / "lib" / "modules" / "6.1.0-test"
     directory.mkdir(parents=True)

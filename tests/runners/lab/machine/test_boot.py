@@ -79,8 +79,8 @@ def cleaned(tmp_path: Path) -> bool:
 @pytest.mark.parametrize(
     ("text", "status", "output"),
     [
-        ('print("hello")', 3, "qemu-system-x86_64 does not say its version; install it: apt-get"),
-        ("sys.exit(1)", 3, "does not say its version"),
+        ('print("hello")', 3, "qemu-system-x86_64 does not print its version; install it: apt-get"),
+        ("sys.exit(1)", 3, "does not print its version"),
         (
             'print("QEMU emulator version 4.2.1 (Debian)")',
             3,
@@ -94,32 +94,32 @@ def cleaned(tmp_path: Path) -> bool:
         (
             VERSION + "sys.exit(0)",
             1,
-            "the guest is lost: the guest has closed its connection: it has powered off or died\n",
+            "the guest is lost: the guest closed its connection: it powered off or died\n",
         ),
         (
             VERSION + "import os; os.kill(os.getpid(), 9)",
             1,
-            "the guest is lost: QEMU was killed by SIGKILL, as the kernel does when memory runs"
-            " out\n",
+            "the guest is lost: QEMU was killed by SIGKILL, as the kernel does when it runs out "
+            "of memory\n",
         ),
         (
             VERSION
             + 'print("[    1.500000] List of all partitions:\\r\\n[    1.600000] Kernel panic - not'
             ' syncing: VFS\\r\\n[    1.700000] RIP: 0010:x+0x1/0x2")',
             1,
-            "the guest is lost: Kernel panic - not syncing: VFS (its console's last lines: List of"
-            " all partitions: | Kernel panic - not syncing: VFS)\n",
+            "the guest is lost: Kernel panic - not syncing: VFS (last lines of its console: "
+            "List of all partitions: | Kernel panic - not syncing: VFS)\n",
         ),
         (
             VERSION + 'print("[    1.500000] Kernel panic: \\x1b[2J")',
             1,
-            "Kernel panic: \\x1b[2J (its console's last lines: Kernel panic: \\x1b[2J)\n",
+            "Kernel panic: \\x1b[2J (last lines of its console: Kernel panic: \\x1b[2J)\n",
         ),
         (
             VERSION + AGENT + 'send({"hello": {"protocol": 2}}); until_closed()',
             1,
-            "the guest's agent speaks protocol 2, this blklab 1: `blklab lab build` makes the"
-            " image again",
+            "the guest's agent speaks protocol 2, expected 1: rebuild the image with `blklab "
+            "lab build`",
         ),
         (
             VERSION + AGENT + 'agent.sendall(b"\\xff" * 8); until_closed()',
@@ -155,8 +155,8 @@ def test_it_says_nothing(
     outcome = run("run", experiment, "--on", "lab")
     assert outcome.status == 1
     assert outcome.err == (
-        "blklab: error: the guest did not answer within 0.5 s (tcg)"
-        " (its console's last lines: Loading...)\n"
+        "blklab: error: the guest did not answer within 0.5 s (tcg) (last lines of its console: "
+        "Loading...)\n"
     )
 
 

@@ -31,7 +31,7 @@ def test_a_disk_is_cleared_and_read(tmp_path: Path) -> None:
         disk = made.disks[VirtualDiskShape("a", 4096)]
         os.pwrite(disk.descriptor, b"abc", 4000)
         assert disk.read(4000, 4) == b"abc\0"
-        with pytest.raises(BlklabError, match="disk a: ends at 4096, expected 4 B more"):
+        with pytest.raises(BlklabError, match="disk a: ends at 4096, expected 4 more bytes"):
             disk.read(4000, 100)
         disk.clear()
         assert disk.read(0, 4096) == bytes(4096)
@@ -71,13 +71,13 @@ def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "lab").touch()
-    with pytest.raises(EnvironmentLacks, match="no disk can be made: File exists; set XDG_CACHE"):
+    with pytest.raises(EnvironmentLacks, match="cannot make a disk: File exists; set XDG_CACHE"):
         VirtualDisks([VirtualDiskShape("a", 512)], tmp_path / "lab").__enter__()
 
 
 def test_a_filesystem_that_takes_no_such_file(tmp_path: Path) -> None:
     made = VirtualDisks([VirtualDiskShape("a", 512), VirtualDiskShape("b", 1 << 62)], tmp_path)
     before = len(list(Path("/proc/self/fd").iterdir()))
-    with pytest.raises(EnvironmentLacks, match=r"no disk can be made: .*; set XDG_CACHE_HOME to a"):
+    with pytest.raises(EnvironmentLacks, match=r"cannot make a disk: .*; set XDG_CACHE_HOME to a"):
         made.__enter__()
     assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -87,16 +87,16 @@ def test_a_refusal_is_in_qemus_words(connect: Connect) -> None:
 
 def test_qemu_that_ends(connect: Connect) -> None:
     connected = connect(lambda command: None if command["execute"] == "stop" else [{"return": {}}])
-    with pytest.raises(BlklabError, match="QEMU is gone: it did not answer stop"):
+    with pytest.raises(BlklabError, match="QEMU has ended: it did not answer stop"):
         connected.call("stop")
-    with pytest.raises(BlklabError, match="QEMU is gone"):
+    with pytest.raises(BlklabError, match="QEMU has ended"):
         connected.call("stop")
 
 
 @pytest.mark.parametrize("output", ["not JSON", "[]", "7", '{"return"'])
 def test_nonsense_is_the_end(connect: Connect, output: str) -> None:
     connected = connect(lambda _: [output])
-    with pytest.raises(BlklabError, match="QEMU is gone"):
+    with pytest.raises(BlklabError, match="QEMU has ended"):
         connected.call("stop")
 
 
