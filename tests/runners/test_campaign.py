@@ -44,7 +44,7 @@ def test_what_was_removed_meanwhile_is_not_done(count: int, output: str) -> None
     outcome = carry_out(runner, make_plan(), store)
     assert len(outcome.results) == 4 - count
     (line,) = outcome.failed
-    assert line.startswith(f"{output} taken by another process or removed meanwhile, first cell 2")
+    assert line.startswith(f"{output} taken by another process or removed, the first is cell 2")
 
 
 def test_what_another_process_has_done_is_done() -> None:

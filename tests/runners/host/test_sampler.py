@@ -52,7 +52,7 @@ def test_a_device_that_goes_is_said_and_its_past_kept(machine: Machine) -> None:
         clock.now += SECOND
         stats(machine, 100, 0, name="sdb")
     assert sampler.points == []
-    assert sampler.problems == ["sda: not in /proc/diskstats: the device is gone, or was renamed"]
+    assert sampler.problems == ["sda: not in /proc/diskstats: the device is gone or was renamed"]
 
 
 def test_an_unknown_device_is_refused(machine: Machine) -> None:

@@ -154,7 +154,7 @@ def test_no_room(journal: HostJournal, place: Path) -> None:
     status = os.statvfs(place)
     free = status.f_bavail * status.f_frsize
     with (
-        pytest.raises(EnvironmentLacks, match=rf"found room for \d+ bytes .*expected {free}"),
+        pytest.raises(EnvironmentLacks, match=rf"found space for \d+ bytes .*expected {free}"),
         scratch(place, journal, needed=free),
     ):
         pass

@@ -117,7 +117,8 @@ def test_what_cannot_be_put_back_is_said_with_what_went_wrong_before(
     with HostJournal(machine.roots) as journal, monkeypatch.context() as patched:
         with (
             pytest.raises(
-                BlklabError, match="fio failed; sdb: read_ahead_kb: found 8, expected 128 again"
+                BlklabError,
+                match="fio failed; sdb: read_ahead_kb: found 8, expected the former value 128",
             ),
             applied({"read_ahead_kb": "8"}, disks, journal),
         ):

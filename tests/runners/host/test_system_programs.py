@@ -66,7 +66,7 @@ def test_no_answer_is_no_answer(
 @pytest.mark.parametrize(
     ("script", "result"),
     [
-        ("exit 8", ["several signatures at once"]),
+        ("exit 8", ["several contradicting signatures"]),
         ("echo USAGE=crypto", ["crypto"]),
         ("exit 0", ["something that blkid recognises"]),
         ("echo TYPE=xfs; echo PTTYPE=gpt", ["xfs", "gpt"]),

@@ -80,7 +80,7 @@ def test_what_there_was_no_time_for_is_said() -> None:
         load.begins()
         assert seen(lambda: len(load.recorder.ran) == 2)
     assert during.problems == [
-        "mirror: the load had ended before b was to come back, 1h 00m after its beginning"
+        "mirror: the load ended before b was to be re-added, 1h 00m after its start"
     ]
     load = Load((HOUR, None))
     load.guest.starting.append(lambda: load.guest.write("/sys/sync", "idle"))
@@ -89,8 +89,8 @@ def test_what_there_was_no_time_for_is_said() -> None:
         pass
     assert load.recorder.wrote == []
     assert during.problems == [
-        "mirror: the load had ended before its resync began",
-        "mirror: the load had ended before b failed, 1h 00m after its beginning",
+        "mirror: the load ended before its resync began",
+        "mirror: the load ended before b failed, 1h 00m after its start",
     ]
 
 

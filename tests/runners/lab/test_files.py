@@ -113,6 +113,6 @@ def test_events_that_were_dropped_are_a_warning() -> None:
         "Device: /dev/vda\nYou have 1234 ( 12.3%) dropped events\nConsider using a larger buffer"
     )
     assert cell.dropped(output) == [
-        "the traces lack 1234 events, which blktrace dropped: the guest was too slow"
+        "blktrace dropped 1234 events: the guest was too slow to write the traces"
     ]
     assert cell.dropped("") == []

@@ -181,7 +181,9 @@ def test_a_host_that_was_suspended(lab: Lab, monkeypatch: pytest.MonkeyPatch) ->
 
     lab.acts[1] = act
     result = lab.run()
-    assert result.failed == {1: "the host was suspended for 3600 s meanwhile: measure it again"}
+    assert result.failed == {
+        1: "the host was suspended for 3600 s during the run: measure it again"
+    }
     assert len(result.ended) == 5
 
 

@@ -65,7 +65,7 @@ def test_more_disks_than_a_guest_has(tmp_path: Path) -> None:
 
 def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disks, "LEAST_FREE", 1 << 60)
-    with pytest.raises(EnvironmentLacks, match="the guest's disks want 1 EiB at least; make"):
+    with pytest.raises(EnvironmentLacks, match="the guest's disks need at least 1 EiB; free"):
         VirtualDisks([VirtualDiskShape("a", 512)], tmp_path).__enter__()
 
 

@@ -81,7 +81,7 @@ def test_a_refusal_is_in_qemus_words(connect: Connect) -> None:
             else {"error": {"class": "GenericError", "desc": "Device 'x'\x1b not found"}}
         ]
     )
-    with pytest.raises(BlklabError, match=r"QEMU refuses stop: Device 'x'\\x1b not found"):
+    with pytest.raises(BlklabError, match=r"QEMU refused stop: Device 'x'\\x1b not found"):
         connected.call("stop")
 
 

@@ -179,7 +179,7 @@ def test_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blklab.runners.lab.stacks.guest.PATIENCE", 0.1)
     recorder, item = made("raid1", 2)
     recorder.answers = {"mdadm --stop": 1}
-    assert item.undo() == ["/dev/md0 stopped: not so after 0.1 s"]
+    assert item.undo() == ["in the guest: not true after 0.1 s: /dev/md0 is stopped"]
 
 
 def test_a_member_fails_and_comes_back() -> None:
