@@ -90,7 +90,7 @@ def test_resuming_a_complete_campaign_runs_nothing(run: Run, small: Path) -> Non
 def test_resuming_what_was_never_begun_says_so(run: Run, small: Path) -> None:
     outcome = run("run", small, "--resume", "--seed", 99)
     assert outcome.status == 0
-    assert "no campaign of just these cells was begun before: this is a new one" in outcome.err
+    assert "no campaign of exactly these cells was started before: this is a new one" in outcome.err
 
 
 def test_a_run_that_is_not_kept(run: Run, small: Path) -> None:
@@ -198,7 +198,7 @@ def test_failures_of_the_store_are_no_answer(run: Run, tmp_path: Path) -> None:
     for command in (words, ("runs", "export", "small", "--as", "series")):
         outcome = run(*command)
         assert (outcome.status, outcome.out) == (3, "")
-        assert "the series of this run is not there" in outcome.err
+        assert "the series of this run is missing" in outcome.err
 
 
 def test_what_a_dead_process_was_at_is_interrupted(run: Run, small: Path) -> None:

@@ -119,7 +119,7 @@ def test_the_calibration_may_be_apart(run: Run, copy: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "output"),
     [
-        ("targets.toml", "level = 10", "level = 77", "stacks.target.level: level 77 is not"),
+        ("targets.toml", "level = 10", "level = 77", "stacks.target.level: unknown level 77"),
         ("targets.toml", 'rw = "randwrite"', 'rw = "rndwrite"', "rw: found 'rndwrite'"),
         ("randomio_runs.csv", "md10fs,8", "md11fs,8", "found configuration 'md11fs'"),
         ("randomio_runs.csv", "md10fs,8", "md10fs,0", "threads: found '0'"),

@@ -30,7 +30,7 @@ CASES = [
         (
             'model = "pm983"',
             f'kind = "throttled"\nbps_read = {value}',
-            f"devices.nvme.bps_read: found {value}, wanted {wanted}",
+            f"devices.nvme.bps_read: found {value}, expected {wanted}",
         )
         for value, wanted in (
             ("0.0001", "0, or 0.001 to 1e12 a second"),
@@ -44,7 +44,7 @@ CASES = [
             "[stacks.near]",
             f'[devices.lot]\nmodel = "pm983"\nsize = "1GiB"\ncount = {count}\n'
             f'[stacks.many]\nlevel = {level}\nmembers = ["lot"]\n[stacks.near]',
-            f"stacks.many.members: {count} are too many for level {level}: {most} at most",
+            f"stacks.many.members: found {count}, level {level} takes at most {most}",
         )
         for level, count, most in ((0, 256, 255), (1, 256, 255), (5, 65, 64), (6, 65, 64))
     ),

@@ -83,9 +83,9 @@ def test_a_synchronous_engine_has_one_in_flight(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "output"),
     [
-        ("buffered=1", "a.direct: the page cache is not simulated: true is allowed"),
-        ("sync=1", "a.options.sync: is not simulated: --on host has it"),
-        ("verify=crc32c", "a.options.verify: is not simulated: --on host has it"),
+        ("buffered=1", "a.direct: the page cache is not simulated: expected true"),
+        ("sync=1", "a.options.sync: is not simulated: use --on host"),
+        ("verify=crc32c", "a.options.verify: is not simulated: use --on host"),
     ],
 )
 def test_what_only_fio_does_is_not_simulated(tmp_path: Path, option: str, output: str) -> None:
@@ -142,5 +142,5 @@ def test_keys_beside_a_job_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         plan(tmp_path / "exp.toml")
     assert str(caught.value) == (
-        f"{tmp_path / 'exp.toml'}: workloads.x.bs: no such key beside job_file: edit the job file"
+        f"{tmp_path / 'exp.toml'}: workloads.x.bs: not allowed with job_file: edit the job file"
     )

@@ -321,8 +321,11 @@ def test_commands_are_not_in_the_guest(expand: Expand) -> None:
 @pytest.mark.parametrize(
     ("second", "place"),
     [
-        ('at = "1s"', r"fail\[1\]\.at: 1 s is not within the load, which takes 1 s with its ramp"),
-        ('at = "999ms", re_add = "5s"', r"fail\[1\]\.re_add: 5 s is not within the load"),
+        (
+            'at = "1s"',
+            r"fail\[1\]\.at: 1 s is after the end of the load, which takes 1 s with its ramp",
+        ),
+        ('at = "999ms", re_add = "5s"', r"fail\[1\]\.re_add: 5 s is after the end of the load"),
     ],
 )
 def test_what_would_happen_after_the_load(expand: Expand, second: str, place: str) -> None:

@@ -43,7 +43,7 @@ def test_a_path_with_an_equals_sign_is_a_path() -> None:
 def test_what_is_not_clear() -> None:
     with pytest.raises(UsageError, match="choose one of a, b, and write STACK=/srv"):
         placed(source(stacks={"a": {}, "b": {}}), ["/srv"])
-    with pytest.raises(UsageError, match="STACK=PATH is wanted"):
+    with pytest.raises(UsageError, match="expected STACK=PATH"):
         placed(source(), ["a="])
 
 
