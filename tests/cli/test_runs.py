@@ -178,7 +178,7 @@ def test_a_mistyped_store_is_not_made(run: Run, tmp_path: Path, words: tuple[str
     path = tmp_path / "deep" / "stroe.db"
     outcome = run(*words, "--store", path)
     assert (outcome.status, outcome.out) == (2, "")
-    assert f"there is no store at {path}" in outcome.err
+    assert f"{path}: store not found" in outcome.err
     assert outcome.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
