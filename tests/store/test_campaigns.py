@@ -138,7 +138,7 @@ def test_removing(store: Store) -> None:
 def test_a_run_under_way_is_not_removed(store: Store) -> None:
     (run, *_) = store.begin(make_plan()).waiting.values()
     store.claim(run, {})
-    with pytest.raises(BlklabError, match=f"run {run} is under way"):
+    with pytest.raises(BlklabError, match=f"run {run} of campaign"):
         store.remove([run], whole=False)
 
 
@@ -271,7 +271,7 @@ def test_what_was_measured_is_in_a_file_if_the_server_stays_away(
     server.stop()
     try:
         path = store.database.series / f"unkept-run-{run}.json"
-        with pytest.raises(StoreError, match=f"what was measured is in {path}") as caught:
+        with pytest.raises(StoreError, match=f"the measurement is in {path}") as caught:
             store.finish(run, FinishedRun(OUTCOME, 1, POINTS, "{}"))
     finally:
         server.start()
@@ -298,7 +298,7 @@ def test_of_a_full_disk_nothing_is_waited_for(
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr(series, "write", full)
-    with pytest.raises(StoreError, match="No space left on device; what was measured is in"):
+    with pytest.raises(StoreError, match="No space left on device; the measurement is in"):
         store.finish(run, FinishedRun(OUTCOME, 1, POINTS))
 
 
@@ -307,11 +307,11 @@ def test_a_campaign_under_way_loses_no_planned_run(store: Store) -> None:
     store.claim(first, {})
     store.claim(second, {})
     store.fail(second, "x")
-    with pytest.raises(BlklabError, match=f"run {first} is under way, of campaign"):
+    with pytest.raises(BlklabError, match=f"run {first} of campaign"):
         store.remove([third], whole=False)
     assert store.remove([second], whole=False) == 1
     number = query.all_campaigns(store)[-1].number
-    with pytest.raises(BlklabError, match=f"run {first} is under way, of campaign {number}"):
+    with pytest.raises(BlklabError, match=f"run {first} of campaign {number}"):
         store.remove([number], whole=True)
     store.release(first)
     assert store.remove([number], whole=True) == 3

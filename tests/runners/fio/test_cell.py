@@ -59,16 +59,14 @@ def test_preconditioned_and_steady(work: Path, make: MAKE) -> None:
     assert not steady["reached"]
     assert len(steady["rounds"]) == 2
     assert measured.outcome["write"]["total_ios"] == 500
-    assert measured.outcome["warnings"] == [
-        "no steady state after 2 rounds: it is measured as it is"
-    ]
+    assert measured.outcome["warnings"] == ["no steady state after 2 rounds: measured without one"]
 
 
 def test_caches_that_may_not_be_dropped_are_a_warning(work: Path, make: MAKE) -> None:
     document = make(number_ios="10")
     document["host"]["drop_caches"] = True
     outcome = cell.measure(document, work / "data", work, proc=work / "nowhere").outcome
-    assert outcome["warnings"][0].startswith("caches were not dropped: ")
+    assert outcome["warnings"][0].endswith("cannot drop caches: No such file or directory")
     assert "No such file" in outcome["warnings"][0]
 
 
@@ -165,7 +163,7 @@ def test_cells_that_make_no_sense(work: Path, make: MAKE) -> None:
         cell.measure(document, work / "data", work)
     document = make()
     document["host"]["precondition"] = "purge"
-    with pytest.raises(BlklabError, match="none, fill or random is expected"):
+    with pytest.raises(BlklabError, match="expected none, fill or random"):
         cell.measure(document, work / "data", work)
     with pytest.raises(BlklabError, match="fio failed: "):
         cell.measure(make(bs="777"), work / "data", work)

@@ -70,7 +70,7 @@ def test_what_is_not_named_is_not_written_to(
     file = loops.file()
     device = loops.attach(file)
     with (
-        pytest.raises(UsageError, match=f"nothing of it in `destroy`.*'file:{file}'"),
+        pytest.raises(UsageError, match=f"`destroy` does not name it.*'file:{file}'"),
         claim(device, journal, writes=True, destroy=other, yes_destroy=named(file)),
     ):
         pass
@@ -81,7 +81,7 @@ def test_a_bare_name_is_refused_with_the_ids_to_use(loops: Loops, journal: HostJ
     device = loops.attach(file)
     for bare in (device, device.removeprefix("/dev/"), "/dev/disk/by-path/pci-0"):
         with (
-            pytest.raises(UsageError, match=f"'{bare}' is a name that another.*file:{file}"),
+            pytest.raises(UsageError, match=f"'{bare}' is a name that can change.*file:{file}"),
             claim(device, journal, writes=True, destroy=[*named(file), bare]),
         ):
             pass
@@ -300,7 +300,7 @@ def test_a_node_put_in_place_of_ours_is_noticed(loops: Loops, journal: HostJourn
         with pytest.raises(BlklabError, match="now leads to another device"):
             held.verify()
         held.path.unlink()
-        with pytest.raises(BlklabError, match="went away"):
+        with pytest.raises(BlklabError, match="disappeared"):
             held.verify()
 
 

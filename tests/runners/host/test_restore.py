@@ -39,9 +39,9 @@ def test_restore_after_a_crash(machine: Machine, disks: list[SysfsLayer]) -> Non
     path = left_by_another(machine, disks)
     restored = restore(machine.roots)
     assert sorted(restored.done) == [
-        "md0: put back read_ahead_kb=1024",
-        "sda: put back read_ahead_kb=128",
-        "sdb: put back read_ahead_kb=128",
+        "md0: restored read_ahead_kb=1024",
+        "sda: restored read_ahead_kb=128",
+        "sdb: restored read_ahead_kb=128",
     ]
     assert (restored.problems, restored.running) == ([], [])
     assert not path.exists()
@@ -64,7 +64,7 @@ def test_what_a_crash_left_is_not_taken_for_what_was(
 def test_after_a_reboot_settings_are_void(machine: Machine, disks: list[SysfsLayer]) -> None:
     path = left_by_another(machine, disks, boot="boot-0")
     restored = restore(machine.roots)
-    assert "sda: nothing to restore: the machine has booted since" in restored.done
+    assert "sda: nothing to restore: the machine has booted since then" in restored.done
     assert attribute(machine, "sda/queue/read_ahead_kb") == "8"
     assert not path.exists()
 
@@ -88,10 +88,10 @@ def test_gone_and_replaced_devices_are_not_written_to(
     machine.write(machine.roots.sys / "block/sdb", {"diskseq": "99", "device__serial": "NEW"})
     restored = restore(machine.roots)
     assert sorted(restored.problems) == [
-        "sda: gone, and its settings with it",
-        "sdb: found NEW, expected S-sdb: not written to",
+        "sda: the device is gone, so its settings cannot be restored",
+        "sdb: not restored: found NEW, expected S-sdb",
     ]
-    assert restored.done == ["md0: put back read_ahead_kb=1024"]
+    assert restored.done == ["md0: restored read_ahead_kb=1024"]
     assert attribute(machine, "sdb/queue/read_ahead_kb") == "8"
     assert not path.exists()
 
@@ -102,7 +102,7 @@ def test_the_journal_of_a_live_process_is_left_alone(
     path = left_by_another(machine, disks)
     alive(machine, 4999999, 5)
     [output] = restore(machine.roots).running
-    assert output == f"{path}: left alone: its blklab is still running"
+    assert output == f"{path}: not restored: its blklab is still running"
     alive(machine, 4999999, 6)  # another process with that number
     with path.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -193,7 +193,7 @@ with HostJournal(roots) as journal:
     assert real_values(device)["nr_requests"] == "33"
     restored = restore(here)
     assert restored.problems == []
-    assert restored.done[0].startswith(f"{Path(device).name}: put back ")
+    assert restored.done[0].startswith(f"{Path(device).name}: restored ")
     assert real_values(device) == before
 
 
@@ -208,7 +208,7 @@ def test_a_loop_device_with_another_file_keeps_its_settings(loops: Loops, here: 
     loops.attach_at(device, second)
     name = Path(device).name
     assert restore(here).problems == [
-        f"{name}: found file:{second}, expected file:{first}: not written to"
+        f"{name}: not restored: found file:{second}, expected file:{first}"
     ]
 
 

@@ -190,7 +190,7 @@ def test_targets_that_are_none(
 def test_what_one_runner_has_and_the_other_has_not(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path, f'directory = "{tmp_path}"')
     for words, output in (
-        (("--jobs", "2"), "--jobs: cells would disturb each other"),
+        (("--jobs", "2"), "--jobs: other runners measure one cell at a time"),
         (("--force", "everything"), "--force 'everything': allowed: array-syncing"),
         (("--explain",), "--explain: what was measured is not explained"),
     ):
@@ -249,7 +249,7 @@ def test_one_host_is_measured_on_by_one(run: Run, tmp_path: Path) -> None:
             refused = run("run", path, "--on", "host", "--force", "device-busy", *more)
             assert (refused.status, refused.out) == (1, "")
             assert refused.err.startswith(
-                "blklab: error: another blklab is measuring on this host: wait for it to end ("
+                "blklab: error: another blklab is measuring on this host: wait until it ends ("
             )
             assert refused.err.count("\n") == 1
         assert query.all_campaigns(Store()) == []

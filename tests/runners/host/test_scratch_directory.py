@@ -92,7 +92,7 @@ def test_a_link_put_in_its_place_is_noticed_and_not_followed(
         with pytest.raises(BlklabError, match="has replaced"):
             made.verify()
         made.path.unlink()
-        with pytest.raises(BlklabError, match="removed in the run"):
+        with pytest.raises(BlklabError, match="removed during the run"):
             made.verify()
         made.path.symlink_to(victim)
     assert (victim / "precious").read_text() == "yes"

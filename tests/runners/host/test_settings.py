@@ -136,7 +136,7 @@ def test_what_cannot_be_put_back_is_said_with_what_went_wrong_before(
             applied({"read_ahead_kb": "16"}, disks, journal),
         ):
             pass
-    assert restore(machine.roots).done == ["sdb: put back read_ahead_kb=128"]
+    assert restore(machine.roots).done == ["sdb: restored read_ahead_kb=128"]
     assert attribute(machine, "sdb/queue/read_ahead_kb") == "128"
 
 
@@ -217,7 +217,7 @@ def test_a_real_device(loops: Loops, here: Roots) -> None:
             pass
         assert real_values(device) == before
         with (
-            pytest.raises(BlklabError, match="asked for 5, the kernel took 4"),
+            pytest.raises(BlklabError, match="wrote 5, but the kernel set 4"),
             applied({"read_ahead_kb": "5"}, on, journal),
         ):
             pass

@@ -126,7 +126,7 @@ def test_a_stack_that_turns_writes_into_reads_has_one_limit_for_both(tmp_path: P
 def test_a_load_that_waits_for_latency_is_doubted(tmp_path: Path) -> None:
     alone = document(tmp_path, TWINS, workload="rw = 'randread'\niodepth = 1")
     (doubt,) = rates(alone, "tcg").doubts
-    assert doubt.message.startswith("the load leaves each hdd waiting for its latency")
+    assert doubt.message.startswith("the load is limited by the latency of each hdd")
     deep = document(tmp_path, TWINS, workload="rw = 'randread'\niodepth = 256")
     assert rates(deep, "tcg").doubts == []
     output = document(tmp_path, throttled("a", iops_total=100) + throttled("b"))

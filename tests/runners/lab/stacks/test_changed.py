@@ -61,4 +61,4 @@ def test_what_stays_changed_is_said_unless_it_is_gone() -> None:
     item.undoing.append(lambda: recorder.files.pop("/sys/block/md0/md/x"))
     changed(item, f"{QUEUE}/nr_requests", "32")
     changed(item, "/sys/block/md0/md/x", "2")
-    assert item.undo() == [f"{QUEUE}/nr_requests: is 32, and was 64"]
+    assert item.undo() == [f"{QUEUE}/nr_requests: not restored: found 32, expected 64"]
