@@ -31,7 +31,7 @@ def check(path: str | Path, *, overwrite: bool = True) -> None:
             raise UsageError(f"{path}: cannot be written: permission denied")
         return
     if os.path.lexists(path) and not overwrite:
-        raise UsageError(f"{path}: exists already; to replace it, use --overwrite")
+        raise UsageError(f"{path}: exists; use --overwrite")
     directory = _target(path).parent
     if not directory.is_dir():
         missing = "is not a directory" if directory.exists() else "no such directory"

@@ -121,7 +121,10 @@ def test_jobs_may_share_a_name(tmp_path: Path) -> None:
                                 "'posixaio', 'sync', 'psync', 'vsync', 'pvsync', 'pvsync2', "
                                 "'mmap'"),
         ("[a]\nbs=5\n", "[a]: bs: block size '5': expected a multiple of 512 up to 1 GiB"),
-        ("[a]\nsize=${SIZE}\n", "line 2: found '${SIZE}': variables are not supported, write the value"),
+        (
+            "[a]\nsize=${SIZE}\n",
+            "line 2: found '${SIZE}': variables are not supported, write the value",
+        ),
         ("rw=read\n", "line 1: found 'rw=read', expected [JOB]: a fio job file begins with a "
                       "section"),
         ("[global]\nbs=4k\n", "found no job, only [global]"),
