@@ -50,7 +50,7 @@ def test_other_things_are_no_store(tmp_path: Path) -> None:
         (tmp_path / "socket", "a socket"),
         (tmp_path, "a directory"),
     ):
-        with pytest.raises(UsageError, match=f"is {kind}, and the store is a file"):
+        with pytest.raises(UsageError, match=f"is {kind}, expected a file"):
             Store(str(path))
     (tmp_path / "round").symlink_to("round")
     with pytest.raises(UsageError, match="is a link in a circle"):

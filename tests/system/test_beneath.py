@@ -68,7 +68,7 @@ def test_a_shared_disk_is_told(machine: Machine, lives_on: LivesOn, tmp_path: Pa
     machine.device("sda2", "8:2", parent="sda")
     lives_on("8:2")
     notes = check_apart([device("md127", "9:127")], tmp_path, machine.roots)
-    assert notes == ["the trace is written to sda as well, beneath what is traced"]
+    assert notes == ["the trace is also written to sda, below the recorded devices"]
 
 
 def test_btrfs_is_on_all_its_devices(machine: Machine, lives_on: LivesOn, tmp_path: Path) -> None:
@@ -114,7 +114,9 @@ def test_memory_is_on_no_device_and_the_unknown_is_said(
     machine.mounted.clear()
     machine.mount("0:25", tmp_path, "zfs", "tank/data")
     notes = check_apart([device("sda", "8:0")], tmp_path, machine.roots)
-    assert notes == [f"cannot tell which devices {tmp_path} is on: {tmp_path} is zfs on tank/data"]
+    assert notes == [
+        f"cannot find out which devices {tmp_path} is on: {tmp_path} is zfs on tank/data"
+    ]
 
 
 def test_mount_points_with_spaces(machine: Machine) -> None:
@@ -131,7 +133,7 @@ def test_a_device_that_is_traced_already(tmp_path: Path) -> None:
     check_untraced([device("sda", "8:0")], str(tmp_path))
     (tmp_path / "block/sda").mkdir(parents=True)
     (tmp_path / "block/sda/dropped").write_text("0\n")
-    with pytest.raises(BlklabError, match=r"traced already.*8:0/trace/enable"):
+    with pytest.raises(BlklabError, match=r"already traced.*8:0/trace/enable"):
         check_untraced([device("sda", "8:0")], str(tmp_path))
 
 

@@ -138,7 +138,7 @@ def test_who_uses_a_disk(machine: Machine) -> None:
     ]
     assert "sda1 is part of md127" in reasons(machine, "8:0")
     assert "sda1 is mounted at /srv through /dev/mapper/vg-lv" in reasons(machine, "8:1")
-    assert reasons(machine, "8:32") == ["sdc1 is swapped to (/dev/sdc1; swapoff ends it)"]
+    assert reasons(machine, "8:32") == ["sdc1 is used as swap (/dev/sdc1; to free it, run swapoff)"]
     machine.proc("swaps", "Filename Type Size Used Priority\n")
     assert reasons(machine, "8:32") == []
 

@@ -197,7 +197,7 @@ def test_the_disk_of_the_root_filesystem(here: Roots) -> None:
         pytest.skip("root is on no device that can be seen")
     for number in {lower for device in devices for lower in beneath(device, here)}:
         device = of_number(number, here)
-        assert f"the root filesystem is on {device.name}: it is never written to" in uses(
+        assert f"the root filesystem is on {device.name}: blklab never writes to it" in uses(
             device, here
         )
 
@@ -251,7 +251,7 @@ def test_a_file_by_two_names(loops: Loops, journal: HostJournal, tmp_path: Path)
     (tmp_path / "other").hardlink_to(backing)
     other = loops.attach(tmp_path / "other")
     with (
-        pytest.raises(BlklabError, match=f"its file is that of {Path(other).name} as well"),
+        pytest.raises(BlklabError, match=f"{Path(other).name} uses the same file"),
         claim(device, journal, writes=True, destroy=[f"file:{backing}"]),
     ):
         pass

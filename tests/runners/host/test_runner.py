@@ -191,7 +191,7 @@ def test_what_one_runner_has_and_the_other_has_not(run: Run, tmp_path: Path) -> 
     path = write(tmp_path, f'directory = "{tmp_path}"')
     for words, output in (
         (("--jobs", "2"), "--jobs: other runners measure one cell at a time"),
-        (("--force", "everything"), "--force 'everything': allowed: array-syncing"),
+        (("--force", "everything"), "--force 'everything': expected one of array-syncing"),
         (("--explain",), "--explain: what was measured is not explained"),
     ):
         outcome = run("run", path, "--on", "host", *words)
@@ -238,7 +238,7 @@ def test_the_same_file_is_simulated_and_measured(run: Run, tmp_path: Path) -> No
     assert document["sides"] == ["here@sim", "here@host"]
     (row,) = (row for row in document["rows"] if row["metric"] == "iops")
     assert all(value["mean"] > 0 for value in row["values"])
-    assert "these are runs of host and sim" in document["notes"]
+    assert "the runs come from different runners: host and sim" in document["notes"]
 
 
 def test_one_host_is_measured_on_by_one(run: Run, tmp_path: Path) -> None:
