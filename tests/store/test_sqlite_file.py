@@ -53,7 +53,7 @@ def test_other_things_are_no_store(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=f"is {kind}, expected a file"):
             Store(str(path))
     (tmp_path / "round").symlink_to("round")
-    with pytest.raises(UsageError, match="is a link in a circle"):
+    with pytest.raises(UsageError, match="is a circular link"):
         Store(str(tmp_path / "round"))
     with pytest.raises(UsageError, match="~nobody-here"):
         Store("~nobody-here/store.db")

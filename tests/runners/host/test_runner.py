@@ -192,7 +192,7 @@ def test_what_one_runner_has_and_the_other_has_not(run: Run, tmp_path: Path) -> 
     for words, output in (
         (("--jobs", "2"), "--jobs: other runners measure one cell at a time"),
         (("--force", "everything"), "--force 'everything': expected one of array-syncing"),
-        (("--explain",), "--explain: what was measured is not explained"),
+        (("--explain",), "--explain: measurements have no explanation"),
     ):
         outcome = run("run", path, "--on", "host", *words)
         assert outcome.status == 2
