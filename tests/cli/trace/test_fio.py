@@ -54,7 +54,7 @@ def test_an_iolog_has_the_same_ios(run: Run, trace: Path, tmp_path: Path) -> Non
     ios = [line.split()[2:] for line in wanted if len(line.split()) == 5][-3000:]
     assert [line.split()[2:] for line in written if len(line.split()) == 5] == ios
     again = run("trace", "fio", trace, "--iolog", log)
-    assert (again.status, "exists already" in again.err) == (2, True)
+    assert (again.status, "exists; use --overwrite" in again.err) == (2, True)
 
 
 @pytest.mark.parametrize(
