@@ -50,7 +50,7 @@ class Lab:
     def __init__(self, **_options: Any) -> None:
         Lab.cells = []
 
-    def alone(self) -> nullcontext[None]:
+    def exclusive(self) -> nullcontext[None]:
         return nullcontext()
 
     def check(self, plan: ExperimentPlan) -> None:

@@ -1,4 +1,4 @@
-"""What must hold whatever the calibration: rules of md, and what two disks do that one cannot."""
+"""What must hold for every calibration: rules of md, and what two disks do that one cannot."""
 
 import pytest
 

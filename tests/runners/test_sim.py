@@ -49,7 +49,7 @@ def endless(cell: Cell) -> dict[str, Any]:
     return {**cell.document, "jobs": jobs, "max_ios": 2**62, "runtime_ns": 2**62}
 
 
-def test_results_are_in_order_whatever_the_number_of_threads(cells: list[Cell]) -> None:
+def test_results_are_in_order_for_any_number_of_threads(cells: list[Cell]) -> None:
     item, three = (collected(sim.SimRunner(jobs), cells).ended for jobs in (1, 3))
     assert list(item) == list(three) == [cell.number for cell in cells]
     assert [run.outcome for run in item.values()] == [run.outcome for run in three.values()]

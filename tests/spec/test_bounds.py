@@ -12,9 +12,9 @@ CASES = [
         (
             'model = "pm983"',
             f'model = "{model}"\n{key} = {value}',
-            f"devices.nvme.{key}: {said if isinstance(value, str) else f'found {value}, {said}'}",
+            f"devices.nvme.{key}: {limit if isinstance(value, str) else f'found {value}, {limit}'}",
         )
-        for model, key, value, said in (
+        for model, key, value, limit in (
             ("pm983", "read_command_ns", 3_600_000_000_001, f"{AT_MOST} 3600000000000"),
             ("pm983", "read_bandwidth", 2**53 + 1, f"{AT_MOST} 9007199254740992"),
             ("pm983", "units", 65_537, f"{AT_MOST} 65536"),

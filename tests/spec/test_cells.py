@@ -256,7 +256,7 @@ def test_nested_arrays(expand: Expand) -> None:
 
 
 def test_calibrated_devices(expand: Expand) -> None:
-    text = "[device]\n" + (stock_models.FOLDER / "pm983.toml").read_text()
+    text = "[device]\n" + (stock_models.DIRECTORY / "pm983.toml").read_text()
     Path("mine.toml").write_text(text)
     change = ('model = "pm983"', 'calibrated = "mine.toml"\nunits = 3')
     (cell,) = expand(*change).cells

@@ -347,8 +347,8 @@ def test_a_file_that_is_not_there() -> None:
         (
             "nowhere",
             "md127",
-            "FOLDER/nowhere: does not exist: expected a file, a directory, or files"
-            " FOLDER/nowhere.blktrace.0, .1, …",
+            "DIRECTORY/nowhere: does not exist: expected a file, a directory, or files"
+            " DIRECTORY/nowhere.blktrace.0, .1, …",
         ),
     ],
 )
@@ -366,7 +366,7 @@ def test_a_trace_that_cannot_be_replayed(
     with pytest.raises(UsageError) as caught:
         plan(path)
     assert str(caught.value) == (
-        f"{path}: workloads.trace.replay: {output.replace('FOLDER', str(tmp_path))}"
+        f"{path}: workloads.trace.replay: {output.replace('DIRECTORY', str(tmp_path))}"
     )
 
 

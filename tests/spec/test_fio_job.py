@@ -140,7 +140,7 @@ def test_what_no_cell_has_is_named(tmp_path: Path, text: str, output: str) -> No
     assert str(caught.value) == f"{tmp_path / 'x.fio'}: {output}"
 
 
-def test_keys_beside_a_job_file(tmp_path: Path) -> None:
+def test_keys_next_to_a_job_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "exp.toml").write_text(EXPERIMENT.replace('x.fio"', 'x.fio", bs = "4k"'))
     with pytest.raises(UsageError) as caught:
         plan(tmp_path / "exp.toml")

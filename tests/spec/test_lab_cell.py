@@ -131,7 +131,7 @@ def test_a_devices_own_setting_goes_before_all_devices_and_its_order_is_kept(
         more='[settings]\nnr_requests = 64\nscheduler = "mq-deadline"\n',
     )
     own, other = (device["virtual"]["queue"] for device in result["devices"])
-    # A scheduler that is changed sets nr_requests anew: it comes before.
+    # A change of scheduler resets nr_requests: it comes before.
     assert list(own.items()) == [
         ("rotational", "0"),
         ("scheduler", "mq-deadline"),

@@ -76,7 +76,7 @@ def test_resuming_redoes_what_is_not_done(store: Store) -> None:
     store.finish(runs[0], FinishedRun(OUTCOME, 1))
     store.claim(runs[1], {})
     store.fail(runs[1], "x")
-    store.claim(runs[2], {})  # this process lives: the run is under way
+    store.claim(runs[2], {})  # this process lives: the run is in progress
     again = store.resume(plan)
     assert again is not None
     assert sorted(again.waiting.values()) == [runs[1], runs[3]]
@@ -111,7 +111,7 @@ def test_a_run_of_a_dead_process_is_free(where: str, store: Store) -> None:
     assert store.claim(first, {})
 
 
-def test_nobody_ends_a_run_that_is_not_his(store: Store) -> None:
+def test_only_the_owner_ends_a_run(store: Store) -> None:
     (run, *_) = store.begin(make_plan()).waiting.values()
     with pytest.raises(BlklabError, match="belongs to another process"):
         store.finish(run, FinishedRun(OUTCOME, 1))
@@ -172,7 +172,7 @@ def test_what_is_being_added_is_not_tidied_away(
     assert query.points(store, run) == POINTS
 
 
-def test_two_databases_have_two_folders_of_series(
+def test_two_databases_have_two_directories_of_series(
     postgresql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
@@ -202,7 +202,7 @@ class Away:
 
 @pytest.fixture
 def away(postgresql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Away:
-    """Nobody waits: the second wait starts the server again."""
+    """No time passes: the second wait starts the server again."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     server = Server.of(postgresql)
     server.run("dropdb", "-h", str(server.directory), "-U", "blklab", "--if-exists", "away")

@@ -55,8 +55,8 @@ def test_other_things_are_no_store(tmp_path: Path) -> None:
     (tmp_path / "round").symlink_to("round")
     with pytest.raises(UsageError, match="is a circular link"):
         Store(str(tmp_path / "round"))
-    with pytest.raises(UsageError, match="~nobody-here"):
-        Store("~nobody-here/store.db")
+    with pytest.raises(UsageError, match="~unknown-user"):
+        Store("~unknown-user/store.db")
 
 
 def test_what_becomes_a_device_later_is_not_written_to(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("revision", ["0000", "ae12bc", "", "0001x\n"])
-def test_a_revision_that_nobody_knows_is_one_line(where: str, revision: str) -> None:
+def test_an_unknown_revision_is_one_line(where: str, revision: str) -> None:
     store = Store(where)
     with store.database.writing() as connection:
         connection.execute(

@@ -1,4 +1,4 @@
-"""What is kept of the machine beside a result."""
+"""What is kept of the machine with a result."""
 
 import json
 

@@ -98,7 +98,7 @@ def test_shared_serial_numbers_name_nothing(machine: Machine) -> None:
     with pytest.raises(BlklabError, match=r"found 2 devices with this id \(sda, sdb\)"):
         resolve("0123456789ABCDEF", machine.roots)
     with pytest.raises(UsageError, match="no device has this id"):
-        resolve("nobody", machine.roots)
+        resolve("unknown", machine.roots)
     with pytest.raises(BlklabError, match=r"no device 8:99 in .* it is gone"):
         of_number("8:99", machine.roots)
 
@@ -143,7 +143,7 @@ def test_who_uses_a_disk(machine: Machine) -> None:
     assert reasons(machine, "8:32") == []
 
 
-def test_a_free_partition_beside_a_used_one(machine: Machine) -> None:
+def test_a_free_partition_next_to_a_used_one(machine: Machine) -> None:
     machine.device("sdc2", "8:34", parent="sdc")
     machine.mount("8:33", Path("/srv"), "ext4", "/dev/sdc1")
     assert reasons(machine, "8:34") == []
@@ -167,7 +167,7 @@ def test_bcache_has_a_device_without_a_holder(machine: Machine) -> None:
     assert reasons(machine, "8:32") == ["sdc is registered with bcache"]
 
 
-def test_what_cannot_be_looked_at_is_nobody(machine: Machine) -> None:
+def test_what_cannot_be_read_is_no_opener(machine: Machine) -> None:
     machine.proc("77/comm", "qemu")
     (machine.roots.proc / "77/fd").mkdir()
     (machine.roots.proc / "77/fd/3").symlink_to("/dev/null")

@@ -191,7 +191,7 @@ def run(
         chosen.check(plan)
         emit(plan.as_dict(), as_json, lambda console: _draw(console, plan))
         return
-    with chosen.alone():
+    with chosen.exclusive():
         chosen.check(plan)
         results, failed = measured(chosen, plan, store, keep=not no_store, resume=resume)
     _print(plan, results, explain=explain, as_json=as_json)

@@ -32,7 +32,7 @@ class Runner(ABC):
     progress: "Callable[[Cell, FioProgress], object]" = staticmethod(lambda _cell, _live: None)
     """Called while a cell is measured, if the runner can report progress."""
 
-    def alone(self) -> AbstractContextManager[None]:
+    def exclusive(self) -> AbstractContextManager[None]:
         """Prevents other runs during the block, from before the check to the end. Raises
         BlklabError if another run does so.
         """

@@ -174,5 +174,5 @@ def model_document(device: DiskTable) -> Model:
 
 def kind_of(device: DiskTable) -> Kind:
     """Returns the device's kind."""
-    kind: Kind = getattr(device, "kind")  # noqa: B009  # every subclass has one, of its own type
+    kind: Kind = getattr(device, "kind")  # noqa: B009  # every subclass declares it, with its own type
     return kind

@@ -9,7 +9,7 @@ from blklab.errors import UsageError
 from blklab.spec import problems
 from blklab.spec.files import read_toml
 
-FOLDER: Final = Path(__file__).parent / "devices"
+DIRECTORY: Final = Path(__file__).parent / "devices"
 
 TABLE: Final = "device"
 """The table of a calibrated file."""
@@ -17,12 +17,12 @@ TABLE: Final = "device"
 
 def names() -> list[str]:
     """Returns the names of the stock models."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+    return sorted(path.stem for path in DIRECTORY.glob("*.toml"))
 
 
 @cache
 def _text(name: str) -> str:
-    return (FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+    return (DIRECTORY / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def stock(name: str) -> dict[str, Any]:

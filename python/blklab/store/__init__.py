@@ -1,1 +1,1 @@
-"""Where every result is kept, whichever runner it came from: SQLite, or a PostgreSQL server."""
+"""The store of all results, of any runner: SQLite, or a PostgreSQL server."""

@@ -101,7 +101,7 @@ def opened(where: str | None = None, *, reading: bool = False) -> Database:
         database = _by_url(chosen, reading=reading)
     elif chosen:
         database = _file(Path(chosen), reading=reading)
-    else:  # nobody mistyped this one: before the first run, it is empty
+    else:  # not a typing error: before the first run, it is empty
         path = _data() / "store.db"
         database = _file(path, reading=reading and path.exists())
     _migrated(database)
@@ -165,7 +165,7 @@ def _by_url(text: str, *, reading: bool) -> Database:
 
 
 def _engine(url: sa.URL, **options: Any) -> sa.Engine:
-    # A connection is made when it is needed: a campaign of days outlives a server's restart.
+    # A connection is made when it is needed: a campaign of days survives a server's restart.
     return sa.create_engine(url, json_serializer=_json, poolclass=sa.NullPool, **options)
 
 

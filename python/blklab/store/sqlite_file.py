@@ -101,7 +101,7 @@ def connected(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connectio
     try:
         return _set(_connected(target, "mode=ro"), READ)
     except sqlite3.OperationalError:
-        # Its write-ahead log cannot be made here, so nobody is writing who would have one.
+        # Its write-ahead log cannot be made here, so no process is writing.
         if _log(target).exists():
             raise
         return _set(_connected(target, "mode=ro&immutable=1"), READ)

@@ -21,7 +21,7 @@ def state_directory() -> Path:
     if os.geteuid() == 0:
         return Path("/") / ROOTS_STATE
     home = os.environ.get("XDG_STATE_HOME", "")
-    # The XDG specification: a relative path is to be ignored.
+    # The XDG specification: a relative path must be ignored.
     return (Path(home) if home.startswith("/") else Path.home() / ".local/state") / "blklab"
 
 

@@ -126,7 +126,7 @@ def test_a_file_is_laid_out_once(work: Path, make: MAKE) -> None:
     content = path.read_bytes()
     cell.measure(document, path, work)
     assert path.read_bytes() == content
-    # A hole is read without I/O: it is written anew.
+    # A hole is read without I/O: it is written again.
     with path.open("r+b") as file:
         file.truncate(0)
         file.truncate(4 << 20)

@@ -36,7 +36,7 @@ def test_a_jobs_own_times_are_its_own(make: MAKE) -> None:
     assert [line for line in lines if "time=" in line] == ["runtime=3s", "ramp_time=1s"]
     assert "log_avg_msec" not in "\n".join(lines)
     assert jobfile.seconds(cell) is None
-    # But for a round, which has no ramp.
+    # A round has no ramp.
     lines = jobfile.render(cell, Path("/x"), runtime_ns=7000).splitlines()
     assert [line for line in lines if "runtime=" in line][-1] == "runtime=7us"
 

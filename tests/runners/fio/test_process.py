@@ -43,7 +43,7 @@ def children(parent: int) -> list[int]:
 
 
 def runs(number: int) -> bool:
-    """Tells whether a process is there, and is no zombie that nobody has asked after."""
+    """Tells whether a process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -68,7 +68,7 @@ def loops(tmp_path: Path) -> Iterator[Loops]:
 
 @pytest.fixture
 def here(tmp_path: Path) -> Roots:
-    """This very machine, but for blklab's state."""
+    """This machine, with another state directory."""
     return Roots(state=tmp_path / "state")
 
 

@@ -268,7 +268,7 @@ def test_two_cannot_claim_the_same(loops: Loops, journal: HostJournal) -> None:
         pass
 
 
-def test_another_file_in_the_same_loop_device_is_noticed(
+def test_another_file_in_the_same_loop_device_is_detected(
     loops: Loops, journal: HostJournal
 ) -> None:
     first, second = loops.file("first"), loops.file("second")
@@ -291,7 +291,7 @@ def test_another_file_in_the_same_loop_device_is_noticed(
     loops.attached.remove(device)
 
 
-def test_a_node_put_in_place_of_ours_is_noticed(loops: Loops, journal: HostJournal) -> None:
+def test_a_replaced_node_is_detected(loops: Loops, journal: HostJournal) -> None:
     files = [loops.file("a"), loops.file("b")]
     device, other = (loops.attach(file) for file in files)
     with claim(device, journal, writes=True, destroy=named(files[0])) as held:

@@ -77,7 +77,7 @@ def test_a_link_to_a_directory_is_followed_once(
     assert list(place.iterdir()) == []
 
 
-def test_a_link_put_in_its_place_is_noticed_and_not_followed(
+def test_a_link_that_replaces_it_is_detected_and_not_followed(
     journal: HostJournal, place: Path, tmp_path: Path
 ) -> None:
     victim = tmp_path / "victim"
@@ -102,7 +102,7 @@ def test_a_link_put_in_its_place_is_noticed_and_not_followed(
 def test_a_directory_put_in_its_place_is_not_written_to(
     journal: HostJournal, place: Path, tmp_path: Path
 ) -> None:
-    """Whoever owns the directory above renames ours away, and puts one with a link there."""
+    """The owner of the parent directory replaces ours with one that contains a link."""
     if shutil.which("fio") is None:
         pytest.skip("fio is not installed")
     victim = tmp_path / "victim"

@@ -1,4 +1,4 @@
-"""Settings are put back whatever happens: on machines made of files, and on a real device."""
+"""Settings are always restored: on machines made of files, and on a real device."""
 
 from collections.abc import Iterator
 from pathlib import Path

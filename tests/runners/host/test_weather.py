@@ -96,7 +96,7 @@ def test_a_disk_that_is_not_named_by_its_stable_name(
 
 @pytest.mark.parametrize("kind", ["fill", "random"])
 def test_preparing_is_writing(run: Run, tmp_path: Path, loops: Loops, kind: str) -> None:
-    """A workload that only reads, on a disk that nobody named: its preparation would write."""
+    """A workload that only reads, on a disk outside `destroy`: its preparation would write."""
     backing = loops.file("disk", 16 << 20)
     device = loops.attach(backing)
     before = digest(backing)
@@ -223,7 +223,7 @@ def fake(directory: Path, output: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("version", "output"), [("fio-2.1.11", "too old"), ("whatever", "is not fio")]
+    ("version", "output"), [("fio-2.1.11", "too old"), ("unknown", "is not fio")]
 )
 def test_fio_that_will_not_do(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, output: str

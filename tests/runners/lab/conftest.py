@@ -92,7 +92,7 @@ def filled(ours: Path) -> None:
 
 
 def left(ours: Path) -> list[str]:
-    """Returns what is in a cache beside images, and what they are made of and found by."""
+    """Returns what is in a cache besides images, their parts and their names."""
     known = {"debian", "pointers.json", "lock"}
     return [
         path.name

@@ -30,13 +30,13 @@ if __name__ == "__main__":
     playing = load.play
 
     def play(machine: Any, document: Any, target: Any, progress: Any, **named: Any) -> Any:
-        def told(live: FioProgress) -> None:
+        def report(live: FioProgress) -> None:
             say(live.phase)
             progress(live)
 
         if "phase" in named:  # which may be over before fio says anything
             say(named["phase"])
-        return playing(machine, document, target, told, **named)
+        return playing(machine, document, target, report, **named)
 
     setattr(load, "play", play)  # noqa: B010
     main(sys.argv[1:])

@@ -343,7 +343,7 @@ def test_arrays_in_trouble(guest: Guest, tmp_path: Path) -> None:
     }  # fmt: skip
     assert output["md90", "bbl-entries"].member == members["md90"][1]
     assert output["md90", "write-error"].member == members["md90"][0]
-    assert "State : clean" in detail["md90"], "mdadm tells nobody"
+    assert "State : clean" in detail["md90"], "mdadm does not report it"
     assert output["md91", "faulty"].member == first
     assert field_of(detail["md91"], "State") == "clean, degraded"
     assert field_of(detail["md91"], "Failed Devices") == "1"

@@ -20,7 +20,7 @@ SMALL = [VirtualDiskShape(f"small-{at}", 16 << 20) for at in range(5)]
 PLAIN = VirtualDiskShape("plain", 4 << 30)
 
 WRITTEN = 4096
-"""Sectors that are told apart by their content."""
+"""Sectors that differ in their content."""
 
 
 @pytest.fixture(scope="module")

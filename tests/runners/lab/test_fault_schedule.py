@@ -80,7 +80,7 @@ def test_what_there_was_no_time_for_is_said() -> None:
         load.begins()
         assert seen(lambda: len(load.recorder.ran) == 2)
     assert during.problems == [
-        "mirror: the load ended before b was to be re-added, 1h 00m after its start"
+        "mirror: the load ended before b could be re-added, 1h 00m after its start"
     ]
     load = Load((HOUR, None))
     load.guest.starting.append(lambda: load.guest.write("/sys/sync", "idle"))

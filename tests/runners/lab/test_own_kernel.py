@@ -29,7 +29,7 @@ reads = { rw = "randread", size = "1MiB", runtime = "1s" }
 
 @pytest.fixture
 def without_raid10(guest_image: GuestImage, cache: Path, tmp_path: Path) -> Path:
-    """The image's modules in a directory, but for one."""
+    """The image's modules in a directory, except one."""
     ours = [path / "modules.cpio" for path in cache.glob("kernel-*")]
     base = tmp_path / "modules"
     base.mkdir()

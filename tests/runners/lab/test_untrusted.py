@@ -85,7 +85,7 @@ def test_no_proper_hello(sent: bytes) -> None:
 def test_no_proper_answer(answer: dict[str, object]) -> None:
     def answers(guest: socket.socket) -> None:
         assert receive(guest) == {"id": 1, "call": "read", "paths": ["/a"]}
-        guest.sendall(encode({"id": 99, "ok": {}}) + encode(answer))  # the first is nobody's
+        guest.sendall(encode({"id": 99, "ok": {}}) + encode(answer))  # the first has no caller
 
     with connected() as (agent, guest):
         guest.sendall(encode({"hello": HELLO}))
@@ -140,7 +140,7 @@ def test_files_are_those_that_were_asked_for(output: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "output", ["", "1", "x" * 5000, "9" * 5000, "\u00b2", "0 8 cache 8 1/2 8 1/²"]
 )
-def test_whoever_asks_has_an_answer_or_an_error_of_ours(
+def test_every_caller_gets_an_answer_or_a_blklab_error(
     text: dict[str, object], output: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blklab.runners.lab.stacks.guest.PATIENCE", 0.05)
@@ -183,7 +183,7 @@ def test_more_than_one_bcache_at_once() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_whatever_comes_is_an_error_of_ours(sent: bytes) -> None:
+def test_any_message_is_a_blklab_error(sent: bytes) -> None:
     with connected() as (agent, guest):
         guest.sendall(encode({"hello": HELLO}) + sent)
         guest.shutdown(socket.SHUT_WR)

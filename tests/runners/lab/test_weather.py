@@ -60,13 +60,13 @@ def during(monkeypatch: pytest.MonkeyPatch) -> During:
         def play(
             machine: GuestMachine, document: Any, target: Any, progress: Any, **named: Any
         ) -> Any:
-            def told(live: FioProgress) -> None:
+            def report(live: FioProgress) -> None:
                 progress(live)
                 if not acted:
                     acted.append(threading.Thread(target=acting, args=(machine,), daemon=True))
                     acted[0].start()
 
-            return playing(machine, document, target, told, **named)
+            return playing(machine, document, target, report, **named)
 
         monkeypatch.setattr(load, "play", play)
 

@@ -106,7 +106,7 @@ def claim(
         held.verify()
         warnings: list[str] = []
         if writes:
-            # Once more, now that nobody can take it: what began between is seen.
+            # Check again, now that no one else can open it: a use may have begun in between.
             _check_unused(device, roots)
             _check_blank(device, journal, yes_destroy)
             warnings = [

@@ -34,7 +34,7 @@ def restore(roots: Roots) -> RestoreReport:
     if roots.state.is_dir():
         state_directory.prepare(
             roots
-        )  # root acts on what stands there: nobody else may have written it
+        )  # root acts on its contents, so only root may have written it
     for path in journals.all_left(roots):
         try:
             with journals.taken(path, roots) as left:

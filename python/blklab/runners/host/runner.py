@@ -90,7 +90,7 @@ class HostRunner(Runner):
         }
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """Locks this host, so that two runs do not measure each other. Raises BlklabError at
         once if another blklab has the lock.
         """

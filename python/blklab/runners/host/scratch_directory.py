@@ -70,7 +70,7 @@ def scratch(
     directory, or read-only; EnvironmentLacks without enough space.
     """
     roots = journal.roots
-    # Whatever links lead to it are followed here, once.
+    # Links to it are followed here, and only here.
     parent, real = _opened(Path(directory))
     try:
         mount = holding(real, roots)

@@ -22,7 +22,7 @@ from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots, entries, text
 
 FILES: Final = {
-    # In the order in which they are written: the scheduler sets nr_requests and wbt anew, the
+    # In the order in which they are written: the scheduler resets nr_requests and wbt, the
     # largest request can change the read-ahead, the write cache wbt.
     "scheduler": "queue/scheduler",
     "write_cache": "queue/write_cache",
@@ -101,7 +101,7 @@ def current(path: Path, key: str) -> str | None:
 def _same(key: str, wanted: str, value: str | None) -> bool:
     if value is None:
         return False
-    if key == "wbt_lat_usec" and wanted == "-1":  # the kernel's default, whatever it is
+    if key == "wbt_lat_usec" and wanted == "-1":  # the kernel's default, unknown here
         return True
     try:
         return int(wanted) == int(value)

@@ -228,7 +228,7 @@ class Agent:
 
     @contextmanager
     def sampling(self, interval_ms: int, paths: Sequence[str]) -> Iterator[RunningSampler]:
-        """Reads files at an interval during the block, and once more at its end."""
+        """Reads files at an interval during the block, and again at its end."""
         call = self._connection.begin("sample", interval_ms=interval_ms, paths=list(paths))
         sampling = RunningSampler()
 

@@ -120,7 +120,7 @@ def measure(
         raise
     try:
         _take_down(machine, guest, disks)
-    except BlklabError as error:  # what was measured stays measured; the runner boots anew
+    except BlklabError as error:  # the result stays valid; the runner boots a new guest
         if not machine.agent.connected:
             raise
         finished.outcome["warnings"].append(f"after the load: {error}")

@@ -177,7 +177,7 @@ class AgentConnection:
             raise MalformedFrame(f"an error: {item(message, 'error', str)}")
         with self._lock:
             call = self._calls.get(item(message, "id", int))
-        if call is not None:  # else nobody waits for it any more
+        if call is not None:  # otherwise the call was abandoned
             call.answers.put(message)
 
     def _lose(self, why: str) -> None:

@@ -76,10 +76,10 @@ class FaultSchedule:
                 for name, sync in self._guest.syncing.items()
             ]
         for at_ns, act, array, path in self._events:
-            what = "failed" if act is md.fail else "was to be re-added"
+            action = "failed" if act is md.fail else "could be re-added"
             member = self._guest.layer(path.removeprefix("/dev/")).name
             self.problems.append(
-                f"{array}: the load ended before {member} {what}, {format_duration(at_ns)} after "
+                f"{array}: the load ended before {member} {action}, {format_duration(at_ns)} after "
                 "its start"
             )
 

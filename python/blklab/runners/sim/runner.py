@@ -100,7 +100,7 @@ def _measured(cell: Cell, ledger: Ledger, stop: _core.Stop) -> FinishedRun | Non
     begin = time.perf_counter()
     try:
         measured = outcome(cell.document, stop, cell.replay)
-    except UsageError as error:  # nobody mistyped it: the experiment was checked before
+    except UsageError as error:  # not a typing error: the experiment was checked before
         ledger.fail(cell, str(error))
         raise BlklabError(f"{cell.name}: {error}") from error
     points = series.of_outcome(measured.pop("series"))

@@ -1,4 +1,4 @@
-"""A whole image out of real packages: only where apt-get and a mirror are to be had."""
+"""A whole image out of real packages: only with apt-get and a mirror."""
 
 import re
 import shutil

@@ -196,7 +196,7 @@ class DebianArchive:
             "Dir::State": self._directory / "state",
             "Dir::State::status": self._directory / "status",
             "Dir::Cache": self._directory / "cache",
-            "Debug::NoLocking": "1",  # blklab has a lock of its own
+            "Debug::NoLocking": "1",  # blklab has its own lock
             # Root would hand over to a user who may not read below root's home.
             "APT::Sandbox::User": "root",
             "Acquire::Retries": "2",

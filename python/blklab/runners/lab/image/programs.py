@@ -40,7 +40,7 @@ CONFIGURATION: Final = ("etc/mke2fs.conf",)
 """Files of the packages that those programs read."""
 
 LVM_CONF: Final = """\
-# There is no udev here, no other machine, and nobody to take care of what is left behind.
+# There is no udev here, no other machine, and no one who cleans up.
 activation {
     monitoring = 0
     udev_rules = 0

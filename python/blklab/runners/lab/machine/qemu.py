@@ -68,7 +68,7 @@ def arguments(
     The console is QEMU's standard output.
     """
     command = [program, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
-    # The guest is not trusted: whoever broke out could start nothing.
+    # The guest is not trusted: after an escape it could start no program.
     command += ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny"]
     command += ["-machine", "pc"]
     if accel == "kvm":
@@ -97,7 +97,7 @@ def _disk(place: int, disk: VirtualDisk) -> list[str]:
         "locking": "off",
         "discard": "unmap",
         "node-name": f"node{disk.number}",
-        # Nothing of a guest outlives it: its flushes need not reach the host's disk.
+        # Nothing of a guest is kept: its flushes need not reach the host's disk.
         "cache.direct": "off",
         "cache.no-flush": "on",
     }

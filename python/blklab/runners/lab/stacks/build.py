@@ -26,7 +26,7 @@ def build(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) 
     `guest.undo` then removes what was built.
     """
     disks = _disks(guest, document, serials)
-    # A member that is added, again or anew, must be one that mdadm can add.
+    # mdadm must be able to add, or re-add, a member.
     adds = bool(document["failures"]) or any(
         slot["rebuilding"]
         for kind, table in stack_tree.built(document["stack"])
@@ -77,7 +77,7 @@ def _queue(guest: GuestStack, layer: GuestLayer, device: LabDeviceDocument) -> N
     for key, value in given.items():
         changed(guest, f"{base}/{key}", value)
     if "wbt_lat_usec" not in given and guest.read(f"{base}/wbt_lat_usec") is not None:
-        # Its default is of what the disk was at boot (block/blk-wbt.c): ask for it anew.
+        # Its default depends on the disk at boot (block/blk-wbt.c): request it again.
         guest.write(f"{base}/wbt_lat_usec", "-1")
     for key, value in given.items():
         present = guest.setting(f"{base}/{key}")
