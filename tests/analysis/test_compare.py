@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from blklab.analysis import fail_if
-from blklab.analysis.compare import compare, sides
+from blklab.analysis.compare import compare, comparison_sides
 from blklab.analysis.comparison import Comparison, ComparisonSide
 from blklab.analysis.samples import Points, over_time
 from blklab.errors import UsageError
@@ -64,7 +64,7 @@ def test_less_latency_is_better() -> None:
 
 def test_the_values_of_a_label() -> None:
     runs = [*three(100, stack="raid1", bs="4k"), *three(50, stack="near", bs="4k")]
-    result = sides([("x", runs)], between="stack")
+    result = comparison_sides([("x", runs)], between="stack")
     assert [side.name for side in result] == ["stack=raid1", "stack=near"]
     (row,) = compare(result, ["iops"], no_points, chosen={"stack"}).rows
     assert (row.labels, row.verdicts) == ({}, ["worse"])
@@ -73,7 +73,7 @@ def test_the_values_of_a_label() -> None:
 def test_a_label_that_one_side_has_alone_makes_several_sides_of_it() -> None:
     simulated = [run(100, "sim", stack="raid1", kernel=kernel) for kernel in ("4.19", "5.3")]
     measured = [run(90, "host", stack="raid1")]
-    result = sides([("sim", simulated), ("host", measured)])
+    result = comparison_sides([("sim", simulated), ("host", measured)])
     assert [side.name for side in result] == ["sim kernel=4.19", "sim kernel=5.3", "host"]
     compared = compare(result, ["iops"], no_points)
     assert str(compared.notes[-1]) == "the runs come from different runners: host and sim"
@@ -109,9 +109,9 @@ def test_mistakes(metrics: list[str], by: list[str] | None, output: str) -> None
 
 def test_one_thing_is_nothing_to_compare() -> None:
     with pytest.raises(UsageError, match="a comparison needs two sides"):
-        sides([("a", three(1, stack="x"))])
+        comparison_sides([("a", three(1, stack="x"))])
     with pytest.raises(UsageError, match="no label 'kernel'"):
-        sides([("a", three(1, stack="x"))], between="kernel")
+        comparison_sides([("a", three(1, stack="x"))], between="kernel")
 
 
 def test_figures_over_time() -> None:
@@ -151,33 +151,37 @@ def pair(base: float, other: float) -> Comparison:
     ],
 )
 def test_conditions(text: str, fails: bool) -> None:
-    result = fail_if.judged(pair(100, 90), fail_if.parse(text), sure=False).failed
+    result = fail_if.judge_condition(
+        pair(100, 90), fail_if.parse_condition(text), sure=False
+    ).failed
     assert result == ([f"new: {text}"] if fails else [])
 
 
 def test_a_doubtful_failure_is_none_when_it_must_be_sure() -> None:
-    condition = fail_if.parse("iops < 0.95*baseline")
+    condition = fail_if.parse_condition("iops < 0.95*baseline")
     noisy = [[run(value, repeat=str(n)) for n, value in enumerate(side)] for side in (
         (100.0, 120.0, 80.0), (94.0, 110.0, 70.0)
     )]  # fmt: skip
     result = compare(
         [ComparisonSide("a", noisy[0]), ComparisonSide("b", noisy[1])], ["iops"], no_points
     )
-    assert fail_if.judged(result, condition, sure=False).failed
-    doubtful = fail_if.judged(result, condition, sure=True)
+    assert fail_if.judge_condition(result, condition, sure=False).failed
+    doubtful = fail_if.judge_condition(result, condition, sure=True)
     assert (doubtful.failed, doubtful.unjudged(allow_missing=False)) == ([], [])
-    assert fail_if.judged(pair(100, 50), condition, sure=True).failed
+    assert fail_if.judge_condition(pair(100, 50), condition, sure=True).failed
 
 
 def test_nothing_to_judge_is_no_success() -> None:
     item, two = three(100, stack="raid1"), three(100, stack="near")
     rows = [*item, *three(100, stack="far")]
     result = compare([ComparisonSide("a", rows), ComparisonSide("b", two)], ["iops"], no_points)
-    judged = fail_if.judged(result, fail_if.parse("iops < 0.95*baseline"), sure=False)
+    judged = fail_if.judge_condition(
+        result, fail_if.parse_condition("iops < 0.95*baseline"), sure=False
+    )
     assert judged.failed == []
     (output,) = judged.unjudged(allow_missing=True)
     assert "no cell has iops on both sides; the cells differ in stack" in output
-    judged = fail_if.judged(result, fail_if.parse("iops < 200"), sure=False)
+    judged = fail_if.judge_condition(result, fail_if.parse_condition("iops < 200"), sure=False)
     assert judged.failed == ["b stack=near: iops < 200"]
 
 
@@ -187,7 +191,7 @@ def test_a_cell_that_vanished_is_no_success(text: str) -> None:
     two = [*three(100, workload="wr"), *three(100, workload="rw")]
     two += [replace(run_, outcome=None, state="failed") for run_ in three(100, workload="rd")]
     result = compare([ComparisonSide("c1", item), ComparisonSide("c2", two)], ["iops"], no_points)
-    judged = fail_if.judged(result, fail_if.parse(text), sure=False)
+    judged = fail_if.judge_condition(result, fail_if.parse_condition(text), sure=False)
     assert judged.failed == []
     assert judged.unjudged(allow_missing=False) == ["iops: workload=rd: not measured on c2"]
     assert judged.unjudged(allow_missing=True) == []
@@ -199,8 +203,8 @@ def test_a_cell_that_vanished_among_others_is_no_success() -> None:
     result = compare(
         [ComparisonSide("c1", item), ComparisonSide("c2", two)], ["iops"], no_points, by=["stack"]
     )
-    condition = fail_if.parse("iops < 0.95*baseline")
-    judged = fail_if.judged(result, condition, sure=False)
+    condition = fail_if.parse_condition("iops < 0.95*baseline")
+    judged = fail_if.judge_condition(result, condition, sure=False)
     assert judged.failed == []
     assert judged.unjudged(allow_missing=False) == ["iops: stack=x workload=wr: not measured on c2"]
     assert "in merged rows, 1 cells of the first side are missing on another side" in map(
@@ -209,7 +213,9 @@ def test_a_cell_that_vanished_among_others_is_no_success() -> None:
     # One of each is no loss: it was named so.
     other = [ComparisonSide("c1", two), ComparisonSide("c2", three(90, stack="x", workload="wr"))]
     result = compare(other, ["iops"], no_points, by=["stack"])
-    assert fail_if.judged(result, condition, sure=False).unjudged(allow_missing=False) == []
+    assert (
+        fail_if.judge_condition(result, condition, sure=False).unjudged(allow_missing=False) == []
+    )
 
 
 def steady(_run: int) -> Sequence[SeriesPoint]:
@@ -225,12 +231,12 @@ def test_of_one_run_nothing_is_sure(text: str, points: Points) -> None:
     result = compare(
         [ComparisonSide("a", [run(100)]), ComparisonSide("b", [run(50)])], ["iops", "p99"], points
     )
-    judged = fail_if.judged(result, fail_if.parse(text), sure=True)
+    judged = fail_if.judge_condition(result, fail_if.parse_condition(text), sure=True)
     assert judged.failed == []
     assert judged.unjudged(allow_missing=True) == [
         "--sure: b: the variation between runs is unknown with one run: use repeats = 2 or more"
     ]
-    assert fail_if.judged(result, fail_if.parse(text), sure=False).failed
+    assert fail_if.judge_condition(result, fail_if.parse_condition(text), sure=False).failed
 
 
 def test_being_sure_of_a_bound() -> None:
@@ -241,7 +247,9 @@ def test_being_sure_of_a_bound() -> None:
             [ComparisonSide("a", three(100)), ComparisonSide("b", new)], ["iops"], no_points
         )
         facts = {
-            bound: fail_if.judged(result, fail_if.parse(f"iops < {bound}"), sure=True).failed
+            bound: fail_if.judge_condition(
+                result, fail_if.parse_condition(f"iops < {bound}"), sure=True
+            ).failed
             for bound in (95, 130)
         }
         assert (facts[95], facts[130]) == ([], ["b: iops < 130"])
@@ -333,6 +341,6 @@ def test_runs_that_were_forced_are_noted() -> None:
 )
 def test_conditions_that_make_no_sense(text: str, output: str) -> None:
     with pytest.raises(UsageError) as caught:
-        fail_if.parse(text)
+        fail_if.parse_condition(text)
     assert output in str(caught.value)
     assert str(caught.value).startswith(f"--fail-if {text!r}: ")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.analysis.resampling import RunSample, correlation_time, difference, holm
+from blklab.analysis.resampling import RunSample, compare_samples, correlation_time, holm
 
 
 def correlated(generator: np.random.Generator, count: int, phi: float, level: float) -> list[float]:
@@ -40,7 +40,7 @@ def test_intervals_of_single_runs_hold_the_truth_as_often_as_they_say(phi: float
     trials = 200
     for _ in range(trials):
         item, two = (run(correlated(generator, 300, phi, 100)) for _ in range(2))
-        result = difference([item], [two])
+        result = compare_samples([item], [two])
         assert result is not None
         assert result.low is not None
         assert result.high is not None
@@ -62,7 +62,7 @@ def test_intervals_of_few_runs_hold_the_truth_as_often_as_they_say(
         item, two = (
             [RunSample(float(x)) for x in generator.normal(100, 3, size=count)] for _ in range(2)
         )
-        result = difference(item, two)
+        result = compare_samples(item, two)
         assert result is not None
         assert result.low is not None
         assert result.high is not None
@@ -81,7 +81,7 @@ def test_ignoring_memory_would_be_wrong() -> None:
         item, two = (correlated(generator, 300, 0.8, 100) for _ in range(2))
         error = np.sqrt((np.var(item) + np.var(two)) / 300)
         naive += abs(np.mean(item) - np.mean(two)) / error > 1.96
-        result = difference([run(item)], [run(two)])
+        result = compare_samples([run(item)], [run(two)])
         assert result is not None
         assert result.p is not None
         ours += result.p < 0.05
@@ -93,7 +93,7 @@ def test_a_real_difference_is_seen() -> None:
     generator = np.random.default_rng(10)
     item = [run(correlated(generator, 60, 0.5, 100)) for _ in range(3)]
     two = [run(correlated(generator, 60, 0.5, 90)) for _ in range(3)]
-    result = difference(item, two)
+    result = compare_samples(item, two)
     assert result is not None
     assert result.change == pytest.approx(-0.1, abs=0.01)
     assert result.high is not None
@@ -103,8 +103,8 @@ def test_a_real_difference_is_seen() -> None:
 
 
 def test_what_nothing_tells() -> None:
-    assert difference([RunSample(0.0)], [RunSample(1.0)]) is None
-    alone = difference([RunSample(10.0)], [RunSample(11.0, [1.0] * 100)])
+    assert compare_samples([RunSample(0.0)], [RunSample(1.0)]) is None
+    alone = compare_samples([RunSample(10.0)], [RunSample(11.0, [1.0] * 100)])
     assert alone is not None
     assert (alone.low, alone.high, alone.p) == (None, None, None)
     assert alone.change == pytest.approx(0.1)
@@ -112,8 +112,8 @@ def test_what_nothing_tells() -> None:
 
 def test_runs_that_are_all_equal() -> None:
     same, other = [RunSample(5.0)] * 3, [RunSample(6.0)] * 3
-    assert difference(same, same) is not None
-    result = [difference(same, same), difference(same, other)]
+    assert compare_samples(same, same) is not None
+    result = [compare_samples(same, same), compare_samples(same, other)]
     assert [item and item.p for item in result] == [1.0, 0.0]
 
 
@@ -139,7 +139,7 @@ def test_short_runs_with_a_long_memory(phi: float, count: int) -> None:
     trials = 400
     for _ in range(trials):
         item, two = (run(correlated(generator, count, phi, 100)) for _ in range(2))
-        result = difference([item], [two])
+        result = compare_samples([item], [two])
         assert result is not None
         assert result.once
         assert result.low is not None
@@ -161,7 +161,7 @@ def test_one_run_varies_as_several_do(count: int, lone: int, turned: bool) -> No
 
     for _ in range(trials):
         several, single = ([measured() for _ in range(number)] for number in (count, lone))
-        result = difference(single, several) if turned else difference(several, single)
+        result = compare_samples(single, several) if turned else compare_samples(several, single)
         assert result is not None
         assert not result.once
         assert result.low is not None

@@ -161,7 +161,7 @@ def test_what_makes_settings_last() -> None:
         {"key": "stripe_cache_size", "where": "md0"},
         {"key": "vm.dirty_ratio", "where": "vm"},
     ]
-    kept = persist_settings.keep(
+    kept = persist_settings.persist_settings(
         {"nr_requests": "64", "stripe_cache_size": "4096", "vm.dirty_ratio": "5"},
         [{"devices": devices, "settings": changes}, {"devices": devices, "settings": changes}],
     )
@@ -182,7 +182,7 @@ def test_what_makes_settings_last() -> None:
 def test_hostile_names_do_not_leave_their_place() -> None:
     device = {"name": 'a$(x)"b', "kind": "disk", "id": None}
     change = {"key": "scheduler", "where": device["name"]}
-    kept = persist_settings.keep(
+    kept = persist_settings.persist_settings(
         {"scheduler": 'x"; rm -rf'}, [{"devices": [device], "settings": [change]}]
     )
     assert kept.commands == ["""echo 'x"; rm -rf' > '/sys/block/a$(x)"b/queue/scheduler'"""]

@@ -166,7 +166,7 @@ def test_the_published_tables_are_read() -> None:
     from blklab.imports import reference
     from blklab.validation import experiments
 
-    result = reference.read(PUBLISHED)
+    result = reference.read_reference(PUBLISHED)
     assert len(result.singles()) == 18
     assert len(result.arrays()) == 10
     assert len(result.randomio) == 30

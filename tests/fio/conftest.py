@@ -10,7 +10,7 @@ DATA = Path(__file__).parents[1] / "data" / "fio"
 
 def recorded(name: str) -> dict[str, Any]:
     """Returns a recorded document."""
-    return output.document((DATA / name).read_text())
+    return output.parse_document((DATA / name).read_text())
 
 
 def plat_value(latency_ns: int) -> int:

@@ -34,7 +34,8 @@ def test_merged_processes_are_what_fio_merges_itself() -> None:
     document = recorded("grouped.json")
     outcome: Any = output.outcome(document)
     processes = [
-        logs.parse((DATA / f"grouped_clat.{number}.log").read_text(), "") for number in range(1, 5)
+        logs.parse_log((DATA / f"grouped_clat.{number}.log").read_text(), "")
+        for number in range(1, 5)
     ]
     for at, direction in enumerate(("read", "write")):
         values = [[item.value for item in process if item.direction == at] for process in processes]

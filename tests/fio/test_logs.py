@@ -90,7 +90,7 @@ def test_a_run_shorter_than_its_interval() -> None:
 
 def test_trims_and_further_fields_are_passed_over() -> None:
     text = "500, 10, 0, 4096, 0\n500, 3, 2, 0, 0\n\n1000, 12, 1, 0, 0, 0x4001\n"
-    assert logs.parse(text, "x") == [LogSample(500, 10, 0), LogSample(1000, 12, 1)]
+    assert logs.parse_log(text, "x") == [LogSample(500, 10, 0), LogSample(1000, 12, 1)]
 
 
 @pytest.mark.parametrize("line", ["time,value", "1, 2", "1, -2, 0", "a, b, c, d", "1, 2, 0 4096"])

@@ -152,7 +152,7 @@ def test_an_array_and_its_members() -> None:
 @pytest.mark.parametrize("before", ["", "note: something {odd}\nfio: {\n", "\ufeff"])
 @pytest.mark.parametrize("after", ["", "\nRun status group 0 (all jobs):\n  {}\n"])
 def test_notes_around_the_json_are_kept(before: str, after: str) -> None:
-    document = output.document(before + ONE + after)
+    document = output.parse_document(before + ONE + after)
     assert document["jobs"][0]["jobname"] == "one"
     assert ("Run status group 0 (all jobs):" in document["notes"]) == bool(after)
     if before.startswith("note"):
@@ -162,16 +162,16 @@ def test_notes_around_the_json_are_kept(before: str, after: str) -> None:
 def test_of_many_documents_of_one_run_the_last_counts() -> None:
     earlier = recorded("one.json")
     earlier["jobs"][0]["read"]["total_ios"] = 1
-    document = output.document(json.dumps(earlier, indent=2) + "\n" + ONE)
+    document = output.parse_document(json.dumps(earlier, indent=2) + "\n" + ONE)
     assert document["jobs"][0]["read"]["total_ios"] == 31865
     with pytest.raises(BlklabError, match="different fio runs"):
-        output.document(ONE + (DATA / "trim.json").read_text())
+        output.parse_document(ONE + (DATA / "trim.json").read_text())
     with pytest.raises(BlklabError, match="it ends in line"):
-        output.document(ONE + ONE[: len(ONE) // 2])
+        output.parse_document(ONE + ONE[: len(ONE) // 2])
 
 
 def test_not_a_number_is_nothing() -> None:
-    document = output.document(ONE.replace('"usr_cpu" : 4', '"usr_cpu" : -nan, "x" : 4'))
+    document = output.parse_document(ONE.replace('"usr_cpu" : 4', '"usr_cpu" : -nan, "x" : 4'))
     assert output.outcome(document)["read"]["total_ios"] == 31865
 
 
@@ -192,7 +192,7 @@ def test_not_a_number_is_nothing() -> None:
 )
 def test_broken_json_is_said_where(text: str, words: str) -> None:
     with pytest.raises(BlklabError) as error:
-        output.document(text)
+        output.parse_document(text)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -267,6 +267,6 @@ def test_a_cut_document_is_a_document_or_one_clear_line(
 ) -> None:
     text = ONE[:start] + instead + ONE[start + length :]
     try:
-        output.outcomes(output.document(text))
+        output.outcomes(output.parse_document(text))
     except BlklabError as error:
         assert "\n" not in str(error)

@@ -24,11 +24,11 @@ def sample(name: str) -> str:
 
 
 def outcomes(content: str) -> list[Any]:
-    return [item for run in text.read(content) for item in run.outcomes()]
+    return [item for run in text.parse_runs(content) for item in run.outcomes()]
 
 
 def test_three_runs_in_one_text() -> None:
-    runs = text.read(sample("fio-3.25.txt"))
+    runs = text.parse_runs(sample("fio-3.25.txt"))
     assert [run.line for run in runs] == [1, 37, 75]
     slog, raw, odd = (run.outcomes()[0] for run in runs)
     assert slog["fio"]["version"] == "fio-3.25"
@@ -195,7 +195,7 @@ def test_of_status_intervals_the_last_counts() -> None:
     content = sample("form-fio-3.36.txt")
     start = content.index("randread: (groupid")
     twice = content[:start] + content[start:].replace("1812000", "900000", 1) + content[start:]
-    (run,) = text.read(twice)
+    (run,) = text.parse_runs(twice)
     assert run.outcomes()[0]["read"]["total_ios"] == 1812000
 
 
@@ -211,7 +211,7 @@ def test_a_run_that_failed_has_no_outcome() -> None:
     content = sample("form-fio-3.36.txt").replace(
         "err= 0:", "err= 5 (file:io_u.c:1234, func=io_u error, error=Input/output error):"
     )
-    (run,) = text.read(content)
+    (run,) = text.parse_runs(content)
     with pytest.raises(BlklabError, match=r"^line 9: job 'randread' failed: err=5 \(file:io_u"):
         run.outcomes()
 
@@ -231,11 +231,11 @@ def test_trims_alone_are_no_result() -> None:
 def test_a_text_that_was_cut_off_has_no_wrong_run(path: Path) -> None:
     """At any position: a run is as in the whole text (except the disks at its end), or left out."""
     content = path.read_text()
-    whole = {run.line: run.outcomes() for run in text.read(content)}
+    whole = {run.line: run.outcomes() for run in text.parse_runs(content)}
     rows = content.splitlines(keepends=True)
     left_out = 0
     for count in range(len(rows)):
-        for run in (result := text.read("".join(rows[:count]))):
+        for run in (result := text.parse_runs("".join(rows[:count]))):
             try:
                 outcomes_ = run.outcomes()
             except BlklabError as error:
@@ -280,7 +280,7 @@ def test_a_direction_that_is_missing_is_no_zero() -> None:
 )
 def test_broken_lines_are_named(old: str, new: str, output: str) -> None:
     with pytest.raises(BlklabError) as caught:
-        text.read(sample("fio-3.25.txt").replace(old, new, 1))
+        text.parse_runs(sample("fio-3.25.txt").replace(old, new, 1))
     assert str(caught.value).startswith(output)
     assert "expected" in str(caught.value)
 
@@ -298,7 +298,7 @@ def test_mangled_output_never_crashes(
     at = round(place * len(content))
     broken = content[:at] + new + content[at + length :] + (content if again else "")
     try:
-        result = [run.outcomes() for run in text.read(broken)]
+        result = [run.outcomes() for run in text.parse_runs(broken)]
     except BlklabError as error:
         assert len(str(error).splitlines()) == 1
     else:
@@ -319,7 +319,7 @@ def test_mangled_output_never_crashes(
     ],
 )
 def test_long_lines_are_soon_read(line: str) -> None:
-    assert text.read("\n".join([line] * 3)) == []
+    assert text.parse_runs("\n".join([line] * 3)) == []
 
 
 # --- and JSON ------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ def agree(content: str, document: Any) -> None:
 
 
 def test_text_agrees_with_the_json_of_the_same_run() -> None:
-    agree(sample("fio-3.33.txt"), output.document((DATA / "fio-3.33.json").read_text()))
+    agree(sample("fio-3.33.txt"), output.parse_document((DATA / "fio-3.33.json").read_text()))
 
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
@@ -381,4 +381,4 @@ def test_the_fio_that_is_installed_agrees_with_itself(tmp_path: Path) -> None:
         check=True,
     )
     content = (tmp_path / "both").read_text()
-    agree(content, output.document(content))
+    agree(content, output.parse_document(content))

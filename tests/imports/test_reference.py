@@ -58,7 +58,7 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_rows_are_read(tables: Path) -> None:
-    result = reference.read(tables)
+    result = reference.read_reference(tables)
     single, array = result.runs
     assert (single.target, single.test, single.read_iops) == ("ssd", "randread", 50000.5)
     assert result.singles() == [single]
@@ -72,15 +72,15 @@ def test_rows_are_read(tables: Path) -> None:
 def test_tables_that_are_not_there_are_empty(tables: Path) -> None:
     for name in ("fio_device_io.csv", "randomio_runs.csv"):
         (tables / name).unlink()
-    result = reference.read(tables)
+    result = reference.read_reference(tables)
     assert (len(result.runs), result.device_io, list(result.randomio)) == (2, {}, [])
 
 
 def test_a_byte_order_mark_is_no_mistake(tables: Path) -> None:
-    before = reference.read(tables)
+    before = reference.read_reference(tables)
     for path in tables.iterdir():
         path.write_text("\ufeff" + path.read_text())
-    assert reference.read(tables) == before
+    assert reference.read_reference(tables) == before
 
 
 def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
@@ -255,7 +255,7 @@ def test_mangled_tables_never_crash(
         (path / name).write_text(text)
     (path / change[0]).write_bytes(change[1])
     try:
-        result = reference.read(path)
+        result = reference.read_reference(path)
     except UsageError as error:
         assert "\n" not in str(error)
     else:
@@ -266,4 +266,4 @@ def test_a_field_that_csv_refuses_is_one_line(tables: Path) -> None:
     text = TABLES["fio_runs.csv"] + '"' + "x" * 200_000
     (tables / "fio_runs.csv").write_text(text)
     with pytest.raises(UsageError, match=r"^ref/fio_runs.csv:4: field larger than field limit"):
-        reference.read(tables)
+        reference.read_reference(tables)

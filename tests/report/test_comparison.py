@@ -42,7 +42,9 @@ def compared(*sides: str, **labels: str) -> Comparison:
 def test_labels_and_verdicts_stand_whole(
     width: int, sides: tuple[str, ...], labels: dict[str, str]
 ) -> None:
-    text = printed(width, lambda console: comparison.show(console, compared(*sides, **labels)))
+    text = printed(
+        width, lambda console: comparison.print_comparison(console, compared(*sides, **labels))
+    )
     assert max(map(len, text.splitlines())) <= width
     words = [*labels, *labels.values(), *sides[2:], "worse", "no difference seen"]
     for word in words:
@@ -52,7 +54,10 @@ def test_labels_and_verdicts_stand_whole(
 def test_p_goes_first_then_the_interval() -> None:
     def notes(width: int) -> str:
         output = printed(
-            width, lambda console: comparison.show(console, compared("a", "b", workload="randread"))
+            width,
+            lambda console: comparison.print_comparison(
+                console, compared("a", "b", workload="randread")
+            ),
         )
         result = re.search("Columns hidden \\(terminal too narrow\\): (.*)", output)
         return result[1] if result else ""
@@ -69,7 +74,7 @@ def test_a_sweep_where_there_is_little_room(width: int) -> None:
     ]
     item = Tuning({}, "iops", 19_954.0, effects, "1 of 4 combinations was not measured")
     nothing = PersistedSettings([], [], [])
-    text = printed(width, lambda console: tuning.show(console, [item], nothing, alone=True))
+    text = printed(width, lambda console: tuning.print_tuning(console, [item], nothing, alone=True))
     rows = text.split("max_sectors_kb: ")[0]
     for word in ("max_sectors_kb", "1280", "scheduler", "mq-deadline", "worse", "difference"):
         assert word in rows

@@ -69,7 +69,7 @@ def test_columns_are_left_out_in_the_order_of_the_table() -> None:
 def test_histograms(pgbench: ProfileView) -> None:
     console = Console(file=io.StringIO(), width=80, markup=False, emoji=False, highlight=False)
     result = [(pgbench.focus, build(pgbench.focus)) for build in histogram.KINDS.values()]
-    histogram.show(console, result)
+    histogram.print_histograms(console, result)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert max(map(len, text.splitlines())) <= 80

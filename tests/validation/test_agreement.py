@@ -20,14 +20,17 @@ KEY = AgreementKey("pairs", (("stack", "raid1"), ("workload", "reads"), ("repeat
 
 @cache
 def recorded() -> list[tuple[LabRecording, list[AgreementRow]]]:
-    return [(item, recordings.predicted(REFERENCE, item)) for item in recordings.read(REFERENCE)]
+    return [
+        (item, recordings.predicted(REFERENCE, item))
+        for item in recordings.read_recordings(REFERENCE)
+    ]
 
 
 def test_the_simulator_agrees_with_the_lab_in_nine_of_ten_cells() -> None:
     kernels = [item.kernel for item, _ in recorded()]
     assert kernels == ["6.1", "6.12"]
     for _, rows in recorded():
-        (verdict,) = agreement.verdicts(rows)
+        (verdict,) = agreement.agreement_verdicts(rows)
         missed = [row.key.text for row in rows if not row.holds]
         assert verdict.holds, missed
 
@@ -39,7 +42,7 @@ def test_every_cell_is_recorded() -> None:
     assert "published" in others
     for kernel, suites in (("6.1", set(wanted)), ("6.12", others)):
         keys = {
-            agreement.key(suite, cell.labels)
+            agreement.agreement_key(suite, cell.labels)
             for suite in suites
             for cell in cells.plan(wanted[suite]).cells
         }
@@ -80,7 +83,9 @@ def test_devices_above_disks_do_not_count() -> None:
         {"name": "raid1", "ios": [3, 1], "leaf": False},
         {"name": "simulated", "ios": [2, 2]},
     ]
-    result = agreement.figures({"read": direction, "write": direction, "devices": devices})
+    result = agreement.agreement_figures(
+        {"read": direction, "write": direction, "devices": devices}
+    )
     assert result == AgreementFigures(5, 5, {"fast": (3, 1), "simulated": (2, 2)})
 
 
@@ -111,21 +116,26 @@ def test_nine_of_ten_are_enough() -> None:
     idle = AgreementRow(
         KEY, "6.12", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(0, 0, MEMBERS)
     )
-    assert [item.holds for item in agreement.verdicts([*[good] * 9, bad, idle])] == [True, False]
-    assert not agreement.verdicts([*[good] * 8, bad])[0].holds
+    assert [item.holds for item in agreement.agreement_verdicts([*[good] * 9, bad, idle])] == [
+        True,
+        False,
+    ]
+    assert not agreement.agreement_verdicts([*[good] * 8, bad])[0].holds
 
 
 def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
     other = AgreementKey("other", KEY.labels)
     first = LabRecording("6.1", {"fio": "3.33"}, {KEY: AgreementFigures(1.25, 0, MEMBERS)})
-    path = recordings.keep(tmp_path, first)
+    path = recordings.write_recording(tmp_path, first)
     assert path == tmp_path / "lab" / "measured" / "6.1.json"
-    assert recordings.read(tmp_path)[0].cells[KEY] == AgreementFigures(1.2, 0, MEMBERS)
-    recordings.keep(
+    assert recordings.read_recordings(tmp_path)[0].cells[KEY] == AgreementFigures(1.2, 0, MEMBERS)
+    recordings.write_recording(
         tmp_path, LabRecording("6.1", {"fio": "3.33"}, {other: AgreementFigures(7, 0, MEMBERS)})
     )
-    recordings.keep(tmp_path, LabRecording("6.12", {}, {other: AgreementFigures(8, 0, MEMBERS)}))
-    old, new = recordings.read(tmp_path)
+    recordings.write_recording(
+        tmp_path, LabRecording("6.12", {}, {other: AgreementFigures(8, 0, MEMBERS)})
+    )
+    old, new = recordings.read_recordings(tmp_path)
     assert set(old.cells) == {other, KEY}
     assert (old.measured_with, new.kernel) == ({"fio": "3.33"}, "6.12")
 
@@ -133,10 +143,10 @@ def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_a_recording_is_of_one_environment(tmp_path: Path) -> None:
     other = AgreementKey("other", KEY.labels)
     for item, fio in ((KEY, "3.33"), (other, "3.39")):
-        recordings.keep(
+        recordings.write_recording(
             tmp_path, LabRecording("6.1", {"fio": fio}, {item: AgreementFigures(7, 0, MEMBERS)})
         )
-    (result,) = recordings.read(tmp_path)
+    (result,) = recordings.read_recordings(tmp_path)
     assert (list(result.cells), result.measured_with) == ([other], {"fio": "3.39"})
 
 
@@ -154,7 +164,7 @@ def test_what_is_no_recording_is_said(tmp_path: Path, text: str, output: str) ->
     recordings.recordings_directory(tmp_path).mkdir(parents=True)
     (recordings.recordings_directory(tmp_path) / "6.1.json").write_text(text)
     with pytest.raises(UsageError, match=output):
-        recordings.read(tmp_path)
+        recordings.read_recordings(tmp_path)
 
 
 def test_misses_are_found_by_pattern(tmp_path: Path) -> None:

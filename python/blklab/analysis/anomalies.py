@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from blklab.analysis.resampling import RunSample, difference
+from blklab.analysis.resampling import RunSample, compare_samples
 
 DRIFT: Final = 0.10
 """Share of the mean: what the SNIA's Solid State Storage Performance Test Specification 2.0.1,
@@ -69,7 +69,7 @@ def drift(values: Sequence[float]) -> float | None:
         [RunSample(sum(part) / len(part), varies)]
         for part, varies in ((first, still[:third]), (last, still[-third:]))
     ]
-    change = difference(sides[0], sides[1])
+    change = compare_samples(sides[0], sides[1])
     if change is None or change.p is None or change.p >= CERTAIN or abs(change.change) < DRIFT:
         return None
     return change.change

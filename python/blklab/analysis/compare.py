@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Final
 
 from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow, ComparisonSide
-from blklab.analysis.comparison_notes import notes
+from blklab.analysis.comparison_notes import comparison_notes
 from blklab.analysis.metrics import METRICS, Metric
-from blklab.analysis.resampling import Difference, RunSample, difference, holm, interval
-from blklab.analysis.samples import Points, remembered, samples
+from blklab.analysis.resampling import Difference, RunSample, compare_samples, holm, interval
+from blklab.analysis.samples import Points, remembered, run_samples
 from blklab.errors import UsageError
 from blklab.spec.problems import near
 from blklab.store.query import StoredRun
@@ -19,7 +19,7 @@ REPEAT: Final = "repeat"
 Key = tuple[str, ...]
 
 
-def sides(
+def comparison_sides(
     chosen: Sequence[tuple[str, Sequence[StoredRun]]], between: str | None = None
 ) -> list[ComparisonSide]:
     """Returns the sides of a comparison: the selections, or the values of the label `between`.
@@ -109,7 +109,7 @@ def compare(
         raise UsageError(f"nothing to compare: no run has {' or '.join(metrics)}")
     judged = _judged(rows, confidence)
     pairs = [[_cell(side, labels, key) for side in usable] for key in keys]
-    noted = list(notes(usable, judged, pairs, chosen))
+    noted = list(comparison_notes(usable, judged, pairs, chosen))
     return Comparison([side.name for side in usable], labels, judged, noted)
 
 
@@ -154,13 +154,13 @@ def _row(
     confidence: float,
 ) -> ComparisonRow | None:
     labels, within = by
-    measured = [samples(_cell(side, labels, key), metric, points) for side in compared]
+    measured = [run_samples(_cell(side, labels, key), metric, points) for side in compared]
     sampled = [[sample for _, sample in side] for side in measured]
     values = [_value(side, confidence) for side in sampled]
     if all(value is None for value in values):
         return None
     differences = [
-        difference(sampled[0], side, confidence) if sampled[0] and side else None
+        compare_samples(sampled[0], side, confidence) if sampled[0] and side else None
         for side in sampled[1:]
     ]
     cells = [dict.fromkeys(_key(run, within) for run, _ in side) for side in measured]

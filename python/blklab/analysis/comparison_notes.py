@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from blklab import units
 from blklab.analysis.comparison import ComparisonRow, ComparisonSide
-from blklab.analysis.metrics import scale
+from blklab.analysis.metrics import rate_scale
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import measured
 from blklab.store.query import StoredRun
@@ -19,7 +19,7 @@ PLACES: Final = ("name", "filename", "directory", "size", "io_bytes", "offset_in
 """Options of a job that depend on where it runs."""
 
 
-def notes(
+def comparison_notes(
     compared: Sequence[ComparisonSide],
     rows: Sequence[ComparisonRow],
     pairs: Sequence[Pair],
@@ -69,7 +69,7 @@ def _note(code: str, message: str) -> Diagnostic:
 def _scaled(compared: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
     """Yields the sides whose device rates are scaled."""
     for side in compared:
-        factors = {scale(run.outcome) for run in side.runs if run.outcome} - {1.0}
+        factors = {rate_scale(run.outcome) for run in side.runs if run.outcome} - {1.0}
         if factors:
             listed = ", ".join(f"{factor:g}" for factor in sorted(factors))
             yield _note(

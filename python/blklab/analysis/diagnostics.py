@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from blklab.analysis import anomalies, compare, explain
 from blklab.analysis.comparison import Comparison
-from blklab.analysis.metrics import METRICS, leaves, scale, watched
+from blklab.analysis.metrics import METRICS, lowest_devices, observed_time_ns, rate_scale
 from blklab.analysis.resampling import Difference
 from blklab.analysis.samples import Points, over_time
 from blklab.analysis.sanity_checks import check_run
@@ -196,8 +196,8 @@ def _busy(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
     used: dict[tuple[str, str], int] = {}
     for run in runs:
         outcome = run.outcome or {}
-        runtime = watched(outcome)
-        for device in leaves(outcome):
+        runtime = observed_time_ns(outcome)
+        for device in lowest_devices(outcome):
             where = (run.runner, str(device["name"]))
             used[where] = used.get(where, 0) + bool(sum(device["ios"]))
             if "work" in device:
@@ -300,7 +300,7 @@ def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnost
     predicted = [number for number, runner in campaigns.items() if predicts(runner)]
     measured = [number for number, runner in campaigns.items() if not predicts(runner)]
     # The rates of scaled devices have no prediction.
-    true = [run for run in runs if scale(run.outcome or {}) == 1]
+    true = [run for run in runs if rate_scale(run.outcome or {}) == 1]
     for sim in predicted:
         for other in measured:
             chosen = [
@@ -308,7 +308,7 @@ def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnost
                 for number in (other, sim)
             ]
             try:
-                sides = compare.sides(chosen)
+                sides = compare.comparison_sides(chosen)
                 comparison = compare.compare(sides, ["iops"], points)
             except UsageError:  # no common cell
                 continue

@@ -36,7 +36,7 @@ class Condition:
     """Whether the bound is a multiple of the baseline's value."""
 
 
-def parse(text: str) -> Condition:
+def parse_condition(text: str) -> Condition:
     """Parses a condition. Raises UsageError."""
     match = _WORDS.fullmatch(text)
     if match is None:
@@ -89,7 +89,7 @@ class Judgement:
         return [*([] if allow_missing else self.missing), *self.unsure]
 
 
-def judged(comparison: Comparison, condition: Condition, *, sure: bool) -> Judgement:
+def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool) -> Judgement:
     """Returns where a condition is true and where it cannot be judged.
 
     With `sure`, the whole confidence interval must be beyond the bound: the interval of the change

@@ -26,14 +26,14 @@ class Metric:
     of: Callable[[Outcome], float | None]
 
 
-def way_of(outcome: Outcome, direction: str) -> DirectionResult:
+def direction_result(outcome: Outcome, direction: str) -> DirectionResult:
     """Returns the result of a direction, `read` or `write`; empty if the outcome has none."""
     return (outcome.get("read") if direction == "read" else outcome.get("write")) or {}
 
 
 def _rate(direction: str, key: str) -> Callable[[Outcome], float | None]:
     def of(outcome: Outcome) -> float | None:
-        figures: Mapping[str, Any] = way_of(outcome, direction)
+        figures: Mapping[str, Any] = direction_result(outcome, direction)
         # A run without reads has no read IOPS, not 0.
         value = figures.get(key) if figures.get("total_ios") else None
         return None if value is None else float(value)
@@ -53,7 +53,7 @@ def _sum(key: str) -> Callable[[Outcome], float | None]:
 def _latency(direction: str | None, key: str) -> Callable[[Outcome], float | None]:
     def of(outcome: Outcome) -> float | None:
         latency: Mapping[str, Any] = (
-            way_of(outcome, direction or busier(outcome)).get("clat_ns") or {}
+            direction_result(outcome, direction or busier_direction(outcome)).get("clat_ns") or {}
         )
         value = latency.get(key)
         return None if value is None else float(value)
@@ -61,10 +61,11 @@ def _latency(direction: str | None, key: str) -> Callable[[Outcome], float | Non
     return of
 
 
-def busier(outcome: Outcome) -> str:
+def busier_direction(outcome: Outcome) -> str:
     """Returns the direction with more I/Os, `read` or `write`."""
     return max(
-        ("read", "write"), key=lambda direction: way_of(outcome, direction).get("total_ios") or 0
+        ("read", "write"),
+        key=lambda direction: direction_result(outcome, direction).get("total_ios") or 0,
     )
 
 
@@ -128,35 +129,35 @@ METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}
 """All metrics by name. A latency without a direction is that of the direction with more I/Os."""
 
 
-def flat(outcome: Outcome) -> dict[str, float]:
+def all_metrics(outcome: Outcome) -> dict[str, float]:
     """Returns all metrics of a result, by name."""
     figures = {name: metric.of(outcome) for name, metric in METRICS.items()}
     return {name: value for name, value in figures.items() if value is not None}
 
 
-def watched(outcome: Outcome) -> int:
+def observed_time_ns(outcome: Outcome) -> int:
     """Returns the time to which the counts of devices refer, ns; in a simulation, it includes the
     ramp.
     """
     return max(1, outcome.get("watched_ns") or outcome.get("runtime_ns") or 1)
 
 
-def leaves(outcome: Outcome) -> list[DeviceResult]:
+def lowest_devices(outcome: Outcome) -> list[DeviceResult]:
     """Returns the lowest devices, which share the I/O."""
     return [device for device in outcome.get("devices") or [] if device.get("leaf", True)]
 
 
-def scale(outcome: Outcome) -> float:
+def rate_scale(outcome: Outcome) -> float:
     """Returns the factor by which the rates of the devices were divided; 1 outside the lab."""
     return float((in_lab(outcome).get("lab") or {}).get("scale") or 1)
 
 
-def shares(outcome: Outcome) -> dict[str, tuple[float | None, float | None]]:
+def device_shares(outcome: Outcome) -> dict[str, tuple[float | None, float | None]]:
     """Returns each lowest device's share of reads and of writes; None without I/O.
 
     Shares are of I/Os at the devices, after merging.
     """
-    devices = leaves(outcome)
+    devices = lowest_devices(outcome)
     totals = [sum(device["ios"][direction] for device in devices) for direction in (0, 1)]
     return {
         device["name"]: (

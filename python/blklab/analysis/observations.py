@@ -84,9 +84,9 @@ def from_fio(path: Path) -> list[Observation]:
 def _goings(content: str) -> Iterator[Sequence[FioJobResult]]:
     """Yields the jobs of each run of fio."""
     if "{" in content and '"jobs"' in content:
-        yield output.jobs(output.document(content))
+        yield output.jobs(output.parse_document(content))
         return
-    for run in text.read(content):
+    for run in text.parse_runs(content):
         if run.failed is not None:
             raise BlklabError(run.failed)
         yield run.jobs

@@ -26,7 +26,9 @@ class PersistedSettings:
     """Lines of a sysctl.d file."""
 
 
-def keep(settings: Mapping[str, str], outcomes: Iterable[Mapping[str, Any]]) -> PersistedSettings:
+def persist_settings(
+    settings: Mapping[str, str], outcomes: Iterable[Mapping[str, Any]]
+) -> PersistedSettings:
     """Returns how to persist settings on the devices that these results changed.
 
     A disk with a stable identity is matched by it, because `sdb` may be another disk after a boot.

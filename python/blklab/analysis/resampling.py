@@ -90,7 +90,7 @@ def _positive(rho: "Array") -> float:
     return 2 * total - 1
 
 
-def difference(
+def compare_samples(
     baseline: Sequence[RunSample], other: Sequence[RunSample], confidence: float = 0.95
 ) -> Difference | None:
     """Compares two sides with at least one run each; None if the baseline is 0."""

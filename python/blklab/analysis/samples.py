@@ -25,7 +25,7 @@ def remembered(points: Points) -> Points:
     return read
 
 
-def samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:
+def run_samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:
     """Returns the runs that have a metric, each with its sample."""
     result = []
     for run in runs:

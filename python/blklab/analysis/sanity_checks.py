@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
-from blklab.analysis.metrics import leaves, way_of
+from blklab.analysis.metrics import direction_result, lowest_devices
 from blklab.analysis.saturation import in_flight
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import Outcome, measured
@@ -97,7 +97,7 @@ def _impossible(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
     seconds = (outcome.get("runtime_ns") or 0) / 1e9
     every = [str(words.get("rw", words.get("readwrite", ""))) for words in words_of(run)]
     random = bool(every) and all(rw.startswith("rand") for rw in every)
-    for device in leaves(outcome):
+    for device in lowest_devices(outcome):
         known = hardware(run, device["name"])
         spins = (known.get("queue") or {}).get("rotational") == "1"
         reads = device["ios"][0]
@@ -134,12 +134,12 @@ def _bus(known: Mapping[str, Any], name: str, spins: bool) -> str | None:
 
 def _unseen(outcome: Outcome) -> Iterator[Diagnostic]:
     """Yields reads that came from memory, and writes that have not reached a device."""
-    devices = leaves(outcome)
+    devices = lowest_devices(outcome)
     sectors = [device["sectors"] for device in devices if device.get("sectors") is not None]
     if not devices or len(sectors) < len(devices):
         return
     for direction, name in ((0, "read"), (1, "write")):
-        asked = way_of(outcome, name)
+        asked = direction_result(outcome, name)
         if (asked.get("total_ios") or 0) < ENOUGH or not asked.get("io_bytes"):
             continue
         seen = sum(pair[direction] for pair in sectors if pair is not None) * 512
@@ -179,7 +179,7 @@ def _small(run: StoredRun) -> Iterator[Diagnostic]:
 def _twins(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
     """Yields equal members of one array that took different times for equal work."""
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for device in leaves(outcome):
+    for device in lowest_devices(outcome):
         known = hardware(run, device["name"])
         model = (known.get("hardware") or {}).get("model")
         above = device.get("above") or []

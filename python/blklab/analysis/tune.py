@@ -7,8 +7,8 @@ from typing import Any
 
 from blklab.analysis.compare import REPEAT, verdict
 from blklab.analysis.metrics import METRICS, Metric
-from blklab.analysis.resampling import Difference, RunSample, difference, holm
-from blklab.analysis.samples import Measured, Points, samples
+from blklab.analysis.resampling import Difference, RunSample, compare_samples, holm
+from blklab.analysis.samples import Measured, Points, run_samples
 from blklab.errors import UsageError
 from blklab.spec.problems import near
 from blklab.spec.sweep import AS_IS, MODE, is_setting
@@ -103,7 +103,7 @@ def tune(
     together = campaign.experiment["sweep"].get(MODE) == "all"
     tunings = []
     for context, mine in contexts.items():
-        measured = samples(mine, METRICS[metric], points)
+        measured = run_samples(mine, METRICS[metric], points)
         if not measured:
             continue
         labels = {label: value for label, value in context if label in varied}
@@ -143,7 +143,7 @@ def _effects(
                     ]
                     for value_compared in (first, value)
                 )
-            if base and these and (change := difference(base, these, confidence)) is not None:
+            if base and these and (change := compare_samples(base, these, confidence)) is not None:
                 effects.append(Effect(setting, value, first, change, "unknown", len(these)))
     return effects
 

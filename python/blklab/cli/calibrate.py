@@ -136,7 +136,7 @@ def _runs(path: Path, target: str | None) -> "list[Observation]":
 
     if not path.is_dir():
         return observations.from_fio(path)
-    rows = reference.read(path)
+    rows = reference.read_reference(path)
     singles = sorted({run.target for run in rows.singles()})
     if target is None and len(singles) == 1:
         target = singles[0]
@@ -154,5 +154,5 @@ def _tell(line: str) -> None:
 def _draw(console: "Console", result: "Calibration") -> None:
     from blklab.report import calibration, terminal
 
-    terminal.draw(console, calibration.fitted(result))
-    terminal.draw(console, calibration.residuals(result))
+    terminal.draw_table(console, calibration.fitted(result))
+    terminal.draw_table(console, calibration.residuals(result))

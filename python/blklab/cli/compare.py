@@ -88,7 +88,7 @@ def compare(
     from blklab.store import query
     from blklab.store.campaigns import Store
 
-    wanted = [fail_if.parse(text) for text in conditions]
+    wanted = [fail_if.parse_condition(text) for text in conditions]
     kept = Store(store, reading=True)
     chosen = [
         (name, query.selected(kept, words).runs)
@@ -99,7 +99,7 @@ def compare(
         *(condition.metric for condition in wanted),
     ]
     comparison = analysis.compare(
-        analysis.sides(chosen, between),
+        analysis.comparison_sides(chosen, between),
         list(dict.fromkeys(names)),
         lambda run: query.points(kept, run),
         by=None if by is None else [label.strip() for label in by.split(",")],
@@ -108,9 +108,9 @@ def compare(
     )
 
     def draw(console: "Console") -> None:
-        report.show(console, comparison)
+        report.print_comparison(console, comparison)
 
-    judged = [fail_if.judged(comparison, judgement, sure=sure) for judgement in wanted]
+    judged = [fail_if.judge_condition(comparison, judgement, sure=sure) for judgement in wanted]
     failed = [line for judgement in judged for line in judgement.failed]
     unjudged = list(
         dict.fromkeys(

@@ -149,7 +149,7 @@ def _show(kept: "Store", numbers: list[int], as_json: bool) -> None:
 
     def draw(console: "Console") -> None:
         for batch in chosen:
-            runs.show_runs(console, batch.campaign, batch.runs)
+            runs.print_runs(console, batch.campaign, batch.runs)
 
     emit([run.as_dict() for item in chosen for run in item.runs], as_json, draw)
 
@@ -171,4 +171,4 @@ def _draw(console: "Console", batches: "list[Batch]") -> None:
 
     for batch in batches:
         measured = [(cell.labels, batch.finished[cell.key].outcome) for cell in batch.plan.cells]
-        runs.show_measured(console, batch.plan, measured)
+        runs.print_measured(console, batch.plan, measured)

@@ -212,7 +212,7 @@ def changes(settings: tuple[str, ...]) -> list[Any]:
 def _draw(console: "Console", plan: "ExperimentPlan") -> None:
     from blklab.report import cells
 
-    cells.show(console, plan)
+    cells.print_cells(console, plan)
 
 
 def _runner(kind: "RunnerKind", options: dict[str, Any]) -> "Runner":
@@ -278,7 +278,7 @@ def _print(
             document["explanation"] = sentences
 
     def draw(console: "Console") -> None:
-        report.show(console, plan, results)
+        report.print_results(console, plan, results)
         if explain:
             report.explanations(console, plan, results, explanations)
 

@@ -44,11 +44,13 @@ def tune(
     )
     kind = RUNNERS.get(selection.campaign.runner)
     better = analysis.settings_of(tunings) if kind is not None and kind.own_devices else {}
-    lasting = persist_settings.keep(better, [run.outcome for run in selection.runs if run.outcome])
+    lasting = persist_settings.persist_settings(
+        better, [run.outcome for run in selection.runs if run.outcome]
+    )
     alone = selection.campaign.experiment["sweep"].get("mode") != "all"
 
     def draw(console: "Console") -> None:
-        report.show(console, tunings, lasting, alone=alone)
+        report.print_tuning(console, tunings, lasting, alone=alone)
 
     document = {"tunings": [tuning.as_dict() for tuning in tunings], "keep": vars(lasting)}
     emit(document, as_json, draw)

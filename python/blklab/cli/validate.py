@@ -137,10 +137,10 @@ def validate(
     from blklab.imports import reference
     from blklab.validation import published as analysis
 
-    published = reference.read(directory)
-    singles = reference.read(calibration) if calibration is not None else published
+    published = reference.read_reference(directory)
+    singles = reference.read_reference(calibration) if calibration is not None else published
     validation = analysis.validate(published, singles, tell=_tell)
-    verdicts = analysis.verdicts(validation.rows)
+    verdicts = analysis.published_verdicts(validation.rows)
     if output is not None:
         from blklab.cli.lab import agreement
         from blklab.output import write
@@ -154,8 +154,8 @@ def validate(
         from blklab.report import terminal
         from blklab.validation import published_report
 
-        terminal.draw(console, published_report.rows(validation.rows))
-        terminal.draw(console, published_report.verdicts(verdicts))
+        terminal.draw_table(console, published_report.published_table(validation.rows))
+        terminal.draw_table(console, published_report.class_verdicts_table(verdicts))
 
     emit(rows, as_json, draw)
     if check and not all(verdict.holds for verdict in verdicts):

@@ -86,7 +86,7 @@ NOTHING: Final = LatencySummary()
 """The latency of no I/O, or of I/O without measured latency."""
 
 
-def read(direction: JsonNode, total_ios: int) -> LatencySummary:
+def parse_latency(direction: JsonNode, total_ios: int) -> LatencySummary:
     """Returns the latency of one direction of a job: `clat_ns`, or `clat` in µs (fio 2)."""
     table, unit = direction.part("clat_ns"), 1
     if table is None:

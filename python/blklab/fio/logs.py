@@ -74,7 +74,7 @@ class LogSlice(NamedTuple):
     write_clat_ns: float | None
 
 
-def parse(text: str, where: str) -> list[LogSample]:
+def parse_log(text: str, where: str) -> list[LogSample]:
     """Returns the reads and writes in a log. Raises BlklabError with the line."""
     samples = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -102,7 +102,7 @@ def gather(
     logs_by_job: dict[int, dict[str, list[LogSample]]] = {}
     for name, text in texts.items():
         if match := pattern.fullmatch(name):
-            logs_by_job.setdefault(int(match[2]), {})[match[1]] = parse(text, name)
+            logs_by_job.setdefault(int(match[2]), {})[match[1]] = parse_log(text, name)
     logs = []
     for number, by_kind in sorted(logs_by_job.items()):
         known = {}

@@ -29,7 +29,7 @@ _NAN: Final = re.compile(r"(?<=:)(\s*)-?(?:nan|inf)\b", re.I)
 """printf's text for 0/0: fio wrote it if nothing was measured."""
 
 
-def document(text: str) -> dict[str, Any]:
+def parse_document(text: str) -> dict[str, Any]:
     """Returns the JSON document in fio's output; the lines around it become its `notes`.
 
     If a run printed several documents (`--status-interval`), the last one is returned. Raises
@@ -191,7 +191,9 @@ def _direction(node: JsonNode | None) -> FioDirection:
         iops = total * 1000 / runtime
     if runtime and size:
         bandwidth = size * 1000 / runtime
-    return FioDirection(total, round(size), iops, bandwidth, runtime, latency.read(node, total))
+    return FioDirection(
+        total, round(size), iops, bandwidth, runtime, latency.parse_latency(node, total)
+    )
 
 
 def _is_bytes(node: JsonNode, runtime: int) -> bool:

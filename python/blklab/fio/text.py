@@ -403,7 +403,7 @@ def _times(direction: _TextDirection, total: int) -> LatencySummary:
     return LatencySummary(total, mean, stddev, low, high, None, quantiles)
 
 
-def read(text: str) -> list[TextRun]:
+def parse_runs(text: str) -> list[TextRun]:
     """Returns the runs of a text in order; none if it has no output of fio.
 
     Raises BlklabError with the line for a text that begins like fio's and then differs.

@@ -26,7 +26,7 @@ def read(given: ImportSource) -> ImportResult:
 
 
 def _runs(file: ImportFile, given: ImportSource) -> list[ImportedRun]:
-    document = output.document(file.text)
+    document = output.parse_document(file.text)
     outcomes = output.outcomes(document)
     logs = given.logs.get(file.path, ())
     if logs and len(outcomes) > 1:

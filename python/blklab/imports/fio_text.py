@@ -22,7 +22,7 @@ def read(given: ImportSource) -> ImportResult:
     notes: list[str] = []
     for file in given.files:
         try:
-            runs_read = text.read(file.text)
+            runs_read = text.parse_runs(file.text)
         except BlklabError as error:
             raise BlklabError(f"{file.where}: {error}") from None
         if not runs_read:

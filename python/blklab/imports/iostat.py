@@ -22,7 +22,7 @@ from blklab.imports.base import (
     of_points,
     outcome,
 )
-from blklab.imports.iostat_reports import IostatReport, IostatText, parse
+from blklab.imports.iostat_reports import IostatReport, IostatText, parse_reports
 from blklab.outcome import DeviceResult
 from blklab.store.series import JOBS, SeriesPoint
 
@@ -42,7 +42,7 @@ def read(given: ImportSource) -> ImportResult:
     """Returns one run for each file."""
     runs, notes = [], []
     for file in given.files:
-        text = parse(file)
+        text = parse_reports(file)
         run, problems = _run(file, text, given)
         runs.append(run)
         notes += problems

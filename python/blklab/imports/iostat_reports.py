@@ -63,7 +63,7 @@ class IostatText:
     """Whether that command line has `-y`."""
 
 
-def parse(file: ImportFile) -> IostatText:
+def parse_reports(file: ImportFile) -> IostatText:
     """Returns the reports in a text. Raises BlklabError with file and line."""
     reader = _ReportReader(file)
     for at, line in enumerate(file.text.split("\n"), 1):

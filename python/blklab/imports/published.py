@@ -28,7 +28,7 @@ def read(given: ImportSource) -> ImportResult:
     """Returns fio's runs of each directory."""
     runs = []
     for file in given.files:
-        tables = reference.read(file.path)
+        tables = reference.read_reference(file.path)
         runs += [_fio(tables, run) for run in tables.runs]
     return ImportResult(runs)
 
@@ -37,7 +37,7 @@ def read_randomio(given: ImportSource) -> ImportResult:
     """Returns randomio's runs of each directory."""
     runs = []
     for file in given.files:
-        tables = reference.read(file.path)
+        tables = reference.read_reference(file.path)
         where = str(file.path / reference.RANDOMIO)
         runs += [_randomio(where, run) for run in tables.randomio]
     return ImportResult(runs)

@@ -72,7 +72,7 @@ class Reference:
         return [run for run in self.runs if "device" not in self.targets[run.target]]
 
 
-def read(path: Path) -> Reference:
+def read_reference(path: Path) -> Reference:
     """Reads a directory of tables; missing tables are empty, except targets.toml.
 
     Raises UsageError in one line: file, line, what was found and expected.

@@ -7,7 +7,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.md.model import Array, ArrayMember, Inventory
 from blklab.report import diagnostics
 from blklab.report.tables.base import TextTable, figures, text
-from blklab.report.terminal import draw
+from blklab.report.terminal import draw_table
 from blklab.text import printable
 from blklab.units import format_size
 
@@ -28,10 +28,10 @@ def show(console: "Console", inventory: Inventory, findings: Sequence[Diagnostic
 
     if not inventory.arrays:
         console.print(Text("No md array was found.", style="bold"))
-    draw(console, overview(inventory))
+    draw_table(console, overview(inventory))
     for array in inventory.arrays:
-        draw(console, members(array))
-    diagnostics.show(console, findings, "Findings")
+        draw_table(console, members(array))
+    diagnostics.print_diagnostics(console, findings, "Findings")
     unseen = [*inventory.unseen, *(reason for array in inventory.arrays for reason in array.unseen)]
     if unseen:
         console.print()

@@ -18,14 +18,14 @@ NAMED: Final = ("stack", "workload")
 """Columns before those of the runner."""
 
 
-def show(console: "Console", plan: "ExperimentPlan") -> None:
+def print_cells(console: "Console", plan: "ExperimentPlan") -> None:
     """Prints the cells of an experiment."""
-    terminal.draw(console, table(plan))
+    terminal.draw_table(console, cells_table(plan))
     for line in RUNNERS[plan.runner].spoken().notes(plan):
         console.print(f"· {printable(line)}")
 
 
-def table(plan: "ExperimentPlan") -> TextTable:
+def cells_table(plan: "ExperimentPlan") -> TextTable:
     """Returns the table of an experiment's cells."""
     descriptions = RUNNERS[plan.runner].spoken()
     varied = [label for label in plan.varied if label not in descriptions.columns]

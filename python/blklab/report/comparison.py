@@ -24,11 +24,11 @@ SAID: Final[Mapping[str, str]] = {
 """Verdicts as text."""
 
 
-def show(console: "Console", comparison: "Comparison") -> None:
+def print_comparison(console: "Console", comparison: "Comparison") -> None:
     """Prints a comparison."""
     for table in tables(comparison):
-        terminal.draw(console, table)
-    diagnostics.show(console, comparison.notes, "Notes")
+        terminal.draw_table(console, table)
+    diagnostics.print_diagnostics(console, comparison.notes, "Notes")
 
 
 def tables(comparison: "Comparison") -> list[TextTable]:

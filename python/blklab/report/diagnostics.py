@@ -25,7 +25,7 @@ TITLES: Final = {
 """Titles of codes whose own words are not clear."""
 
 
-def show(
+def print_diagnostics(
     console: "Console",
     found_diagnostics: Sequence[Diagnostic],
     title: str,

@@ -8,7 +8,7 @@ from blklab.md.remote import RemoteHost
 from blklab.report import arrays
 from blklab.report.diagnostics import counts
 from blklab.report.tables.base import TextTable, figures, text
-from blklab.report.terminal import draw
+from blklab.report.terminal import draw_table
 from blklab.text import printable
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def show(console: "Console", hosts: Sequence[RemoteHost], worst: int) -> None:
             arrays.show(console, host.inventory, host.findings)
             console.print()
     if len(hosts) > 1:
-        draw(console, overview(hosts))
+        draw_table(console, overview(hosts))
 
 
 def overview(hosts: Sequence[RemoteHost]) -> TextTable:

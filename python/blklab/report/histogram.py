@@ -173,7 +173,9 @@ def as_json(histogram: Histogram) -> dict[str, Any]:
     }
 
 
-def show(console: "Console", by_device: Sequence[tuple[DeviceView, Sequence[Histogram]]]) -> None:
+def print_histograms(
+    console: "Console", by_device: Sequence[tuple[DeviceView, Sequence[Histogram]]]
+) -> None:
     """Prints the histograms of each device."""
     from rich.rule import Rule
     from rich.text import Text

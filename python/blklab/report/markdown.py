@@ -21,7 +21,7 @@ def escaped(text: str) -> str:
     return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", plain)
 
 
-def table(shown: TextTable) -> Iterator[str]:
+def markdown_table(shown: TextTable) -> Iterator[str]:
     """Returns the lines of a table and a blank line; columns of bars are left out."""
     kept = [at for at, column in enumerate(shown.columns) if not column.bar]
     columns = [shown.columns[at] for at in kept]
@@ -44,7 +44,7 @@ def sentences(given_sentences: Sequence[Sentence]) -> Iterator[str]:
     yield ""
 
 
-def section(shown: PageSection) -> Iterator[str]:
+def markdown_section(shown: PageSection) -> Iterator[str]:
     """Returns a section; charts are replaced by their tables."""
     yield from (f"## {escaped(shown.title)}", "")
     for item in shown.items:
@@ -77,7 +77,7 @@ def _item(item: Item) -> Iterator[str]:
         case Chart() | TextTable():
             shown = item.table if isinstance(item, Chart) else item
             yield from (f"### {escaped(item.title)}", "")
-            yield from table(shown)
+            yield from markdown_table(shown)
             note = shown.note
             if note:
                 yield from (escaped(note), "")

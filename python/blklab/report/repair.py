@@ -7,7 +7,7 @@ from blklab.md.repair import steps
 from blklab.md.repair.plan import RepairPlan
 from blklab.report import diagnostics
 from blklab.report.tables.base import TextTable, figures, text
-from blklab.report.terminal import draw
+from blklab.report.terminal import draw_table
 from blklab.text import printable
 from blklab.units import format_duration
 
@@ -52,7 +52,7 @@ def show(console: "Console", plan: RepairPlan, recipes: list[str]) -> None:
         console.print(Text(f"{name}: no member has a bad-block list: there is nothing to be done"))
     if plan.steps:
         _steps(console, plan)
-    diagnostics.show(console, plan.refused, f"{name}: not touched")
+    diagnostics.print_diagnostics(console, plan.refused, f"{name}: not touched")
     for words in recipes:
         console.print()
         recipe(console, words)
@@ -80,7 +80,7 @@ def _steps(console: "Console", plan: RepairPlan) -> None:
         for number, planned in enumerate(plan.steps, 1)
     ]
     columns = [*figures("step"), text("what"), *figures("in sync", "outlives")]
-    draw(console, TextTable(f"Plan for {printable(plan.array.path)}", columns, rows))
+    draw_table(console, TextTable(f"Plan for {printable(plan.array.path)}", columns, rows))
     console.print()
     console.print(Text("Commands", style="bold"))
     for number, planned in enumerate(plan.steps, 1):
@@ -91,7 +91,7 @@ def _steps(console: "Console", plan: RepairPlan) -> None:
     console.print()
     for line in _redundancy(plan):
         console.print(Text(f"• {line}", overflow="fold"))
-    diagnostics.show(console, plan.warnings, "Beware")
+    diagnostics.print_diagnostics(console, plan.warnings, "Beware")
 
 
 def _redundancy(plan: RepairPlan) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from blklab.analysis.metrics import METRICS, leaves, watched
+from blklab.analysis.metrics import METRICS, lowest_devices, observed_time_ns
 from blklab.outcome import Outcome
 from blklab.report import cells, formatting, terminal, volumes
 from blklab.report.tables.base import TableColumn, TextTable, text
@@ -20,12 +20,14 @@ SPARE: Final = ("in queues", "p99", "share")
 """Columns that a narrow terminal hides, the first one first."""
 
 
-def show(console: "Console", plan: "ExperimentPlan", results: "Sequence[RunResult]") -> None:
+def print_results(
+    console: "Console", plan: "ExperimentPlan", results: "Sequence[RunResult]"
+) -> None:
     """Prints the results of an experiment."""
-    terminal.draw(console, table(plan, results))
+    terminal.draw_table(console, results_table(plan, results))
     rows = [(formatting.cells([result.number]), result.outcome) for result in results]
     if (caches := volumes.caches(rows)) is not None:
-        terminal.draw(console, caches)
+        terminal.draw_table(console, caches)
     for line in [*warnings(results), *volumes.arrays(rows)]:
         console.print(f"note: {line}")
 
@@ -43,7 +45,7 @@ def warnings(results: "Sequence[RunResult]") -> list[str]:
     ]
 
 
-def table(plan: "ExperimentPlan", results: "Sequence[RunResult]") -> TextTable:
+def results_table(plan: "ExperimentPlan", results: "Sequence[RunResult]") -> TextTable:
     """Returns the table of results: IOPS, latencies, and each disk's share of the I/Os."""
     varied = [label for label in plan.varied if label not in {"stack", "workload"}]
     columns = [TableColumn("#"), text("stack"), text("workload")]
@@ -71,12 +73,12 @@ def _pairs(
 
 def _row(cell: "Cell", result: "RunResult", varied: Sequence[str]) -> list[str]:
     outcome = result.outcome
-    disks = leaves(outcome)
+    disks = lowest_devices(outcome)
     total = max(1, sum(sum(disk["ios"]) for disk in disks))
     shares = [
         f"{printable(disk['name'])} {formatting.share(sum(disk['ios']) / total)}" for disk in disks
     ]
-    depths = [f"{sum(disk['ticks_ns'] or []) / watched(outcome):.0f}" for disk in disks]
+    depths = [f"{sum(disk['ticks_ns'] or []) / observed_time_ns(outcome):.0f}" for disk in disks]
     if len(disks) > 4:
         shares, depths = [f"{len(disks)} disks"], [depths[0], "…", depths[-1]]
     return [

@@ -16,19 +16,25 @@ if TYPE_CHECKING:
     from blklab.store.query import CampaignRow, StoredRun
 
 
-def show_campaigns(console: "Console", rows: "Sequence[CampaignRow]", where: str) -> None:
+def print_campaigns(console: "Console", rows: "Sequence[CampaignRow]", where: str) -> None:
     """Prints the campaigns of the store at `where`."""
     if not rows:
         console.print(
             f"no campaigns in {printable(where)}: create one with `blklab run EXPERIMENT`"
         )
         return
-    terminal.draw(console, campaigns(rows))
+    terminal.draw_table(console, campaigns(rows))
 
 
 def campaigns(rows: "Sequence[CampaignRow]") -> TextTable:
     """Returns the table of campaigns."""
-    columns = [TableColumn("#"), text("experiment"), text("on"), TableColumn("runs"), text("state")]
+    columns = [
+        TableColumn("#"),
+        text("experiment"),
+        text("on"),
+        TableColumn("runs"),
+        text("state"),
+    ]
     columns += [text("begun"), text("title")]
     return TextTable(
         formatting.plural(len(rows), "campaign"),
@@ -56,14 +62,14 @@ def _states(row: "CampaignRow") -> str:
     return ", ".join(f"{count} {state}" for state, count in there.items())
 
 
-def show_runs(
+def print_runs(
     console: "Console", campaign: "CampaignRow", stored_runs: "Sequence[StoredRun]"
 ) -> None:
     """Prints the runs of a campaign."""
-    terminal.draw(console, runs(campaign, stored_runs))
+    terminal.draw_table(console, runs(campaign, stored_runs))
     rows = [(f"run {run.id}", run.outcome or {}) for run in stored_runs]
     if (caches := volumes.caches(rows)) is not None:
-        terminal.draw(console, caches)
+        terminal.draw_table(console, caches)
     for line in volumes.arrays(rows):
         console.print(f"* {line}")
     for run in stored_runs:
@@ -104,7 +110,7 @@ def runs(campaign: "CampaignRow", stored_runs: "Sequence[StoredRun]") -> TextTab
     return _table(title, [TableColumn("run"), text("state")], rows, note)
 
 
-def show_measured(
+def print_measured(
     console: "Console",
     plan: "ExperimentPlan",
     stored_runs: "Sequence[tuple[Mapping[str, str], Any]]",
@@ -114,7 +120,7 @@ def show_measured(
     rows = [
         ([str(number)], labels, outcome) for number, (labels, outcome) in enumerate(stored_runs, 1)
     ]
-    terminal.draw(console, _table(title, [TableColumn("#")], rows, "Not kept."))
+    terminal.draw_table(console, _table(title, [TableColumn("#")], rows, "Not kept."))
 
 
 def _table(
@@ -135,7 +141,7 @@ def _table(
             [
                 *before,
                 *(printable(own.get(label, formatting.NONE)) for label in varied),
-                *figures(outcome),
+                *outcome_figures(outcome),
             ]
             for before, own, outcome in rows
         ],
@@ -144,7 +150,7 @@ def _table(
     )
 
 
-def figures(outcome: "Any") -> list[str]:
+def outcome_figures(outcome: "Any") -> list[str]:
     """Returns read IOPS, write IOPS, mean and 99th percentile of the latency, as text.
 
     Latencies are those of the direction with more I/Os. A missing figure is a dash.

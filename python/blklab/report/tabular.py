@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from blklab.analysis.metrics import flat, shares
+from blklab.analysis.metrics import all_metrics, device_shares
 
 if TYPE_CHECKING:
     from blklab.store.query import StoredRun
 
 
-def rows(runs: "Sequence[StoredRun]") -> list[dict[str, Any]]:
+def run_rows(runs: "Sequence[StoredRun]") -> list[dict[str, Any]]:
     """Returns one row for each run that is done: labels, metrics, each device's shares."""
     tabular_rows = []
     for run in runs:
@@ -26,9 +26,9 @@ def rows(runs: "Sequence[StoredRun]") -> list[dict[str, Any]]:
             "started": run.started,
             "seconds": run.seconds,
             **run.labels,
-            **flat(run.outcome),
+            **all_metrics(run.outcome),
         }
-        for name, (reads, writes) in shares(run.outcome).items():
+        for name, (reads, writes) in device_shares(run.outcome).items():
             row |= {f"{name} read share": reads, f"{name} write share": writes}
         tabular_rows.append(row)
     return tabular_rows
@@ -38,7 +38,7 @@ def as_csv(runs: "Sequence[StoredRun]") -> str:
     """Returns runs as CSV (RFC 4180, with \\n as line end), in the units of
     blklab.analysis.metrics.
     """
-    table = rows(runs)
+    table = run_rows(runs)
     names = list(dict.fromkeys(name for row in table for name in row))
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, names, lineterminator="\n")

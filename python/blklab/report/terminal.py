@@ -51,11 +51,11 @@ def stat(console: "Console", view: ProfileView, *, all_devices: bool) -> None:
         console.print()
         _prose(console, device)
         if at == 0 and len(view.devices) > 1:
-            draw(console, devices.overview(view))
+            draw_table(console, devices.overview(view))
         for build in DETAILS:
-            draw(console, build(device))
+            draw_table(console, build(device))
         draw_events(console, device)
-    diagnostics.show(console, trace.diagnose(view), "Diagnostics", most=40)
+    diagnostics.print_diagnostics(console, trace.diagnose(view), "Diagnostics", most=40)
     if len(shown) < sum(device.active for device in view.devices):
         rest = formatting.listing(
             [f"--device {d.label}" for d in view.devices if d.active and d not in shown][:2]
@@ -93,7 +93,7 @@ def _prose(console: "Console", device: DeviceView) -> None:
     console.print(grid)
 
 
-def draw(console: "Console", table: TextTable) -> None:
+def draw_table(console: "Console", table: TextTable) -> None:
     """Prints a table under its title, without columns that do not fit; nothing if empty."""
     if not table:
         return

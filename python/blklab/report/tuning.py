@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from blklab.analysis.tune import Tuning
 
 
-def show(
+def print_tuning(
     console: "Console", tunings: "Sequence[Tuning]", kept: "PersistedSettings", *, alone: bool
 ) -> None:
     """Prints the effects, and how to keep settings that improve the metric."""
     for tuning in tunings:
-        terminal.draw(console, table(tuning))
+        terminal.draw_table(console, tuning_table(tuning))
         console.print(conclusion(tuning))
         if tuning.note:
             console.print(f"note: {tuning.note}")
-    lines = keep(kept)
+    lines = persist_lines(kept)
     if lines:
         console.print()
         for line in lines:
@@ -38,7 +38,7 @@ def show(
             )
 
 
-def table(tuning: "Tuning") -> TextTable:
+def tuning_table(tuning: "Tuning") -> TextTable:
     """Returns one row for each value that was tried."""
     columns = [
         text("setting"),
@@ -104,7 +104,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(printable(name) for name in names)
 
 
-def keep(kept: "PersistedSettings") -> list[str]:
+def persist_lines(kept: "PersistedSettings") -> list[str]:
     """Returns the commands that persist settings; none if there is nothing to keep."""
     lines = []
     if kept.commands:

@@ -57,7 +57,7 @@ class AgreementFigures:
         }
 
 
-def figures(outcome: Outcome) -> AgreementFigures:
+def agreement_figures(outcome: Outcome) -> AgreementFigures:
     """Returns the figures of a result, the lab's or the simulator's."""
     return AgreementFigures(
         float(outcome["read"]["iops"]),
@@ -90,7 +90,7 @@ class AgreementKey:
         return " ".join(filter(None, [known["stack"], known["workload"], more]))
 
 
-def key(suite: str, labels: Mapping[str, str]) -> AgreementKey:
+def agreement_key(suite: str, labels: Mapping[str, str]) -> AgreementKey:
     """Returns the key of a cell."""
     return AgreementKey(suite, tuple(labels.items()))
 
@@ -152,7 +152,7 @@ class AgreementVerdict:
         return self.within >= ENOUGH * self.rows
 
 
-def verdicts(rows: Sequence[AgreementRow]) -> list[AgreementVerdict]:
+def agreement_verdicts(rows: Sequence[AgreementRow]) -> list[AgreementVerdict]:
     """Returns the result of each kernel generation, in the order of the rows."""
     import statistics
 
@@ -173,19 +173,19 @@ def predicted(
     cells = [(plan.name, cell) for plan in plans for cell in plan.cells]
     outcomes = sim.outcomes([cell.document for _, cell in cells], jobs)
     return {
-        key(suite, cell.labels): figures(outcome)
+        agreement_key(suite, cell.labels): agreement_figures(outcome)
         for (suite, cell), outcome in zip(cells, outcomes, strict=True)
     }
 
 
-def rows(
+def agreement_rows(
     kernel: str,
     predicted: Mapping[AgreementKey, AgreementFigures],
     measured: Mapping[AgreementKey, AgreementFigures],
 ) -> list[AgreementRow]:
     """Returns the cells that both runners have, in the order of the predictions."""
     return [
-        AgreementRow(key, kernel, figures, measured[key])
-        for key, figures in predicted.items()
-        if key in measured
+        AgreementRow(agreement_key, kernel, agreement_figures, measured[agreement_key])
+        for agreement_key, agreement_figures in predicted.items()
+        if agreement_key in measured
     ]

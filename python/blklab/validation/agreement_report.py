@@ -17,9 +17,13 @@ NOTE = (
 )
 
 
-def rows(compared_rows: "Sequence[AgreementRow]") -> TextTable:
+def agreement_table(compared_rows: "Sequence[AgreementRow]") -> TextTable:
     """Returns the table of predicted and measured figures of all cells."""
-    columns = [text("suite"), text("cell"), *figures("predicted", "measured", "error")]
+    columns = [
+        text("suite"),
+        text("cell"),
+        *figures("predicted", "measured", "error"),
+    ]
     columns += [text("share"), TableColumn("")]
     return TextTable("Predictions and the lab", columns, [_row(row) for row in compared_rows], NOTE)
 
@@ -41,7 +45,7 @@ def _row(row: "AgreementRow") -> list[str]:
     ]
 
 
-def verdicts(judged: "Sequence[AgreementVerdict]") -> TextTable:
+def verdicts_table(judged: "Sequence[AgreementVerdict]") -> TextTable:
     """Returns how many cells of each kernel are within the bounds."""
     columns = [
         text("kernel"),
@@ -83,14 +87,14 @@ def misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") -> 
     )
 
 
-def section(
+def report_section(
     recordings: "Sequence[LabRecording]",
     compared_rows: "Sequence[AgreementRow]",
     judged: "Sequence[AgreementVerdict]",
     known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]",
 ) -> Iterator[str]:
     """Returns the section of the accuracy report, as lines; `known` has all misses."""
-    table = verdicts(judged)
+    table = verdicts_table(judged)
     yield from (
         "## Agreement with the lab",
         "",
@@ -99,14 +103,16 @@ def section(
         table.note,
         "",
     )
-    yield from gfm.table(table)
+    yield from gfm.markdown_table(table)
     for recording in recordings:
         versions = ", ".join(f"{name} {value}" for name, value in recording.measured_with.items())
         yield from (f"Measured on {recording.kernel} with {printable(versions)}.", "")
     yield from _misses(known)
     for verdict in judged:
         yield from (f"### Kernel {verdict.kernel}", "", NOTE, "")
-        yield from gfm.table(rows([row for row in compared_rows if row.kernel == verdict.kernel]))
+        yield from gfm.markdown_table(
+            agreement_table([row for row in compared_rows if row.kernel == verdict.kernel])
+        )
 
 
 def _misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") -> Iterator[str]:

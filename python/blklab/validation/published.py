@@ -119,7 +119,7 @@ class PublishedVerdict:
         return self.within == self.rows and median and share
 
 
-def verdicts(rows: Sequence[PublishedRow]) -> list[PublishedVerdict]:
+def published_verdicts(rows: Sequence[PublishedRow]) -> list[PublishedVerdict]:
     """Returns the result of each class of predicted rows."""
     verdicts_given = []
     for bound in BOUNDS:

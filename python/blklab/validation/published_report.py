@@ -14,9 +14,13 @@ if TYPE_CHECKING:
     from blklab.validation.published import PublishedRow, PublishedVerdict, Validation
 
 
-def rows(published_rows: "Sequence[PublishedRow]") -> TextTable:
+def published_table(published_rows: "Sequence[PublishedRow]") -> TextTable:
     """Returns the table of published and predicted figures of all rows."""
-    columns = [text("target"), text("test"), *figures("published", "predicted", "error")]
+    columns = [
+        text("target"),
+        text("test"),
+        *figures("published", "predicted", "error"),
+    ]
     columns += [TableColumn("read latency, ms"), text("share")]
     note = (
         "IOPS of both directions; mean latency and members' shares as published → predicted."
@@ -48,7 +52,7 @@ def _row(row: "PublishedRow") -> list[str]:
     ]
 
 
-def verdicts(judged: "Sequence[PublishedVerdict]") -> TextTable:
+def class_verdicts_table(judged: "Sequence[PublishedVerdict]") -> TextTable:
     """Returns the result of each class of rows against its bounds."""
     columns = [text("predicted"), *figures("rows", "within", "bound", "median error")]
     columns += figures("worst share")
@@ -107,17 +111,17 @@ def _markdown(validation: "Validation", judged: "Sequence[PublishedVerdict]") ->
         "never fitted.",
         "",
     )
-    yield from _section(verdicts(judged))
-    yield from _section(rows(validation.rows))
+    yield from _section(class_verdicts_table(judged))
+    yield from _section(published_table(validation.rows))
     for kind, fitted in validation.calibrations.items():
         yield f"## Calibration of `{kind}`"
         yield ""
-        yield from gfm.table(calibration.fitted(fitted))
-        yield from gfm.table(calibration.residuals(fitted))
+        yield from gfm.markdown_table(calibration.fitted(fitted))
+        yield from gfm.markdown_table(calibration.residuals(fitted))
 
 
 def _section(table: TextTable) -> Iterator[str]:
     yield from (f"## {table.title}", "")
     if table.note:
         yield from (table.note, "")
-    yield from gfm.table(table)
+    yield from gfm.markdown_table(table)

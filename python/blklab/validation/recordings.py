@@ -80,7 +80,7 @@ def predicted(directory: Path, recording: LabRecording) -> list[AgreementRow]:
     paths = [path for name in names for path in suites(directory, name)]
     generation = [Override("kernel", recording.kernel, "the recording")]
     plans = [cells.plan(path, changes=generation) for path in paths]
-    return agreement.rows(recording.kernel, agreement.predicted(plans), recording.cells)
+    return agreement.agreement_rows(recording.kernel, agreement.predicted(plans), recording.cells)
 
 
 def recordings_directory(directory: Path) -> Path:
@@ -88,7 +88,7 @@ def recordings_directory(directory: Path) -> Path:
     return directory / "lab" / "measured"
 
 
-def read(directory: Path) -> list[LabRecording]:
+def read_recordings(directory: Path) -> list[LabRecording]:
     """Returns all recordings, the oldest kernel first. Raises UsageError for an invalid file."""
     recordings = [_read(path) for path in recordings_directory(directory).glob("*.json")]
     return sorted(
@@ -103,7 +103,7 @@ def _read(path: Path) -> LabRecording:
         if not all(part.isdecimal() for part in kernel.split(".")):
             raise ValueError(f"kernel: found {kernel!r}, expected a generation such as 6.1")
         cells = {
-            agreement.key(
+            agreement.agreement_key(
                 str(cell["suite"]), {str(k): str(v) for k, v in cell["labels"].items()}
             ): (
                 AgreementFigures(
@@ -121,13 +121,17 @@ def _read(path: Path) -> LabRecording:
         raise UsageError(f"{path}: is not a recording: {type(error).__name__}: {error}") from None
 
 
-def keep(directory: Path, recording: LabRecording) -> Path:
+def write_recording(directory: Path, recording: LabRecording) -> Path:
     """Writes a recording and returns its path.
 
     Cells of an older recording are kept if their versions are the same; otherwise they are dropped.
     """
     older = next(
-        (recording_ for recording_ in read(directory) if recording_.kernel == recording.kernel),
+        (
+            recording_
+            for recording_ in read_recordings(directory)
+            if recording_.kernel == recording.kernel
+        ),
         None,
     )
     same = older is not None and older.measured_with == recording.measured_with

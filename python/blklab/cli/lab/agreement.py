@@ -45,7 +45,7 @@ def show(
 
     pairs, failed = _recorded(wanted) if recorded else _measured(wanted)
     rows = [row for _, own in pairs for row in own]
-    verdicts = agreement.verdicts(rows)
+    verdicts = agreement.agreement_verdicts(rows)
     if output is not None:
         from blklab.output import write
 
@@ -54,10 +54,10 @@ def show(
     missed = recordings.missed(recordings.misses(wanted.directory), rows)
 
     def draw(console: "Console") -> None:
-        terminal.draw(console, report.rows(rows))
+        terminal.draw_table(console, report.agreement_table(rows))
         if missed:
-            terminal.draw(console, report.misses(missed))
-        terminal.draw(console, report.verdicts(verdicts))
+            terminal.draw_table(console, report.misses(missed))
+        terminal.draw_table(console, report.verdicts_table(verdicts))
 
     documents: dict[str, Any] = {
         "rows": [row.as_dict() for row in rows],
@@ -83,7 +83,7 @@ def recorded_section(directory: Path) -> list[str]:
 
     pairs = [
         (recording, recordings.predicted(directory, recording))
-        for recording in recordings.read(directory)
+        for recording in recordings.read_recordings(directory)
     ]
     return _section(directory, pairs) if pairs else []
 
@@ -97,8 +97,8 @@ def _section(
     rows = [row for _, own in pairs for row in own]
     missed = recordings.missed(recordings.misses(directory), rows)
     return list(
-        report.section(
-            [recording for recording, _ in pairs], rows, agreement.verdicts(rows), missed
+        report.report_section(
+            [recording for recording, _ in pairs], rows, agreement.agreement_verdicts(rows), missed
         )
     )
 
@@ -111,7 +111,7 @@ def _recorded(
 
     names = {path.stem for path in recordings.suites(wanted.directory, wanted.suite)}
     pairs = []
-    for recording in recordings.read(wanted.directory):
+    for recording in recordings.read_recordings(wanted.directory):
         rows = [
             row
             for row in recordings.predicted(wanted.directory, recording)
@@ -162,8 +162,10 @@ def _measured(
     for kernel, cells_of in given.items():
         recording = recordings.LabRecording(kernel, machines[kernel], cells_of)
         if wanted.record:
-            note(f"stored in {recordings.keep(wanted.directory, recording)}")
-        pairs.append((recording, agreement.rows(kernel, predicted.get(kernel, {}), cells_of)))
+            note(f"stored in {recordings.write_recording(wanted.directory, recording)}")
+        pairs.append(
+            (recording, agreement.agreement_rows(kernel, predicted.get(kernel, {}), cells_of))
+        )
     return pairs, failed
 
 
@@ -201,8 +203,8 @@ def _figures(
     return [
         (
             _kernel(plan, result),
-            agreement.key(plan.name, result.labels),
-            agreement.figures(result.outcome),
+            agreement.agreement_key(plan.name, result.labels),
+            agreement.agreement_figures(result.outcome),
         )
         for result in results
     ]

@@ -38,16 +38,18 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
     results, failed = measured(runner, measuring, store, keep=True, resume=False)
     predicted = agreement.predicted([plan(path)])
     given = {
-        agreement.key(measuring.name, result.labels): agreement.figures(result.outcome)
+        agreement.agreement_key(measuring.name, result.labels): agreement.agreement_figures(
+            result.outcome
+        )
         for result in results
     }
-    rows = agreement.rows(measuring.cells[0].document["kernel"], predicted, given)
+    rows = agreement.agreement_rows(measuring.cells[0].document["kernel"], predicted, given)
 
     def draw(console: "Console") -> None:
         from blklab.report import terminal
-        from blklab.validation.agreement_report import rows as table
+        from blklab.validation.agreement_report import agreement_table as table
 
-        terminal.draw(console, table(rows))
+        terminal.draw_table(console, table(rows))
 
     emit([row.as_dict() for row in rows], as_json, draw)
     fail_with(failed)

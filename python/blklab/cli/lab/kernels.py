@@ -13,7 +13,7 @@ def kernels(*, as_json: bool) -> None:
     An experiment selects one by generation (kernel = "6.12") or by version ("6.1.0-49").
     """
     from blklab.report.tables.base import TextTable, text
-    from blklab.report.terminal import draw
+    from blklab.report.terminal import draw_table
     from blklab.runners.lab.image.build import offered
     from blklab.text import printable
 
@@ -25,7 +25,7 @@ def kernels(*, as_json: bool) -> None:
             for offered_kernel in kernels_offered
         ],
         as_json,
-        lambda console: draw(
+        lambda console: draw_table(
             console,
             TextTable("Kernels for guests", [text("kernel"), text("package version")], rows),
         ),

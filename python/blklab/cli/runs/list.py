@@ -24,6 +24,6 @@ def list_(*, store: str | None, as_json: bool) -> None:
     rows = query.all_campaigns(kept)
 
     def draw(console: "Console") -> None:
-        runs.show_campaigns(console, rows, kept.database.name)
+        runs.print_campaigns(console, rows, kept.database.name)
 
     emit([{**asdict(row), "states": dict(row.states)} for row in rows], as_json, draw)

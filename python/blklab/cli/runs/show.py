@@ -47,8 +47,8 @@ def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json
             measured = [
                 (run.labels, run.cell, run.outcome) for run in selection.runs if run.outcome
             ]
-            saturation.show(console, measured)
+            saturation.print_saturation(console, measured)
             return
-        runs.show_runs(console, selection.campaign, selection.runs)
+        runs.print_runs(console, selection.campaign, selection.runs)
 
     emit([run.as_dict() for run in selection.runs], as_json, draw)

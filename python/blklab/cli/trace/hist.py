@@ -63,7 +63,7 @@ def hist(
     ]
 
     def draw(console: "Console") -> None:
-        histogram.show(console, histograms_shown)
+        histogram.print_histograms(console, histograms_shown)
 
     document = [
         {

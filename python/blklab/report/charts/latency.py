@@ -16,7 +16,7 @@ from blklab.report.charts.base import (
     tip,
     zoom,
 )
-from blklab.report.charts.sizes import table
+from blklab.report.charts.sizes import histogram_table
 from blklab.report.tables import life
 from blklab.report.tables.base import TextTable, figures
 from blklab.report.view import STAGES, DeviceView
@@ -66,7 +66,7 @@ def _distribution(device: DeviceView) -> Chart | None:
             "tooltip": [*tooltips, tip("share", "share of them", ".2%")],
         },
     )
-    tables = [table(distribution) for distribution in histograms]
+    tables = [histogram_table(distribution) for distribution in histograms]
     stage = histograms[0].title.split()[0]
     merged = TextTable(
         f"{stage} distribution",
@@ -157,7 +157,7 @@ def _depth(device: DeviceView) -> Chart | None:
     if len(series) > 1:
         encoding["xOffset"] = {"field": "what", "type": "nominal", "sort": None}
     spec = chart_spec(rows, mark={"type": "bar"}, encoding=encoding)
-    both = [table(bin_) for bin_ in histograms if bin_.total]
+    both = [histogram_table(bin_) for bin_ in histograms if bin_.total]
     depth = TextTable(
         "Queue depth",
         [*figures("what"), *both[0].columns],

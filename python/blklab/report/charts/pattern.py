@@ -15,7 +15,7 @@ from blklab.report.charts.base import (
     quantity,
     tip,
 )
-from blklab.report.charts.sizes import table
+from blklab.report.charts.sizes import histogram_table
 from blklab.report.tables import pattern
 from blklab.report.view import DeviceView
 
@@ -113,7 +113,7 @@ def _seeks(device: DeviceView) -> Chart | None:
         },
     )
     note = "From the end of one read or write to the start of the next, by powers of two."
-    return Chart("seeks", "Seek distances", spec, table(histograms[0]), note)
+    return Chart("seeks", "Seek distances", spec, histogram_table(histograms[0]), note)
 
 
 def _dispersion(device: DeviceView) -> Chart | None:

@@ -63,7 +63,7 @@ def _chart(histogram_: Histogram, op: str) -> Chart:
     note = f"{histogram_.note[0].upper()}{histogram_.note[1:]}."
     if len(rows) < len(histogram_.bins):
         note += f" Above {formatting.size(NAMED)}, bins double; the table has all bins."
-    return Chart(f"sizes-{op}", histogram_.title, spec, table(histogram_), note)
+    return Chart(f"sizes-{op}", histogram_.title, spec, histogram_table(histogram_), note)
 
 
 def _drawn(bins: Sequence[Bin]) -> list[Bin]:
@@ -82,7 +82,7 @@ def _drawn(bins: Sequence[Bin]) -> list[Bin]:
     return drawn
 
 
-def table(histogram_: Histogram) -> TextTable:
+def histogram_table(histogram_: Histogram) -> TextTable:
     """Returns a histogram as a table."""
     rows, so_far = [], 0.0
     for bin_ in histogram_.bins:

@@ -57,7 +57,10 @@ def _knees(view: ExperimentView) -> TextTable:
     """Returns the table of knees: where more load does not increase bandwidth."""
     every = _curves(view)
     labels = list(dict.fromkeys(label for _, curve in every for label in curve.labels))
-    columns = [*([text("campaign")] if view.several else []), *(text(label) for label in labels)]
+    columns = [
+        *([text("campaign")] if view.several else []),
+        *(text(label) for label in labels),
+    ]
     columns += figures("knee at", "IOPS", "latency", "saturated at", "IOPS", "latency", "less from")
     body = [
         [

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from blklab.analysis.metrics import WAYS, way_of
+from blklab.analysis.metrics import WAYS, direction_result
 from blklab.report import formatting
 from blklab.report.charts.base import (
     Chart,
@@ -63,7 +63,9 @@ def section(view: ExperimentView) -> PageSection:
 
 def _clat(cell: ReportCell, direction: str) -> list[Mapping[str, Any]]:
     """Returns the latencies of the runs that have any."""
-    latencies = [way_of(run.outcome or {}, direction).get("clat_ns") or {} for run in cell.runs]
+    latencies = [
+        direction_result(run.outcome or {}, direction).get("clat_ns") or {} for run in cell.runs
+    ]
     return [clat for clat in latencies if clat.get("count") and clat.get("p50") is not None]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from blklab.analysis.metrics import WAYS, leaves, shares, watched
+from blklab.analysis.metrics import WAYS, device_shares, lowest_devices, observed_time_ns
 from blklab.outcome import Outcome
 from blklab.report import formatting, volumes
 from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tip
@@ -20,7 +20,7 @@ MOST_DEVICES: Final = 7
 def section(view: ExperimentView) -> PageSection:
     """Returns the section; empty if there are no counts of devices."""
     cells = [cell for cell in view.order(view.cells) if _devices(cell)]
-    several = [cell for cell in cells if len(leaves(cell.runs[0].outcome or {})) > 1]
+    several = [cell for cell in cells if len(lowest_devices(cell.runs[0].outcome or {})) > 1]
     shown = view.order(best(view, several, "iops"))
     charts = [chart for direction in WAYS if (chart := _chart(view, shown, direction))]
     tables = [
@@ -39,12 +39,12 @@ def section(view: ExperimentView) -> PageSection:
 
 
 def _devices(cell: ReportCell) -> list[Mapping[str, Any]]:
-    return [dict(device) for device in leaves(cell.runs[0].outcome or {})]
+    return [dict(device) for device in lowest_devices(cell.runs[0].outcome or {})]
 
 
 def share(cell: ReportCell) -> dict[str, tuple[float | None, float | None]]:
     """Returns each device's share of a cell's reads and writes, the mean of its runs."""
-    every = [shares(run.outcome or {}) for run in cell.runs]
+    every = [device_shares(run.outcome or {}) for run in cell.runs]
     shares_by_name = {}
     for name in dict.fromkeys(name for devices in every for name in devices):
         pairs = [devices[name] for devices in every if name in devices]
@@ -123,7 +123,11 @@ def _row(view: ExperimentView, cell: ReportCell, row: str, device: str, amount: 
 
 
 def _table(view: ExperimentView, cells: Sequence[ReportCell]) -> TextTable:
-    columns = [text("cell"), *([text("campaign")] if view.several else []), text("device")]
+    columns = [
+        text("cell"),
+        *([text("campaign")] if view.several else []),
+        text("device"),
+    ]
     columns += figures("reads", "writes", "IOPS", "each took", "in its queue", "merged into each")
     columns += [TableColumn("busy")]
     body = [
@@ -144,9 +148,9 @@ def _figures(cell: ReportCell) -> Iterator[list[str]]:
     outcomes = [run.outcome or {} for run in cell.runs]
     for name, (reads, writes) in split.items():
         mine = [
-            (device, watched(outcome))
+            (device, observed_time_ns(outcome))
             for outcome in outcomes
-            for device in leaves(outcome)
+            for device in lowest_devices(outcome)
             if device["name"] == name
         ]
         runtime = sum(time for _, time in mine)
@@ -197,7 +201,7 @@ def _trees(view: ExperimentView) -> Iterator[TextTable]:
 
 
 def _branches(devices: Sequence[Mapping[str, Any]], outcome: Outcome) -> Iterator[list[str]]:
-    runtime = watched(outcome)
+    runtime = observed_time_ns(outcome)
     names = {device["name"] for device in devices}
 
     def below(name: str | None, depth: int, seen: frozenset[str]) -> Iterator[list[str]]:

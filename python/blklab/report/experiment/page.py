@@ -122,7 +122,7 @@ class ExperimentReport:
             lines += [f"**Doubts about the figures:** {doubts}.", ""]
         for section in self.sections:
             if section.anchor != "raw":
-                lines += markdown.section(section)
+                lines += markdown.markdown_section(section)
         return "\n".join(lines).rstrip() + "\n"
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
 
-from blklab.analysis.metrics import METRICS, scale
-from blklab.analysis.resampling import Difference, difference
+from blklab.analysis.metrics import METRICS, rate_scale
+from blklab.analysis.resampling import Difference, compare_samples
 from blklab.report import formatting
 from blklab.report.comparison import change, figure, interval
 from blklab.report.experiment.view import (
@@ -104,7 +104,7 @@ def _subject(view: ExperimentView, cells: Sequence[ReportCell]) -> str | None:
 def _ranking(view: ExperimentView, there: Sequence[ReportCell], subject: str, metric: str) -> str:
     first, second, last = there[0], there[1], there[-1]
     top = first.mean(metric) or 0.0
-    if same(difference(last.samples(metric), first.samples(metric))):
+    if same(compare_samples(last.samples(metric), first.samples(metric))):
         names = formatting.listing([cell.labels.get(subject, "") for cell in there])
         return f"no difference seen between {names}: about {_rate(metric, top)}."
     name = first.labels.get(subject, "")
@@ -113,7 +113,7 @@ def _ranking(view: ExperimentView, there: Sequence[ReportCell], subject: str, me
     if view.loads:
         load = " ".join(f"{key}={first.labels.get(key, formatting.NONE)}" for key in view.loads)
         text += f" ({load})"
-    lead = difference(second.samples(metric), first.samples(metric))
+    lead = compare_samples(second.samples(metric), first.samples(metric))
     rival = second.labels.get(subject, "")
     if lead is not None:
         if lead.p is None or (lead.once and not same(lead)):
@@ -203,7 +203,7 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
 
 def _is_scaled(cell: ReportCell) -> bool:
     """Returns whether the rates of a cell's devices were scaled: such cells have no prediction."""
-    return any(scale(run.outcome or {}) != 1 for run in cell.runs)
+    return any(rate_scale(run.outcome or {}) != 1 for run in cell.runs)
 
 
 def _changed(view: ExperimentView) -> Iterator[Sentence]:
@@ -224,7 +224,7 @@ def _since(view: ExperimentView, base: ReportSeries, other: ReportSeries) -> Ite
         if before is None or after is None:
             continue
         metric = metric_of(after)
-        effect = difference(before.samples(metric), after.samples(metric))
+        effect = compare_samples(before.samples(metric), after.samples(metric))
         if effect is None or effect.p is None:
             continue
         gain = effect.change if METRICS[metric].more_is_better else -effect.change

@@ -15,7 +15,7 @@ from blklab.analysis import compare
 from blklab.analysis.compare import REPEAT
 from blklab.analysis.metrics import METRICS
 from blklab.analysis.resampling import RunSample, interval
-from blklab.analysis.samples import Points, remembered, samples
+from blklab.analysis.samples import Points, remembered, run_samples
 from blklab.analysis.saturation import LOADS
 from blklab.errors import UsageError
 from blklab.outcome import measured
@@ -82,7 +82,7 @@ class ReportCell:
 
     def samples(self, metric: str) -> list[RunSample]:
         """Returns the values of a metric and their series, for the runs that have it."""
-        return [sample for _, sample in samples(self.runs, METRICS[metric], self._points)]
+        return [sample for _, sample in run_samples(self.runs, METRICS[metric], self._points)]
 
     def value(self, metric: str) -> CellFigure | None:
         """Returns a metric, None if no run has it."""
@@ -314,7 +314,7 @@ def _sides(
     ]
     if len(whole) < 2:
         return whole
-    split = compare.sides(list(zip(names, done, strict=True)))
+    split = compare.comparison_sides(list(zip(names, done, strict=True)))
     if len(split) > max(MOST_SIDES, len(whole)):
         return whole
     rows = {selection.campaign.number: selection.campaign for selection in selections}

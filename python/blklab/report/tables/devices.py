@@ -70,5 +70,10 @@ def feeds(view: ProfileView) -> TextTable:
         ]
         for feed in sorted(view.feeds(), key=lambda feed: -feed.ios)
     ]
-    columns = [text("from"), text("to"), *figures("I/Os", "share of the lower device"), BAR]
+    columns = [
+        text("from"),
+        text("to"),
+        *figures("I/Os", "share of the lower device"),
+        BAR,
+    ]
     return TextTable("Remaps", columns, rows)

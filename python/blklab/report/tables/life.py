@@ -80,5 +80,10 @@ def errors(device: DeviceView) -> TextTable:
         for name, number in errors.items()
         if (completed := device.life(op)["completed"] + device.life(op)["without_queue"])
     ]
-    columns = [text("operation"), text("error"), *figures("I/Os", "of completed"), BAR]
+    columns = [
+        text("operation"),
+        text("error"),
+        *figures("I/Os", "of completed"),
+        BAR,
+    ]
     return TextTable("Errors", columns, rows)

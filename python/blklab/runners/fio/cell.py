@@ -82,7 +82,7 @@ def _jobs(
 
         def one_round(_before: int) -> float:
             ran = _run(fio, cell, path, directory, progress, "steady", int(wanted["round_ns"]))
-            outcome = output.outcome(output.document(ran.output))
+            outcome = output.outcome(output.parse_document(ran.output))
             return float(outcome["read"]["iops"] + outcome["write"]["iops"])
 
         resumed = steady_state.until_steady(wanted, one_round)
@@ -107,7 +107,7 @@ def figures(ran: process.FioExit, interval_ns: int, log_ms: int) -> FioFigures:
     """Returns what a fio run measured, with its logs in intervals of `interval_ns`. Raises
     BlklabError.
     """
-    document = output.document(ran.output)
+    document = output.parse_document(ran.output)
     notes = [line.strip() for line in ran.said.splitlines() if line.strip()]
     document["notes"] = [*document["notes"], *notes]
     outcome = output.outcome(document)

@@ -107,7 +107,7 @@ def _write(
     job: FioJobDocument = {"name": name, "options": options}
     text = jobfile.render(bare_cell(seed, job), target)
     ran = process.run(fio, text, directory, target=target, progress=progress, phase=name)
-    output.outcome(output.document(ran.output))  # an I/O that failed is an error
+    output.outcome(output.parse_document(ran.output))  # an I/O that failed is an error
 
 
 def drop_caches(proc: Path = Path("/proc")) -> str | None:

@@ -137,7 +137,7 @@ def _run(
     job.write_text(render(plan, target, VerificationRun(logs, number_ios)))
     written = own / f"{name}.json"
     play(fio, job, written, ["--output-format=json"], seconds)
-    document = output.document(written.read_text(errors="replace"))
+    document = output.parse_document(written.read_text(errors="replace"))
     output.jobs(document)  # a failed job raises an error
     paths = [str(own / log) for log in logs]
     profile = characterise(paths, _core.Filter(), format_name="iolog")
