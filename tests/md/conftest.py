@@ -7,7 +7,7 @@ import pytest
 
 from blklab.diagnostic import Diagnostic
 from blklab.md import inventory
-from blklab.md.audit import findings
+from blklab.md.audit import find_problems
 from blklab.md.model import Inventory
 from tests.system.machine import Machine
 
@@ -83,7 +83,7 @@ class Arrays(Machine):
 
     def seen(self) -> Inventory:
         """What is there."""
-        return inventory.inventory(self.roots)
+        return inventory.read_inventory(self.roots)
 
     def hide_state(self) -> None:
         """Has root's state be there, and be read by nobody, whoever runs this test."""
@@ -94,7 +94,7 @@ class Arrays(Machine):
     def findings_by_code(self) -> dict[str, Diagnostic]:
         """What is found, by the rule; of several the first."""
         rules: dict[str, Diagnostic] = {}
-        for item in findings(self.seen()):
+        for item in find_problems(self.seen()):
             rules.setdefault(item.code, item)
         return rules
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from blklab.diagnostic import Diagnostic
 from blklab.md import images
-from blklab.md.audit import findings
+from blklab.md.audit import find_problems
 from blklab.report import arrays as report
 from tests.conftest import Run
 from tests.md.conftest import DATA, image
@@ -21,7 +21,7 @@ TEXT = DATA.parent / "text"
 
 
 def audited(*paths: Path) -> list[Diagnostic]:
-    return findings(images.inventory(paths))
+    return find_problems(images.read_images(paths))
 
 
 def rules(result: list[Diagnostic]) -> dict[str, Diagnostic]:
@@ -35,7 +35,7 @@ def rules(result: list[Diagnostic]) -> dict[str, Diagnostic]:
 )  # fmt: skip
 def test_recorded_arrays_as_mdadm_has_them(name: str, tmp_path: Path) -> None:
     paths = [image(f"{name}.{disk}", tmp_path) for disk in ("vda", "vdb")]
-    result = images.inventory(paths)
+    result = images.read_images(paths)
     (array,) = result.arrays
     assert [member.slot for member in array.members] == [0, 1]
     text = (TEXT / f"{name}.examine.txt").read_text()
@@ -49,7 +49,7 @@ def test_recorded_arrays_as_mdadm_has_them(name: str, tmp_path: Path) -> None:
     listed = (TEXT / f"{name}.badblocks.txt").read_text()
     assert ("is empty" in listed) == all(item.bad_blocks for item in array.members)
     wanted = "bbl-empty" if "is empty" in listed else "bbl-none"
-    assert wanted in rules(findings(result))
+    assert wanted in rules(find_problems(result))
 
 
 def test_entries_and_what_not_to_do(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_the_same_entries_on_both(tmp_path: Path) -> None:
 
 
 def test_arrays_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    result = images.inventory(
+    result = images.read_images(
         [image("raid1-12.vda", tmp_path), image("raid10-n2.vda", tmp_path)]
     ).arrays
     assert len({array.name for array in result}) == 2
@@ -147,7 +147,7 @@ def test_what_cannot_be_seen(run: Run, tmp_path: Path) -> None:
     done = run("md", "audit", "--image", tmp_path / "none")
     assert done.status == 3
     assert done.err.count("\n") == 1
-    assert "nothing could be seen" in done.err
+    assert "cannot read any array" in done.err
     assert "no such file" in done.err.lower()
     done = run("md", "audit", tmp_path / "none")
     assert done.status == 2
@@ -212,8 +212,8 @@ def test_no_bytes_make_it_fail(
             file.seek(at + beyond)
             file.write(content)
     whole = image("raid1-12-full.vdb", directory)
-    result = images.inventory([path, whole])
-    document = report.as_dict(result, findings(result))
+    result = images.read_images([path, whole])
+    document = report.as_dict(result, find_problems(result))
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     console = Console(file=io.StringIO(), markup=False, emoji=False, highlight=False)
-    report.show(console, result, findings(result))
+    report.show(console, result, find_problems(result))

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from blklab.errors import UsageError
 from blklab.md import members
-from blklab.md.audit import findings
+from blklab.md.audit import find_problems
 from blklab.md.superblocks import SectorRange
 from blklab.report import arrays as report
 from blklab.system import roots as system_roots
@@ -275,7 +275,7 @@ def test_what_may_not_be_read_is_said(machine: Arrays, monkeypatch: pytest.Monke
     path.write_text("4096 8\n")
     (array,) = machine.seen().arrays
     assert array.unseen == tuple(
-        f"{machine.roots.dev}/{name}: not seen: permission denied: as root more is seen"
+        f"{machine.roots.dev}/{name}: not seen: permission denied: run blklab as root"
         for name in ("sda", "sdb")
     )
     result = machine.findings_by_code()
@@ -319,7 +319,7 @@ def test_mdstat_that_knows_more(machine: Arrays) -> None:
     ],
 )
 def test_lists_as_sysfs_writes_them(text: str, result: tuple[SectorRange, ...]) -> None:
-    assert members.ranges(text) == result
+    assert members.parse_bad_blocks(text) == result
 
 
 def test_from_the_command_line(machine: Arrays, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,11 +339,11 @@ def test_a_machine_without_arrays(
     monkeypatch.setattr(system_roots, "Roots", lambda: machine.roots)
     done = run("md", "audit")
     assert (done.status, done.err) == (0, "")
-    assert "No md array was found." in done.out
+    assert "No md array found." in done.out
     (machine.roots.sys / "block").rmdir()
     done = run("md", "audit")
     assert done.status == 3
-    assert "nothing could be seen" in done.err
+    assert "cannot read any array" in done.err
 
 
 ATTRIBUTES = (
@@ -380,10 +380,10 @@ def test_whatever_sysfs_says(
         machine.roots.sys / "block/md0", {f"md__{name}": text for name, text in output.items()}
     )
     result = machine.seen()
-    document = report.as_dict(result, findings(result))
+    document = report.as_dict(result, find_problems(result))
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     console = Console(file=io.StringIO(), markup=False, emoji=False, highlight=False)
-    report.show(console, result, findings(result))
+    report.show(console, result, find_problems(result))
 
 
 def test_writes_that_are_held_back(machine: Arrays) -> None:

@@ -12,7 +12,7 @@ def test_repairs_that_may_not_be_seen_are_said_once(machine: Arrays) -> None:
     assert [array.repairing for array in result.arrays] == [None, None]
     state = machine.roots.state_of_root
     assert result.unseen == (
-        f"{state}: not seen: whether repairs are unfinished: as root more is seen",
+        f"{state}: not seen: whether repairs are unfinished: run blklab as root",
     )
     # What may be seen elsewhere does hold.
     uuid = result.arrays[0].uuid

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.md.model import Array
-from blklab.md.sector_mapping import raid10
+from blklab.md.sector_mapping import map_raid10
 
 ARRAY = Array(
     name="md0", path="", uuid="", level="raid10", layout=0x102, chunk=4096, raid_disks=4,
@@ -27,7 +27,7 @@ def test_every_sector_of_the_array_has_all_its_copies_on_disks_of_their_own(
     copies: dict[int, set[int]] = {}
     for disk in range(disks):
         for sector in range(0, chunks * 8, 8):
-            at = raid10(array, disk, sector)
+            at = map_raid10(array, disk, sector)
             if at is None:
                 return
             if at >= 0:
@@ -39,4 +39,4 @@ def test_every_sector_of_the_array_has_all_its_copies_on_disks_of_their_own(
 
 @pytest.mark.parametrize("layout", [0, 0x100, 0x001, 0x505, 3 << 17 | 0x102])
 def test_layouts_that_are_none(layout: int) -> None:
-    assert raid10(replace(ARRAY, layout=layout), 0, 0) is None
+    assert map_raid10(replace(ARRAY, layout=layout), 0, 0) is None

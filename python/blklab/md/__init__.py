@@ -1,1 +1,1 @@
-"""md arrays: what there is, and what is wrong or risky with it. Nothing here changes an array."""
+"""Reads and audits md arrays. Only `repair` changes arrays."""

@@ -1,4 +1,4 @@
-"""How the device mapper maps a device: only dmsetup(8) tells, sysfs has no tables."""
+"""Reads device-mapper tables with dmsetup(8), because sysfs does not have them."""
 
 import re
 import shutil
@@ -7,8 +7,8 @@ import subprocess
 from blklab.md.host_software import PATH
 
 
-def table(number: str) -> tuple[str, str]:
-    """Returns the table of `major:minor`, or why it could not be read; keys are zeros in it.
+def read_table(number: str) -> tuple[str, str]:
+    """Returns the table of `major:minor`, or why it cannot be read. Keys are zeros in it.
 
     Format: dmsetup(8), `table`: start and length in sectors, the target's name, its parameters.
     """
@@ -19,7 +19,7 @@ def table(number: str) -> tuple[str, str]:
     if program is None:
         return "", "dmsetup is not installed: apt-get install dmsetup"
     try:
-        ran = subprocess.run(
+        completed = subprocess.run(
             [program, "table", "--major", match[1], "--minor", match[2]],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -27,7 +27,7 @@ def table(number: str) -> tuple[str, str]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return "", f"dmsetup does not run: {getattr(error, 'strerror', None) or 'no answer'}"
-    if ran.returncode:
-        return "", f"dmsetup: {ran.stderr.decode(errors='replace').strip() or 'failed'}"
-    return ran.stdout.decode(errors="replace"), ""
+        return "", f"cannot run dmsetup: {getattr(error, 'strerror', None) or 'no answer'}"
+    if completed.returncode:
+        return "", f"dmsetup: {completed.stderr.decode(errors='replace').strip() or 'failed'}"
+    return completed.stdout.decode(errors="replace"), ""

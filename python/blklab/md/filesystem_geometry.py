@@ -1,4 +1,4 @@
-"""How filesystems believe that they lie on an array: out of their superblocks, which are only read.
+"""Reads from superblocks of filesystems which chunk and stripe they assume.
 
 Sources: fs/ext4/ext4.h (`struct ext4_super_block`: s_magic 0x38, s_log_block_size 0x18,
 s_raid_stride 0x164, s_raid_stripe_width 0x170), fs/xfs/libxfs/xfs_format.h (`struct xfs_dsb`,
@@ -12,26 +12,24 @@ from pathlib import Path
 from blklab.md.model import Geometry
 
 
-def geometry(path: Path) -> tuple[Geometry | None, str]:
-    """Returns what a filesystem on a device says, or None; and why it could not be read, if so."""
+def read_geometry(path: Path) -> tuple[Geometry | None, str]:
+    """Returns the geometry of a filesystem on a device, or None, and why it cannot be read."""
     try:
-        # Nothing is waited for, should the name be that of a pipe.
+        # O_NONBLOCK: the path may be a pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             head = os.pread(descriptor, 4096, 0)
         finally:
             os.close(descriptor)
     except PermissionError:
-        return None, "permission denied: as root more is seen"
+        return None, "permission denied: run blklab as root"
     except OSError as error:
         return None, (error.strerror or str(error)).lower()
-    return parse(head, str(path)), ""
+    return parse_geometry(head, str(path)), ""
 
 
-def parse(head: bytes, device: str) -> Geometry | None:
-    """Returns what the first 4,096 bytes of a filesystem say; None if it is neither ext4 nor
-    XFS.
-    """
+def parse_geometry(head: bytes, device: str) -> Geometry | None:
+    """Returns the geometry in the first 4,096 bytes of an ext4 or XFS; None for other content."""
     if len(head) < 4096:
         return None
     if head[1024 + 0x38 : 1024 + 0x3A] == b"\x53\xef":

@@ -1,4 +1,4 @@
-"""What of the machine's software decides how its arrays behave: kernel, mdadm, their settings."""
+"""Reads the host's kernel and mdadm versions, and mdadm's settings."""
 
 import os
 import re
@@ -13,41 +13,41 @@ from blklab.md.model import Software
 from blklab.system.roots import Roots, entries, text
 
 PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
-"""Where mdadm is; that is seldom in the PATH of those who are not root."""
+"""Directories of system programs, which are often not in the PATH of other users than root."""
 
 CHECKERS: Final = (
     ("etc/cron.d/mdadm", "checkarray", "checkarray of /etc/cron.d/mdadm"),
     ("etc/cron.d/raid-check", "raid-check", "raid-check of /etc/cron.d"),
 )
-"""Files of cron, the word that must be in them, and what to call that."""
+"""Files of cron, the word to look for in them, and the name of the check."""
 
 TIMERS: Final = ("mdcheck_start.timer", "raid-check.timer")
 """Timers of systemd (mdadm's own, and Fedora's)."""
 
 
-def software(roots: Roots, mdadm: str | None = None) -> Software:
-    """Returns what is installed and set; starts `mdadm --version`, which does nothing else.
+def read_software(roots: Roots, mdadm: str | None = None) -> Software:
+    """Returns versions and settings.
 
-    Not if it is given what that said, on another machine.
+    `mdadm` is the output of `mdadm --version` on another host; None: runs it here.
     """
     files = list(_config(roots))
     words = [line for _, content in files for line in _lines(content or "")]
     unread = any(content is None for _, content in files)
     return Software(
-        kernel=version(text(roots.proc / "sys/kernel/osrelease") or ""),
-        mdadm=_mdadm() if mdadm is None else version(mdadm),
+        kernel=parse_version(text(roots.proc / "sys/kernel/osrelease") or ""),
+        mdadm=_mdadm() if mdadm is None else parse_version(mdadm),
         lists_off=_lists_off(words) or (None if unread else False),
         config=", ".join(roots.shown(path) for path, _ in files),
         checked_by=", ".join(_checkers(roots)),
     )
 
 
-def configured(roots: Roots) -> list[list[str]]:
-    """Returns the lines of mdadm's configuration, as words (mdadm.conf(5))."""
+def read_mdadm_conf(roots: Roots) -> list[list[str]]:
+    """Returns the lines of mdadm's configuration, split into words (mdadm.conf(5))."""
     return [line for _, content in _config(roots) for line in _lines(content or "")]
 
 
-def version(release: str) -> tuple[int, int] | None:
+def parse_version(release: str) -> tuple[int, int] | None:
     """Returns the first two numbers of `6.12.111+deb12-amd64` or `mdadm - v4.2 - …`."""
     match = re.search(r"(?:^|v)(\d{1,4})\.(\d{1,4})", release)
     return (int(match[1]), int(match[2])) if match else None
@@ -58,10 +58,10 @@ def _mdadm() -> tuple[int, int] | None:
     if program is None:
         return None
     try:
-        out, err = child_process.version(program, "see whether it runs", timeout=10)
+        out, err = child_process.version(program, "check whether it runs", timeout=10)
     except EnvironmentLacks:
         return None
-    return version(err + out)
+    return parse_version(err + out)
 
 
 def _root(roots: Roots) -> Path:
@@ -69,7 +69,7 @@ def _root(roots: Roots) -> Path:
 
 
 def _config(roots: Roots) -> Iterator[tuple[Path, str | None]]:
-    """The files that mdadm reads (mdadm.conf(5)); without content, those that may not be read."""
+    """Yields mdadm's configuration files (mdadm.conf(5)); content is None for unreadable files."""
     root = _root(roots)
     for name in ("etc/mdadm/mdadm.conf", "etc/mdadm.conf"):
         if os.path.lexists(root / name):
@@ -82,7 +82,7 @@ def _config(roots: Roots) -> Iterator[tuple[Path, str | None]]:
 
 
 def _lines(content: str) -> Iterator[list[str]]:
-    """The lines of mdadm.conf as words: those that begin with a blank go on with the one before."""
+    """Yields lines of mdadm.conf as words; a line that begins with a blank continues the last."""
     words: list[str] = []
     for line in content.splitlines():
         plain = line.partition("#")[0]
@@ -95,7 +95,7 @@ def _lines(content: str) -> Iterator[list[str]]:
 
 
 def _lists_off(lines: list[list[str]]) -> bool:
-    # Keywords may be cut to three letters or more, and case does not count.
+    # Keywords may be shortened to three letters or more, and case does not matter.
     created = [
         line[1:] for line in lines if len(line[0]) >= 3 and "create".startswith(line[0].lower())
     ]
@@ -104,19 +104,19 @@ def _lists_off(lines: list[list[str]]) -> bool:
 
 def _checkers(roots: Roots) -> Iterator[str]:
     root = _root(roots)
-    for name, word, called in CHECKERS:
+    for name, word, check_name in CHECKERS:
         content = text(root / name) or ""
-        used = [line for line in content.splitlines() if not line.lstrip().startswith("#")]
-        if any(word in line for line in used):
+        active = [line for line in content.splitlines() if not line.lstrip().startswith("#")]
+        if any(word in line for line in active):
             autocheck = re.search(
                 r"^\s*AUTOCHECK=(\S+)", text(root / "etc/default/mdadm") or "", re.M
             )
             if word == "checkarray" and autocheck and autocheck[1].strip("\"'") != "true":
                 continue
-            yield called
+            yield check_name
     for wants in entries(root / "etc/systemd/system"):
         if wants.name.endswith(".wants"):
             for timer in TIMERS:
-                # A link to the unit, which may be elsewhere in an image of a machine.
+                # A link to the unit may be dangling in the image of a host.
                 if (wants / timer).is_symlink() or (wants / timer).exists():
                     yield timer

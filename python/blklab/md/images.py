@@ -1,4 +1,4 @@
-"""Arrays out of images, or devices, of another machine's members."""
+"""Assembles arrays from images of members, or from devices of another host, for the audit."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,23 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from blklab.md.model import PARITIES, REDUNDANT, Array, ArrayMember, Inventory
-from blklab.md.superblocks import SECTOR, Superblock, read
+from blklab.md.superblocks import SECTOR, Superblock, read_superblocks
 
 
-def inventory(paths: Sequence[Path]) -> Inventory:
-    """Returns the arrays that images are members of; what they do not tell is None."""
+def read_images(paths: Sequence[Path]) -> Inventory:
+    """Returns the arrays to which images belong; what images do not contain is None."""
     groups: dict[tuple[str, str], list[ArrayMember]] = {}
     strays = []
     for path in dict.fromkeys(paths):
-        reading = read(path)
+        reading = read_superblocks(path)
         # A device with several superblocks belongs to the array that wrote to it last.
-        newest = max(
+        superblock = max(
             reading.superblocks,
             key=lambda candidate: (candidate.checksum_holds, candidate.updated, candidate.events),
             default=None,
         )
-        superblock = newest
-        leftovers = tuple(candidate for candidate in reading.superblocks if candidate is not newest)
+        leftovers = tuple(other for other in reading.superblocks if other is not superblock)
         member = ArrayMember(
             name=str(path),
             path=str(path),
@@ -38,12 +37,12 @@ def inventory(paths: Sequence[Path]) -> Inventory:
         else:
             groups.setdefault(superblock.key, []).append(member)
     arrays = [
-        _array(members, newest_superblock)
+        _make_array(members, newest)
         for members in groups.values()
-        if (newest_superblock := freshest(members))
+        if (newest := newest_superblock(members))
     ]
     return Inventory(
-        tuple(_told_apart(arrays)),
+        tuple(_with_unique_names(arrays)),
         tuple(strays),
         unseen=tuple(
             f"{candidate.path}: not seen: {candidate.unseen}"
@@ -53,19 +52,19 @@ def inventory(paths: Sequence[Path]) -> Inventory:
     )
 
 
-def _told_apart(arrays: list[Array]) -> list[Array]:
-    """Has arrays of one name called by their UUID as well."""
-    many = Counter(array.name for array in arrays)
+def _with_unique_names(arrays: list[Array]) -> list[Array]:
+    """Adds the UUID to the names of arrays with the same name."""
+    counts = Counter(array.name for array in arrays)
     return [
         replace(array, name=f"{array.name} {array.uuid} {array.metadata}")
-        if many[array.name] > 1
+        if counts[array.name] > 1
         else array
         for array in arrays
     ]
 
 
-def freshest(members: Sequence[ArrayMember]) -> Superblock | None:
-    """Returns the superblock that was written last: what it says of the array holds."""
+def newest_superblock(members: Sequence[ArrayMember]) -> Superblock | None:
+    """Returns the superblock that was written last, which describes the array."""
     return max(
         (member.superblock for member in members if member.superblock),
         key=lambda superblock: (superblock.checksum_holds, superblock.events, superblock.updated),
@@ -73,9 +72,9 @@ def freshest(members: Sequence[ArrayMember]) -> Superblock | None:
     )
 
 
-def _array(members: list[ArrayMember], newest: Superblock) -> Array:
-    given = {member.slot for member in members}
-    present = [slot for slot, there in enumerate(newest.present) if there]
+def _make_array(members: list[ArrayMember], newest: Superblock) -> Array:
+    slots = {member.slot for member in members}
+    present = [slot for slot, is_present in enumerate(newest.present) if is_present]
     ordered = sorted(members, key=lambda other: (other.slot is None, other.slot or 0, other.name))
     return Array(
         name=newest.name or newest.uuid,
@@ -92,11 +91,11 @@ def _array(members: list[ArrayMember], newest: Superblock) -> Array:
         label=newest.name,
         size=_size(newest, members),
         state="clean" if newest.resync is None else "not clean",
-        # More slots than superblocks have room for: that is damage, not a degraded array.
+        # More slots than a superblock can hold are damage, not missing members.
         degraded=len(newest.present) - len(present) if newest.level in REDUNDANT else None,
         bitmap=any(other.superblock.bitmap for other in members if other.superblock),
         reshaping=any(other.superblock.reshaping for other in members if other.superblock),
-        absent=tuple(slot for slot in present if slot not in given),
+        absent=tuple(slot for slot in present if slot not in slots),
     )
 
 
@@ -109,5 +108,5 @@ def _size(newest: Superblock, members: Sequence[ArrayMember]) -> int | None:
         copies = (newest.layout & 0xFF) * (newest.layout >> 8 & 0xFF)
         chunks = newest.size // (newest.chunk // SECTOR) if newest.chunk >= SECTOR else 0
         return chunks * newest.raid_disks // copies * newest.chunk if copies else None
-    given = [member.superblock.data_size for member in members if member.superblock]
-    return sum(given) * SECTOR if len(given) == newest.raid_disks else None
+    sizes = [member.superblock.data_size for member in members if member.superblock]
+    return sum(sizes) * SECTOR if len(sizes) == newest.raid_disks else None

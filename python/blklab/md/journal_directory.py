@@ -1,4 +1,4 @@
-"""Where repairs are written down until they are done: a file an array in the state directory."""
+"""Paths of the journals of unfinished repairs: one file per array in the state directory."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ from blklab.system.roots import Roots, entries
 PREFIX = "md-fix-"
 
 
-def path_of(uuid: str, roots: Roots) -> Path:
-    """Returns where the repair of an array is written down."""
+def journal_path(uuid: str, roots: Roots) -> Path:
+    """Returns the path of an array's journal."""
     return roots.state / f"{PREFIX}{uuid.replace('/', '!')}.json"
 
 
-def left(roots: Roots) -> list[Path]:
-    """Returns what repairs are unfinished: running ones, and those of the dead."""
-    names = entries(roots.state)
-    return [name for name in names if name.name.startswith(PREFIX) and name.suffix == ".json"]
+def find_journals(roots: Roots) -> list[Path]:
+    """Returns the journals of all unfinished repairs, running or interrupted."""
+    paths = entries(roots.state)
+    return [path for path in paths if path.name.startswith(PREFIX) and path.suffix == ".json"]

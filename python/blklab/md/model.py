@@ -1,4 +1,4 @@
-"""What an inventory consists of. Whatever could not be known is None, and said in `unseen`."""
+"""The types of an inventory. Unknown values are None; `unseen` lists what could not be read."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -7,26 +7,26 @@ from blklab.md.superblocks import BadBlockList, SectorRange, Superblock
 from blklab.system.diskstats import DeviceCounters
 
 REDUNDANT: Final = {"raid1", "raid4", "raid5", "raid6", "raid10"}
-"""Levels that outlive the loss of a member."""
+"""Levels that tolerate the loss of a member."""
 
 PARITIES: Final = {"raid4": 1, "raid5": 1, "raid6": 2}
-"""Members' worth of parity."""
+"""Parity chunks in each stripe."""
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """How a filesystem believes that it lies on an array."""
+    """The chunk and stripe that a filesystem assumes."""
 
     kind: str
     """`ext4` or `xfs`."""
     device: str
-    """The path of what it is on."""
+    """Path of its device."""
     block: int
     """Bytes."""
     unit: int
-    """Bytes of a chunk: ext4's stride, XFS's sunit; 0 if it was not told."""
+    """Bytes of a chunk: ext4's stride, XFS's sunit; 0 if not set."""
     width: int
-    """Bytes of a stripe; 0 if it was not told."""
+    """Bytes of a stripe; 0 if not set."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -41,46 +41,46 @@ class Geometry:
 
 @dataclass(frozen=True, order=True)
 class BlockContent:
-    """What lies in some bytes of an array."""
+    """The content of a range of an array."""
 
     begin: int
-    """The byte of the array."""
+    """First byte on the array."""
     bytes: int
     device: str
-    """The path of what it is on: the array, or something above it."""
+    """Path of the filesystem's device: the array, or a volume on it."""
     path: str = ""
-    """The file's, or a directory's; empty if it is none's."""
+    """Path of the file or directory; empty if there is none."""
     offset: int = -1
-    """Bytes in the file; -1 of what is not its content, or not told."""
+    """Bytes from the start of the file; -1 if unknown, or not its content."""
     what: str = ""
-    """`free space`, `journal`…; empty of a file's content."""
+    """`free space`, `journal`…; empty for a file's content."""
 
 
 @dataclass(frozen=True)
 class ArrayPart:
-    """A partition of an array, or the whole of it."""
+    """A partition of an array, or the array itself."""
 
     name: str
     path: str
     start: int
     """Bytes."""
     mounts: tuple[str, ...] = ()
-    """Where it is mounted."""
+    """Mount points."""
     geometry: Geometry | None = None
 
 
 @dataclass(frozen=True)
 class DiskHealth:
-    """One disk."""
+    """SMART values of a disk."""
 
     model: str = ""
     serial: str = ""
     wwn: str = ""
-    """`wwn-0x…`, as udev has it; of SCSI, that of the logical unit."""
+    """`wwn-0x…`, as udev prints it; for SCSI, that of the logical unit."""
     protocol: str = ""
     """`ATA`, `SCSI` or `NVMe`."""
     rotation: int | None = None
-    """Revolutions a minute; 0 of flash."""
+    """Revolutions per minute; 0 for flash."""
     passed: bool | None = None
     """The disk's own verdict."""
     failing: tuple[str, ...] = ()
@@ -90,32 +90,32 @@ class DiskHealth:
     pending: int | None = None
     uncorrectable: int | None = None
     grown_defects: int | None = None
-    """Of SCSI: what reallocated sectors are there."""
+    """SCSI: the counterpart of reallocated sectors."""
     uncorrected: int | None = None
-    """Of SCSI: errors of reads, writes and verifications that were not corrected."""
+    """SCSI: uncorrected errors of reads, writes and verifications."""
     critical_warning: int | None = None
-    """Of NVMe: bits."""
+    """NVMe: bits."""
     media_errors: int | None = None
     used_percent: int | None = None
-    """Of NVMe: of the life that its maker foresaw; may exceed 100."""
+    """NVMe: part of the rated life; may exceed 100."""
     self_test: str = ""
-    """How the last self-test failed; empty if it did not, or there was none."""
+    """How the last self-test failed; empty if none failed."""
     temperature: int | None = None
     """°C."""
     temperature_limit: int | None = None
-    """°C, that the disk says it may be operated at."""
+    """Highest operating temperature of the disk, °C."""
     erc: bool | None = None
-    """Whether it can be told how long to try (SCT error recovery control)."""
+    """Whether retries can be limited (SCT error recovery control)."""
     erc_seconds: tuple[float | None, float | None] | None = None
-    """How long it tries to read and to write; None of either: as long as it likes."""
+    """Limits for retries of reads and writes; None: no limit."""
     link: tuple[int, int] | None = None
-    """Bits a second of the link: as negotiated, and what the disk can."""
+    """Bits per second of the link: negotiated, and the disk's maximum."""
     shingled: bool = False
-    """Known for shingled tracks (SMR)."""
+    """Known to have shingled tracks (SMR)."""
 
     @property
     def has_answered(self) -> bool:
-        """Whether there is anything of its health in it."""
+        """Whether the disk reported its health."""
         return self.passed is not None or None not in (self.critical_warning, self.media_errors)
 
     def as_dict(self) -> dict[str, Any]:
@@ -125,22 +125,22 @@ class DiskHealth:
 
 @dataclass(frozen=True)
 class PhysicalDisk:
-    """A disk beneath arrays, or behind a controller, as it sees itself."""
+    """A disk below arrays, or behind a controller, with its SMART values."""
 
     name: str
-    """The kernel's; of what it does not know, a controller's path and the type for smartctl."""
+    """The kernel's name; for hidden disks, the controller's path and smartctl's device type."""
     path: str
     arrays: tuple[str, ...]
-    """Names; none if it is not known which."""
+    """Names; empty if unknown."""
     health: DiskHealth
     kind: str = ""
-    """smartctl's `-d`, of a disk that a controller hides."""
+    """smartctl's `-d` for a disk that a controller hides."""
     timeout: int | None = None
-    """Seconds that the kernel waits for it before it resets it."""
+    """Seconds after which the kernel resets it."""
     zoned: str = ""
-    """As sysfs has it: `none`, `host-aware`, `host-managed`."""
+    """As in sysfs: `none`, `host-aware`, `host-managed`."""
     failure: str = ""
-    """Why it tells nothing."""
+    """Why its SMART values could not be read."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -158,64 +158,65 @@ class PhysicalDisk:
 
 @dataclass(frozen=True)
 class ArrayMember:
-    """A device or an image, and what it is in its array."""
+    """A member of an array: a device or an image."""
 
     name: str
-    """The kernel's name, `sda1`, or an image's path."""
+    """The kernel's name, `sda1`, or the path of an image."""
     path: str
-    """To be named in commands."""
+    """Path for commands."""
     slot: int | None = None
-    """None for spares, faulty members and those that are not known."""
+    """None for spares, faulty members, and if unknown."""
     states: tuple[str, ...] = ()
-    """As sysfs has them: `in_sync`, `faulty`, `write_mostly`, `write_error`…; none of images."""
+    """As in sysfs: `in_sync`, `faulty`, `write_mostly`, `write_error`…; empty for images."""
     errors: int | None = None
-    """Read errors that md mended, since the array was assembled."""
+    """Read errors that md corrected since the array was assembled."""
     superblock: Superblock | None = None
     leftovers: tuple[Superblock, ...] = ()
-    """Superblocks of another life on the same device."""
+    """Other superblocks on the device, from an earlier use."""
     foreign: tuple[str, ...] = ()
+    """Names of other software that has metadata on the device."""
     listed: tuple[SectorRange, ...] | None = None
-    """Bad blocks as sysfs has them, acknowledged or not; None if that could not be read."""
+    """Bad blocks in sysfs, acknowledged or not; None if they could not be read."""
     listed_cut: bool = False
-    """Sysfs shows a page: there may be more."""
+    """sysfs shows a full page: there may be more."""
     unacknowledged: int = 0
-    """Entries that wait to be written to the disk."""
+    """Entries that md has not yet written to the disk."""
     data_offset: int | None = None
     """Sectors."""
     size: int | None = None
     """Bytes of the device."""
     start: int | None = None
-    """Bytes from the start of the disk, of a partition; 0 of a whole disk."""
+    """Bytes from the start of the disk to the partition; 0 for a whole disk."""
     rotational: bool | None = None
     transport: str = ""
-    """`NVMe` or nothing: SATA and SAS are not told apart."""
+    """`NVMe` or empty: SATA and SAS are not distinguished."""
     physical_block: int | None = None
     """Bytes."""
     activity: DeviceCounters | None = None
-    """What it has done since boot."""
+    """The kernel's I/O counters since boot."""
     unseen: str = ""
-    """Why its superblock was not read."""
+    """Why its superblock could not be read."""
 
     @property
     def bad_blocks(self) -> BadBlockList | None:
-        """The list on the disk."""
+        """The bad-block list on the disk."""
         return self.superblock.bad_blocks if self.superblock else None
 
     @property
     def ranges(self) -> tuple[SectorRange, ...]:
-        """All bad blocks that are known, of disk and memory; sectors of the member."""
+        """All known bad blocks, on disk and in memory; sectors of the member."""
         disk = self.bad_blocks.ranges if self.bad_blocks else ()
-        return merged((*disk, *(self.listed or ())))
+        return merge_ranges((*disk, *(self.listed or ())))
 
     @property
     def entries(self) -> int:
-        """How many entries the list has: of disk and kernel, what is longer."""
+        """Number of entries in the longer one of the disk's list and the kernel's."""
         disk = self.bad_blocks.ranges if self.bad_blocks else ()
         return max(len(disk), len(self.listed or ()))
 
     @property
     def kind(self) -> str:
-        """What sort of device it is."""
+        """`HDD`, `NVMe`, `flash`, or empty if unknown."""
         if self.rotational is None:
             return ""
         return "HDD" if self.rotational else self.transport or "flash"
@@ -269,12 +270,12 @@ class ArrayMember:
 
 @dataclass(frozen=True)
 class SyncPass:
-    """A pass over an array that is under way."""
+    """A running sync action of an array."""
 
     action: str
     """`resync`, `recover`, `check`, `repair` or `reshape`."""
     done: int | None = None
-    """Sectors; None while it waits for another array's."""
+    """Sectors; None while it waits for another array."""
     total: int | None = None
     speed: int | None = None
     """KiB/s."""
@@ -299,11 +300,11 @@ class SyncPass:
 
 @dataclass(frozen=True)
 class Array:
-    """An array of this machine, or one put together from images."""
+    """An array of a host, or one assembled from images."""
 
     name: str
     path: str
-    """`/dev/md0`; empty if it is not assembled here."""
+    """`/dev/md0`; empty for arrays of images."""
     uuid: str
     level: str
     layout: int
@@ -313,64 +314,64 @@ class Array:
     metadata: str
     """`1.2`, `external:imsm`…"""
     live: bool
-    """Assembled on this machine."""
+    """Assembled on its host, not from images."""
     members: tuple[ArrayMember, ...]
     member_sectors: int = 0
-    """Sectors of each member that it uses; 0 if they are not alike, or it is not known."""
+    """Sectors that it uses on each member; 0 if they differ or are unknown."""
     label: str = ""
     """The name in the superblocks."""
     size: int | None = None
     """Bytes."""
     state: str = ""
-    """As sysfs has it: `clean`, `active`, `readonly`, `inactive`…"""
+    """As in sysfs: `clean`, `active`, `readonly`, `inactive`…"""
     degraded: int | None = None
-    """Members that are lacking."""
+    """Number of missing members."""
     sync: SyncPass | None = None
     last_action: str | None = None
-    """The last pass since the array was assembled."""
+    """The last sync action since the array was assembled."""
     mismatches: int | None = None
-    """Sectors that the last check found unlike."""
+    """Sectors that differed in the last check."""
     bitmap: bool | None = None
     reshaping: bool = False
     repairing: bool | None = False
-    """A repair that blklab began is not finished."""
+    """A repair by blklab is not finished."""
     suspended: bool = False
-    """Writes are held back (`suspend_lo`, `suspend_hi`)."""
+    """Writes are suspended (`suspend_lo`, `suspend_hi`)."""
     absent: tuple[int, ...] = ()
-    """Offline: slots that have a member, of which nothing was given."""
+    """Slots with a member whose image was not given."""
     parts: tuple[ArrayPart, ...] = ()
     users: tuple[str, ...] = ()
-    """Who uses it, each for a message."""
+    """What uses it, for messages."""
     contents: tuple[BlockContent, ...] | None = None
-    """What lies on bad blocks, in order; None: not asked."""
+    """The content of bad blocks, in order; None if it was not read."""
     unseen: tuple[str, ...] = ()
 
     @property
     def redundant(self) -> bool:
-        """Whether its level outlives the loss of a member."""
+        """Whether its level tolerates the loss of a member."""
         return self.level in REDUNDANT
 
     @property
     def external(self) -> bool:
-        """Whether its metadata are not md's own."""
+        """Whether its metadata are those of other software."""
         return self.metadata.startswith("external:")
 
     @property
     def active(self) -> tuple[ArrayMember, ...]:
-        """The members that have a slot, in its order."""
+        """The members with a slot, in order of slots."""
         slotted = [member for member in self.members if member.slot is not None]
         return tuple(sorted(slotted, key=lambda member: (member.slot or 0, member.name)))
 
     @property
     def data_disks(self) -> int:
-        """Members' worth of data in a stripe, as the kernel tells filesystems (`io_opt`).
+        """Data chunks in each stripe, as the kernel reports them to filesystems (`io_opt`).
 
         drivers/md/raid10.c, raid10_set_io_opt; raid5.c, raid5_set_io_opt.
         """
         if self.level == "raid10":
             near = self.layout & 0xFF
-            whole = near > 0 and self.raid_disks % near == 0
-            return self.raid_disks // near if whole else self.raid_disks
+            divisible = near > 0 and self.raid_disks % near == 0
+            return self.raid_disks // near if divisible else self.raid_disks
         return self.raid_disks - PARITIES.get(self.level, 0)
 
     def as_dict(self) -> dict[str, Any]:
@@ -408,46 +409,46 @@ class Array:
 
 @dataclass(frozen=True)
 class Software:
-    """What the audit must know of the machine besides its arrays. None: not known."""
+    """The host's kernel, mdadm and their settings; None: unknown."""
 
     kernel: tuple[int, int] | None = None
     mdadm: tuple[int, int] | None = None
-    """None if it is not installed, or does not say."""
+    """None if it is not installed, or its version is unknown."""
     lists_off: bool | None = None
     """Whether mdadm.conf says `CREATE bbl=no`."""
     config: str = ""
     """The configuration files that were read."""
     checked_by: str = ""
-    """What checks arrays now and then; empty if nothing was found."""
+    """What checks arrays regularly; empty if nothing was found."""
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """All arrays that there are, and what could not be seen."""
+    """All arrays of a host or of images, and what could not be read."""
 
     arrays: tuple[Array, ...]
     strays: tuple[ArrayMember, ...] = ()
-    """Images and devices with metadata that are no array's: DDF, IMSM, or none at all."""
+    """Images and devices without an md superblock: metadata of other software, or none."""
     software: Software | None = None
-    """None offline: images tell nothing of it."""
+    """None for images."""
     unseen: tuple[str, ...] = ()
     disks: tuple[PhysicalDisk, ...] | None = None
-    """None: not asked."""
+    """None if SMART values were not read."""
     volumes: tuple[str, ...] = ()
-    """RAIDs of LVM, as `group/volume`, which are no arrays here."""
+    """RAIDs of LVM, `group/volume`, which are not md arrays."""
 
 
-def merged(ranges: tuple[SectorRange, ...]) -> tuple[SectorRange, ...]:
-    """Returns ranges in order, with those that meet put together."""
-    ranges_merged: list[SectorRange] = []
-    for range_ in sorted(ranges):
-        if ranges_merged and range_.sector <= ranges_merged[-1].end:
-            last = ranges_merged[-1]
-            ranges_merged[-1] = SectorRange(last.sector, max(last.end, range_.end) - last.sector)
+def merge_ranges(ranges: tuple[SectorRange, ...]) -> tuple[SectorRange, ...]:
+    """Returns sorted ranges; ranges that touch or overlap are merged."""
+    merged: list[SectorRange] = []
+    for current in sorted(ranges):
+        if merged and current.sector <= merged[-1].end:
+            last = merged[-1]
+            merged[-1] = SectorRange(last.sector, max(last.end, current.end) - last.sector)
         else:
-            ranges_merged.append(range_)
-    return tuple(ranges_merged)
+            merged.append(current)
+    return tuple(merged)
 
 
 def _pairs(ranges: tuple[SectorRange, ...]) -> list[dict[str, int]]:
-    return [{"sector": range_.sector, "sectors": range_.sectors} for range_ in ranges]
+    return [{"sector": bad_range.sector, "sectors": bad_range.sectors} for bad_range in ranges]

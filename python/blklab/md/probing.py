@@ -1,4 +1,4 @@
-"""What an inventory asks besides sysfs: disks and programs, which are dearer to ask."""
+"""Reads what sysfs does not have, from disks and programs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,52 +19,50 @@ from blklab.system.users import uses
 
 
 class Probe:
-    """Asks each time. Reading a superblock wakes a disk that has spun down; sysfs does not."""
+    """Reads without a cache. Reading a superblock spins up a disk in standby; sysfs does not."""
 
-    def superblocks(self, path: Path) -> SuperblockReading:
+    def read_superblocks(self, path: Path) -> SuperblockReading:
         """Returns a member's superblocks."""
-        return superblocks.read(path)
+        return superblocks.read_superblocks(path)
 
-    def geometry(self, path: Path) -> tuple[Geometry | None, str]:
-        """Returns what a filesystem believes, or why that could not be read."""
-        return filesystem_geometry.geometry(path)
+    def read_geometry(self, path: Path) -> tuple[Geometry | None, str]:
+        """Returns the geometry that a filesystem assumes, or why it cannot be read."""
+        return filesystem_geometry.read_geometry(path)
 
-    def repairing(self, uuid: str, roots: Roots) -> bool | None:
-        """Tells whether a repair of an array is written down here as unfinished; None: that may
-        not be seen.
-        """
-        # It is root that repairs, whoever asks.
+    def is_repairing(self, uuid: str, roots: Roots) -> bool | None:
+        """Whether a repair of an array is unfinished; None: permission denied."""
+        # root repairs arrays, whichever user runs this.
         states = {roots.state, roots.state_of_root}
-        states_found = {
-            _is_there(journal_directory.path_of(uuid, replace(roots, state=state)))
+        journals_exist = {
+            _exists(journal_directory.journal_path(uuid, replace(roots, state=state)))
             for state in states
         }
-        return True if True in states_found else None if None in states_found else False
+        return True if True in journals_exist else None if None in journals_exist else False
 
-    def users(self, device: BlockDevice, roots: Roots) -> list[str]:
-        """Returns who uses an array, each for a message. Files beneath loop devices are looked at:
-        one on a dead server keeps whoever asks waiting.
+    def find_users(self, device: BlockDevice, roots: Roots) -> list[str]:
+        """Returns what uses an array, for messages. It may hang: files of loop devices on a network
+        filesystem are examined.
         """
         return uses(device, roots)
 
-    def mapping(self, number: str) -> tuple[str, str]:
-        """Returns the table of a device of the device mapper, or why it could not be read."""
-        return dmsetup.table(number)
+    def read_mapping(self, number: str) -> tuple[str, str]:
+        """Returns the table of a dm device, or why it cannot be read."""
+        return dmsetup.read_table(number)
 
-    def smart(self, path: str, kind: str = "") -> tuple[str, str]:
-        """Returns what smartctl says of a disk, or why it could not be asked."""
-        return smartctl.disk(path, kind)
+    def read_smart(self, path: str, kind: str = "") -> tuple[str, str]:
+        """Returns smartctl's output for a disk, or why there is none."""
+        return smartctl.read_disk(path, kind)
 
-    def controllers(self) -> tuple[str, str]:
-        """Returns what smartctl finds behind controllers, or why it could not be asked."""
-        return smartctl.scan()
+    def read_controllers(self) -> tuple[str, str]:
+        """Returns smartctl's list of devices, or why there is none."""
+        return smartctl.scan_controllers()
 
-    def software(self, roots: Roots) -> Software | None:
-        """Returns what is installed and set; None if that is not known."""
-        return host_software.software(roots)
+    def read_software(self, roots: Roots) -> Software | None:
+        """Returns the host's software and settings; None if unknown."""
+        return host_software.read_software(roots)
 
 
-def _is_there(path: Path) -> bool | None:
+def _exists(path: Path) -> bool | None:
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):

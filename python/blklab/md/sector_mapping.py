@@ -1,4 +1,4 @@
-"""From a sector of a member to the array's: the kernel's maps, inverted.
+"""Maps sectors of a member to sectors of the array: the inverse of the kernel's maps.
 
 Sources: drivers/md/raid10.c (`__raid10_find_phys`, `calc_sectors`, `setup_geo`), raid5.c
 (`raid5_compute_sector`), Linux 6.1. Sectors are 512 bytes and, here, without the data offset.
@@ -7,57 +7,55 @@ Sources: drivers/md/raid10.c (`__raid10_find_phys`, `calc_sectors`, `setup_geo`)
 from functools import lru_cache
 from typing import Final
 
-from blklab.md.model import PARITIES, Array, ArrayMember, merged
+from blklab.md.model import PARITIES, Array, ArrayMember, merge_ranges
 from blklab.md.superblocks import SECTOR, SectorRange
 
-MOST_PIECES: Final = 1024
-"""Chunks that one range may have and still be told one by one."""
+MAX_CHUNKS: Final = 1024
+"""Chunks of a range that are mapped one by one."""
 
-MOST_DISKS: Final = 1024
-"""Members beyond which a superblock is damaged rather than large."""
+MAX_DISKS: Final = 1024
+"""More members than this in a superblock mean that it is damaged."""
 
 
 def array_ranges(
-    array: Array, member: ArrayMember, range_: SectorRange
+    array: Array, member: ArrayMember, member_range: SectorRange
 ) -> tuple[SectorRange, ...] | None:
-    """Returns the array's sectors that lie in a range of a member, its data offset included.
+    """Returns the array's sectors in a range of a member, which includes the data offset.
 
-    Parity and what is not data give nothing: an empty tuple. None means that it cannot be told: of
-    levels whose map is not known here, while an array is reshaped, or without a slot.
+    Empty for parity and for what is not data. None if unknown: for levels without a map here,
+    during a reshape, or without a slot.
     """
     slot, offset = member.slot, member.data_offset
     if slot is None or offset is None or array.reshaping or array.member_sectors <= 0:
         return None
-    first = max(0, range_.sector - offset)
-    last = min(range_.end - offset, array.member_sectors)
+    first = max(0, member_range.sector - offset)
+    last = min(member_range.end - offset, array.member_sectors)
     if first >= last:
         return ()
     if array.level == "raid1":
         return (SectorRange(first, last - first),)
     chunk, disks = array.chunk // SECTOR, array.raid_disks
-    if chunk <= 0 or not slot < disks <= MOST_DISKS or (last - first) // chunk > MOST_PIECES:
+    if chunk <= 0 or not slot < disks <= MAX_DISKS or (last - first) // chunk > MAX_CHUNKS:
         return None
     pieces = []
     while first < last:
-        many = min(chunk - first % chunk, last - first)
+        length = min(chunk - first % chunk, last - first)
         if array.level == "raid10":
-            at = raid10(array, slot, first)
+            at = map_raid10(array, slot, first)
         elif array.level in PARITIES:
-            at = parity(array, slot, first)
+            at = map_parity(array, slot, first)
         else:
             return None
         if at is None:
             return None
         if at >= 0:
-            pieces.append(SectorRange(at, many))
-        first += many
-    return merged(tuple(pieces))
+            pieces.append(SectorRange(at, length))
+        first += length
+    return merge_ranges(tuple(pieces))
 
 
-def raid10(array: Array, slot: int, sector: int) -> int | None:
-    """Returns the array's sector of a member's; -1 if no data are there, None if it is not
-    known.
-    """
+def map_raid10(array: Array, slot: int, sector: int) -> int | None:
+    """Returns the array's sector for a member's; -1 if it holds no data, None if unknown."""
     near, far, offset = array.layout & 0xFF, array.layout >> 8 & 0xFF, array.layout >> 16 & 1
     disks, chunk = array.raid_disks, array.chunk // SECTOR
     if (
@@ -69,7 +67,7 @@ def raid10(array: Array, slot: int, sector: int) -> int | None:
     ):
         return None
     if offset and disks % near:
-        return None  # copies that wrap meet the next row's
+        return None  # copies that wrap around share a row with the next ones
     size = {0: disks, 1: disks // far, 2: far * near}[array.layout >> 17]
     chunks = array.member_sectors // chunk // far * disks // near
     used = -(-chunks * near * far // disks)
@@ -94,24 +92,24 @@ def _copies(copy: int, near: int, disks: int, size: int) -> tuple[int, ...]:
 
 
 def _shifted(disk: int, copy: int, near: int, disks: int, size: int) -> int:
-    """Returns the disk of a far copy; 0 is the first."""
+    """Returns the disk of a far copy; the original is copy 0."""
     last = (disks // size - 1) * size
     for _ in range(copy):
         start = disk // size * size
         disk += near
         if disks % size and disk > last:
-            # The last set takes what is left: it is larger.
+            # The last set includes the remaining disks, so it is larger.
             disk = (disk - last) % (size + disks % size) + last
         else:
             disk = disk % size + start
     return disk
 
 
-def parity(array: Array, slot: int, sector: int) -> int | None:
-    """Returns the array's sector of a member's; -1 if it is parity, None if it is not known."""
+def map_parity(array: Array, slot: int, sector: int) -> int | None:
+    """Returns the array's sector for a member's; -1 if it holds parity, None if unknown."""
     chunk = array.chunk // SECTOR
     row, within = divmod(sector, chunk)
-    places = stripe(array.level, array.layout, array.raid_disks, row % array.raid_disks)
+    places = data_slots(array.level, array.layout, array.raid_disks, row % array.raid_disks)
     if places is None:
         return None
     if slot not in places:
@@ -120,25 +118,25 @@ def parity(array: Array, slot: int, sector: int) -> int | None:
 
 
 @lru_cache(maxsize=1024)
-def stripe(level: str, layout: int, disks: int, turn: int) -> tuple[int, ...] | None:
-    """Returns the slots of a stripe's data, in order; None for layouts that are not known here.
+def data_slots(level: str, layout: int, disks: int, turn: int) -> tuple[int, ...] | None:
+    """Returns the slots of a stripe's data, in order; None for unknown layouts.
 
-    Parity is in the same place again after as many stripes as there are disks: `turn` is which.
+    The layout repeats after as many stripes as there are disks; `turn` is the stripe's number.
     """
-    lost = PARITIES[level]
-    data = disks - lost
+    parities = PARITIES[level]
+    data = disks - parities
     if data < 1:
         return None
     if level == "raid4":
         return tuple(range(data))
     if layout == 4:
-        return tuple(range(lost, disks))
+        return tuple(range(parities, disks))
     if layout == 5:
         return tuple(range(data))
     if layout not in (0, 1, 2, 3):
         return None
     first = turn if layout in (1, 3) else disks - 1 - turn
-    taken = {(first + more) % disks for more in range(lost)}
+    parity_slots = {(first + index) % disks for index in range(parities)}
     if layout in (0, 1):
-        return tuple(slot for slot in range(disks) if slot not in taken)
-    return tuple((first + lost + place) % disks for place in range(data))
+        return tuple(slot for slot in range(disks) if slot not in parity_slots)
+    return tuple((first + parities + index) % disks for index in range(data))

@@ -1,4 +1,4 @@
-"""Runs smartctl(8): a process a disk, which is not waited for if its disk does not answer."""
+"""Runs smartctl(8), one process per disk, with a time limit."""
 
 import os
 import shutil
@@ -8,22 +8,24 @@ from typing import Final
 
 from blklab.md.host_software import PATH
 
-PATIENCE: Final = 20.0
-"""Seconds that a disk is waited for."""
+TIMEOUT_S: Final = 20.0
+"""Time to wait for a disk."""
 
 
-def disk(path: str, kind: str = "") -> tuple[str, str]:
-    """Returns what smartctl says of a disk, as JSON, or why it could not be asked.
+def read_disk(path: str, kind: str = "") -> tuple[str, str]:
+    """Returns smartctl's JSON for a disk, or why there is none.
 
-    `kind` is smartctl's `-d`, of disks behind a controller. Disks that sleep are not woken.
+    `kind` is smartctl's `-d` for disks behind a controller. Disks in standby are not spun up.
     """
-    named = [f"--device={kind}"] if kind else []
+    device_type = [f"--device={kind}"] if kind else []
     logs = ["--log=scterc", "--log=scttempsts"]
-    return _run("--json", "--all", *logs, "--nocheck=standby", *named, path)
+    return _run("--json", "--all", *logs, "--nocheck=standby", *device_type, path)
 
 
-def scan() -> tuple[str, str]:
-    """Returns what smartctl finds, behind controllers too, as JSON, or why it cannot be asked."""
+def scan_controllers() -> tuple[str, str]:
+    """Returns smartctl's list of devices, also behind controllers, as JSON, or why there is"
+    " none.
+    """
     return _run("--json", "--scan-open")
 
 
@@ -32,25 +34,25 @@ def _run(*arguments: str) -> tuple[str, str]:
     if program is None:
         return "", "smartctl is not installed: apt-get install smartmontools"
     if os.geteuid() != 0:
-        return "", "permission denied: as root more is seen"
+        return "", "permission denied: run blklab as root"
     try:
-        asked = subprocess.Popen(
+        process = subprocess.Popen(
             [program, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
     except OSError as error:
-        return "", f"smartctl does not run: {error.strerror}"
+        return "", f"cannot run smartctl: {error.strerror}"
     try:
-        # Its status tells of the disk in bits: what it says does so better.
-        output, _ = asked.communicate(timeout=PATIENCE)
+        # Its exit status is a bit mask about the disk, which the JSON describes better.
+        output, _ = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        asked.kill()
-        if asked.stdout:
-            asked.stdout.close()
-        # What waits for a disk may not even be killed.
+        process.kill()
+        if process.stdout:
+            process.stdout.close()
+        # A process that waits for a disk may ignore even SIGKILL.
         with suppress(subprocess.TimeoutExpired):
-            asked.wait(1)
-        return "", f"the disk does not answer within {PATIENCE:.0f} s"
+            process.wait(1)
+        return "", f"the disk did not answer within {TIMEOUT_S:.0f} s"
     return output.decode(errors="replace"), ""

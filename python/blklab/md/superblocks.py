@@ -1,4 +1,4 @@
-"""Members' superblocks as values: what `_core.examine_md` reads, 0.90 and 1 alike."""
+"""Superblocks of members as values, for versions 0.90 and 1; `_core.examine_md` reads them."""
 
 import json
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ LEVELS: Final = {
     -4: "multipath",
     -5: "faulty",
 }
-"""Names of levels, as sysfs and mdadm have them (include/uapi/linux/raid/md_u.h, md/md.c)."""
+"""Names of levels in sysfs and mdadm (include/uapi/linux/raid/md_u.h, md/md.c)."""
 
 FOREIGN: Final = {"ddf": "DDF", "imsm": "Intel IMSM"}
 
@@ -36,11 +36,11 @@ class SectorRange:
 
     @property
     def end(self) -> int:
-        """The sector behind it."""
+        """The first sector after the range."""
         return self.sector + self.sectors
 
     def __str__(self) -> str:
-        """As people count: both ends belong to it."""
+        """Returns the first and the last sector, both inclusive."""
         if self.sectors == 1:
             return str(self.sector)
         return f"{self.sector}-{self.end - 1}"
@@ -48,28 +48,26 @@ class SectorRange:
 
 @dataclass(frozen=True)
 class BadBlockList:
-    """A list that is configured."""
+    """A bad-block list on disk."""
 
     active: bool
-    """The superblock says that there are entries (feature 8)."""
+    """The superblock marks the list as in use (feature 8)."""
     room: int
-    """Entries that it has room for."""
+    """How many entries it can hold."""
     ranges: tuple[SectorRange, ...]
-    """Sectors of the member, its data offset included; sorted. Entries of no sectors are not
-    there.
-    """
+    """Entries with at least one sector, sorted; sectors of the member, data offset included."""
     empty_entries: int
-    """Entries of no sectors: an area of zeros that was taken for a list."""
+    """Entries of 0 sectors, from an area that was never written."""
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for another entry."""
+        """Whether it cannot hold another entry."""
         return len(self.ranges) + self.empty_entries >= self.room > 0
 
 
 @dataclass(frozen=True)
 class Superblock:
-    """What one superblock says. Sectors are 512 bytes; times are seconds since 1970."""
+    """The values of a superblock. Sectors are 512 bytes; times are seconds since 1970."""
 
     version: str
     """`0.90`, `1.0`, `1.1` or `1.2`."""
@@ -80,68 +78,68 @@ class Superblock:
     level: str
     layout: int
     chunk: int
-    """Bytes; 0 for levels without."""
+    """Bytes; 0 for levels without chunks."""
     raid_disks: int
     size: int
-    """Sectors of each member that the array uses; 0 where the level has no such thing."""
+    """Sectors that the array uses on each member; 0 for levels without such a limit."""
     data_offset: int
     data_size: int
-    """Sectors there are for data."""
+    """Sectors for data."""
     role: str
     """`active`, `spare`, `faulty` or `journal`."""
     slot: int | None
     device: str
-    """The member's own UUID; empty with 0.90."""
+    """UUID of the member; empty with 0.90."""
     present: tuple[bool, ...]
-    """Of each slot whether there was an active member in it when this was written."""
+    """For each slot, whether it had an active member when this superblock was written."""
     events: int
     updated: int
     resync: int | None
-    """Where a resync goes on, sectors; None if the array is clean."""
+    """Sector at which a resync continues; None if the array is clean."""
     recovery: int | None
-    """Up to which sector this member was rebuilt; None if it is whole."""
+    """Sector up to which this member was rebuilt; None if it is complete."""
     reshaping: bool
     replacement: bool
-    """It takes the place of the member in its slot (feature 16)."""
+    """It replaces the member in its slot (feature 16)."""
     write_mostly: bool
     bad_blocks: BadBlockList | None
-    """None: none is configured."""
+    """None if no list is configured."""
     bitmap: bool
     bitmap_distrusted: bool
-    """Its bits are stale, or were written with an error."""
+    """The bitmap is stale, or was written with an error."""
     checksum_holds: bool
     problems: tuple[str, ...]
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells arrays apart: superblocks of several lives may share nothing but a disk."""
+        """What distinguishes arrays."""
         return self.uuid, self.version
 
 
 @dataclass(frozen=True)
 class SuperblockReading:
-    """What was found on a device or an image."""
+    """The superblocks of a device or an image."""
 
     superblocks: tuple[Superblock, ...] = ()
     foreign: tuple[str, ...] = ()
-    """Metadata of others, by name."""
+    """Names of other software that has metadata on it."""
     failure: str = ""
-    """Why nothing could be read; empty if it could."""
+    """Why it could not be read; empty if it could."""
 
 
 DISTRUSTED: Final = 2 | 4
-"""Of a bitmap's state: stale, written with an error (drivers/md/md-bitmap.h, `bitmap_state`)."""
+"""Bits of a bitmap's state: stale, written with an error (md/md-bitmap.h, `bitmap_state`)."""
 
 
-def read(path: Path, offset: int = 0, size: int | None = None) -> SuperblockReading:
-    """Reads the metadata of a device or an image, which is only read; raises nothing.
+def read_superblocks(path: Path, offset: int = 0, size: int | None = None) -> SuperblockReading:
+    """Returns the metadata of a device or an image; raises nothing.
 
-    `offset` and `size` are bytes: where the member is in the file.
+    `offset` and `size` are the position of the member in the file, in bytes.
     """
     try:
         examined_document: examined.Examined = json.loads(examine_md(path, offset, size))
     except BlklabError as error:
-        return SuperblockReading(failure=reason(str(error).removeprefix(f"{path}: ")))
+        return SuperblockReading(failure=failure_reason(str(error).removeprefix(f"{path}: ")))
     except ValueError as error:  # a name with a NUL
         return SuperblockReading(failure=str(error))
     return SuperblockReading(
@@ -150,11 +148,11 @@ def read(path: Path, offset: int = 0, size: int | None = None) -> SuperblockRead
     )
 
 
-def reason(message: str) -> str:
-    """Returns why a device could not be read, for a message."""
+def failure_reason(message: str) -> str:
+    """Returns a reason for messages from an error message of `_core`."""
     plain = message.partition(" (os error")[0]
     if plain.lower().startswith(("permission denied", "operation not permitted")):
-        return "permission denied: as root more is seen"
+        return "permission denied: run blklab as root"
     return plain[:1].lower() + plain[1:]
 
 
@@ -185,7 +183,7 @@ def _version_1(member: examined.Member, superblock: examined.Superblock1) -> Sup
         role=role["role"],
         slot=role["slot"] if role["role"] == "active" else None,
         device=superblock["device_uuid"],
-        # A damaged number of disks must not make a tuple of four thousand millions.
+        # A damaged number of disks must not make a tuple of four billion elements.
         present=tuple(slot in slots for slot in range(min(disks, len(superblock["roles"])))),
         events=superblock["events"],
         updated=superblock["updated"],

@@ -1,4 +1,4 @@
-"""md arrays and what is wrong with them, in the terminal and as JSON."""
+"""Prints md arrays and findings about them, in the terminal and as JSON."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -19,18 +19,18 @@ FORMAT_VERSION: Final = 1
 LAYOUTS: Final = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")
 """Of parity levels (mdadm(8), --layout)."""
 
-NOTHING: Final = "–"
+NO_VALUE: Final = "–"
 
 
 def show(console: "Console", inventory: Inventory, findings: Sequence[Diagnostic]) -> None:
-    """Prints arrays, their members, and findings, the worst first."""
+    """Prints arrays, their members, and the findings, the worst first."""
     from rich.text import Text
 
     if not inventory.arrays:
-        console.print(Text("No md array was found.", style="bold"))
-    draw_table(console, overview(inventory))
+        console.print(Text("No md array found.", style="bold"))
+    draw_table(console, arrays_table(inventory))
     for array in inventory.arrays:
-        draw_table(console, members(array))
+        draw_table(console, members_table(array))
     diagnostics.print_diagnostics(console, findings, "Findings")
     unseen = [*inventory.unseen, *(reason for array in inventory.arrays for reason in array.unseen)]
     if unseen:
@@ -38,23 +38,24 @@ def show(console: "Console", inventory: Inventory, findings: Sequence[Diagnostic
         console.print(Text("Not seen", style="bold"))
         for line in unseen:
             console.print(Text(f"• {printable(line)}", overflow="fold"))
-    numbers = [f"{many} {severity}" for severity, many in diagnostics.counts(findings).items()]
+    counts = diagnostics.counts(findings)
+    numbers = [f"{count} {severity}" for severity, count in counts.items()]
     console.print()
     console.print(Text(" · ".join(numbers), style="dim"))
 
 
-def overview(inventory: Inventory) -> TextTable:
+def arrays_table(inventory: Inventory) -> TextTable:
     """Returns the table of arrays."""
     rows = [
         [
             printable(array.name),
             printable(array.level),
-            layout(array),
-            format_size(array.size) if array.size else NOTHING,
-            format_size(array.chunk) if array.chunk else NOTHING,
+            layout_text(array),
+            format_size(array.size) if array.size else NO_VALUE,
+            format_size(array.chunk) if array.chunk else NO_VALUE,
             printable(array.metadata),
-            {True: "yes", False: "none", None: NOTHING}[array.bitmap],
-            state(array),
+            {True: "yes", False: "none", None: NO_VALUE}[array.bitmap],
+            array_state_text(array),
             f"{array.raid_disks - (array.degraded or 0)}/{array.raid_disks}",
         ]
         for array in inventory.arrays
@@ -66,17 +67,17 @@ def overview(inventory: Inventory) -> TextTable:
     return TextTable("Arrays", columns, rows, spare=("chunk", "bitmap", "layout", "metadata"))
 
 
-def members(array: Array) -> TextTable:
+def members_table(array: Array) -> TextTable:
     """Returns the table of an array's members."""
     rows = [
         [
             printable(member.name),
-            NOTHING if member.slot is None else str(member.slot),
-            _state_of(member),
-            member.kind or NOTHING,
-            format_size(member.size) if member.size else NOTHING,
-            f"{member.superblock.events:,}" if member.superblock else NOTHING,
-            _list_of(member),
+            NO_VALUE if member.slot is None else str(member.slot),
+            _member_state_text(member),
+            member.kind or NO_VALUE,
+            format_size(member.size) if member.size else NO_VALUE,
+            f"{member.superblock.events:,}" if member.superblock else NO_VALUE,
+            _bad_blocks_text(member),
         ]
         for member in array.members
     ]
@@ -91,8 +92,8 @@ def members(array: Array) -> TextTable:
     return TextTable(title, columns, rows, spare=("kind", "size"))
 
 
-def layout(array: Array) -> str:
-    """Returns an array's layout as mdadm says it."""
+def layout_text(array: Array) -> str:
+    """Returns an array's layout in mdadm's words."""
     if array.level == "raid10":
         near, far, offset = array.layout & 0xFF, array.layout >> 8 & 0xFF, array.layout >> 16 & 1
         if far > 1:
@@ -100,11 +101,11 @@ def layout(array: Array) -> str:
         return f"near={near}"
     if array.level in {"raid5", "raid6"} and 0 <= array.layout < len(LAYOUTS):
         return LAYOUTS[array.layout]
-    return NOTHING
+    return NO_VALUE
 
 
-def state(array: Array) -> str:
-    """Returns an array's state in a word or three."""
+def array_state_text(array: Array) -> str:
+    """Returns an array's state in up to three words."""
     words = [printable(array.state) or "?"]
     if array.degraded:
         words.append("degraded")
@@ -113,16 +114,16 @@ def state(array: Array) -> str:
     return ", ".join(words)
 
 
-def _state_of(member: ArrayMember) -> str:
+def _member_state_text(member: ArrayMember) -> str:
     if member.states:
         return printable(", ".join(member.states))
-    return member.superblock.role if member.superblock else NOTHING
+    return member.superblock.role if member.superblock else NO_VALUE
 
 
-def _list_of(member: ArrayMember) -> str:
-    many = member.entries
-    if many:
-        return f"{many} {'entry' if many == 1 else 'entries'}"
+def _bad_blocks_text(member: ArrayMember) -> str:
+    count = member.entries
+    if count:
+        return f"{count} {'entry' if count == 1 else 'entries'}"
     if member.superblock is None:
         return "not seen" if member.listed is None else "none in sysfs"
     return "empty" if member.bad_blocks else "no list"
@@ -130,23 +131,23 @@ def _list_of(member: ArrayMember) -> str:
 
 def as_dict(inventory: Inventory, findings: Sequence[Diagnostic]) -> dict[str, Any]:
     """Returns the JSON document: docs/reference/formats.md, `md audit`."""
-    known = inventory.software
+    software = inventory.software
     return {
         "format_version": FORMAT_VERSION,
         "software": None
-        if known is None
+        if software is None
         else {
-            "kernel": known.kernel and ".".join(map(str, known.kernel)),
-            "mdadm": known.mdadm and ".".join(map(str, known.mdadm)),
-            "create_bbl_no": known.lists_off,
-            "config": known.config or None,
-            "checked_by": known.checked_by or None,
+            "kernel": software.kernel and ".".join(map(str, software.kernel)),
+            "mdadm": software.mdadm and ".".join(map(str, software.mdadm)),
+            "create_bbl_no": software.lists_off,
+            "config": software.config or None,
+            "checked_by": software.checked_by or None,
         },
         "arrays": [array.as_dict() for array in inventory.arrays],
         "strays": [stray.as_dict() for stray in inventory.strays],
         "disks": None if inventory.disks is None else [disk.as_dict() for disk in inventory.disks],
         "lvm_raids": list(inventory.volumes),
-        "findings": [_finding(disk) for disk in findings],
+        "findings": [_finding_as_dict(finding) for finding in findings],
         "counts": diagnostics.counts(findings),
         "unseen": [
             *inventory.unseen,
@@ -155,12 +156,12 @@ def as_dict(inventory: Inventory, findings: Sequence[Diagnostic]) -> dict[str, A
     }
 
 
-def _finding(finding: Diagnostic) -> dict[str, Any]:
-    """Returns a diagnostic, and what its fields were called before there was one type of them."""
+def _finding_as_dict(finding: Diagnostic) -> dict[str, Any]:
+    """Returns a finding as JSON, also with the older names of three fields."""
     document = diagnostics.as_dict(finding)
-    before = {
+    older_names = {
         "rule": document["code"],
         "array": document["subject"],
         "commands": document["remedy"],
     }
-    return {**document, **before, "ranges": list(finding.ranges)}
+    return {**document, **older_names, "ranges": list(finding.ranges)}

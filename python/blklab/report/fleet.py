@@ -1,4 +1,4 @@
-"""Arrays of several machines, and what is wrong with them, in the terminal and as JSON."""
+"""Prints arrays of several hosts and findings about them, in the terminal and as JSON."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show(console: "Console", hosts: Sequence[RemoteHost], worst: int) -> None:
-    """Prints each machine, and a table of all.
+def show(console: "Console", hosts: Sequence[RemoteHost], threshold: int) -> None:
+    """Prints each host, and a table of all.
 
-    Of several, those without a finding as bad as `worst`, an index of SEVERITIES, have a line.
+    With several hosts, those without a finding of severity `threshold`, an index of SEVERITIES, or
+    worse get one line.
     """
     from rich.rule import Rule
     from rich.text import Text
@@ -28,44 +29,48 @@ def show(console: "Console", hosts: Sequence[RemoteHost], worst: int) -> None:
         line = Text.assemble((name, "bold"), ": ", overflow="fold")
         if host.inventory is None:
             console.print(line.append(printable(host.failure), "bold red"))
-        elif len(hosts) > 1 and all(finding.rank > worst for finding in host.findings):
-            many = len(host.inventory.arrays)
+        elif len(hosts) > 1 and all(finding.rank > threshold for finding in host.findings):
+            count = len(host.inventory.arrays)
+            worse = " or worse" if threshold else ""
             summary = (
-                f"nothing as bad as {SEVERITIES[worst]}; {many} array{'' if many == 1 else 's'}"
+                f"{count} array{'' if count == 1 else 's'}, no finding of severity"
+                f" {SEVERITIES[threshold]}{worse}"
             )
-            console.print(line.append(summary + (", not all seen" if host.unseen else "")))
+            console.print(
+                line.append(summary + ("; some data could not be read" if host.unseen else ""))
+            )
         else:
-            there = any(finding.remedy for finding in host.findings)
+            has_commands = any(finding.remedy for finding in host.findings)
             title = Text(name, "bold").append(
-                " · its commands are to be run there" if there else "", "dim"
+                " · run the commands on this host" if has_commands else "", "dim"
             )
             console.print(Rule(title, align="left", style="dim"))
             arrays.show(console, host.inventory, host.findings)
             console.print()
     if len(hosts) > 1:
-        draw_table(console, overview(hosts))
+        draw_table(console, hosts_table(hosts))
 
 
-def overview(hosts: Sequence[RemoteHost]) -> TextTable:
-    """Returns the table of machines."""
+def hosts_table(hosts: Sequence[RemoteHost]) -> TextTable:
+    """Returns the table of hosts."""
     rows = [
         [
             printable(host.name),
             *(
                 [str(len(host.inventory.arrays)), *map(str, counts(host.findings).values())]
                 if host.inventory
-                else [arrays.NOTHING] * (1 + len(SEVERITIES))
+                else [arrays.NO_VALUE] * (1 + len(SEVERITIES))
             ),
-            "nothing" if host.failure else "in part" if host.unseen else "all",
+            "nothing" if host.failure else "partly" if host.unseen else "all",
         ]
         for host in hosts
     ]
-    columns = [text("host"), *figures("arrays", *SEVERITIES), text("seen")]
+    columns = [text("host"), *figures("arrays", *SEVERITIES), text("read")]
     return TextTable("Hosts", columns, rows)
 
 
 def as_dict(hosts: Sequence[RemoteHost]) -> dict[str, Any]:
-    """Returns the JSON document: docs/reference/formats.md, `md audit` of several machines."""
+    """Returns the JSON document: docs/reference/formats.md, `md audit` of several hosts."""
     return {
         "format_version": arrays.FORMAT_VERSION,
         "hosts": [

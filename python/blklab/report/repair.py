@@ -1,4 +1,4 @@
-"""Plans of repairs, and how they go, in the terminal and as JSON."""
+"""Prints plans of repairs and their steps, in the terminal and as JSON."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,28 +14,28 @@ from blklab.units import format_duration
 if TYPE_CHECKING:
     from rich.console import Console
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
-def sentence(step: steps.Step) -> str:
-    """Returns what a step is for, in a few words."""
+def describe_step(step: steps.Step) -> str:
+    """Returns what a step does, in a few words."""
     match step:
         case steps.RemoveSpare(_, path):
-            words = f"set the spare {path} aside, lest md take it"
+            words = f"remove the spare {path}, so that md does not use it"
         case steps.AddBitmap():
-            words = "add a bitmap, for re-adding"
+            words = "add a write-intent bitmap, which a re-add needs"
         case steps.FailMember(_, path):
             words = f"fail {path}"
         case steps.RemoveMember(_, path):
-            words = f"take {path} out"
+            words = f"remove {path} from the array"
         case steps.ReAddMember(_, path, without_list):
-            words = f"re-add {path} " + ("without its list" if without_list else "as it was")
+            words = f"re-add {path} " + ("without its list" if without_list else "with its list")
         case steps.WaitForSync(path):
-            words = f"wait for {path} to be in sync" if path else "wait for md"
+            words = f"wait until {path} is in sync" if path else "wait until md is idle"
         case steps.AddSpare(_, path):
             words = f"add the spare {path} again, without a list"
         case steps.RemoveBitmap():
-            words = "remove the bitmap, which was not there"
+            words = "remove the bitmap that blklab added"
         case steps.Stop(reason):
             words = reason
         case _:
@@ -49,37 +49,37 @@ def show(console: "Console", plan: RepairPlan, recipes: list[str]) -> None:
 
     name = printable(plan.array.path)
     if plan.nothing_to_do:
-        console.print(Text(f"{name}: no member has a bad-block list: there is nothing to be done"))
+        console.print(Text(f"{name}: no member has a bad-block list: nothing to do"))
     if plan.steps:
-        _steps(console, plan)
-    diagnostics.print_diagnostics(console, plan.refused, f"{name}: not touched")
-    for words in recipes:
+        _show_steps(console, plan)
+    diagnostics.print_diagnostics(console, plan.refused, f"{name}: blklab does not repair it, because")
+    for recipe in recipes:
         console.print()
-        recipe(console, words)
+        show_recipe(console, recipe)
 
 
-def recipe(console: "Console", words: str) -> None:
-    """Prints a recipe: its lines are to be copied, so none of them is broken."""
+def show_recipe(console: "Console", recipe: str) -> None:
+    """Prints a recipe without line breaks inside commands, so that they can be copied."""
     from rich.text import Text
 
-    for line in words.splitlines():
+    for line in recipe.splitlines():
         style = "" if line.startswith("#") else "green"
         console.print(Text(printable(line), style=style), soft_wrap=True)
 
 
-def _steps(console: "Console", plan: RepairPlan) -> None:
+def _show_steps(console: "Console", plan: RepairPlan) -> None:
     from rich.text import Text
 
     rows = [
         [
             str(number),
-            sentence(planned.step),
+            describe_step(planned.step),
             f"{planned.in_sync}/{plan.array.raid_disks}",
-            str(planned.outlives),
+            str(planned.failures_tolerated),
         ]
         for number, planned in enumerate(plan.steps, 1)
     ]
-    columns = [*figures("step"), text("what"), *figures("in sync", "outlives")]
+    columns = [*figures("step"), text("what"), *figures("in sync", "tolerates")]
     draw_table(console, TextTable(f"Plan for {printable(plan.array.path)}", columns, rows))
     console.print()
     console.print(Text("Commands", style="bold"))
@@ -89,30 +89,33 @@ def _steps(console: "Console", plan: RepairPlan) -> None:
                 Text(f"{number:4}  {printable(planned.command)}", style="green"), soft_wrap=True
             )
     console.print()
-    for line in _redundancy(plan):
+    for line in _risk_lines(plan):
         console.print(Text(f"• {line}", overflow="fold"))
-    diagnostics.print_diagnostics(console, plan.warnings, "Beware")
+    diagnostics.print_diagnostics(console, plan.warnings, "Warnings")
 
 
-def _redundancy(plan: RepairPlan) -> list[str]:
-    """What the table does not say: risks and times."""
-    least = min(planned.outlives for planned in plan.steps)
+def _risk_lines(plan: RepairPlan) -> list[str]:
+    """Returns sentences about risks and times, which the table does not show."""
+    tolerated = min(planned.failures_tolerated for planned in plan.steps)
+    failures = {0: "no failure", 1: "one more failure"}.get(tolerated, f"{tolerated} more failures")
+    rebuild_seconds = plan.rebuild_seconds
     lines = [
-        "After each step the array is looked at, and only that is believed.",
-        "While a member is out, the array outlives "
-        + ("no failure more." if least == 0 else f"{least} failures more.")
-        + " mdadm --monitor will mail of each member that is failed.",
-        "Members get what is written meanwhile: seconds, where little is"
+        "After each step, blklab reads the state of the array again and decides only by it.",
+        f"While a member is out, the array tolerates {failures}. mdadm --monitor sends a mail for"
+        " each member that blklab fails.",
+        "A member that comes back needs only the data that were written meanwhile, usually a matter"
+        " of seconds."
         + (
-            f"; one that must be written as a whole takes {format_duration(whole * 1e9)} at least."
-            if (whole := plan.whole_seconds)
-            else "."
+            f" A full rebuild of a member would take at least"
+            f" {format_duration(rebuild_seconds * 1e9)}."
+            if rebuild_seconds
+            else ""
         ),
     ]
     if plan.task.level in PARITIES:
         lines.append(
-            "Writes wait while a member is out, seconds a member, and reads go on: a power failure"
-            " then leaves an array that starts."
+            "Writes are suspended while a member is out, for seconds per member; reads continue."
+            " So the array can start after a power failure."
         )
     return lines
 
@@ -123,5 +126,5 @@ def as_dict(plan: RepairPlan, outcome: steps.Step | None = None) -> dict[str, An
         "format_version": FORMAT_VERSION,
         **plan.as_dict(),
         "diagnostics": [diagnostics.as_dict(reason) for reason in (*plan.refused, *plan.warnings)],
-        "outcome": None if outcome is None else sentence(outcome),
+        "outcome": None if outcome is None else describe_step(outcome),
     }

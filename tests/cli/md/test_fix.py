@@ -63,7 +63,7 @@ def test_a_list_with_entries(machine: Arrays, run: Run) -> None:
 def test_nobody_to_ask(machine: Arrays, run: Run) -> None:
     machine.mirror()
     done = run("md", "fix", "bbl", "md0")
-    assert (done.status, "nobody can be asked: say --yes, or --plan" in done.err) == (2, True)
+    assert (done.status, "cannot ask for confirmation: say --yes, or --plan" in done.err) == (2, True)
 
 
 def test_what_is_no_array(machine: Arrays, run: Run) -> None:
@@ -78,30 +78,30 @@ def test_one_that_is_not_finished(machine: Arrays, run: Run) -> None:
     machine.mirror()
     (array,) = machine.seen().arrays
     task = RepairTask(array.uuid, "/dev/md0", "raid1", 2, 0, (MemberSlot(0, "device", "/dev/sda"),))
-    journal.write(task, machine.roots)
+    journal.write_journal(task, machine.roots)
     done = run("md", "fix", "bbl", "md0", "--plan")
-    assert (done.status, "a repair of it is not finished" in done.err) == (1, True)
+    assert (done.status, "an earlier repair is not finished" in done.err) == (1, True)
 
 
 def test_nothing_to_go_on_with(run: Run) -> None:
     done = run("md", "fix", "--resume")
-    assert (done.status, done.out) == (0, "nothing was interrupted\n")
+    assert (done.status, done.out) == (0, "no repair was interrupted\n")
 
 
 def test_an_array_that_is_not_there_any_more(machine: Arrays, run: Run) -> None:
     task = RepairTask("1:2:3:4", "/dev/md7", "raid1", 2, 0, (MemberSlot(0, "device", "/dev/sda"),))
-    journal.write(task, machine.roots)
+    journal.write_journal(task, machine.roots)
     done = run("md", "fix", "--resume")
     assert (done.status, "the array 1:2:3:4 is not assembled" in done.err) == (1, True)
-    assert len(journal_directory.left(machine.roots)) == 1
+    assert len(journal_directory.find_journals(machine.roots)) == 1
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"task": 1}'])
 def test_a_damaged_journal(machine: Arrays, run: Run, content: str) -> None:
-    path = journal_directory.path_of("1:2:3:4", machine.roots)
+    path = journal_directory.journal_path("1:2:3:4", machine.roots)
     path.write_text(content)
     done = run("md", "fix", "--resume")
-    assert (done.status, "damaged, expected a repair" in done.err) == (1, True)
+    assert (done.status, "damaged: expected a repair" in done.err) == (1, True)
     assert "Traceback" not in done.err
 
 

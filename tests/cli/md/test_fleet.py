@@ -53,7 +53,7 @@ def test_several_hosts(run: Run) -> None:
 def test_a_single_host_is_told_wholly(run: Run) -> None:
     done = run("md", "audit", "--host", "up-empty")
     assert done.status == 0
-    assert "No md array was found." in done.out
+    assert "No md array found." in done.out
     assert "Hosts" not in done.out
 
 
@@ -92,10 +92,10 @@ def test_what_was_printed_elsewhere(
 @pytest.mark.parametrize(
     ("words", "output"),
     [
-        (["--host", "up", "--probed", "x"], "--host and --probed: expected one of them"),
-        (["--image", "x", "--host", "up"], "--image and --host: expected one of them"),
-        (["--sudo"], "--sudo: it goes with --host"),
-        (["--host=-oProxyCommand=id"], "is no name of a host"),
+        (["--host", "up", "--probed", "x"], "--host and --probed: expected only one of them"),
+        (["--image", "x", "--host", "up"], "--image and --host: expected only one of them"),
+        (["--sudo"], "--sudo: expected --host"),
+        (["--host=-oProxyCommand=id"], "invalid host"),
     ],
 )
 def test_what_makes_no_sense(fleet: Arrays, run: Run, words: list[str], output: str) -> None:

@@ -63,11 +63,11 @@ def test_a_textfile_without_reading_disks(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--textfile", "-", "--listen", ":1"), "leave --listen and --web-config out"),
-        (("--textfile", "-", "--superblocks", "1h"), "reads superblocks each time"),
+        (("--textfile", "-", "--listen", ":1"), "remove --listen and --web-config"),
+        (("--textfile", "-", "--superblocks", "1h"), "reads superblocks every time"),
         (("--superblocks", "often"), "'often' is not a duration"),
         (("--listen", "9809"), "expected HOST:PORT"),
-        (("--web-config", "/nowhere/web.yml"), "/nowhere/web.yml: cannot be read: No such file"),
+        (("--web-config", "/nowhere/web.yml"), "/nowhere/web.yml: cannot read: No such file"),
         (("--textfile", "/nowhere/x.prom"), "/nowhere: no such directory"),
     ],
 )

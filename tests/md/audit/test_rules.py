@@ -6,7 +6,7 @@ from pathlib import Path
 import blklab.md.audit
 from blklab.diagnostic import SEVERITIES
 from blklab.md.audit import RULES
-from blklab.md.audit.rule import AuditedHost, command
+from blklab.md.audit.rule import AuditedHost, quote_command
 from blklab.md.model import Array, ArrayMember
 
 FOLDER = Path(str(blklab.md.audit.__file__)).parent
@@ -45,4 +45,4 @@ def test_an_array_of_which_nothing_is_known() -> None:
 
 
 def test_commands_are_quoted() -> None:
-    assert command("mdadm", "/dev/$(reboot) x") == "mdadm '/dev/$(reboot) x'"
+    assert quote_command("mdadm", "/dev/$(reboot) x") == "mdadm '/dev/$(reboot) x'"

@@ -1,6 +1,6 @@
 """Partitions and volumes above an array: where its bytes are on them."""
 
-from blklab.md.contents.dm_volumes import VolumeSpans, places
+from blklab.md.contents.dm_volumes import VolumeSpans, follow_spans
 from blklab.md.contents.spans import Span
 from blklab.md.probing import Probe
 from tests.md.conftest import Arrays
@@ -17,7 +17,7 @@ TABLES = {
 class Mapped(Probe):
     """The device mapper of a machine made of files."""
 
-    def mapping(self, number: str) -> tuple[str, str]:
+    def read_mapping(self, number: str) -> tuple[str, str]:
         return (TABLES[number], "") if number in TABLES else ("", "not told")
 
 
@@ -33,7 +33,7 @@ def spans_found(machine: Arrays, *sectors: tuple[int, int]) -> list[tuple[str, i
             item.array // 512,
             output,
         )
-        for place in places(node, spans, machine.roots, Mapped())
+        for place in follow_spans(node, spans, machine.roots, Mapped())
         for output in [_said(place)]
         for item in place.spans
     ]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from blklab.md.audit import findings
-from blklab.md.contents import located, mounted
+from blklab.md.audit import find_problems
+from blklab.md.contents import add_contents, mounted
 from blklab.md.contents.mounted import FilesFound
 from blklab.md.contents.spans import Span
 from blklab.report import arrays as report
@@ -60,13 +60,13 @@ def mount(machine: Arrays, point: Path, kind: str = "ext4", root: str = "/") -> 
 
 def test_files_of_ranges(machine: Arrays, point: Path, asked_spans: list[Span]) -> None:
     mount(machine, point)
-    result = located(machine.seen(), machine.roots)
+    result = add_contents(machine.seen(), machine.roots)
     # The list counts from the member's start, whose data begin at 2048.
     assert asked_spans == [
         Span(2048 << 9, 2064 << 9, 2048 << 9),
         Span(6952 << 9, 6960 << 9, 6952 << 9),
     ]
-    entries = [item for item in findings(result) if item.code == "bbl-entries"]
+    entries = [item for item in find_problems(result) if item.code == "bbl-entries"]
     path, device = f"{point}/file", str(machine.roots.dev / "md0")
     assert entries[0].ranges[0]["files"] == [
         {"device": device, "path": path, "offset_bytes": 1 << 20, "bytes": 8192, "what": None}
@@ -77,12 +77,12 @@ def test_files_of_ranges(machine: Arrays, point: Path, asked_spans: list[Span]) 
     # Of the other member's it is the part that its range has.
     assert entries[1].ranges[0]["files"][0]["bytes"] == 2048
     assert entries[1].ranges[0]["files"][0]["offset_bytes"] == (1 << 20) + 2048
-    lost = next(item for item in findings(result) if item.code == "bbl-lost")
+    lost = next(item for item in find_problems(result) if item.code == "bbl-lost")
     assert [item["bytes"] for item in lost.ranges[0]["files"]] == [2048]
     assert (
         f"{point}: not seen: 3 files or directories: permission denied" in result.arrays[0].unseen
     )
-    document = report.as_dict(result, findings(result))
+    document = report.as_dict(result, find_problems(result))
     assert json.loads(json.dumps(document)) == document
 
 
@@ -104,15 +104,15 @@ def test_it_is_printed_without_what_terminals_obey(
 @pytest.mark.parametrize(
     ("kind", "root", "reason"),
     [
-        ("btrfs", "/", "btrfs is mounted there"),
-        ("ext4", "/srv", "mounted out of sight"),
+        ("btrfs", "/", "it has btrfs, expected ext4 or XFS"),
+        ("ext4", "/srv", "its mount cannot be read"),
     ],
 )
 def test_mounts_that_do_not_serve(
     machine: Arrays, point: Path, kind: str, root: str, reason: str
 ) -> None:
     mount(machine, point, kind, root)
-    result = located(machine.seen(), machine.roots)
+    result = add_contents(machine.seen(), machine.roots)
     assert [reason in line for line in result.arrays[0].unseen] == [True]
     assert result.arrays[0].contents == ()
 
@@ -120,21 +120,21 @@ def test_mounts_that_do_not_serve(
 @pytest.mark.parametrize(
     ("head", "reason"),
     [
-        (bytes(8192), "no ext4 or XFS is on it"),
-        (b"XFSB" + bytes(8192), "mount it, `-o ro` will do"),
-        (b"", "no ext4 or XFS is on it"),
+        (bytes(8192), "it has no ext4 or XFS"),
+        (b"XFSB" + bytes(8192), "mount it (`-o ro` is enough)"),
+        (b"", "it has no ext4 or XFS"),
     ],
 )
 def test_what_is_not_mounted(machine: Arrays, point: Path, head: bytes, reason: str) -> None:
     assert point.is_dir()
     (machine.roots.dev / "md0").write_bytes(head)
-    result = located(machine.seen(), machine.roots)
+    result = add_contents(machine.seen(), machine.roots)
     assert reason in result.arrays[0].unseen[-1]
 
 
 def test_levels_that_are_not_mapped(machine: Arrays, point: Path) -> None:
     machine.write(machine.roots.sys / "block/md0", {"md__level": "linear"})
-    result = located(machine.seen(), machine.roots)
+    result = add_contents(machine.seen(), machine.roots)
     assert any("bad blocks of sda" in line for line in result.arrays[0].unseen)
     assert os.fspath(point)
 

@@ -42,7 +42,7 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
 
         monkeypatch.setattr(extents, "of_file", of_file)
         monkeypatch.setattr(extents, "of_filesystem", of_filesystem)
-        result, failures = mounted.find(str(root), root.stat().st_dev, spans, lambda _: None)
+        result, failures = mounted.find_files(str(root), root.stat().st_dev, spans, lambda _: None)
         return sorted(result), dict(failures)
 
     return run
@@ -132,4 +132,4 @@ def test_what_the_filesystem_knows(search: Search, tmp_path: Path) -> None:
 
 def test_another_filesystem_over_it(tmp_path: Path) -> None:
     with pytest.raises(BlklabError, match="mounted over it"):
-        mounted.find(str(tmp_path), 1, [Span(0, 1, 0)], lambda _: None)
+        mounted.find_files(str(tmp_path), 1, [Span(0, 1, 0)], lambda _: None)

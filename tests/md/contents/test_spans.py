@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.md.contents.spans import Span, within, without
+from blklab.md.contents.spans import Span, spans_within, spans_without
 
 EDGES = st.tuples(st.integers(0, 60), st.integers(0, 20))
 
@@ -22,13 +22,13 @@ def held(spans: list[Span]) -> set[tuple[int, int]]:
 
 @given(RUNS, st.integers(0, 400), st.integers(0, 400))
 def test_what_is_within(spans: list[Span], begin: int, end: int) -> None:
-    assert held(within(spans, begin, end)) == {
+    assert held(spans_within(spans, begin, end)) == {
         item for item in held(spans) if begin <= item[0] < end
     }  # fmt: skip
 
 
 @given(RUNS, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400)), max_size=4))
 def test_what_is_without(spans: list[Span], taken: list[tuple[int, int]]) -> None:
-    assert held(without(spans, taken)) == {
+    assert held(spans_without(spans, taken)) == {
         item for item in held(spans) if not any(begin <= item[0] < end for begin, end in taken)
     }

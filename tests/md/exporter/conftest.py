@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from blklab.md.exporter.collector import Collector, registry
+from blklab.md.exporter.collector import Collector, make_registry
 from blklab.md.exporter.device_activity import ActivityCounter, ActivitySource
 from blklab.md.exporter.inventory_cache import InventoryCache
 from blklab.md.exporter.metrics import PREFIX
@@ -35,9 +35,9 @@ class Counting(Probe):
     def __init__(self) -> None:
         self.read: list[str] = []
 
-    def superblocks(self, path: Path) -> SuperblockReading:
+    def read_superblocks(self, path: Path) -> SuperblockReading:
         self.read.append(path.name)
-        return super().superblocks(path)
+        return super().read_superblocks(path)
 
 
 class Exported:
@@ -48,7 +48,7 @@ class Exported:
         machine: Arrays,
         *,
         every: float | None = 3600,
-        patience: float | None = None,
+        timeout: float | None = None,
         reader: Callable[[], Probe] | None = None,
         activity: Callable[[Arrays, Clock], ActivitySource] | None = None,
     ) -> None:
@@ -58,7 +58,7 @@ class Exported:
         disks = InventoryCache(
             machine.roots,
             every,
-            patience=patience,
+            timeout=timeout,
             clock=self.clock,
             reader=reader or (lambda: self.reader),
         )
@@ -67,7 +67,7 @@ class Exported:
             if activity
             else ActivityCounter(machine.roots, self.clock)
         )
-        self.registry = registry(Collector(disks, source, self.log.append))
+        self.registry = make_registry(Collector(disks, source, self.log.append))
 
     def scrape(self) -> Series:
         """Every series and its value, by name without prefix, as a parser understands them."""

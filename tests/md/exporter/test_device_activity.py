@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.md.exporter.device_activity import INTERVAL, ActivityCounter, ActivitySinceBoot
+from blklab.md.exporter.device_activity import READ_INTERVAL_S, ActivityCounter, ActivitySinceBoot
 from blklab.system import diskstats
 from blklab.system.diskstats import WRAP, DeviceCounters
 from tests.md.conftest import Arrays
@@ -39,7 +39,7 @@ def test_times_that_run_over(mirrored: Arrays) -> None:
     exported = Exported(mirrored)
     stats(mirrored, [f"8 0 sda 1 0 8 {WRAP - 10} 1 0 8 {WRAP - 1} 0 {WRAP - 1} {WRAP - 1000}"])
     exported.scrape()
-    exported.clock.now += INTERVAL
+    exported.clock.now += READ_INTERVAL_S
     stats(mirrored, ["8 0 sda 2 0 16 490 2 0 16 999 0 999 0"])
     assert exported.series("member_read_time_seconds_total", **SDA) == 0.5
     assert exported.series("member_write_time_seconds_total", **SDA) == 1
@@ -50,7 +50,7 @@ def test_times_that_run_over(mirrored: Arrays) -> None:
 def test_the_interval_is_one_that_differences_are_sure_of() -> None:
     item = diskstats.parse("8 0 sda " + "1 " * 17)["sda"]
     assert item is not None
-    diskstats.difference(item, item, INTERVAL + 1)
+    diskstats.difference(item, item, READ_INTERVAL_S + 1)
 
 
 def test_what_cannot_be_told_is_not_counted(mirrored: Arrays) -> None:

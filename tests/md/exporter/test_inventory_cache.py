@@ -70,11 +70,11 @@ def test_a_disk_that_hangs_hides_nothing_else(mirrored: Arrays) -> None:
     answers = threading.Event()
 
     class Hanging(Probe):
-        def superblocks(self, path: Path) -> SuperblockReading:
+        def read_superblocks(self, path: Path) -> SuperblockReading:
             answers.wait()
-            return super().superblocks(path)
+            return super().read_superblocks(path)
 
-    exported = Exported(mirrored, patience=0, reader=Hanging)
+    exported = Exported(mirrored, timeout=0, reader=Hanging)
     md = mirrored.roots.sys / "block/md0/md"
     mirrored.write(md, {"degraded": "1", "last_sync_action": "none"})
     result = exported.scrape()

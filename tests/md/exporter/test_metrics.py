@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.md.audit import findings
+from blklab.md.audit import find_problems
 from blklab.md.exporter import metrics
 from blklab.md.exporter.metrics import METRICS
 from blklab.md.model import Array, ArrayMember, Inventory
@@ -54,7 +54,7 @@ def test_a_sound_mirror(mirrored: Arrays) -> None:
     assert value("member_events_behind", **SDB) == 0
     assert value("member_superblock_checksum_ok", **SDB) == 1
     # The findings are those of the audit, so an alert can fire on each.
-    for item in findings(mirrored.seen()):
+    for item in find_problems(mirrored.seen()):
         assert value("findings", array=item.subject, severity=item.severity, rule=item.code) == 1
 
 
@@ -114,7 +114,7 @@ def test_a_member_that_is_behind(mirrored: Arrays) -> None:
         assert facts
         superblock = replace(facts, events=events, checksum_holds=holds, role=role)
         members.append(replace(array.members[0], name=f"sd{at}", superblock=superblock))
-    samples = list(metrics.of_members(replace(array, members=tuple(members))))
+    samples = list(metrics.member_samples(replace(array, members=tuple(members))))
     behind = {labels[1]: value for name, labels, value in samples if name == "member_events_behind"}
     # Spares are written when they like, and what is damaged may say anything.
     assert behind == {"sd0": 0, "sd1": 5}
@@ -157,7 +157,7 @@ def test_what_cannot_be_seen_is_counted_and_said_once(mirrored: Arrays) -> None:
 
 def test_a_failure_is_a_metric_and_the_next_scrape_works(mirrored: Arrays) -> None:
     class Failing(Probe):
-        def superblocks(self, path: Path) -> SuperblockReading:
+        def read_superblocks(self, path: Path) -> SuperblockReading:
             raise RuntimeError(f"{path.name}: boo")
 
     readers: list[Probe] = [Failing(), Probe()]
@@ -179,8 +179,10 @@ def test_hostile_names_are_harmless_and_parsed() -> None:
 
     class Collector:
         def collect(self) -> list[metrics.Family]:
-            samples = [*metrics.of_array(array), *metrics.of_members(array)]
-            return metrics.families([*samples, *metrics.of_findings(findings(Inventory((array,))))])
+            samples = [*metrics.array_samples(array), *metrics.member_samples(array)]
+            return metrics.make_families(
+                [*samples, *metrics.finding_samples(find_problems(Inventory((array,))))]
+            )
 
     registry = CollectorRegistry()
     registry.register(Collector())

@@ -232,7 +232,7 @@ def test_one_who_says_nothing_keeps_nobody_waiting(
 def test_threads_do_not_pile_up_behind_a_scrape_that_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serving, "MOST", 2)
+    monkeypatch.setattr(serving, "MAX_CONNECTIONS", 2)
     hanging, answers = threading.Semaphore(0), threading.Event()
 
     class Hanging:
@@ -291,13 +291,13 @@ def test_what_is_no_address(words: str) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("rate_limit: {burst: 1}", "rate_limit: is not known here"),
+        ("rate_limit: {burst: 1}", "rate_limit: blklab does not support this key"),
         ("tls_server_config: {cert_file: a, key_file: b, cipher_suites: [x]}",
-         "tls_server_config.cipher_suites: is not known here"),
+         "tls_server_config.cipher_suites: blklab does not support this key"),
         ("tls_server_config: {cert_file: a}", "tls_server_config.key_file: is missing"),
         ("tls_server_config: {cert_file: a, key_file: b, client_auth_type: RequireAnyClientCert}",
          "tls_server_config.client_auth_type: input should be 'NoClientCert'"),
-        ("basic_auth_users: {joe: hunter2}", "basic_auth_users.joe: is not a bcrypt hash"),
+        ("basic_auth_users: {joe: hunter2}", "basic_auth_users.joe: expected a bcrypt hash"),
         ("basic_auth_users: {joe: 1}", "basic_auth_users.joe: input should be a valid string"),
         ("basic_auth_users: [joe]", "basic_auth_users: input should be a valid dictionary"),
         ("[]", "expected a table"),
@@ -306,12 +306,12 @@ def test_what_is_no_address(words: str) -> None:
     ],
 )  # fmt: skip
 def test_what_a_configuration_may_not_say(tmp_path: Path, content: str, problem: str) -> None:
-    from blklab.md.exporter.web_config import load
+    from blklab.md.exporter.web_config import load_web_config
 
     path = tmp_path / "web.yml"
     path.write_text(content)
     with pytest.raises(UsageError) as refused:
-        load(path)
+        load_web_config(path)
     message = str(refused.value)
     assert message.startswith(f"{path}: {problem}") or f"{path}: {problem}" in message
     assert "\n" not in message
@@ -324,17 +324,17 @@ def test_what_a_configuration_may_not_say(tmp_path: Path, content: str, problem:
         ("cert_file: no.crt, key_file: server.key", "No such file or directory"),
         ("cert_file: server.crt, key_file: ca.key", "KEY_VALUES_MISMATCH"),
         ("cert_file: web.yml, key_file: server.key", "PEM"),
-        ("cert_file: server.crt, key_file: server.key, client_ca_file: ca.crt", "go together"),
+        ("cert_file: server.crt, key_file: server.key, client_ca_file: ca.crt", "expected both or"),
         ("cert_file: server.crt, key_file: server.key, client_auth_type:"
-         " RequireAndVerifyClientCert", "go together"),
+         " RequireAndVerifyClientCert", "expected both or"),
     ],
 )  # fmt: skip
 def test_certificates_that_cannot_be_used(certificates: Path, words: str, problem: str) -> None:
-    from blklab.md.exporter.web_config import context, load
+    from blklab.md.exporter.web_config import load_web_config, make_tls_context
 
     path = certificates / "web.yml"
     path.write_text(f"tls_server_config: {{{words}}}")
-    tls = load(path).tls_server_config
+    tls = load_web_config(path).tls_server_config
     assert tls
     with pytest.raises(UsageError, match=problem):
-        context(path, tls)
+        make_tls_context(path, tls)

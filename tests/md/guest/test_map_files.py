@@ -95,13 +95,13 @@ def test_files_are_those_whose_blocks_they_are(
         facts = sum(item["bytes"] for at in result for item in (*at["files"], *at["others"]))
         listed = 512 * sum(item["sectors"] for at in result for item in at["array_ranges"])
         assert facts == listed, array
-    first = {array: found_at(document, array[5:], FIRST[array])["others"] for array in on}
+    first = {array: with_path(document, array[5:], FIRST[array])["others"] for array in on}
     assert [item["what"] for item in first["/dev/md0"]] == ["the filesystem's own metadata"]
     what = "between partitions or volumes, or what describes them"
     assert [item["what"] for item in first["/dev/md1"]] == [what]
 
 
-def found_at(document: dict[str, Any], array: str, sector: int) -> dict[str, Any]:
+def with_path(document: dict[str, Any], array: str, sector: int) -> dict[str, Any]:
     return next(
         item
         for item in entries(document, array)

@@ -143,7 +143,7 @@ def test_another_member_fails_for_real_while_one_is_out(machine: Rig, disks: lis
     # Its list is gone by then: md fails it. Of its pair the other one is still there.
     output = hurt(machine, f"--re-add {members[2]}", "/dev/md0", "error", "m0")
     assert output.status == 1
-    assert "is faulty, and not because of us" in output.stderr
+    assert "is faulty, which blklab did not cause" in output.stderr
     assert states(machine) == ["faulty", "in_sync", "in_sync", "in_sync"]
     assert degraded(machine) == "1"
     assert not unfinished(machine)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from blklab.md.audit import findings
+from blklab.md.audit import find_problems
 from blklab.md.remote import PROBE
-from blklab.md.remote.probe_output import parse
-from blklab.md.remote.recorded_probe import seen
+from blklab.md.remote.probe_output import parse_output
+from blklab.md.remote.recorded_probe import read_recorded_inventory
 from blklab.report import arrays as report
 from tests.md.conftest import Arrays
 from tests.md.remote.conftest import probe
@@ -24,9 +24,11 @@ def test_what_is_seen_from_afar_is_what_is_seen_on_the_spot(rich: Arrays, shell:
         pytest.skip(f"{shell[0]} is not installed")
     here = rich.seen()
     assert len(here.arrays) == 2
-    there = seen(parse(probe(rich.root, *shell)))
+    there = read_recorded_inventory(parse_output(probe(rich.root, *shell)))
     facts = [
-        json.dumps(report.as_dict(item, findings(item)), indent=1).replace(f"{rich.root}/", "/")
+        json.dumps(report.as_dict(item, find_problems(item)), indent=1).replace(
+            f"{rich.root}/", "/"
+        )
         for item in (here, there)
     ]
     assert facts[0] == facts[1]
@@ -46,7 +48,9 @@ def test_busybox_alone_is_enough(rich: Arrays, tmp_path: Path) -> None:
         (applets / name).symlink_to(busybox)
     script = tmp_path / "probe.sh"
     script.write_text(PROBE.read_text().replace("PATH=$PATH:", f"PATH={applets}:$PATH:"))
-    assert parse(probe(rich.root, busybox, "sh", script=script)) == parse(probe(rich.root))
+    assert parse_output(probe(rich.root, busybox, "sh", script=script)) == parse_output(
+        probe(rich.root)
+    )
 
 
 def test_it_is_a_tidy_script() -> None:
@@ -72,7 +76,7 @@ def test_names_are_never_more_than_names(machine: Arrays) -> None:
         machine.disk(f"sd{name}", f"8:{at}", "raid1-12.vda")
         machine.array(name, f"9:{at}", {f"sd{name}": {}})
     before = sorted(machine.root.rglob("*"))
-    result = seen(parse(probe(machine.root)))
+    result = read_recorded_inventory(parse_output(probe(machine.root)))
     here = machine.seen()
     assert [item.name for item in result.arrays] == [item.name for item in here.arrays]
     assert {item.name for item in result.arrays} == set(names)
@@ -85,7 +89,7 @@ def test_a_name_of_two_lines_is_left_out(machine: Arrays) -> None:
     machine.mirror()
     machine.disk("sd\nend", "8:64")
     machine.array("md_\nend\nfile x", "9:1", {"sd\nend": {}})
-    result = seen(parse(probe(machine.root)))
+    result = read_recorded_inventory(parse_output(probe(machine.root)))
     assert [item.name for item in result.arrays] == ["md0"]
 
 
@@ -100,14 +104,14 @@ def test_without_the_right_to_read(machine: Arrays, tmp_path: Path) -> None:
     dd.chmod(0o755)
     script = tmp_path / "probe.sh"
     script.write_text(PROBE.read_text().replace("PATH=$PATH:", f"PATH={dd.parent}:$PATH:"))
-    (array,) = seen(parse(probe(machine.root, script=script))).arrays
+    (array,) = read_recorded_inventory(parse_output(probe(machine.root, script=script))).arrays
     assert array.unseen == tuple(
-        f"/dev/{name}: not seen: permission denied: as root more is seen" for name in ("sda", "sdb")
+        f"/dev/{name}: not seen: permission denied: run blklab as root" for name in ("sda", "sdb")
     )
 
 
 def test_a_machine_with_nothing(tmp_path: Path) -> None:
-    result = seen(parse(probe(tmp_path)))
+    result = read_recorded_inventory(parse_output(probe(tmp_path)))
     assert result.unseen == ("/sys/block is not there: no array can be seen",)
 
 

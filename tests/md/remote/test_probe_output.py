@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
-from blklab.md.remote import audited
+from blklab.md.remote import audit_output
 from blklab.md.remote import probe_output as streams
-from blklab.md.remote.probe_output import parse
-from blklab.md.remote.recorded_probe import seen
+from blklab.md.remote.probe_output import parse_output
+from blklab.md.remote.recorded_probe import read_recorded_inventory
 from tests.md.conftest import Arrays
 from tests.md.remote.conftest import probe
 
@@ -22,16 +22,16 @@ def stream(*lines: str) -> bytes:
 
 def test_what_is_printed_around_it_does_not_count() -> None:
     body = stream("file /proc/mdstat", " a", "", " b", "mdadm", " mdadm - v4.2 - 2021-12-30")
-    result = parse(b"Welcome!\nend\n" + body.replace(b"\n", b"\r\n") + b"Bye.\n")
+    result = parse_output(b"Welcome!\nend\n" + body.replace(b"\n", b"\r\n") + b"Bye.\n")
     assert result.files == {"/proc/mdstat": b"a\nb"}
-    software = seen(result).software
+    software = read_recorded_inventory(result).software
     assert software is not None
     assert software.mdadm == (4, 2)
 
 
 def test_lines_that_od_leaves_out() -> None:
     item = "0000000 01" + " 02" * 15
-    result = parse(
+    result = parse_output(
         stream(
             "disk /dev/sda", " sectors 8", " at 0", f" {item}", " *", " 0000048 ff ee", " 0000050"
         )
@@ -44,12 +44,12 @@ def test_lines_that_od_leaves_out() -> None:
 @pytest.mark.parametrize(
     ("data", "output"),
     [
-        (b"", "no output of the probe"),
-        (b"bash: sh: command not found\n", "no output of the probe"),
+        (b"", "not the output of a probe"),
+        (b"bash: sh: command not found\n", "not the output of a probe"),
         (b"blklab-probe 2\nend\n", "expected `blklab-probe 1`"),
-        (b"blklab-probe 1\nfile /proc/mdstat\n a", "torn"),
-        (b"blklab-probe 1\nfile /proc/mdstat\n end", "torn"),
-        (stream("file /etc/../root/.ssh/id_rsa"), "line 2 of its output: the path"),
+        (b"blklab-probe 1\nfile /proc/mdstat\n a", "incomplete"),
+        (b"blklab-probe 1\nfile /proc/mdstat\n end", "incomplete"),
+        (stream("file /etc/../root/.ssh/id_rsa"), "line 2 of the output: the path"),
         (stream("file etc/passwd"), "the path"),
         (stream("file /boot/x"), "the path"),
         (stream("file /etc//x"), "the path"),
@@ -64,17 +64,17 @@ def test_lines_that_od_leaves_out() -> None:
         (stream("directory /sys" + "/x" * 64), "the path"),
         (
             stream(*(f"unread /etc/{at}" for at in range(100_001))),
-            "line 100002 of its output: more",
+            "line 100002 of the output: more",
         ),
         (stream("file /proc/mdstat", *[" " + "x" * 99] * 90_000), "more than 8 MiB of files"),
-        (stream("link /sys/a", " /sys/b", "file /sys/a/c"), "above something else, or linked to"),
-        (stream("link /sys/a", " /sys/b", "link /sys/b", " /sys/a"), "or linked to"),
-        (stream("link /sys/a", " /sys/a"), "or linked to"),
-        (stream("link /sys/a", " /sys/a/b"), "above something else"),
-        (stream("file /sys/a", "link /sys/a", " /sys/b"), "twice"),
+        (stream("link /sys/a", " /sys/b", "file /sys/a/c"), "which is not a directory, as a parent or a target"),
+        (stream("link /sys/a", " /sys/b", "link /sys/b", " /sys/a"), "as a parent or a target"),
+        (stream("link /sys/a", " /sys/a"), "as a parent or a target"),
+        (stream("link /sys/a", " /sys/a/b"), "as a parent or a target"),
+        (stream("file /sys/a", "link /sys/a", " /sys/b"), "same path in records"),
         (stream("run /sys/a"), "a record `run`"),
         (stream("disk /dev/sda", " sectors 99999999999999999999"), "the number"),
-        (stream("disk /dev/sda", " at 0", " 0000016 00"), "offset 16 where 0 was expected"),
+        (stream("disk /dev/sda", " at 0", " 0000016 00"), "offset 16, expected 0"),
         (stream("disk /dev/sda", " at 0", " 0000000 0g"), "bytes '0g'"),
         (
             stream("disk /dev/sda", " at 0", " 0000000" + " 01" * 16, " *", " 99999984"),
@@ -86,24 +86,24 @@ def test_lines_that_od_leaves_out() -> None:
 )
 def test_what_no_probe_prints(data: bytes, output: str) -> None:
     with pytest.raises(BlklabError) as error:
-        parse(data)
+        parse_output(data)
     assert output in str(error.value)
     assert "\n" not in str(error.value)
-    assert output in audited("web1", data).failure
+    assert output in audit_output("web1", data).failure
 
 
 def test_disks_are_not_let_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "MOST_READ", 1 << 20)
+    monkeypatch.setattr(streams, "MAX_DISK_BYTES", 1 << 20)
     lines = [" sectors 512", " at 0", " 0000000" + " 01" * 16, " *", " 0262144"]
     disks = [line for at in range(5) for line in (f"disk /dev/sd{at}", *lines)]
     with pytest.raises(BlklabError, match="more than 1 MiB of disks"):
-        parse(stream(*disks))
+        parse_output(stream(*disks))
 
 
 def test_a_disk_of_a_hundred_terabytes(machine: Arrays) -> None:
     machine.mirror("raid1-12-populated")
     data = probe(machine.root).replace(b" sectors 524288", b" sectors 214748364800")
-    (array,) = seen(parse(data)).arrays
+    (array,) = read_recorded_inventory(parse_output(data)).arrays
     assert [member.entries for member in array.members] == [5, 0]
 
 
@@ -131,7 +131,7 @@ def test_no_name_leads_to_a_file_of_this_machine(machine: Arrays, tmp_path: Path
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "stat", stat_recorded)
-        (array,) = seen(parse(stream(*lines))).arrays
+        (array,) = read_recorded_inventory(parse_output(stream(*lines))).arrays
     assert len(array.members) == 2
     assert all(member.superblock is None for member in array.members)
     assert all(member.unseen == "no such file or directory" for member in array.members)
@@ -162,7 +162,7 @@ RECORDS = st.tuples(KINDS, PATHS, BODIES).map(lambda one: [f"{one[0]} {one[1]}",
 @given(st.lists(RECORDS, max_size=12))
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_is_printed_nothing_else_is_raised(records: list[list[str]]) -> None:
-    facts = audited("web1", stream(*(line for record in records for line in record)))
+    facts = audit_output("web1", stream(*(line for record in records for line in record)))
     assert bool(facts.failure) == (facts.inventory is None)
 
 
@@ -180,5 +180,5 @@ def test_nor_of_a_stream_that_was_changed(recorded: bytes, data: st.DataObject) 
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(changed) - 1))
         changed[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
-    facts = audited("web1", bytes(changed))
+    facts = audit_output("web1", bytes(changed))
     assert bool(facts.failure) == (facts.inventory is None)

@@ -17,7 +17,7 @@ from tests.md.conftest import Arrays
 
 
 def asked(*names: str, sudo: bool = False, timeout: float = 60) -> list[RemoteHost]:
-    return list(ssh.hosts(names, sudo=sudo, timeout=timeout))
+    return list(ssh.read_hosts(names, sudo=sudo, timeout=timeout))
 
 
 @pytest.mark.parametrize("name", ["up", "noisy", "shared"])
@@ -34,10 +34,10 @@ def test_a_host_that_can_be_seen(name: str) -> None:
     [
         ("denied", "denied: Permission denied (publickey)."),
         ("shell-less", "sh: not found"),
-        ("mute", "no probe ran there: ssh ended with 255"),
-        ("torn", "what it printed is torn: Connection closed by remote host."),
+        ("mute", "the probe did not run: ssh exited with status 255"),
+        ("incomplete", "the output is incomplete: Connection closed by remote host."),
         ("nobody", "ssh: Could not resolve hostname nobody"),
-        ("up-bare", "nothing could be seen: /sys/block is not there: no array can be seen"),
+        ("up-bare", "cannot read any array: /sys/block does not exist: cannot read any array"),
     ],
 )
 @pytest.mark.usefixtures("fleet")
@@ -51,26 +51,26 @@ def test_hosts_that_cannot(name: str, failure: str) -> None:
 @pytest.mark.usefixtures("fleet")
 def test_a_host_that_hangs() -> None:
     assert [item.failure.partition(":")[0] for item in asked("hung", timeout=1)] == [
-        "not done within 1 s"
+        "no result within 1 s"
     ]
 
 
 @pytest.mark.usefixtures("fleet")
 def test_a_host_that_never_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(ssh, "MAX_OUTPUT_BYTES", 1 << 20)
     (host,) = asked("flood")
-    assert host.failure == "it printed more than 1 MiB"
+    assert host.failure == "the output has more than 1 MiB"
 
 
 def test_more_hosts_than_are_asked_at_once(fleet: Arrays) -> None:
-    names = [f"up{at}" for at in range(2 * ssh.AT_ONCE)]
+    names = [f"up{at}" for at in range(2 * ssh.MAX_PARALLEL)]
     for name in names:
         (fleet.root / name).symlink_to(fleet.root)
     assert [host.name for host in asked(*names)] == names
 
 
 def test_those_that_are_left_early_do_not_live_on(fleet: Arrays) -> None:
-    some = ssh.hosts(["up-empty", *["hung"] * 9], sudo=False, timeout=1000)
+    some = ssh.read_hosts(["up-empty", *["hung"] * 9], sudo=False, timeout=1000)
     assert not next(some).failure
     some.close()  # type: ignore[attr-defined]
     for thread in threading.enumerate():
@@ -78,7 +78,7 @@ def test_those_that_are_left_early_do_not_live_on(fleet: Arrays) -> None:
             thread.join(60)
             assert not thread.is_alive()
     log = (fleet.root / "ssh.log").read_text().splitlines()
-    assert len(log) <= 1 + ssh.AT_ONCE
+    assert len(log) <= 1 + ssh.MAX_PARALLEL
 
 
 def test_what_ssh_is_told(fleet: Arrays) -> None:
@@ -95,7 +95,7 @@ def test_sudo_that_wants_a_password() -> None:
 
 @pytest.mark.parametrize("name", ["-oProxyCommand=touch ran", "-", ""])
 def test_what_is_no_host(fleet: Arrays, name: str) -> None:
-    with pytest.raises(UsageError, match="is no name of a host"):
+    with pytest.raises(UsageError, match="invalid host"):
         asked("up", name)
     assert not (fleet.root / "ssh.log").exists()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from blklab.md.repair import array_state as states
-from blklab.md.repair.array_state import BadBlockListState, MemberState, observe
+from blklab.md.repair.array_state import BadBlockListState, MemberState, read_array_state
 from blklab.md.repair.task import MemberSlot, RepairTask
 from blklab.system.roots import Roots
 from tests.md.conftest import Arrays, image
@@ -46,9 +46,12 @@ def out(machine: Arrays, name: str) -> None:
 
 
 def test_it_is_where_it_was(machine: Arrays, task: RepairTask) -> None:
-    seen = observe(task, machine.roots)
-    assert [slot.where for slot in seen.slots] == [MemberState.IN_SYNC, MemberState.OUT]
-    assert [slot.lists for slot in seen.slots] == [BadBlockListState.EMPTY, BadBlockListState.EMPTY]
+    seen = read_array_state(task, machine.roots)
+    assert [slot.state for slot in seen.slots] == [MemberState.IN_SYNC, MemberState.OUT]
+    assert [slot.list_state for slot in seen.slots] == [
+        BadBlockListState.EMPTY,
+        BadBlockListState.EMPTY,
+    ]
     assert seen.degraded == 1
 
 
@@ -63,7 +66,7 @@ def test_it_has_another_name(
 ) -> None:
     moved(machine, "sdq", "65:0")
     monkeypatch.setattr(states, "disk_id", lambda path, _: "disk-b" if "sdq" in path else "x")
-    assert observe(task, machine.roots).slots[1].path == str(machine.roots.dev / "sdq")
+    assert read_array_state(task, machine.roots).slots[1].path == str(machine.roots.dev / "sdq")
 
 
 def test_a_copy_on_another_disk_is_not_it(
@@ -71,7 +74,7 @@ def test_a_copy_on_another_disk_is_not_it(
 ) -> None:
     moved(machine, "sdq", "65:0")
     monkeypatch.setattr(states, "disk_id", lambda path, _: "disk-q" if "sdq" in path else "x")
-    assert observe(task, machine.roots).slots[1].where is MemberState.GONE
+    assert read_array_state(task, machine.roots).slots[1].state is MemberState.GONE
 
 
 def test_nor_are_two_that_might_be(
@@ -81,12 +84,12 @@ def test_nor_are_two_that_might_be(
     machine.device("loop0", "7:0", size="524288")
     (machine.roots.dev / "loop0").symlink_to(copy)
     monkeypatch.setattr(states, "disk_id", lambda *_: "")
-    assert observe(task, machine.roots).slots[1].where is MemberState.GONE
+    assert read_array_state(task, machine.roots).slots[1].state is MemberState.GONE
 
 
 def test_nor_one_that_something_else_holds(machine: Arrays, task: RepairTask) -> None:
     machine.device("dm-0", "253:0", slaves="sdb")
-    assert observe(task, machine.roots).slots[1].where is MemberState.GONE
+    assert read_array_state(task, machine.roots).slots[1].state is MemberState.GONE
 
 
 def test_a_superblock_in_another_place_is_another_device(machine: Arrays, task: RepairTask) -> None:
@@ -96,7 +99,7 @@ def test_a_superblock_in_another_place_is_another_device(machine: Arrays, task: 
         MemberSlot(1, task.slots[1].device, task.slots[1].path, 1 << 30, "disk-b"),
     )
     elsewhere = RepairTask(task.uuid, task.array, "raid1", 2, 0, slots, taken=task.taken)
-    assert observe(elsewhere, machine.roots).slots[1].where is MemberState.GONE
+    assert read_array_state(elsewhere, machine.roots).slots[1].state is MemberState.GONE
 
 
 def test_a_member_that_cannot_be_read_is_known_by_its_path(
@@ -104,5 +107,5 @@ def test_a_member_that_cannot_be_read_is_known_by_its_path(
 ) -> None:
     (machine.roots.dev / "sda").unlink()
     (machine.roots.dev / "sda").write_bytes(b"")
-    slot = observe(task, machine.roots).slots[0]
-    assert (slot.where, slot.lists) == (MemberState.IN_SYNC, BadBlockListState.UNKNOWN)
+    slot = read_array_state(task, machine.roots).slots[0]
+    assert (slot.state, slot.list_state) == (MemberState.IN_SYNC, BadBlockListState.UNKNOWN)

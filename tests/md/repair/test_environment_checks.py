@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.md.repair.environment_checks import busy_neighbour, sharing_spares, swapped_to
+from blklab.md.repair.environment_checks import find_busy_neighbour, find_spare_group, find_swap
 from tests.md.conftest import Arrays
 
 
@@ -19,18 +19,18 @@ def swaps(machine: Arrays, path: str) -> None:
 
 
 def test_swap_on_the_array_and_above_it(machine: Arrays, node: Path) -> None:
-    assert swapped_to(node, machine.roots) == ""
+    assert find_swap(node, machine.roots) == ""
     swaps(machine, "/dev/md0")
-    assert swapped_to(node, machine.roots) == "/dev/md0"
+    assert find_swap(node, machine.roots) == "/dev/md0"
     machine.device("dm-0", "253:0", slaves="md0")
     swaps(machine, "/dev/dm-0")
-    assert swapped_to(node, machine.roots) == "/dev/dm-0"
+    assert find_swap(node, machine.roots) == "/dev/dm-0"
 
 
 def test_swap_elsewhere(machine: Arrays, node: Path) -> None:
     machine.disk("sdz", "65:144")
     swaps(machine, "/dev/sdz")
-    assert swapped_to(node, machine.roots) == ""
+    assert find_swap(node, machine.roots) == ""
 
 
 def other(machine: Arrays, action: str, disks: dict[str, str]) -> None:
@@ -44,17 +44,17 @@ def other(machine: Arrays, action: str, disks: dict[str, str]) -> None:
 @pytest.mark.parametrize("action", ["check", "resync", "recover"])
 def test_a_neighbour_at_work(machine: Arrays, node: Path, action: str) -> None:
     other(machine, action, {"sdb2": "sdb", "sdc2": "sdc"})
-    assert busy_neighbour(node, machine.roots) == f"md1: {action}"
+    assert find_busy_neighbour(node, machine.roots) == f"md1: {action}"
 
 
 def test_one_that_is_idle(machine: Arrays, node: Path) -> None:
     other(machine, "idle", {"sdb2": "sdb", "sdc2": "sdc"})
-    assert busy_neighbour(node, machine.roots) == ""
+    assert find_busy_neighbour(node, machine.roots) == ""
 
 
 def test_one_on_other_disks(machine: Arrays, node: Path) -> None:
     other(machine, "check", {"sdc2": "sdc", "sdd2": "sdd"})
-    assert busy_neighbour(node, machine.roots) == ""
+    assert find_busy_neighbour(node, machine.roots) == ""
 
 
 CONFIGS = [
@@ -71,13 +71,13 @@ def test_a_spare_group_matters_while_the_monitor_runs(
     assert node.is_dir()
     machine.write(machine.root, {"etc__mdadm__mdadm.conf": config})
     (array,) = machine.seen().arrays
-    assert sharing_spares("/dev/md0", array.uuid, machine.roots) == ""
+    assert find_spare_group("/dev/md0", array.uuid, machine.roots) == ""
     machine.proc("77/cmdline", "/sbin/mdadm\0--monitor\0--scan\0")
-    assert sharing_spares("/dev/md0", array.uuid, machine.roots) == "shelf"
+    assert find_spare_group("/dev/md0", array.uuid, machine.roots) == "shelf"
 
 
 def test_one_of_another_array(machine: Arrays, node: Path) -> None:
     assert node.is_dir()
     machine.write(machine.root, {"etc__mdadm__mdadm.conf": "ARRAY /dev/md7 spare-group=shelf"})
     machine.proc("77/cmdline", "/sbin/mdadm\0--monitor\0--scan\0")
-    assert sharing_spares("/dev/md0", "1:2:3:4", machine.roots) == ""
+    assert find_spare_group("/dev/md0", "1:2:3:4", machine.roots) == ""

@@ -38,15 +38,15 @@ def roots(tmp_path: Path) -> Roots:
 
 
 def test_what_is_written_is_read(roots: Roots) -> None:
-    assert journal_directory.left(roots) == []
-    journal.write(TASK, roots)
-    (path,) = journal_directory.left(roots)
+    assert journal_directory.find_journals(roots) == []
+    journal.write_journal(TASK, roots)
+    (path,) = journal_directory.find_journals(roots)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert journal.read(path) == TASK
-    journal.write(replace(TASK, taken=""), roots)
-    assert journal.read(path).taken == ""
-    journal.remove(TASK, roots)
-    assert journal_directory.left(roots) == []
+    assert journal.read_journal(path) == TASK
+    journal.write_journal(replace(TASK, taken=""), roots)
+    assert journal.read_journal(path).taken == ""
+    journal.remove_journal(TASK, roots)
+    assert journal_directory.find_journals(roots) == []
     assert list(roots.state.iterdir()) == []
 
 
@@ -66,37 +66,37 @@ DAMAGES: list[dict[str, Any]] = [
 
 
 def test_the_previous_format_is_read(roots: Roots) -> None:
-    journal.write(TASK, roots)
-    (path,) = journal_directory.left(roots)
+    journal.write_journal(TASK, roots)
+    (path,) = journal_directory.find_journals(roots)
     path.write_bytes((DATA / "md-fix-format-1.json").read_bytes())
-    assert journal.read(path) == TASK
+    assert journal.read_journal(path) == TASK
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=str)
 def test_a_damaged_one_is_not_acted_on(roots: Roots, damage: dict[str, Any]) -> None:
-    journal.write(TASK, roots)
-    (path,) = journal_directory.left(roots)
+    journal.write_journal(TASK, roots)
+    (path,) = journal_directory.find_journals(roots)
     path.write_text(json.dumps({**TASK.as_dict(), **damage}))
-    with pytest.raises(BlklabError, match="damaged, expected a repair that blklab began"):
-        journal.read(path)
+    with pytest.raises(BlklabError, match="damaged: expected the journal of a repair by blklab"):
+        journal.read_journal(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
 def test_a_file_that_is_no_journal_is_not_acted_on(roots: Roots, content: bytes) -> None:
-    journal.write(TASK, roots)
-    (path,) = journal_directory.left(roots)
+    journal.write_journal(TASK, roots)
+    (path,) = journal_directory.find_journals(roots)
     path.write_bytes(content)
     with pytest.raises(BlklabError, match="damaged"):
-        journal.read(path)
+        journal.read_journal(path)
 
 
 def test_a_link_is_not_followed(roots: Roots, tmp_path: Path) -> None:
-    journal.write(TASK, roots)
-    (path,) = journal_directory.left(roots)
+    journal.write_journal(TASK, roots)
+    (path,) = journal_directory.find_journals(roots)
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(BlklabError, match=r"md-fix-.*: "):
-        journal.read(path)
+        journal.read_journal(path)
 
 
 def test_only_one_repairs_an_array(tmp_path: Path) -> None:
@@ -104,22 +104,22 @@ def test_only_one_repairs_an_array(tmp_path: Path) -> None:
     for md in (item, other):
         md.mkdir(parents=True)
     with (
-        journal.held(item),
+        journal.lock_array(item),
         pytest.raises(BlklabError, match="md0: another blklab"),
-        journal.held(item),
+        journal.lock_array(item),
     ):
         pass
-    with journal.held(item), journal.held(other):
+    with journal.lock_array(item), journal.lock_array(other):
         pass
 
 
 def test_a_copy_under_another_name_is_not_acted_on(roots: Roots) -> None:
-    journal.write(TASK, roots)
-    (path,) = journal_directory.left(roots)
+    journal.write_journal(TASK, roots)
+    (path,) = journal_directory.find_journals(roots)
     copy = path.with_name("md-fix-copy.json")
     copy.write_bytes(path.read_bytes())
     with pytest.raises(BlklabError, match="damaged"):
-        journal.read(copy)
+        journal.read_journal(copy)
 
 
 def test_nothing_is_begun_that_cannot_be_written_down(
@@ -130,5 +130,5 @@ def test_nothing_is_begun_that_cannot_be_written_down(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(BlklabError, match="No space left on device: nothing is changed"):
-        journal.write(TASK, roots)
-    assert journal_directory.left(roots) == []
+        journal.write_journal(TASK, roots)
+    assert journal_directory.find_journals(roots) == []

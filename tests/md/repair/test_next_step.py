@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState, SlotState
-from blklab.md.repair.next_step import after, decide, outlives
+from blklab.md.repair.next_step import decide_next_step, failures_tolerated, state_after
 from blklab.md.repair.steps import (
     AddBitmap,
     AddSpare,
@@ -40,18 +40,18 @@ def state_of(task: RepairTask, **now: Any) -> ArrayState:
     return ArrayState(**{"slots": slots, "bitmap": True, "degraded": 0, **now})
 
 
-def changed(state: ArrayState, at: int, **now: Any) -> ArrayState:
-    slots = list(state.slots)
+def changed(array: ArrayState, at: int, **now: Any) -> ArrayState:
+    slots = list(array.slots)
     slots[at] = replace(slots[at], **now)
-    missing = sum(slot.where is not MemberState.IN_SYNC for slot in slots)
-    return replace(state, slots=tuple(slots), degraded=missing)
+    missing = sum(slot.state is not MemberState.IN_SYNC for slot in slots)
+    return replace(array, slots=tuple(slots), degraded=missing)
 
 
 def played(state: ArrayState, task: RepairTask) -> tuple[list[Step], ArrayState, RepairTask]:
     steps: list[Step] = []
     while not steps or not isinstance(steps[-1], Done | Stop):
-        steps.append(decide(state, task))
-        state, task = after(steps[-1], state, task)
+        steps.append(decide_next_step(state, task))
+        state, task = state_after(steps[-1], state, task)
         assert len(steps) < 200
     return steps, state, task
 
@@ -64,7 +64,7 @@ def test_a_sound_array(level: str, disks: int, layout: int, bitmap: bool, spare:
     spares = {"spare": "/dev/sdz"} if spare else {}
     before = state_of(task, bitmap=bitmap, spares=spares)
     steps, state, _ = played(before, task)
-    assert all(slot.lists is BadBlockListState.NONE for slot in state.slots)
+    assert all(slot.list_state is BadBlockListState.NONE for slot in state.slots)
     assert replace(state, slots=before.slots) == before
     cycle = [FailMember, RemoveMember, ReAddMember, WaitForSync] * disks
     wanted: list[type] = [*[AddBitmap] * (not bitmap), *[RemoveSpare] * spare, *cycle]
@@ -75,25 +75,25 @@ def test_a_sound_array(level: str, disks: int, layout: int, bitmap: bool, spare:
 def test_nothing_to_do() -> None:
     task = task_of()
     state = state_of(task)
-    slots = tuple(replace(slot, lists=BadBlockListState.NONE) for slot in state.slots)
-    assert decide(replace(state, slots=slots), task) == Done()
+    slots = tuple(replace(slot, list_state=BadBlockListState.NONE) for slot in state.slots)
+    assert decide_next_step(replace(state, slots=slots), task) == Done()
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"lists": BadBlockListState.ENTRIES}, "has bad blocks"),
     ({"lists": BadBlockListState.UNKNOWN}, "cannot be read"),
-    ({"erring": True}, "a write to /dev/sd1 failed"),
-    ({"where": MemberState.FAULTY}, "is faulty, and not because of us"),
-    ({"where": MemberState.OUT}, "is out, and not because of us"),
-    ({"where": MemberState.GONE}, "is gone, and not because of us"),
-    ({"where": MemberState.REBUILDING}, "is being rebuilt, not by us"),
+    ({"has_write_error": True}, "a write to /dev/sd1 failed"),
+    ({"where": MemberState.FAULTY}, "is faulty, which blklab did not cause"),
+    ({"where": MemberState.OUT}, "is out, which blklab did not cause"),
+    ({"where": MemberState.GONE}, "is gone, which blklab did not cause"),
+    ({"where": MemberState.REBUILDING}, "is being rebuilt, which blklab did not start"),
 ]
 
 
 @pytest.mark.parametrize(("slot", "reason"), REFUSED)
 def test_one_member_in_trouble_and_none_is_taken(slot: dict[str, Any], reason: str) -> None:
     task = task_of("raid6", 4, 2)
-    step = decide(changed(state_of(task), 1, **slot), task)
+    step = decide_next_step(changed(state_of(task), 1, **slot), task)
     assert isinstance(step, Stop)
     assert reason in step.reason
 
@@ -101,25 +101,25 @@ def test_one_member_in_trouble_and_none_is_taken(slot: dict[str, Any], reason: s
 @pytest.mark.parametrize("mode", ["readonly", "read-auto", "inactive", "broken", "suspended", ""])
 def test_an_array_that_does_not_run(mode: str) -> None:
     task = task_of()
-    assert isinstance(decide(state_of(task, mode=mode), task), Stop)
+    assert isinstance(decide_next_step(state_of(task, array_state=mode), task), Stop)
 
 
 def test_what_md_is_at_is_waited_for() -> None:
     task = task_of()
-    assert decide(state_of(task, sync="check"), task) == WaitForSync()
-    assert isinstance(decide(state_of(task, sync="frozen"), task), Stop)
+    assert decide_next_step(state_of(task, sync="check"), task) == WaitForSync()
+    assert isinstance(decide_next_step(state_of(task, sync="frozen"), task), Stop)
 
 
 @pytest.mark.parametrize("layout", [0x101, 0x103])
 def test_copies_decide_what_raid10_outlives(layout: int) -> None:
     task = task_of("raid10", 4, layout)
-    step = decide(state_of(task), task)
+    step = decide_next_step(state_of(task), task)
     assert isinstance(step, Stop if layout == 0x101 else FailMember)
 
 
 def test_the_last_one_in_sync() -> None:
     task = task_of("raid1", 1)
-    step = decide(state_of(task), task)
+    step = decide_next_step(state_of(task), task)
     assert isinstance(step, Stop)
     assert "the last that is in sync" in step.reason
 
@@ -130,89 +130,97 @@ def taken(at: int = 0, **now: Any) -> tuple[ArrayState, RepairTask]:
 
 
 def test_a_list_that_got_entries_meanwhile_is_kept() -> None:
-    state, task = taken(where=MemberState.OUT, lists=BadBlockListState.ENTRIES)
-    assert decide(state, task) == ReAddMember("device0", "/dev/sd0", without_list=False)
+    state, task = taken(state=MemberState.OUT, list_state=BadBlockListState.ENTRIES)
+    assert decide_next_step(state, task) == ReAddMember("device0", "/dev/sd0", without_list=False)
 
 
 def test_so_is_that_of_a_member_whose_sources_have_bad_blocks() -> None:
     # Without a list it could not be rebuilt: md stops where a source cannot be read.
-    state, task = taken(where=MemberState.OUT)
-    state = changed(state, 1, lists=BadBlockListState.ENTRIES)
-    assert decide(state, task) == ReAddMember("device0", "/dev/sd0", without_list=False)
+    state, task = taken(state=MemberState.OUT)
+    state = changed(state, 1, list_state=BadBlockListState.ENTRIES)
+    assert decide_next_step(state, task) == ReAddMember("device0", "/dev/sd0", without_list=False)
 
 
 def test_and_that_of_a_suspect() -> None:
-    state, task = taken(where=MemberState.OUT)
-    assert decide(state, task) == ReAddMember("device0", "/dev/sd0", without_list=True)
-    assert decide(state, replace(task, suspect=True)) == ReAddMember("device0", "/dev/sd0", False)
+    state, task = taken(state=MemberState.OUT)
+    assert decide_next_step(state, task) == ReAddMember("device0", "/dev/sd0", without_list=True)
+    assert decide_next_step(state, replace(task, suspect=True)) == ReAddMember(
+        "device0", "/dev/sd0", False
+    )
 
 
 def test_our_member_comes_back_though_another_one_fails() -> None:
-    state, task = taken(where=MemberState.OUT)
-    state = changed(state, 2, where=MemberState.FAULTY)
-    assert isinstance(decide(state, task), ReAddMember)
-    state = changed(state, 0, where=MemberState.IN_SYNC)
-    step = decide(state, task)
+    state, task = taken(state=MemberState.OUT)
+    state = changed(state, 2, state=MemberState.FAULTY)
+    assert isinstance(decide_next_step(state, task), ReAddMember)
+    state = changed(state, 0, state=MemberState.IN_SYNC)
+    step = decide_next_step(state, task)
     assert isinstance(step, Stop)
     assert "/dev/sd2 is faulty" in step.reason
 
 
 def test_a_member_that_fails_while_it_is_rebuilt_is_left_to_people() -> None:
-    state, task = taken(where=MemberState.FAULTY)
-    assert isinstance(decide(state, task), RemoveMember)
+    state, task = taken(state=MemberState.FAULTY)
+    assert isinstance(decide_next_step(state, task), RemoveMember)
     task = replace(task, returned=True)
-    step = decide(state, task)
+    step = decide_next_step(state, task)
     assert isinstance(step, Stop)
-    assert "has failed for real" in step.reason
+    assert "failed while md rebuilt it" in step.reason
     # The spare, if there was one, is what helps now.
     task = replace(task, spares=(RemovedSpare("spare", "/dev/sdz"),))
-    assert decide(replace(state, set_aside={"spare": "/dev/sdz"}), task) == AddSpare(
+    assert decide_next_step(replace(state, removed_spares={"spare": "/dev/sdz"}), task) == AddSpare(
         "spare", "/dev/sdz"
     )
 
 
 def test_a_disk_that_was_replaced_meanwhile() -> None:
-    state, task = taken(where=MemberState.GONE)
-    step = decide(replace(state, degraded=0, strangers=True), task)
+    state, task = taken(state=MemberState.GONE)
+    step = decide_next_step(replace(state, degraded=0, has_unplanned_member=True), task)
     # The bitmap that we added goes first.
     assert step == RemoveBitmap()
-    step = decide(replace(state, degraded=0, strangers=True, bitmap=False), task)
+    step = decide_next_step(
+        replace(state, degraded=0, has_unplanned_member=True, bitmap=False), task
+    )
     assert isinstance(step, Stop)
-    assert "another disk has the place of" in step.reason
+    assert "another disk is now in the slot of" in step.reason
 
 
 def test_a_spare_that_took_the_place() -> None:
-    state, task = taken(where=MemberState.OUT)
-    taking = replace(state, degraded=0, strangers=True, bitmap=False)
-    step = decide(taking, task)
+    state, task = taken(state=MemberState.OUT)
+    taking = replace(state, degraded=0, has_unplanned_member=True, bitmap=False)
+    step = decide_next_step(taking, task)
     assert isinstance(step, Stop)
-    assert "another disk has the place of /dev/sd0" in step.reason
+    assert "another disk is now in the slot of /dev/sd0" in step.reason
     # Added again, it would be a spare for ever.
-    slots = changed(taking, 0, where=MemberState.REBUILDING).slots
-    assert isinstance(decide(replace(taking, slots=slots), task), Stop)
+    slots = changed(taking, 0, state=MemberState.REBUILDING).slots
+    assert isinstance(decide_next_step(replace(taking, slots=slots), task), Stop)
 
 
 def test_nobody_is_taken_while_a_neighbour_is_checked() -> None:
     task = task_of()
-    assert decide(state_of(task, neighbour="md1: check"), task) == WaitForSync()
+    assert decide_next_step(state_of(task, busy_neighbour="md1: check"), task) == WaitForSync()
 
 
 def test_a_broken_array_is_said_to_be_broken() -> None:
     task = task_of("raid5", 3, 2)
-    step = decide(changed(state_of(task, mode="broken"), 1, where=MemberState.FAULTY), task)
+    step = decide_next_step(
+        changed(state_of(task, array_state="broken"), 1, state=MemberState.FAULTY), task
+    )
     assert isinstance(step, Stop)
-    assert "more members have failed than the array outlives" in step.reason
+    assert "more members have failed than the array tolerates" in step.reason
 
 
 def test_a_list_that_does_not_go_is_not_tried_again() -> None:
     task = replace(task_of(), tried=frozenset({"device1"}))
-    state = changed(state_of(task), 0, lists=BadBlockListState.NONE)
-    step = decide(state, task)
+    state = changed(state_of(task), 0, list_state=BadBlockListState.NONE)
+    step = decide_next_step(state, task)
     assert isinstance(step, Stop)
     assert "still has a list" in step.reason
 
 
-events = st.sampled_from(["step", "step", "step", "fail", "entries", "erring", "crash", "back"])
+events = st.sampled_from(
+    ["step", "step", "step", "fail", "entries", "has_write_error", "crash", "back"]
+)
 
 
 @given(st.sampled_from(LEVELS), st.booleans(), st.booleans(), st.lists(events), st.data())
@@ -225,49 +233,54 @@ def test_whatever_happens(  # noqa: PLR0912
     for event in [*happens, *["step"] * 60]:
         at = data.draw(st.integers(0, kind[1] - 1)) if event not in {"step", "crash"} else 0
         slot = state.slots[at]
-        if event == "fail" and outlives(task, state) and slot.where is MemberState.IN_SYNC:
-            state, real = changed(state, at, where=MemberState.FAULTY), True
-        elif event == "entries" and slot.where is MemberState.IN_SYNC:
-            state, real = changed(state, at, lists=BadBlockListState.ENTRIES), True
-        elif event == "erring" and slot.where is MemberState.IN_SYNC:
-            state, real = changed(state, at, erring=True), True
-        elif event == "back" and slot.device == task.taken and slot.where is MemberState.OUT:
+        if (
+            event == "fail"
+            and failures_tolerated(task, state)
+            and slot.state is MemberState.IN_SYNC
+        ):
+            state, real = changed(state, at, state=MemberState.FAULTY), True
+        elif event == "entries" and slot.state is MemberState.IN_SYNC:
+            state, real = changed(state, at, list_state=BadBlockListState.ENTRIES), True
+        elif event == "has_write_error" and slot.state is MemberState.IN_SYNC:
+            state, real = changed(state, at, has_write_error=True), True
+        elif event == "back" and slot.device == task.taken and slot.state is MemberState.OUT:
             # As udev and mdadm do when a machine is booted.
-            state = changed(state, at, where=MemberState.IN_SYNC)
+            state = changed(state, at, state=MemberState.IN_SYNC)
         elif event == "crash":
             # What was done last may not have been written down.
             task = replace(task, returned=False)
         elif event == "step":
-            step = decide(state, task)
+            step = decide_next_step(state, task)
             if isinstance(step, FailMember):
-                assert outlives(task, state) >= 1
+                assert failures_tolerated(task, state) >= 1
                 assert state.bitmap
                 assert not state.spares
-                assert all(item.where is MemberState.IN_SYNC for item in state.slots)
+                assert all(item.state is MemberState.IN_SYNC for item in state.slots)
                 assert not any(
-                    item.lists is BadBlockListState.ENTRIES or item.erring for item in state.slots
+                    item.list_state is BadBlockListState.ENTRIES or item.has_write_error
+                    for item in state.slots
                 )
             if isinstance(step, ReAddMember) and step.without_list:
-                assert not any(item.lists is BadBlockListState.ENTRIES for item in state.slots)
+                assert not any(item.list_state is BadBlockListState.ENTRIES for item in state.slots)
             if isinstance(step, RemoveBitmap):
                 assert not state.degraded
             if isinstance(step, Done | Stop):
                 break
             before = state
-            state, task = after(step, state, task)
+            state, task = state_after(step, state, task)
             if isinstance(step, WaitForSync):
                 # What failed for real is not mended by waiting.
-                missing = sum(item.where is not MemberState.IN_SYNC for item in state.slots)
+                missing = sum(item.state is not MemberState.IN_SYNC for item in state.slots)
                 state = replace(state, degraded=missing)
                 assert state != before or before.sync != "idle"
-            if task.taken and state.slot(task.taken).where is MemberState.IN_SYNC:
+            if task.taken and state.slot(task.taken).state is MemberState.IN_SYNC:
                 task = replace(task, taken="", returned=False, suspect=False)
     else:
         raise AssertionError("it goes on for ever")
     ours = [item for item in state.slots if item.device == task.taken]
-    assert all(item.where in {MemberState.IN_SYNC, MemberState.FAULTY} for item in ours)
-    assert not state.set_aside
+    assert all(item.state in {MemberState.IN_SYNC, MemberState.FAULTY} for item in ours)
+    assert not state.removed_spares
     if not real:
         assert step == Done()
-        assert all(item.lists is BadBlockListState.NONE for item in state.slots)
+        assert all(item.list_state is BadBlockListState.NONE for item in state.slots)
         assert state.bitmap == bitmap

@@ -36,7 +36,7 @@ class Model(MachineOps):
         self.lies: set[str] = set()
         """Options with which mdadm says that all went well, and does nothing."""
         self.refuses: list[str] = []
-        self.lists: list[str] = []
+        self.with_lists: list[str] = []
         """Members that are found to have one in the end."""
         self.marks: bool | None = None
         """Whether bits can be set; None: the array has no file for it."""
@@ -47,35 +47,35 @@ class Model(MachineOps):
         self.known = Software(kernel=(6, 1), mdadm=(4, 2), lists_off=True, config="", checked_by="")
         self.now = 0.0
 
-    def node(self, task: RepairTask) -> Path:
+    def find_node(self, task: RepairTask) -> Path:
         return self.directory
 
-    def array(self, task: RepairTask) -> str:
+    def array_path(self, task: RepairTask) -> str:
         return "/dev/md0"
 
-    def observe(self, task: RepairTask) -> ArrayState:
+    def read_state(self, task: RepairTask) -> ArrayState:
         return self.state
 
-    def refused(self, task: RepairTask) -> Iterator[Diagnostic]:
+    def check_preconditions(self, task: RepairTask) -> Iterator[Diagnostic]:
         for reason in self.refuses:
             yield Diagnostic("refused", "critical", "", reason)
 
-    def with_lists(self, task: RepairTask) -> list[str]:
-        return self.lists
+    def find_members_with_lists(self, task: RepairTask) -> list[str]:
+        return self.with_lists
 
-    def device_at(self, path: str, task: RepairTask) -> str | None:
+    def find_member_uuid(self, path: str, task: RepairTask) -> str | None:
         return None
 
-    def software(self) -> Software:
+    def read_software(self) -> Software:
         return self.known
 
-    def mark_all(self, task: RepairTask) -> bool:
+    def mark_all_dirty(self, task: RepairTask) -> bool:
         self.marked += 1
-        return super().mark_all(task) if self.marks is None else self.marks
+        return super().mark_all_dirty(task) if self.marks is None else self.marks
 
-    def write(self, task: RepairTask) -> None:
+    def write_journal(self, task: RepairTask) -> None:
         self.writing(task)
-        super().write(task)
+        super().write_journal(task)
         self.wrote(task)
 
     def clock(self) -> float:
@@ -85,7 +85,7 @@ class Model(MachineOps):
     def sleep(self, seconds: float) -> None:
         pass
 
-    def mdadm(self, *words: str) -> CommandOutput:
+    def run_mdadm(self, *words: str) -> CommandOutput:
         line = " ".join(words)
         self.ran.append(line)
         self.before(line)
@@ -100,25 +100,25 @@ class Model(MachineOps):
             return CommandOutput(0, ())
         match option:
             case "--fail":
-                self.state = changed(self.state, at, where=MemberState.FAULTY)
+                self.state = changed(self.state, at, state=MemberState.FAULTY)
             case "--remove":
-                self.state = changed(self.state, at, where=MemberState.OUT)
+                self.state = changed(self.state, at, state=MemberState.OUT)
             case "--re-add":
                 lists = (
                     BadBlockListState.NONE
                     if "--update=no-bbl" in words
-                    else self.state.slots[at].lists
+                    else self.state.slots[at].list_state
                 )
-                self.state = changed(self.state, at, where=MemberState.IN_SYNC, lists=lists)
+                self.state = changed(self.state, at, state=MemberState.IN_SYNC, list_state=lists)
             case "--add":
                 self.state = changed(
-                    self.state, at, where=MemberState.IN_SYNC, lists=BadBlockListState.NONE
+                    self.state, at, state=MemberState.IN_SYNC, list_state=BadBlockListState.NONE
                 )
         return CommandOutput(0, ())
 
     def goes_on(self, path: Path) -> steps.Done | steps.Stop:
-        repair = Repair(journal.read(path), self, lambda *_: None, lambda _: None)
-        return repair.run(again=True)
+        repair = Repair(journal.read_journal(path), self, lambda *_: None, lambda _: None)
+        return repair.run(resume=True)
 
     def repair(self, **task: object) -> steps.Done | steps.Stop:
         wanted = replace(task_of(), **task)  # type: ignore[arg-type]
@@ -142,7 +142,7 @@ def test_all_goes_well(model: Model) -> None:
         "/dev/md0 --remove /dev/sd1",
         "/dev/md0 --re-add /dev/sd1 --update=no-bbl",
     ]
-    assert journal_directory.left(model.roots) == []
+    assert journal_directory.find_journals(model.roots) == []
 
 
 def test_steps_are_told_before_they_are_done(model: Model) -> None:
@@ -155,15 +155,15 @@ def test_a_failure_that_does_not_come_about(model: Model) -> None:
     model.lies = {"--fail"}
     with pytest.raises(StepFailed, match="/dev/sd0 is not failed after mdadm /dev/md0 --fail"):
         model.repair()
-    assert all(slot.where is MemberState.IN_SYNC for slot in model.state.slots)
+    assert all(slot.state is MemberState.IN_SYNC for slot in model.state.slots)
     # Nothing is to be mended.
-    assert journal_directory.left(model.roots) == []
+    assert journal_directory.find_journals(model.roots) == []
 
 
 def test_a_list_that_stays_though_mdadm_says_otherwise(model: Model) -> None:
     def stays(line: str) -> None:
         if "--re-add" in line:
-            model.state = changed(model.state, 0, where=MemberState.IN_SYNC)
+            model.state = changed(model.state, 0, state=MemberState.IN_SYNC)
             model.lies = {"--re-add"}
 
     model.before = stays
@@ -183,20 +183,23 @@ def test_a_member_that_cannot_be_re_added_is_added_as_a_new_one(model: Model) ->
         "/dev/md0 --re-add /dev/sd0",
         "/dev/md0 --add /dev/sd0",
     ]
-    assert all(slot.where is MemberState.IN_SYNC for slot in model.state.slots)
+    assert all(slot.state is MemberState.IN_SYNC for slot in model.state.slots)
 
 
 def test_but_not_where_that_would_spoil_it(model: Model) -> None:
     model.lies = {"--re-add"}
     model.known = replace(model.known, kernel=(6, 12))
-    with pytest.raises(StepFailed, match=r"sd0 is out of /dev/md0 and cannot be added again"):
+    with pytest.raises(StepFailed, match=r"sd0 is out of /dev/md0 and mdadm cannot add it again"):
         model.repair()
     assert not any("--add " in line for line in model.ran)
-    (path,) = journal_directory.left(model.roots)
-    assert journal.read(path).taken == "device0"
+    (path,) = journal_directory.find_journals(model.roots)
+    assert journal.read_journal(path).taken == "device0"
     model.lies = set()
-    assert Repair(journal.read(path), model, lambda *_: None, lambda _: None).run() == steps.Done()
-    assert journal_directory.left(model.roots) == []
+    assert (
+        Repair(journal.read_journal(path), model, lambda *_: None, lambda _: None).run()
+        == steps.Done()
+    )
+    assert journal_directory.find_journals(model.roots) == []
 
 
 def test_a_bitmap_that_somebody_took_away(model: Model) -> None:
@@ -216,14 +219,14 @@ def test_entries_that_come_up_while_a_member_is_taken_out(model: Model) -> None:
 
     def written(line: str) -> None:
         if "--fail" in line:
-            model.state = changed(model.state, 0, lists=BadBlockListState.ENTRIES)
+            model.state = changed(model.state, 0, list_state=BadBlockListState.ENTRIES)
 
     model.before = written
     outcome = model.repair()
     assert isinstance(outcome, steps.Stop)
     assert model.marked == 1
     assert model.ran[2] == "/dev/md0 --re-add /dev/sd0"
-    assert all(slot.where is MemberState.IN_SYNC for slot in model.state.slots)
+    assert all(slot.state is MemberState.IN_SYNC for slot in model.state.slots)
 
 
 def test_bits_that_cannot_be_set(model: Model) -> None:
@@ -231,7 +234,7 @@ def test_bits_that_cannot_be_set(model: Model) -> None:
 
     def written(line: str) -> None:
         if "--fail" in line:
-            model.state = changed(model.state, 0, lists=BadBlockListState.ENTRIES)
+            model.state = changed(model.state, 0, list_state=BadBlockListState.ENTRIES)
 
     model.before = written
     model.repair()
@@ -258,15 +261,18 @@ def test_signals_wait_until_the_member_is_back(model: Model, number: int) -> Non
     with signals.handled(), pytest.raises((KeyboardInterrupt, SystemExit)):
         model.repair()
     assert [line.split()[1] for line in model.ran] == ["--fail", "--remove", "--re-add"]
-    assert all(slot.where is MemberState.IN_SYNC for slot in model.state.slots)
-    (path,) = journal_directory.left(model.roots)
+    assert all(slot.state is MemberState.IN_SYNC for slot in model.state.slots)
+    (path,) = journal_directory.find_journals(model.roots)
     model.before = lambda _: None
-    assert Repair(journal.read(path), model, lambda *_: None, lambda _: None).run() == steps.Done()
+    assert (
+        Repair(journal.read_journal(path), model, lambda *_: None, lambda _: None).run()
+        == steps.Done()
+    )
 
 
 def test_a_list_that_is_left_is_not_said_to_be_gone(model: Model) -> None:
-    model.lists = ["/dev/sd9"]
-    assert model.repair() == steps.Stop("/dev/sd9 has a bad-block list, or cannot be read")
+    model.with_lists = ["/dev/sd9"]
+    assert model.repair() == steps.Stop("/dev/sd9: has a bad-block list, or cannot be read")
 
 
 def test_what_refuses_is_asked_again_before_a_member_is_taken(model: Model) -> None:
@@ -274,16 +280,16 @@ def test_what_refuses_is_asked_again_before_a_member_is_taken(model: Model) -> N
     with pytest.raises(StepFailed, match="sd1 is 9 events behind"):
         model.repair()
     assert model.ran == []
-    assert journal_directory.left(model.roots) == []
+    assert journal_directory.find_journals(model.roots) == []
 
 
 def test_what_was_added_and_set_aside_is_given_back(model: Model) -> None:
     def refused(line: str) -> None:
         if "--remove /dev/sd9" in line:
             model.refuses = ["changed meanwhile"]
-            model.state = replace(model.state, spares={}, set_aside={"spare": "/dev/sd9"})
+            model.state = replace(model.state, spares={}, removed_spares={"spare": "/dev/sd9"})
         if "--add /dev/sd9" in line:
-            model.state = replace(model.state, set_aside={})
+            model.state = replace(model.state, removed_spares={})
 
     model.before = refused
     model.state = replace(model.state, bitmap=False, spares={"spare": "/dev/sd9"})
@@ -295,18 +301,18 @@ def test_what_was_added_and_set_aside_is_given_back(model: Model) -> None:
         "/dev/md0 --add /dev/sd9",
         "--grow --bitmap=none /dev/md0",
     ]
-    assert journal_directory.left(model.roots) == []
+    assert journal_directory.find_journals(model.roots) == []
 
 
 def test_somebody_fails_between_the_look_and_the_step(model: Model) -> None:
     def failing(task: RepairTask) -> None:
         if task.taken:
-            model.state = changed(model.state, 1, where=MemberState.FAULTY)
+            model.state = changed(model.state, 1, state=MemberState.FAULTY)
 
     model.wrote = failing
     outcome = model.repair()
     assert isinstance(outcome, steps.Stop)
-    assert "is faulty, and not because of us" in outcome.reason
+    assert "is faulty, which blklab did not cause" in outcome.reason
     assert model.ran == []
 
 
@@ -319,7 +325,7 @@ def test_nobody_listens_any_more(model: Model) -> None:
         Repair(task_of(), model, tell, lambda _: None).run()
     # The member is back first.
     assert [line.split()[1] for line in model.ran] == ["--fail", "--remove", "--re-add"]
-    assert all(slot.where is MemberState.IN_SYNC for slot in model.state.slots)
+    assert all(slot.state is MemberState.IN_SYNC for slot in model.state.slots)
 
 
 @pytest.mark.parametrize(("state", "goes_on"), [("clean", True), ("inactive", False)])
@@ -329,7 +335,7 @@ def test_writes_that_a_dead_one_held_back_go_on_first(
     md = tmp_path / "md0/md"
     (md / "array_state").write_text(state)
     (md / "suspend_hi").write_text("9")
-    model.state = replace(state_of(task_of("raid5", 3, 2)), mode="inactive")
+    model.state = replace(state_of(task_of("raid5", 3, 2)), array_state="inactive")
     # An array that was not started has no such file to be written, and says so itself.
     repair = Repair(task_of("raid5", 3, 2), model, lambda *_: None, lambda _: None)
     outcome = repair.run()

@@ -6,7 +6,7 @@ import pytest
 
 from blklab.md import inventory
 from blklab.md.model import Software
-from blklab.md.repair.preconditions import refusals
+from blklab.md.repair.preconditions import check_preconditions
 from tests.md.conftest import Arrays
 
 SOUND = Software(kernel=(6, 1), mdadm=(4, 2), lists_off=False, config="", checked_by="")
@@ -18,8 +18,8 @@ def _root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reasons(machine: Arrays, known: Software = SOUND) -> list[str]:
-    array = inventory.array(machine.roots.sys / "block/md0", machine.roots)
-    return [item.sentence for item in refusals(array, known, machine.roots)]
+    array = inventory.read_array(machine.roots.sys / "block/md0", machine.roots)
+    return [item.sentence for item in check_preconditions(array, known, machine.roots)]
 
 
 def member(machine: Arrays, name: str, **files: str) -> None:
@@ -32,21 +32,21 @@ def test_a_sound_mirror_is_not_refused(machine: Arrays) -> None:
 
 
 ARRAY: list[tuple[dict[str, str], str]] = [
-    ({"level": "raid0"}, "raid0 outlives no member's loss"),
-    ({"level": "linear"}, "linear outlives no member's loss"),
-    ({"metadata_version": "external:imsm"}, "not md's own"),
+    ({"level": "raid0"}, "raid0 does not tolerate the loss of a member"),
+    ({"level": "linear"}, "linear does not tolerate the loss of a member"),
+    ({"metadata_version": "external:imsm"}, "which have no bad-block lists of md"),
     ({"metadata_version": "0.90"}, "metadata 0.90 have no bad-block lists"),
-    ({"array_state": "read-auto"}, "read-auto (mdadm --readwrite "),
+    ({"array_state": "read-auto"}, "the array is read-auto"),
     ({"array_state": "readonly"}, "the array is readonly"),
     ({"array_state": "inactive"}, "the array is inactive"),
     ({"degraded": "1"}, "degraded: 1 of 2"),
-    ({"sync_action": "resync"}, "a resync is under way"),
-    ({"sync_action": "check"}, "a check is under way"),
+    ({"sync_action": "resync"}, "a resync is running"),
+    ({"sync_action": "check"}, "a check is running"),
     ({"sync_action": "frozen"}, "sync_action is frozen"),
     ({"reshape_position": "1024"}, "being reshaped"),
     ({"consistency_policy": "ppl"}, "its consistency policy is ppl"),
     ({"consistency_policy": "journal"}, "its consistency policy is journal"),
-    ({"bitmap__location": "file"}, "its bitmap is a file"),
+    ({"bitmap__location": "file"}, "its bitmap is in a file"),
     ({"bitmap__metadata": "clustered"}, "that of a cluster"),
 ]
 
@@ -60,10 +60,10 @@ def test_arrays(machine: Arrays, md: dict[str, str], reason: str) -> None:
 
 MEMBERS: list[tuple[dict[str, str], str]] = [
     ({"state": "faulty"}, "sdb is faulty"),
-    ({"state": "in_sync,want_replacement"}, "sdb is being replaced, or is to be"),
+    ({"state": "in_sync,want_replacement"}, "sdb is being replaced, or must be replaced"),
     ({"state": "spare,replacement", "slot": "0"}, "sdb is being replaced"),
     ({"state": "journal"}, "sdb is a journal"),
-    ({"unacknowledged_bad_blocks": "100 8"}, "not on its disk yet"),
+    ({"unacknowledged_bad_blocks": "100 8"}, "not yet written to its disk"),
 ]
 
 
@@ -130,8 +130,8 @@ def spare(machine: Arrays) -> None:
 
 
 PAIRS: list[tuple[dict[str, Any], str]] = [
-    ({"lists_off": False}, "would come back with a list"),
-    ({"lists_off": True, "kernel": (6, 12)}, "it might not come back"),
+    ({"lists_off": False}, "would then make a list on it"),
+    ({"lists_off": True, "kernel": (6, 12)}, "which may fail with this"),
     ({"lists_off": True}, ""),
 ]
 

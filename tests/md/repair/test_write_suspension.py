@@ -32,30 +32,30 @@ def until(what: bool, md: Path) -> None:
 
 def test_held_and_released(md: Path) -> None:
     item = WriteSuspension(md)
-    item.hold()
+    item.suspend()
     assert held(md)
-    item.release()
+    item.resume()
     assert not held(md)
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
-    item.release()
+    item.resume()
 
 
 def test_the_guard_is_killed(md: Path) -> None:
     item = WriteSuspension(md)
-    item.hold()
+    item.suspend()
     assert item._guard is not None
     os.kill(item._guard.pid, signal.SIGKILL)
     os.waitid(os.P_PID, item._guard.pid, os.WEXITED | os.WNOWAIT)
     assert held(md)
-    item.release()
+    item.resume()
     assert not held(md)
 
 
 def test_we_are_killed(md: Path) -> None:
     child = os.fork()
     if not child:
-        WriteSuspension(md).hold()
+        WriteSuspension(md).suspend()
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     until(False, md)
@@ -64,7 +64,7 @@ def test_we_are_killed(md: Path) -> None:
 def test_writes_do_not_wait_without_a_guard(md: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_suspension, "PYTHON", ("/bin/false",))
     with pytest.raises(BlklabError, match="cannot be held back: /bin/false does not run"):
-        WriteSuspension(md).hold()
+        WriteSuspension(md).suspend()
     assert (md / "suspend_hi").read_text() == "0"
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
@@ -72,13 +72,13 @@ def test_writes_do_not_wait_without_a_guard(md: Path, monkeypatch: pytest.Monkey
 
 def test_the_guard_is_deaf_to_signals_and_in_memory(md: Path) -> None:
     item = WriteSuspension(md)
-    item.hold()
+    item.suspend()
     assert item._guard is not None
     words = dict(
         line.split(":\t")
         for line in Path(f"/proc/{item._guard.pid}/status").read_text().splitlines()
     )
-    item.release()
+    item.resume()
     assert words["Name"] == "md-go-on"
     assert all(int(words["SigBlk"], 16) >> (number - 1) & 1 for number in (1, 2, 3, 15))
     may_lock = int(words["CapEff"], 16) >> 14 & 1  # CAP_IPC_LOCK
@@ -87,21 +87,21 @@ def test_the_guard_is_deaf_to_signals_and_in_memory(md: Path) -> None:
 
 
 def test_it_takes_too_long(md: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_suspension, "MOST", 0.2)
+    monkeypatch.setattr(write_suspension, "LONGEST_SUSPENSION_S", 0.2)
     item = WriteSuspension(md)
-    item.hold()
+    item.suspend()
     until(False, md)
-    assert item.long
-    item.release()
+    assert item.is_overdue
+    item.resume()
 
 
 def test_an_array_that_does_not_get_clean(md: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_suspension, "CLEAN", 0.1)
+    monkeypatch.setattr(write_suspension, "CLEAN_TIMEOUT_S", 0.1)
     (md / "array_state").write_text("active")
     (md / "array_state").chmod(0o400)
     monkeypatch.setattr(write_suspension, "text", lambda _: "active")
-    with pytest.raises(BlklabError, match="not clean, though nothing is written to it"):
-        WriteSuspension(md).hold()
+    with pytest.raises(BlklabError, match="not clean 0.1 s after writes were suspended"):
+        WriteSuspension(md).suspend()
     assert not held(md)
 
 
@@ -109,4 +109,4 @@ def test_a_kernel_that_cannot(md: Path) -> None:
     (md / "suspend_hi").unlink()
     (md / "suspend_hi").mkdir()
     with pytest.raises(BlklabError, match=r"echo 0 > .*suspend_hi"):
-        WriteSuspension(md).hold()
+        WriteSuspension(md).suspend()

@@ -8,10 +8,10 @@ import pytest
 
 from blklab.diagnostic import Diagnostic
 from blklab.md import smartctl
-from blklab.md.audit import findings
+from blklab.md.audit import find_problems
 from blklab.md.model import Inventory
 from blklab.md.probing import Probe
-from blklab.md.smart.disks import examined
+from blklab.md.smart.disks import add_health
 from blklab.system import roots as system_roots
 from tests.conftest import Run
 from tests.md.conftest import Arrays
@@ -25,12 +25,12 @@ class Said(Probe):
         self.answers, self.scanned = answers, scan
         self.asked: list[tuple[str, str]] = []
 
-    def smart(self, path: str, kind: str = "") -> tuple[str, str]:
+    def read_smart(self, path: str, kind: str = "") -> tuple[str, str]:
         self.asked.append((Path(path).name, kind))
         output = self.answers.get(kind.replace(",", "") or Path(path).name, "")
         return output, "" if output else "silent"
 
-    def controllers(self) -> tuple[str, str]:
+    def read_controllers(self) -> tuple[str, str]:
         return self.scanned, ""
 
 
@@ -51,8 +51,8 @@ def document(name: str, **keys: Any) -> str:
 def examined_disks(
     machine: Arrays, reader: Said
 ) -> tuple[Inventory, dict[tuple[str, str], Diagnostic]]:
-    seen = examined(machine.seen(), machine.roots, reader)
-    return seen, {(item.member, item.code): item for item in findings(seen)}
+    seen = add_health(machine.seen(), machine.roots, reader)
+    return seen, {(item.member, item.code): item for item in find_problems(seen)}
 
 
 def test_each_disk_is_asked_once(machine: Arrays) -> None:
@@ -156,7 +156,7 @@ def test_behind_a_controller(machine: Arrays) -> None:
         ("sdb", "megaraid,0", ("md0",)),
         ("/dev/bus/0 megaraid,1", "megaraid,1", ()),
     ]
-    assert seen.unseen == ("sda: not seen: SMART: it tells nothing of its health",)
+    assert seen.unseen == ("sda: not seen: SMART: it reports no SMART values",)
     assert "--device=megaraid,0" in rules["sdb", "smart-failed"].remedy[0]
     assert "not known whose" in rules["/dev/bus/0 megaraid,1", "smart-failed"].message
 
@@ -168,7 +168,7 @@ def test_disks_that_sleep_hide_nothing(machine: Arrays) -> None:
     )
     reader = Said(scan=read("scan-megaraid"), sda=asleep, sdb=read("scsi"))
     seen, _ = examined_disks(machine, reader)
-    assert seen.unseen == ("sda: not seen: SMART: it sleeps, and was not woken",)
+    assert seen.unseen == ("sda: not seen: SMART: it is in standby and was not spun up",)
     assert len(reader.asked) == 2
 
 
@@ -200,8 +200,8 @@ def test_the_program(machine: Arrays, monkeypatch: pytest.MonkeyPatch, run: Run)
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("exec /bin/sleep 100", "the disk does not answer"),
-        ("echo nonsense", "smartctl gave no JSON: 7.0 or later does"),
+        ("exec /bin/sleep 100", "the disk did not answer"),
+        ("echo nonsense", "smartctl printed no JSON: install smartctl 7.0 or newer"),
     ],
 )
 def test_programs_that_do_not_answer(
@@ -209,18 +209,18 @@ def test_programs_that_do_not_answer(
 ) -> None:
     disks(machine)
     put_smartctl(machine, monkeypatch, script)
-    monkeypatch.setattr(smartctl, "PATIENCE", 0.3)
-    seen = examined(machine.seen(), machine.roots)
+    monkeypatch.setattr(smartctl, "TIMEOUT_S", 0.3)
+    seen = add_health(machine.seen(), machine.roots)
     assert len(seen.unseen) == 1
     assert f"SMART of 2 disks: not seen: {reason}" in seen.unseen[0]
 
 
 def test_without_the_program_or_rights(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(smartctl, "PATH", str(machine.root))
-    assert "apt-get install smartmontools" in smartctl.scan()[1]
+    assert "apt-get install smartmontools" in smartctl.scan_controllers()[1]
     put_smartctl(machine, monkeypatch, "echo {}")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert "as root" in smartctl.disk("/dev/sda")[1]
+    assert "as root" in smartctl.read_disk("/dev/sda")[1]
 
 
 def test_images_have_no_disks(run: Run, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.md.model import DiskHealth
-from blklab.md.smart.health import devices, parse
+from blklab.md.smart.health import parse_devices, parse_health
 
 DATA = Path(__file__).parents[2] / "data" / "md" / "smart"
 
@@ -19,11 +19,11 @@ def read(name: str) -> str:
 
 
 def changed(name: str, **keys: Any) -> DiskHealth:
-    return parse(json.dumps({**json.loads(read(name)), **keys}))[0]
+    return parse_health(json.dumps({**json.loads(read(name)), **keys}))[0]
 
 
 def test_a_disk_that_fails() -> None:
-    result, failure = parse(read("ata-failing"))
+    result, failure = parse_health(read("ata-failing"))
     assert not failure
     assert (result.passed, result.failing) == (False, ("Reallocated_Sector_Ct",))
     assert (result.reallocated, result.pending, result.uncorrectable) == (1975, 8, 0)
@@ -34,29 +34,29 @@ def test_a_disk_that_fails() -> None:
 
 
 def test_other_kinds() -> None:
-    nvme, _ = parse(read("nvme"))
+    nvme, _ = parse_health(read("nvme"))
     assert (nvme.media_errors, nvme.used_percent, nvme.critical_warning) == (7, 3, 0)
     assert (nvme.erc, nvme.rotation, nvme.temperature) == (None, None, 35)
-    scsi, _ = parse(read("scsi"))
+    scsi, _ = parse_health(read("scsi"))
     assert (scsi.grown_defects, scsi.uncorrected, scsi.temperature_limit) == (0, 0, 60)
-    megaraid, _ = parse(read("megaraid-sata"))
+    megaraid, _ = parse_health(read("megaraid-sata"))
     assert (megaraid.passed, megaraid.protocol, megaraid.rotation) == (True, "ATA", 0)
 
 
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("raid-volume", "it tells nothing of its health"),
+        ("raid-volume", "it reports no SMART values"),
         ("not-a-disk", "/dev/vda: Unable to detect device type"),
     ],
 )
 def test_why_nothing_is_told(name: str, why: str) -> None:
-    assert parse(read(name))[1] == why
+    assert parse_health(read(name))[1] == why
 
 
 def test_disks_that_sleep() -> None:
     output = {"smartctl": {"messages": [{"string": "Device is in STANDBY mode, exit(2)"}]}}
-    assert parse(json.dumps(output)) == (DiskHealth(), "it sleeps, and was not woken")
+    assert parse_health(json.dumps(output)) == (DiskHealth(), "it is in standby and was not spun up")
 
 
 def test_what_samples_lack() -> None:
@@ -89,12 +89,15 @@ def test_raw_values_that_hold_several_numbers() -> None:
 
 
 def test_devices_behind_controllers() -> None:
-    assert devices(read("scan-megaraid")) == [
+    assert parse_devices(read("scan-megaraid")) == [
         ("/dev/bus/0", "megaraid,0"),
         ("/dev/bus/0", "megaraid,1"),
     ]
-    assert devices('{"devices": [{"name": "--help", "type": "x,0"}, 7, {"name": "/dev/x"}]}') == []
-    assert devices("[" * 100_000) == []
+    assert (
+        parse_devices('{"devices": [{"name": "--help", "type": "x,0"}, 7, {"name": "/dev/x"}]}')
+        == []
+    )
+    assert parse_devices("[" * 100_000) == []
 
 
 @given(st.sampled_from(["ata-failing", "nvme", "scsi"]), st.data())
@@ -112,6 +115,6 @@ def test_garbled_documents(name: str, data: st.DataObject) -> None:
         return [garble(item) for item in result[:3]] if isinstance(result, list) else result
 
     output = json.dumps(garble(json.loads(read(name))))
-    health, _ = parse(output)
+    health, _ = parse_health(output)
     json.dumps(health.as_dict(), allow_nan=False)
-    parse(output[: data.draw(st.integers(0, len(output)))])
+    parse_health(output[: data.draw(st.integers(0, len(output)))])

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from blklab.md import images, inventory
-from blklab.md.audit import findings
+from blklab.md.audit import find_problems
 from blklab.md.model import Array, Inventory
-from blklab.md.remote.probe_output import parse
-from blklab.md.remote.recorded_probe import seen
+from blklab.md.remote.probe_output import parse_output
+from blklab.md.remote.recorded_probe import read_recorded_inventory
 from blklab.report import arrays as report
 from blklab.runners.lab.image import GuestImage
 from blklab.runners.lab.machine.boot import GuestMachine as Guest
@@ -123,7 +123,7 @@ def _made(guest: Guest, shapes: dict[str, list[VirtualDiskShape]], root: Path) -
     (root / "live").mkdir()
     _copied(guest, shapes, members, root / "live")
     machine = _machine(root, members, attributes)
-    live = inventory.inventory(machine.roots)
+    live = inventory.read_inventory(machine.roots)
     for name in members:
         agent.run(["mdadm", "--stop", f"/dev/{name}"])
     examine = {
@@ -135,7 +135,7 @@ def _made(guest: Guest, shapes: dict[str, list[VirtualDiskShape]], root: Path) -
     }
     (root / "stopped").mkdir()
     _copied(guest, shapes, members, root / "stopped")
-    offline = images.inventory([root / "stopped" / item for item in paths])
+    offline = images.read_images([root / "stopped" / item for item in paths])
     output = {name: ran.stdout + ran.stderr for name, ran in listed.items()}
     return Made(members, detail, examine, output, attributes, live, offline, machine.root)
 
@@ -249,7 +249,7 @@ def test_of_bad_blocks_too(made: Made) -> None:
 def test_sysfs_and_superblocks_tell_the_same_sectors(made: Made) -> None:
     facts = []
     for result in (made.live, made.offline):
-        ranges = [item.ranges for item in findings(result) if item.code == "bbl-entries"]
+        ranges = [item.ranges for item in find_problems(result) if item.code == "bbl-entries"]
         assert all(item["array_ranges"] for some in ranges for item in some)
         facts.append(sorted(ranges, key=str))
     assert facts[0] == facts[1]
@@ -275,9 +275,11 @@ def test_and_of_running_arrays(made: Made) -> None:
 
 @pytest.mark.guest
 def test_the_probe_sees_as_much(made: Made) -> None:
-    there = seen(parse(probe(made.machine)))
+    there = read_recorded_inventory(parse_output(probe(made.machine)))
     facts = [
-        json.dumps(report.as_dict(item, findings(item)), indent=1).replace(f"{made.machine}/", "/")
+        json.dumps(report.as_dict(item, find_problems(item)), indent=1).replace(
+            f"{made.machine}/", "/"
+        )
         for item in (made.live, there)
     ]
     # mdadm was asked here; there it is not installed.
@@ -287,7 +289,7 @@ def test_the_probe_sees_as_much(made: Made) -> None:
 
 @pytest.mark.guest
 def test_what_is_found(made: Made) -> None:
-    result = findings(made.live)
+    result = find_problems(made.live)
     rules = {
         name: {item.code for item in result if item.subject == name} - {"never-checked"}
         for name in made.members
@@ -332,7 +334,7 @@ def test_arrays_in_trouble(guest: Guest, tmp_path: Path) -> None:
     detail = {name: agent.run(["mdadm", "--detail", f"/dev/{name}"]).stdout for name in members}
     (tmp_path / "live").mkdir()
     _copied(guest, shapes, members, tmp_path / "live", 16 << 20)
-    result = findings(inventory.inventory(_machine(tmp_path, members, attributes).roots))
+    result = find_problems(inventory.read_inventory(_machine(tmp_path, members, attributes).roots))
     output = {(item.subject, item.code): item for item in result if item.severity != "note"}
     # Whether a superblock was written since is chance.
     may = {("md90", "never-checked"), ("md91", "never-checked"), ("md90", "bbl-disagree")}

@@ -56,7 +56,7 @@ def test_where_the_kernel_puts_sectors(
     contents = [guest.disk(shape).read(0, shape.bytes) for shape in SMALL[:disks]]
     for at, content in enumerate(contents):
         (tmp_path / str(at)).write_bytes(content)
-    (array,) = images.inventory([tmp_path / str(at) for at in range(disks)]).arrays
+    (array,) = images.read_images([tmp_path / str(at) for at in range(disks)]).arrays
     seen: list[int] = []
     for member in array.members:
         result = member.superblock
@@ -92,9 +92,9 @@ def test_what_filesystems_are_told(guest: Guest, kind: str, words: list[str]) ->
             given = f"su={unit >> 10}k,sw={disks}" if unit else "noalign"
         facts = [*words, given] if unit or kind == "xfs" else words[:-1]
         guest.agent.run([*facts, f"/dev/{name}"])
-        result = filesystem_geometry.parse(guest.disk(PLAIN).read(0, 4096), name)
+        result = filesystem_geometry.parse_geometry(guest.disk(PLAIN).read(0, 4096), name)
         assert result is not None
         assert (result.kind, result.block) == (kind, 4096)
         assert (result.unit, result.width) == (unit, unit * disks)
     assert result is not None
-    assert alignment.options(result, 512 << 10, 2).endswith(given.replace("_", "-"))
+    assert alignment.mkfs_command(result, 512 << 10, 2).endswith(given.replace("_", "-"))

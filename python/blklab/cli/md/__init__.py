@@ -1,19 +1,19 @@
-"""`blklab md`: arrays, of this machine and of others."""
+"""`blklab md`: md arrays of this host and of others."""
 
 import click
 
 from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "audit": CommandEntry("blklab.cli.md.audit:audit", "Say what is wrong or risky with arrays"),
-    "fix": CommandEntry("blklab.cli.md.fix:fix", "Repair arrays: take bad-block lists away"),
+    "audit": CommandEntry("blklab.cli.md.audit:audit", "Report problems and risks of md arrays"),
+    "fix": CommandEntry("blklab.cli.md.fix:fix", "Repair arrays: remove bad-block lists"),
     "watch": CommandEntry("blklab.cli.md.watch:watch", "Export arrays to Prometheus"),
     "probe": CommandEntry(
-        "blklab.cli.md.probe:probe", "Print the script that looks at other machines"
+        "blklab.cli.md.probe:probe", "Print the script that reads the arrays of a host"
     ),
 }
 
 
 @click.group(cls=LazyGroup, entries=COMMANDS)
 def md() -> None:
-    """Look at md arrays, and repair them; bad-block lists first."""
+    """Audit, repair and monitor md arrays, above all their bad-block lists."""

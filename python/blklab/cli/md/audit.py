@@ -1,4 +1,4 @@
-"""`blklab md audit`: what is wrong or risky with arrays."""
+"""`blklab md audit`: reports problems and risks of md arrays."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,47 +18,49 @@ if TYPE_CHECKING:
     "images",
     multiple=True,
     metavar="FILE",
-    help="A member's image, or a device of another machine, instead of this machine; repeatable.",
+    help="Image of a member, or a device from another host, to audit instead of this host;"
+    " repeatable.",
 )
 @click.option(
     "--host",
     "hosts",
     multiple=True,
     metavar="HOST",
-    help="A machine to be asked over ssh, as your ssh knows it; repeatable.",
+    help="Host to audit over ssh, as you name it for ssh; repeatable.",
 )
 @click.option(
     "--probed",
     multiple=True,
     metavar="FILE",
-    help="What the script of `blklab md probe` printed on a machine, - for stdin; repeatable.",
+    help="Output of the script of `blklab md probe` on a host, - for stdin; repeatable.",
 )
 @click.argument("more", nargs=-1, metavar="")
-@click.option("--sudo", is_flag=True, help="With --host: run as root there, by `sudo -n`.")
+@click.option("--sudo", is_flag=True, help="With --host: run as root there, with `sudo -n`.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1),
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="With --host: how long a host is waited for.",
+    help="With --host: time to wait for a host.",
 )
 @click.option(
     "--map-files",
     is_flag=True,
-    help="Say which files lie on bad blocks (ext4, XFS): looks at all files of the filesystem.",
+    help="Name the files on bad blocks (ext4, XFS). May look at all files of the filesystem.",
 )
 @click.option(
     "--smart",
     is_flag=True,
-    help="Ask the disks beneath arrays how they are (smartctl; as root). None is woken.",
+    help="Read SMART values of the disks below arrays (smartctl; as root). Disks in standby are"
+    " not spun up.",
 )
 @click.option(
     "--severity",
     type=click.Choice(["critical", "warning", "note"]),
     default="warning",
     show_default=True,
-    help="End with status 1 if something is found that is as bad as this or worse.",
+    help="Lowest severity of a finding that makes the exit status 1.",
 )
 @json_option
 def audit(
@@ -74,16 +76,16 @@ def audit(
     severity: str,
     as_json: bool,
 ) -> None:
-    """Say what is wrong or risky with the md arrays of this machine, bad-block lists first.
+    """Report problems and risks of the md arrays of this host, above all bad-block lists.
 
-    Nothing is changed, and no array is touched: sysfs and superblocks are read, and the commands
-    that mend something are printed for you to judge. As root more is seen; what was not seen is
-    said. With --image, arrays are put together from images of their members.
+    The audit changes nothing. It reads sysfs and superblocks, and prints the commands that correct
+    a problem; you decide whether to run them. Run it as root to see everything; it lists what it
+    could not read. With --image, it assembles arrays from images of their members.
 
-    With --host, other machines are asked instead, eight at a time, with your own ssh
-    configuration, keys and agent. Nothing is installed there: a script goes to `sh` by way of
-    stdin, reads, and prints (`blklab md probe` shows it). ssh asks for no password, since several
-    would ask at once. Of several machines, those with nothing as bad as --severity have one line.
+    With --host, it audits other hosts, eight at a time, with your ssh configuration, keys and
+    agent. It installs nothing there: it sends a script to `sh` through stdin, which reads and
+    prints (`blklab md probe` shows it). ssh does not ask for passwords, because several hosts would
+    ask at once. With several hosts, a host without a finding of --severity or worse gets one line.
 
     \b
     Examples:
@@ -97,14 +99,14 @@ def audit(
       blklab md audit --probed fleet/*.probe
 
     \b
-    Exit status: 0 nothing as bad as --severity, 1 something, 3 nothing, or not every host, could
-    be seen.
+    Exit status: 0 no finding of --severity or worse, 1 at least one, 3 nothing could be read, or
+    a host could not be read.
     """
     from blklab.diagnostic import SEVERITIES
     from blklab.errors import EnvironmentLacks, UsageError
-    from blklab.md import audit as rules
-    from blklab.md import images as offline
-    from blklab.md import inventory as machine
+    from blklab.md.audit import find_problems
+    from blklab.md.images import read_images as inventory_of_images
+    from blklab.md.inventory import read_inventory as inventory_of_host
     from blklab.report import arrays as report
     from blklab.system.roots import Roots
 
@@ -114,69 +116,70 @@ def audit(
         if given
     ]
     if len(sources) > 1:
-        raise UsageError(f"{sources[0]} and {sources[1]}: expected one of them")
+        raise UsageError(f"{sources[0]} and {sources[1]}: expected only one of them")
     if more and not sources:
-        raise UsageError(f"{more[0]}: to look at images say --image {more[0]}")
+        raise UsageError(f"{more[0]}: unexpected argument; to audit an image: --image {more[0]}")
     for option, given in (("--map-files", map_files), ("--smart", smart)):
         if given and sources:
-            raise UsageError(f"{option}: it looks at this machine alone")
+            raise UsageError(f"{option}: works only on this host, not with {sources[0]}")
     if sudo and not hosts:
-        raise UsageError("--sudo: it goes with --host; here, run blklab itself with sudo")
-    worst = SEVERITIES.index(severity)
+        raise UsageError("--sudo: expected --host; on this host, run blklab itself with sudo")
+    threshold = SEVERITIES.index(severity)
     if hosts or probed:
         names = list(dict.fromkeys((*hosts, *probed, *more)))
-        _fleet(names, worst, as_json, timeout=timeout if hosts else None, sudo=sudo)
+        _audit_hosts(names, threshold, as_json, timeout=timeout if hosts else None, sudo=sudo)
         return
     paths = [Path(name) for name in (*images, *more)]
-    seen = offline.inventory(paths) if paths else machine.inventory(Roots())
-    if seen.unseen and not seen.arrays and all(stray.unseen for stray in seen.strays):
-        first, *rest = seen.unseen
-        more_words = f" (and {len(rest)} more)" if rest else ""
+    inventory = inventory_of_images(paths) if paths else inventory_of_host(Roots())
+    strays = inventory.strays
+    if inventory.unseen and not inventory.arrays and all(stray.unseen for stray in strays):
+        first, *others = inventory.unseen
+        also = f" (and {len(others)} more)" if others else ""
         raise EnvironmentLacks(
-            f"nothing could be seen: {first}{more_words}",
-            "name images that can be read" if paths else "run it as root, outside of a container",
+            f"cannot read any array: {first}{also}",
+            "name readable images" if paths else "run it as root, outside of a container",
         )
     if smart:
-        from blklab.md.smart.disks import examined
+        from blklab.md.smart.disks import add_health
 
-        with progress("Asking disks") as tell:
-            seen = examined(seen, Roots(), tell=tell)
+        with progress("Reading SMART values") as advance:
+            inventory = add_health(inventory, Roots(), advance=advance)
     if map_files:
-        from blklab.md.contents import located
+        from blklab.md.contents import add_contents
 
-        with progress("Looking for files on bad blocks") as tell:
-            seen = located(seen, Roots(), tell=tell)
-    findings = rules.findings(seen)
+        with progress("Looking for files on bad blocks") as advance:
+            inventory = add_contents(inventory, Roots(), advance=advance)
+    findings = find_problems(inventory)
 
     def draw(console: "Console") -> None:
-        report.show(console, seen, findings)
+        report.show(console, inventory, findings)
 
-    emit(report.as_dict(seen, findings), as_json, draw)
-    if any(finding.rank <= worst for finding in findings):
+    emit(report.as_dict(inventory, findings), as_json, draw)
+    if any(finding.rank <= threshold for finding in findings):
         raise Exit(1)
 
 
-def _fleet(
-    names: list[str], worst: int, as_json: bool, *, timeout: float | None, sudo: bool
+def _audit_hosts(
+    names: list[str], threshold: int, as_json: bool, *, timeout: float | None, sudo: bool
 ) -> None:
-    """Audits other machines: over ssh, or those whose probes' output is in files."""
-    from blklab.md.remote import read, ssh
+    """Audits other hosts: over ssh or, without a `timeout`, from files with output of probes."""
+    from blklab.md.remote import read_probe_file, ssh
     from blklab.report import fleet as report
 
     if timeout is None:
-        hosts_read = [read(name) for name in names]
+        hosts = [read_probe_file(name) for name in names]
     else:
-        hosts_read = []
-        with progress("Asking hosts", total=len(names)) as tell:
-            for host in ssh.hosts(names, sudo=sudo, timeout=timeout):
-                hosts_read.append(host)
-                tell(len(hosts_read))
+        hosts = []
+        with progress("Reading hosts", total=len(names)) as advance:
+            for host in ssh.read_hosts(names, sudo=sudo, timeout=timeout):
+                hosts.append(host)
+                advance(len(hosts))
 
     def draw(console: "Console") -> None:
-        report.show(console, hosts_read, worst)
+        report.show(console, hosts, threshold)
 
-    emit(report.as_dict(hosts_read), as_json, draw)
-    if any(finding.rank <= worst for host in hosts_read for finding in host.findings):
+    emit(report.as_dict(hosts), as_json, draw)
+    if any(finding.rank <= threshold for host in hosts for finding in host.findings):
         raise Exit(1)
-    if any(host.failure for host in hosts_read):
+    if any(host.failure for host in hosts):
         raise Exit(3)

@@ -1,14 +1,14 @@
-"""`blklab md probe`: the script that is run on other machines."""
+"""`blklab md probe`: prints the script that reads the arrays of a host."""
 
 import click
 
 
 @click.command()
 def probe() -> None:
-    """Print the script that `blklab md audit --host` runs on other machines, to be run by other
-    means: by Ansible, from a rescue system, by somebody whom you ask.
+    """Print the script that `blklab md audit --host` runs on other hosts.
 
-    It wants nothing but a POSIX shell, changes nothing, and prints what --probed reads.
+    Use it if you cannot reach a host over ssh: run it with Ansible or in a rescue system. The
+    script needs only a POSIX shell and changes nothing. `md audit --probed` reads its output.
 
     \b
     Examples:

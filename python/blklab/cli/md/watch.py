@@ -1,4 +1,4 @@
-"""`blklab md watch`: arrays for Prometheus."""
+"""`blklab md watch`: exports md arrays to Prometheus."""
 
 import time
 from ipaddress import ip_address
@@ -30,34 +30,34 @@ class _Interval(click.ParamType[int]):
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Where to listen; :PORT is all addresses, [::1]:PORT IPv6.  [default: 127.0.0.1:19809]",
+    help="Address to listen on; :PORT means all addresses, [::1]:PORT is IPv6."
+    "  [default: 127.0.0.1:19809]",
 )
 @click.option(
     "--web-config",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Certificates and users, as Prometheus's web configuration files have them.",
+    help="Certificates and users, in the format of Prometheus's web configuration files.",
 )
 @click.option(
     "--superblocks",
     type=_Interval(),
     metavar="DURATION",
-    help="How old superblocks may become before the disks are read again; 'never' reads none."
-    "  [default: 1h]",
+    help="Time after which superblocks are read again; 'never' does not read them.  [default: 1h]",
 )
 @click.option(
     "--textfile",
     metavar="FILE",
-    help="Write FILE once, for node_exporter, and end; - is standard output.",
+    help="Write FILE once, for node_exporter, and exit; - is stdout.",
 )
 def watch(
     *, listen: str | None, web_config: Path | None, superblocks: int | None, textfile: str | None
 ) -> None:
-    """Export the md arrays of this machine to Prometheus; bad-block lists first.
+    """Export the md arrays of this host to Prometheus, above all their bad-block lists.
 
-    Nothing is changed, and no array is touched: sysfs is read at each scrape, the members'
-    superblocks once in an hour, and when md has just written them. What cannot be seen is counted,
-    and said on stderr. Units for systemd, alerts and a dashboard are in packaging/.
+    This changes nothing. It reads sysfs at each scrape, and the members' superblocks once per hour
+    and when md has just written them. A metric counts what cannot be read, and stderr names it.
+    Units for systemd, alert rules and a dashboard are in packaging/.
 
     \b
     Examples:
@@ -70,71 +70,81 @@ def watch(
     from blklab.md.exporter.inventory_cache import InventoryCache
     from blklab.system.roots import Roots
 
-    every = HOUR if superblocks is None else superblocks
-    age = None if every == NEVER else every / NANOSECONDS["s"]
+    interval = HOUR if superblocks is None else superblocks
+    max_age = None if interval == NEVER else interval / NANOSECONDS["s"]
     if textfile is None:
-        _serve(listen or "127.0.0.1:19809", web_config, InventoryCache(Roots(), age))
+        _serve(listen or "127.0.0.1:19809", web_config, InventoryCache(Roots(), max_age))
         return
     if listen or web_config:
-        raise UsageError("--textfile serves nothing: leave --listen and --web-config out")
+        raise UsageError("--textfile: does not listen; remove --listen and --web-config")
     if superblocks:
-        raise UsageError("--textfile reads superblocks each time, or --superblocks never")
-    _write(textfile, InventoryCache(Roots(), age, patience=None))
+        raise UsageError(
+            "--textfile: reads superblocks every time; --superblocks can only be 'never' here"
+        )
+    _write_textfile(textfile, InventoryCache(Roots(), max_age, timeout=None))
 
 
-def _write(path: str, disks: "InventoryCache") -> None:
+def _write_textfile(path: str, inventories: "InventoryCache") -> None:
     from prometheus_client import generate_latest
 
     from blklab import output
-    from blklab.md.exporter.collector import Collector, registry
+    from blklab.md.exporter.collector import Collector, make_registry
     from blklab.md.exporter.device_activity import ActivitySinceBoot
     from blklab.system.roots import Roots
 
     output.check(path)
-    content = generate_latest(registry(Collector(disks, ActivitySinceBoot(Roots()), warn)))
-    # node_exporter is somebody else.
+    collector = Collector(inventories, ActivitySinceBoot(Roots()), warn)
+    content = generate_latest(make_registry(collector))
+    # node_exporter runs as another user.
     output.write(path, content, mode=0o644)
 
 
-def _serve(listen: str, config: Path | None, disks: "InventoryCache") -> None:
+def _serve(listen: str, config: Path | None, inventories: "InventoryCache") -> None:
     import threading
 
-    from blklab.md.exporter.collector import Collector, registry
-    from blklab.md.exporter.device_activity import INTERVAL, ActivityCounter
+    from blklab.md.exporter.collector import Collector, make_registry
+    from blklab.md.exporter.device_activity import READ_INTERVAL_S, ActivityCounter
     from blklab.md.exporter.server import ListenAddress, MetricsServer
-    from blklab.md.exporter.web_config import WebConfig, context, load
+    from blklab.md.exporter.web_config import WebConfig, load_web_config, make_tls_context
     from blklab.system.roots import Roots
 
     address = ListenAddress(listen)
-    settings = load(config) if config else WebConfig()
+    settings = load_web_config(config) if config else WebConfig()
     if config and settings.tls_server_config:
-        context(config, settings.tls_server_config)
-    _say_who_may_read(address, settings)
-    tally = ActivityCounter(Roots())
-    with MetricsServer(address, registry(Collector(disks, tally, warn)), config, warn) as server:
+        make_tls_context(config, settings.tls_server_config)
+    _warn_about_access(address, settings)
+    activity = ActivityCounter(Roots())
+    registry = make_registry(Collector(inventories, activity, warn))
+    with MetricsServer(address, registry, config, warn) as server:
         scheme = "https" if settings.tls_server_config else "http"
         click.echo(f"blklab: listening on {scheme}://{server.address}/metrics", err=True)
         threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
         try:
             while True:
-                tally.read()
-                time.sleep(INTERVAL)
+                activity.read()
+                time.sleep(READ_INTERVAL_S)
         except (KeyboardInterrupt, SystemExit):
             server.shutdown()  # a service that is stopped has not failed
 
 
-def _say_who_may_read(address: "ListenAddress", settings: "WebConfig") -> None:
-    """Warns of what an address that is not this machine's alone gives away."""
-    if address.host == "localhost" or _loopback(address.host):
+def _warn_about_access(address: "ListenAddress", settings: "WebConfig") -> None:
+    """Warns if other hosts can read the metrics without a password, or a password in clear text."""
+    if address.host == "localhost" or _is_loopback(address.host):
         return
     tls = settings.tls_server_config
     if not settings.basic_auth_users and not (tls and tls.client_ca_file):
-        warn(f"{address}: whoever reaches it may read everything; --web-config names who may")
+        warn(
+            f"{address}: everyone on the network can read the metrics; to restrict this, use"
+            " --web-config"
+        )
     elif not tls:
-        warn(f"{address}: without tls_server_config, passwords cross the network as they are")
+        warn(
+            f"{address}: passwords cross the network unencrypted; to encrypt them, set"
+            " tls_server_config in the file of --web-config"
+        )
 
 
-def _loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is wrong or risky with arrays: one small function a rule, and here their registry."""
+"""The rules of `md audit`: each is one function; this is their registry."""
 
 from typing import Final
 
@@ -19,54 +19,57 @@ from blklab.md.model import Inventory
 __all__ = ["RULES", "findings"]
 
 RULES: Final[tuple[Rule, ...]] = (
-    bad_blocks.repair,
-    bad_blocks.lost,
-    bad_blocks.entries,
-    bad_blocks.copied,
-    bad_blocks.full,
-    bad_blocks.states,
-    bad_blocks.disagreement,
-    bad_blocks.zeros,
-    bad_blocks.empty,
-    bad_blocks.none,
-    host.add_fails,
-    redundancy.inactive,
-    redundancy.suspended,
-    redundancy.repairing,
-    redundancy.degraded,
-    redundancy.faulty,
-    redundancy.events,
-    redundancy.claims,
-    redundancy.unclean,
-    redundancy.under_way,
-    redundancy.no_bitmap,
-    redundancy.absent,
-    metadata.checksum,
-    metadata.damage,
-    metadata.leftovers,
-    metadata.others,
-    metadata.disagreement,
-    metadata.version,
-    scrubbing.mismatches,
-    scrubbing.never,
-    devices.mixed,
-    devices.unequal,
-    devices.errors,
-    devices.layout,
-    devices.write_mostly,
-    alignment.data,
-    alignment.partitions,
-    alignment.filesystems,
+    bad_blocks.check_repair,
+    bad_blocks.check_lost_ranges,
+    bad_blocks.check_entries,
+    bad_blocks.check_copied_entries,
+    bad_blocks.check_full_lists,
+    bad_blocks.check_write_errors,
+    bad_blocks.check_kernel_lists,
+    bad_blocks.check_empty_entries,
+    bad_blocks.check_empty_lists,
+    bad_blocks.check_no_lists,
+    host.check_add,
+    redundancy.check_inactive,
+    redundancy.check_suspended_writes,
+    redundancy.check_unfinished_repair,
+    redundancy.check_degraded,
+    redundancy.check_faulty,
+    redundancy.check_event_counts,
+    redundancy.check_duplicate_slots,
+    redundancy.check_unfinished_sync,
+    redundancy.check_sync_action,
+    redundancy.check_bitmap,
+    redundancy.check_missing_images,
+    metadata.check_checksum,
+    metadata.check_superblock,
+    metadata.check_old_superblocks,
+    metadata.check_foreign_metadata,
+    metadata.check_shapes,
+    metadata.check_metadata_version,
+    scrubbing.check_mismatches,
+    scrubbing.check_schedule,
+    devices.check_mixed_kinds,
+    devices.check_unequal_latency,
+    devices.check_read_errors,
+    devices.check_layout,
+    devices.check_write_mostly,
+    alignment.check_data_offset,
+    alignment.check_partitions,
+    alignment.check_filesystems,
 )
-"""In the order in which findings of one severity are told."""
+"""In the order in which findings of one severity are printed."""
 
 
-def findings(inventory: Inventory) -> list[Diagnostic]:
-    """Returns what all rules find, the worst first; nothing is read and nothing changed."""
-    known = AuditedHost(inventory.software)
+def find_problems(inventory: Inventory) -> list[Diagnostic]:
+    """Returns what all rules find, the worst first. Reads and changes nothing."""
+    audited_host = AuditedHost(inventory.software)
     diagnostics = [
-        finding for rule in RULES for array in inventory.arrays for finding in rule(array, known)
+        finding
+        for rule in RULES
+        for array in inventory.arrays
+        for finding in rule(array, audited_host)
     ]
-    diagnostics += host.whole_machine(inventory)
-    diagnostics += smart.disks(inventory)
+    diagnostics += host.check_host(inventory)
+    diagnostics += smart.check_disks(inventory)
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)

@@ -1,21 +1,21 @@
-"""Whether blocks lie on blocks: of disks, chunks, stripes and filesystems."""
+"""Rules about alignment: of data, partitions and filesystems to blocks, chunks and stripes."""
 
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import AuditedHost, command, say
+from blklab.md.audit.rule import AuditedHost, array_finding, quote_command
 from blklab.md.model import PARITIES, Array, ArrayPart, Geometry
 from blklab.md.superblocks import SECTOR
 from blklab.units import format_size
 
 PAGE = 4096
-"""Bytes that filesystems write at least."""
+"""Bytes of the smallest write of a filesystem."""
 
 STRIPED = {"raid0", "raid10", *PARITIES}
 
 
-def data(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Data that begin within a physical block of a disk."""
+def check_data_offset(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """The array's data begin inside a physical block of the disk, not at its start."""
     for member in array.members:
         if member.data_offset is None or (member.start is None and array.live):
             continue
@@ -23,43 +23,43 @@ def data(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
         block = max(member.physical_block or 0, PAGE)
         if begin % block:
             part = f"partition at byte {member.start:,} + " if member.start else ""
-            # A disk of 512-byte blocks takes a page as it comes; flash does not tell its own.
+            # A rotating disk with 512-byte blocks loses nothing; flash hides its page size.
             harmless = member.rotational is True and member.physical_block == SECTOR
-            yield say(
+            yield array_finding(
                 array,
                 "note" if harmless else "warning",
                 "alignment",
                 f"data begin at byte {begin:,} of the disk ({part}{member.data_offset:,} sectors),"
-                f" no multiple of {format_size(block)}: every write of a page takes two blocks of"
-                " the disk; only a new partition and a new array mend it",
+                f" which is not a multiple of {format_size(block)}: each write of a page touches"
+                " two blocks of the disk; to correct this, make a new partition and a new array",
                 member=member.name,
             )
 
 
-def partitions(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Partitions of the array that begin within a chunk or a stripe."""
+def check_partitions(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """A partition of the array begins inside a chunk or a stripe, not at its start."""
     width = array.chunk * array.data_disks
     for part in array.parts:
         if not part.start or array.level not in STRIPED or width <= 0:
             continue
         if part.start % width:
             within = "a chunk" if part.start % array.chunk else "a stripe"
-            yield say(
+            yield array_finding(
                 array,
                 "warning" if array.level in PARITIES or part.start % array.chunk else "note",
                 "partition-alignment",
-                f"partition {part.name} begins within {within}, at byte {part.start:,}: a full"
+                f"partition {part.name} begins inside {within}, at byte {part.start:,}: a full"
                 f" stripe has {format_size(width)}, a chunk {format_size(array.chunk)}"
                 + (
-                    ", and writes of whole stripes become reads and writes of two"
+                    "; a write of a full stripe becomes reads and writes of two stripes"
                     if array.level in PARITIES
                     else ""
                 ),
             )
 
 
-def filesystems(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Filesystems that do not know the stripes that they are on, or believe in others."""
+def check_filesystems(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """Reports filesystems that do not know the array's stripes, or assume other ones."""
     if array.level not in STRIPED or array.chunk <= 0 or array.data_disks < 1:
         return
     for part in array.parts:
@@ -73,47 +73,48 @@ def filesystems(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
             continue
         if array.chunk % geometry.block:
             continue
-        yield _unlike(array, part, geometry, width)
+        yield _wrong_stripe(array, part, geometry, width)
 
 
-def _unlike(array: Array, part: ArrayPart, geometry: Geometry, width: int) -> Diagnostic:
-    message = (
-        f"believes in {format_size(geometry.unit)} × {format_size(geometry.width)}"
+def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int) -> Diagnostic:
+    """The filesystem does not know the chunk and stripe of the array, or assumes other sizes."""
+    assumed = (
+        f"assumes a chunk of {format_size(geometry.unit)} and a stripe of"
+        f" {format_size(geometry.width)}"
         if geometry.unit or geometry.width
-        else "was told nothing"
+        else "does not know the chunk and the stripe of the array"
     )
-    right = options(geometry, array.chunk, array.data_disks)
+    mkfs = mkfs_command(geometry, array.chunk, array.data_disks)
     blocks = array.chunk // geometry.block
     if geometry.kind == "ext4":
-        mend = [
-            command(
+        commands = [
+            quote_command(
                 "tune2fs",
                 "-E",
                 f"stride={blocks},stripe_width={blocks * array.data_disks}",
                 part.path,
             )
         ]
-        how = ""
+        correction = ""
     else:
-        mend = []
-        how = (
-            f"; when it is next mounted, -o sunit={array.chunk // SECTOR},swidth={width // SECTOR}"
-            " tells it for good"
+        commands = []
+        correction = (
+            f"; to correct this, mount it once with -o sunit={array.chunk // SECTOR},"
+            f"swidth={width // SECTOR}"
         )
     where = f" on {part.mounts[0]}" if part.mounts else ""
-    return say(
+    return array_finding(
         array,
         "warning" if array.level in PARITIES else "note",
         "filesystem-stripe",
-        f"{geometry.kind} of {part.path}{where} {message} of chunk and stripe; they are"
-        f" {format_size(array.chunk)} and {format_size(width)}: `{right}` would have been"
-        f" right{how}",
-        *mend,
+        f"{geometry.kind} of {part.path}{where} {assumed}; expected {format_size(array.chunk)} and"
+        f" {format_size(width)}, as made by `{mkfs}`{correction}",
+        *commands,
     )
 
 
-def options(geometry: Geometry, chunk: int, disks: int) -> str:
-    """Returns how the filesystem should have been made (mke2fs(8), mkfs.xfs(8))."""
+def mkfs_command(geometry: Geometry, chunk: int, disks: int) -> str:
+    """Returns the command that makes the filesystem for this array (mke2fs(8), mkfs.xfs(8))."""
     if geometry.kind == "ext4":
         blocks = chunk // geometry.block
         return f"mkfs.ext4 -b {geometry.block} -E stride={blocks},stripe-width={blocks * disks}"

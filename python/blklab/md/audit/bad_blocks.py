@@ -1,7 +1,8 @@
-"""Bad-block lists: what they hold, and what they do to an array.
+"""Rules about bad-block lists.
 
-What they do was seen on Linux 6.1 and 6.12 with mdadm 4.2: writes to a listed range skip the
-member without a word, `repair` of a RAID-1 writes other memory there, and recovery copies entries.
+The effects were observed on Linux 6.1 and 6.12 with mdadm 4.2: md skips the member silently when it
+writes to a listed range, `repair` of a RAID-1 writes unrelated memory there, and recovery copies
+entries.
 """
 
 from collections import defaultdict
@@ -11,313 +12,315 @@ from typing import Any
 
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit.host import adding_fails
-from blklab.md.audit.rule import AuditedHost, command, listed, say
-from blklab.md.model import PARITIES, Array, ArrayMember, merged
+from blklab.md.audit.rule import AuditedHost, array_finding, list_names, quote_command
+from blklab.md.model import PARITIES, Array, ArrayMember, merge_ranges
 from blklab.md.sector_mapping import array_ranges
 from blklab.md.superblocks import SECTOR, SectorRange
 
-SHOWN = 8
-"""Ranges that a message has; all are in the JSON."""
+MAX_RANGES_SHOWN = 8
+"""Ranges that a message names; the JSON has all."""
 
 
-def entries(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
-    """Lists that have entries: the copies there are lost or stale."""
+def check_entries(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
+    """A bad-block list has entries: this member's data in these ranges are lost or stale."""
     for member in array.members:
         if not member.ranges:
             continue
-        details = tuple(_detail(array, member, range_) for range_ in member.ranges)
-        sectors = sum(one.sectors for one in member.ranges)
-        words = listed([_words(detail) for detail in details], SHOWN)
+        details = tuple(_range_details(array, member, bad_range) for bad_range in member.ranges)
+        sectors = sum(bad_range.sectors for bad_range in member.ranges)
+        places = list_names([_range_text(detail) for detail in details], MAX_RANGES_SHOWN)
         meaning = (
-            "what lies there has a copy or parity less"
+            "only the other members hold current data there"
             if array.redundant
-            else "reading there is an error"
+            else "reads there fail"
         )
-        diagnostic = say(
+        diagnostic = array_finding(
             array,
             "critical",
             "bbl-entries",
             f"bad-block list has {_count(member.entries, 'entry')}, {_count(sectors, 'sector')}"
-            f"; {meaning}: {words}",
-            *_refill(array, member, host),
+            f"; {meaning}: {places}",
+            *_rewrite_commands(array, member, host),
             member=member.name,
         )
         yield replace(diagnostic, ranges=details)
 
 
-def repair(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """A RAID-1 with entries must not be repaired."""
+def check_repair(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """A RAID-1 has bad blocks: do not run `repair` on it, because that corrupts data."""
     bad = [member.name for member in array.members if member.ranges]
     if array.level != "raid1" or not bad:
         return
     running = array.sync is not None and array.sync.action == "repair"
-    yield say(
+    yield array_finding(
         array,
         "critical",
         "repair-corrupts",
-        ("A REPAIR IS RUNNING: stop it. " if running else "DO NOT `repair` this array: ")
-        + f"where {listed(bad)} has bad blocks, repair of a RAID-1 writes other memory's content"
-        " and drops the entry, and the wrong data may then replace the good copy; `check` is"
-        " harmless",
-        *([command("mdadm", "--action=idle", array.path)] if running else []),
+        ("A REPAIR IS RUNNING: stop it. " if running else "DO NOT run `repair` on this array. ")
+        + f"Where {list_names(bad)} has bad blocks, `repair` of a RAID-1 writes unrelated memory"
+        " and removes the entry; the wrong data may then replace the good copy. `check` is safe",
+        *([quote_command("mdadm", "--action=idle", array.path)] if running else []),
     )
 
 
-def lost(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Ranges that no copy and no parity is left of."""
-    gone = sectors_lost(array)
-    if gone:
-        details = tuple(_lost(array, range_) for range_ in gone)
-        words = listed([str(one) for one in gone], SHOWN)
-        what = "array sectors" if array.level in {"raid1", "raid10"} else "sectors of the members"
-        diagnostic = say(
+def check_lost_ranges(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """Too many members have bad blocks in the same place: the data there are lost."""
+    lost_ranges = find_lost_ranges(array)
+    if lost_ranges:
+        details = tuple(_lost_range_details(array, lost_range) for lost_range in lost_ranges)
+        places = list_names([str(lost_range) for lost_range in lost_ranges], MAX_RANGES_SHOWN)
+        unit = "array sectors" if array.level in {"raid1", "raid10"} else "sectors of the members"
+        diagnostic = array_finding(
             array,
             "critical",
             "bbl-lost",
-            f"too many members have bad blocks in the same place: reading is an error there"
-            f" ({what} {words}); restore what lies there from a backup, by writing it",
+            f"too many members have bad blocks in the same place: reads there fail"
+            f" ({unit} {places}); restore the data there from a backup",
         )
         yield replace(diagnostic, ranges=details)
 
 
-def copied(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """The same entries on several members: copied by a recovery, most likely."""
+def check_copied_entries(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """Several members list the same bad blocks: most likely, a recovery copied the list."""
     holders: dict[SectorRange, list[str]] = defaultdict(list)
     for member in array.members:
-        for range_ in member.ranges:
-            begin = range_.sector - (member.data_offset or 0)
-            holders[SectorRange(begin, range_.sectors)].append(member.name)
-    shared = {one: names for one, names in holders.items() if len(names) > 1}
+        for bad_range in member.ranges:
+            begin = bad_range.sector - (member.data_offset or 0)
+            holders[SectorRange(begin, bad_range.sectors)].append(member.name)
+    shared = {bad_range: names for bad_range, names in holders.items() if len(names) > 1}
     if shared:
         names = sorted({name for holding in shared.values() for name in holding})
-        yield say(
+        yield array_finding(
             array,
             "critical",
             "bbl-copied",
-            f"{listed(names)} list {_count(len(shared), 'same range')}: different disks do not fail"
-            " in the same sectors, so a recovery has copied the list from one to the other (it does"
-            " where it has no good source)",
+            f"{list_names(names)} have {_count(len(shared), 'bad range')} in common: different"
+            " disks do not fail in the same sectors, so a recovery has copied the entries from one"
+            " member to another (md does this where it has no good source)",
         )
 
 
-def full(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """A list without room: the next error throws the member out."""
+def check_full_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """A bad-block list is full: md fails the member at the next write error."""
     for member in array.members:
         bad = member.bad_blocks
         if bad and bad.full and not bad.empty_entries:
-            yield say(
+            yield array_finding(
                 array,
                 "critical",
                 "bbl-full",
-                f"bad-block list is full ({bad.room} entries; sysfs shows fewer, for it ends at a"
-                " page): at the next write error the member is failed",
+                f"bad-block list is full ({bad.room} entries; sysfs shows only the first page of"
+                " them): md fails the member at the next write error",
                 member=member.name,
             )
         elif member.listed_cut and bad is None:
-            yield say(
+            yield array_finding(
                 array,
                 "critical",
                 "bbl-full",
-                "sysfs shows a page of bad blocks and no more: the list is full or nearly so, and"
-                " only the disk tells it all (read it as root)",
+                "sysfs shows a full page of bad blocks: the list is full or nearly full; run as"
+                " root to read all of it from the disk",
                 member=member.name,
             )
 
 
-def zeros(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Entries of no sectors: an area of zeros that is said to be a list."""
+def check_empty_entries(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """A bad-block list has entries of 0 sectors: its area was never written."""
     for member in array.members:
         bad = member.bad_blocks
         if bad and bad.empty_entries:
-            yield say(
+            yield array_finding(
                 array,
                 "warning",
                 "bbl-zeros",
-                f"bad-block list is said to have entries, and {bad.empty_entries} of them are of 0"
-                " sectors: an area that was never written, as a failed `--add` leaves it on Linux"
-                " 6.12",
+                f"bad-block list is marked as in use, but {bad.empty_entries} of its entries have 0"
+                " sectors: its area was never written; a failed `--add` on Linux 6.12 leaves such a"
+                " list",
                 member=member.name,
             )
 
 
-def disagreement(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """What the kernel has in memory, and what is on the disk."""
+def check_kernel_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """The kernel's bad-block list differs from the one on the disk."""
     for member in array.members:
         bad = member.bad_blocks
         if member.listed is None or member.listed_cut or (bad is None and member.unseen):
             continue
-        disk = merged(bad.ranges) if bad else ()
-        memory = merged(member.listed)
+        disk = merge_ranges(bad.ranges) if bad else ()
+        memory = merge_ranges(member.listed)
         if disk != memory:
-            yield say(
+            yield array_finding(
                 array,
                 "warning",
                 "bbl-disagree",
-                f"bad-block list on the disk has {_sectors(disk)}, the kernel's has"
-                f" {_sectors(memory)}, which is written with the next superblock, and lost if the"
-                " machine stops before",
+                f"bad-block list on the disk has {_sector_count(disk)}, the kernel's list has"
+                f" {_sector_count(memory)}: md writes it with the next superblock; it is lost if"
+                " the machine stops first",
                 member=member.name,
             )
 
 
-def states(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Write errors that nobody was told of."""
+def check_write_errors(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """A write to a member failed, and md reported it to no one."""
     for member in array.members:
         states_shown = [
             word for word in ("write_error", "want_replacement") if word in member.states
         ]
         if states_shown and "in_sync" in member.states and "faulty" not in member.states:
-            disk = command("smartctl", "--all", member.path)
-            yield say(
+            disk = quote_command("smartctl", "--all", member.path)
+            yield array_finding(
                 array,
                 "critical",
                 "write-error",
-                f"is in sync and has {' and '.join(states_shown)}: a write failed and was"
-                " listed as a bad block; mdstat, --detail and mdadm's mail say nothing of it",
+                f"is in sync and has the state {' and '.join(states_shown)}: a write failed, and md"
+                " listed it as a bad block; /proc/mdstat, mdadm --detail and mdadm's mail do not"
+                " report this",
                 disk,
                 member=member.name,
             )
 
 
-def empty(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Lists that are configured and empty: the next write error will be hidden in them."""
+def check_empty_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """Members have empty bad-block lists: the next write error will be hidden in one."""
     if not array.redundant:
         return
-    having = [
-        member for member in array.members if member.bad_blocks is not None and not member.ranges
+    names = [
+        member.name
+        for member in array.members
+        if member.bad_blocks and not member.ranges and not member.bad_blocks.empty_entries
     ]
-    having = [one for one in having if one.bad_blocks and not one.bad_blocks.empty_entries]
-    if having:
-        yield say(
+    if names:
+        yield array_finding(
             array,
             "note",
             "bbl-empty",
-            f"bad-block lists of {listed([one.name for one in having])} are empty: a write error"
-            " would be hidden in one, and the array look whole, instead of failing the member",
-            command("blklab", "md", "fix", "bbl", array.path),
+            f"{list_names(names)} have empty bad-block lists: the next write error is hidden in one"
+            " of them and the array still looks healthy; without a list, md fails the member",
+            quote_command("blklab", "md", "fix", "bbl", array.path),
         )
 
 
-def none(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Nothing to fear from lists: said, so that nobody must wonder."""
+def check_no_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """No member has a bad-block list: write errors cannot be hidden."""
     if array.members and all(
         member.superblock and member.bad_blocks is None for member in array.members
     ):
-        yield say(array, "note", "bbl-none", "no bad-block list is configured on any member")
+        yield array_finding(
+            array, "note", "bbl-none", "no bad-block list is configured on any member"
+        )
 
 
-def sectors_lost(array: Array) -> tuple[SectorRange, ...]:
-    """Returns where more members have bad blocks than the level outlives.
+def find_lost_ranges(array: Array) -> tuple[SectorRange, ...]:
+    """Returns the ranges where more members have bad blocks than the level tolerates.
 
-    Sectors of the array for RAID-1 and 10; of the members, without data offset, for parity.
+    RAID-1 and 10: sectors of the array. Parity: sectors of the members, from their data offset.
     """
     if not array.redundant or array.reshaping:
         return ()
     edges: dict[int, int] = defaultdict(int)
     for member in array.active:
-        for range_ in member.ranges:
-            for piece in _pieces(array, member, range_):
+        for bad_range in member.ranges:
+            for piece in _comparable_ranges(array, member, bad_range):
                 edges[piece.sector] += 1
                 edges[piece.end] -= 1
     lacking = array.degraded or 0
     if array.level == "raid10":
-        outlived = (array.layout & 0xFF) * (array.layout >> 8 & 0xFF) - 1
-        lacking = 0  # which copies were on a member that is gone is not told here
+        tolerated = (array.layout & 0xFF) * (array.layout >> 8 & 0xFF) - 1
+        lacking = 0  # which copies a missing member held is not known here
     else:
-        outlived = PARITIES.get(array.level, array.raid_disks - 1)
+        tolerated = PARITIES.get(array.level, array.raid_disks - 1)
     lost_ranges, depth, begin = [], 0, 0
     for at in sorted(edges):
-        if depth and depth + lacking > outlived and at > begin:
+        if depth and depth + lacking > tolerated and at > begin:
             lost_ranges.append(SectorRange(begin, at - begin))
         depth, begin = depth + edges[at], at
-    return merged(tuple(lost_ranges))
+    return merge_ranges(tuple(lost_ranges))
 
 
-def _pieces(array: Array, member: ArrayMember, range_: SectorRange) -> tuple[SectorRange, ...]:
+def _comparable_ranges(
+    array: Array, member: ArrayMember, bad_range: SectorRange
+) -> tuple[SectorRange, ...]:
     if array.level in {"raid1", "raid10"}:
-        return array_ranges(array, member, range_) or ()
-    begin = max(0, range_.sector - (member.data_offset or 0))
-    last = range_.end - (member.data_offset or 0)
+        return array_ranges(array, member, bad_range) or ()
+    begin = max(0, bad_range.sector - (member.data_offset or 0))
+    last = bad_range.end - (member.data_offset or 0)
     return (SectorRange(begin, last - begin),) if last > begin else ()
 
 
-def _detail(array: Array, member: ArrayMember, range_: SectorRange) -> dict[str, Any]:
-    mapped = array_ranges(array, member, range_)
+def _range_details(array: Array, member: ArrayMember, bad_range: SectorRange) -> dict[str, Any]:
     return {
-        "member_sector": range_.sector,
-        "sectors": range_.sectors,
-        **_file_locations(array, mapped),
+        "member_sector": bad_range.sector,
+        "sectors": bad_range.sectors,
+        **_file_locations(array, array_ranges(array, member, bad_range)),
     }
 
 
-def _lost(array: Array, range_: SectorRange) -> dict[str, Any]:
-    """A range of `sectors_lost`: of parity, what of each member's data is there."""
+def _lost_range_details(array: Array, lost_range: SectorRange) -> dict[str, Any]:
+    """Returns a range of `find_lost_ranges`: with parity, the data that all members have there."""
     if array.level in {"raid1", "raid10"}:
         return {
             "member_sector": None,
-            "sectors": range_.sectors,
-            **_file_locations(array, (range_,)),
+            "sectors": lost_range.sectors,
+            **_file_locations(array, (lost_range,)),
         }
     mapped = []
     for member in array.active:
         if member.ranges and member.data_offset is not None:
-            own = SectorRange(range_.sector + member.data_offset, range_.sectors)
-            mapped += list(array_ranges(array, member, own) or ())
+            on_member = SectorRange(lost_range.sector + member.data_offset, lost_range.sectors)
+            mapped += list(array_ranges(array, member, on_member) or ())
     return {
         "member_sector": None,
-        "sectors": range_.sectors,
-        **_file_locations(array, merged(tuple(mapped))),
+        "sectors": lost_range.sectors,
+        **_file_locations(array, merge_ranges(tuple(mapped))),
     }
 
 
-def _words(detail: dict[str, Any]) -> str:
-    own = str(SectorRange(detail["member_sector"], detail["sectors"]))
+def _range_text(detail: dict[str, Any]) -> str:
+    on_member = str(SectorRange(detail["member_sector"], detail["sectors"]))
     mapped = detail["array_ranges"]
     if mapped is None:
-        return f"{own} (of the member)"
+        return f"{on_member} (of the member)"
     if not mapped:
-        return f"{own} (no data of the array)"
-    return f"{own} (array {listed([str(SectorRange(**at)) for at in mapped], 3)})"
+        return f"{on_member} (no data of the array)"
+    return f"{on_member} (array {list_names([str(SectorRange(**at)) for at in mapped], 3)})"
 
 
-def _refill(array: Array, member: ArrayMember, host: AuditedHost) -> list[str]:
-    """Commands that have a member written anew from the others: only where all of it is there."""
-    others = [
-        member_ for member_ in array.active if member_ is not member and "in_sync" in member_.states
-    ]
-    alone = len(others) >= array.raid_disks - 1 and not array.degraded and array.sync is None
-    # A disk that cannot be added again must not be taken out.
+def _rewrite_commands(array: Array, member: ArrayMember, host: AuditedHost) -> list[str]:
+    """Returns commands that rebuild a member, if the others hold all of its data."""
+    others = [other for other in array.active if other is not member and "in_sync" in other.states]
+    complete = len(others) >= array.raid_disks - 1 and not array.degraded and array.sync is None
+    # A disk that cannot be added again must stay in the array.
     if (
-        not (alone and array.redundant and member.slot is not None)
-        or any(one.ranges or one.unseen for one in others)
+        not (complete and array.redundant and member.slot is not None)
+        or any(other.ranges or other.unseen for other in others)
         or adding_fails(array, host)
     ):
-        return [command("mdadm", "--examine-badblocks", member.path)]
-    return [command("smartctl", "--all", member.path), *written_anew(array, member)]
+        return [quote_command("mdadm", "--examine-badblocks", member.path)]
+    return [quote_command("smartctl", "--all", member.path), *rebuild_commands(array, member)]
 
 
-def written_anew(array: Array, member: ArrayMember) -> list[str]:
-    """Returns the commands that have all of a member written anew, as if it were another disk."""
+def rebuild_commands(array: Array, member: ArrayMember) -> list[str]:
+    """Returns the commands that rebuild all of a member, as if it were a new disk."""
     return [
-        command("mdadm", array.path, "--fail", member.path),
-        command("mdadm", array.path, "--remove", member.path),
-        command("mdadm", "--zero-superblock", member.path),
-        command("mdadm", array.path, "--add", member.path),
+        quote_command("mdadm", array.path, "--fail", member.path),
+        quote_command("mdadm", array.path, "--remove", member.path),
+        quote_command("mdadm", "--zero-superblock", member.path),
+        quote_command("mdadm", array.path, "--add", member.path),
     ]
 
 
-def _count(many: int, what: str) -> str:
-    many_of = {"entry": "entries"}.get(what, what + "s")
-    return f"{many:,} {what if many == 1 else many_of}"
+def _count(count: int, noun: str) -> str:
+    plural = {"entry": "entries"}.get(noun, noun + "s")
+    return f"{count:,} {noun if count == 1 else plural}"
 
 
-def _sectors(ranges: tuple[SectorRange, ...]) -> str:
-    sectors = sum(range_.sectors for range_ in ranges)
+def _sector_count(ranges: tuple[SectorRange, ...]) -> str:
+    sectors = sum(bad_range.sectors for bad_range in ranges)
     return f"{_count(sectors, 'sector')} in {_count(len(ranges), 'range')}"
 
 
 def _file_locations(array: Array, mapped: tuple[SectorRange, ...] | None) -> dict[str, Any]:
-    """Returns where ranges are on the array and, if that was asked, which files lie there."""
+    """Returns where ranges are on the array and, if the inventory has them, the files there."""
     summary = (
         None if mapped is None else [{"sector": at.sector, "sectors": at.sectors} for at in mapped]
     )
@@ -328,33 +331,35 @@ def _file_locations(array: Array, mapped: tuple[SectorRange, ...] | None) -> dic
     for content in array.contents:
         for at in mapped or ():
             first = max(content.begin, at.sector * SECTOR)
-            many = min(content.begin + content.bytes, at.end * SECTOR) - first
-            if many <= 0:
+            size = min(content.begin + content.bytes, at.end * SECTOR) - first
+            if size <= 0:
                 continue
             if not content.path:
                 others[content.device, content.what] = (
-                    others.get((content.device, content.what), 0) + many
+                    others.get((content.device, content.what), 0) + size
                 )
                 continue
             offset = None if content.offset < 0 else content.offset + first - content.begin
             last = files[-1] if files else None
-            if last and _goes_on(last, content.path, content.what, offset):
-                last["bytes"] += many
+            if last and _is_contiguous(last, content.path, content.what, offset):
+                last["bytes"] += size
             else:
                 files.append(
                     {
                         "device": content.device,
                         "path": content.path,
                         "offset_bytes": offset,
-                        "bytes": many,
+                        "bytes": size,
                         "what": content.what or None,
                     }
                 )
-    rest = [{"device": on, "what": what, "bytes": many} for (on, what), many in others.items()]
-    return {"array_ranges": summary, "files": files, "others": rest}
+    unnamed = [
+        {"device": device, "what": what, "bytes": size} for (device, what), size in others.items()
+    ]
+    return {"array_ranges": summary, "files": files, "others": unnamed}
 
 
-def _goes_on(last: dict[str, Any], path: str, what: str, offset: int | None) -> bool:
+def _is_contiguous(last: dict[str, Any], path: str, what: str, offset: int | None) -> bool:
     if (last["path"], last["what"]) != (path, what or None):
         return False
     begin = last["offset_bytes"]

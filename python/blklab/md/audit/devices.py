@@ -1,68 +1,68 @@
-"""What arrays are made of: kinds of devices put together, and layouts that suit them."""
+"""Rules about an array's devices: mixed kinds, unequal speed, layouts, read errors."""
 
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import AuditedHost, command, listed, say
+from blklab.md.audit.rule import AuditedHost, array_finding, list_names, quote_command
 from blklab.md.model import Array, ArrayMember
 
-IDLEST = (5, 3)
+PREFERS_FLASH_SINCE = (5, 3)
 """Linux since which RAID-10 reads from members that do not rotate, if there are any
 (drivers/md/raid10.c).
 """
 
-ENOUGH, MOST = 10_000, 40_000_000
-"""I/Os that a mean is worth something of. The kernel counts times in 32 bits of ms: beyond the
-second, they may have run over unless the mean is below 0.1 s.
+MIN_IOS, MAX_IOS = 10_000, 40_000_000
+"""I/Os for a meaningful mean. The kernel counts times in 32 bits of ms: with more than MAX_IOS, the
+counter may have wrapped unless the mean is below 0.1 s.
 """
 
-UNEQUAL = 3
-"""Times as long: more than disks of one model differ by."""
+UNEQUAL_FACTOR = 3
+"""Ratio of latencies that is larger than the difference between disks of one model."""
 
-NOTICED = 0.2
-"""ms: what is shorter is not waited for."""
+MIN_LATENCY_MS = 0.2
+"""Shorter latencies do not matter."""
 
 
-def mixed(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
-    """Rotating disks and flash in one array."""
+def check_mixed_kinds(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
+    """The array has rotating disks and flash: the slow members decide its speed."""
     active = [member for member in array.active if member.rotational is not None]
-    slow = [one for one in active if one.rotational]
-    fast = [one for one in active if not one.rotational]
+    slow = [member for member in active if member.rotational]
+    fast = [member for member in active if not member.rotational]
     if not (slow and fast):
         return
-    names = listed([one.name for one in slow])
-    flash = listed([one.name for one in fast])
+    names = list_names([member.name for member in slow])
+    flash = list_names([member.name for member in fast])
     kernel = host.software.kernel if host.software else None
-    mostly = all("write_mostly" in one.states for one in slow)
-    if array.level == "raid10" and (kernel is None or kernel >= IDLEST):
-        why = (
-            f"since Linux 5.3 RAID-10 reads from {flash} alone where it has a copy, never from"
+    mostly = all("write_mostly" in member.states for member in slow)
+    if array.level == "raid10" and (kernel is None or kernel >= PREFERS_FLASH_SINCE):
+        effect = (
+            f"since Linux 5.3 RAID-10 reads only from {flash} where it has a copy, not from"
             f" {names}; a write is as slow as the slowest copy"
         )
     elif array.level == "raid1":
-        why = (
-            f"reads go to whichever has least to do, writes are as slow as {names}"
+        effect = (
+            f"md reads from the member with the fewest pending I/Os; writes are as slow as {names}"
             if not mostly
-            else f"{names} is write-mostly, as it should be; writes are as slow as it is"
+            else f"{names} is write-mostly, as it should be; writes are as slow as {names}"
         )
     else:
-        why = f"every stripe waits for {names}"
-    yield say(
+        effect = f"every stripe waits for {names}"
+    yield array_finding(
         array,
         "note" if mostly and array.level == "raid1" else "warning",
         "mixed",
-        f"{names} (rotating) and {flash} (flash) are in one array: {why}; what that costs under"
-        " your load: `blklab run` of a stack of such devices (docs/howto/predict.md)",
+        f"{names} (rotating) and {flash} (flash) are in one array: {effect}; to predict the cost"
+        " under your load, see docs/howto/predict.md",
     )
 
 
-def unequal(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Members of one kind of which one takes several times as long as another, since boot.
+def check_unequal_latency(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """One member has taken at least three times as long for an I/O as another of its kind.
 
-    Only what members get alike can be compared: writes, and reads of levels that do not choose
-    whom to read; of much the same size, so that a member that was rebuilt since is left out. Long
-    after boot there are too many I/Os to tell (`MOST`): then `blklab md watch` does. A partition
-    is as slow as the others of its disk make it.
+    Only I/O that all members get can be compared: writes, and reads of levels that do not choose a
+    copy. Mean sizes must be similar, which leaves out members that were rebuilt since boot. Long
+    after boot there are too many I/Os (`MAX_IOS`): use `blklab md watch` then. Other partitions of
+    a disk slow down a partition.
     """
     chosen = array.level in {"raid1", "raid10"}
     for direction in ("write",) if chosen else ("read", "write"):
@@ -78,43 +78,45 @@ def unequal(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
                 continue
             fast = min(busy, key=lambda name: busy[name][0])
             slow = max(busy, key=lambda name: busy[name][0])
-            (least, size, many), (most, large, others) = busy[fast], busy[slow]
-            alike = max(size, large) <= 2 * min(size, large)
-            if most < NOTICED or most < UNEQUAL * least or not alike:
+            (fast_ms, fast_size, fast_ios), (slow_ms, slow_size, slow_ios) = busy[fast], busy[slow]
+            alike = max(fast_size, slow_size) <= 2 * min(fast_size, slow_size)
+            if slow_ms < max(MIN_LATENCY_MS, UNEQUAL_FACTOR * fast_ms) or not alike:
                 continue
-            yield say(
+            yield array_finding(
                 array,
                 "warning",
                 "unequal",
-                f"{direction}s take {most:.3g} ms on {slow} and {least:.3g} ms on {fast} (means of"
-                f" {others:,} and {many:,} since boot): "
-                + ("a write is" if direction == "write" else "every stripe is")
-                + f" as slow as {slow}; a disk that is sick, shingled or shared, or a bad cable;"
-                " what it costs under your load: docs/howto/predict.md",
-                command(
-                    "smartctl", "--all", next(one.path for one in array.members if one.name == slow)
+                f"{direction}s take {slow_ms:.3g} ms on {slow} and {fast_ms:.3g} ms on {fast}"
+                f" (means of {slow_ios:,} and {fast_ios:,} since boot): "
+                + ("each write is" if direction == "write" else "each stripe is")
+                + f" as slow as {slow}; possible causes: a failing, shingled or shared disk, or a"
+                " bad cable; to predict the cost under your load, see docs/howto/predict.md",
+                quote_command(
+                    "smartctl",
+                    "--all",
+                    next(member.path for member in array.members if member.name == slow),
                 ),
                 member=slow,
             )
 
 
 def _mean(member: ArrayMember, direction: str) -> tuple[float, float, int] | None:
-    """How long an I/O takes, ms; how large it is, sectors; and of how many that is the mean."""
-    done = member.activity
-    if done is None:
+    """Returns the mean latency in ms, the mean size in sectors, and the number of I/Os."""
+    counters = member.activity
+    if counters is None:
         return None
-    many, ticks, sectors = (
-        (done.reads, done.read_ticks, done.read_sectors)
+    ios, ticks, sectors = (
+        (counters.reads, counters.read_ticks, counters.read_sectors)
         if direction == "read"
-        else (done.writes, done.write_ticks, done.write_sectors)
+        else (counters.writes, counters.write_ticks, counters.write_sectors)
     )
-    if not ENOUGH <= many <= MOST:
+    if not MIN_IOS <= ios <= MAX_IOS:
         return None
-    return ticks / many, sectors / many, many
+    return ticks / ios, sectors / ios, ios
 
 
-def write_mostly(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Members that are read only if nothing else is left."""
+def check_write_mostly(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """Members are marked write-mostly: md reads from them only if no other member is left."""
     names = [
         member.name
         for member in array.members
@@ -122,18 +124,18 @@ def write_mostly(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
         or (not member.states and member.superblock and member.superblock.write_mostly)
     ]
     if names:
-        whole = len(names) >= len(array.active) > 0
-        yield say(
+        all_members = len(names) >= len(array.active) > 0
+        yield array_finding(
             array,
-            "warning" if whole else "note",
+            "warning" if all_members else "note",
             "write-mostly",
-            f"{listed(names)} write-mostly: reads go elsewhere while they can"
-            + (", and here there is nowhere else" if whole else ""),
+            f"{list_names(names)} marked write-mostly: md reads from other members if it can"
+            + (", but here every member is write-mostly" if all_members else ""),
         )
 
 
-def layout(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """RAID-10 far and offset of flash."""
+def check_layout(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """A RAID-10 of flash has the layout far or offset, which helps only rotating disks."""
     far, offset = array.layout >> 8 & 0xFF, array.layout >> 16 & 1
     active = array.active
     if (
@@ -143,24 +145,24 @@ def layout(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
         and all(member.rotational is False for member in active)
     ):
         kind = "offset" if offset else "far"
-        yield say(
+        yield array_finding(
             array,
             "note",
             "layout",
-            f"layout {kind}{far} of flash only: it spares heads their way, and flash has none; near"
-            " writes larger pieces at once, and is the one layout that can be grown",
+            f"layout {kind}{far} on flash: it shortens the seeks of rotating disks, and flash does"
+            " not seek; near writes larger pieces at once, and is the only layout that can grow",
         )
 
 
-def errors(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Read errors that md has mended."""
+def check_read_errors(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """Md corrected read errors of a member."""
     for member in array.members:
         if member.errors:
-            yield say(
+            yield array_finding(
                 array,
                 "warning",
                 "read-errors",
-                f"{member.errors:,} read errors were mended since the array was assembled",
-                command("smartctl", "--all", member.path),
+                f"md has corrected {member.errors:,} read errors since the array was assembled",
+                quote_command("smartctl", "--all", member.path),
                 member=member.name,
             )

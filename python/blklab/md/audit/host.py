@@ -1,70 +1,77 @@
-"""What is of the whole machine, or of its kernel and mdadm."""
+"""Rules about the whole host, its kernel and its mdadm."""
 
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import AuditedHost, command, listed, say
+from blklab.md.audit.rule import AuditedHost, array_finding, list_names, quote_command
 from blklab.md.model import Array, Inventory, Software
 
-FAILS_SINCE, MENDED_IN = (6, 12), (4, 5)
-"""Linux and mdadm between which `--add` fails, of arrays with feature 8: seen on 6.12 with
-mdadm 4.2.
-"""
+ADD_BUG_SINCE_LINUX, ADD_BUG_FIXED_IN_MDADM = (6, 12), (4, 5)
+"""With these, `--add` to an array with feature 8 fails (observed on Linux 6.12 with mdadm 4.2)."""
 
 
-def add_fails(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
-    """A kernel and an mdadm with which no disk can be added."""
-    known = host.software
-    if adding_fails(array, host) and known and known.kernel and known.mdadm:
-        kernel, mdadm = known.kernel, known.mdadm
-        yield say(
+def check_add(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
+    """With this kernel and mdadm, no disk can be added to the array."""
+    software = host.software
+    if adding_fails(array, host) and software and software.kernel and software.mdadm:
+        kernel, mdadm = software.kernel, software.mdadm
+        yield array_finding(
             array,
             "critical",
             "add-fails",
             f"Linux {kernel[0]}.{kernel[1]} with mdadm {mdadm[0]}.{mdadm[1]}: --add to this array"
-            " fails (Invalid argument), for a list has entries: a disk that dies cannot be replaced"
-            " until mdadm is 4.5 or newer",
+            " fails (Invalid argument), because a bad-block list has entries; to be able to replace"
+            " a disk, install mdadm 4.5 or newer",
         )
 
 
 def adding_fails(array: Array, host: AuditedHost) -> bool:
-    """Whether `--add` fails here."""
+    """Whether `--add` to this array fails."""
     active = any(member.bad_blocks and member.bad_blocks.active for member in array.members)
-    return active and is_of_the_pair(host.software)
+    return active and has_add_bug(host.software)
 
 
-def is_of_the_pair(known: Software | None) -> bool:
-    """Whether kernel and mdadm are those with which it may fail."""
+def has_add_bug(software: Software | None) -> bool:
+    """Whether `--add` may fail with this kernel and mdadm."""
     return bool(
-        known
-        and known.kernel
-        and known.mdadm
-        and known.kernel >= FAILS_SINCE
-        and known.mdadm < MENDED_IN
+        software
+        and software.kernel
+        and software.mdadm
+        and software.kernel >= ADD_BUG_SINCE_LINUX
+        and software.mdadm < ADD_BUG_FIXED_IN_MDADM
     )
 
 
-def whole_machine(inventory: Inventory) -> Iterator[Diagnostic]:
-    """What is of no array."""
-    known = inventory.software
-    if known is not None and known.lists_off is False and inventory.arrays:
-        where = known.config or "there is no mdadm.conf"
+def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
+    """Reports what concerns no single array.
+
+    `config-bbl`: mdadm.conf lets mdadm make bad-block lists for new arrays and added disks.
+
+    `lvm-raid`: RAIDs of LVM (dm-raid) are not md devices: they are listed and not examined.
+
+    `external`: The device has metadata of other software: blklab does not read them.
+
+    `no-superblock`: An image or device has no md superblock.
+    """
+    software = inventory.software
+    if software is not None and software.lists_off is False and inventory.arrays:
+        where = software.config or "there is no mdadm.conf"
         yield Diagnostic(
             "config-bbl",
             "note",
             "",
-            f"mdadm.conf does not say `CREATE bbl=no` ({where}): new arrays, and every --add, get a"
-            " bad-block list",
+            f"mdadm.conf does not say `CREATE bbl=no` ({where}): new arrays and disks that you"
+            " --add get a bad-block list",
         )
     if inventory.volumes:
         yield Diagnostic(
             "lvm-raid",
             "note",
             "",
-            f"{listed(list(inventory.volumes))}: RAID of LVM (dm-raid), of which nothing is said"
-            " here, for it is no md device; LVM tells of it",
+            f"{list_names(list(inventory.volumes))}: RAID of LVM (dm-raid), not an md device, so"
+            " blklab does not examine it; ask LVM",
             (
-                command(
+                quote_command(
                     "lvs", "-a", "-o", "name,raid_sync_action,raid_mismatch_count,lv_health_status"
                 ),
             ),
@@ -76,10 +83,10 @@ def whole_machine(inventory: Inventory) -> Iterator[Diagnostic]:
                 "external",
                 "note",
                 "",
-                f"has metadata of {names}: they are named and not read",
+                f"has metadata of {names}: blklab does not read them",
                 member=stray.name,
             )
         elif not stray.unseen:
             yield Diagnostic(
-                "no-superblock", "warning", "", "no md superblock is on it", member=stray.name
+                "no-superblock", "warning", "", "has no md superblock", member=stray.name
             )

@@ -1,89 +1,95 @@
-"""What superblocks tell of themselves: damage, leftovers, formats and where they can be used."""
+"""Rules about superblocks: damage, remains of earlier use, formats, and what firmware can read."""
 
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import AuditedHost, command, listed, say
+from blklab.md.audit.rule import AuditedHost, array_finding, list_names, quote_command
 from blklab.md.model import Array
 
-FIRMWARE = ("/boot/efi", "/efi")
-"""Where what firmware reads is mounted."""
+FIRMWARE_MOUNTS = ("/boot/efi", "/efi")
+"""Mount points of filesystems that firmware reads."""
 
 
-def checksum(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Superblocks whose checksums do not hold."""
+def check_checksum(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """The checksum of a superblock is wrong: the kernel will not accept this member."""
     for member in array.members:
         if member.superblock and not member.superblock.checksum_holds:
-            yield say(
+            yield array_finding(
                 array,
                 "critical",
                 "checksum",
-                f"superblock {member.superblock.version}: its checksum does not hold, the kernel"
-                " will not take this member at the next assembly",
-                command("mdadm", "--examine", member.path),
+                f"the checksum of its superblock {member.superblock.version} is wrong: the kernel"
+                " will not accept this member at the next assembly",
+                quote_command("mdadm", "--examine", member.path),
                 member=member.name,
             )
 
 
-def damage(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Whatever else is wrong in a superblock."""
+def check_superblock(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """A superblock has other wrong values."""
     for member in array.members:
         for problem in member.superblock.problems if member.superblock else ():
             if not problem.startswith("checksum "):
-                yield say(
+                yield array_finding(
                     array,
                     "warning",
                     "damage",
                     f"superblock: {problem}",
-                    command("mdadm", "--examine", member.path),
+                    quote_command("mdadm", "--examine", member.path),
                     member=member.name,
                 )
 
 
-def leftovers(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Superblocks of another life on the same device."""
+def check_old_superblocks(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """A member has a second superblock, or metadata of other software, from an earlier use."""
     for member in array.members:
         for old in member.leftovers:
-            whose = "the same array" if old.uuid == array.uuid else f"another array ({old.uuid})"
-            yield say(
+            owner = "the same array" if old.uuid == array.uuid else f"another array ({old.uuid})"
+            yield array_finding(
                 array,
                 "warning",
                 "two-superblocks",
-                f"has a second superblock, {old.version} of {whose} at byte {old.offset:,}: which"
-                " of them is found at boot is chance; --zero-superblock takes the wrong one as"
-                " well, unless --metadata names it, and wants the device out of the array",
-                command("mdadm", "--examine", f"--metadata={old.version}", member.path),
+                f"has a second superblock, {old.version} of {owner}, at byte {old.offset:,}: at"
+                " boot, either of them may be used; to remove it, take the device out of the array"
+                f" and run mdadm --zero-superblock --metadata={old.version} (without --metadata,"
+                " mdadm also removes the right one)",
+                quote_command("mdadm", "--examine", f"--metadata={old.version}", member.path),
                 member=member.name,
             )
 
 
-def others(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Metadata of firmware on a member of an md array of its own."""
+def check_foreign_metadata(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """Reports metadata of other software.
+
+    `two-superblocks`: A member has a second superblock, or metadata of firmware, from earlier use.
+
+    `external`: The array has metadata of other software: blklab does not read them.
+    """
     for member in array.members:
         if member.foreign and member.superblock:
-            yield say(
+            yield array_finding(
                 array,
                 "warning",
                 "two-superblocks",
-                f"has metadata of {listed(list(member.foreign))} as well: left by a firmware's"
-                " RAID",
-                command("wipefs", "--no-act", member.path),
+                f"also has metadata of {list_names(list(member.foreign))}, left by a RAID of the"
+                " firmware",
+                quote_command("wipefs", "--no-act", member.path),
                 member=member.name,
             )
     if array.external:
         kind = array.metadata.removeprefix("external:")
         kind = {"imsm": "Intel IMSM", "ddf": "DDF"}.get(kind, "")
-        of = f" ({kind})" if kind else ""
-        yield say(
+        owner = f" ({kind})" if kind else ""
+        yield array_finding(
             array,
             "note",
             "external",
-            f"metadata are a firmware's{of}: they are named and not read, so less is known here",
+            f"has metadata of firmware{owner}: blklab does not read them, so it reports less",
         )
 
 
-def disagreement(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Members of one array that tell different things of it."""
+def check_shapes(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """The members' superblocks disagree on the shape of the array."""
     facts = {
         (
             member.superblock.level,
@@ -95,42 +101,48 @@ def disagreement(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
         if member.superblock and member.superblock.checksum_holds
     }
     if len(facts) > 1 and not array.reshaping:
-        levels = listed(sorted(f"{level} of {disks}" for level, _, _, disks in facts))
-        yield say(
+        levels = list_names(sorted(f"{level} of {disks}" for level, _, _, disks in facts))
+        yield array_finding(
             array,
             "warning",
             "unlike",
-            f"its members' superblocks disagree on level, layout, chunk or disks ({levels}): some"
-            " are older than a change of shape",
+            f"superblocks of its members disagree on level, layout, chunk or number of disks"
+            f" ({levels}): some were written before the shape changed",
         )
 
 
-def version(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Formats at the end of devices, and what firmware can read."""
+def check_metadata_version(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """Reports metadata formats that matter for booting.
+
+    `firmware-metadata`: Firmware cannot read this filesystem, because metadata precede the data.
+
+    `metadata-end`: Metadata are at the end of the members, so programs can use one member alone.
+    """
     mounts = {mount for part in array.parts for mount in part.mounts}
-    firmware = sorted(mounts & set(FIRMWARE))
+    firmware = sorted(mounts & set(FIRMWARE_MOUNTS))
     if array.metadata in {"1.1", "1.2"} and firmware:
-        yield say(
+        yield array_finding(
             array,
             "warning",
             "firmware-metadata",
-            f"is mounted on {listed(firmware)}, and metadata {array.metadata} lie before the data:"
-            " firmware that reads a single member finds no filesystem (1.0 lies behind them)",
+            f"is mounted on {list_names(firmware)}, and metadata {array.metadata} precede the data:"
+            " firmware that reads a single member finds no filesystem; use metadata 1.0, which are"
+            " at the end",
         )
     if array.metadata == "1.0":
-        yield say(
+        yield array_finding(
             array,
             "note",
             "metadata-end",
-            "metadata 1.0 lie at the end: firmware and GRUB can read a member alone, fit for /boot"
-            " and the ESP; whatever writes to one member alone makes the copies differ",
+            "metadata 1.0 are at the end: firmware and GRUB can read a single member, which suits"
+            " /boot and the ESP; a program that writes to one member only makes the copies differ",
         )
     if array.metadata == "0.90":
-        yield say(
+        yield array_finding(
             array,
             "note",
             "metadata-end",
-            "metadata 0.90: no bad-block list can be, but at most 27 members of 2 or 4 TiB, and on"
-            " a partition at the end of a disk it cannot be told whether the disk or the partition"
-            " is the member",
+            "metadata 0.90 have no bad-block lists, but allow at most 27 members of 2 or 4 TiB; if"
+            " a partition ends at the end of its disk, md cannot distinguish whether the disk or"
+            " the partition is the member",
         )

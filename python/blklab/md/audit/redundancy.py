@@ -1,117 +1,119 @@
-"""What is left of an array: members that are lacking, faulty, behind, or being rebuilt."""
+"""Rules about redundancy: members that are missing, faulty, out of date, or being rebuilt."""
 
 import shlex
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import AuditedHost, command, listed, say
+from blklab.md.audit.rule import AuditedHost, array_finding, list_names, quote_command
 from blklab.md.model import PARITIES, Array, ArrayMember
 from blklab.units import format_duration
 
-HUGE = 100 << 30
-"""Bytes above which a resync without a bitmap takes so long that it is worth a warning."""
+BITMAP_ADVISED_ABOVE = 100 << 30
+"""Bytes of an array whose full resync takes long enough for a warning."""
 
 
-def degraded(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """An array that lacks members, and whether it helps itself."""
+def check_degraded(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """Members are missing; critical if no rebuild runs, or if the next failure loses data."""
     if not array.degraded:
         return
     spares = [member for member in array.members if is_spare(member)]
-    outlived = _outlived(array)
-    last = outlived is not None and array.degraded >= outlived
+    tolerated = _failures_tolerated(array)
+    last = tolerated is not None and array.degraded >= tolerated
     rebuilding = array.sync is not None and array.sync.action == "recover"
     if rebuilding:
-        help_ = "it is being rebuilt"
+        replacement = "a rebuild is running"
     elif spares:
-        help_ = f"and the spare {listed([one.name for one in spares])} is not taken"
+        replacement = f"md does not use the spare {list_names([spare.name for spare in spares])}"
     else:
-        help_ = "and there is no spare"
+        replacement = "there is no spare"
     loses = "may lose" if array.level == "raid10" else "loses"
-    words = "member" if array.degraded == 1 else "members"
-    yield say(
+    verb = "is" if array.degraded == 1 else "are"
+    yield array_finding(
         array,
         "critical" if last or not rebuilding else "warning",
         "degraded",
-        f"lacks {array.degraded} {words} of {array.raid_disks}, {help_}"
+        f"{array.degraded} of {array.raid_disks} members {verb} missing, and {replacement}"
         + (f"; the next failure {loses} data" if last else ""),
-        *([] if rebuilding or spares else [_add(array)]),
+        *([] if rebuilding or spares else [_add_command(array)]),
     )
 
 
-def repairing(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """A repair that was interrupted, and may have left a member out."""
+def check_unfinished_repair(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """A repair by blklab was interrupted, and a member may be out of the array."""
     if array.repairing:
-        yield say(
+        yield array_finding(
             array,
             "critical" if array.degraded else "warning",
             "repair-unfinished",
-            "a repair that blklab began is not finished: unless it is running, go on with it",
-            command("blklab", "md", "fix", "--resume"),
+            "a repair by blklab is not finished: if it is not running now, continue it",
+            quote_command("blklab", "md", "fix", "--resume"),
         )
 
 
-def suspended(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Writes that wait, and for whom."""
+def check_suspended_writes(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """Writes to the array are suspended, and no reshape is running."""
     if array.suspended and not array.reshaping:
         node = f"/sys/block/{array.name}/md"
-        yield say(
+        yield array_finding(
             array,
             "critical",
             "writes-suspended",
-            "writes to it are held back and wait; a repair by blklab does that for seconds, and"
-            " nobody else but a reshape: look again, and if it stays, let them go on",
+            "writes to it are suspended; a repair by blklab does this for some seconds, and"
+            " otherwise only a reshape does; run the audit again, and if this remains, resume the"
+            " writes",
             f"echo 0 > {shlex.quote(node + '/suspend_hi')}",
         )
 
 
 def is_spare(member: ArrayMember) -> bool:
-    """Whether a member stands by."""
+    """Whether a member is a spare."""
     if member.states:
         return "spare" in member.states and member.slot is None
     return bool(member.superblock and member.superblock.role == "spare")
 
 
-def faulty(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Members that md has thrown out."""
+def check_faulty(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """Md has failed a member and does not use it any more."""
     for member in array.members:
         role = member.superblock.role if member.superblock else ""
         if "faulty" in member.states or (not member.states and role == "faulty"):
-            yield say(
+            yield array_finding(
                 array,
                 "critical",
                 "faulty",
-                "is faulty: md does not use it any more",
-                command("mdadm", array.path, "--remove", member.path),
+                "is faulty: md does not use it any more; remove it, and add another disk",
+                quote_command("mdadm", array.path, "--remove", member.path),
                 member=member.name,
             )
 
 
-def events(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Members whose superblocks were not written when the others' were."""
+def check_event_counts(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """A member's event count is behind: it lacks recent writes."""
     counted = {
         other.name: other.superblock.events
         for other in array.members
         if other.superblock and other.superblock.role != "spare" and "faulty" not in other.states
     }
     newest = max(counted.values(), default=0)
-    # Superblocks of an array at work are read one after the other: one event apart is no news.
+    # Superblocks of a running array are read one after the other: they may differ by one event.
     slack = 1 if array.live or array.state != "clean" else 0
     for member in array.members:
         behind = newest - counted.get(member.name, newest)
         if behind > slack:
-            yield say(
+            yield array_finding(
                 array,
                 "warning",
                 "events",
-                f"its superblock is {behind:,} events behind ({counted[member.name]:,}, the others"
-                f" have {newest:,}): it misses what was written since",
-                *_readd(array, member),
+                f"its superblock is {behind:,} events behind (event count"
+                f" {counted[member.name]:,}, the others have {newest:,}): it lacks everything that"
+                " was written since",
+                *_re_add_command(array, member),
                 member=member.name,
             )
 
 
-def claims(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Two members in one slot."""
+def check_duplicate_slots(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """Several members have the same slot in their superblocks."""
     slots: dict[int, list[str]] = {}
     for member in array.members:
         replaces = member.superblock is not None and member.superblock.replacement
@@ -119,105 +121,110 @@ def claims(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
             slots.setdefault(member.slot, []).append(member.name)
     for slot, names in slots.items():
         if len(names) > 1:
-            yield say(
+            yield array_finding(
                 array,
                 "warning",
                 "same-slot",
-                f"{listed(names)} all say that they are in slot {slot}: a copy of a disk, or one"
-                " that was replaced",
+                f"superblocks of {list_names(names)} have the same slot, {slot}: one of these disks"
+                " is a copy, or was replaced",
             )
 
 
-def absent(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """Offline: members that were not given."""
+def check_missing_images(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """Images of some members were not given."""
     if array.absent:
-        slots = listed([str(slot) for slot in array.absent])
-        yield say(
+        slots = list_names([str(slot) for slot in array.absent])
+        yield array_finding(
             array,
             "note",
             "not-given",
-            f"of slot {slots} nothing was given: what is said here is of the others",
+            f"you gave no image of slot {slots}: this audit is about the other members only",
         )
 
 
-def under_way(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """A pass that is under way, where it is and how long it takes."""
+def check_sync_action(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """A resync, recovery, reshape, check or repair is running."""
     sync = array.sync
     if sync is None:
         return
     if sync.done is None or not sync.total:
-        where = "waiting for another array on the same disks"
+        progress = "waits for another array on the same disks"
     else:
-        where = f"at {100 * sync.done / sync.total:.1f} %"
+        progress = f"is running: {100 * sync.done / sync.total:.1f} %"
         if sync.left_seconds is not None:
-            where += f", {format_duration(sync.left_seconds * 1e9)} left at {sync.speed:,} KiB/s"
+            progress += f", {format_duration(sync.left_seconds * 1e9)} left at {sync.speed:,} KiB/s"
     risky = sync.action in {"resync", "recover", "reshape"}
-    what = {"recover": "recovery"}.get(sync.action, sync.action)
-    yield say(
+    action = {"recover": "recovery"}.get(sync.action, sync.action)
+    yield array_finding(
         array,
         "warning" if risky else "note",
         "under-way",
-        f"{what} is under way: {where}",
+        f"{action} {progress}",
     )
 
 
-def unclean(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """A resync that has not come to its end."""
+def check_unfinished_sync(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """Reports images of arrays whose resync or rebuild was not finished.
+
+    `not-clean`: The array was not stopped cleanly, or a resync did not finish.
+
+    `half-rebuilt`: A member was rebuilt only in part.
+    """
     stopped = [
         other.superblock.resync
         for other in array.members
         if other.superblock and other.superblock.resync is not None
     ]
     if stopped and array.redundant and not array.live:
-        yield say(
+        yield array_finding(
             array,
             "warning",
             "not-clean",
             "was not stopped cleanly, or a resync was not finished"
-            f" (it goes on at sector {min(stopped):,})",
+            f" (md will continue it at sector {min(stopped):,})",
         )
     for member in array.members:
         superblock = member.superblock
         if superblock and superblock.recovery is not None and not array.live:
-            yield say(
+            yield array_finding(
                 array,
                 "warning",
                 "half-rebuilt",
-                f"was rebuilt up to sector {superblock.recovery:,} only",
+                f"was rebuilt only up to sector {superblock.recovery:,}",
                 member=member.name,
             )
 
 
-def inactive(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """An array that is there and does not run."""
+def check_inactive(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """The array is assembled and does not run."""
     if array.live and array.state == "inactive" and not array.external:
-        yield say(
+        yield array_finding(
             array,
             "critical",
             "inactive",
-            "is assembled and does not run: too few members, or a boot that waited for them in"
-            " vain",
-            command("mdadm", "--detail", array.path),
+            "is assembled and does not run: too few members are present, or some did not appear in"
+            " time at boot",
+            quote_command("mdadm", "--detail", array.path),
         )
 
 
-def no_bitmap(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
-    """A large array without a bitmap."""
+def check_bitmap(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+    """A redundant array larger than 100 GiB has no write-intent bitmap."""
     log = any(member.superblock and member.superblock.role == "journal" for member in array.members)
-    large = array.redundant and (array.size or 0) > HUGE
+    large = array.redundant and (array.size or 0) > BITMAP_ADVISED_ABOVE
     if array.bitmap is False and large and not (log or array.external):
-        yield say(
+        yield array_finding(
             array,
             "warning",
             "no-bitmap",
-            "has no bitmap: after a crash, or a cable that was loose, all of it is resynced instead"
-            " of what had changed",
-            command("mdadm", "--grow", "--bitmap=internal", array.path),
+            "has no write-intent bitmap: after a crash or a loose cable, md resyncs all of it"
+            " instead of only what changed",
+            quote_command("mdadm", "--grow", "--bitmap=internal", array.path),
         )
 
 
-def _outlived(array: Array) -> int | None:
-    """How many members may go for sure: of RAID-10 all copies but one, if they are neighbours."""
+def _failures_tolerated(array: Array) -> int | None:
+    """Returns how many members can fail, whichever they are; RAID-10 keeps one copy."""
     if array.level == "raid1":
         return array.raid_disks - 1
     if array.level == "raid10":
@@ -225,10 +232,10 @@ def _outlived(array: Array) -> int | None:
     return PARITIES.get(array.level)
 
 
-def _add(array: Array) -> str:
-    return command("mdadm", array.path, "--add", "/dev/NEW-DISK")
+def _add_command(array: Array) -> str:
+    return quote_command("mdadm", array.path, "--add", "/dev/NEW-DISK")
 
 
-def _readd(array: Array, member: ArrayMember) -> list[str]:
-    gone = not array.live or "in_sync" in member.states
-    return [] if gone else [command("mdadm", array.path, "--re-add", member.path)]
+def _re_add_command(array: Array, member: ArrayMember) -> list[str]:
+    useless = not array.live or "in_sync" in member.states
+    return [] if useless else [quote_command("mdadm", array.path, "--re-add", member.path)]

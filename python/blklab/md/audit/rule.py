@@ -1,4 +1,4 @@
-"""What rules have in common: what they are given, and how they report."""
+"""The type of audit rules, and helpers to report findings."""
 
 import shlex
 from collections.abc import Callable, Iterator
@@ -10,29 +10,29 @@ from blklab.md.model import Array, Software
 
 @dataclass(frozen=True)
 class AuditedHost:
-    """What rules may know besides the array."""
+    """The host of an array, for rules."""
 
     software: Software | None
-    """None: arrays of images."""
+    """None if the arrays are read from images."""
 
 
 Rule = Callable[[Array, AuditedHost], Iterator[Diagnostic]]
 
 
-def command(*words: str) -> str:
-    """Returns a command line to show, quoted for a shell."""
+def quote_command(*words: str) -> str:
+    """Returns a command line to print, quoted for a shell."""
     return shlex.join(words)
 
 
-def say(
+def array_finding(
     array: Array, severity: Severity, code: str, message: str, *commands: str, member: str = ""
 ) -> Diagnostic:
-    """Returns what is reported of an array; commands are left out where it is not assembled."""
-    kept = commands if array.live and array.path else ()
-    return Diagnostic(code, severity, array.name, message, kept, member)
+    """Returns a finding about an array, without commands if the array is not assembled."""
+    remedy = commands if array.live and array.path else ()
+    return Diagnostic(code, severity, array.name, message, remedy, member)
 
 
-def listed(names: list[str], most: int = 6) -> str:
-    """Returns names for a message, as many of them as fit."""
+def list_names(names: list[str], most: int = 6) -> str:
+    """Returns at most `most` names for a message, and the number of the others."""
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -1,126 +1,142 @@
-"""What disks say of themselves that md does not hear of: one finding a disk and matter.
+"""Rules about SMART values of disks, which md does not see.
 
-What a figure is worth: Backblaze, "What SMART stats tell us about hard drives" (2016: attributes 5,
-197 and 198 foretell failures); the time-outs: Linux RAID wiki, "Timeout Mismatch", and
-drivers/scsi/sd.h (SD_TIMEOUT, 30 s).
+Sources: Backblaze, "What SMART stats tell us about hard drives" (2016: attributes 5, 197 and 198
+predict failures); Linux RAID wiki, "Timeout Mismatch"; drivers/scsi/sd.h (SD_TIMEOUT, 30 s).
 """
 
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from blklab.diagnostic import Diagnostic, Severity
-from blklab.md.audit.rule import command, listed
+from blklab.md.audit.rule import list_names, quote_command
 from blklab.md.model import Inventory, PhysicalDisk
 
-PATIENT: Final = 180
-"""Seconds after which a disk that tries for as long as it likes has given up."""
+LONGEST_RETRY_S: Final = 180
+"""Seconds after which a disk without a limit has stopped to retry a sector."""
 
 WARNINGS: Final = (
-    "its spare blocks run out",
+    "few spare blocks are left",
     "it is too hot or too cold",
     "it is no longer reliable",
-    "it can only be read",
+    "it is read-only",
     "its backup of volatile memory has failed",
-    "its persistent memory can only be read",
+    "its persistent memory is read-only",
 )
 """Bits of NVMe's `critical_warning` (NVM Express 1.4, 5.14.1.2)."""
 
-TEMPERATURE: Final = 2
-"""The one of those bits that passes."""
+TEMPERATURE_WARNING: Final = 2
+"""The bit of `critical_warning` for temperature, which is temporary."""
 
 
-def disks(inventory: Inventory) -> Iterator[Diagnostic]:
-    """All that is found of the disks that were asked."""
+def check_disks(inventory: Inventory) -> Iterator[Diagnostic]:
+    """Yields what all rules find about disks.
+
+    `smart-shingled`: The disk is shingled (SMR): random writes and rebuilds are slow.
+    """
     redundant = {array.name for array in inventory.arrays if array.redundant}
     for disk in inventory.disks or ():
         if disk.health.has_answered:
             for rule in RULES:
                 yield from rule(disk)
             if redundant.intersection(disk.arrays):
-                yield from patience(disk)
+                yield from check_timeout(disk)
         if disk.health.shingled or disk.zoned in {"host-aware", "host-managed"}:
-            yield _say(
+            yield _disk_finding(
                 disk,
                 "warning",
                 "smart-shingled",
-                "is shingled (SMR): what is written at random, or for hours as a rebuild does, is"
-                " moved once more, and meanwhile it may be so slow that md takes it for dead",
+                "is shingled (SMR): it rewrites data after random writes and after long writes such"
+                " as a rebuild, and may then be so slow that md fails it; use another disk",
             )
 
 
-def failed(disk: PhysicalDisk) -> Iterator[Diagnostic]:
-    """Disks that expect to fail, or say that they have."""
+def check_verdict(disk: PhysicalDisk) -> Iterator[Diagnostic]:
+    """Reports disks that fail or are too hot.
+
+    `smart-failed`: The disk reports that it fails or is about to fail.
+
+    `smart-hot`: The temperature of the disk is outside of its limits.
+    """
     health = disk.health
     bits = health.critical_warning or 0
     warnings = [words for at, words in enumerate(WARNINGS) if bits >> at & 1]
-    if health.passed is False or bits & ~TEMPERATURE:
-        why = listed([*warnings, *(f"{name} is below its threshold" for name in health.failing)])
-        yield _say(
+    if health.passed is False or bits & ~TEMPERATURE_WARNING:
+        reasons = [*warnings, *(f"{name} is below its threshold" for name in health.failing)]
+        yield _disk_finding(
             disk,
             "critical",
             "smart-failed",
-            "says that it fails" + (f": {why}" if why else "") + "; replace it",
+            "reports that it fails"
+            + (f": {list_names(reasons)}" if reasons else "")
+            + "; replace it",
         )
     hot = health.temperature is not None and health.temperature_limit is not None
-    if bits & TEMPERATURE or (hot and (health.temperature or 0) > (health.temperature_limit or 0)):
-        limit = f", and may have {health.temperature_limit}" if hot else ""
+    too_hot = hot and (health.temperature or 0) > (health.temperature_limit or 0)
+    if bits & TEMPERATURE_WARNING or too_hot:
+        limit = f" (limit {health.temperature_limit} °C)" if hot else ""
         now = "?" if health.temperature is None else health.temperature
-        yield _say(
+        yield _disk_finding(
             disk,
             "warning",
             "smart-hot",
-            f"is not within its limits of temperature: {now} °C{limit}",
+            f"temperature is outside of its limits: {now} °C{limit}",
         )
 
 
-def lost(disk: PhysicalDisk) -> Iterator[Diagnostic]:
-    """Sectors that cannot be read, and those that were replaced."""
+def check_sectors(disk: PhysicalDisk) -> Iterator[Diagnostic]:
+    """Reports unreadable and replaced sectors.
+
+    `smart-unreadable`: The disk has sectors that it cannot read.
+
+    `smart-reallocated`: The disk has replaced sectors.
+    """
     health = disk.health
     unreadable = [
-        f"{many:,} {what}"
-        for many, what in (
-            (health.pending, "sectors wait to be read or replaced (197)"),
-            (health.uncorrectable, "could not be read offline (198)"),
-            (health.uncorrected, "errors were not corrected"),
+        f"{count:,} {meaning}"
+        for count, meaning in (
+            (health.pending, "pending sectors (197)"),
+            (health.uncorrectable, "sectors that an offline test could not read (198)"),
+            (health.uncorrected, "uncorrected errors"),
             (health.media_errors, "media errors"),
         )
-        if many
+        if count
     ]
     if unreadable:
-        yield _say(
+        yield _disk_finding(
             disk,
             "warning",
             "smart-unreadable",
-            f"has sectors that cannot be read: {', '.join(unreadable)}; a check writes anew what"
-            " lies in redundant arrays",
+            f"has sectors that it cannot read: {', '.join(unreadable)}; a check of a redundant"
+            " array rewrites them from the other members",
         )
     replaced = health.reallocated or health.grown_defects
     if replaced:
-        yield _say(
+        yield _disk_finding(
             disk,
             "note",
             "smart-reallocated",
-            f"has replaced {replaced:,} sectors: some are normal, more each month are not",
+            f"has replaced {replaced:,} sectors: some are normal; if the number grows each month,"
+            " replace the disk",
         )
 
 
-def worn(disk: PhysicalDisk) -> Iterator[Diagnostic]:
-    """Flash that is used up."""
+def check_wear(disk: PhysicalDisk) -> Iterator[Diagnostic]:
+    """The flash has used up its rated life."""
     used = disk.health.used_percent
     if used is not None and used >= 100:
-        yield _say(
+        yield _disk_finding(
             disk,
             "warning",
             "smart-worn",
-            f"has used {used} % of the life that its maker foresaw; mirrors wear alike, and may"
-            " fail together",
+            f"has used {used} % of its rated life; the other members of a mirror wear equally, and"
+            " may fail at the same time",
         )
 
 
-def tested(disk: PhysicalDisk) -> Iterator[Diagnostic]:
-    """Self-tests that failed."""
+def check_self_test(disk: PhysicalDisk) -> Iterator[Diagnostic]:
+    """The last self-test of the disk failed."""
     if disk.health.self_test:
-        yield _say(
+        yield _disk_finding(
             disk,
             "warning",
             "smart-self-test",
@@ -128,69 +144,79 @@ def tested(disk: PhysicalDisk) -> Iterator[Diagnostic]:
         )
 
 
-def linked(disk: PhysicalDisk) -> Iterator[Diagnostic]:
-    """SATA links that are slower than the disk."""
+def check_link_speed(disk: PhysicalDisk) -> Iterator[Diagnostic]:
+    """The SATA link is slower than the disk supports."""
     link = disk.health.link
     if link and link[0] < link[1]:
-        now, most = (f"{bits / 1e9:.1f} Gb/s" for bits in link)
-        yield _say(
+        speed, maximum = (f"{bits / 1e9:.1f} Gb/s" for bits in link)
+        yield _disk_finding(
             disk,
             "note",
             "link-speed",
-            f"is linked at {now} and can do {most}: the port cannot, or the cable is bad and the"
-            " kernel has slowed it down (dmesg says so)",
+            f"link speed is {speed}, the disk supports {maximum}: the port is slower, or the kernel"
+            " reduced the speed because of a bad cable (see dmesg)",
         )
 
 
-def patience(disk: PhysicalDisk) -> Iterator[Diagnostic]:
-    """Rotating disks that try for longer than the kernel waits: healthy ones are thrown out.
+def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
+    """A rotating SATA disk retries a bad sector for longer than the kernel waits.
 
-    A disk that takes minutes over a sector is reset after the kernel's time-out, 30 s, and md takes
-    that for its death, instead of reading the other copy and mending the sector. Flash gives up
-    soon; SCSI disks come set up for it.
+    The kernel resets a disk after its time-out, 30 s. md then fails the disk instead of reading the
+    other copy and rewriting the sector. Flash does not retry for long; SCSI disks have a limit.
     """
     health, waits = disk.health, disk.timeout
     if health.protocol != "ATA" or not health.rotation or waits is None or disk.kind:
         return
-    longer = command("echo", str(PATIENT)) + f" > /sys/block/{command(disk.name)}/device/timeout"
-    shorter = command("smartctl", "--log=scterc,70,70", disk.path)
+    longer = (
+        quote_command("echo", str(LONGEST_RETRY_S))
+        + f" > /sys/block/{quote_command(disk.name)}/device/timeout"
+    )
+    shorter = quote_command("smartctl", "--log=scterc,70,70", disk.path)
     if health.erc_seconds is None or None in health.erc_seconds:
-        if waits >= PATIENT or (health.erc_seconds is None and health.erc is not False):
+        if waits >= LONGEST_RETRY_S or (health.erc_seconds is None and health.erc is not False):
             return
-        can = health.erc_seconds is not None
-        what = (
-            "is not told how long to try at a bad sector" if can else "cannot be told when to stop"
+        can_limit = health.erc_seconds is not None
+        cause = (
+            "has no limit for retries of a bad sector"
+            if can_limit
+            else "cannot limit retries of a bad sector"
         )
-        mend = shorter if can else longer
+        remedy = shorter if can_limit else longer
     else:
-        tries = max(limit or 0 for limit in health.erc_seconds)
-        if tries < waits:
+        retries = max(limit or 0 for limit in health.erc_seconds)
+        if retries < waits:
             return
-        what, mend = f"tries for {tries:g} s at a bad sector", shorter
-    yield _say(
+        cause, remedy = f"retries a bad sector for {retries:g} s", shorter
+    yield _disk_finding(
         disk,
         "warning",
         "timeout",
-        f"{what}, and the kernel waits {waits} s: it is then reset, and thrown out of"
-        f" {listed(list(disk.arrays))} for one sector; the setting is gone once the machine"
-        " was off, so a udev rule or a script must make it at boot",
-        mend,
+        f"{cause}, and the kernel waits only {waits} s: it then resets the disk, and md fails the"
+        f" disk in {list_names(list(disk.arrays))} because of one sector; the setting below is lost"
+        " at power-off, so make it at each boot with a udev rule or a script",
+        remedy,
     )
 
 
 Rule = Callable[[PhysicalDisk], Iterator[Diagnostic]]
 
-RULES: Final[tuple[Rule, ...]] = (failed, lost, worn, tested, linked)
+RULES: Final[tuple[Rule, ...]] = (
+    check_verdict,
+    check_sectors,
+    check_wear,
+    check_self_test,
+    check_link_speed,
+)
 
 
-def _say(
+def _disk_finding(
     disk: PhysicalDisk, severity: Severity, code: str, message: str, *commands: str
 ) -> Diagnostic:
     model = f" ({disk.health.model}, {disk.health.serial})" if disk.health.model else ""
-    where = f"; it is in {listed(list(disk.arrays))}" if disk.arrays and code != "timeout" else ""
-    hidden = (
-        "" if disk.arrays else "; no member has its serial number, so it is not known whose it is"
+    where = (
+        f"; member of {list_names(list(disk.arrays))}" if disk.arrays and code != "timeout" else ""
     )
+    hidden = "" if disk.arrays else "; no member has its serial number, so its array is unknown"
     kind = [f"--device={disk.kind}"] if disk.kind else []
-    shown = commands or (command("smartctl", "--all", *kind, disk.path),)
+    shown = commands or (quote_command("smartctl", "--all", *kind, disk.path),)
     return Diagnostic(code, severity, "", f"{message}{where}{hidden}{model}", shown, disk.name)

@@ -1,4 +1,4 @@
-"""What is above an array: partitions and the device mapper's plain mappings, and where they lie.
+"""Follows ranges of an array through partitions and dm volumes (linear and crypt).
 
 Sources: Documentation/admin-guide/device-mapper/linear.rst and dm-crypt.rst, Linux 6.1.
 """
@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from blklab.md.contents.spans import Span, within, without
-from blklab.md.members import number
+from blklab.md.contents.spans import Span, spans_within, spans_without
+from blklab.md.members import parse_number
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SECTOR
 from blklab.system.layers import partitions
@@ -18,59 +18,63 @@ from blklab.system.roots import Roots, entries, text
 
 @dataclass(frozen=True)
 class VolumeSpans:
-    """Spans of the uppermost device on which they can be followed."""
+    """Spans on the uppermost device to which blklab can follow them."""
 
     node: Path
     spans: tuple[Span, ...]
     divided: bool = False
-    """It holds partitions or volumes, and these spans are between them."""
+    """The device has partitions or volumes, and these spans are between them."""
     failure: str = ""
-    """Why it cannot be told what is there; empty if it can."""
+    """Why the content is unknown; empty if it is known."""
 
 
-def places(node: Path, spans: Sequence[Span], roots: Roots, reader: Probe) -> Iterator[VolumeSpans]:
-    """Yields where spans of a device are, on it or on what is made of it."""
+def follow_spans(
+    node: Path, spans: Sequence[Span], roots: Roots, reader: Probe
+) -> Iterator[VolumeSpans]:
+    """Yields the positions of a device's spans, on it or on its partitions and volumes."""
     if not spans:
         return
     taken: list[tuple[int, int]] = []
     divided = False
     for part in partitions(node):
-        start = (number(text(part / "start")) or 0) * SECTOR
-        end = start + (number(text(part / "size")) or 0) * SECTOR
+        start = (parse_number(text(part / "start")) or 0) * SECTOR
+        end = start + (parse_number(text(part / "size")) or 0) * SECTOR
         divided = True
         taken.append((start, end))
-        moved = [_moved(span, -start) for span in within(spans, start, end)]
-        yield from places(part, moved, roots, reader)
+        moved = [_moved(span, -start) for span in spans_within(spans, start, end)]
+        yield from follow_spans(part, moved, roots, reader)
     for holder in entries(node / "holders"):
         upper = holder.resolve()
         if not (upper / "dm").is_dir():
-            yield VolumeSpans(upper, tuple(spans), failure="only the device mapper is followed")
+            yield VolumeSpans(
+                upper, tuple(spans), failure="it is not a dm device, so blklab cannot follow it"
+            )
             return
-        mapping, failure = reader.mapping(text(upper / "dev") or "")
+        mapping, failure = reader.read_mapping(text(upper / "dev") or "")
         if failure:
             yield VolumeSpans(upper, tuple(spans), failure=failure)
             return
         divided = True
-        for begin, length, kind, here in lines(mapping, text(node / "dev") or ""):
-            pieces = within(spans, here, here + length)
-            taken.append((here, here + length))
-            moved = [_moved(one, begin - here) for one in pieces]
+        for begin, length, kind, lower in parse_table(mapping, text(node / "dev") or ""):
+            pieces = spans_within(spans, lower, lower + length)
+            taken.append((lower, lower + length))
+            moved = [_moved(piece, begin - lower) for piece in pieces]
             if kind in {"linear", "crypt"}:
-                yield from places(upper, moved, roots, reader)
+                yield from follow_spans(upper, moved, roots, reader)
             elif moved:
                 yield VolumeSpans(
-                    upper, tuple(pieces), failure=f"it is {kind}, not linear or crypt"
+                    upper, tuple(pieces), failure=f"it is dm-{kind}, expected linear or crypt"
                 )
-    left = without(spans, taken)
-    if left:
-        yield VolumeSpans(node, tuple(left), divided)
+    others = spans_without(spans, taken)
+    if others:
+        yield VolumeSpans(node, tuple(others), divided)
 
 
-def lines(mapping: str, number: str) -> Iterator[tuple[int, int, str, int]]:
-    """Yields of a device's table where it has another: bytes above, length, kind, bytes beneath.
+def parse_table(mapping: str, number: str) -> Iterator[tuple[int, int, str, int]]:
+    """Yields the lines of a dm table that use a device: begin, length, kind, begin on that device.
 
-    Of kinds other than linear and crypt, which have the offset in places of their own, all of the
-    device beneath is theirs.
+    In bytes. For other kinds than linear and crypt, whose offsets are known, it assumes all of the
+    lower device.
     """
     for line in mapping.splitlines():
         words = line.split()

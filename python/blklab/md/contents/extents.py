@@ -1,4 +1,4 @@
-"""Where a file lies, and whose some bytes of a filesystem are: two questions to the kernel.
+"""Asks the kernel for the extents of a file (FIEMAP) and for the owners of bytes (GETFSMAP).
 
 Sources: include/uapi/linux/fiemap.h and Documentation/filesystems/fiemap.rst;
 include/uapi/linux/fsmap.h, ioctl_getfsmap(2), fs/ext4/fsmap.h, fs/xfs/libxfs/xfs_fs.h, Linux 6.1.
@@ -18,16 +18,15 @@ FSMAP: Final = 0xC0C0583B
 EXTENT: Final = struct.Struct("=QQQ16xI12x")
 HEAD: Final = struct.Struct("=QQIIII")
 RECORD: Final = struct.Struct("=IIQQQQ24x")
-MANY: Final = 256
-"""Extents that are asked for at once."""
+EXTENTS_PER_CALL: Final = 256
 
-LAST: Final = 0x1
-NOWHERE: Final = 0x2 | 0x4 | 0x8 | 0x200
-"""Not known, not yet written, encoded, or within the inode: no place on the disk is told."""
+LAST_EXTENT: Final = 0x1
+NOT_ON_DISK: Final = 0x2 | 0x4 | 0x8 | 0x200
+"""Unknown, not yet written, encoded, or inside the inode."""
 SHARED: Final = 0x2000
 
 SPECIAL: Final = 0x10
-ALL: Final = (1 << 64) - 1
+MAX_U64: Final = (1 << 64) - 1
 FREE: Final = 1
 UNKNOWN: Final = 2
 
@@ -38,13 +37,13 @@ XFS: Final = {
     4: "index of inodes",
     5: "inodes",
     6: "reference counts",
-    7: "copies that are being made",
-    8: "known as defective",
+    7: "copy-on-write staging",
+    8: "marked as defective",
 }
 """FMR_OWNER('X', …), by both filesystems."""
 EXT4: Final = {
     1: "group descriptors",
-    2: "room for group descriptors",
+    2: "reserved for group descriptors",
     3: "block bitmap",
     4: "inode bitmap",
 }
@@ -58,7 +57,7 @@ class Extent(NamedTuple):
     begin: int
     bytes: int
     shared: bool
-    """Other files have it as well."""
+    """Other files share it."""
 
 
 class OwnedExtent(NamedTuple):
@@ -67,70 +66,72 @@ class OwnedExtent(NamedTuple):
     begin: int
     end: int
     what: str
-    """Free space, or which metadata; of an inode what of it is not the content of a file."""
+    """`free space`, or the kind of metadata; empty for a file's content."""
     inode: int | None
-    """None if it is nobody's, or if the filesystem does not know whose it is."""
+    """None if no inode owns it, or if the owner is unknown."""
     offset: int | None
-    """In the inode's file."""
+    """Position in the file of the inode."""
 
     @property
     def unknown(self) -> bool:
-        """Whether the filesystem does not tell."""
+        """Whether the filesystem does not report the owner."""
         return self.inode is None and not self.what
 
 
-def of_file(descriptor: int) -> Iterator[Extent]:
+def read_file_extents(descriptor: int) -> Iterator[Extent]:
     """Yields the extents of an open file that are on the disk. Raises OSError.
 
-    Nothing is written back for it: what is only in memory has no place yet.
+    It does not write back the page cache: data that are only in memory have no extent.
     """
-    room = bytearray(HEAD.size + MANY * EXTENT.size)
+    buffer = bytearray(HEAD.size + EXTENTS_PER_CALL * EXTENT.size)
     start = 0
     while True:
-        HEAD.pack_into(room, 0, start, ALL - start, 0, 0, MANY, 0)
-        fcntl.ioctl(descriptor, FIEMAP, room, True)
-        many = HEAD.unpack_from(room)[3]
+        HEAD.pack_into(buffer, 0, start, MAX_U64 - start, 0, 0, EXTENTS_PER_CALL, 0)
+        fcntl.ioctl(descriptor, FIEMAP, buffer, True)
+        count = HEAD.unpack_from(buffer)[3]
         before = start
-        flags = LAST
-        for at in range(min(many, MANY)):
-            offset, begin, length, flags = EXTENT.unpack_from(room, HEAD.size + at * EXTENT.size)
+        flags = LAST_EXTENT
+        for index in range(min(count, EXTENTS_PER_CALL)):
+            position = HEAD.size + index * EXTENT.size
+            offset, begin, length, flags = EXTENT.unpack_from(buffer, position)
             start = offset + length
-            if not flags & NOWHERE:
+            if not flags & NOT_ON_DISK:
                 yield Extent(offset, begin, length, bool(flags & SHARED))
-        if flags & LAST or start <= before:
+        if flags & LAST_EXTENT or start <= before:
             return
 
 
-def of_filesystem(descriptor: int, device: int, begin: int, end: int) -> Iterator[OwnedExtent]:
-    """Yields whose the bytes of a filesystem are, of which a file or directory is open.
+def read_owned_extents(descriptor: int, device: int, begin: int, end: int) -> Iterator[OwnedExtent]:
+    """Yields the owners of bytes of a filesystem, given an open file or directory of it.
 
-    `device` is its number. ext4 knows what is free or its own metadata; XFS with reverse mapping
-    (rmapbt) the inodes as well, for root. Raises OSError: older than 4.12 (XFS) or 4.14 (ext4).
+    `device` is its number. ext4 reports free space and metadata; XFS with reverse mapping (rmapbt)
+    also inodes, for root. Raises OSError on Linux before 4.12 (XFS) or 4.14 (ext4).
     """
     # The kernel's encoding of device numbers, include/linux/kdev_t.h (new_encode_dev).
     major, minor = os.major(device), os.minor(device)
     number = minor & 0xFF | major << 8 | (minor & ~0xFF) << 12
     start = begin
     while start < end:
-        room = bytearray(64 + (2 + MANY) * RECORD.size)
-        struct.pack_into("=IIII", room, 0, 0, 0, MANY, 0)
-        RECORD.pack_into(room, 64, number, 0, start, 0, 0, 0)
-        RECORD.pack_into(room, 64 + RECORD.size, number, ALL >> 32, end - 1, ALL, ALL, 0)
-        fcntl.ioctl(descriptor, FSMAP, room, True)
-        (many,) = struct.unpack_from("=I", room, 12)
+        buffer = bytearray(64 + (2 + EXTENTS_PER_CALL) * RECORD.size)
+        struct.pack_into("=IIII", buffer, 0, 0, 0, EXTENTS_PER_CALL, 0)
+        RECORD.pack_into(buffer, 64, number, 0, start, 0, 0, 0)
+        highest = (number, MAX_U64 >> 32, end - 1, MAX_U64, MAX_U64, 0)
+        RECORD.pack_into(buffer, 64 + RECORD.size, *highest)
+        fcntl.ioctl(descriptor, FSMAP, buffer, True)
+        (count,) = struct.unpack_from("=I", buffer, 12)
         before = start
-        for at in range(min(many, MANY)):
-            place = 64 + (2 + at) * RECORD.size
-            where, flags, physical, owner, offset, length = RECORD.unpack_from(room, place)
+        for index in range(min(count, EXTENTS_PER_CALL)):
+            position = 64 + (2 + index) * RECORD.size
+            on, flags, physical, owner, offset, length = RECORD.unpack_from(buffer, position)
             first, last = max(physical, begin), min(physical + length, end)
             start = max(start, physical + length)
-            if where == number and first < last:
-                yield _owned(first, last, flags, owner, offset + first - physical)
-        if many < MANY or start <= before:
+            if on == number and first < last:
+                yield _owned_extent(first, last, flags, owner, offset + first - physical)
+        if count < EXTENTS_PER_CALL or start <= before:
             return
 
 
-def _owned(begin: int, end: int, flags: int, owner: int, offset: int) -> OwnedExtent:
+def _owned_extent(begin: int, end: int, flags: int, owner: int, offset: int) -> OwnedExtent:
     if not flags & SPECIAL:
         what = "extended attributes" if flags & 0x2 else "extent map" if flags & 0x4 else ""
         return OwnedExtent(begin, end, what, owner, None if what else offset)
@@ -138,6 +139,6 @@ def _owned(begin: int, end: int, flags: int, owner: int, offset: int) -> OwnedEx
     if kind == 0:
         what = {FREE: "free space", UNKNOWN: ""}.get(code, "the filesystem's own metadata")
     else:
-        named = XFS if kind == ord("X") else EXT4
-        what = named.get(code, "the filesystem's own metadata")
+        names = XFS if kind == ord("X") else EXT4
+        what = names.get(code, "the filesystem's own metadata")
     return OwnedExtent(begin, end, what, None, None)

@@ -1,7 +1,8 @@
-"""Which files of a mounted filesystem lie in some bytes of it: the kernel is asked, file by file.
+"""Finds the files in some bytes of a mounted filesystem.
 
-The filesystem says first what is free or metadata: if that is all, no file is looked at. Nothing
-is written, and access times stay as they are where the kernel allows it (root, or the owner).
+It first asks the filesystem which bytes are free or metadata. If others remain, it asks the kernel
+for the extents of every file. It writes nothing, and keeps access times if the kernel allows it
+(for root or the owner).
 """
 
 import os
@@ -16,49 +17,49 @@ from typing import Final, NamedTuple
 from blklab.errors import BlklabError
 from blklab.md.contents import extents
 from blklab.md.contents.extents import OwnedExtent
-from blklab.md.contents.spans import Span, without
+from blklab.md.contents.spans import Span, spans_without
 
 OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
-UNREACHED: Final = "in use, and in no file that was found"
-"""Extents' trees, deleted files that are open, files beneath another mount."""
+UNREACHED: Final = "in use, but in no file that was found"
+"""Trees of extents, deleted files that are open, files hidden by another mount."""
 
-Tell = Callable[[int], None]
+Advance = Callable[[int], None]
 
 
 class FilesFound(NamedTuple):
-    """What lies in some bytes of a device."""
+    """The content of some bytes of a device."""
 
     begin: int
     end: int
     path: str
-    """Of the file, or directory; empty if it is none's."""
+    """Path of the file or directory; empty if there is none."""
     offset: int | None
-    """Bytes in the file; None of what is not its content, or not told."""
+    """Bytes from the start of the file; None if unknown, or not its content."""
     what: str
-    """`free space`, `journal`…; empty of a file's content."""
+    """`free space`, `journal`…; empty for a file's content."""
 
 
 @dataclass
 class _FileSearch:
     device: int
     unknown: list[Span]
-    """Bytes that the filesystem says are in use, and not whose."""
+    """Bytes in use whose owner the filesystem does not report, not yet found in a file."""
     owned: dict[int, list[OwnedExtent]]
-    """Bytes that are of an inode that it names."""
+    """Bytes by the inode that the filesystem reports, not yet found in a file."""
     wanted: tuple[Span, ...] = ()
-    """Those bytes as they were at first, in order."""
+    """All of `unknown` as it was at the start, in order."""
     files: list[FilesFound] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
     shared: bool = False
-    """Some bytes are of several files: all have to be looked at."""
+    """Several files share some bytes, so all files must be examined."""
 
-    def done(self) -> bool:
-        """Whether nothing is left to be looked for."""
+    def is_done(self) -> bool:
+        """Whether the files of all bytes are known."""
         return not (self.shared or self.unknown or self.owned)
 
-    def asked(self, begin: int, end: int) -> Iterator[Span]:
-        """Yields what of the bytes between two is asked for."""
+    def wanted_spans(self, begin: int, end: int) -> Iterator[Span]:
+        """Yields the parts of `wanted` between two bytes."""
         first = bisect_right(self.wanted, begin, key=lambda span: span.end)
         for at in range(first, len(self.wanted)):
             span = self.wanted[at]
@@ -68,31 +69,31 @@ class _FileSearch:
                 yield piece
 
 
-def find(
-    point: str, device: int, spans: Sequence[Span], tell: Tell
+def find_files(
+    point: str, device: int, spans: Sequence[Span], advance: Advance
 ) -> tuple[list[FilesFound], Counter[str]]:
-    """Returns what lies in spans of the filesystem that is mounted on `point`.
+    """Returns the content of spans of the filesystem that is mounted on `point`.
 
-    And how often something could not be looked at, by reason. A file with several names is told by
-    one of them. Raises OSError or BlklabError if nothing can be.
+    Also returns the number of files that could not be examined, by reason. Names a file with
+    several names once. Raises OSError or BlklabError if nothing can be read.
     """
     with _opened(point, OPEN | os.O_DIRECTORY) as root:
         if os.fstat(root).st_dev != device:
-            raise BlklabError("something else is mounted over it")
+            raise BlklabError("another filesystem is mounted over it")
         search = _FileSearch(device, [], {})
         known = []
         for span in spans:
-            known += _whose(root, device, span)
+            known += _find_owners(root, device, span)
         for piece in known:
             if piece.inode is not None:
                 search.owned.setdefault(piece.inode, []).append(piece)
             elif piece.what:
                 search.files.append(FilesFound(piece.begin, piece.end, "", None, piece.what))
         reported = [(piece.begin, piece.end) for piece in known if not piece.unknown]
-        search.unknown = without(spans, reported)
+        search.unknown = spans_without(spans, reported)
         search.wanted = tuple(sorted(search.unknown))
-        if not search.done():
-            _walk(root, point, search, tell)
+        if not search.is_done():
+            _walk(root, point, search, advance)
     for pieces in search.owned.values():
         search.files += [FilesFound(span.begin, span.end, "", None, UNREACHED) for span in pieces]
     search.files += [
@@ -101,67 +102,67 @@ def find(
     return search.files, search.failures
 
 
-def _whose(root: int, device: int, span: Span) -> list[OwnedExtent]:
+def _find_owners(root: int, device: int, span: Span) -> list[OwnedExtent]:
     try:
-        return list(extents.of_filesystem(root, device, span.begin, span.end))
+        return list(extents.read_owned_extents(root, device, span.begin, span.end))
     except OSError:
-        return []  # the kernel does not tell: files will
+        return []  # not supported: the extents of files have to show it
 
 
-def _walk(root: int, point: str, search: _FileSearch, tell: Tell) -> None:
-    """Looks at every file and directory of one filesystem, the root's own first."""
-    looked = 0
+def _walk(root: int, point: str, search: _FileSearch, advance: Advance) -> None:
+    """Examines every file and directory of one filesystem, the root directory first."""
+    examined = 0
     linked: set[int] = set()
     waiting = [""]
-    _claimed(os.fstat(root).st_ino, point, search)
-    _look(root, point, search)
-    while waiting and not search.done():
+    _add_owned(os.fstat(root).st_ino, point, search)
+    _add_extents(root, point, search)
+    while waiting and not search.is_done():
         parent = waiting.pop()
         for entry in _listing(root, parent, search):
-            path = os.path.join(parent, entry.name)  # noqa: PTH118  # as it is, byte for byte
+            path = os.path.join(parent, entry.name)  # noqa: PTH118  # byte for byte
             name = os.path.join(point, path)  # noqa: PTH118
-            looked += 1
-            if looked % 512 == 0:
-                tell(looked)
+            examined += 1
+            if examined % 512 == 0:
+                advance(examined)
             try:
                 inode, directory = entry.inode(), entry.is_dir(follow_symlinks=False)
-                _claimed(inode, name, search)
+                _add_owned(inode, name, search)
                 if directory:
                     waiting.append(path)
-                # What else there is (pipes, devices, links) is not opened: XFS names their blocks.
+                # Pipes, devices and links are not opened; XFS reports the owner of their blocks.
                 elif not entry.is_file(follow_symlinks=False):
                     continue
                 if search.wanted and inode not in linked:
                     with _opened(path, OPEN, root) as descriptor:
-                        if _look(descriptor, name, search):
+                        if _add_extents(descriptor, name, search):
                             linked.add(inode)
             except OSError as error:
-                search.failures[reason(error)] += 1
-            if search.done():
+                search.failures[error_reason(error)] += 1
+            if search.is_done():
                 return
 
 
-def _claimed(inode: int, name: str, search: _FileSearch) -> None:
-    """Gives what the filesystem says is of an inode its name."""
+def _add_owned(inode: int, name: str, search: _FileSearch) -> None:
+    """Adds the extents that the filesystem reported for an inode, with its name."""
     for extent in search.owned.pop(inode, ()):
         search.files.append(FilesFound(extent.begin, extent.end, name, extent.offset, extent.what))
 
 
-def _look(descriptor: int, name: str, search: _FileSearch) -> bool:
-    """Adds what of a file lies where it is asked for; returns whether it has other names."""
+def _add_extents(descriptor: int, name: str, search: _FileSearch) -> bool:
+    """Adds the wanted extents of a file; returns whether it has other names."""
     status = os.fstat(descriptor)
     regular = stat.S_ISREG(status.st_mode)
     if status.st_dev != search.device or not (regular or stat.S_ISDIR(status.st_mode)):
         return False
     try:
-        for piece in extents.of_file(descriptor) if search.wanted else ():
-            for at in search.asked(piece.begin, piece.begin + piece.bytes):
-                offset = piece.offset + at.begin - piece.begin
-                search.files.append(FilesFound(at.begin, at.end, name, offset, ""))
+        for piece in extents.read_file_extents(descriptor) if search.wanted else ():
+            for span in search.wanted_spans(piece.begin, piece.begin + piece.bytes):
+                offset = piece.offset + span.begin - piece.begin
+                search.files.append(FilesFound(span.begin, span.end, name, offset, ""))
                 search.shared = search.shared or piece.shared
-                search.unknown = without(search.unknown, [(at.begin, at.end)])
+                search.unknown = spans_without(search.unknown, [(span.begin, span.end)])
     except OSError:
-        if regular:  # XFS does not tell of directories
+        if regular:  # XFS does not support FIEMAP of directories
             raise
         return False
     return regular and status.st_nlink > 1
@@ -174,14 +175,14 @@ def _listing(root: int, directory: str, search: _FileSearch) -> Iterator["os.Dir
                 with os.scandir(descriptor) as listing:
                     yield from listing
     except OSError as error:
-        search.failures[reason(error)] += 1
+        search.failures[error_reason(error)] += 1
 
 
 @contextmanager
 def _opened(path: str, flags: int, root: int | None = None) -> Iterator[int]:
     try:
         descriptor = os.open(path, flags | os.O_NOATIME, dir_fd=root)
-    except PermissionError:  # O_NOATIME is the owner's and root's
+    except PermissionError:  # only the owner and root may use O_NOATIME
         descriptor = os.open(path, flags, dir_fd=root)
     try:
         yield descriptor
@@ -189,6 +190,6 @@ def _opened(path: str, flags: int, root: int | None = None) -> Iterator[int]:
         os.close(descriptor)
 
 
-def reason(error: OSError) -> str:
-    """Returns why something could not be looked at, for a message."""
+def error_reason(error: OSError) -> str:
+    """Returns why a file could not be examined, for messages."""
     return (error.strerror or str(error)).lower()

@@ -1,40 +1,40 @@
-"""Runs of bytes of a device, and where on the array they are."""
+"""Ranges of bytes of a device, with their positions on the array."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """Bytes of a device above an array; both are counted from their beginnings."""
+    """Bytes of a device that is an array or a volume on it."""
 
     begin: int
     end: int
-    """The byte behind it."""
+    """First byte after the span."""
     array: int
-    """Where `begin` is on the array."""
+    """Position of `begin` on the array."""
 
     def within(self, begin: int, end: int) -> "Span | None":
-        """Returns what of it lies between two bytes of the device."""
+        """Returns the part between two bytes of the device."""
         first, last = max(self.begin, begin), min(self.end, end)
         return Span(first, last, self.array + first - self.begin) if first < last else None
 
 
-def within(spans: Iterable[Span], begin: int, end: int) -> list[Span]:
-    """Returns what of spans lies between two bytes of the device."""
+def spans_within(spans: Iterable[Span], begin: int, end: int) -> list[Span]:
+    """Returns the parts of spans between two bytes of the device."""
     return [piece for span in spans if (piece := span.within(begin, end))]
 
 
-def without(spans: Iterable[Span], taken: Iterable[tuple[int, int]]) -> list[Span]:
-    """Returns what of spans lies in none of `taken`, which are beginnings and ends."""
-    gaps = sorted(taken)
+def spans_without(spans: Iterable[Span], taken: Iterable[tuple[int, int]]) -> list[Span]:
+    """Returns the parts of spans outside of all `taken`, which are pairs of begin and end."""
+    excluded = sorted(taken)
 
-    def left(span_: Span) -> Iterator[Span]:
-        at = span_.begin
-        for begin, end in gaps:
-            if piece := span_.within(at, begin):
+    def outside(span: Span) -> Iterator[Span]:
+        at = span.begin
+        for begin, end in excluded:
+            if piece := span.within(at, begin):
                 yield piece
             at = max(at, end)
-        if piece := span_.within(at, span_.end):
+        if piece := span.within(at, span.end):
             yield piece
 
-    return [piece for span in spans for piece in left(span)]
+    return [piece for span in spans for piece in outside(span)]

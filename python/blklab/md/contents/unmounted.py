@@ -1,8 +1,7 @@
-"""Which files of an ext4 that is not mounted lie in some bytes of it: debugfs(8) is asked.
+"""Finds the files in some bytes of an ext4 that is not mounted, with debugfs(8).
 
-It opens the filesystem for reading only unless told `-w`. Not for one that is mounted, whose disk
-is behind what the kernel knows; there is nothing like it for XFS (xfs_db wants it unmounted, has
-no names, and reads all of it).
+debugfs opens it read-only without `-w`. It is not used for mounted filesystems, whose disks lag
+behind the kernel. XFS has no such program: xfs_db reports no names and reads the whole filesystem.
 """
 
 import re
@@ -17,17 +16,17 @@ from blklab.md.contents.mounted import UNREACHED, FilesFound
 from blklab.md.contents.spans import Span
 from blklab.md.host_software import PATH
 
-MOST_BLOCKS: Final = 4096
-"""Blocks that are asked for: debugfs compares each with every block of every file."""
+MAX_BLOCKS: Final = 4096
+"""debugfs compares each of these blocks with every block of every file."""
 
-RESERVED: Final = {7: "room for group descriptors", 8: "journal"}
-"""Inodes that are no files (fs/ext4/ext4.h)."""
+RESERVED: Final = {7: "reserved for group descriptors", 8: "journal"}
+"""Inodes that are not files (fs/ext4/ext4.h)."""
 
 
-def find(path: str, block: int, spans: Sequence[Span]) -> list[FilesFound]:
-    """Returns what lies in spans of a device, whose filesystem has blocks of `block` bytes.
+def find_files(path: str, block: int, spans: Sequence[Span]) -> list[FilesFound]:
+    """Returns the content of spans of a device; the filesystem has blocks of `block` bytes.
 
-    Raises BlklabError if it cannot be told.
+    Raises BlklabError if debugfs is missing or fails.
     """
     program = shutil.which("debugfs", path=PATH)
     if program is None:
@@ -35,19 +34,22 @@ def find(path: str, block: int, spans: Sequence[Span]) -> list[FilesFound]:
     blocks = sorted(
         {at for span in spans for at in range(span.begin // block, -(-span.end // block))}
     )
-    if len(blocks) > MOST_BLOCKS:
-        raise BlklabError(f"not mounted, and {len(blocks):,} blocks are too many for debugfs")
-    asked = _DebugfsAnswers(program, path)
-    used = asked.used(blocks)
-    owners = asked.owners([at for at in blocks if used.get(at, True)])
+    if len(blocks) > MAX_BLOCKS:
+        raise BlklabError(
+            f"not mounted, and debugfs can find only {MAX_BLOCKS:,} of {len(blocks):,} blocks:"
+            " mount it (`-o ro` is enough)"
+        )
+    debugfs = _Debugfs(program, path)
+    used = debugfs.used(blocks)
+    owners = debugfs.owners([number for number in blocks if used.get(number, True)])
     inodes = sorted(set(owners.values()) - set(RESERVED))
-    names = asked.names(inodes)
-    places = {inode: asked.offsets(inode, blocks) for inode in inodes}
+    names = debugfs.names(inodes)
+    logical_blocks = {inode: debugfs.logical_blocks(inode, blocks) for inode in inodes}
     located = []
-    for at in blocks:
-        inode = owners.get(at)
+    for number in blocks:
+        inode = owners.get(number)
         name, offset, what = "", None, ""
-        if not used.get(at, True):
+        if not used.get(number, True):
             what = "free space"
         elif inode is None:
             what = "the filesystem's own metadata"
@@ -55,24 +57,24 @@ def find(path: str, block: int, spans: Sequence[Span]) -> list[FilesFound]:
             what = RESERVED[inode]
         else:
             name = names.get(inode, "")
-            logical = places[inode].get(at)
+            logical = logical_blocks[inode].get(number)
             offset = None if logical is None else logical * block
             what = "" if name else UNREACHED
-        located.append(FilesFound(at * block, (at + 1) * block, name, offset, what))
+        located.append(FilesFound(number * block, (number + 1) * block, name, offset, what))
     return located
 
 
-class _DebugfsAnswers:
-    """What debugfs says, a question a process: names in its answers are never questions."""
+class _Debugfs:
+    """Runs debugfs, one process per request, so that file names are never taken for requests."""
 
     def __init__(self, program: str, path: str) -> None:
         self._program = program
         self._path = path
 
-    def _answer(self, question: str) -> str:
+    def _run(self, request: str) -> str:
         try:
-            ran = subprocess.run(
-                [self._program, "-R", question, "--", self._path],
+            completed = subprocess.run(
+                [self._program, "-R", request, "--", self._path],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 check=False,
@@ -80,52 +82,55 @@ class _DebugfsAnswers:
             )
         except OSError as error:
             raise BlklabError(f"debugfs: {error.strerror}") from None
-        if b": Filesystem not open" in ran.stdout + ran.stderr or ran.returncode:
-            lines = ran.stderr.decode(errors="replace").splitlines()[1:]
-            raise BlklabError(f"debugfs: {lines[0] if lines else 'it did not open it'}")
-        return ran.stdout.decode(errors="surrogateescape")
+        output = completed.stdout
+        if b": Filesystem not open" in output + completed.stderr or completed.returncode:
+            lines = completed.stderr.decode(errors="replace").splitlines()[1:]
+            raise BlklabError(f"debugfs: {lines[0] if lines else 'cannot open the filesystem'}")
+        return output.decode(errors="surrogateescape")
 
     def used(self, blocks: Sequence[int]) -> dict[int, bool]:
         counts = {}
-        for first, many in _runs(blocks):
-            answer = self._answer(f"testb {first} {many}")
+        for first, count in _runs(blocks):
+            output = self._run(f"testb {first} {count}")
             for number, state in re.findall(
-                r"^Block (\d+) (marked in use|not in use)$", answer, re.M
+                r"^Block (\d+) (marked in use|not in use)$", output, re.M
             ):
                 counts[int(number)] = state == "marked in use"
         return counts
 
     def owners(self, blocks: Sequence[int]) -> dict[int, int]:
-        answer = self._answer(f"icheck {' '.join(map(str, blocks))}") if blocks else ""
-        return {int(at): int(inode) for at, inode in re.findall(r"^(\d+)\t(\d+)$", answer, re.M)}
+        output = self._run(f"icheck {' '.join(map(str, blocks))}") if blocks else ""
+        pairs = re.findall(r"^(\d+)\t(\d+)$", output, re.M)
+        return {int(number): int(inode) for number, inode in pairs}
 
     def names(self, inodes: Sequence[int]) -> dict[int, str]:
-        """Names of files, which may hold ends of lines: then they are told up to there."""
-        answer = self._answer(f"ncheck {' '.join(map(str, inodes))}") if inodes else ""
+        """Returns names of files, up to the first line break in them."""
+        output = self._run(f"ncheck {' '.join(map(str, inodes))}") if inodes else ""
         paths: dict[int, str] = {}
-        for inode, name in re.findall(r"^(\d+)\t(/.*)$", answer, re.M):
+        for inode, name in re.findall(r"^(\d+)\t(/.*)$", output, re.M):
             if int(inode) in inodes:
                 paths.setdefault(int(inode), re.sub("^/+", "/", name))
         return paths
 
-    def offsets(self, inode: int, blocks: Sequence[int]) -> dict[int, int]:
-        """Where in a file some of its blocks are; nothing if it has no extents (ext3)."""
-        answer = self._answer(f"dump_extents -l <{inode}>")
+    def logical_blocks(self, inode: int, blocks: Sequence[int]) -> dict[int, int]:
+        """Returns the positions of blocks in a file; empty if it has no extents (ext3)."""
+        output = self._run(f"dump_extents -l <{inode}>")
         pattern = r"^\s*\d+/\s*\d+\s+\d+/\s*\d+\s+(\d+)\s*-\s*\d+\s+(\d+)\s*-\s*\d+\s+(\d+)"
         extents = {}
-        for numbers in re.findall(pattern, answer, re.M):
-            logical, physical, many = map(int, numbers)
-            for at in blocks[bisect_left(blocks, physical) : bisect_left(blocks, physical + many)]:
-                extents[at] = logical + at - physical
+        for numbers in re.findall(pattern, output, re.M):
+            logical, physical, count = map(int, numbers)
+            first, last = bisect_left(blocks, physical), bisect_left(blocks, physical + count)
+            for number in blocks[first:last]:
+                extents[number] = logical + number - physical
         return extents
 
 
 def _runs(blocks: Sequence[int]) -> list[tuple[int, int]]:
-    """Blocks that follow one another, as the first and how many."""
+    """Returns runs of consecutive blocks, as the first block and the number of blocks."""
     runs: list[tuple[int, int]] = []
-    for at in blocks:
-        if runs and at == sum(runs[-1]):
+    for number in blocks:
+        if runs and number == sum(runs[-1]):
             runs[-1] = (runs[-1][0], runs[-1][1] + 1)
         else:
-            runs.append((at, 1))
+            runs.append((number, 1))
     return runs

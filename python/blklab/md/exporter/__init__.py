@@ -1,1 +1,1 @@
-"""md arrays for Prometheus: what is exported, when disks are read for it, and how it is served."""
+"""Exports md arrays to Prometheus: metrics, a cache of inventories, and an HTTP server."""

@@ -1,4 +1,4 @@
-"""Collects all metrics, once a scrape."""
+"""Collects all metrics at each scrape."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from blklab import __version__
-from blklab.md.audit import findings
+from blklab.md.audit import find_problems
 from blklab.md.exporter import metrics
 from blklab.md.exporter.device_activity import ActivitySource
 from blklab.md.exporter.inventory_cache import NOT_READ, InventoryCache
@@ -16,27 +16,27 @@ from blklab.md.model import Inventory
 
 Log = Callable[[str], None]
 
-MOST_NEW: Final = 20
+MAX_NEW_LINES: Final = 20
 """Lines that one scrape may add to the log."""
 
 
 class Collector:
-    """What the client library asks for metrics; several scrapes at once wait for one another."""
+    """The collector for the client library; parallel scrapes run one after the other."""
 
-    def __init__(self, disks: InventoryCache, activity: ActivitySource, log: Log) -> None:
-        """`log` is given a line for whatever cannot be seen, when that begins."""
-        self._disks = disks
+    def __init__(self, inventories: InventoryCache, activity: ActivitySource, log: Log) -> None:
+        """`log` gets one line for each new problem."""
+        self._inventories = inventories
         self._activity = activity
         self._log = log
         self._lock = threading.Lock()
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def describe(self) -> list[metrics.Family]:
         """Returns every metric, without values."""
-        return metrics.families(())
+        return metrics.make_families(())
 
     def collect(self) -> list[metrics.Family]:
-        """Returns every metric; what fails is said in `up` and in the log, and raises nothing."""
+        """Returns every metric. Failures are in `up` and in the log; raises nothing."""
         with self._lock:
             began = time.perf_counter()
             samples: list[metrics.Sample] = []
@@ -44,42 +44,42 @@ class Collector:
             up = True
             try:
                 samples.extend(self._samples(problems))
-            except Exception as error:  # whatever it is, the next scrape may do
+            except Exception as error:  # of any type: the next scrape may succeed
                 up = False
-                problems.append(f"nothing was collected: {type(error).__name__}: {error}")
-            self._tell(problems)
+                problems.append(f"no metrics were collected: {type(error).__name__}: {error}")
+            self._log_new(problems)
             samples += [
                 ("unseen", (), len(problems)),
-                ("superblocks_read_timestamp_seconds", (), self._disks.read_at),
+                ("superblocks_read_timestamp_seconds", (), self._inventories.read_at),
                 ("scrape_duration_seconds", (), time.perf_counter() - began),
                 ("up", (), up),
                 ("exporter_info", (__version__,), 1),
             ]
-            return [family for family in metrics.families(samples) if family.samples]
+            return [family for family in metrics.make_families(samples) if family.samples]
 
     def _samples(self, problems: list[str]) -> Iterator[metrics.Sample]:
-        inventory = self._disks.seen()
-        problems += unseen(inventory)
+        inventory = self._inventories.read()
+        problems += list_unseen(inventory)
         problems += self._activity.read()
         for array in inventory.arrays:
-            yield from metrics.of_array(array)
-            yield from metrics.of_members(array)
+            yield from metrics.array_samples(array)
+            yield from metrics.member_samples(array)
             for member in array.members:
-                if did := self._activity.of(member.name):
-                    yield from metrics.of_activity(array, member, did)
-        yield from metrics.of_findings(findings(inventory))
+                if activity := self._activity.of(member.name):
+                    yield from metrics.activity_samples(array, member, activity)
+        yield from metrics.finding_samples(find_problems(inventory))
 
-    def _tell(self, problems: list[str]) -> None:
-        new = [problem for problem in dict.fromkeys(problems) if problem not in self._said]
-        for problem in new[:MOST_NEW]:
+    def _log_new(self, problems: list[str]) -> None:
+        new = [problem for problem in dict.fromkeys(problems) if problem not in self._logged]
+        for problem in new[:MAX_NEW_LINES]:
             self._log(problem)
-        if len(new) > MOST_NEW:
-            self._log(f"and {len(new) - MOST_NEW} more things were not seen")
-        self._said = set(problems)
+        if len(new) > MAX_NEW_LINES:
+            self._log(f"and {len(new) - MAX_NEW_LINES} more items could not be read")
+        self._logged = set(problems)
 
 
-def unseen(inventory: Inventory) -> list[str]:
-    """Returns what could not be seen, but for what was not to be."""
+def list_unseen(inventory: Inventory) -> list[str]:
+    """Returns what could not be read, without disks that the user excluded."""
     reasons = [
         *inventory.unseen,
         *(reason for array in inventory.arrays for reason in array.unseen),
@@ -87,8 +87,8 @@ def unseen(inventory: Inventory) -> list[str]:
     return [reason for reason in reasons if not reason.endswith(NOT_READ)]
 
 
-def registry(collector: Collector) -> CollectorRegistry:
-    """Returns what the client library serves: these metrics and none of Python's own."""
-    made = CollectorRegistry()
-    made.register(collector)
-    return made
+def make_registry(collector: Collector) -> CollectorRegistry:
+    """Returns a registry with these metrics only, without those of Python."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return registry

@@ -1,7 +1,7 @@
-"""What each device did, as counters that grow: those of /proc/diskstats run over after 49.7 days.
+"""I/O counters of devices that do not wrap; times in /proc/diskstats wrap after 49.7 days.
 
-Times there are ms modulo 2^32 (`blklab.system.diskstats`). Sums of the differences of readings
-that are close together have no such bound.
+Times there are ms modulo 2^32 (`blklab.system.diskstats`). The sum of differences between frequent
+readings does not wrap.
 """
 
 import threading
@@ -14,22 +14,22 @@ from blklab.system import diskstats
 from blklab.system.diskstats import MS, DeviceActivity, DeviceCounters
 from blklab.system.roots import Roots
 
-INTERVAL: Final = 30.0
-"""Seconds between readings, at most: half of what `diskstats.difference` can be sure of."""
+READ_INTERVAL_S: Final = 30.0
+"""Longest time between readings: half of what `diskstats.difference` can handle."""
 
 
 class ActivitySource(Protocol):
-    """Where what devices did comes from."""
+    """A source of I/O counters."""
 
     def read(self) -> list[str]:
-        """Reads them now, and returns what could not be."""
+        """Reads the counters now, and returns problems."""
 
     def of(self, name: str) -> DeviceActivity | None:
-        """Returns what a device did, by the kernel's name; None if that is not known."""
+        """Returns the counters of a device by the kernel's name; None if unknown."""
 
 
 class ActivityCounter:
-    """What devices did since this process saw them first; safe to be used by several threads."""
+    """I/O counters since this process first read a device; thread-safe."""
 
     def __init__(self, roots: Roots, clock: Callable[[], float] = time.monotonic) -> None:
         self._roots = roots
@@ -40,9 +40,9 @@ class ActivityCounter:
         self._at = 0.0
 
     def read(self) -> list[str]:
-        """Adds what was done since the last time.
+        """Adds the I/O since the last reading.
 
-        What cannot be told, of a device that took another's name say, is not counted.
+        It does not count differences that make no sense, such as after a device changed its name.
         """
         problems = []
         with self._lock:
@@ -67,13 +67,13 @@ class ActivityCounter:
         return problems
 
     def of(self, name: str) -> DeviceActivity | None:
-        """Returns what a device did since this process saw it first."""
+        """Returns the counters of a device since this process first read it."""
         with self._lock:
-            return self._total.get(_kernels(name))
+            return self._total.get(_diskstats_name(name))
 
 
 class ActivitySinceBoot:
-    """What devices did, as the kernel has it: for a process that lives for one reading."""
+    """The kernel's own I/O counters, for a process that reads them once."""
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
@@ -88,8 +88,8 @@ class ActivitySinceBoot:
         return []
 
     def of(self, name: str) -> DeviceActivity | None:
-        """Returns what a device did since the kernel knows it, times modulo 2^32 ms."""
-        activity = self._now.get(_kernels(name))
+        """Returns the kernel's counters of a device; times are modulo 2^32 ms."""
+        activity = self._now.get(_diskstats_name(name))
         return None if activity is None else DeviceActivity(
             ios=(activity.reads, activity.writes),
             merges=(activity.read_merges, activity.write_merges),
@@ -103,6 +103,6 @@ class ActivitySinceBoot:
         )  # fmt: skip
 
 
-def _kernels(name: str) -> str:
-    """Slashes in names of devices (cciss/c0d0) are exclamation marks in sysfs."""
+def _diskstats_name(name: str) -> str:
+    """Returns a device's name with slashes (cciss/c0d0), which sysfs has as exclamation marks."""
     return name.replace("!", "/")

@@ -1,4 +1,4 @@
-"""Inventories that read the disks now and then, and sysfs each time."""
+"""Reads inventories with fresh values from sysfs and cached superblocks."""
 
 import math
 import threading
@@ -7,151 +7,152 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from blklab.md.inventory import inventory
+from blklab.md.inventory import read_inventory
 from blklab.md.model import Geometry, Inventory, Software
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SuperblockReading
 from blklab.system.identity import BlockDevice
 from blklab.system.roots import Roots, text
 
-PATIENCE: Final = 2.0
-"""Seconds that a scrape waits for disks. One that hangs must not hide what sysfs says of it."""
+DISK_TIMEOUT_S: Final = 2.0
+"""Time that a scrape waits for disks. A disk that hangs must not hide its values in sysfs."""
 
 NOT_READ: Final = "disks are not read"
-SILENT: Final = "the disks do not answer, or not yet"
+NO_ANSWER: Final = "the disks have not answered yet"
 
 
 class InventoryCache:
-    """The arrays of this machine, their superblocks as they were when they were last read.
+    """The arrays of this host with cached superblocks.
 
-    They are read again when they are older than `every` seconds, and when a member came, went or
-    changed: md has then just written to all of them, and none is woken. None: never.
+    Superblocks are read again when they are older than `max_age` seconds, and when a member
+    appears, disappears or changes: md has then just written to all disks, so no disk in standby is
+    spun up. None: they are never read.
     """
 
     def __init__(
         self,
         roots: Roots,
-        every: float | None,
+        max_age: float | None,
         *,
-        patience: float | None = PATIENCE,
+        timeout: float | None = DISK_TIMEOUT_S,
         clock: Callable[[], float] = time.monotonic,
         reader: Callable[[], Probe] = Probe,
     ) -> None:
-        """`patience` is how many seconds to wait for disks; None: for ever."""
+        """`timeout` is the time to wait for disks, seconds; None: no limit."""
         self.read_at: float | None = None
         """When the superblocks were read, seconds since 1970."""
         self._roots = roots
-        self._every = every
-        self._patience = patience
+        self._max_age = max_age
+        self._timeout = timeout
         self._clock = clock
         self._reader = reader
-        self._known: _KnownArray | None = None
+        self._known: _CachedInventory | None = None
         self._failure: Exception | None = None
         self._thread: threading.Thread | None = None
 
-    def seen(self) -> Inventory:
-        """Returns what is there; superblocks that were not read say so in `unseen`.
+    def read(self) -> Inventory:
+        """Returns the inventory; `unseen` lists superblocks that were not read.
 
-        Raises whatever reading them raised.
+        Raises the exceptions that occurred while superblocks were read.
         """
-        if self._every is None:
+        if self._max_age is None:
             if self._known is None:
-                software = self._reader().software(self._roots)
-                self._known = _KnownArray(_CachedProbe(NOT_READ, software), None, 0)
-            return inventory(self._roots, self._known.memory)
-        if (cached := self._remembered(self._every)) is not None:
+                software = self._reader().read_software(self._roots)
+                self._known = _CachedInventory(_CachedProbe(NOT_READ, software), None, 0)
+            return read_inventory(self._roots, self._known.memory)
+        if (cached := self._read_cached(self._max_age)) is not None:
             return cached
         if self._thread is None or not self._thread.is_alive():
             self._failure = None
             self._thread = threading.Thread(target=self._read, name="superblocks", daemon=True)
             self._thread.start()
-        self._thread.join(self._patience)
+        self._thread.join(self._timeout)
         if self._failure is not None:
             raise self._failure
-        if (cached := self._remembered(math.inf)) is not None:
+        if (cached := self._read_cached(math.inf)) is not None:
             return cached
-        software = self._known.memory.known if self._known else None
-        return inventory(self._roots, _CachedProbe(SILENT, software))
+        software = self._known.memory.cached_software if self._known else None
+        return read_inventory(self._roots, _CachedProbe(NO_ANSWER, software))
 
-    def _remembered(self, seconds: float) -> Inventory | None:
-        """What is there, if what is known is of these members and not older than that."""
+    def _read_cached(self, max_age: float) -> Inventory | None:
+        """Returns the inventory if the cache is of the present members and not older than that."""
         known = self._known
-        if known is None or self._clock() - known.since >= seconds:
+        if known is None or self._clock() - known.since >= max_age:
             return None
-        inventory_read = inventory(self._roots, known.memory)
+        inventory_read = read_inventory(self._roots, known.memory)
         return inventory_read if known.mark == _mark(inventory_read, self._roots) else None
 
     def _read(self) -> None:
         recorder = _RecordingProbe(self._reader())
         since, read_at = self._clock(), time.time()
         try:
-            mark = _mark(inventory(self._roots, recorder), self._roots)
-        except Exception as error:  # whoever waits for it raises it
+            mark = _mark(read_inventory(self._roots, recorder), self._roots)
+        except Exception as error:  # raised by the thread that waits for it
             self._failure = error
             return
-        self._known, self.read_at = _KnownArray(recorder.memory, mark, since), read_at
+        self._known, self.read_at = _CachedInventory(recorder.memory, mark, since), read_at
 
 
 class _ScrapeProbe(Probe):
-    """Leaves out what no metric tells, and what the service may never see."""
+    """Leaves out what no metric needs, and what the service has no permission to read."""
 
-    def users(self, device: BlockDevice, roots: Roots) -> list[str]:  # noqa: ARG002
-        """Not asked: it might hang."""
+    def find_users(self, device: BlockDevice, roots: Roots) -> list[str]:  # noqa: ARG002
+        """Returns nothing: the search might hang."""
         return []
 
-    def repairing(self, uuid: str, roots: Roots) -> bool:
-        """What is root's is not held against others: `unseen` is to be 0 where all is well."""
-        return bool(super().repairing(uuid, roots))
+    def is_repairing(self, uuid: str, roots: Roots) -> bool:
+        """Returns False if permission is denied, so that `unseen` is 0 if all is well."""
+        return bool(super().is_repairing(uuid, roots))
 
 
 class _CachedProbe(_ScrapeProbe):
-    """Answers with what was read, and `reason` for the rest."""
+    """Returns cached values, and `reason` as the failure for everything else."""
 
     def __init__(self, reason: str, software: Software | None = None) -> None:
         self.readings: dict[Path, SuperblockReading] = {}
         self.geometries: dict[Path, tuple[Geometry | None, str]] = {}
-        self.known = software
+        self.cached_software = software
         self._reason = reason
 
-    def superblocks(self, path: Path) -> SuperblockReading:
+    def read_superblocks(self, path: Path) -> SuperblockReading:
         return self.readings.get(path) or SuperblockReading(failure=self._reason)
 
-    def geometry(self, path: Path) -> tuple[Geometry | None, str]:
+    def read_geometry(self, path: Path) -> tuple[Geometry | None, str]:
         return self.geometries.get(path) or (None, self._reason)
 
-    def software(self, roots: Roots) -> Software | None:  # noqa: ARG002  # it is of this machine
-        return self.known
+    def read_software(self, roots: Roots) -> Software | None:  # noqa: ARG002  # it is of this machine
+        return self.cached_software
 
 
-class _KnownArray(NamedTuple):
+class _CachedInventory(NamedTuple):
     memory: _CachedProbe
     mark: object
-    """Of the members that it is of."""
+    """Result of `_mark` for the members in the cache."""
     since: float
 
 
 class _RecordingProbe(_ScrapeProbe):
-    """Asks, and remembers the answers."""
+    """Reads, and puts the values into a cache."""
 
     def __init__(self, reader: Probe) -> None:
-        self.memory = _CachedProbe(SILENT)
+        self.memory = _CachedProbe(NO_ANSWER)
         self._reader = reader
 
-    def superblocks(self, path: Path) -> SuperblockReading:
-        self.memory.readings[path] = self._reader.superblocks(path)
+    def read_superblocks(self, path: Path) -> SuperblockReading:
+        self.memory.readings[path] = self._reader.read_superblocks(path)
         return self.memory.readings[path]
 
-    def geometry(self, path: Path) -> tuple[Geometry | None, str]:
-        self.memory.geometries[path] = self._reader.geometry(path)
+    def read_geometry(self, path: Path) -> tuple[Geometry | None, str]:
+        self.memory.geometries[path] = self._reader.read_geometry(path)
         return self.memory.geometries[path]
 
-    def software(self, roots: Roots) -> Software | None:
-        self.memory.known = self._reader.software(roots)
-        return self.memory.known
+    def read_software(self, roots: Roots) -> Software | None:
+        self.memory.cached_software = self._reader.read_software(roots)
+        return self.memory.cached_software
 
 
 def _mark(inventory: Inventory, roots: Roots) -> object:
-    """What sysfs tells of members, that changes whenever superblocks may have become others'."""
+    """Returns values of members in sysfs that change whenever superblocks may have changed."""
     return [
         (
             array.name,
@@ -174,7 +175,7 @@ def _mark(inventory: Inventory, roots: Roots) -> object:
 
 
 def _identity(name: str, roots: Roots) -> tuple[str | None, ...]:
-    """A device's numbers; diskseq is a disk's among all that ever were (Linux 5.15)."""
+    """Returns values that identify a device; diskseq is unique for each disk (Linux 5.15)."""
     node = (roots.sys / "class/block" / name).resolve()
     disk = node.parent if (node / "partition").exists() else node
     return name, text(node / "dev"), text(node / "size"), text(disk / "diskseq")

@@ -1,7 +1,7 @@
-"""What is exported: every metric's name, type, help and labels, and its values from an inventory.
+"""All metrics with their types, help and labels, and their values from an inventory.
 
-Names follow Prometheus's conventions (prometheus.io/docs/practices/naming); states are series of 0
-and 1, a series a state, as node_exporter has them.
+Names follow Prometheus's conventions (prometheus.io/docs/practices/naming). States are series of 0
+and 1, one for each state, as in node_exporter.
 """
 
 from collections import Counter
@@ -23,13 +23,13 @@ STATES: Final = (
     "inactive", "suspended", "readonly", "read-auto", "clean", "active", "write-pending",
     "active-idle", "broken",
 )  # fmt: skip
-"""Of arrays that are assembled: drivers/md/md.c, `array_states`, Linux 6.12, without `clear`."""
+"""States of assembled arrays: drivers/md/md.c, `array_states`, Linux 6.12, without `clear`."""
 
 MEMBER_STATES: Final = (
     "faulty", "in_sync", "journal", "write_mostly", "blocked", "spare", "write_error",
     "want_replacement", "replacement", "external_bbl", "failfast",
 )  # fmt: skip
-"""Of members: drivers/md/md.c, `state_show`, Linux 6.12."""
+"""States of members: drivers/md/md.c, `state_show`, Linux 6.12."""
 
 ACTIONS: Final = ("idle", *sorted(PASSES))
 
@@ -38,7 +38,7 @@ MEMBER: Final = ("array", "member")
 
 
 class MetricSpec(NamedTuple):
-    """What a metric is. Counters' names end in `_total`; all others are gauges."""
+    """The help and labels of a metric. Names of counters end in `_total`; others are gauges."""
 
     help: str
     labels: tuple[str, ...] = ()
@@ -46,95 +46,102 @@ class MetricSpec(NamedTuple):
 
 METRICS: Final = {
     "array_info": MetricSpec(
-        "What the array is; always 1.", (*ARRAY, "uuid", "level", "layout", "metadata", "name")
+        "UUID, level, layout, metadata and name of the array; always 1.",
+        (*ARRAY, "uuid", "level", "layout", "metadata", "name"),
     ),
     "array_size_bytes": MetricSpec("Size of the array.", ARRAY),
-    "array_chunk_bytes": MetricSpec("Size of its chunks; 0 for levels without.", ARRAY),
-    "array_state": MetricSpec("1 for the state that the array is in.", (*ARRAY, "state")),
-    "array_raid_disks": MetricSpec("Members that the array has when it is whole.", ARRAY),
-    "array_degraded_disks": MetricSpec("Members that are lacking.", ARRAY),
-    "array_bitmap": MetricSpec("1 if it has a write-intent bitmap.", ARRAY),
-    "array_mismatch_sectors": MetricSpec("Sectors that the last check found unlike.", ARRAY),
-    "array_sync_action": MetricSpec("1 for the pass that is under way.", (*ARRAY, "action")),
-    "array_sync_done_ratio": MetricSpec("How much of the pass is done, 0 to 1.", ARRAY),
-    "array_sync_speed_bytes_per_second": MetricSpec("Speed of the pass, on each member.", ARRAY),
-    "array_sync_left_seconds": MetricSpec("Time left of the pass, at its present speed.", ARRAY),
+    "array_chunk_bytes": MetricSpec("Chunk size; 0 for levels without chunks.", ARRAY),
+    "array_state": MetricSpec("1 for the present state of the array.", (*ARRAY, "state")),
+    "array_raid_disks": MetricSpec("Members of the complete array.", ARRAY),
+    "array_degraded_disks": MetricSpec("Members that are missing.", ARRAY),
+    "array_bitmap": MetricSpec("1 if the array has a write-intent bitmap.", ARRAY),
+    "array_mismatch_sectors": MetricSpec("Sectors that differed in the last check.", ARRAY),
+    "array_sync_action": MetricSpec("1 for the running sync action.", (*ARRAY, "action")),
+    "array_sync_done_ratio": MetricSpec("Finished part of the sync action, 0 to 1.", ARRAY),
+    "array_sync_speed_bytes_per_second": MetricSpec(
+        "Speed of the sync action on each member.", ARRAY
+    ),
+    "array_sync_left_seconds": MetricSpec(
+        "Remaining time of the sync action at its present speed.", ARRAY
+    ),
     "member_info": MetricSpec(
-        "What the member is, and in which slot; always 1.", (*MEMBER, "slot", "kind")
+        "Slot and kind of the member; always 1.", (*MEMBER, "slot", "kind")
     ),
     "member_size_bytes": MetricSpec("Size of the device.", MEMBER),
-    "member_state": MetricSpec("1 for each state that the member is in.", (*MEMBER, "state")),
+    "member_state": MetricSpec("1 for each present state of the member.", (*MEMBER, "state")),
     "member_bad_blocks_configured": MetricSpec(
-        "1 if the superblock has a bad-block list, empty or not.", MEMBER
+        "1 if the member has a bad-block list, empty or not.", MEMBER
     ),
     "member_bad_blocks_entries": MetricSpec("Entries of the bad-block list.", MEMBER),
-    "member_bad_blocks_sectors": MetricSpec("Sectors of 512 bytes that are listed bad.", MEMBER),
+    "member_bad_blocks_sectors": MetricSpec("Sectors of 512 bytes in the bad-block list.", MEMBER),
     "member_bad_blocks_unacknowledged": MetricSpec(
-        "Entries of the bad-block list that wait to be written to the disk.", MEMBER
+        "Entries of the bad-block list that md has not yet written to the disk.", MEMBER
     ),
     "member_bad_blocks_cut": MetricSpec(
-        "1 if sysfs shows a page of the bad-block list and no more: it is nearly full.", MEMBER
+        "1 if sysfs shows only one full page of the bad-block list, which is nearly full.", MEMBER
     ),
     "member_read_errors_total": MetricSpec(
-        "Read errors that md mended since the array was assembled.", MEMBER
+        "Read errors that md corrected since the array was assembled.", MEMBER
     ),
     "member_events": MetricSpec("Event count of the superblock.", MEMBER),
     "member_events_behind": MetricSpec(
-        "Events that the superblock is behind the freshest of the array.", MEMBER
+        "Difference to the highest event count of the array.", MEMBER
     ),
-    "member_superblock_checksum_ok": MetricSpec("1 if the superblock's checksum holds.", MEMBER),
+    "member_superblock_checksum_ok": MetricSpec(
+        "1 if the checksum of the superblock is right.", MEMBER
+    ),
     "member_reads_completed_total": MetricSpec("Reads that the device completed.", MEMBER),
     "member_writes_completed_total": MetricSpec("Writes that the device completed.", MEMBER),
     "member_read_bytes_total": MetricSpec("Bytes read from the device.", MEMBER),
     "member_written_bytes_total": MetricSpec("Bytes written to the device.", MEMBER),
-    "member_read_time_seconds_total": MetricSpec("Time of all reads, added up.", MEMBER),
-    "member_write_time_seconds_total": MetricSpec("Time of all writes, added up.", MEMBER),
-    "member_io_time_seconds_total": MetricSpec("Time in which anything was in flight.", MEMBER),
+    "member_read_time_seconds_total": MetricSpec("Sum of the latencies of all reads.", MEMBER),
+    "member_write_time_seconds_total": MetricSpec("Sum of the latencies of all writes.", MEMBER),
+    "member_io_time_seconds_total": MetricSpec("Time with at least one I/O in flight.", MEMBER),
     "member_io_time_weighted_seconds_total": MetricSpec(
-        "Time multiplied by how many I/Os were in flight.", MEMBER
+        "Time multiplied by the number of I/Os in flight.", MEMBER
     ),
     "findings": MetricSpec(
-        "What `blklab md audit` finds; array is empty for what is of the whole machine.",
+        "Findings of `blklab md audit`; array is empty for findings about the host.",
         (*ARRAY, "severity", "rule"),
     ),
-    "unseen": MetricSpec("Things that could not be looked at: see the log, or `blklab md audit`."),
-    "superblocks_read_timestamp_seconds": MetricSpec("When superblocks were last read."),
-    "scrape_duration_seconds": MetricSpec("How long it took to collect this."),
-    "up": MetricSpec("1 if everything was collected, 0 if something failed: see the log."),
+    "unseen": MetricSpec("Items that could not be read: see the log, or `blklab md audit`."),
+    "superblocks_read_timestamp_seconds": MetricSpec("Time at which superblocks were last read."),
+    "scrape_duration_seconds": MetricSpec("Duration of this scrape."),
+    "up": MetricSpec("1 if all metrics were collected, 0 if an error occurred: see the log."),
     "exporter_info": MetricSpec("Version of blklab; always 1.", ("version",)),
 }  # fmt: skip
-"""Every metric there is, without its prefix, in the order in which they are exported."""
+"""All metrics, by name without prefix, in the order in which they are exported."""
 
 Sample = tuple[str, tuple[str, ...], float | None]
-"""Name without prefix, labels, value; None for what is not known, which is not exported."""
+"""Name without prefix, labels, value; a value of None is unknown and not exported."""
 
 Family = GaugeMetricFamily | CounterMetricFamily
 
 
-def families(samples: Iterable[Sample]) -> list[Family]:
-    """Returns every metric for the client library, those without a sample as well.
+def make_families(samples: Iterable[Sample]) -> list[Family]:
+    """Returns every metric for the client library, also those without a sample.
 
-    Labels are made harmless: names come from disks.
+    Control characters in labels are escaped, because names come from disks.
     """
-    samples_by_name = {
+    families_by_name = {
         name: (CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily)(
             PREFIX + name, declared.help, labels=declared.labels
         )
         for name, declared in METRICS.items()
     }
-    # A series must not be there twice, whatever names look alike once they are harmless.
+    # Escaped names may be equal, but a series must not appear twice.
     values = {
         (name, tuple(map(printable, labels))): value
         for name, labels, value in samples
         if value is not None
     }
     for (name, labels), value in values.items():
-        samples_by_name[name].add_metric(labels, value)
-    return list(samples_by_name.values())
+        families_by_name[name].add_metric(labels, value)
+    return list(families_by_name.values())
 
 
-def of_array(array: Array) -> Iterator[Sample]:
-    """Yields what there is to say of an array, without its members."""
+def array_samples(array: Array) -> Iterator[Sample]:
+    """Yields the samples of an array, without its members."""
     name = (array.name,)
     layout = str(array.layout)
     yield "array_info", (*name, array.uuid, array.level, layout, array.metadata, array.label), 1
@@ -157,10 +164,10 @@ def of_array(array: Array) -> Iterator[Sample]:
         yield "array_sync_left_seconds", name, sync.left_seconds
 
 
-def of_members(array: Array) -> Iterator[Sample]:
-    """Yields what there is to say of an array's members."""
+def member_samples(array: Array) -> Iterator[Sample]:
+    """Yields the samples of an array's members."""
     superblocks = [other.superblock for other in array.members if other.superblock]
-    # Damaged superblocks say anything; spares' are written when they like.
+    # Damaged superblocks may have any value; those of spares are written at other times.
     sound = [other for other in superblocks if other.checksum_holds and other.role != "spare"]
     newest = max((other.events for other in sound), default=0)
     for member in array.members:
@@ -184,14 +191,17 @@ def _bad_blocks(member: ArrayMember, name: tuple[str, ...]) -> Iterator[Sample]:
         yield "member_bad_blocks_configured", name, member.bad_blocks is not None
     if member.listed is not None or member.superblock:
         yield "member_bad_blocks_entries", name, member.entries
-        yield "member_bad_blocks_sectors", name, sum(range_.sectors for range_ in member.ranges)
+        sectors = sum(bad_range.sectors for bad_range in member.ranges)
+        yield "member_bad_blocks_sectors", name, sectors
     if member.listed is not None:
         yield "member_bad_blocks_unacknowledged", name, member.unacknowledged
         yield "member_bad_blocks_cut", name, member.listed_cut
 
 
-def of_activity(array: Array, member: ArrayMember, activity: DeviceActivity) -> Iterator[Sample]:
-    """Yields what a member did."""
+def activity_samples(
+    array: Array, member: ArrayMember, activity: DeviceActivity
+) -> Iterator[Sample]:
+    """Yields the I/O counters of a member."""
     name = (array.name, member.name)
     for at, word, past in ((0, "read", "read"), (1, "write", "written")):
         yield f"member_{word}s_completed_total", name, activity.ios[at]
@@ -201,9 +211,9 @@ def of_activity(array: Array, member: ArrayMember, activity: DeviceActivity) -> 
     yield "member_io_time_weighted_seconds_total", name, activity.queue_ns / 1e9
 
 
-def of_findings(findings: Iterable[Diagnostic]) -> Iterator[Sample]:
-    """Yields how many findings there are of each array, severity and rule."""
-    for labels, many in Counter(
+def finding_samples(findings: Iterable[Diagnostic]) -> Iterator[Sample]:
+    """Yields the number of findings for each array, severity and rule."""
+    for labels, count in Counter(
         (finding.subject, finding.severity, finding.code) for finding in findings
     ).items():
-        yield "findings", labels, many
+        yield "findings", labels, count

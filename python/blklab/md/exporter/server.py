@@ -1,7 +1,7 @@
-"""The HTTP server: the client library's WSGI application, with TLS and basic auth before it.
+"""The HTTP server: the client library's WSGI application with TLS and basic authentication.
 
-The library's own server has no basic auth, waits for one connection's TLS before it takes another,
-reads certificates once, and asks the name server for its name.
+The library's own server has no basic authentication, handles TLS handshakes one after the other,
+reads certificates only once, and asks the name server for its name.
 """
 
 import base64
@@ -26,11 +26,11 @@ from blklab.md.exporter.web_config import WebConfig
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-SILENCE: Final = 30.0
-"""Seconds that a client may say nothing."""
+IDLE_TIMEOUT_S: Final = 30.0
+"""Time that a client may send nothing."""
 
-MOST: Final = 32
-"""Connections at a time: whatever hangs, as disks make the kernel do, threads do not pile up."""
+MAX_CONNECTIONS: Final = 32
+"""Limits the number of threads if scrapes hang, for example because of a disk."""
 
 Log = Callable[[str], None]
 
@@ -59,17 +59,17 @@ class ListenAddress:
             # One socket for both, where there is IPv6.
             both = socket.has_dualstack_ipv6()
             family = socket.AF_INET6 if both else socket.AF_INET
-            return family, ("::" if both else "0.0.0.0", self.port)  # noqa: S104  # it was said
+            return family, ("::" if both else "0.0.0.0", self.port)  # noqa: S104  # as requested
         try:
             first = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise EnvironmentLacks(f"{self}: {reason}", "name an address of this machine") from None
+            raise EnvironmentLacks(f"{self}: {reason}", "use an address of this host") from None
         return first[0], first[4]
 
 
 class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
-    """Serves metrics; the address is bound when it is made, `serve_forever` does the rest."""
+    """Serves metrics. The constructor binds the address, `serve_forever` answers requests."""
 
     daemon_threads = True
 
@@ -77,61 +77,61 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
         self, address: ListenAddress, registry: CollectorRegistry, config: Path | None, log: Log
     ) -> None:
         """`config` is a web configuration file; None: no TLS, no auth. Raises EnvironmentLacks."""
-        self.address_family, place = address.socket_address()
+        self.address_family, bind_address = address.socket_address()
         self._config = config
         self._log = log
         self._connection = threading.local()
-        self._free = threading.BoundedSemaphore(MOST)
+        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
         try:
-            super().__init__(place, _Handler)
+            super().__init__(bind_address, _Handler)
         except OSError as error:
-            taken = error.errno == errno.EADDRINUSE
+            in_use = error.errno == errno.EADDRINUSE
             raise EnvironmentLacks(
                 f"{address}: {(error.strerror or str(error)).lower()}",
-                "say --listen with another port" if taken else "say --listen with another address",
+                "use --listen with another port" if in_use else "use --listen with another address",
             ) from None
-        self.set_app(_guarded(make_wsgi_app(registry), lambda: self._connection.config))
+        self.set_app(_with_authentication(make_wsgi_app(registry), lambda: self._connection.config))
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port on which it listens."""
         return int(self.socket.getsockname()[1])
 
     @property
     def address(self) -> str:
-        """ADDRESS:PORT that it listens on."""
+        """ADDRESS:PORT on which it listens."""
         host = self.socket.getsockname()[0]
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     def server_bind(self) -> None:
-        """Takes IPv4 as well if it is to listen on all addresses."""
-        # HTTPServer's asks the name server for the host's name, which may take minutes.
+        """Binds the address; IPv6 on all addresses includes IPv4."""
+        # HTTPServer.server_bind asks the name server for the host's name, which may take minutes.
         if self.address_family == socket.AF_INET6:
-            every = self.server_address[0] == "::"
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(not every))
+            all_addresses = self.server_address[0] == "::"
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(not all_addresses))
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.port
         self.setup_environ()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002
-        """Tells whether there is room for one more; one that is not let in is hung up on."""
+        """Whether another connection is allowed; otherwise the server closes it."""
         return self._free.acquire(blocking=False)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Makes room when a connection is done."""
+        """Handles a connection, and then allows another."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Answers a connection, with TLS if the configuration has it now."""
-        # In the connection's own thread: one that says nothing keeps nobody waiting.
-        request.settimeout(SILENCE)
-        config = web_config.load(self._config) if self._config else WebConfig()
+        """Answers a connection, with TLS if the configuration file has it now."""
+        # In the connection's own thread, so that an idle client does not delay others.
+        request.settimeout(IDLE_TIMEOUT_S)
+        config = web_config.load_web_config(self._config) if self._config else WebConfig()
         tls = config.tls_server_config
         wrapped = (
-            web_config.context(self._config, tls).wrap_socket(request, server_side=True)
+            web_config.make_tls_context(self._config, tls).wrap_socket(request, server_side=True)
             if tls and self._config
             else nullcontext(request)
         )
@@ -140,7 +140,7 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
             super().finish_request(connection, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """Says in a line what else would be a traceback; who hangs up is not worth one."""
+        """Logs an error in one line, without a traceback; ignores closed connections."""
         error = sys.exception()
         if isinstance(error, BlklabError):
             self._log(str(error))
@@ -153,12 +153,14 @@ class _Handler(WSGIRequestHandler):
         pass
 
 
-def _guarded(app: "WSGIApplication", config: Callable[[], WebConfig]) -> "WSGIApplication":
-    """Lets only those through whom the configuration names, if it names any (RFC 7617)."""
+def _with_authentication(
+    app: "WSGIApplication", config: Callable[[], WebConfig]
+) -> "WSGIApplication":
+    """Returns the application behind basic authentication, if users are configured (RFC 7617)."""
 
     def guarded(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        wanted = config()
-        if wanted.basic_auth_users and not wanted.admits(*_credentials(environ)):
+        settings = config()
+        if settings.basic_auth_users and not settings.admits(*_credentials(environ)):
             headers = [
                 ("Content-Type", "text/plain; charset=utf-8"),
                 ("WWW-Authenticate", 'Basic realm="blklab", charset="UTF-8"'),

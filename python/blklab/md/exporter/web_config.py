@@ -1,9 +1,9 @@
-"""Prometheus's web configuration file: certificates, and who may ask.
+"""Reads Prometheus's web configuration file: certificates and users.
 
-The format is that of all of Prometheus's programs (github.com/prometheus/exporter-toolkit,
-docs/web-configuration.md, 2025), so that one file serves node_exporter and blklab: as there, names
-of files are relative to it, and it is read for every connection. What is not known here is refused,
-for it may be what somebody relies on.
+The format is that of all exporters of Prometheus (github.com/prometheus/exporter-toolkit,
+docs/web-configuration.md, 2025), so node_exporter and blklab can share a file. As there, paths are
+relative to the file, and it is read for every connection. Unknown keys are refused, because they
+may restrict access.
 """
 
 import re
@@ -18,25 +18,25 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from blklab.errors import UsageError
 
-VERIFYING: Final = {
+VERIFY_MODES: Final = {
     "NoClientCert": ssl.CERT_NONE,
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
-"""Policies of Go's `crypto/tls` that Python's have a word for; the others verify nothing."""
+"""Policies of Go's `crypto/tls` that Python supports; the others verify nothing."""
 
-VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+TLS_VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
-NOBODY: Final = "$2b${:02}$abcdefghijklmnopqrstuuBMoLJ7nbvfTSZRKRgxoYk3fbzTVbpWW"
-"""A hash of a cost, to compare with where there is no user's."""
+DUMMY_HASH: Final = "$2b${:02}$abcdefghijklmnopqrstuuBMoLJ7nbvfTSZRKRgxoYk3fbzTVbpWW"
+"""A hash of a given cost, to compare with if there is no such user."""
 
 _hashing = threading.Lock()
 
 
-def _hash(value: str) -> str:
+def _check_hash(value: str) -> str:
     if not re.fullmatch(r"\$2[aby]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}", value, re.A):
-        # It may be a password: it is not repeated.
-        raise ValueError("is not a bcrypt hash, as `htpasswd -nBC 10 USER` prints it")
+        # The value may be a password, so the message does not repeat it.
+        raise ValueError("expected a bcrypt hash, as `htpasswd -nBC 10 USER` prints it")
     return value
 
 
@@ -49,7 +49,7 @@ class _Table(BaseModel):
 
 
 class Tls(_Table):
-    """`tls_server_config`."""
+    """The table `tls_server_config`."""
 
     cert_file: Path
     key_file: Path
@@ -62,34 +62,34 @@ class Tls(_Table):
 
 
 class WebConfig(_Table):
-    """The file."""
+    """The whole file."""
 
     tls_server_config: Tls | None = None
-    basic_auth_users: dict[str, Annotated[str, AfterValidator(_hash)]] = {}
+    basic_auth_users: dict[str, Annotated[str, AfterValidator(_check_hash)]] = {}
 
     def admits(self, user: str, password: str) -> bool:
-        """Tells whether it is the user's password; takes as long whoever it is."""
-        known = self.basic_auth_users.get(user)
+        """Whether it is the user's password; takes equally long for every user."""
+        stored_hash = self.basic_auth_users.get(user)
         secret = password.encode()
-        dearest = max(map(_cost, self.basic_auth_users.values()), default=10)
-        compared = known or NOBODY.format(dearest)
-        # 2^cost rounds each: with one of every cost between they are as many as the dearest's.
-        padding = [NOBODY.format(cost) for cost in range(_cost(compared), dearest)]
-        # bcrypt looks at 72 bytes; longer ones are no password of anybody's.
-        with _hashing:  # one at a time: guessing keeps one CPU busy, not all
+        highest_cost = max(map(_cost, self.basic_auth_users.values()), default=10)
+        compared = stored_hash or DUMMY_HASH.format(highest_cost)
+        # Each takes 2^cost rounds: with one of every cost up to the highest, the sum is the same.
+        padding = [DUMMY_HASH.format(cost) for cost in range(_cost(compared), highest_cost)]
+        # bcrypt uses 72 bytes only; longer passwords are always wrong.
+        with _hashing:  # one at a time, so that guessing passwords uses only one CPU
             same, *_ = [
                 bcrypt.checkpw(secret[:72], hashed.encode()) for hashed in (compared, *padding)
             ]
-        return same and known is not None and len(secret) <= 72
+        return same and stored_hash is not None and len(secret) <= 72
 
 
-def load(path: Path) -> WebConfig:
-    """Reads a web configuration file. Raises UsageError: file, key, what was expected."""
+def load_web_config(path: Path) -> WebConfig:
+    """Returns the content of a web configuration file. Raises UsageError."""
     try:
         content = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UsageError(f"{path}: cannot be read: {reason}") from None
+        raise UsageError(f"{path}: cannot read: {reason}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}:" if mark else ""
@@ -98,45 +98,45 @@ def load(path: Path) -> WebConfig:
         config = WebConfig.model_validate({} if content is None else content)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        raise UsageError(f"{path}: {_problem(first)}") from None
+        raise UsageError(f"{path}: {_error_message(first)}") from None
     return config
 
 
-def context(path: Path, tls: Tls) -> ssl.SSLContext:
-    """Returns what serves TLS; `path` is the configuration's. Raises UsageError."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = VERSIONS[tls.min_version]
-    made.maximum_version = VERSIONS[tls.max_version]
-    made.verify_mode = VERIFYING[tls.client_auth_type]
-    if (tls.client_ca_file is None) != (made.verify_mode == ssl.CERT_NONE):
+def make_tls_context(path: Path, tls: Tls) -> ssl.SSLContext:
+    """Returns the TLS context; `path` is that of the configuration file. Raises UsageError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = TLS_VERSIONS[tls.min_version]
+    context.maximum_version = TLS_VERSIONS[tls.max_version]
+    context.verify_mode = VERIFY_MODES[tls.client_auth_type]
+    if (tls.client_ca_file is None) != (context.verify_mode == ssl.CERT_NONE):
         raise UsageError(
-            f"{path}: tls_server_config: client_ca_file and client_auth_type go together: one says"
-            " whose certificates, the other whether one must be shown (RequireAndVerifyClientCert)"
+            f"{path}: tls_server_config: client_ca_file and client_auth_type: expected both or"
+            " neither; use client_auth_type: RequireAndVerifyClientCert to require a certificate"
         )
     directory = path.parent
     files = f"{directory / tls.cert_file} and {directory / tls.key_file}"
     try:
-        made.load_cert_chain(directory / tls.cert_file, directory / tls.key_file)
+        context.load_cert_chain(directory / tls.cert_file, directory / tls.key_file)
         if tls.client_ca_file is not None:
             files = str(directory / tls.client_ca_file)
-            made.load_verify_locations(directory / tls.client_ca_file)
+            context.load_verify_locations(directory / tls.client_ca_file)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
         raise UsageError(f"{path}: tls_server_config: {files}: {reason}") from None
-    return made
+    return context
 
 
-def _problem(error: Any) -> str:
-    where = ".".join(map(str, error["loc"]))
+def _error_message(error: Any) -> str:
+    key = ".".join(map(str, error["loc"]))
     match error["type"]:
         case "extra_forbidden":
-            what = "is not known here, and might be what you rely on"
+            message = "blklab does not support this key: remove it if you do not rely on it"
         case "missing":
-            what = "is missing"
+            message = "is missing"
         case "value_error":
-            what = str(error["ctx"]["error"])
+            message = str(error["ctx"]["error"])
         case "model_type":
-            what = "expected a table of keys and values"
+            message = "expected a table of keys and values"
         case _:
-            what = error["msg"][:1].lower() + error["msg"][1:]
-    return f"{where}: {what}" if where else what
+            message = error["msg"][:1].lower() + error["msg"][1:]
+    return f"{key}: {message}" if key else message

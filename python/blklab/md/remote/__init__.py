@@ -1,4 +1,4 @@
-"""Arrays of other machines, over ssh or out of what a probe printed there."""
+"""Audits arrays of other hosts, over ssh or from the recorded output of a probe."""
 
 import sys
 from contextlib import nullcontext
@@ -8,57 +8,56 @@ from typing import Final
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
-from blklab.md.audit import findings
+from blklab.md.audit import find_problems
 from blklab.md.model import Inventory
-from blklab.md.remote.probe_output import MOST_BYTES, parse
-from blklab.md.remote.recorded_probe import seen
+from blklab.md.remote.probe_output import MAX_OUTPUT_BYTES, parse_output
+from blklab.md.remote.recorded_probe import read_recorded_inventory
 
 __all__ = ["PROBE", "RemoteHost", "audited", "read"]
 
 PROBE: Final = Path(__file__).with_name("probe.sh")
-"""The script that is run there."""
+"""The script that runs on the host."""
 
 
 @dataclass(frozen=True)
 class RemoteHost:
-    """A machine, and what was seen of it."""
+    """A host with its inventory and findings, or a failure."""
 
     name: str
-    """As the user gave it."""
+    """As the user typed it."""
     inventory: Inventory | None = None
     findings: tuple[Diagnostic, ...] = ()
     failure: str = ""
-    """Why nothing could be seen, in a line; empty if something was."""
+    """Why nothing could be read; empty if something could."""
 
     @property
     def unseen(self) -> bool:
-        """Whether something was not seen."""
-        known = self.inventory
-        return known is None or bool(known.unseen) or any(array.unseen for array in known.arrays)
+        """Whether something could not be read."""
+        inventory = self.inventory
+        if inventory is None or inventory.unseen:
+            return True
+        return any(array.unseen for array in inventory.arrays)
 
 
-def audited(name: str, data: bytes | bytearray) -> RemoteHost:
-    """Returns what is found on a machine whose probe has printed `data`; raises nothing."""
+def audit_output(name: str, data: bytes | bytearray) -> RemoteHost:
+    """Returns the audit of a host whose probe printed `data`; raises nothing."""
     try:
-        inventory = seen(parse(data))
+        inventory = read_recorded_inventory(parse_output(data))
     except BlklabError as error:
         return RemoteHost(name, failure=str(error))
-    except (OSError, UnicodeError) as error:  # a full disk; a locale without the names' letters
+    except (OSError, UnicodeError) as error:  # a full disk; characters that the locale lacks
         reason = getattr(error, "strerror", None) or error
-        return RemoteHost(name, failure=f"what was seen cannot be laid out here: {reason}")
+        return RemoteHost(name, failure=f"cannot write the probe's output to a file: {reason}")
     if inventory.unseen and not inventory.arrays:
-        return RemoteHost(name, failure=f"nothing could be seen: {inventory.unseen[0]}")
-    return RemoteHost(name, inventory, tuple(findings(inventory)))
+        return RemoteHost(name, failure=f"cannot read any array: {inventory.unseen[0]}")
+    return RemoteHost(name, inventory, tuple(find_problems(inventory)))
 
 
-def read(name: str) -> RemoteHost:
-    """Returns what is found in a file that a probe's output was kept in, or, of `-`, in stdin.
-
-    Raises nothing.
-    """
+def read_probe_file(name: str) -> RemoteHost:
+    """Returns the audit of the probe output in a file, or in stdin for `-`; raises nothing."""
     try:
         with Path(name).open("rb") if name != "-" else nullcontext(sys.stdin.buffer) as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(MAX_OUTPUT_BYTES + 1)
     except (OSError, ValueError) as error:
         return RemoteHost(name, failure=getattr(error, "strerror", None) or str(error))
-    return audited(name, data)
+    return audit_output(name, data)

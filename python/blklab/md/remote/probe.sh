@@ -1,23 +1,23 @@
 #!/bin/sh
-# blklab's probe: prints what `blklab md audit` must know of a machine's md arrays, and changes
-# nothing. It wants a POSIX shell, sed, dd and od; as root it sees superblocks, else what sysfs
-# tells everybody.
+# The probe of blklab: prints what `blklab md audit` needs to know about the md arrays of a host. It
+# changes nothing. It needs a POSIX shell, sed, dd and od. As root it reads superblocks; as another
+# user, it reads only sysfs.
 #
 #     ssh HOST sh -s < probe.sh > HOST.probe     sh probe.sh [ROOT] > this.probe
 #
-# ROOT is where the machine's /proc, /sys, /dev and /etc are, / unless given. What is read: sysfs of
-# block devices; /proc/mdstat, swaps, diskstats, self/mountinfo and the kernel's release; mdadm.conf
-# and what has arrays checked; 128 KiB at either end of members, and the first 4 KiB of arrays and
-# their partitions.
+# ROOT is the directory of /proc, /sys, /dev and /etc, by default /. The probe reads: sysfs of block
+# devices; /proc/mdstat, swaps, diskstats, self/mountinfo and the kernel release; mdadm.conf and the
+# files that start checks of arrays; 128 KiB at each end of members; and the first 4 KiB of arrays
+# and their partitions.
 #
-# The stream is read by stream.py beside this file: records of a kind and a path, and below each its
-# lines, a blank before them; `end` is the last. Names are never words of a command: all are quoted,
-# begin with a slash, and are left out if they hold a line's end.
+# probe_output.py reads the output: records, each a line with a kind and a path, and below it the
+# content, each line after a blank; the last line is `end`. Names are never commands: they are quoted
+# and begin with a slash. Names with a line break are left out.
 
 main() {
     newline='
 '
-    root=$(there "${1:-/}") || exit 1
+    root=$(real_path "${1:-/}") || exit 1
     root=${root%/}
     printf 'blklab-probe 1\n'
     for file in proc/mdstat proc/swaps proc/diskstats proc/self/mountinfo proc/sys/kernel/osrelease \
@@ -29,9 +29,9 @@ main() {
     done
     for unit in "$root"/etc/systemd/system/*.wants/mdcheck_start.timer \
         "$root"/etc/systemd/system/*.wants/raid-check.timer; do
-        if [ -e "$unit" ] || [ -L "$unit" ]; then say file "$unit"; fi
+        if [ -e "$unit" ] || [ -L "$unit" ]; then begin_record file "$unit"; fi
     done
-    # That of another root would not be found in our PATH.
+    # PATH does not find the mdadm of another root.
     if [ -z "$root" ] && command -v mdadm >/dev/null; then
         printf 'mdadm\n'
         mdadm --version 2>&1 | lines
@@ -46,53 +46,53 @@ main() {
     printf 'end\n'
 }
 
-# there DIRECTORY: says where it really is.
-there() {
+# real_path DIRECTORY: prints the path of a directory without links.
+real_path() {
     cd -P -- "$1" 2>/dev/null && pwd -P
 }
 
-# say KIND PATH: begins a record; fails if it cannot be said in a line.
-say() {
+# begin_record KIND PATH: prints the first line of a record; fails if the path has a line break.
+begin_record() {
     case $2 in *"$newline"*) return 1 ;; esac
     printf '%s %s\n' "$1" "${2#"$root"}"
 }
 
-# link PATH: a directory, or a link to one and, in $to, where it leads.
+# link PATH: prints a directory, or a link to one; sets $to to its real path.
 link() {
-    to=$(there "$1") || return 1
+    to=$(real_path "$1") || return 1
     case $to in *"$newline"*) return 1 ;; esac
     if [ "$to" = "$1" ]; then
-        say directory "$1"
+        begin_record directory "$1"
     else
-        say link "$1" && printf ' %s\n' "${to#"$root"}"
+        begin_record link "$1" && printf ' %s\n' "${to#"$root"}"
     fi
 }
 
-# lines: sets each line of its input off, and ends the last, which may lack an end.
+# lines: prints a blank before each line of its input, and ends the last line.
 lines() {
     sed 's/^/ /'
     printf '\n'
 }
 
-# content FILE: a file of some length, or that there is one which may not be read.
+# content FILE: prints a file, or that it exists and cannot be read.
 content() {
     if [ -f "$1" ] && [ -r "$1" ]; then
-        say file "$1" && lines <"$1"
+        begin_record file "$1" && lines <"$1"
     elif [ -e "$1" ] || [ -L "$1" ]; then
-        say unread "$1"
+        begin_record unread "$1"
     fi
 }
 
-# attribute FILE: a file of sysfs; without another process, for there are thousands.
+# attribute FILE: prints a file of sysfs without starting a process, because there are thousands.
 attribute() {
-    if [ -f "$1" ] && [ -r "$1" ] && say file "$1"; then
+    if [ -f "$1" ] && [ -r "$1" ] && begin_record file "$1"; then
         while IFS= read -r line || [ -n "$line" ]; do
             printf ' %s\n' "$line"
         done 2>/dev/null <"$1"
     fi
 }
 
-# block NODE NAME: a device and, if it is an array, all of it.
+# block NODE NAME: prints a device and, if it is an array, its members.
 block() {
     node=$1
     link "$root/sys/block/$2"
@@ -104,8 +104,8 @@ block() {
         dm/name dm/uuid loop/backing_file; do
         attribute "$node/$file"
     done
-    for entry_beside in "$node"/slaves/* "$node"/holders/* "$node"/multipath/* "$node/bcache"; do
-        link "$entry_beside"
+    for related in "$node"/slaves/* "$node"/holders/* "$node"/multipath/* "$node/bcache"; do
+        link "$related"
     done
     if [ -d "$node/md" ]; then
         for file in "$node"/md/* "$node"/md/bitmap/* "$node"/md/dev-*/*; do
@@ -121,7 +121,7 @@ block() {
     fi
 }
 
-# bytes NODE [ends]: the first page of a device, or both its ends.
+# bytes NODE [ends]: prints the first page of a device, or 128 KiB at each end.
 bytes() {
     name=${1##*/}
     while :; do
@@ -129,17 +129,17 @@ bytes() {
         case $name in *!*) name=${name%%!*}/${name#*!} ;; *) break ;; esac
     done
     disk=$root/dev/$name
-    { [ -b "$disk" ] || [ -f "$disk" ]; } && say disk "$disk" || return 0
+    { [ -b "$disk" ] || [ -f "$disk" ]; } && begin_record disk "$disk" || return 0
     sectors=
     { IFS= read -r sectors <"$1/size"; } 2>/dev/null
     case $sectors in '' | *[!0-9]*) sectors=0 ;; esac
     printf ' sectors %s\n' "$sectors"
-    # Around the page cache: its copy may be older than what md wrote itself.
-    how=iflag=direct
-    if ! dd if="$disk" of=/dev/null bs=4096 count=1 "$how" 2>/dev/null; then
-        how=bs=4096
-        if ! said=$(dd if="$disk" of=/dev/null bs=4096 count=1 2>&1); then
-            printf ' refused %s\n' "${said%%"$newline"*}"
+    # Bypass the page cache, which may be older than what md itself wrote.
+    option=iflag=direct
+    if ! dd if="$disk" of=/dev/null bs=4096 count=1 "$option" 2>/dev/null; then
+        option=bs=4096
+        if ! message=$(dd if="$disk" of=/dev/null bs=4096 count=1 2>&1); then
+            printf ' refused %s\n' "${message%%"$newline"*}"
             return 0
         fi
     fi
@@ -153,15 +153,15 @@ bytes() {
     [ "$sectors" -le 256 ] || pages "$last" 33
 }
 
-# pages FIRST MANY: od leaves out lines that are like the one before, as most of them are.
+# pages FIRST COUNT: prints pages of $disk; od leaves out repeated lines.
 pages() {
     printf ' at %s\n' "$(($1 * 4096))"
-    dd if="$disk" bs=4096 skip="$1" count="$2" "$how" 2>/dev/null | od -A d -t x1 | lines
+    dd if="$disk" bs=4096 skip="$1" count="$2" "$option" 2>/dev/null | od -A d -t x1 | lines
 }
 
 LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export LC_ALL PATH
 unset CDPATH
-# The script may be what stdin is; and all of it must have come before anything is done.
+# stdin may be this script, so commands must not read it. `main` starts after the shell has read all.
 main "$@" </dev/null

@@ -1,5 +1,6 @@
-"""Another machine's arrays, by the same rules as those of this one: what was seen there is laid out
-as a tree of files here, for as long as it takes to look at it.
+"""Reads the inventory of another host from its probe's output.
+
+It writes the output as a temporary tree of files, so that the same code reads both.
 """
 
 import errno
@@ -10,103 +11,103 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from blklab.md.host_software import software
-from blklab.md.inventory import inventory
+from blklab.md.host_software import read_software
+from blklab.md.inventory import read_inventory
 from blklab.md.model import Geometry, Inventory, Software
 from blklab.md.probing import Probe
 from blklab.md.remote.probe_output import ProbedDevice, ProbeOutput
-from blklab.md.superblocks import SuperblockReading, reason
+from blklab.md.superblocks import SuperblockReading, failure_reason
 from blklab.system.roots import Roots
 
 
 @dataclass(frozen=True)
 class RemoteRoots(Roots):
-    """A machine that is not this one: none of its names means anything here."""
+    """The roots of another host, whose paths mean nothing on this one."""
 
     top: Path = Path("/")
 
     def shown(self, path: Path) -> str:
-        """As it is called there."""
+        """Returns the path on the other host."""
         return f"/{path.relative_to(self.top)}" if path.is_relative_to(self.top) else str(path)
 
     def status(self, name: Path) -> os.stat_result:
-        """Raises OSError: a file of that name here is another."""
-        raise FileNotFoundError(errno.ENOENT, "is on another machine", str(name))
+        """Raises OSError: this host may have another file of that name."""
+        raise FileNotFoundError(errno.ENOENT, "is on another host", str(name))
 
 
 class RecordedProbe(Probe):
-    """Answers from what was seen there, and from nothing else."""
+    """Reads only what the probe recorded."""
 
-    def __init__(self, roots: RemoteRoots, refusals: Mapping[Path, str], mdadm: str) -> None:
-        """`refusals`: devices that were looked at, and why they could not be read, if so."""
-        self._roots, self._refusals, self._mdadm = roots, refusals, mdadm
+    def __init__(self, roots: RemoteRoots, failures: Mapping[Path, str], mdadm: str) -> None:
+        """`failures`: recorded devices, and why they could not be read, or an empty string."""
+        self._roots, self._failures, self._mdadm = roots, failures, mdadm
 
-    def superblocks(self, path: Path) -> SuperblockReading:
-        """As on the spot; a name that leads out of the tree is that of no device."""
-        refusal = self._refusal(path)
-        return SuperblockReading(failure=refusal) if refusal else super().superblocks(path)
+    def read_superblocks(self, path: Path) -> SuperblockReading:
+        """Returns a member's superblocks; a path outside of the tree does not exist."""
+        failure = self._failure(path)
+        return SuperblockReading(failure=failure) if failure else super().read_superblocks(path)
 
-    def geometry(self, path: Path) -> tuple[Geometry | None, str]:
-        """As on the spot, of the device by its own name."""
-        if refusal := self._refusal(path):
-            return None, refusal
-        geometry, failure = super().geometry(path)
+    def read_geometry(self, path: Path) -> tuple[Geometry | None, str]:
+        """Returns the geometry, with the device's path on the other host."""
+        if reason := self._failure(path):
+            return None, reason
+        geometry, failure = super().read_geometry(path)
         return geometry and replace(geometry, device=self._roots.shown(path)), failure
 
-    def repairing(self, uuid: str, roots: Roots) -> bool:  # noqa: ARG002
-        """What is written down here is of arrays of this machine."""
+    def is_repairing(self, uuid: str, roots: Roots) -> bool:  # noqa: ARG002
+        """Returns False: journals on this host are about its own arrays."""
         return False
 
-    def software(self, roots: Roots) -> Software:
-        """As on the spot; mdadm was asked there."""
-        return software(roots, self._mdadm)
+    def read_software(self, roots: Roots) -> Software:
+        """Returns the software, with the version of mdadm on the other host."""
+        return read_software(roots, self._mdadm)
 
-    def _refusal(self, path: Path) -> str:
-        return self._refusals.get(path, "no such file or directory")
+    def _failure(self, path: Path) -> str:
+        return self._failures.get(path, "no such file or directory")
 
 
-def seen(output: ProbeOutput) -> Inventory:
-    """Returns the arrays of the machine that a stream is of. Raises OSError if there is no room."""
-    with _tree(output) as (roots, refusals):
-        return inventory(roots, RecordedProbe(roots, refusals, output.mdadm))
+def read_recorded_inventory(output: ProbeOutput) -> Inventory:
+    """Returns the inventory of the host. Raises OSError if the tree cannot be written."""
+    with _write_tree(output) as (roots, failures):
+        return read_inventory(roots, RecordedProbe(roots, failures, output.mdadm))
 
 
 @contextmanager
-def _tree(output: ProbeOutput) -> Iterator[tuple[RemoteRoots, dict[Path, str]]]:
+def _write_tree(output: ProbeOutput) -> Iterator[tuple[RemoteRoots, dict[Path, str]]]:
     with (
         TemporaryDirectory(prefix="blklab-", ignore_cleanup_errors=True) as directory,
         ExitStack() as stack,
     ):
         top = Path(directory).resolve()
 
-        def place(path: str) -> Path:
-            made = top / path[1:]
-            made.parent.mkdir(parents=True, exist_ok=True)
-            return made
+        def local_path(path: str) -> Path:
+            local = top / path[1:]
+            local.parent.mkdir(parents=True, exist_ok=True)
+            return local
 
         for path in (*output.directories, *output.links.values()):
-            place(path).mkdir(exist_ok=True)
+            local_path(path).mkdir(exist_ok=True)
         for path, content in output.files.items():
-            place(path).write_bytes(content)
+            local_path(path).write_bytes(content)
         for path, target in output.links.items():
-            place(path).symlink_to(top / target[1:])
+            local_path(path).symlink_to(top / target[1:])
         for path in output.unread:
-            # It is there, and root, too, cannot read it.
-            place(path).symlink_to("may-not-be-read")
-        refusals = {}
+            # A dangling link exists, and even root cannot read it.
+            local_path(path).symlink_to("may-not-be-read")
+        failures = {}
         for path, disk in output.disks.items():
-            made = place(path)
-            refusals[made] = reason(disk.refused.rpartition(": ")[2])
+            local = local_path(path)
+            failures[local] = failure_reason(disk.refused.rpartition(": ")[2])
             if not disk.refused:
-                made.symlink_to(f"/proc/self/fd/{_file(disk, stack)}")
+                local.symlink_to(f"/proc/self/fd/{_open_copy(disk, stack)}")
         roots = RemoteRoots(proc=top / "proc", sys=top / "sys", dev=top / "dev", top=top)
-        yield roots, refusals
+        yield roots, failures
 
 
-def _file(disk: ProbedDevice, stack: ExitStack) -> int:
-    """Returns an open file as large as the disk; in memory, for few filesystems have 100 TB files.
+def _open_copy(disk: ProbedDevice, stack: ExitStack) -> int:
+    """Returns the descriptor of a sparse copy of the disk, which `stack` closes.
 
-    Closed by `stack`.
+    It is in memory, because few filesystems allow files of 100 TB.
     """
     descriptor = os.memfd_create("blklab-disk", os.MFD_CLOEXEC)
     stack.callback(os.close, descriptor)

@@ -1,4 +1,4 @@
-"""Runs the probe on other machines over ssh, with the user's own configuration, keys and agent."""
+"""Runs the probe on other hosts over ssh, with the user's ssh configuration, keys and agent."""
 
 import os
 import selectors
@@ -12,45 +12,45 @@ from typing import Final
 
 from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.md.remote import PROBE, RemoteHost, audited
-from blklab.md.remote.probe_output import HEADER, MOST_BYTES
+from blklab.md.remote import PROBE, RemoteHost, audit_output
+from blklab.md.remote.probe_output import HEADER, MAX_OUTPUT_BYTES
 
-AT_ONCE: Final = 8
-"""Hosts that are asked at a time."""
+MAX_PARALLEL: Final = 8
+"""Hosts that are read at the same time."""
 
 
-def hosts(names: Sequence[str], *, sudo: bool, timeout: float) -> Iterator[RemoteHost]:
-    """Yields what is found on each host, in the order of their names; one's failure stops no other.
+def read_hosts(names: Sequence[str], *, sudo: bool, timeout: float) -> Iterator[RemoteHost]:
+    """Yields the audit of each host, in the order of `names`; a failure does not stop the others.
 
-    `timeout` is for each host, seconds. Raises UsageError for what cannot be a host's name, and
-    EnvironmentLacks without ssh.
+    `timeout` is for each host, seconds. Raises UsageError for invalid names, EnvironmentLacks
+    without ssh.
     """
     for name in names:
         if not name or name.startswith("-"):
-            raise UsageError(f"{name!r} is no name of a host: expected HOST, USER@HOST or ssh://…")
+            raise UsageError(f"invalid host {name!r}: expected HOST, USER@HOST or ssh://…")
     program = shutil.which("ssh")
     if program is None:
         raise EnvironmentLacks("ssh is not installed", "apt-get install openssh-client")
-    leaving = threading.Event()
-    looking = threading.Lock()
+    cancelled = threading.Event()
+    audit_lock = threading.Lock()
 
-    def ask(name: str) -> RemoteHost:
+    def read_host(name: str) -> RemoteHost:
         try:
-            data = _ask(_command(program, name, sudo, timeout), timeout, leaving)
+            data = _run_probe(_ssh_command(program, name, sudo, timeout), timeout, cancelled)
         except BlklabError as error:
             return RemoteHost(name, failure=str(error))
-        with looking:  # one machine's disks are enough of open files
-            return audited(name, data)
+        with audit_lock:  # limits the number of open files to the disks of one host
+            return audit_output(name, data)
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAX_PARALLEL) as pool:
         try:
-            yield from pool.map(ask, names)
+            yield from pool.map(read_host, names)
         finally:
-            leaving.set()
+            cancelled.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _command(program: str, name: str, sudo: bool, timeout: float) -> list[str]:
+def _ssh_command(program: str, name: str, sudo: bool, timeout: float) -> list[str]:
     options = [
         "BatchMode=yes",
         f"ConnectTimeout={max(1, int(timeout / 3))}",
@@ -60,49 +60,53 @@ def _command(program: str, name: str, sudo: bool, timeout: float) -> list[str]:
         "RemoteCommand=none",
     ]
     words = [word for option in options for word in ("-o", option)]
-    # Whatever the login shell is, it understands this.
+    # Every login shell understands this command.
     return [program, "-T", *words, "--", name, "sudo -n sh -s" if sudo else "sh -s"]
 
 
-def _ask(command: Sequence[str], timeout: float, leaving: threading.Event) -> bytearray:
-    """Returns what the probe printed. Raises BlklabError with what ssh, or the host, said last."""
-    data, stderr, until = bytearray(), b"", time.monotonic() + timeout
+def _run_probe(command: Sequence[str], timeout: float, cancelled: threading.Event) -> bytearray:
+    """Returns the probe's output. Raises BlklabError with the last line that ssh or the host"
+    " wrote.
+    """
+    data, stderr, deadline = bytearray(), b"", time.monotonic() + timeout
     with (
         PROBE.open("rb") as script,
         child_process.started(command, Path(), apart=True, stdin=script.fileno()) as (
             process,
             pipes,
         ),
-        selectors.DefaultSelector() as waiting,
+        selectors.DefaultSelector() as selector,
     ):
         for pipe in pipes:
-            waiting.register(pipe, selectors.EVENT_READ)
-        # A connection that is shared (ControlPersist) keeps stderr open when all is done.
-        while waiting.get_map() and not (child_process.ended(process) and not waiting.select(0)):
-            if leaving.is_set() or time.monotonic() > until:
-                raise BlklabError(_with(f"not done within {timeout:g} s", stderr))
-            for key, _ in waiting.select(0.1):
+            selector.register(pipe, selectors.EVENT_READ)
+        # A shared connection (ControlPersist) keeps stderr open after the end.
+        while selector.get_map() and not (child_process.ended(process) and not selector.select(0)):
+            if cancelled.is_set() or time.monotonic() > deadline:
+                raise BlklabError(_with_last_line(f"no result within {timeout:g} s", stderr))
+            for key, _ in selector.select(0.1):
                 chunk = os.read(key.fd, 1 << 16)
                 if not chunk:
-                    waiting.unregister(key.fd)
+                    selector.unregister(key.fd)
                 elif key.fd == pipes[0]:
                     data += chunk
                 else:
                     stderr = (stderr + chunk)[-4096:]
-            if len(data) > MOST_BYTES:
-                raise BlklabError(f"it printed more than {MOST_BYTES >> 20} MiB")
+            if len(data) > MAX_OUTPUT_BYTES:
+                raise BlklabError(f"the output has more than {MAX_OUTPUT_BYTES >> 20} MiB")
     if data[-64:].rstrip().endswith(b"\nend"):
         return data
     if HEADER in data:
-        raise BlklabError(_with("what it printed is torn", stderr))
-    raise BlklabError(_last(stderr) or f"no probe ran there: ssh ended with {process.returncode}")
+        raise BlklabError(_with_last_line("the output is incomplete", stderr))
+    raise BlklabError(
+        _last_line(stderr) or f"the probe did not run: ssh exited with status {process.returncode}"
+    )
 
 
-def _with(what: str, stderr: bytes) -> str:
-    last = _last(stderr)
-    return f"{what}: {last}" if last else what
+def _with_last_line(message: str, stderr: bytes) -> str:
+    last = _last_line(stderr)
+    return f"{message}: {last}" if last else message
 
 
-def _last(stderr: bytes) -> str:
+def _last_line(stderr: bytes) -> str:
     lines = [line.strip() for line in stderr.decode(errors="replace").splitlines()]
     return next((line for line in reversed(lines) if line), "")

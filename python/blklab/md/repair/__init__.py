@@ -1,5 +1,5 @@
-"""Takes bad-block lists away from running arrays, one member at a time.
+"""Removes bad-block lists from running arrays, one member at a time.
 
-`decide` looks at what is there and says the next step; `perform` does it and looks again. Nothing
-is believed but what is seen, so that going on after a crash (`--resume`) is the same as going on.
+`next_step` computes the next step from the state of the array and the journal. `perform` executes
+it and reads the state again. A repair that resumes after a crash uses the same code.
 """

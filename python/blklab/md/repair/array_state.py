@@ -1,35 +1,35 @@
-"""What there is of an array under repair: as sysfs and the disks themselves say."""
+"""Reads the state of an array under repair from sysfs and its disks."""
 
 import enum
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from blklab.errors import BlklabError
-from blklab.md import members as of_sysfs
 from blklab.md.audit.redundancy import is_spare
+from blklab.md.members import parse_number, read_members
 from blklab.md.model import ArrayMember
 from blklab.md.probing import Probe
-from blklab.md.repair.environment_checks import busy_neighbour
+from blklab.md.repair.environment_checks import find_busy_neighbour
 from blklab.md.repair.task import MemberSlot, RemovedSpare, RepairTask
-from blklab.md.superblocks import Superblock, read
+from blklab.md.superblocks import Superblock, read_superblocks
 from blklab.system.identity import array_uuid, resolve
 from blklab.system.roots import Roots, entries, text
 
 
 class MemberState(enum.Enum):
-    """Where a member is."""
+    """The state of a member."""
 
     IN_SYNC = "in sync"
     REBUILDING = "being rebuilt"
     FAULTY = "faulty"
     OUT = "out"
-    """Its disk is there, and is not in the array."""
+    """Its disk is present, and not in the array."""
     GONE = "gone"
-    """No disk has its superblock, or more than one."""
+    """No disk has its superblock, or several have."""
 
 
 class BadBlockListState(enum.Enum):
-    """What a member has of a bad-block list: on its disk, or in the kernel's memory."""
+    """Whether a member has a bad-block list, on its disk or in the kernel's memory."""
 
     NONE = "none"
     EMPTY = "empty"
@@ -39,43 +39,43 @@ class BadBlockListState(enum.Enum):
 
 @dataclass(frozen=True)
 class SlotState:
-    """A member of the task, now."""
+    """The present state of a member of the task."""
 
     device: str
     path: str
-    where: MemberState
-    lists: BadBlockListState
-    erring: bool = False
-    """A write to it failed, which md keeps to itself: `write_error`."""
+    state: MemberState
+    list_state: BadBlockListState
+    has_write_error: bool = False
+    """A write to it failed, which md shows only in sysfs: `write_error`."""
 
 
 @dataclass(frozen=True)
 class ArrayState:
-    """An array, now."""
+    """The present state of an array."""
 
     slots: tuple[SlotState, ...]
     bitmap: bool
     degraded: int
     sync: str = "idle"
-    """What md does to it: `idle`, `recover`, `resync`, `check`…"""
-    mode: str = "clean"
-    """`array_state`."""
+    """`sync_action` in sysfs: `idle`, `recover`, `resync`, `check`…"""
+    array_state: str = "clean"
+    """`array_state` in sysfs."""
     spares: dict[str, str] = field(default_factory=dict)
-    """Members that stand by: device and path."""
-    set_aside: dict[str, str] = field(default_factory=dict)
-    """Of the task's spares that are out: device and path."""
-    strangers: bool = False
-    """Members that are no slots are in sync: they have a slot's slot."""
-    neighbour: str = ""
-    """Another array on the same disks that md is at work at, and what it does there."""
+    """Spares in the array: device and path."""
+    removed_spares: dict[str, str] = field(default_factory=dict)
+    """Spares of the task that are out of the array: device and path."""
+    has_unplanned_member: bool = False
+    """A member that is not in the task is in sync, in the slot of one that is."""
+    busy_neighbour: str = ""
+    """Another array on the same disks that md syncs or checks, and the action."""
 
     def slot(self, device: str) -> SlotState:
         """Returns the state of a slot."""
         return next(slot for slot in self.slots if slot.device == device)
 
 
-def node_of(uuid: str, roots: Roots) -> Path:
-    """Returns the directory of an array in sysfs. Raises BlklabError if it is not assembled."""
+def find_array_node(uuid: str, roots: Roots) -> Path:
+    """Returns the array's directory in sysfs. Raises BlklabError if it is not assembled."""
     for entry in entries(roots.sys / "block"):
         if not (entry / "md").is_dir():
             continue
@@ -83,68 +83,65 @@ def node_of(uuid: str, roots: Roots) -> Path:
         if uuid_read == uuid:
             return entry.resolve()
         if not uuid_read:  # kernels before 4.19
-            members_read = of_sysfs.members(entry.resolve(), "", roots, Probe())
-            if any(member.superblock and member.superblock.uuid == uuid for member in members_read):
+            members = read_members(entry.resolve(), "", roots, Probe())
+            if any(member.superblock and member.superblock.uuid == uuid for member in members):
                 return entry.resolve()
     raise BlklabError(
-        f"the array {uuid} is not assembled: assemble it (mdadm --assemble --scan), then go on with"
+        f"the array {uuid} is not assembled: assemble it (mdadm --assemble --scan), then run"
         " blklab md fix --resume"
     )
 
 
-def observe(task: RepairTask, roots: Roots) -> ArrayState:
-    """Returns what is there now. Raises BlklabError if the array is not assembled."""
-    node = node_of(task.uuid, roots)
+def read_array_state(task: RepairTask, roots: Roots) -> ArrayState:
+    """Returns the array's present state. Raises BlklabError if it is not assembled."""
+    node = find_array_node(task.uuid, roots)
     md = node / "md"
-    inside = _members(node, task, roots)
-    outside = _outside(task, set(inside), roots)
+    inside = _read_members(node, task, roots)
+    outside = _find_removed_disks(task, set(inside), roots)
     devices = {slot.device for slot in task.slots}
-    where = text(md / "bitmap/location")
     return ArrayState(
         slots=tuple(
-            _inside(slot.device, inside[slot.device])
+            _member_state(slot.device, inside[slot.device])
             if slot.device in inside
-            else _out(slot.device, slot.path, outside)
+            else _removed_member_state(slot.device, slot.path, outside)
             for slot in task.slots
         ),
-        bitmap=where not in {None, "none", ""},
-        degraded=of_sysfs.number(text(md / "degraded")) or 0,
+        bitmap=text(md / "bitmap/location") not in {None, "none", ""},
+        degraded=parse_number(text(md / "degraded")) or 0,
         sync=text(md / "sync_action") or "idle",
-        mode=text(md / "array_state") or "",
+        array_state=text(md / "array_state") or "",
         spares={
             device: member.path
             for device, member in inside.items()
             if is_spare(member) and device not in devices
         },
-        set_aside={
+        removed_spares={
             spare.device: str(outside[spare.device][0])
             for spare in task.spares
             if spare.device in outside
         },
-        strangers=any(
+        has_unplanned_member=any(
             device not in devices and "in_sync" in member.states
             for device, member in inside.items()
         ),
-        neighbour=busy_neighbour(node, roots),
+        busy_neighbour=find_busy_neighbour(node, roots),
     )
 
 
-def _members(node: Path, task: RepairTask, roots: Roots) -> dict[str, ArrayMember]:
-    """Returns the array's members by their UUIDs; those that cannot be read, by where they were."""
-    known = {disk.path: disk.device for disk in task.disks}
-    members_read = {}
-    for member in of_sysfs.members(node, task.uuid, roots, Probe()):
+def _read_members(node: Path, task: RepairTask, roots: Roots) -> dict[str, ArrayMember]:
+    """Returns the array's members by UUID; unreadable members are recognised by their path."""
+    devices = {disk.path: disk.device for disk in task.disks}
+    members = {}
+    for member in read_members(node, task.uuid, roots, Probe()):
         superblock = member.superblock
-        device = superblock.device if superblock else known.get(member.path)
+        device = superblock.device if superblock else devices.get(member.path)
         if device is not None:
-            members_read[device] = member
-    return members_read
+            members[device] = member
+    return members
 
 
-def lists_of(superblock: Superblock | None, listed: bool) -> BadBlockListState:
-    """Returns what is known of a list: of the disk's superblock, and whether the kernel has
-    entries.
-    """
+def bad_block_list_state(superblock: Superblock | None, listed: bool) -> BadBlockListState:
+    """Returns the state of a list from the superblock on disk; `listed`: the kernel has entries."""
     if listed:
         return BadBlockListState.ENTRIES
     if superblock is None:
@@ -154,73 +151,77 @@ def lists_of(superblock: Superblock | None, listed: bool) -> BadBlockListState:
     return BadBlockListState.ENTRIES if superblock.bad_blocks.ranges else BadBlockListState.EMPTY
 
 
-def _inside(device: str, member: ArrayMember) -> SlotState:
+def _member_state(device: str, member: ArrayMember) -> SlotState:
     if "faulty" in member.states:
-        where = MemberState.FAULTY
+        state = MemberState.FAULTY
     elif "in_sync" in member.states:
-        where = MemberState.IN_SYNC
+        state = MemberState.IN_SYNC
     else:
-        where = MemberState.REBUILDING
+        state = MemberState.REBUILDING
     return SlotState(
         device,
         member.path,
-        where,
-        lists_of(member.superblock, bool(member.listed)),
-        erring="write_error" in member.states or "want_replacement" in member.states,
+        state,
+        bad_block_list_state(member.superblock, bool(member.listed)),
+        has_write_error="write_error" in member.states or "want_replacement" in member.states,
     )
 
 
-def _out(device: str, path: str, outside: dict[str, tuple[Path, Superblock]]) -> SlotState:
+def _removed_member_state(
+    device: str, path: str, outside: dict[str, tuple[Path, Superblock]]
+) -> SlotState:
     if device not in outside:
         return SlotState(device, path, MemberState.GONE, BadBlockListState.UNKNOWN)
-    at, superblock = outside[device]
-    return SlotState(device, str(at), MemberState.OUT, lists_of(superblock, False))
+    present_path, superblock = outside[device]
+    return SlotState(
+        device, str(present_path), MemberState.OUT, bad_block_list_state(superblock, False)
+    )
 
 
 def disk_id(path: str, roots: Roots) -> str:
-    """Returns the stable id of a disk, or nothing."""
+    """Returns the stable id of a disk, or an empty string."""
     try:
         return resolve(path, roots).id or ""
     except BlklabError:
         return ""
 
 
-def spare_at(device: str, path: str, task: RepairTask, roots: Roots) -> RemovedSpare:
-    """Returns what must be known of a spare to find it again."""
-    superblocks = [
-        superblock for superblock in read(Path(path)).superblocks if superblock.uuid == task.uuid
+def read_spare(device: str, path: str, task: RepairTask, roots: Roots) -> RemovedSpare:
+    """Returns a spare with everything that identifies its disk later."""
+    offsets = [
+        superblock.offset
+        for superblock in read_superblocks(Path(path)).superblocks
+        if superblock.uuid == task.uuid
     ]
-    return RemovedSpare(
-        device, path, superblocks[0].offset if superblocks else 0, disk_id(path, roots)
-    )
+    return RemovedSpare(device, path, offsets[0] if offsets else 0, disk_id(path, roots))
 
 
-def _outside(
+def _find_removed_disks(
     task: RepairTask, inside: set[str], roots: Roots
 ) -> dict[str, tuple[Path, Superblock]]:
-    """Returns where disks of the task are that are not in the array.
+    """Returns the paths and superblocks of the task's disks that are out of the array.
 
-    None that something else holds (multipath has the same superblock as its paths), and none that
-    is not surely the same: a copy of a disk would be taken for it, and is not what md knows.
+    Leaves out disks that another device uses (multipath has the same superblock as its paths), and
+    disks that could be copies.
     """
     outside: dict[str, tuple[Path, Superblock]] = {}
     for disk in task.disks:
-        if disk.device not in inside and (it := _locate(disk, task.uuid, roots)):
-            outside[disk.device] = it
+        if disk.device not in inside and (located := _find_disk(disk, task.uuid, roots)):
+            outside[disk.device] = located
     return outside
 
 
-def _locate(
+def _find_disk(
     slot: MemberSlot | RemovedSpare, uuid: str, roots: Roots
 ) -> tuple[Path, Superblock] | None:
     before = Path(slot.path)
-    superblock = _on(before, slot, uuid, roots)
+    superblock = _read_unused_superblock(before, slot, uuid, roots)
     if superblock is not None and slot.id and disk_id(slot.path, roots) == slot.id:
         return before, superblock
     matches = []
     for entry in entries(roots.sys / "class/block"):
         path = roots.device(entry.name)
-        superblock = _on(path, slot, uuid, roots)
+        superblock = _read_unused_superblock(path, slot, uuid, roots)
         if superblock is None:
             continue
         now = disk_id(str(path), roots)
@@ -229,28 +230,32 @@ def _locate(
     return matches[0] if len(matches) == 1 else None
 
 
-def _on(path: Path, slot: MemberSlot | RemovedSpare, uuid: str, roots: Roots) -> Superblock | None:
-    """Returns the superblock of a member if it is on a disk that nothing holds."""
+def _read_unused_superblock(
+    path: Path, slot: MemberSlot | RemovedSpare, uuid: str, roots: Roots
+) -> Superblock | None:
+    """Returns the superblock of a member if it is at this path and no device uses the disk."""
     node = roots.sys / "class/block" / str(path.relative_to(roots.dev)).replace("/", "!")
     if entries(node / "holders") or text(node / "size") in {"0", None}:
         return None
-    wanted = (uuid, slot.device, slot.offset)
-    superblocks = read(path).superblocks
-    return next((it for it in superblocks if (it.uuid, it.device, it.offset) == wanted), None)
+    for superblock in read_superblocks(path).superblocks:
+        identity = (superblock.uuid, superblock.device, superblock.offset)
+        if identity == (uuid, slot.device, slot.offset):
+            return superblock
+    return None
 
 
-def device_at(path: Path, uuid: str, roots: Roots) -> str | None:
-    """Returns the UUID of an array's member by its path; None if it is not in the array."""
-    for member in of_sysfs.members(node_of(uuid, roots), uuid, roots, Probe()):
+def find_member_uuid(path: Path, uuid: str, roots: Roots) -> str | None:
+    """Returns the UUID of the array's member at a path; None if there is no such member."""
+    for member in read_members(find_array_node(uuid, roots), uuid, roots, Probe()):
         if member.path == str(path) and member.superblock and "faulty" not in member.states:
             return member.superblock.device
     return None
 
 
-def with_lists(uuid: str, roots: Roots) -> list[str]:
-    """Returns the members that have a list, or of which it is not known; spares too."""
+def find_members_with_lists(uuid: str, roots: Roots) -> list[str]:
+    """Returns the paths of members, spares included, that have a list or cannot be read."""
     return [
         member.path
-        for member in of_sysfs.members(node_of(uuid, roots), uuid, roots, Probe())
+        for member in read_members(find_array_node(uuid, roots), uuid, roots, Probe())
         if member.superblock is None or member.bad_blocks is not None or member.listed
     ]

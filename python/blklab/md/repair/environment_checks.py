@@ -1,17 +1,17 @@
-"""What around an array stands in the way of its repair: swap, other arrays, mdadm's monitor."""
+"""Finds conditions outside of an array that prevent its repair: swap, other arrays, mdadm."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from blklab.md.host_software import configured
+from blklab.md.host_software import read_mdadm_conf
 from blklab.system.layers import beneath, filesystem_devices
 from blklab.system.mounts import unescaped
 from blklab.system.roots import Roots, entries, text
 
 
-def swapped_to(node: Path, roots: Roots) -> str:
-    """Returns what is swapped to on an array, or above it; nothing if nothing is.
+def find_swap(node: Path, roots: Roots) -> str:
+    """Returns the path of swap on an array or on a volume of it, or an empty string.
 
     `node` is the array's directory in sysfs, here and below.
     """
@@ -21,9 +21,9 @@ def swapped_to(node: Path, roots: Roots) -> str:
             continue
         path = Path(unescaped(line.split()[0]))
         entry = roots.sys / "class/block" / path.name
-        own = text(entry / "dev") if path.parent == Path("/dev") else None
+        swap_number = text(entry / "dev") if path.parent == Path("/dev") else None
         try:
-            used = {own} if own else filesystem_devices(path.parent, roots)[0]
+            used = {swap_number} if swap_number else filesystem_devices(path.parent, roots)[0]
         except OSError:
             used = set()
         if any(number in beneath(number_used, roots) for number_used in used):
@@ -31,17 +31,17 @@ def swapped_to(node: Path, roots: Roots) -> str:
     return ""
 
 
-def busy_neighbour(node: Path, roots: Roots) -> str:
-    """Returns another array on the same disks at which md is at work, and what it does there.
+def find_busy_neighbour(node: Path, roots: Roots) -> str:
+    """Returns another array on the same disks that md syncs or checks, with the action.
 
-    Before it is done with that, md does not rebuild a member of this one (drivers/md/md.c,
+    md does not rebuild a member of this array before that ends (drivers/md/md.c,
     `match_mddev_units`).
     """
-    mine = set(_disks(node))
+    disks = set(_disks(node))
     for entry in entries(roots.sys / "block"):
         other = entry.resolve()
         action = text(other / "md/sync_action")
-        if other != node and action not in {"idle", "frozen", None} and mine & set(_disks(other)):
+        if other != node and action not in {"idle", "frozen", None} and disks & set(_disks(other)):
             return f"{other.name}: {action}"
     return ""
 
@@ -53,12 +53,12 @@ def _disks(node: Path) -> Iterator[Path]:
             yield block.parent if (block / "partition").exists() else block
 
 
-def sharing_spares(array: str, uuid: str, roots: Roots) -> str:
-    """Returns the spare-group of an array, if mdadm's monitor runs that would move spares by it."""
+def find_spare_group(array: str, uuid: str, roots: Roots) -> str:
+    """Returns the spare-group of an array if mdadm --monitor runs, which moves spares in it."""
     group = next(
         (
             match[1]
-            for words in configured(roots)
+            for words in read_mdadm_conf(roots)
             if "array".startswith(words[0].lower()) and len(words[0]) >= 3
             if array in words or any(word.lower() == f"uuid={uuid}" for word in words)
             for word in words
@@ -66,10 +66,10 @@ def sharing_spares(array: str, uuid: str, roots: Roots) -> str:
         ),
         "",
     )
-    return group if group and any(_monitors(entry) for entry in entries(roots.proc)) else ""
+    return group if group and any(_is_monitor(entry) for entry in entries(roots.proc)) else ""
 
 
-def _monitors(process: Path) -> bool:
+def _is_monitor(process: Path) -> bool:
     if not process.name.isdigit():
         return False
     words = (text(process / "cmdline") or "").split("\0")

@@ -1,4 +1,4 @@
-"""Runs mdadm. What it says is passed on; whether it did it, only a look at the array tells."""
+"""Runs mdadm. Its exit status is not reliable: only the state of the array shows the effect."""
 
 import os
 import shlex
@@ -16,34 +16,34 @@ INSTALL: Final = "install it: apt-get install mdadm"
 
 @dataclass(frozen=True)
 class CommandOutput:
-    """What a run of mdadm printed, and its status, which is not to be believed."""
+    """What mdadm printed, and its exit status, which is not reliable."""
 
     status: int
     lines: tuple[str, ...]
 
     @property
     def last(self) -> str:
-        """The line to show."""
-        return self.lines[-1] if self.lines else f"nothing (status {self.status})"
+        """The last line, for messages."""
+        return self.lines[-1] if self.lines else f"nothing (exit status {self.status})"
 
 
-def find() -> str:
-    """Returns where mdadm is. Raises EnvironmentLacks if it is not installed."""
+def find_mdadm() -> str:
+    """Returns the path of mdadm. Raises EnvironmentLacks if it is not installed."""
     program = shutil.which("mdadm", path=PATH)
     if program is None:
         raise EnvironmentLacks("mdadm is not installed", INSTALL)
     return program
 
 
-def shown(words: Sequence[str]) -> str:
-    """Returns a command for people: quoted for a shell, in case it is copied."""
+def quote_mdadm(words: Sequence[str]) -> str:
+    """Returns a command line to print, quoted for a shell."""
     return shlex.join(["mdadm", *words])
 
 
-def run(*words: str) -> CommandOutput:
-    """Runs mdadm until it ends: in a session of its own, so that no Ctrl-C reaches it."""
-    ran = subprocess.run(
-        [find(), *words],
+def run_mdadm(*words: str) -> CommandOutput:
+    """Runs mdadm until it ends, in a new session, so that Ctrl-C does not reach it."""
+    completed = subprocess.run(
+        [find_mdadm(), *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -53,5 +53,5 @@ def run(*words: str) -> CommandOutput:
         start_new_session=True,
         check=False,
     )
-    lines = [line.strip() for line in ran.stdout.splitlines()]
-    return CommandOutput(ran.returncode, tuple(line for line in lines if line))
+    lines = [line.strip() for line in completed.stdout.splitlines()]
+    return CommandOutput(completed.returncode, tuple(line for line in lines if line))

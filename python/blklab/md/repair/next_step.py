@@ -1,6 +1,6 @@
-"""The next step of a repair, of nothing but what is there and what was written down before.
+"""Computes the next step of a repair from the state of the array and the task in the journal.
 
-Pure, so that the plan, the repair and its going on after a crash are one and the same.
+It reads and changes nothing else, so the plan, the repair and `--resume` use the same code.
 """
 
 from dataclasses import dataclass, replace
@@ -10,74 +10,80 @@ from blklab.md.repair import steps
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState, SlotState
 from blklab.md.repair.task import RemovedSpare, RepairTask
 
-RUNS = {"clean", "active", "active-idle", "write-pending"}
-"""States (`array_state`) of an array that is written to."""
+RUNNING_STATES = {"clean", "active", "active-idle", "write-pending"}
+"""`array_state` of a running, writable array."""
 
-STOPPED = {"inactive", "clear", ""}
-"""States of one that was not started: adding to it would only spoil superblocks."""
+STOPPED_STATES = {"inactive", "clear", ""}
+"""`array_state` of an array that was not started: --add would only damage superblocks."""
 
 
-def decide(state: ArrayState, task: RepairTask) -> steps.Step:
-    """Returns the next step. A member that we took out comes back before all else."""
-    if state.mode in STOPPED:
+def decide_next_step(state: ArrayState, task: RepairTask) -> steps.Step:
+    """Returns the next step. A member that blklab took out comes back first."""
+    if state.array_state in STOPPED_STATES:
         return steps.Stop(
-            f"the array is {state.mode or 'not there'}: start it (mdadm --run {task.array}), then"
-            " blklab md fix --resume"
+            f"the array is {state.array_state or 'not there'}: start it (mdadm --run {task.array}),"
+            " then run blklab md fix --resume"
         )
     if task.taken:
         away = state.slot(task.taken)
-        if away.where is not MemberState.IN_SYNC:
+        if away.state is not MemberState.IN_SYNC:
             return _bring_back(away, state, task)
-    reason = _trouble(state, task)
-    hidden = [spare for spare in task.spares if spare.device in state.set_aside]
-    if hidden and (reason or not _to_take(state, task)):
-        return steps.AddSpare(hidden[0].device, state.set_aside[hidden[0].device])
-    if reason is None or reason.passes:
+    reason = _find_stop_reason(state, task)
+    spares = [spare for spare in task.spares if spare.device in state.removed_spares]
+    if spares and (reason or not _next_member(state, task)):
+        return steps.AddSpare(spares[0].device, state.removed_spares[spares[0].device])
+    if reason is None or reason.is_temporary:
         if state.sync not in {"idle", "frozen"}:
             return steps.WaitForSync()
-        if reason is None and (slot := _to_take(state, task)):
-            # md would rebuild a member only after that.
-            return steps.WaitForSync() if state.neighbour else _take(slot, state, task)
+        if reason is None and (slot := _next_member(state, task)):
+            # md would rebuild a member only after the action on the other array.
+            return steps.WaitForSync() if state.busy_neighbour else _take_out(slot, state, task)
     if (reason is None or not state.degraded) and state.bitmap and task.bitmap_added:
         return steps.RemoveBitmap()
-    return steps.Done() if reason is None else steps.Stop(reason.words)
+    return steps.Done() if reason is None else steps.Stop(reason.text)
 
 
 @dataclass(frozen=True)
-class _UnexpectedState:
-    words: str
-    passes: bool = False
-    """With time: md is at work on it."""
+class _StopReason:
+    text: str
+    is_temporary: bool = False
+    """It ends without blklab, because md is working on it."""
 
 
 def _bring_back(away: SlotState, state: ArrayState, task: RepairTask) -> steps.Step:
     others_bad = any(
-        slot.lists is BadBlockListState.ENTRIES
+        slot.list_state is BadBlockListState.ENTRIES
         for slot in state.slots
         if slot.device != away.device
     )
-    match away.where:
+    match away.state:
         case MemberState.REBUILDING if state.degraded:
             return steps.WaitForSync(away.path)
         case MemberState.FAULTY if task.returned:
-            return _after(state, task, f"{away.path} has failed for real while it was rebuilt")
+            return _give_up_member(
+                state, task, f"{away.path} failed while md rebuilt it: replace the disk"
+            )
         case MemberState.FAULTY:
             return steps.RemoveMember(away.device, away.path)
         case MemberState.OUT if state.degraded:
-            # With a source that has bad blocks only a member with a list can be rebuilt.
+            # From a source with bad blocks, md can rebuild only a member with a list.
             clean = (
-                away.lists is not BadBlockListState.ENTRIES and not task.suspect and not others_bad
+                away.list_state is not BadBlockListState.ENTRIES
+                and not task.suspect
+                and not others_bad
             )
             return steps.ReAddMember(away.device, away.path, without_list=clean)
     if not state.degraded:
-        return _after(state, task, f"another disk has the place of {away.path}")
-    reason = "no disk that it may have been has its superblock, or several have"
-    return _after(state, task, f"{away.path} is gone: {reason}")
+        return _give_up_member(state, task, f"another disk is now in the slot of {away.path}")
+    reason = "no disk has its superblock, or several disks have it"
+    return _give_up_member(
+        state, task, f"{away.path} is gone: {reason}; connect it, then run blklab md fix --resume"
+    )
 
 
-def _after(state: ArrayState, task: RepairTask, reason: str) -> steps.Step:
-    """What is still to be done when a member is lost: spares come back."""
-    for device, path in state.set_aside.items():
+def _give_up_member(state: ArrayState, task: RepairTask, reason: str) -> steps.Step:
+    """Returns the steps that remain when a member is lost: spares come back first."""
+    for device, path in state.removed_spares.items():
         return steps.AddSpare(device, path)
     if state.sync == "recover":
         return steps.WaitForSync()
@@ -86,62 +92,68 @@ def _after(state: ArrayState, task: RepairTask, reason: str) -> steps.Step:
     return steps.Stop(reason)
 
 
-def _trouble(state: ArrayState, task: RepairTask) -> _UnexpectedState | None:
-    """Why no member may be taken out; None if nothing is in the way."""
-    if state.mode == "broken":
-        return _UnexpectedState("more members have failed than the array outlives")
+def _find_stop_reason(state: ArrayState, task: RepairTask) -> _StopReason | None:
+    """Returns why no member may be taken out; None if one may."""
+    if state.array_state == "broken":
+        return _StopReason("more members have failed than the array tolerates")
     others = [slot for slot in state.slots if slot.device != task.taken]
     for slot in others:
-        if slot.where is MemberState.REBUILDING:
-            return _UnexpectedState(f"{slot.path} is being rebuilt, not by us", passes=True)
-        if slot.where is not MemberState.IN_SYNC and (state.degraded or not state.strangers):
-            return _UnexpectedState(f"{slot.path} is {slot.where.value}, and not because of us")
+        if slot.state is MemberState.REBUILDING:
+            return _StopReason(
+                f"{slot.path} is being rebuilt, which blklab did not start", is_temporary=True
+            )
+        if slot.state is not MemberState.IN_SYNC and (
+            state.degraded or not state.has_unplanned_member
+        ):
+            return _StopReason(
+                f"{slot.path} is {slot.state.value}, which blklab did not cause: restore it first"
+            )
     for slot in state.slots:
-        if slot.where is MemberState.IN_SYNC and (words := _of_member(slot, task)):
-            return _UnexpectedState(words)
+        if slot.state is MemberState.IN_SYNC and (words := _member_problem(slot, task)):
+            return _StopReason(words)
     if state.degraded:
-        return _UnexpectedState("the array is degraded", passes=state.sync == "recover")
-    if state.strangers:
-        return _UnexpectedState(
-            "a disk is in sync that was not there when this was planned: plan it anew"
+        return _StopReason("the array is degraded", is_temporary=state.sync == "recover")
+    if state.has_unplanned_member:
+        return _StopReason(
+            "a disk is in sync that is not in the plan: run blklab md fix bbl again for a new plan"
         )
-    if state.mode not in RUNS:
-        return _UnexpectedState(f"the array is {state.mode or 'not running'}")
+    if state.array_state not in RUNNING_STATES:
+        return _StopReason(f"the array is {state.array_state or 'not running'}")
     if state.sync == "frozen":
-        return _UnexpectedState("the array is frozen: someone else is changing it")
+        return _StopReason("the array is frozen: another program is changing it")
     return None
 
 
-def _of_member(slot: SlotState, task: RepairTask) -> str:
-    """Why a member that is in sync keeps all of them in; nothing if it does not."""
-    if slot.lists is BadBlockListState.ENTRIES:
+def _member_problem(slot: SlotState, task: RepairTask) -> str:
+    """Returns why no member may be taken out because of this one; empty if one may."""
+    if slot.list_state is BadBlockListState.ENTRIES:
         return (
-            f"{slot.path} has bad blocks: where they are, the others have the only good copy, so"
-            " none of them may be taken out"
+            f"{slot.path} has bad blocks: only the other members hold the data there, so none of"
+            " them may be taken out"
         )
-    if slot.erring:
-        return f"a write to {slot.path} failed: the disk is not to be trusted"
-    if slot.lists is BadBlockListState.UNKNOWN:
-        return f"{slot.path}: its superblock cannot be read"
-    if slot.lists is BadBlockListState.EMPTY and slot.device in task.tried:
-        return f"{slot.path} still has a list: it was taken out once, and is not a second time"
+    if slot.has_write_error:
+        return f"a write to {slot.path} failed: check or replace this disk first"
+    if slot.list_state is BadBlockListState.UNKNOWN:
+        return f"{slot.path}: cannot read its superblock"
+    if slot.list_state is BadBlockListState.EMPTY and slot.device in task.tried:
+        return f"{slot.path} still has a list after a re-add: blklab tries each member only once"
     return ""
 
 
-def _to_take(state: ArrayState, task: RepairTask) -> SlotState | None:
+def _next_member(state: ArrayState, task: RepairTask) -> SlotState | None:
     for slot in state.slots:
         if (
-            slot.where is MemberState.IN_SYNC
-            and slot.lists is BadBlockListState.EMPTY
+            slot.state is MemberState.IN_SYNC
+            and slot.list_state is BadBlockListState.EMPTY
             and slot.device not in task.tried
         ):
             return slot
     return None
 
 
-def _take(slot: SlotState, state: ArrayState, task: RepairTask) -> steps.Step:
-    if outlives(task, state) < 1:
-        return steps.Stop(f"{slot.path} is the last that is in sync: it cannot be taken out")
+def _take_out(slot: SlotState, state: ArrayState, task: RepairTask) -> steps.Step:
+    if failures_tolerated(task, state) < 1:
+        return steps.Stop(f"{slot.path} cannot be taken out: the array would lose data")
     if not state.bitmap:
         return steps.AddBitmap()
     if state.spares:
@@ -149,20 +161,22 @@ def _take(slot: SlotState, state: ArrayState, task: RepairTask) -> steps.Step:
     return steps.FailMember(slot.device, slot.path)
 
 
-def outlives(task: RepairTask, state: ArrayState) -> int:
-    """Returns how many members more may fail, whichever they are, and all data still be there."""
-    missing = task.raid_disks - sum(slot.where is MemberState.IN_SYNC for slot in state.slots)
+def failures_tolerated(task: RepairTask, state: ArrayState) -> int:
+    """Returns how many more members can fail, whichever they are, without data loss."""
+    missing = task.raid_disks - sum(slot.state is MemberState.IN_SYNC for slot in state.slots)
     if task.level == "raid10":
         copies = (task.layout & 0xFF) * (task.layout >> 8 & 0xFF)
         return max(0, copies - 1 - missing)
-    spare = PARITIES.get(task.level, task.raid_disks - 1)
-    return max(0, spare - missing)
+    redundancy = PARITIES.get(task.level, task.raid_disks - 1)
+    return max(0, redundancy - missing)
 
 
-def after(step: steps.Step, state: ArrayState, task: RepairTask) -> tuple[ArrayState, RepairTask]:
-    """Returns what is there once a step went as it should: what plans are made with."""
+def state_after(
+    step: steps.Step, state: ArrayState, task: RepairTask
+) -> tuple[ArrayState, RepairTask]:
+    """Returns the state and the task after a successful step, for plans."""
 
-    def moved(device: str, **now: object) -> tuple[SlotState, ...]:
+    def changed_slots(device: str, **now: object) -> tuple[SlotState, ...]:
         return tuple(
             replace(slot, **now) if slot.device == device else slot  # type: ignore[arg-type]
             for slot in state.slots
@@ -170,35 +184,37 @@ def after(step: steps.Step, state: ArrayState, task: RepairTask) -> tuple[ArrayS
 
     match step:
         case steps.RemoveSpare(device, path):
-            hidden = {**state.set_aside, device: path}
-            return replace(state, spares=_without(state.spares, device), set_aside=hidden), replace(
-                task, spares=(*task.spares, RemovedSpare(device, path))
-            )
+            out = {**state.removed_spares, device: path}
+            return replace(
+                state, spares=_without(state.spares, device), removed_spares=out
+            ), replace(task, spares=(*task.spares, RemovedSpare(device, path)))
         case steps.AddBitmap():
             return replace(state, bitmap=True), replace(task, bitmap_added=True)
         case steps.FailMember(device):
-            slots = moved(device, where=MemberState.FAULTY)
+            slots = changed_slots(device, state=MemberState.FAULTY)
             taken = replace(task, taken=device, returned=False)
             return replace(state, slots=slots, degraded=state.degraded + 1), taken
         case steps.RemoveMember(device):
-            return replace(state, slots=moved(device, where=MemberState.OUT)), task
+            return replace(state, slots=changed_slots(device, state=MemberState.OUT)), task
         case steps.ReAddMember(device, _, without_list):
-            now = {"lists": BadBlockListState.NONE} if without_list else {}
-            slots = moved(device, where=MemberState.REBUILDING, **now)
+            changes = {"list_state": BadBlockListState.NONE} if without_list else {}
+            slots = changed_slots(device, state=MemberState.REBUILDING, **changes)
             tried = task.tried | {device}
             return replace(state, slots=slots), replace(task, returned=True, tried=tried)
         case steps.WaitForSync():
             slots = tuple(
-                replace(slot_state, where=MemberState.IN_SYNC)
-                if slot_state.where is MemberState.REBUILDING
+                replace(slot_state, state=MemberState.IN_SYNC)
+                if slot_state.state is MemberState.REBUILDING
                 else slot_state
                 for slot_state in state.slots
             )
-            now_idle = replace(state, slots=slots, sync="idle", degraded=0, neighbour="")
+            now_idle = replace(state, slots=slots, sync="idle", degraded=0, busy_neighbour="")
             return now_idle, replace(task, taken="", returned=False, suspect=False)
         case steps.AddSpare(device, path):
-            rest = _without(state.set_aside, device)
-            return replace(state, spares={**state.spares, device: path}, set_aside=rest), task
+            still_out = _without(state.removed_spares, device)
+            return replace(
+                state, spares={**state.spares, device: path}, removed_spares=still_out
+            ), task
         case steps.RemoveBitmap():
             return replace(state, bitmap=False), replace(task, bitmap_added=False)
     return state, task

@@ -1,4 +1,4 @@
-"""What a repair sees of its array and does to it: the machine's own, or a test's."""
+"""The operations by which a repair reads and changes its array; tests replace them."""
 
 # ruff: noqa: D102  # ArrayOps says what each operation of MachineOps does
 
@@ -9,13 +9,13 @@ from typing import Protocol
 
 from blklab.diagnostic import Diagnostic
 from blklab.md import inventory, journal_directory
-from blklab.md.host_software import software
-from blklab.md.members import number
+from blklab.md.host_software import read_software
+from blklab.md.members import parse_number
 from blklab.md.model import Software
 from blklab.md.repair import array_state, journal, mdadm
 from blklab.md.repair.array_state import ArrayState
-from blklab.md.repair.environment_checks import busy_neighbour
-from blklab.md.repair.preconditions import refusals
+from blklab.md.repair.environment_checks import find_busy_neighbour
+from blklab.md.repair.preconditions import check_preconditions
 from blklab.md.repair.task import RemovedSpare, RepairTask
 from blklab.system.roots import Roots, text
 
@@ -23,111 +23,111 @@ from blklab.system.roots import Roots, text
 class ArrayOps(Protocol):
     """The operations of a repair."""
 
-    def node(self, task: RepairTask) -> Path:
+    def find_node(self, task: RepairTask) -> Path:
         """Returns the array's directory in sysfs, `/sys/block/md0`. Raises BlklabError."""
 
-    def array(self, task: RepairTask) -> str:
+    def array_path(self, task: RepairTask) -> str:
         """Returns the array's path."""
 
-    def observe(self, task: RepairTask) -> ArrayState:
-        """Looks at the array and at the disks of the task."""
+    def read_state(self, task: RepairTask) -> ArrayState:
+        """Returns the present state of the array and of the task's disks."""
 
-    def refused(self, task: RepairTask) -> Iterator[Diagnostic]:
-        """Yields why the array is not to be touched now."""
+    def check_preconditions(self, task: RepairTask) -> Iterator[Diagnostic]:
+        """Yields why the array must not be changed now."""
 
-    def with_lists(self, task: RepairTask) -> list[str]:
+    def find_members_with_lists(self, task: RepairTask) -> list[str]:
         """Returns the members that have a bad-block list, or cannot be read."""
 
-    def spare_at(self, device: str, path: str, task: RepairTask) -> RemovedSpare:
-        """Returns what must be known of a spare to find it again."""
+    def read_spare(self, device: str, path: str, task: RepairTask) -> RemovedSpare:
+        """Returns a spare with everything that identifies its disk later."""
 
-    def device_at(self, path: str, task: RepairTask) -> str | None:
+    def find_member_uuid(self, path: str, task: RepairTask) -> str | None:
         """Returns the UUID of the member of the array at a path."""
 
-    def busy_neighbour(self, task: RepairTask) -> str:
-        """Returns an array on the same disks that md is at work on."""
+    def find_busy_neighbour(self, task: RepairTask) -> str:
+        """Returns another array on the same disks that md syncs or checks."""
 
-    def software(self) -> Software:
-        """Returns the machine's kernel and mdadm."""
+    def read_software(self) -> Software:
+        """Returns the host's kernel and mdadm."""
 
-    def mdadm(self, *words: str) -> mdadm.CommandOutput:
+    def run_mdadm(self, *words: str) -> mdadm.CommandOutput:
         """Runs mdadm until it ends."""
 
-    def mark_all(self, task: RepairTask) -> bool:
-        """Has all of a member written anew when it is re-added; tells whether that is so."""
+    def mark_all_dirty(self, task: RepairTask) -> bool:
+        """Makes md rebuild all of a member that is re-added; returns whether that succeeded."""
 
-    def written(self, task: RepairTask) -> RepairTask:
-        """Returns the task as it was written down. Raises BlklabError."""
+    def read_journal(self, task: RepairTask) -> RepairTask:
+        """Returns the task in the journal. Raises BlklabError."""
 
-    def write(self, task: RepairTask) -> None:
-        """Writes the task down; it is on the disk when this returns. Raises BlklabError."""
+    def write_journal(self, task: RepairTask) -> None:
+        """Writes the task to the journal and to the disk. Raises BlklabError."""
 
-    def remove(self, task: RepairTask) -> None:
-        """Forgets what was written down."""
+    def remove_journal(self, task: RepairTask) -> None:
+        """Removes the journal."""
 
     def clock(self) -> float:
-        """Returns seconds that only grow."""
+        """Returns monotonic seconds."""
 
     def sleep(self, seconds: float) -> None:
         """Waits."""
 
 
 class MachineOps:
-    """The operations on the arrays of a machine."""
+    """The operations on the arrays of this host."""
 
     def __init__(self, roots: Roots) -> None:
         self.roots = roots
 
-    def node(self, task: RepairTask) -> Path:
-        return array_state.node_of(task.uuid, self.roots)
+    def find_node(self, task: RepairTask) -> Path:
+        return array_state.find_array_node(task.uuid, self.roots)
 
-    def array(self, task: RepairTask) -> str:
-        return str(self.roots.dev / self.node(task).name)
+    def array_path(self, task: RepairTask) -> str:
+        return str(self.roots.dev / self.find_node(task).name)
 
-    def observe(self, task: RepairTask) -> ArrayState:
-        return array_state.observe(task, self.roots)
+    def read_state(self, task: RepairTask) -> ArrayState:
+        return array_state.read_array_state(task, self.roots)
 
-    def refused(self, task: RepairTask) -> Iterator[Diagnostic]:
-        array = inventory.array(self.node(task), self.roots)
-        return refusals(array, self.software(), self.roots)
+    def check_preconditions(self, task: RepairTask) -> Iterator[Diagnostic]:
+        array = inventory.read_array(self.find_node(task), self.roots)
+        return check_preconditions(array, self.read_software(), self.roots)
 
-    def with_lists(self, task: RepairTask) -> list[str]:
-        return array_state.with_lists(task.uuid, self.roots)
+    def find_members_with_lists(self, task: RepairTask) -> list[str]:
+        return array_state.find_members_with_lists(task.uuid, self.roots)
 
-    def spare_at(self, device: str, path: str, task: RepairTask) -> RemovedSpare:
-        return array_state.spare_at(device, path, task, self.roots)
+    def read_spare(self, device: str, path: str, task: RepairTask) -> RemovedSpare:
+        return array_state.read_spare(device, path, task, self.roots)
 
-    def device_at(self, path: str, task: RepairTask) -> str | None:
-        return array_state.device_at(Path(path), task.uuid, self.roots)
+    def find_member_uuid(self, path: str, task: RepairTask) -> str | None:
+        return array_state.find_member_uuid(Path(path), task.uuid, self.roots)
 
-    def busy_neighbour(self, task: RepairTask) -> str:
-        return busy_neighbour(self.node(task), self.roots)
+    def find_busy_neighbour(self, task: RepairTask) -> str:
+        return find_busy_neighbour(self.find_node(task), self.roots)
 
-    def software(self) -> Software:
-        return software(self.roots)
+    def read_software(self) -> Software:
+        return read_software(self.roots)
 
-    def mdadm(self, *words: str) -> mdadm.CommandOutput:
-        return mdadm.run(*words)
+    def run_mdadm(self, *words: str) -> mdadm.CommandOutput:
+        return mdadm.run_mdadm(*words)
 
-    def mark_all(self, task: RepairTask) -> bool:
-        """Sets every bit of the bitmap: drivers/md/md.c, `bitmap_store`; others are passed over."""
-        md = self.node(task) / "md"
-        sectors = (number(text(md / "component_size")) or 0) * 2 * max(1, task.raid_disks)
-        chunk = number(text(md / "bitmap/chunksize")) or 0
+    def mark_all_dirty(self, task: RepairTask) -> bool:
+        """Sets all bits of the bitmap (drivers/md/md.c, `bitmap_store`; md ignores excess bits)."""
+        md = self.find_node(task) / "md"
+        sectors = (parse_number(text(md / "component_size")) or 0) * 2 * max(1, task.raid_disks)
+        chunk = parse_number(text(md / "bitmap/chunksize")) or 0
         try:
             (md / "bitmap_set_bits").write_text(f"0-{sectors * 512 // chunk}")
         except (OSError, ZeroDivisionError):
             return False
         return True
 
-    def written(self, task: RepairTask) -> RepairTask:
-        return journal.read(journal_directory.path_of(task.uuid, self.roots))
+    def read_journal(self, task: RepairTask) -> RepairTask:
+        return journal.read_journal(journal_directory.journal_path(task.uuid, self.roots))
 
-    def write(self, task: RepairTask) -> None:
-        journal.write(task, self.roots)
+    def write_journal(self, task: RepairTask) -> None:
+        journal.write_journal(task, self.roots)
 
-    def remove(self, task: RepairTask) -> None:
-        journal.remove(task, self.roots)
+    def remove_journal(self, task: RepairTask) -> None:
+        journal.remove_journal(task, self.roots)
 
     def clock(self) -> float:
         return time.monotonic()

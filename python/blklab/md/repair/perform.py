@@ -1,4 +1,4 @@
-"""Does the steps of a repair, and looks after each whether it is so."""
+"""Executes the steps of a repair, and reads the state of the array after each."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -7,44 +7,44 @@ from pathlib import Path
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.md.audit.host import is_of_the_pair
-from blklab.md.members import number
+from blklab.md.audit.host import has_add_bug
+from blklab.md.members import parse_number
 from blklab.md.model import PARITIES
 from blklab.md.repair import journal, mdadm, steps, write_suspension
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState
-from blklab.md.repair.next_step import STOPPED, decide
+from blklab.md.repair.next_step import STOPPED_STATES, decide_next_step
 from blklab.md.repair.operations import ArrayOps
 from blklab.md.repair.signal_deferral import SignalDeferral
 from blklab.md.repair.task import RepairTask
 from blklab.system.roots import text
 
-PATIENCE: Final = 60.0
-"""Seconds that md may take for what it does at once: a member that is busy is removed later."""
+STEP_TIMEOUT_S: Final = 60.0
+"""Time for a step of mdadm to show its effect; md removes a busy member only after a while."""
 
-STALLED: Final = 30.0
-"""Seconds after which a rebuild that does not begin, or go on, will not."""
+STALL_TIMEOUT_S: Final = 30.0
+"""Time without activity of md after which a rebuild counts as stalled."""
 
-POLL: Final = 0.25
-"""Seconds between two looks at sysfs."""
+POLL_INTERVAL_S: Final = 0.25
+"""Time between two reads of sysfs."""
 
-SELDOM: Final = 5.0
-"""Seconds between two looks at the disks while md is at work."""
+DISK_INTERVAL_S: Final = 5.0
+"""Time between two reads of the disks while md is working."""
 
 
 @dataclass(frozen=True)
 class RebuildProgress:
-    """How far a rebuild is: sectors; None while md does not say."""
+    """Progress of a rebuild, sectors; None while md does not report it."""
 
     done: int | None
     total: int | None
 
 
-Tell = Callable[[steps.Step, str], object]
-"""Is told each step as it begins, with its command."""
+ReportStep = Callable[[steps.Step, str], object]
+"""Called with each step when it begins, and its command."""
 
 
 class StepFailed(BlklabError):
-    """A step was done, and what it is for did not come about."""
+    """A step was executed and did not have its effect."""
 
 
 class Repair:
@@ -54,243 +54,257 @@ class Repair:
         self,
         task: RepairTask,
         ops: ArrayOps,
-        tell: Tell,
+        report_step: ReportStep,
         progress: Callable[[RebuildProgress], object],
     ) -> None:
         self.task = task
         self._ops = ops
-        self._tell = tell
+        self._report_step = report_step
         self._progress = progress
-        self._shield = SignalDeferral()
-        self._writes: write_suspension.WriteSuspension | None = None
-        self._untold: list[tuple[steps.Step, str]] = []
-        """What is said once writes go on: where it is written to may be on the array."""
+        self._signals = SignalDeferral()
+        self._suspension: write_suspension.WriteSuspension | None = None
+        self._unreported: list[tuple[steps.Step, str]] = []
+        """Steps to report when writes resume: the output may go to a file on the array."""
         self._forced = False
-        """The array is rebuilt beside others on the same disks."""
-        self._deaf: OSError | None = None
-        """Why nothing can be told any more: raised once no member is out."""
+        """md rebuilds the array in parallel with others on the same disks."""
+        self._report_error: OSError | None = None
+        """Why steps cannot be reported any more; raised when no member is out."""
 
-    def run(self, *, again: bool = False) -> steps.Done | steps.Stop:
-        """Goes on until nothing is left to be done, or nothing more may be.
+    def run(self, *, resume: bool = False) -> steps.Done | steps.Stop:
+        """Executes steps until the repair is done or must stop.
 
-        `again`: with what was written down. Signals wait while a member is out. Raises BlklabError
-        if a step does not do what it is for; the array is then as told, and the journal is kept if
-        anything is left to be undone.
+        `resume`: with the task in the journal. Signals are deferred while a member is out. Raises
+        BlklabError if a step has no effect; the error describes the array, and the journal is kept
+        if blklab must still undo something.
         """
-        md = self._ops.node(self.task) / "md"
-        with journal.held(md), self._shield:
-            if self.task.level in PARITIES and (text(md / "array_state") or "") not in STOPPED:
-                write_suspension.go_on(md)  # whoever held them back is no more
-            if again:
-                self.task = self._ops.written(self.task)
+        md = self._ops.find_node(self.task) / "md"
+        with journal.lock_array(md), self._signals:
+            if (
+                self.task.level in PARITIES
+                and (text(md / "array_state") or "") not in STOPPED_STATES
+            ):
+                write_suspension.resume_writes(md)  # a killed repair may have left them suspended
+            if resume:
+                self.task = self._ops.read_journal(self.task)
             else:
-                self._ops.write(self.task)
+                self._ops.write_journal(self.task)
             try:
-                return self._steps()
+                return self._run_steps()
             except BlklabError:
                 with suppress(BlklabError):
-                    self._release()
+                    self._resume_writes()
                     self._undo()
                 raise
             finally:
-                self._release()
+                self._resume_writes()
 
-    def _steps(self) -> steps.Done | steps.Stop:
+    def _run_steps(self) -> steps.Done | steps.Stop:
         while True:
-            step = self._next()
+            step = self._decide_next()
             if isinstance(step, steps.Done | steps.Stop):
-                self._release()
-                return self._ended(step)
-            self._do(step)
+                self._resume_writes()
+                return self._finish(step)
+            self._start_step(step)
 
-    def _next(self) -> steps.Step:
-        step = decide(self._settled(), self.task)
+    def _decide_next(self) -> steps.Step:
+        step = decide_next_step(self._read_settled_state(), self.task)
         if isinstance(step, steps.Stop):
-            # Between two of md's moments things look worse than they are.
+            # Between two changes by md, the array may look worse than it is.
             self._ops.sleep(1.0)
-            step = decide(self._settled(), self.task)
+            step = decide_next_step(self._read_settled_state(), self.task)
         return step
 
-    def _settled(self) -> ArrayState:
-        """Looks at the array, and notes that the member that was out is back, if it is."""
-        state = self._look()
-        if self.task.taken and state.slot(self.task.taken).where is MemberState.IN_SYNC:
-            self._release()
-            self._parallel(self._ops.node(self.task) / "md", False)
-            self._note(taken="", returned=False, suspect=False)
-            self._shield.down()
-            self._say()
+    def _read_settled_state(self) -> ArrayState:
+        """Reads the state, and records in the journal if the member that was out is back."""
+        state = self._read_state()
+        if self.task.taken and state.slot(self.task.taken).state is MemberState.IN_SYNC:
+            self._resume_writes()
+            self._force_parallel(self._ops.find_node(self.task) / "md", False)
+            self._update_task(taken="", returned=False, suspect=False)
+            self._signals.deliver()
+            self._report_pending()
         return state
 
-    def _hold(self) -> None:
-        self._writes = write_suspension.WriteSuspension(self._ops.node(self.task) / "md")
-        self._writes.hold()
+    def _suspend_writes(self) -> None:
+        self._suspension = write_suspension.WriteSuspension(self._ops.find_node(self.task) / "md")
+        self._suspension.suspend()
 
-    def _release(self) -> None:
-        """Has writes go on, and says and writes down what had to wait."""
-        if self._writes is not None:
-            held, self._writes = self._writes, None
-            held.release()
+    def _resume_writes(self) -> None:
+        """Resumes writes, then writes the journal and reports the steps that had to wait."""
+        if self._suspension is not None:
+            suspension, self._suspension = self._suspension, None
+            suspension.resume()
             if self.task.taken:
-                self._note()
-        self._say()
+                self._update_task()
+        self._report_pending()
 
-    def _say(self) -> None:
-        """Tells the steps that were not told; that nobody listens is no matter while one is out."""
-        untold, self._untold = self._untold, []
+    def _report_pending(self) -> None:
+        """Reports pending steps; a failed report is raised only when no member is out."""
+        pending, self._unreported = self._unreported, []
         try:
-            for step, words in untold:
-                self._tell(step, words)
+            for step, command in pending:
+                self._report_step(step, command)
         except OSError as error:
-            self._deaf = self._deaf or error
-        if self._deaf and not self.task.taken:
-            raise self._deaf
+            self._report_error = self._report_error or error
+        if self._report_error and not self.task.taken:
+            raise self._report_error
 
-    def _look(self) -> ArrayState:
-        state = self._ops.observe(self.task)
+    def _read_state(self) -> ArrayState:
+        state = self._ops.read_state(self.task)
         for slot in state.slots:
-            self.task = self.task.found_at(slot.device, slot.path)
-        self.task = replace(self.task, array=self._ops.array(self.task))
+            self.task = self.task.with_path(slot.device, slot.path)
+        self.task = replace(self.task, array=self._ops.array_path(self.task))
         return state
 
-    def _note(self, **now: object) -> None:
-        """Writes down what has been done. A full disk does not keep a member from coming back."""
-        self.task = replace(self.task, **now)  # type: ignore[arg-type]
-        if self._writes is not None:
-            return  # it might wait for itself
+    def _update_task(self, **changes: object) -> None:
+        """Changes the task and its journal. While a member is out, a full disk is no error."""
+        self.task = replace(self.task, **changes)  # type: ignore[arg-type]
+        if self._suspension is not None:
+            return  # the journal may be on the array: the write would wait for itself
         try:
-            self._ops.write(self.task)
+            self._ops.write_journal(self.task)
         except BlklabError:
             if not self.task.taken:
                 raise
 
-    def _do(self, step: steps.Step) -> None:
-        words = steps.command(step, self.task.array)
-        self._untold.append((step, mdadm.shown(words) if words else ""))
-        if self._writes is None:
-            self._say()
+    def _start_step(self, step: steps.Step) -> None:
+        words = steps.mdadm_arguments(step, self.task.array)
+        self._unreported.append((step, mdadm.quote_mdadm(words) if words else ""))
+        if self._suspension is None:
+            self._report_pending()
         if not isinstance(step, steps.WaitForSync):
-            self._shield.up()
-        self._done(step, words)
+            self._signals.defer()
+        self._execute_step(step, words)
         if not self.task.taken:
-            self._shield.down()
+            self._signals.deliver()
 
-    def _done(self, step: steps.Step, words: list[str]) -> None:
+    def _execute_step(self, step: steps.Step, words: list[str]) -> None:
         match step:
             case steps.RemoveSpare(device, path):
-                spare = self._ops.spare_at(device, path, self.task)
+                spare = self._ops.read_spare(device, path, self.task)
                 others = tuple(other for other in self.task.spares if other.device != device)
-                self._note(spares=(*others, spare))
-                self._mdadm(words, lambda state: device in state.set_aside, f"{path} is still in")
+                self._update_task(spares=(*others, spare))
+                in_array = f"the spare {path} is still in the array"
+                self._run_until(words, lambda state: device in state.removed_spares, in_array)
             case steps.AddBitmap():
-                self._note(bitmap_added=True)
-                self._mdadm(words, lambda state: state.bitmap, "there is no bitmap")
+                self._update_task(bitmap_added=True)
+                self._run_until(words, lambda state: state.bitmap, "the array still has no bitmap")
             case steps.FailMember(device, path):
-                self._take(device, path, words)
+                self._fail_member(device, path, words)
             case steps.RemoveMember(device, path):
-                self._remove(device, path, words)
+                self._remove_member(device, path, words)
             case steps.ReAddMember(device, path):
                 self._re_add(device, path, words)
             case steps.WaitForSync(path):
-                self._wait(path)
+                self._wait_for_sync(path)
             case steps.AddSpare(device, path):
-                gone = f"the spare {path} could not be added again"
-                self._mdadm(words, lambda state: device not in state.set_aside, gone)
+                still_out = f"the spare {path} is still out of the array"
+                self._run_until(words, lambda state: device not in state.removed_spares, still_out)
             case steps.RemoveBitmap():
-                self._mdadm(words, lambda state: not state.bitmap, "the bitmap is still there")
-                self._note(bitmap_added=False)
+                self._run_until(
+                    words, lambda state: not state.bitmap, "the array still has a bitmap"
+                )
+                self._update_task(bitmap_added=False)
 
-    def _is_not(self, device: str, *where: MemberState) -> Callable[[ArrayState], bool]:
-        return lambda state: state.slot(device).where not in where
+    def _has_left(self, device: str, *states: MemberState) -> Callable[[ArrayState], bool]:
+        return lambda state: state.slot(device).state not in states
 
-    def _mdadm(
+    def _run_until(
         self,
         words: list[str],
-        holds: Callable[[ArrayState], bool],
-        otherwise: str,
+        has_effect: Callable[[ArrayState], bool],
+        failure: str,
         before: Callable[[], object] = lambda: None,
     ) -> None:
-        """Runs mdadm until what it is for holds. Raises Failed if it never does."""
-        deadline = self._ops.clock() + PATIENCE
+        """Runs mdadm until it has an effect. Raises StepFailed after STEP_TIMEOUT_S."""
+        deadline = self._ops.clock() + STEP_TIMEOUT_S
         while True:
             before()
-            output = self._ops.mdadm(*words)
-            if holds(self._look()):
+            output = self._ops.run_mdadm(*words)
+            if has_effect(self._read_state()):
                 return
             if self._ops.clock() > deadline:
                 raise StepFailed(
-                    f"{otherwise} after {mdadm.shown(words)}, which said: {output.last}"
+                    f"{failure} after `{mdadm.quote_mdadm(words)}`, which printed: {output.last}"
                 )
-            self._ops.sleep(POLL)
+            self._ops.sleep(POLL_INTERVAL_S)
 
-    def _take(self, device: str, path: str, words: list[str]) -> None:
-        for reason in self._ops.refused(self.task):
+    def _fail_member(self, device: str, path: str, words: list[str]) -> None:
+        for reason in self._ops.check_preconditions(self.task):
             raise StepFailed(str(reason))
         taken = replace(self.task, taken=device, returned=False)
-        self._ops.write(taken)
+        self._ops.write_journal(taken)
         if self.task.level in PARITIES:
-            self._hold()
-        # What was in flight is written, or has failed somebody.
-        if decide(self._look(), self.task) != steps.FailMember(device, path):
-            self._release()
+            self._suspend_writes()
+        # Writes in flight are now on the disks, or a member has failed.
+        if decide_next_step(self._read_state(), self.task) != steps.FailMember(device, path):
+            self._resume_writes()
             return
         self.task = taken
-        self._mdadm(words, self._is_not(device, MemberState.IN_SYNC), f"{path} is not failed")
+        self._run_until(
+            words, self._has_left(device, MemberState.IN_SYNC), f"{path} is still in sync"
+        )
 
-    def _remove(self, device: str, path: str, words: list[str]) -> None:
-        def suspected() -> None:
-            # What came up between the look at its list and its failure may be in memory alone.
-            slot = self._look().slot(device)
-            if (slot.lists is BadBlockListState.ENTRIES or slot.erring) and not self.task.suspect:
-                self._note(suspect=True)
+    def _remove_member(self, device: str, path: str, words: list[str]) -> None:
+        def before() -> None:
+            # Bad blocks that appeared just before it was failed may be in memory only.
+            slot = self._read_state().slot(device)
+            if (
+                slot.list_state is BadBlockListState.ENTRIES or slot.has_write_error
+            ) and not self.task.suspect:
+                self._update_task(suspect=True)
             if not Path(path).exists():  # unplugged: mdadm has no name for it
-                node = self._ops.node(self.task) / "md" / f"dev-{Path(path).name}"
+                node = self._ops.find_node(self.task) / "md" / f"dev-{Path(path).name}"
                 with suppress(OSError):
                     (node / "state").write_text("remove")
 
         inside = (MemberState.FAULTY, MemberState.REBUILDING, MemberState.IN_SYNC)
-        out = self._is_not(device, *inside)
-        self._mdadm(words, out, f"{path} cannot be removed", suspected)
+        out = self._has_left(device, *inside)
+        self._run_until(words, out, f"{path} is still in the array", before)
 
     def _re_add(self, device: str, path: str, words: list[str]) -> None:
-        """Has a member come back, by what is least: a re-add, one as it was, or as a new disk."""
-        again = not self.task.suspect or self._ops.mark_all(self.task)
+        """Brings a member back: by re-add, without or with its list, or by --add as a new disk."""
+        can_re_add = not self.task.suspect or self._ops.mark_all_dirty(self.task)
         output = mdadm.CommandOutput(0, ())
-        for attempt in self._re_add_variants(path, words, again=again):
-            output = self._ops.mdadm(*attempt)
-            if self._came_back(device, path):
-                self._note(returned=True, tried=self.task.tried | {device})
+        for arguments in self._re_add_variants(path, words, can_re_add=can_re_add):
+            output = self._ops.run_mdadm(*arguments)
+            if self._is_back(device, path):
+                self._update_task(returned=True, tried=self.task.tried | {device})
                 return
         raise StepFailed(
-            f"{path} is out of {self.task.array} and cannot be added again (mdadm: {output.last}):"
-            " the array is degraded; once that is mended: blklab md fix --resume"
+            f"{path} is out of {self.task.array}, which is degraded, and mdadm cannot add it again"
+            f" (it printed: {output.last}): correct this, then run blklab md fix --resume"
         )
 
-    def _re_add_variants(self, path: str, words: list[str], *, again: bool) -> Iterator[list[str]]:
-        """Yields what may bring a member back, the gentlest first; `again`: by a re-add, too."""
+    def _re_add_variants(
+        self, path: str, words: list[str], *, can_re_add: bool
+    ) -> Iterator[list[str]]:
+        """Yields mdadm's arguments that may bring a member back, those with the least work"
+        " first.
+        """
         array = self.task.array
         plain = [array, "--re-add", path]
-        if again:
+        if can_re_add:
             yield from (words, words, plain)
-        if again and not self._look().bitmap:
+        if can_re_add and not self._read_state().bitmap:
             yield ["--grow", "--bitmap=internal", array]
             yield from (words, plain)
-        # That makes its superblock anew, which with some kernels is all it does; and a rebuild out
-        # of what has bad blocks would write over good copies.
-        state = self._look()
+        # --add makes a new superblock, and with some kernels it then fails. A rebuild from members
+        # with bad blocks would overwrite good copies.
+        state = self._read_state()
         others = [slot for slot in state.slots if slot.device != self.task.taken]
-        bad = any(slot.lists is BadBlockListState.ENTRIES for slot in others)
-        may = state.degraded and state.sync == "idle" and not bad
-        if may and not is_of_the_pair(self._ops.software()):
-            yield steps.adding(array, path)
+        bad = any(slot.list_state is BadBlockListState.ENTRIES for slot in others)
+        can_add = state.degraded and state.sync == "idle" and not bad
+        if can_add and not has_add_bug(self._ops.read_software()):
+            yield steps.add_arguments(array, path)
 
-    def _came_back(self, device: str, path: str) -> bool:
-        """Tells whether a member is in the array again, under whichever UUID."""
-        self._ops.sleep(POLL)
-        state = self._look()
-        if state.slot(device).where in {MemberState.REBUILDING, MemberState.IN_SYNC}:
+    def _is_back(self, device: str, path: str) -> bool:
+        """Whether a member is in the array resume, with its old or a new UUID."""
+        self._ops.sleep(POLL_INTERVAL_S)
+        state = self._read_state()
+        if state.slot(device).state in {MemberState.REBUILDING, MemberState.IN_SYNC}:
             return True
-        device_now = self._ops.device_at(path, self.task)
+        device_now = self._ops.find_member_uuid(path, self.task)
         if device_now is None:
             return False
         slots = tuple(
@@ -301,72 +315,76 @@ class Repair:
         self.task = replace(self.task, slots=slots, taken=taken)
         return True
 
-    def _wait(self, path: str) -> None:
-        """Waits until md is done; Ctrl-C may come: md goes on by itself."""
-        if self._writes is None:
-            self._shield.down()
-        md = self._ops.node(self.task) / "md"
+    def _wait_for_sync(self, path: str) -> None:
+        """Waits until md is done. Ctrl-C is not deferred here, because md continues alone."""
+        if self._suspension is None:
+            self._signals.deliver()
+        md = self._ops.find_node(self.task) / "md"
         worked = looked = self._ops.clock()
         while True:
             now = self._ops.clock()
             idle = (text(md / "sync_action") or "idle") in {"idle", "frozen"}
-            if idle or now - looked > SELDOM:
+            if idle or now - looked > DISK_INTERVAL_S:
                 looked = now
-                if not isinstance(decide(self._look(), self.task), steps.WaitForSync):
+                if not isinstance(
+                    decide_next_step(self._read_state(), self.task), steps.WaitForSync
+                ):
                     return
-            if self._writes is not None and self._writes.long:
-                self._release()
-                self._shield.down()
-            neighbour = self._ops.busy_neighbour(self.task)
+            if self._suspension is not None and self._suspension.is_overdue:
+                self._resume_writes()
+                self._signals.deliver()
+            neighbour = self._ops.find_busy_neighbour(self.task)
             if not idle or (neighbour and not self.task.taken):
                 worked = now
-            elif now - worked > STALLED:
-                who = path or self.task.array
-                raise StepFailed(f"{who} is not rebuilt: md does nothing (see dmesg, /proc/mdstat)")
-            if self._writes is None:
-                self._progress_of(md, neighbour)
-            self._ops.sleep(POLL)
+            elif now - worked > STALL_TIMEOUT_S:
+                raise StepFailed(
+                    f"{path or self.task.array}: md does not rebuild it: see dmesg and"
+                    " /proc/mdstat, then run blklab md fix --resume"
+                )
+            if self._suspension is None:
+                self._show_progress(md, neighbour)
+            self._ops.sleep(POLL_INTERVAL_S)
 
-    def _progress_of(self, md: Path, neighbour: str) -> None:
+    def _show_progress(self, md: Path, neighbour: str) -> None:
         completed = text(md / "sync_completed") or ""
         if neighbour and self.task.taken and "/" not in completed:
-            # A member is out: it is not to wait for another array's check (md.rst).
-            self._parallel(md, True)
+            # A member is out: md must not wait for the check of another array (md.rst).
+            self._force_parallel(md, True)
         done, _, total = completed.partition(" / ")
         try:
-            self._progress(RebuildProgress(number(done), number(total)))
+            self._progress(RebuildProgress(parse_number(done), parse_number(total)))
         except OSError as error:
-            self._deaf = self._deaf or error
+            self._report_error = self._report_error or error
 
-    def _parallel(self, md: Path, wanted: bool) -> None:
-        if wanted is not self._forced:
+    def _force_parallel(self, md: Path, force: bool) -> None:
+        if force is not self._forced:
             with suppress(OSError):
-                (md / "sync_force_parallel").write_text(str(int(wanted)))
-            self._forced = wanted
+                (md / "sync_force_parallel").write_text(str(int(force)))
+            self._forced = force
 
     def _undo(self) -> None:
-        """Gives back what is not the array's any more: spares first, for they help."""
-        state = self._look()
-        for path in state.set_aside.values():
-            self._ops.mdadm(*steps.adding(self.task.array, path))
+        """Adds the spares resume, which help first, and removes blklab's bitmap."""
+        state = self._read_state()
+        for path in state.removed_spares.values():
+            self._ops.run_mdadm(*steps.add_arguments(self.task.array, path))
         if state.bitmap and self.task.bitmap_added and not state.degraded and state.sync == "idle":
-            self._ops.mdadm(*steps.command(steps.RemoveBitmap(), self.task.array))
-        self._forget()
+            self._ops.run_mdadm(*steps.mdadm_arguments(steps.RemoveBitmap(), self.task.array))
+        self._remove_finished_journal()
 
-    def _forget(self) -> None:
-        """Forgets the task, unless something of it is left to be undone."""
-        state = self._look()
-        # One that is out of an array that lacks nothing has lost its place.
-        taken = self.task.taken and state.slot(self.task.taken).where is not MemberState.IN_SYNC
+    def _remove_finished_journal(self) -> None:
+        """Removes the journal, unless blklab must still undo something."""
+        state = self._read_state()
+        # A member that is out of a complete array has lost its slot to another disk.
+        taken = self.task.taken and state.slot(self.task.taken).state is not MemberState.IN_SYNC
         out = taken and state.degraded
         added = self.task.bitmap_added and state.bitmap
-        if not (out or added or state.set_aside):
-            self._ops.remove(self.task)
+        if not (out or added or state.removed_spares):
+            self._ops.remove_journal(self.task)
 
-    def _ended(self, step: steps.Done | steps.Stop) -> steps.Done | steps.Stop:
-        """Looks a last time, and believes no more than that."""
-        self._forget()
-        having = self._ops.with_lists(self.task)
-        if having and isinstance(step, steps.Done):
-            return steps.Stop(f"{', '.join(having)} has a bad-block list, or cannot be read")
+    def _finish(self, step: steps.Done | steps.Stop) -> steps.Done | steps.Stop:
+        """Removes the journal and checks the result: Done only if no member has a list."""
+        self._remove_finished_journal()
+        paths = self._ops.find_members_with_lists(self.task)
+        if paths and isinstance(step, steps.Done):
+            return steps.Stop(f"{', '.join(paths)}: has a bad-block list, or cannot be read")
         return step

@@ -1,4 +1,4 @@
-"""What a repair will do, before anything is done: its steps, what stands in its way, how long."""
+"""Plans a repair without changing anything: its steps, risks, times, and what prevents it."""
 
 import re
 from collections.abc import Iterator
@@ -10,50 +10,55 @@ from blklab.errors import BlklabError, UsageError
 from blklab.md import inventory, journal_directory
 from blklab.md.audit import host
 from blklab.md.audit.rule import AuditedHost
-from blklab.md.host_software import software
-from blklab.md.members import number
+from blklab.md.host_software import read_software
+from blklab.md.members import parse_number
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.repair import mdadm
-from blklab.md.repair.array_state import MemberState, disk_id, observe, with_lists
-from blklab.md.repair.next_step import after, decide, outlives
-from blklab.md.repair.preconditions import refusal, refusals
-from blklab.md.repair.steps import Done, Step, Stop, command
+from blklab.md.repair.array_state import (
+    MemberState,
+    disk_id,
+    find_members_with_lists,
+    read_array_state,
+)
+from blklab.md.repair.next_step import decide_next_step, failures_tolerated, state_after
+from blklab.md.repair.preconditions import check_preconditions, unmet_precondition
+from blklab.md.repair.steps import Done, Step, Stop, mdadm_arguments
 from blklab.md.repair.task import MemberSlot, RepairTask
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots, text
 
-MOST_STEPS: Final = 10_000
+MAX_STEPS: Final = 10_000
 
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A step, and what there is once it is done."""
+    """A step, and the redundancy of the array after it."""
 
     step: Step
     command: str
-    """Empty where md does it by itself."""
+    """Empty if md does it without a command."""
     in_sync: int
-    """Members."""
-    outlives: int
-    """Failures more, whichever members they hit, that no data are lost by."""
+    """Members in sync."""
+    failures_tolerated: int
+    """How many more members can fail, whichever they are, without data loss."""
 
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """Of one array."""
+    """The plan for one array."""
 
     array: Array
     task: RepairTask
     refused: tuple[Diagnostic, ...]
-    """Why nothing can be done now."""
+    """Why blklab cannot repair it now."""
     with_entries: tuple[ArrayMember, ...]
-    """Members whose lists hold entries: they are explained and not forced."""
+    """Members whose lists have entries, which blklab does not remove."""
     steps: tuple[PlannedStep, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
     adding_fails: bool = False
-    """With this kernel and mdadm, of an array whose lists have entries."""
-    whole_seconds: float | None = None
-    """The least time that a member needs that is written anew as a whole."""
+    """`mdadm --add` fails with this kernel, this mdadm, and lists that have entries."""
+    rebuild_seconds: float | None = None
+    """The shortest time of a full rebuild of a member."""
 
     @property
     def nothing_to_do(self) -> bool:
@@ -61,38 +66,39 @@ class RepairPlan:
         return not self.refused and not self.steps
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the document for JSON."""
         return {
             "array": self.array.name,
             "uuid": self.array.uuid,
             "refused": [reason.sentence for reason in self.refused],
-            "members_with_entries": [reason.name for reason in self.with_entries],
-            "warnings": [reason.sentence for reason in self.warnings],
-            "whole_seconds": self.whole_seconds,
+            "members_with_entries": [member.name for member in self.with_entries],
+            "warnings": [warning.sentence for warning in self.warnings],
+            "whole_seconds": self.rebuild_seconds,
             "steps": [
                 {
                     "step": re.sub(r"(?<=.)(?=[A-Z])", "-", type(planned.step).__name__).lower(),
                     "command": planned.command or None,
                     "in_sync": planned.in_sync,
-                    "outlives": planned.outlives,
+                    "failures_tolerated": planned.failures_tolerated,
                 }
                 for planned in self.steps
             ],
         }
 
 
-def plan(name: str, roots: Roots) -> RepairPlan:
-    """Returns the plan for an array, by its path or name. Changes nothing.
+def make_plan(name: str, roots: Roots) -> RepairPlan:
+    """Returns the plan for an array, by its path or name.
 
-    Raises UsageError if it is no md array, BlklabError if a repair of it is unfinished.
+    Raises UsageError if it is not an md array, BlklabError if a repair of it is unfinished.
     """
-    array = array_of(name, roots)
+    array = find_array(name, roots)
     if array.repairing:
-        where = journal_directory.path_of(array.uuid, roots)
+        path = journal_directory.journal_path(array.uuid, roots)
         raise BlklabError(
-            f"{array.path}: a repair of it is not finished ({where}): blklab md fix --resume"
+            f"{array.path}: an earlier repair is not finished ({path}): continue it with"
+            " blklab md fix --resume"
         )
-    known = software(roots)
+    host_software = read_software(roots)
     slots = tuple(
         MemberSlot(
             member.slot,
@@ -105,67 +111,68 @@ def plan(name: str, roots: Roots) -> RepairPlan:
         if member.slot is not None and member.superblock
     )
     task = RepairTask(array.uuid, array.path, array.level, array.raid_disks, array.layout, slots)
-    refused = tuple(refusals(array, known, roots))
-    entries = tuple(one for one in array.members if one.ranges)
+    refused = tuple(check_preconditions(array, host_software, roots))
+    with_entries = tuple(member for member in array.members if member.ranges)
     steps: tuple[PlannedStep, ...] = ()
     if not refused:
-        steps, reason = _steps(task, roots)
-        refused = (refusal(array, "no-step", reason),) if reason else ()
-    if not refused and not steps and (having := with_lists(array.uuid, roots)):
+        steps, reason = _plan_steps(task, roots)
+        refused = (unmet_precondition(array, "no-step", reason),) if reason else ()
+    if not refused and not steps and (paths := find_members_with_lists(array.uuid, roots)):
         refused = (
-            refusal(
+            unmet_precondition(
                 array,
                 "other-lists",
-                f"{', '.join(having)} is no member in use and has a list, or cannot be read",
-                "a spare's goes by --remove and --add, with `CREATE bbl=no` in mdadm.conf",
+                f"{', '.join(paths)}: not a member in use, and has a list or cannot be read",
+                "to remove the list of a spare, put `CREATE bbl=no` into mdadm.conf, then --remove"
+                " and --add the spare",
             ),
         )
     return RepairPlan(
         array,
         task,
         refused,
-        entries,
+        with_entries,
         steps,
-        tuple(_warnings(array, known)) if steps else (),
-        host.adding_fails(array, AuditedHost(known)),
-        _whole_seconds(array, roots),
+        tuple(_warnings(array, host_software)) if steps else (),
+        host.adding_fails(array, AuditedHost(host_software)),
+        _rebuild_seconds(array, roots),
     )
 
 
-def array_of(name: str, roots: Roots) -> Array:
-    """Returns an assembled array by its path or name. Raises UsageError if it is none."""
+def find_array(name: str, roots: Roots) -> Array:
+    """Returns an assembled array by its path or name. Raises UsageError if there is none."""
     path = name if "/" in name else f"{roots.dev}/{name}"
     device = resolve(path, roots)
     if not (device.node / "md").is_dir():
-        raise UsageError(f"{name}: not an md array (blklab md audit lists them)")
-    return inventory.array(device.node, roots)
+        raise UsageError(f"{name}: not an md array; `blklab md audit` lists them")
+    return inventory.read_array(device.node, roots)
 
 
-def _steps(task: RepairTask, roots: Roots) -> tuple[tuple[PlannedStep, ...], str]:
-    """Returns the steps as they will be if all goes well, and why they end early, if so."""
-    state = observe(task, roots)
+def _plan_steps(task: RepairTask, roots: Roots) -> tuple[tuple[PlannedStep, ...], str]:
+    """Returns the steps if none fails, and why they end early, if they do."""
+    state = read_array_state(task, roots)
     steps: list[PlannedStep] = []
-    while len(steps) < MOST_STEPS:
-        step = decide(state, task)
+    while len(steps) < MAX_STEPS:
+        step = decide_next_step(state, task)
         if isinstance(step, Done):
             return tuple(steps), ""
         if isinstance(step, Stop):
             return (), step.reason
-        words = command(step, task.array)
-        state, task = after(step, state, task)
-        whole = sum(slot.where is MemberState.IN_SYNC for slot in state.slots)
-        shown = mdadm.shown(words) if words else ""
-        steps.append(PlannedStep(step, shown, whole, outlives(task, state)))
+        arguments = mdadm_arguments(step, task.array)
+        state, task = state_after(step, state, task)
+        in_sync = sum(slot.state is MemberState.IN_SYNC for slot in state.slots)
+        shown = mdadm.quote_mdadm(arguments) if arguments else ""
+        steps.append(PlannedStep(step, shown, in_sync, failures_tolerated(task, state)))
     raise AssertionError(steps[-1])
 
 
-def _warnings(array: Array, known: Software) -> Iterator[Diagnostic]:
-    for code, message in _risks(array, known):
+def _warnings(array: Array, software: Software) -> Iterator[Diagnostic]:
+    for code, message in _risks(array, software):
         yield Diagnostic(code, "warning", array.path, message)
 
 
-def _risks(array: Array, known: Software) -> Iterator[tuple[str, str]]:
-    if not known.lists_off:
+def _risks(array: Array, software: Software) -> Iterator[tuple[str, str]]:
+    if not software.lists_off:
         yield (
             "config-bbl",
             "mdadm.conf does not say `CREATE bbl=no`: the next --add makes a list again",
@@ -173,18 +180,18 @@ def _risks(array: Array, known: Software) -> Iterator[tuple[str, str]]:
     if array.last_action != "check":
         yield (
             "never-checked",
-            "no check was seen since the array was assembled: while a member is out, a sector of"
-            f" the others that cannot be read is lost (first: mdadm --action=check {array.path})",
+            "the last action on the array was not a check: while a member is out, an unreadable"
+            f" sector of another member is lost; first run mdadm --action=check {array.path}",
         )
     if array.mismatches:
         differ = f"{array.mismatches:,} sectors that differ between members"
         yield "mismatches", f"the last check found {differ}"
     for member in array.members:
         if member.errors:
-            yield "read-errors", f"{member.name}: {member.errors:,} read errors were mended"
+            yield "read-errors", f"{member.name}: md has corrected {member.errors:,} read errors"
 
 
-def _whole_seconds(array: Array, roots: Roots) -> float | None:
-    """At the rate that md is held to (md.rst, sync_speed_max: KiB/s of a member)."""
-    fastest = number(text(roots.sys / "block" / array.name / "md/sync_speed_max"))
-    return array.member_sectors / 2 / fastest if fastest else None
+def _rebuild_seconds(array: Array, roots: Roots) -> float | None:
+    """Returns the time at the maximum rate of md (md.rst, sync_speed_max: KiB/s of a member)."""
+    rate = parse_number(text(roots.sys / "block" / array.name / "md/sync_speed_max"))
+    return array.member_sectors / 2 / rate if rate else None

@@ -1,4 +1,7 @@
-"""Why an array must not be touched: what the steps themselves (`decide`) do not see."""
+"""Checks before a repair, and before each member is taken out, whether the array may be changed.
+
+`next_step` checks what depends on the progress of the repair.
+"""
 
 import os
 import time
@@ -8,161 +11,170 @@ from typing import Final
 
 from blklab.diagnostic import Diagnostic
 from blklab.md import inventory
-from blklab.md.audit.host import is_of_the_pair
+from blklab.md.audit.host import has_add_bug
 from blklab.md.audit.redundancy import is_spare
 from blklab.md.model import PARITIES, Array, Software
-from blklab.md.repair.environment_checks import busy_neighbour, sharing_spares, swapped_to
-from blklab.md.repair.next_step import RUNS
+from blklab.md.repair.environment_checks import find_busy_neighbour, find_spare_group, find_swap
+from blklab.md.repair.next_step import RUNNING_STATES
 from blklab.system.roots import Roots, text
 
-LATE: Final = 1
-"""Events that a member may be behind: the others' superblocks are read a moment later."""
+MAX_EVENTS_BEHIND: Final = 1
+"""Allowed difference between event counts: superblocks are read one after the other."""
 
-LOOKS: Final = 3
-"""At events, which go on while an array is written to."""
+EVENT_READS: Final = 3
+"""How often event counts are read, because they change while the array is written to."""
 
 
 Reason = tuple[str, ...]
-"""A code, a message, and what helps."""
+"""A code, a message, and remedies."""
 
 
-def refusals(array: Array, known: Software, roots: Roots) -> Iterator[Diagnostic]:
-    """Yields why nothing may be done; nothing if the steps may be decided."""
-    for code, message, *remedy in _reasons(array, known, roots):
-        yield refusal(array, code, message, *remedy)
+def check_preconditions(array: Array, software: Software, roots: Roots) -> Iterator[Diagnostic]:
+    """Yields every precondition that is not met."""
+    for code, message, *remedy in _check_all(array, software, roots):
+        yield unmet_precondition(array, code, message, *remedy)
 
 
-def refusal(array: Array, code: str, message: str, *remedy: str) -> Diagnostic:
-    """Returns why an array is not touched."""
+def unmet_precondition(array: Array, code: str, message: str, *remedy: str) -> Diagnostic:
+    """Returns the diagnostic of a precondition that is not met."""
     return Diagnostic(code, "critical", array.path, message, remedy)
 
 
-def _reasons(array: Array, known: Software, roots: Roots) -> Iterator[Reason]:
+def _check_all(array: Array, software: Software, roots: Roots) -> Iterator[Reason]:
     if os.geteuid() != 0:
-        yield "no-root", "that takes root: nothing could be seen of the members, nor done to them"
+        yield "no-root", "permission denied: run blklab as root"
     if array.external:
         yield (
             "external",
-            f"its metadata are {array.metadata}, not md's own: they have no bad-block lists of md",
+            f"it has metadata {array.metadata}, which have no bad-block lists of md",
         )
         return
     if not array.redundant:
         yield (
             "no-redundancy",
-            f"{array.level} outlives no member's loss: lists go offline only (--recipe offline)",
+            f"{array.level} does not tolerate the loss of a member: remove the lists while the"
+            " array is stopped (--recipe offline)",
         )
         return
     md = roots.sys / "block" / array.name / "md"
     if array.metadata.startswith("0"):
-        yield "no-lists", "metadata 0.90 have no bad-block lists: there is nothing to be done"
+        yield "no-lists", "metadata 0.90 have no bad-block lists: nothing to do"
         return
-    yield from _at_work(array, md)
-    yield from _environment(array, md.parent, roots)
-    yield from _of_bitmap(md)
-    yield from _of_members(array)
+    yield from _check_activity(array, md)
+    yield from _check_environment(array, md.parent, roots)
+    yield from _check_bitmap(md)
+    yield from _check_members(array)
     if all("in_sync" in member.states for member in array.active):
-        yield from _behind(array, roots)
-    spares = [one.name for one in array.members if is_spare(one)]
-    if spares and not known.lists_off:
+        yield from _check_event_counts(array, roots)
+    spares = ", ".join(member.name for member in array.members if is_spare(member))
+    if spares and not software.lists_off:
         yield (
             "config-bbl",
-            f"the spare {', '.join(spares)} must be set aside, and would come back with a list",
+            f"blklab must remove the spare {spares} and add it again, and mdadm would then make a"
+            " list on it",
             "put `CREATE bbl=no` into mdadm.conf first",
         )
-    if spares and is_of_the_pair(known):
+    if spares and has_add_bug(software):
         yield (
             "add-fails",
-            f"the spare {', '.join(spares)} must be set aside, and with this kernel and mdadm older"
-            " than 4.5 it might not come back (md audit: add-fails)",
+            f"blklab must remove the spare {spares} and add it again, which may fail with this"
+            " kernel and mdadm older than 4.5 (md audit: add-fails)",
+            "install mdadm 4.5 or newer first",
         )
 
 
-def _at_work(array: Array, md: Path) -> Iterator[Reason]:
-    if array.state not in RUNS:
-        more = f" (mdadm --readwrite {array.path})" if array.state == "read-auto" else ""
-        yield "state", f"the array is {array.state or 'not running'}{more}"
+def _check_activity(array: Array, md: Path) -> Iterator[Reason]:
+    if array.state not in RUNNING_STATES:
+        remedy = [f"mdadm --readwrite {array.path}"] if array.state == "read-auto" else []
+        yield "state", f"the array is {array.state or 'not running'}", *remedy
     if array.degraded:
-        lacking = f"{array.degraded} of {array.raid_disks} members are lacking"
-        yield "degraded", f"the array is degraded: {lacking}"
+        missing = f"{array.degraded} of {array.raid_disks} members are missing"
+        yield "degraded", f"the array is degraded: {missing}"
     if array.sync is not None:
-        yield "under-way", f"a {array.sync.action} is under way", "wait for its end"
+        yield "under-way", f"a {array.sync.action} is running", "wait until it ends"
     elif (action := text(md / "sync_action")) not in {"idle", None}:
-        yield "under-way", f"sync_action is {action}: someone else is changing the array"
+        yield "under-way", f"sync_action is {action}: another program is changing the array"
     if array.reshaping:
         yield "reshape", "the array is being reshaped"
 
 
-def _environment(array: Array, node: Path, roots: Roots) -> Iterator[Reason]:
+def _check_environment(array: Array, node: Path, roots: Roots) -> Iterator[Reason]:
     node = node.resolve()
-    if neighbour := busy_neighbour(node, roots):
-        work = f"another array on the same disks is at work ({neighbour})"
-        yield "neighbour", work, "wait for its end"
-    swap = swapped_to(node, roots) if array.level in PARITIES else ""
+    if neighbour := find_busy_neighbour(node, roots):
+        yield (
+            "neighbour",
+            f"md is working on another array on the same disks ({neighbour})",
+            "wait until that ends",
+        )
+    swap = find_swap(node, roots) if array.level in PARITIES else ""
     if swap:
         yield (
             "swap",
-            f"{swap} on it is swapped to: writes wait while a member is out, and whoever needs"
-            " memory then would wait for them",
+            f"the swap {swap} is on it: blklab suspends writes while a member is out, and processes"
+            " that need memory would then wait",
             f"swapoff {swap}",
         )
-    if group := sharing_spares(array.path, array.uuid, roots):
+    if group := find_spare_group(array.path, array.uuid, roots):
         yield (
             "spare-group",
-            f"mdadm --monitor would move a spare of spare-group {group} into it while a member is"
-            " out",
-            "stop it first (systemctl stop mdmonitor)",
+            f"mdadm --monitor is running and would move a spare of spare-group {group} into it"
+            " while a member is out",
+            "stop the monitor first (systemctl stop mdmonitor)",
         )
 
 
-def _of_bitmap(md: Path) -> Iterator[Reason]:
+def _check_bitmap(md: Path) -> Iterator[Reason]:
     policy = text(md / "consistency_policy")
     if policy in {"journal", "ppl"}:
         yield (
             "no-bitmap",
-            f"its consistency policy is {policy}: no member can be re-added without a bitmap",
+            f"its consistency policy is {policy}: a member can be re-added only with a bitmap",
         )
-    where = text(md / "bitmap/location") or "none"
-    if where == "file" or where.startswith("/"):
-        yield "bitmap", "its bitmap is a file: only internal ones are known to outlive a re-add"
+    location = text(md / "bitmap/location") or "none"
+    if location == "file" or location.startswith("/"):
+        yield "bitmap", "its bitmap is in a file: a re-add was tested only with internal bitmaps"
     if text(md / "bitmap/metadata") == "clustered":
-        yield "bitmap", "its bitmap is that of a cluster: other machines use the array"
+        yield "bitmap", "its bitmap is that of a cluster: other hosts use the array"
 
 
-def _of_members(array: Array) -> Iterator[Reason]:
+def _check_members(array: Array) -> Iterator[Reason]:
     for member in array.members:
         superblock = member.superblock
         if "faulty" in member.states:
             yield "faulty", f"{member.name} is faulty"
         elif superblock is None:
-            unseen = member.unseen or "no superblock of this array is on it"
+            unseen = member.unseen or "it has no superblock of this array"
             yield "no-superblock", f"{member.name}: {unseen}"
         elif not superblock.checksum_holds:
-            yield "checksum", f"{member.name}: the checksum of its superblock does not hold"
+            yield "checksum", f"{member.name}: the checksum of its superblock is wrong"
         elif "want_replacement" in member.states or "replacement" in member.states:
-            yield "replacement", f"{member.name} is being replaced, or is to be"
+            yield "replacement", f"{member.name} is being replaced, or must be replaced"
         elif "journal" in member.states:
             yield "journal", f"{member.name} is a journal"
         elif superblock.bitmap_distrusted:
-            distrusts = "its write-intent bitmap says that it is not to be trusted"
-            yield "bitmap", f"{member.name}: {distrusts}"
+            yield "bitmap", f"{member.name}: its write-intent bitmap is marked as stale or damaged"
         if member.unacknowledged:
-            yield "unacknowledged", f"{member.name} has bad blocks that are not on its disk yet"
+            yield (
+                "unacknowledged",
+                f"{member.name} has bad blocks that md has not yet written to its disk",
+            )
 
 
-def _behind(array: Array, roots: Roots) -> Iterator[Reason]:
-    """Members whose superblocks are of an earlier time, however often one looks."""
-    for look in range(LOOKS):
+def _check_event_counts(array: Array, roots: Roots) -> Iterator[Reason]:
+    """Yields members whose event count is behind in each of several reads."""
+    for attempt in range(EVENT_READS):
         events = {
             member.name: member.superblock.events
             for member in array.members
             if member.superblock and "in_sync" in member.states
         }
         newest = max(events.values(), default=0)
-        late = {name: newest - many for name, many in events.items() if newest - many > LATE}
+        behind = {name: newest - count for name, count in events.items()}
+        late = {name: lag for name, lag in behind.items() if lag > MAX_EVENTS_BEHIND}
         if not late:
             return
-        if look < LOOKS - 1:
+        if attempt < EVENT_READS - 1:
             time.sleep(0.2)
-            array = inventory.array(roots.sys / "block" / array.name, roots)
-    for name, many in late.items():
-        yield "events", f"{name} is {many} events behind: it does not have all that was written"
+            array = inventory.read_array(roots.sys / "block" / array.name, roots)
+    for name, lag in late.items():
+        yield "events", f"{name} is {lag} events behind: it lacks recent writes"

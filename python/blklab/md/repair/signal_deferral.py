@@ -1,11 +1,11 @@
-"""Keeps signals waiting while a member is out of its array: it must come back first."""
+"""Defers signals while a member is out of its array."""
 
 import signal
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final, Self
 
-WAITING: Final = (
+DEFERRED: Final = (
     signal.SIGINT,
     signal.SIGTERM,
     signal.SIGHUP,
@@ -15,35 +15,35 @@ WAITING: Final = (
 
 
 class SignalDeferral:
-    """Up or down; down, at the latest, when the block ends.
+    """Defers signals between `defer` and `deliver`, or the end of the `with` block.
 
-    Handlers are replaced: a mask would be that of one thread, and any other takes the signal. Only
-    the main thread may use it.
+    It replaces handlers, because a signal mask holds for one thread only, and another thread would
+    get the signal. Only the main thread may use it.
     """
 
     def __init__(self) -> None:
-        self._before: dict[signal.Signals, Callable[..., Any] | int | None] = {}
-        self._came: list[int] = []
+        self._handlers: dict[signal.Signals, Callable[..., Any] | int | None] = {}
+        self._received: list[int] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self.down()
+        self.deliver()
 
-    def up(self) -> None:
-        """Has signals wait from now on."""
-        if not self._before:
-            self._before = {number: signal.signal(number, self._wait) for number in WAITING}
+    def defer(self) -> None:
+        """Defers signals from now on."""
+        if not self._handlers:
+            self._handlers = {number: signal.signal(number, self._record) for number in DEFERRED}
 
-    def down(self) -> None:
-        """Lets through what waited: what it raises is raised here."""
-        before, self._before = self._before, {}
-        for number, handler in before.items():
+    def deliver(self) -> None:
+        """Delivers the deferred signals; exceptions of their handlers are raised here."""
+        handlers, self._handlers = self._handlers, {}
+        for number, handler in handlers.items():
             signal.signal(number, handler)
-        came, self._came = self._came, []
-        for waited in dict.fromkeys(came):
-            signal.raise_signal(waited)
+        received, self._received = self._received, []
+        for received_number in dict.fromkeys(received):
+            signal.raise_signal(received_number)
 
-    def _wait(self, number: int, _frame: FrameType | None) -> None:
-        self._came.append(number)
+    def _record(self, number: int, _frame: FrameType | None) -> None:
+        self._received.append(number)

@@ -1,11 +1,11 @@
-"""The steps of a repair, and their commands: those that a plan shows are those that are run."""
+"""The steps of a repair, and the commands that both the plan and the repair use."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class RemoveSpare:
-    """A spare is taken out, lest md has it take the place of a member."""
+    """Removes a spare, so that md does not rebuild onto it while a member is out."""
 
     device: str
     path: str
@@ -13,12 +13,12 @@ class RemoveSpare:
 
 @dataclass(frozen=True)
 class AddBitmap:
-    """A bitmap is added: without one a member cannot be re-added, but would be rebuilt whole."""
+    """Adds a bitmap, without which md rebuilds all of a member that comes back."""
 
 
 @dataclass(frozen=True)
 class FailMember:
-    """A member is failed."""
+    """Fails a member."""
 
     device: str
     path: str
@@ -26,7 +26,7 @@ class FailMember:
 
 @dataclass(frozen=True)
 class RemoveMember:
-    """A member that was failed leaves the array."""
+    """Removes a failed member."""
 
     device: str
     path: str
@@ -34,7 +34,7 @@ class RemoveMember:
 
 @dataclass(frozen=True)
 class ReAddMember:
-    """A member comes back: without its list, or as it was."""
+    """Re-adds a member, with or without its list."""
 
     device: str
     path: str
@@ -43,15 +43,15 @@ class ReAddMember:
 
 @dataclass(frozen=True)
 class WaitForSync:
-    """Until md is done with what it does."""
+    """Waits until md has finished its sync action."""
 
     path: str = ""
-    """Whom it is done to; empty: the array."""
+    """The member that md rebuilds; empty: any action on the array."""
 
 
 @dataclass(frozen=True)
 class AddSpare:
-    """A spare that was set aside is added again."""
+    """Adds a removed spare again."""
 
     device: str
     path: str
@@ -59,17 +59,17 @@ class AddSpare:
 
 @dataclass(frozen=True)
 class RemoveBitmap:
-    """The bitmap that was added is removed."""
+    """Removes the bitmap that blklab added."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """Nothing is left to be done."""
+    """The repair is done."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Nothing more may be done; why not."""
+    """The repair must stop, for a reason."""
 
     reason: str
 
@@ -88,8 +88,8 @@ Step = (
 )
 
 
-def command(step: Step, array: str) -> list[str]:
-    """Returns mdadm's arguments; nothing of steps that mdadm has no part in."""
+def mdadm_arguments(step: Step, array: str) -> list[str]:
+    """Returns mdadm's arguments; empty for steps without a command."""
     match step:
         case RemoveSpare(_, path) | RemoveMember(_, path):
             return [array, "--remove", path]
@@ -100,16 +100,15 @@ def command(step: Step, array: str) -> list[str]:
         case ReAddMember(_, path, without_list):
             return [array, "--re-add", path, *(["--update=no-bbl"] if without_list else [])]
         case AddSpare(_, path):
-            return adding(array, path)
+            return add_arguments(array, path)
         case RemoveBitmap():
             return ["--grow", "--bitmap=none", array]
     return []
 
 
-def adding(array: str, path: str) -> list[str]:
+def add_arguments(array: str, path: str) -> list[str]:
     """Returns mdadm's arguments that add a disk as a new one.
 
-    It gets a list unless mdadm.conf says otherwise: nothing else does (mdadm 4.2: --config is not
-    taken with --add).
+    It gets a list unless mdadm.conf says `CREATE bbl=no` (mdadm 4.2 ignores --config with --add).
     """
     return [array, "--add", path]

@@ -1,32 +1,32 @@
-"""What is to be done, and how far it went: all that a repair must remember over a crash."""
+"""The task of a repair and its progress: everything that must survive a crash."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Self
 
 FORMAT: Final = 2
-"""Format 1 said `seats` where 2 says `slots`."""
+"""Format 1 has another key for `slots`."""
 
 
 @dataclass(frozen=True)
 class MemberSlot:
-    """A member as it was found, and as it is to be again."""
+    """A member and its slot."""
 
     slot: int
     device: str
-    """Its own UUID, of the superblock: names of disks may change when a machine is booted."""
+    """UUID of the member in its superblock: names of disks may change at boot."""
     path: str
-    """Where it was when it was last seen."""
+    """Its last known path."""
     offset: int = 0
-    """Bytes from the start of the disk to its superblock: another one behind a whole disk's and a
-    partition's name, if it is at their common end."""
+    """Bytes from the start of the device to its superblock. It distinguishes a whole disk from a
+    partition that ends where the disk ends."""
     id: str = ""
-    """The disk's stable id, if it has one: what is on a disk may have been copied to another."""
+    """Stable id of the disk, if it has one. It distinguishes the disk from a copy."""
 
 
 @dataclass(frozen=True)
 class RemovedSpare:
-    """A spare, which is set aside: md would take it as soon as a member is out."""
+    """A spare that is removed, so that md does not rebuild onto it while a member is out."""
 
     device: str
     path: str
@@ -36,36 +36,36 @@ class RemovedSpare:
 
 @dataclass(frozen=True)
 class RepairTask:
-    """A repair of one array."""
+    """The repair of one array."""
 
     uuid: str
     array: str
-    """`/dev/md0`: what it was called when it was last seen."""
+    """Its last known path, `/dev/md0`."""
     level: str
     raid_disks: int
     layout: int
     slots: tuple[MemberSlot, ...]
     """In order of slots."""
     spares: tuple[RemovedSpare, ...] = ()
-    """Those that are set aside, or are about to be."""
+    """Spares that blklab has removed, or is about to remove."""
     bitmap_added: bool = False
-    """The bitmap is ours, or is about to be: it goes when all is done."""
+    """blklab has added the bitmap, or is about to, and must remove it at the end."""
     taken: str = ""
-    """The device of the slot that is out because we took it out, or are about to."""
+    """`device` of the member that blklab has taken out, or is about to."""
     returned: bool = False
-    """It was added again: should it be faulty now, it has failed for real."""
+    """That member was added again; if it is faulty now, it has really failed."""
     suspect: bool = False
-    """Bad blocks came up while it was taken out: all of it is to be written anew."""
+    """Bad blocks appeared while that member was taken out: md must rebuild all of it."""
     tried: frozenset[str] = field(default_factory=frozenset)
-    """Devices of slots that were taken out once: none is a second time."""
+    """`device` of all members that were taken out; none is taken out twice."""
 
     @property
     def disks(self) -> list[MemberSlot | RemovedSpare]:
-        """All that have, or had, a part in the array."""
+        """All members and removed spares."""
         return [*self.slots, *self.spares]
 
-    def found_at(self, device: str, path: str) -> Self:
-        """Returns the same task, where a member or a spare is known to be elsewhere."""
+    def with_path(self, device: str, path: str) -> Self:
+        """Returns the task with a new path of a member or a spare."""
         return replace(
             self,
             slots=tuple(
@@ -77,22 +77,21 @@ class RepairTask:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """For the journal."""
+        """Returns the document for the journal."""
         return {"task": FORMAT, **asdict(self), "tried": sorted(self.tried)}
 
 
 def from_dict(document: Mapping[str, Any]) -> RepairTask:
-    """Returns the task of a journal. Raises ValueError, KeyError or TypeError if it is none."""
-    rest = dict(document)
-    if (version := rest.pop("task")) == 1:
-        rest["slots"] = rest.pop("seats")
+    """Returns the task of a journal. Raises ValueError, KeyError or TypeError if it is damaged."""
+    fields = dict(document)
+    if (version := fields.pop("task")) == 1:
+        fields["slots"] = fields.pop("seats")
     elif version != FORMAT:
         raise ValueError(f"format {version}, expected {FORMAT} or 1")
-    slots = tuple(MemberSlot(**slot) for slot in rest.pop("slots"))
-    spares = tuple(RemovedSpare(**spare) for spare in rest.pop("spares"))
-    task = RepairTask(
-        **{**rest, "slots": slots, "spares": spares, "tried": frozenset(rest["tried"])}
-    )
+    slots = tuple(MemberSlot(**slot) for slot in fields.pop("slots"))
+    spares = tuple(RemovedSpare(**spare) for spare in fields.pop("spares"))
+    tried = frozenset(fields.pop("tried"))
+    task = RepairTask(**fields, slots=slots, spares=spares, tried=tried)
     typed: list[tuple[object, type]] = [
         *((word, str) for word in (task.uuid, task.array, task.level, task.taken, *task.tried)),
         *((word, str) for disk in task.disks for word in (disk.device, disk.path, disk.id)),
@@ -101,8 +100,8 @@ def from_dict(document: Mapping[str, Any]) -> RepairTask:
         *((slot.slot, int) for slot in slots),
         *((flag, bool) for flag in (task.bitmap_added, task.returned, task.suspect)),
     ]
-    if any(type(value) is not wanted or "\0" in str(value) for value, wanted in typed):
+    if any(type(value) is not expected or "\0" in str(value) for value, expected in typed):
         raise ValueError("a value of another type")
     if task.taken and all(slot.device != task.taken for slot in slots):
-        raise ValueError("no slot is that of what was taken")
+        raise ValueError("the member that was taken out has no slot")
     return task

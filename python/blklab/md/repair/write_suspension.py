@@ -1,9 +1,9 @@
-"""Holds back writes to an array with parity, for the moments in which a member is out.
+"""Suspends writes to an array with parity while a member is out.
 
-Such an array that loses power while it is degraded and written to is `dirty degraded`: md does not
-start it, for stripes that were being written cannot be told from others ("write hole"). One that is
-clean starts. So writes wait, and reads go on: `suspend_lo` and `suspend_hi` (Documentation/
-admin-guide/md.rst; drivers/md/md.c, `is_suspended`), by which mdadm itself reshapes.
+If power fails while such an array is degraded and written to, it is `dirty degraded`, and md does
+not start it, because some stripes may be inconsistent ("write hole"). md starts a clean one. So
+writes are suspended and reads continue: `suspend_lo` and `suspend_hi` (Documentation/admin-guide/
+md.rst; drivers/md/md.c, `is_suspended`), which mdadm itself uses to reshape.
 """
 
 import errno
@@ -20,111 +20,117 @@ from typing import Final
 from blklab.errors import BlklabError
 from blklab.system.roots import text
 
-MOST: Final = 10.0
-"""Seconds after which writes go on in any case."""
+LONGEST_SUSPENSION_S: Final = 10.0
+"""Time after which writes resume in any case."""
 
-CLEAN: Final = 2.0
-"""Seconds that an array without writes may take to be clean: md's safe_mode_delay is 0.2."""
+CLEAN_TIMEOUT_S: Final = 2.0
+"""Time for an array without writes to become clean; md's safe_mode_delay is 0.2 s."""
 
-STARTS: Final = 60.0
-"""Seconds that the guard may take to start; nothing waits for it yet."""
+GUARD_START_TIMEOUT_S: Final = 60.0
+"""Time for the guard to start; writes are not suspended yet."""
 
 PYTHON: tuple[str, ...] = (sys.executable,)
 """The command that runs a Python program."""
 
 GUARD: Final = Path(__file__).with_name("write_suspension_guard.py")
 
-ALL: Final = b"%d" % ((1 << 63) - 1)
+LAST_SECTOR: Final = b"%d" % ((1 << 63) - 1)
 
 
 class WriteSuspension:
-    """The writes of one array: held back, or not.
+    """Suspends the writes to one array.
 
-    Whoever holds them must write nothing that may be on the array itself, or would wait for itself.
+    While they are suspended, this process must not write to the array, or it waits for itself.
     """
 
     def __init__(self, md: Path) -> None:
         """`md` is the array's directory in sysfs, `/sys/block/md0/md`."""
         self._md = md
         self._guard: subprocess.Popen[bytes] | None = None
-        self._tell: socket.socket | None = None
+        self._guard_socket: socket.socket | None = None
         self._since = 0.0
 
     @property
-    def long(self) -> bool:
-        """Whether they have waited so long that nobody may rely on it any more."""
-        return time.monotonic() - self._since > MOST / 2
+    def is_overdue(self) -> bool:
+        """Whether the guard may resume writes soon."""
+        return time.monotonic() - self._since > LONGEST_SUSPENSION_S / 2
 
-    def hold(self) -> None:
-        """Has writes wait, until all that came before are on the disks and the array is clean.
+    def suspend(self) -> None:
+        """Suspends writes, and waits until earlier writes are on the disks and the array is clean.
 
-        A program of its own (`guard`) lets them go on if this one dies, or takes too long. Raises
-        BlklabError if the array does not get clean.
+        A separate process (`write_suspension_guard`) resumes writes if this one dies or takes too
+        long. Raises BlklabError if the array does not become clean.
         """
         try:
             high = os.open(self._md / "suspend_hi", os.O_WRONLY | os.O_CLOEXEC)
             try:
                 self._begin_guard(high)
                 (self._md / "suspend_lo").write_text("0")
-                os.write(high, ALL)
+                os.write(high, LAST_SECTOR)
             finally:
                 os.close(high)
         except OSError as error:
-            self.release()
+            self.resume()
             raise BlklabError(
-                f"{self._md}: writes cannot be held back: {error.strerror or error}"
+                f"{self._md}: cannot suspend writes: {error.strerror or error}"
             ) from None
-        until = time.monotonic() + CLEAN
+        deadline = time.monotonic() + CLEAN_TIMEOUT_S
         while text(self._md / "array_state") != "clean":
-            if time.monotonic() > until:
-                self.release()
-                raise BlklabError(f"{self._md}: not clean, though nothing is written to it")
+            if time.monotonic() > deadline:
+                self.resume()
+                raise BlklabError(
+                    f"{self._md}: not clean {CLEAN_TIMEOUT_S:g} s after writes were suspended"
+                )
             with suppress(OSError):  # busy
                 (self._md / "array_state").write_text("clean")
             time.sleep(0.02)
 
-    def release(self) -> None:
-        """Has writes go on, whatever became of the guard. Raises BlklabError if they do not."""
-        go_on(self._md)
-        if self._tell is not None:
-            self._tell.close()
+    def resume(self) -> None:
+        """Resumes writes, even if the guard has died. Raises BlklabError if that fails."""
+        resume_writes(self._md)
+        if self._guard_socket is not None:
+            self._guard_socket.close()
         if self._guard is not None:
             self._guard.kill()
             self._guard.wait()
             self._guard = None
 
     def _begin_guard(self, high: int) -> None:
-        """Starts the guard and waits until nothing needs to be read for it any more."""
-        ours, theirs = socket.socketpair()
-        numbers = [theirs.fileno(), high]
-        # It inherits the mask: no signal ends it.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        """Starts the guard and waits until it needs nothing from a disk any more."""
+        own_end, guard_end = socket.socketpair()
+        descriptors = [guard_end.fileno(), high]
+        # The guard inherits the mask, so no signal ends it.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self._guard = subprocess.Popen(
-                [*PYTHON, "-I", "-S", str(GUARD), *map(str, numbers), str(MOST)],
+                [
+                    *PYTHON, "-I", "-S", str(GUARD), *map(str, descriptors),
+                    str(LONGEST_SUSPENSION_S),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
                 start_new_session=True,
-                pass_fds=numbers,
-            )
+                pass_fds=descriptors,
+            )  # fmt: skip
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            theirs.close()
-            self._tell = ours
-        ours.settimeout(STARTS)
-        ready = ours.recv(64)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            guard_end.close()
+            self._guard_socket = own_end
+        own_end.settimeout(GUARD_START_TIMEOUT_S)
+        ready = own_end.recv(64)
         if not ready:
             raise OSError(errno.ECHILD, f"{PYTHON[0]} does not run {GUARD}")
         self._since = float(ready)
 
 
-def go_on(md: Path) -> None:
-    """Has the writes of an array go on. Raises BlklabError if they do not."""
+def resume_writes(md: Path) -> None:
+    """Resumes writes to an array. Raises BlklabError if that fails."""
     try:
         (md / "suspend_hi").write_text("0")
     except OSError as error:
         raise BlklabError(
-            f"{md}/suspend_hi: {error.strerror}: writes may be waiting: echo 0 > {md}/suspend_hi"
+            f"{md}/suspend_hi: {error.strerror}: writes may still be suspended; to resume them:"
+            f" echo 0 > {md}/suspend_hi"
         ) from None

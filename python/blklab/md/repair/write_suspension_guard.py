@@ -1,8 +1,8 @@
-"""Lets the writes of an array go on when whoever holds them back ends, or takes too long.
+"""Resumes writes to an array when the process that suspended them ends or takes too long.
 
-A program of its own: `python -I -S guard.py LISTENING HIGH SECONDS`. Once writes wait,
-nothing may have to be started or read from a disk any more, for the array may hold it. So all is
-imported and locked in memory before the other end is told that it is ready.
+A separate program: `python -I -S write_suspension_guard.py SOCKET HIGH SECONDS`. While writes are
+suspended, it must not read anything from a disk, which may be on the array. So it first imports and
+locks everything in memory, and only then reports that it is ready.
 """
 
 import os
@@ -12,7 +12,7 @@ import time
 
 
 def lock_memory() -> None:
-    """Keeps all of this process in memory, where that is allowed (mlockall(2))."""
+    """Locks this process in memory if that is allowed (mlockall(2))."""
     try:
         import ctypes
 
@@ -22,18 +22,18 @@ def lock_memory() -> None:
 
 
 def main() -> None:
-    """Says on the socket LISTENING since when it waits; writes 0 to the file HIGH at its end."""
-    listening, high = int(sys.argv[1]), int(sys.argv[2])
+    """Sends the start time to the socket; at the end, writes 0 to the file HIGH."""
+    socket, high = int(sys.argv[1]), int(sys.argv[2])
     seconds = float(sys.argv[3])
     try:
-        # By another name `killall` misses it.
+        # With another name, `killall python3` does not end it.
         with open("/proc/self/comm", "w") as name:  # noqa: PTH123  # pathlib is slow to import
             name.write("md-go-on")
     except OSError:
         pass
     lock_memory()
-    os.write(listening, b"%f" % time.monotonic())
-    select.select([listening], [], [], seconds)
+    os.write(socket, b"%f" % time.monotonic())
+    select.select([socket], [], [], seconds)
     os.pwrite(high, b"0", 0)
 
 

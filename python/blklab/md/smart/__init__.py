@@ -1,1 +1,1 @@
-"""SMART: what disks say of themselves, through smartctl."""
+"""SMART values of disks, read with smartctl."""

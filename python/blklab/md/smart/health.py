@@ -1,7 +1,7 @@
-"""What a disk says of itself, out of smartctl's JSON: whatever it lacks, or has garbled, is None.
+"""Parses smartctl's JSON: missing or invalid values are None.
 
-Sources: smartctl(8), which has JSON since 7.0, and what it says of real disks (tests/data/md/smart
-holds some); SPC-4, Self-Test Results log page; NVM Express 1.4, 5.14.1.2 (SMART log,
+Sources: smartctl(8), which prints JSON since 7.0, and its output for real disks
+(tests/data/md/smart); SPC-4, Self-Test Results log page; NVM Express 1.4, 5.14.1.2 (SMART log,
 `critical_warning`) and 5.14.1.6 (results of self-tests).
 """
 
@@ -11,37 +11,37 @@ from typing import Any, Final
 
 from blklab.md.model import DiskHealth
 
-COUNTED: Final = {
+ATA_COUNTERS: Final = {
     "reallocated": (5, "realloc"),
     "pending": (197, "pending"),
     "uncorrectable": (198, "uncorrect"),
 }
-"""ATA attributes, and what must be in their names: numbers are the makers' own to give."""
+"""Numbers of ATA attributes, and a part of their names, since vendors may reuse the numbers."""
 
 NVME_FAILED: Final = {5, 6, 7}
 SCSI_FAILED: Final = {3, 4, 5, 6, 7}
-"""Results of self-tests that are failures, not tests that were broken off."""
+"""Results of self-tests that mean failure; aborted tests have other numbers."""
 
 
-def parse(output: str) -> tuple[DiskHealth, str]:
-    """Returns what smartctl said of a disk, and why that is nothing, if so; raises nothing."""
+def parse_health(output: str) -> tuple[DiskHealth, str]:
+    """Returns the SMART values of a disk and, if there are none, the reason; raises nothing."""
     try:
         document = json.loads(output)
     except (ValueError, RecursionError):
-        return DiskHealth(), "smartctl gave no JSON: 7.0 or later does"
+        return DiskHealth(), "smartctl printed no JSON: install smartctl 7.0 or newer"
     root = _SmartctlNode(document)
     messages = [str(entry.text("string")) for entry in root.list("smartctl", "messages")]
     if any(re.search(r"mode, exit\(\d+\)", message) for message in messages):
-        return DiskHealth(), "it sleeps, and was not woken"
+        return DiskHealth(), "it is in standby and was not spun up"
     health = _health(root)
     if health.has_answered:
         return health, ""
     errors = [message for message in messages if message]
-    return health, errors[0] if errors else "it tells nothing of its health"
+    return health, errors[0] if errors else "it reports no SMART values"
 
 
-def devices(output: str) -> list[tuple[str, str]]:
-    """Returns what `smartctl --scan-open` found: paths and types (`megaraid,3`)."""
+def parse_devices(output: str) -> list[tuple[str, str]]:
+    """Returns the devices of `smartctl --scan-open`: paths and types (`megaraid,3`)."""
     try:
         root = _SmartctlNode(json.loads(output))
     except (ValueError, RecursionError):
@@ -51,7 +51,7 @@ def devices(output: str) -> list[tuple[str, str]]:
 
 
 class _SmartctlNode:
-    """A document that may hold anything."""
+    """A JSON value of any type, with typed access to its members."""
 
     def __init__(self, document: Any) -> None:
         self._document = document
@@ -92,9 +92,9 @@ def _health(root: _SmartctlNode) -> DiskHealth:
         if (number := root.number("scsi_error_counter_log", direction, "total_uncorrected_errors"))
         is not None
     ]
-    counted = {key: _attribute(attributes, *which) for key, which in COUNTED.items()}
-    if counted["pending"] is None:
-        counted["pending"] = root.number("scsi_pending_defects", "count")
+    counts = {key: _attribute(attributes, *which) for key, which in ATA_COUNTERS.items()}
+    if counts["pending"] is None:
+        counts["pending"] = root.number("scsi_pending_defects", "count")
     limits = [root.number("temperature", key) for key in ("op_limit_max", "drive_trip")]
     return DiskHealth(
         model=root.text("model_name"),
@@ -109,7 +109,7 @@ def _health(root: _SmartctlNode) -> DiskHealth:
             if attribute.text("when_failed") == "now"
         ),
         hours=root.number("power_on_time", "hours"),
-        **counted,
+        **counts,
         grown_defects=root.number("scsi_grown_defect_list"),
         uncorrected=sum(counters) if counters else None,
         critical_warning=root.number(log, "critical_warning"),
@@ -117,7 +117,7 @@ def _health(root: _SmartctlNode) -> DiskHealth:
         used_percent=root.number(log, "percentage_used"),
         self_test=_self_test(root),
         temperature=root.number("temperature", "current"),
-        # Of virtual disks it is 0.
+        # Virtual disks report 0.
         temperature_limit=next((limit for limit in limits if limit), None),
         erc=_erc(root),
         erc_seconds=_erc_seconds(root),
@@ -129,7 +129,7 @@ def _health(root: _SmartctlNode) -> DiskHealth:
 def _attribute(attributes: "list[_SmartctlNode]", number: int, name: str) -> int | None:
     for attribute in attributes:
         if attribute.number("id") == number and name in attribute.text("name").lower():
-            # Raw values may hold several numbers; of these the text has the one meant first.
+            # A raw value may hold several numbers; its text begins with the counter.
             match = re.match(r"\d{1,15}(?!\d)", attribute.text("raw", "string"))
             return int(match[0]) if match else attribute.number("raw", "value")
     return None
@@ -160,7 +160,7 @@ def _self_test(root: _SmartctlNode) -> str:
 
 
 def _erc(root: _SmartctlNode) -> bool | None:
-    """Disks that tell of themselves, and nothing of SCT, cannot do it."""
+    """Returns whether error recovery control is supported: not by disks that report no SCT."""
     supported = root.flag("ata_sct_capabilities", "error_recovery_control_supported")
     silent = root.has("ata_smart_data") and not root.has("ata_sct_capabilities")
     return False if supported is None and silent else supported

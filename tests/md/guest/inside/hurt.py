@@ -18,7 +18,7 @@ from blklab.cli import main
 from blklab.md.repair import mdadm
 
 words, array, how, *what = sys.argv[1:]
-run = mdadm.run
+run = mdadm.run_mdadm
 waiting = [set(words.split())]
 
 
@@ -61,5 +61,5 @@ def watched(*arguments: str) -> mdadm.CommandOutput:
     return run(*arguments)
 
 
-mdadm.run = watched
+mdadm.run_mdadm = watched
 main(["md", "fix", "bbl", array, "--yes"])

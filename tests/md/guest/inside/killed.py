@@ -57,19 +57,20 @@ def forked(function: Callable[[], bool]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def carried_out(task: RepairTask, *, again: bool = False) -> bool:
-    outcome = Repair(task, MachineOps(Roots()), lambda *_: None, lambda _: None).run(again=again)
+def carried_out(task: RepairTask, *, resume: bool = False) -> bool:
+    outcome = Repair(task, MachineOps(Roots()), lambda *_: None, lambda _: None).run(resume=resume)
     return isinstance(outcome, Done)
 
 
 def repaired(points: Points) -> bool:
     points.watch()
-    return carried_out(plans.plan(ARRAY, Roots()).task)
+    return carried_out(plans.make_plan(ARRAY, Roots()).task)
 
 
 def resumed() -> bool:
     return all(
-        carried_out(journal.read(path), again=True) for path in journal_directory.left(Roots())
+        carried_out(journal.read_journal(path), resume=True)
+        for path in journal_directory.find_journals(Roots())
     )
 
 
@@ -87,7 +88,7 @@ def seen(disks: list[str]) -> dict[str, Any]:
         "bitmap": (MD / "bitmap/location").read_text().strip(),
         "states": {item.name[4:]: (item / "state").read_text().strip() for item in sorted(result)},
         "lists": {disk[5:]: lists(disk) for disk in disks},
-        "unfinished": len(journal_directory.left(Roots())),
+        "unfinished": len(journal_directory.find_journals(Roots())),
     }
 
 

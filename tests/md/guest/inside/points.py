@@ -30,8 +30,8 @@ class Points:
 
     def watch(self) -> None:
         """Has every repair of this process meet its points."""
-        mdadm.run = self._around(mdadm.run)
-        journal.write = self._around(journal.write)
+        mdadm.run_mdadm = self._around(mdadm.run_mdadm)
+        journal.write_journal = self._around(journal.write_journal)
 
     def _meet(self) -> None:
         if self.met == self.at:

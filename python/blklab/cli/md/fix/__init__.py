@@ -1,4 +1,4 @@
-"""`blklab md fix`: changes arrays, unlike all else of `blklab md`."""
+"""`blklab md fix`: the only commands of `blklab md` that change arrays."""
 
 import click
 
@@ -6,28 +6,26 @@ from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS = {
     "bbl": CommandEntry(
-        "blklab.cli.md.fix.bbl:bbl", "Take bad-block lists away, a member at a time"
+        "blklab.cli.md.fix.bbl:bbl", "Remove bad-block lists online, one member at a time"
     ),
 }
 
 
 @click.group(cls=LazyGroup, entries=COMMANDS, invoke_without_command=True)
-@click.option(
-    "--resume", is_flag=True, help="Go on with what was interrupted: of every array, or of none."
-)
+@click.option("--resume", is_flag=True, help="Continue the interrupted repairs of all arrays.")
 @click.pass_context
 def fix(context: click.Context, *, resume: bool) -> None:
-    """Repair md arrays; the plan is shown, and you are asked, first.
+    """Repair md arrays. blklab shows the plan and asks before it changes anything.
 
-    What is under way is written down before it is done: after a crash, --resume brings arrays back
-    to full redundancy and goes on.
+    It writes each step to a journal first. After a crash, --resume restores the redundancy of the
+    arrays and continues.
     """
     if resume and context.invoked_subcommand is None:
-        from blklab.cli.md.fix.repair_progress import resumed
+        from blklab.cli.md.fix.repair_progress import resume_repairs
 
-        resumed()
+        resume_repairs()
     elif resume:
-        raise click.UsageError("--resume goes without a command")
+        raise click.UsageError("--resume: expected no command with it")
     elif context.invoked_subcommand is None:
         click.echo(context.get_help())
         context.exit(2)

@@ -1,4 +1,4 @@
-"""`blklab md fix bbl`: takes bad-block lists away from a running array."""
+"""`blklab md fix bbl`: removes bad-block lists from a running array."""
 
 import sys
 
@@ -10,22 +10,24 @@ from blklab.cli.common import emit, json_option, results
 
 @click.command()
 @click.argument("array", required=False)
-@click.option("--plan", "only_plan", is_flag=True, help="Show what would be done, and do nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--plan", "only_plan", is_flag=True, help="Print the plan and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
     "--recipe",
     type=click.Choice(["offline", "installer"]),
-    help="Print how it is done with the array stopped, or avoided from the start.",
+    help="Print how to remove lists from a stopped array (offline), or how to make arrays without"
+    " lists (installer).",
 )
 @json_option
 def bbl(
     *, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as_json: bool
 ) -> None:
-    """Take the bad-block lists of ARRAY (/dev/md0) away while it is used, one member at a time.
+    """Remove the bad-block lists of ARRAY (/dev/md0) while it is in use, one member at a time.
 
-    Each member is failed, removed and re-added without its list; the next one's turn comes when it
-    is in sync again. A bitmap is added first if there is none, and removed again after. Lists with
-    entries are explained and not forced.
+    blklab fails each member, removes it and re-adds it without its list. It waits until the member
+    is in sync before it continues with the next. It first adds a write-intent bitmap if there is
+    none, and removes it at the end. It does not remove lists that have entries, and explains what
+    you can do.
 
     \b
     Examples:
@@ -35,28 +37,29 @@ def bbl(
       blklab md fix --resume
 
     \b
-    Exit status: 0 no member has a list (with --plan: it can be done), 1 not done, or not all.
+    Exit status: 0 no member has a list (with --plan: the plan is possible), 1 some or all members
+    still have a list.
     """
-    from blklab.cli.md.fix.repair_progress import carried_out
+    from blklab.cli.md.fix.repair_progress import run_repair
     from blklab.errors import BlklabError, UsageError
-    from blklab.md.repair import plan as plans
     from blklab.md.repair import recipes
+    from blklab.md.repair.plan import find_array, make_plan
     from blklab.md.repair.steps import Stop
     from blklab.report import repair as report
     from blklab.system.roots import Roots
 
     if recipe == "installer":
-        report.recipe(results(), recipes.INSTALLER)
+        report.show_recipe(results(), recipes.INSTALLER)
         return
     if recipe == "offline":
-        array_found = plans.array_of(array, Roots()) if array else None
-        report.recipe(results(), recipes.offline(array_found))
+        stopped_array = find_array(array, Roots()) if array else None
+        report.show_recipe(results(), recipes.offline_recipe(stopped_array))
         return
     if array is None:
-        raise UsageError("which array? blklab md audit lists them")
-    plan = plans.plan(array, Roots())
+        raise UsageError("expected an array such as /dev/md0; `blklab md audit` lists them")
+    plan = make_plan(array, Roots())
     explained = [
-        recipes.entries(plan.array, member, adding_fails=plan.adding_fails)
+        recipes.entries_recipe(plan.array, member, adding_fails=plan.adding_fails)
         for member in plan.with_entries
     ]
     if only_plan or plan.refused or plan.nothing_to_do:
@@ -65,15 +68,21 @@ def bbl(
             raise Exit(1)
         return
     if not yes and (as_json or not sys.stdin.isatty()):
-        raise UsageError(f"{plan.array.path}: nobody can be asked: say --yes, or --plan")
+        raise UsageError(
+            f"{plan.array.path}: cannot ask for confirmation without a terminal: use --yes to"
+            " repair, or --plan to see the plan"
+        )
     if not as_json:
         report.show(results(), plan, explained)
         click.echo()
     if not yes:
-        click.confirm("Carry it out?", abort=True, err=True)
-        if plans.plan(array, Roots()).as_dict() != plan.as_dict():
-            raise BlklabError(f"{plan.array.path}: it has changed: look at the plan again")
-    outcome = carried_out(plan.task, quietly=as_json)
+        click.confirm("Carry out this plan?", abort=True, err=True)
+        if make_plan(array, Roots()).as_dict() != plan.as_dict():
+            raise BlklabError(
+                f"{plan.array.path}: the array has changed since the plan was printed: run the"
+                " command again and check the new plan"
+            )
+    outcome = run_repair(plan.task, quiet=as_json)
     if isinstance(outcome, Stop):
         raise BlklabError(f"{plan.array.path}: {outcome.reason}")
     emit(

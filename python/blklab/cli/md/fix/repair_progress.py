@@ -1,4 +1,4 @@
-"""What `md fix bbl` and `md fix --resume` share: a repair that is told about as it goes."""
+"""Runs a repair and prints its steps, for `md fix bbl` and `md fix --resume`."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from blklab.md.repair.task import RepairTask
 
 
-def carried_out(task: "RepairTask", *, again: bool = False, quietly: bool = False) -> "Done | Stop":
-    """Carries a repair out, or goes on with it; each step is told on stdout, or on stderr.
+def run_repair(task: "RepairTask", *, resume: bool = False, quiet: bool = False) -> "Done | Stop":
+    """Runs or resumes a repair, and prints each step to stdout, or to stderr if `quiet`.
 
     Raises BlklabError.
     """
@@ -23,21 +23,20 @@ def carried_out(task: "RepairTask", *, again: bool = False, quietly: bool = Fals
     from blklab.md.repair.perform import Repair
     from blklab.system.roots import Roots
 
-    with _StepReporter(quietly) as telling:
+    with _StepReporter(quiet) as reporter:
+        repair = Repair(task, MachineOps(Roots()), reporter.report_step, reporter.report_progress)
         try:
-            return Repair(task, MachineOps(Roots()), telling.step, telling.progress).run(
-                again=again
-            )
+            return repair.run(resume=resume)
         except (KeyboardInterrupt, SystemExit):
             warn(
-                f"{task.array}: interrupted between two steps; what md has begun it ends by itself,"
-                " and blklab md fix --resume does the rest"
+                f"{task.array}: interrupted between two steps; md finishes what it has begun; to"
+                " do the remaining steps: blklab md fix --resume"
             )
             raise
 
 
-def resumed() -> None:
-    """Goes on with every repair that was interrupted. Raises BlklabError if one cannot end."""
+def resume_repairs() -> None:
+    """Continues all interrupted repairs. Raises BlklabError if one cannot be finished."""
     from blklab.errors import BlklabError
     from blklab.md import journal_directory
     from blklab.md.repair import journal
@@ -45,27 +44,27 @@ def resumed() -> None:
     from blklab.system.roots import Roots
     from blklab.text import printable
 
-    failed = []
-    left = journal_directory.left(Roots())
-    for path in left:
+    failures = []
+    journals = journal_directory.find_journals(Roots())
+    for path in journals:
         try:
-            task = journal.read(path)
+            task = journal.read_journal(path)
             click.echo(f"{printable(task.array)}:")
-            outcome = carried_out(task, again=True)
+            outcome = run_repair(task, resume=True)
             if isinstance(outcome, Stop):
-                failed.append(f"{task.array}: {outcome.reason}")
+                failures.append(f"{task.array}: {outcome.reason}")
         except BlklabError as error:
-            failed.append(f"{error} [{path}]")
-    if not left:
-        click.echo("nothing was interrupted")
-    fail_with(failed)
+            failures.append(f"{error} [{path}]")
+    if not journals:
+        click.echo("no repair was interrupted")
+    fail_with(failures)
 
 
 class _StepReporter:
-    """Says each step when it begins, and shows how far rebuilds are on a terminal."""
+    """Prints each step when it begins and, on a terminal, the progress of rebuilds."""
 
-    def __init__(self, quietly: bool) -> None:
-        self._err = quietly
+    def __init__(self, quiet: bool) -> None:
+        self._err = quiet
         self._bars = ExitStack()
         self._advance: Callable[[int], None] | None = None
 
@@ -75,17 +74,17 @@ class _StepReporter:
     def __exit__(self, *_error: object) -> None:
         self._bars.close()
 
-    def step(self, step: "Step", command: str) -> None:
-        from blklab.report.repair import sentence
+    def report_step(self, step: "Step", command: str) -> None:
+        from blklab.report.repair import describe_step
         from blklab.text import printable
 
         self._bars.close()
         self._advance = None
-        click.echo(f"{sentence(step)}", err=self._err)
+        click.echo(describe_step(step), err=self._err)
         if command:
             click.echo(f"    {printable(command)}", err=self._err)
 
-    def progress(self, now: "RebuildProgress") -> None:
+    def report_progress(self, now: "RebuildProgress") -> None:
         if now.done is None or now.total is None:
             return
         if self._advance is None:
